@@ -1,0 +1,158 @@
+"""The run over many files: screen, read, ask the rules, apply suppressions."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gradguard.catalogue import Catalogue, Rule, is_selected
+from gradguard.config import Settings
+from gradguard.findings import CheckResult, Confidence, FileError, Finding
+from gradguard.static import source as sources
+from gradguard.static import suppress
+from gradguard.static.discover import shown
+from gradguard.static.patterns import ignored_codes
+from gradguard.static.source import Source, SourceError
+
+if TYPE_CHECKING:
+    from gradguard.static.project import Module, Project
+
+_ABOUT_TORCH = re.compile(rb"torch|lightning|accelerat|deepspeed|import\s*\*")
+_RECURSION_LIMIT = 10_000
+
+
+def check(files: Sequence[Path], settings: Settings, catalogue: Catalogue) -> CheckResult:
+    """Check files.
+
+    Args:
+        files: absolute paths, as discovered.
+        settings: which rules are on, and where.
+        catalogue: every rule there is.
+
+    Returns:
+        Sorted findings of the wanted confidence, suppressions applied, and the files that could not be analysed.
+    """
+    from gradguard.static.project import Project
+
+    rules = _rules(settings, catalogue)
+    screen = _screen(rules)
+    project = Project(files, shown)
+    run = _Run(project, rules)
+    with _deep_recursion():
+        for path in files:
+            run.file(path, screen)
+    return run.result(settings, len(files))
+
+
+def check_text(text: str, path: str, settings: Settings, catalogue: Catalogue) -> CheckResult:
+    """Check a text that is not (yet) in a file, as if it were the file at ``path``."""
+    from gradguard.static.project import Project
+
+    run = _Run(Project((), shown), _rules(settings, catalogue))
+    with _deep_recursion():
+        absolute = Path(path).absolute()
+        run.text(lambda: sources.from_bytes(text.encode(), shown(absolute), notebook=absolute.suffix == ".ipynb"), absolute)
+    return run.result(settings, 1)
+
+
+def _rules(settings: Settings, catalogue: Catalogue) -> tuple[Rule, ...]:
+    chosen = catalogue.selected(settings.select, settings.ignore)
+    return tuple(rule for rule in chosen if rule.source_check is not None)
+
+
+def _screen(rules: Iterable[Rule]) -> re.Pattern[bytes] | None:
+    """What a file must contain for any rule to apply; None when no rule is on."""
+    triggers = sorted({t for rule in rules for t in rule.triggers})
+    return re.compile(b"|".join(re.escape(t.encode()) for t in triggers)) if triggers else None
+
+
+@contextmanager
+def _deep_recursion() -> Iterator[None]:
+    """Room for the recursive readings of expressions that are nested up to ``source.MAX_DEPTH``."""
+    before = sys.getrecursionlimit()
+    sys.setrecursionlimit(max(before, _RECURSION_LIMIT))
+    try:
+        yield
+    finally:
+        sys.setrecursionlimit(before)
+
+
+class _Run:
+    """What one run has found so far."""
+
+    def __init__(self, project: Project, rules: tuple[Rule, ...]) -> None:
+        self.project = project
+        self.rules = rules
+        self.findings: dict[Finding, None] = {}
+        self.errors: list[FileError] = []
+        self.sources: dict[str, tuple[Path, Source]] = {}
+
+    def file(self, path: Path, screen: re.Pattern[bytes] | None) -> None:
+        """Check one file."""
+        try:
+            data = path.read_bytes()
+        except OSError as error:
+            self.errors.append(FileError(shown(path), None, (error.strerror or str(error)).lower()))
+            return
+        relevant = screen is not None and _ABOUT_TORCH.search(data) and screen.search(data)
+        if not relevant and not _mentioned(data):
+            return
+        self.text(lambda: sources.from_bytes(data, shown(path), notebook=path.suffix == ".ipynb"), path, bool(relevant))
+
+    def text(self, read: Callable[[], Source], path: Path, relevant: bool = True) -> None:
+        try:
+            source = read()
+            self.sources[source.path] = (path, source)
+            if relevant:
+                self._module(self.project.add(source, path))
+        except SourceError as error:
+            self.errors.append(FileError(shown(path), error.line, str(error)))
+
+    def _module(self, module: Module) -> None:
+        if not module.uses_torch:
+            return
+        outline = module.outline
+        for extent in (*outline.functions.values(), *outline.classes.values(), *outline.script):
+            problem = sources.problem_error(module.source, extent)
+            if problem is not None:
+                self.errors.append(problem)
+        for flow in self.project.flows(module, self.errors):
+            for rule in self.rules:
+                assert rule.source_check is not None
+                for finding in rule.source_check(flow.facts):
+                    self.findings[finding] = None
+
+    def result(self, settings: Settings, count: int) -> CheckResult:
+        """Suppressions, per-file ignores and confidence applied."""
+        by_path: dict[str, list[Finding]] = defaultdict(list)
+        for finding in self.findings:
+            by_path[finding.path].append(finding)
+        kept: list[Finding] = []
+        for name, (path, source) in self.sources.items():
+            if not by_path[name] and not _mentioned(source.text.encode(errors="replace")):
+                continue
+            kept += _suppressed(by_path[name], path, source, settings)
+        wanted = [f for f in kept if settings.min_confidence is Confidence.LOW or f.confidence is Confidence.HIGH]
+        return CheckResult(count, tuple(sorted(wanted, key=lambda f: f.sort_key)), tuple(sorted(self.errors, key=str)))
+
+
+def _mentioned(data: bytes) -> bool:
+    """Whether a file may hold a comment of ours, which is reported when it is of no use."""
+    return b"gradguard" in data.lower()
+
+
+def _suppressed(findings: list[Finding], path: Path, source: Source, settings: Settings) -> list[Finding]:
+    ignored = ignored_codes(path, settings)
+
+    @lru_cache(maxsize=None)
+    def selected(code: str) -> bool:
+        return is_selected(code, settings.select, (*settings.ignore, *ignored))
+
+    here = [f for f in findings if selected(f.code)]
+    return suppress.apply_parts(here, source.parts, path=source.path, selected=selected)

@@ -1,0 +1,242 @@
+"""Expression -> value."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from gradguard.static import knowledge as k
+from gradguard.static import tree as t
+from gradguard.static.model import Mode
+from gradguard.static.project import Class, member
+from gradguard.static.values import DETACHED, NOTHING, NUMBER, UNKNOWN, Kind, Root, Source, Value, join, union
+
+if TYPE_CHECKING:
+    from gradguard.static.flow import Flow, State
+
+_NOT_ARITHMETIC = frozenset(("==", "!=", "<", ">", "<=", ">=", "in", "not in", "is", "is not", "not"))
+
+
+def evaluate(flow: Flow, expr: t.Expr, state: State) -> Value:
+    """The value of an expression; what it does on the way is recorded in the flow."""
+    return _EVALUATE[type(expr)](flow, expr, state)
+
+
+def recorded(value: Value, state: State, node: t.Node | None = None) -> Value:
+    """An operation's result under the gradient mode: no graph when it is off, perhaps one when it is unknown.
+
+    An operation on a leaf starts a graph at ``node``.
+    """
+    if state.mode is Mode.OFF:
+        return Value(kind=value.kind, parts=tuple((key, recorded(v, state)) for key, v in value.parts))
+    if node is not None and any(r.source is Source.LEAF for r in value.roots):
+        value = value.with_roots(Root(Source.GRAPH, node))
+    if state.mode is Mode.UNKNOWN:
+        return replace(value, roots=frozenset(), maybe=value.reach)
+    return value
+
+
+def _name(flow: Flow, expr: t.Name, state: State) -> Value:
+    return flow.read(expr.id, state)
+
+
+def _constant(flow: Flow, expr: t.Constant, state: State) -> Value:
+    return NOTHING if expr.value is None else NUMBER
+
+
+def _attribute(flow: Flow, expr: t.Attribute, state: State) -> Value:
+    path = t.path_of(expr)
+    if path is not None and (known := state.env.get(flow.canonical(path))) is not None:
+        return known
+    base = evaluate(flow, expr.value, state)
+    if base.kind is Kind.EXTERNAL or base.kind is Kind.CLASS:
+        return member(base, expr.name) or UNKNOWN
+    if expr.name == "grad":
+        return Value(kind=Kind.GRADIENT)
+    if expr.name in k.BREAKING_ATTRIBUTES and base.kind not in (Kind.INSTANCE, Kind.MODULE):
+        return DETACHED
+    if base.kind in (Kind.TENSOR, Kind.OUTPUT) or (part := base.part(expr.name)) is not None:
+        part = base.part(expr.name)
+        return part if part is not None else replace(base, parts=(), kind=Kind.OUTPUT)
+    if base.kind is Kind.MODULE and expr.name == "module":
+        return base
+    if isinstance(base.ref, Class) and path is None:
+        return base.ref.attribute(expr.name) or _method(base.ref, expr.name) or UNKNOWN
+    if path is not None:
+        if base.kind is Kind.MODULE and expr.name in ("weight", "bias"):
+            return Value(frozenset((Root(Source.LEAF, expr),)), kind=Kind.TENSOR)
+        if _is_call_result(base):
+            return _derived(base, expr.name)
+        return flow.read(flow.canonical(path), state)
+    if base.roots and expr.name not in k.BREAKING_ATTRIBUTES:
+        return _derived(base, expr.name)
+    return UNKNOWN
+
+
+def _method(cls: Class, name: str) -> Value | None:
+    method = cls.method(name)
+    return Value(kind=Kind.FUNCTION, ref=method) if method is not None else None
+
+
+def _is_call_result(value: Value) -> bool:
+    return bool(value.roots) and all(r.source in (Source.CALL, Source.LOSS) for r in value.roots)
+
+
+def _derived(value: Value, key: object) -> Value:
+    """A part of what a call returned: it is not proven by what proves another part."""
+    roots = frozenset(
+        Root(r.source, (r.key, key)) if r.source in (Source.CALL, Source.LOSS) else r for r in value.roots
+    )
+    return replace(value, roots=roots, parts=(), kind=Kind.UNKNOWN)
+
+
+def _subscript(flow: Flow, expr: t.Subscript, state: State) -> Value:
+    from gradguard.static.flow import element
+
+    evaluate(flow, expr.index, state)
+    path = t.path_of(expr)
+    if path is not None and path.endswith('"]') and (known := state.env.get(flow.canonical(path))) is not None:
+        return known
+    base = evaluate(flow, expr.value, state)
+    if base.kind in (Kind.MODULE, Kind.OPTIMIZER, Kind.SCALER, Kind.LOADER):
+        return replace(base, parts=())
+    if base.kind in (Kind.TENSOR, Kind.OUTPUT) and not base.parts:
+        return recorded(base, state, expr)
+    if isinstance(expr.index, t.Slice):
+        trimmed = base.kind in (Kind.CONTAINER, Kind.UNKNOWN)
+        return replace(base, parts=(), bounded=base.bounded or trimmed)
+    index = expr.index.value if isinstance(expr.index, t.Constant) else None
+    if path is not None and not base.parts and base.kind is Kind.UNKNOWN and not base.roots:
+        return flow.read(flow.canonical(path), state)
+    return element(base, index)
+
+
+def _operation(flow: Flow, expr: t.Operation, state: State) -> Value:
+    values = [evaluate(flow, operand, state) for operand in expr.operands]
+    if expr.operator in _NOT_ARITHMETIC:
+        return NUMBER
+    if expr.operator in ("and", "or"):
+        return join(values[0], values[1])
+    if all(v.kind is Kind.NUMBER for v in values):
+        return NUMBER
+    if any(v.kind is Kind.CONTAINER for v in values) and expr.operator in "+*|":
+        return union(values, Kind.CONTAINER)
+    return recorded(union(values), state, expr)
+
+
+def _conditional(flow: Flow, expr: t.Conditional, state: State) -> Value:
+    from gradguard.static.flow import _steady_branch
+
+    evaluate(flow, expr.test, state)
+    first, second = evaluate(flow, expr.body, state), evaluate(flow, expr.orelse, state)
+    return join(first, second, trusted=_steady_branch(expr.test))
+
+
+def _display(flow: Flow, expr: t.Display, state: State) -> Value:
+    values = [evaluate(flow, item, state) for item in expr.items]
+    kind = Kind.UNKNOWN if expr.kind == "tuple" else Kind.CONTAINER
+    whole = union(values, kind)
+    if any(isinstance(item, t.Starred) for item in expr.items) or len(values) > 20:
+        return whole
+    return replace(whole, parts=tuple(enumerate(values)))
+
+
+def _dict(flow: Flow, expr: t.DictDisplay, state: State) -> Value:
+    parts: list[tuple[object, Value]] = []
+    others: list[Value] = []
+    for key, item in expr.entries:
+        value = evaluate(flow, item, state)
+        if isinstance(key, t.Constant) and isinstance(key.value, str):
+            parts.append((key.value, value))
+        else:
+            if key is not None:
+                evaluate(flow, key, state)
+            others.append(value)
+    whole = union([*(v for _, v in parts), *others], Kind.CONTAINER)
+    return replace(whole, parts=() if others else tuple(parts))
+
+
+def _comprehension(flow: Flow, expr: t.Comprehension, state: State) -> Value:
+    from gradguard.static.flow import iterated
+
+    names = [p for c in expr.clauses for e in t.names_in(c.target) if (p := t.path_of(e)) is not None]
+    hidden = {name: state.env.get(name) for name in names}
+    for clause in expr.clauses:
+        iterable = evaluate(flow, clause.iterable, state)
+        flow.bind(clause.target, iterated(iterable), state, expr, None, plain=True)
+        for condition in clause.conditions:
+            evaluate(flow, condition, state)
+    if expr.key is not None:
+        evaluate(flow, expr.key, state)
+    value = evaluate(flow, expr.element, state)
+    for name, before in hidden.items():
+        if before is None:
+            state.env.pop(name, None)
+        else:
+            state.env[name] = before
+    made = union((value,), Kind.CONTAINER)
+    return replace(made, parts=(("each", value),)) if value.parts or value.kind is Kind.NUMBER else made
+
+
+def _lambda(flow: Flow, expr: t.Lambda, state: State) -> Value:
+    from gradguard.static.project import FunctionRef
+
+    body = t.Define(expr.origin, "<lambda>", expr.params, [t.Return(expr.origin, expr.body)], [])
+    return Value(kind=Kind.FUNCTION, ref=FunctionRef(flow.module, body, flow.ref.chunk, None, flow))
+
+
+def _walrus(flow: Flow, expr: t.Walrus, state: State) -> Value:
+    value = evaluate(flow, expr.value, state)
+    flow.bind(expr.target, value, state, expr, expr.value)
+    return value
+
+
+def _starred(flow: Flow, expr: t.Starred, state: State) -> Value:
+    from gradguard.static.flow import iterated
+
+    return iterated(evaluate(flow, expr.value, state))
+
+
+def _suspend(flow: Flow, expr: t.Suspend, state: State) -> Value:
+    value = evaluate(flow, expr.value, state) if expr.value is not None else NOTHING
+    if expr.kind == "await":
+        return value
+    flow.returned.append(union((value,), Kind.CONTAINER))
+    return UNKNOWN
+
+
+def _text(flow: Flow, expr: t.Text, state: State) -> Value:
+    for part in expr.parts:
+        evaluate(flow, part, state)
+    return NUMBER
+
+
+def _slice(flow: Flow, expr: t.Slice, state: State) -> Value:
+    return NUMBER
+
+
+def _call(flow: Flow, expr: t.Call, state: State) -> Value:
+    from gradguard.static.calls import call
+
+    return call(flow, expr, state)
+
+
+_EVALUATE: dict[type, Callable[[Flow, Any, State], Value]] = {
+    t.Name: _name,
+    t.Constant: _constant,
+    t.Attribute: _attribute,
+    t.Subscript: _subscript,
+    t.Operation: _operation,
+    t.Conditional: _conditional,
+    t.Display: _display,
+    t.DictDisplay: _dict,
+    t.Comprehension: _comprehension,
+    t.Lambda: _lambda,
+    t.Walrus: _walrus,
+    t.Starred: _starred,
+    t.Suspend: _suspend,
+    t.Text: _text,
+    t.Slice: _slice,
+    t.Call: _call,
+}

@@ -1,0 +1,245 @@
+"""What can only be said when the whole function was read: which stores leak, which graphs are needed again.
+
+Everything here is a question about roots; see ``values``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gradguard.static import knowledge as k
+from gradguard.static import tree as t
+from gradguard.static.model import (
+    Backward, Form, GradCall, HookRegistration, Loop, Mode, Scope, Site, Store, ZeroGrad,
+)  # fmt: skip
+from gradguard.static.values import Kind, Root, Roots, Source, Value
+
+if TYPE_CHECKING:
+    from gradguard.static.flow import Flow
+
+_GRAPHS = (Source.GRAPH, Source.CALL, Source.LOSS, Source.PARAM, Source.PLACE)
+
+
+def judge(flow: Flow) -> None:
+    """Fill in what the rules ask of stores, backwards and hooks."""
+    for store in flow.facts.stores:
+        _judge_store(flow, store)
+    for backward in flow.facts.backwards:
+        _judge_backward(flow, backward)
+    for hook in flow.facts.hooks:
+        _judge_hook(flow, hook)
+
+
+# --- stores -----------------------------------------------------------------------------------------------------
+
+
+def graphs(roots: Roots) -> Roots:
+    """The roots that stand for a graph, not for a variable's old value."""
+    return frozenset(r for r in roots if r.source in _GRAPHS)
+
+
+def attaching_root(flow: Flow, value: Value) -> Root | None:
+    """A root that certainly gives the value a graph; None when nothing shows that it has one."""
+    for root in value.roots:
+        if root.source is Source.GRAPH or root in flow.proven:
+            return root
+    return None
+
+
+def _judge_store(flow: Flow, store: Store) -> None:
+    root = attaching_root(flow, store.value)
+    if root is None:
+        root = _buffer_statistics(flow, store)
+    if root is None or store.mode in (Mode.OFF, Mode.UNKNOWN) or store.value.kind in (Kind.MODULE, Kind.HANDLE):
+        return
+    store.carries_graph = True
+    store.made_at = _site_of(flow, root)
+    loop: Loop | None = store.loop
+    while loop is not None:
+        carry = flow.carries.get((store.path, loop))
+        if carry is not None and carry.grows and not (store.form is Form.ITEM and store.bounded_key):
+            _judge_in_loop(flow, store, loop)
+            if not store.used:
+                return
+        loop = loop.parent
+    _judge_call(flow, store)
+
+
+def _judge_in_loop(flow: Flow, store: Store, loop: Loop) -> None:
+    """The store grows in ``loop``: does anything need the graphs, and what do they keep?"""
+    own = graphs(store.value.roots)
+    carried = Root(Source.CARRIED, (store.path, loop))
+    inside = [b for b in (*loop.backwards, *loop.grad_calls) if graphs(b.value.reach) & own]
+    again = [b for b in loop.backwards if carried in b.value.reach]
+    freeing = [b for b in inside if not b.keeps]
+    store.outlives = loop
+    store.freed = bool(freeing)
+    store.retained = bool(inside) and not freeing
+    if any(not b.keeps for b in again):
+        store.used = True  # torch itself raises in the second iteration, or something resets it out of our sight
+        return
+    outside = [b for b in (*flow.facts.backwards, *flow.facts.grad_calls) if _outside(b, loop)]
+    if any(carried in b.value.reach or (not inside and graphs(b.value.reach) & own) for b in outside):
+        store.used = True
+        return
+    if loop.needs_gradients:
+        store.used = not inside and _escapes(flow, store, carried)
+    elif loop.evaluates or store.evaluating:
+        store.used = flow.facts.gradients_wanted
+    else:
+        store.used = (
+            flow.facts.is_module_method
+            or flow.ref.define.is_generator
+            or flow.facts.name == "forward"
+            or _escapes(flow, store, carried)
+        )
+    if store.scope in (Scope.ATTRIBUTE, Scope.GLOBAL, Scope.CLOSURE) and not store.used:
+        store.used = store.form in _COLLECTING and _cleared(flow, store)
+
+
+_COLLECTING = (Form.APPEND, Form.ITEM, Form.CONCATENATE)
+
+
+def _outside(event: Backward | GradCall, loop: Loop) -> bool:
+    return event.loop is None or not event.loop.within(loop)
+
+
+def _escapes(flow: Flow, store: Store, carried: Root) -> bool:
+    """Whether code that was not read may get the graph: a caller, a callee, another object."""
+    wanted = {carried, *graphs(store.value.roots)}
+    if wanted & flow.escaped or wanted & flow.facts.returns.reach:
+        return True
+    for path, value in flow.final.env.items():
+        if path != store.path and flow.scope(path) is not Scope.LOCAL and wanted & value.reach:
+            return True
+    return store.scope not in (Scope.LOCAL,)
+
+
+def _cleared(flow: Flow, store: Store) -> bool:
+    return flow.project.clears(store.holder, flow.module)
+
+
+def _judge_call(flow: Flow, store: Store) -> None:
+    """The store is into something that lives longer than the call; the function is itself one step of a loop."""
+    if store.scope in (Scope.LOCAL, Scope.PARAMETER) or store.inner is not None:
+        return
+    if store.scope is Scope.CLOSURE and flow.ref.outer is not None and flow.ref.define in flow.ref.outer.applied:
+        return  # judged where the closure is called
+    final = flow.final.env.get(store.path)
+    place = Root(Source.PLACE, store.path)
+    if final is None or final.bounded or place not in final.must:
+        return
+    if store.form is Form.ITEM and (store.bounded_key or store.key is None):
+        return
+    own = graphs(store.value.roots)
+    inside = [b for b in flow.facts.backwards if graphs(b.value.reach) & own]
+    stepping = flow.facts.name in k.PER_STEP_METHODS and bool(flow.ref.owner and flow.ref.owner.framework_methods)
+    forward = flow.facts.is_module_method and flow.facts.name == "forward"
+    if any(place in b.value.reach for b in inside):
+        return
+    if not (inside or stepping or forward):
+        return
+    if store.form is Form.REBIND and not inside and not _buffer_statistics(flow, store):
+        return
+    if (store.form in _COLLECTING or forward) and _cleared(flow, store):
+        return
+    store.outlives = None
+    store.outlives_call = True
+    store.used = False
+    store.freed = any(not b.keeps for b in inside) or (stepping and not inside)
+    store.retained = bool(inside) and not store.freed
+
+
+def _buffer_statistics(flow: Flow, store: Store) -> Root | None:
+    """A registered buffer that ``forward`` updates from its input: the input carries the graph of what came before."""
+    owner = flow.ref.owner
+    if owner is None or not owner.is_module or flow.facts.name != "forward" or store.mode is not Mode.INHERITED:
+        return None
+    if not store.path.startswith("self.") or store.holder not in owner.buffers or store.form is Form.ITEM:
+        return None
+    return next((r for r in store.value.roots if r.source in (Source.PARAM, Source.GRAPH)), None)
+
+
+def _site_of(flow: Flow, root: Root) -> Site | None:
+    key: object = root.key
+    while isinstance(key, tuple):
+        key = key[0]
+    return flow.site(key) if isinstance(key, t.Node) and key.origin is not None else None
+
+
+# --- backwards --------------------------------------------------------------------------------------------------
+
+
+def _judge_backward(flow: Flow, backward: Backward) -> None:
+    backward.resets = _resets(flow, backward)
+    if backward.retain_graph is None:
+        return
+    loop = backward.loop
+    own = graphs(backward.value.reach)
+    order = flow.facts.events.index(backward)
+    for other in flow.facts.events[order + 1 :]:
+        if isinstance(other, Backward | GradCall) and (not own or not other.value.reach or graphs(other.value.reach) & own):
+            backward.needed_again = True
+            return
+    if loop is None:
+        return
+    backward.carries = next(
+        (
+            path for (path, where), carry in flow.carries.items()
+            if where is loop and carry.grows and Root(Source.CARRIED, (path, loop)) in backward.value.reach
+        ),
+        None,
+    )  # fmt: skip
+    if backward.carries is None:
+        backward.needed_again = not _made_in(loop, backward.value)
+
+
+def _made_in(loop: Loop, value: Value) -> bool:
+    """Whether the whole graph of a value is made inside one iteration, as far as it was seen."""
+    inside = set(t.walk(loop.site.node))
+    fresh = False
+    for root in value.reach:
+        if root.source in (Source.GRAPH, Source.CALL, Source.LOSS):
+            key: object = root.key
+            while isinstance(key, tuple):
+                key = key[0]
+            if key not in inside:
+                return False
+            fresh = fresh or root.source in (Source.GRAPH, Source.LOSS)
+        elif root.source is Source.PLACE:
+            return False
+    return fresh
+
+
+def _resets(flow: Flow, backward: Backward) -> list[ZeroGrad]:
+    zero_grads = flow.facts.zero_grads
+    if backward.loop is None:
+        return list(zero_grads)
+    return [z for z in zero_grads if z.loop is None or z.loop.within(backward.loop) or backward.loop.within(z.loop)]
+
+
+# --- hooks ------------------------------------------------------------------------------------------------------
+
+
+def _judge_hook(flow: Flow, hook: HookRegistration) -> None:
+    source = hook.source
+    if isinstance(source, HookRegistration):
+        hook.removed = hook.removed or (not source.discarded and ".remove()" in flow.module.source.text)
+    if hook.fresh or hook.receiver is None:
+        return
+    call = hook.site.node
+    receiver = call.func.value if isinstance(call, t.Call) and isinstance(call.func, t.Attribute) else None
+    names = {n.id for n in t.walk(receiver) if isinstance(n, t.Name)} if receiver is not None and hook.inner is None else set()
+    names.add(hook.receiver.split(".", 1)[0].split("[", 1)[0])
+    loop = hook.loop
+    while loop is not None:
+        node = loop.site.node
+        assert isinstance(node, t.Repeat)
+        if names & loop.targets:
+            names = {n.id for n in t.walk(node.iterable) if isinstance(n, t.Name)}
+        elif names & {p.split(".", 1)[0] for p in node.assigned or ()}:
+            return
+        elif loop.forwards or loop.backwards or loop.over_loader:
+            hook.repeats = loop
+            return
+        loop = loop.parent

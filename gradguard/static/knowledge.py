@@ -1,0 +1,172 @@
+"""What is known about torch and the frameworks around it: data, not code.
+
+The sources are torch's documentation and what torch 2.13 did when it was run.
+"""
+
+from __future__ import annotations
+
+import re
+
+# Top-level packages whose import says that a file is about PyTorch.
+TORCH_LIBRARIES = frozenset(
+    "torch torchvision torchaudio torchtext torchmetrics torch_geometric torchrl pytorch_lightning lightning "
+    "lightning_fabric accelerate deepspeed fairseq ignite transformers diffusers timm monai apex functorch higher "
+    "learn2learn gpytorch pyro botorch kornia fastai mmcv mmengine skorch catalyst dgl torch_xla peft trl".split()
+)
+
+# --- methods of tensors -----------------------------------------------------------------------------------------
+
+# The result has no graph.
+BREAKING_METHODS = frozenset(
+    "item tolist detach numpy argmax argmin argsort long int short byte bool size dim numel ndimension nelement "
+    "eq ne lt le gt ge equal allclose isclose isnan isinf isfinite any all nonzero count_nonzero element_size "
+    "data_ptr get_device type_as_int is_floating_point bincount histc unique unique_consecutive topk_indices sum_to_int "
+    "stride storage untyped_storage is_contiguous to_bytes __len__ multinomial bernoulli".split()
+)
+# The result carries the graph of the receiver and of tensor arguments.
+DIFFERENTIABLE_METHODS = frozenset(
+    "abs add addmm addmv baddbmm bmm mm mv matmul mul multiply div divide sub subtract pow sqrt rsqrt exp log log2 "
+    "log10 log1p sin cos tan tanh sigmoid softmax log_softmax relu clamp clip clamp_min clamp_max neg sign round floor "
+    "ceil mean sum prod std var norm max min amax amin median mode logsumexp cumsum cumprod sort topk kthvalue view "
+    "view_as reshape reshape_as flatten unflatten squeeze unsqueeze permute transpose t T expand expand_as repeat "
+    "repeat_interleave narrow select index_select gather masked_select masked_fill where take chunk split unbind "
+    "diagonal diag triu tril flip roll contiguous clone cpu cuda to float double half bfloat16 type type_as cat stack "
+    "dot outer cross dist lerp square reciprocal erf softplus trace det logdet inverse unfold fold scatter scatter_add "
+    "index_add index_copy index_fill index_put masked_scatter swapaxes movedim nan_to_num tile logaddexp mH mT "
+    "reciprocal atan2 hypot renorm pin_memory requires_grad_ retain_grad as_strided new_tensor_like".split()
+)
+# In-place methods: the receiver takes on the graph of the arguments.
+INPLACE_GRAPH_METHODS = frozenset(
+    "add_ sub_ mul_ div_ copy_ index_add_ index_copy_ index_put_ masked_fill_ masked_scatter_ scatter_ scatter_add_ "
+    "lerp_ addcmul_ addcdiv_ baddbmm_ addmm_ addmv_ pow_ set_ put_".split()
+)
+# In-place methods that leave the receiver without a graph.
+RESETTING_METHODS = frozenset("detach_ zero_ fill_ normal_ uniform_ random_ requires_grad_".split()) - {
+    "requires_grad_"
+}
+BREAKING_ATTRIBUTES = frozenset(
+    "data shape dtype device ndim grad requires_grad is_leaf grad_fn names layout itemsize nbytes is_cuda".split()
+)
+DIFFERENTIABLE_ATTRIBUTES = frozenset("T mT H mH real imag".split())
+# Results whose second part holds indices: the part at 1 has no graph.
+INDEXED_RESULTS = frozenset("max min sort topk kthvalue median mode cummax cummin".split())
+
+# --- functions --------------------------------------------------------------------------------------------------
+
+TENSOR_PREFIXES = ("torch.", "torchvision.", "torch_geometric.", "torch_scatter.", "einops.", "kornia.", "opt_einsum.")
+NUMBER_PREFIXES = ("numpy.", "math.", "sklearn.", "scipy.", "pandas.", "random.", "time.", "os.", "json.", "cv2.")
+# torch functions whose result has no graph (or is fresh data).
+BREAKING_FUNCTIONS = frozenset(
+    "argmax argmin argsort eq ne lt le gt ge equal allclose isclose isnan isinf isfinite any all nonzero "
+    "count_nonzero bincount histc unique unique_consecutive tensor from_numpy randn rand randint randn_like rand_like "
+    "randint_like randperm zeros ones full empty zeros_like ones_like full_like empty_like arange linspace eye "
+    "logspace multinomial bernoulli normal one_hot numel is_tensor manual_seed seed save load device Size Generator "
+    "logical_and logical_or logical_not logical_xor searchsorted bucketize get_rank get_world_size is_available "
+    "no_grad enable_grad finfo iinfo meshgrid LongTensor FloatTensor Tensor IntTensor BoolTensor "
+    "DoubleTensor HalfTensor ByteTensor zeros_ tril_indices triu_indices combinations memory_allocated "
+    "max_memory_allocated synchronize empty_cache current_device device_count clip_grad_norm_ clip_grad_norm "
+    "clip_grad_value_ add_scalar make_grid save_image to_pil_image".split()
+)
+# torch functions that create fresh data: a plain tensor, no graph.
+CREATING_FUNCTIONS = frozenset(
+    "zeros ones full empty randn rand randint zeros_like ones_like full_like empty_like randn_like rand_like tensor "
+    "arange linspace eye from_numpy as_tensor Tensor FloatTensor LongTensor normal randperm".split()
+)
+# Builtins and logging that look at values and keep none.
+HARMLESS_BUILTINS = frozenset(
+    "print len float int bool str repr isinstance hasattr type id format round range hash callable issubclass "
+    "input open exit quit vars dir ascii bin hex complex".split()
+)
+PASSING_BUILTINS = frozenset(
+    "list tuple set dict sum max min sorted reversed iter next zip enumerate map filter abs getattr".split()
+)
+LOGGING_RECEIVERS = re.compile(
+    r"(?:^|[._])(?:log|logger|logging|wandb|writer|tb|tensorboard|tqdm|pbar|bar|progress|progress_bar|console|"
+    r"summary|summary_writer|tb_writer|loop|mlflow|neptune|comet|experiment|print)(?:_?\w*)$",
+    re.I,
+)
+LOGGING_METHODS = frozenset(
+    "info debug warning warn error exception critical add_scalar add_scalars add_histogram add_image add_text "
+    "set_postfix set_postfix_str set_description set_description_str log_metric log_metrics write".split()
+)
+# Names of callables that compute a loss from tensors, differentiably.
+LOSS_CALLABLE = re.compile(r"(?:^|[._])(?:\w*_)?(?:criterion|criterions|loss|losses|loss_?fn|loss_?func\w*|lossfn|objective)\w*$", re.I)
+LOSS_NAME = re.compile(r"loss|cost|nll|^err|objective|penalty|energy|kl|elbo|bce|mse|ce$|reg", re.I)
+MEASURING_CALLABLE = re.compile(r"accuracy|acc$|metric|score|error_rate|iou|dice_coef|psnr|ssim|auc|bleu|precision|recall", re.I)
+
+# --- containers -------------------------------------------------------------------------------------------------
+
+ADDING_METHODS = frozenset("append extend add insert appendleft extendleft update push put setdefault".split())
+CLEARING_METHODS = frozenset("clear pop popleft popitem".split())
+CONTAINER_BUILTINS = frozenset("list dict set deque defaultdict OrderedDict Counter".split())
+
+# --- modules and optimizers -------------------------------------------------------------------------------------
+
+MODULE_PREFIXES = ("torch.nn.", "torchvision.models.", "timm.", "segmentation_models_pytorch.", "torch_geometric.nn.")
+MODULE_FUNCTIONS = frozenset(
+    "DataParallel DistributedDataParallel DDP FullyShardedDataParallel compile create_model from_pretrained "
+    "from_config script trace convert_sync_batchnorm".split()
+)
+# A function of torch.nn that is not a module.
+NOT_MODULES = ("torch.nn.functional.", "torch.nn.init.", "torch.nn.utils.", "torch.nn.Parameter", "torch.nn.parameter.")
+MODULE_BASES = frozenset(
+    "torch.nn.Module torch.nn.Sequential torch.nn.ModuleList torch.jit.ScriptModule "
+    "pytorch_lightning.LightningModule lightning.LightningModule lightning.pytorch.LightningModule "
+    "transformers.PreTrainedModel".split()
+)
+MODULE_NAME = re.compile(
+    r"(?:^|[._])(?:\w+_)?(?:model|net|network|netG|netD|net[A-Z]\w?|generator|discriminator|encoder|decoder|backbone|"
+    r"classifier|policy|policy_net|target_net|actor|critic|actor_critic|value_net|q_net|qnet|dqn|rnn|lstm|gru|"
+    r"transformer|unet|resnet|vgg|bert|vae|gan|mlp|cnn|discriminator\w*|generator\w*|student|teacher|ddp_model|"
+    r"G|D|G_\w+|D_\w+|gnn|gcn|autoencoder|predictor|regressor|embedder)(?:_?\d+)?$"
+)
+# Methods that only a module has.
+MODULE_METHODS = frozenset(
+    "parameters named_parameters state_dict load_state_dict zero_grad eval train modules named_modules children "
+    "register_forward_hook register_full_backward_hook register_forward_pre_hook half".split()
+) - {"half", "zero_grad", "state_dict", "load_state_dict"}
+OPTIMIZER_NAME = re.compile(
+    r"(?:^|[._])(?:\w*optim\w*|opts?|opt_?[A-Za-z0-9]+|\w+_opt|\w+_opts|solver|sgd|adam|trainer_[A-Z])$", re.I
+)
+NOT_OPTIMIZER_NAME = re.compile(r"sched|option|env|lr_|args|opt_level|opts?\.", re.I)
+SCALER_NAME = re.compile(r"(?:^|[._])(?:\w*scaler)$", re.I)
+# Objects whose `.backward(loss)` takes the loss as an argument.
+ENGINE_NAME = re.compile(
+    r"(?:^|[._])(?:accelerator|fabric|engine|model_engine|booster|strategy|deepspeed\w*|ds_engine|\w*_engine|"
+    r"optimizer\w*|opt|\w*scaler|amp|backend|runner|precision\w*|trainer)$",
+    re.I,
+)
+# Engines that zero gradients in their own step.
+SELF_ZEROING_NAME = re.compile(r"(?:^|[._])(?:engine|model_engine|\w*_engine|deepspeed\w*|booster)$", re.I)
+LOADER_NAME = re.compile(r"(?:loader|dataloader|\bdl\b|_dl$|_dl_|batches|data_iter|iterator|train_iter|test_iter|generator$)", re.I)
+EVALUATION_LOADER = re.compile(r"(?:^|[._])(?:\w+_)?(?:val|valid|validation|test|testing|eval|evaluation|dev)(?:_?\w*)?(?:loader|dl|iter|iterator|data|set|batches|gen)\w*$", re.I)
+EVALUATION_FUNCTION = re.compile(r"^_*(?:\w+_)?(?:eval|evaluate|evaluation|validate|validation|valid|val|test|infer|inference|predict)(?:_\w+)?$", re.I)
+ZEROING_NAME = re.compile(r"zero_?grad|clear_?grad|reset_?grad|grad_?zero|zero_the_grad", re.I)
+STEPPING_NAME = re.compile(r"optimizer_step|optim_step|opt_step|step_optim", re.I)
+
+# --- gradient mode ----------------------------------------------------------------------------------------------
+
+NO_GRAD = frozenset(
+    "torch.no_grad torch.inference_mode torch.autograd.no_grad torch.autograd.inference_mode "
+    "torch.autograd.grad_mode.no_grad torch.autograd.grad_mode.inference_mode".split()
+)
+NO_GRAD_NAME = re.compile(r"no_?grad|inference_?mode|eval_?mode|evaluat|without_grad|disable_grad|freeze", re.I)
+ENABLE_GRAD = frozenset(("torch.enable_grad", "torch.autograd.enable_grad", "torch.autograd.grad_mode.enable_grad"))
+SET_GRAD = frozenset(("torch.set_grad_enabled", "torch.autograd.set_grad_enabled", "torch.autograd.grad_mode.set_grad_enabled"))
+
+# --- frameworks that own part of the loop -----------------------------------------------------------------------
+
+# Called by the framework once per batch, with gradients.
+PER_STEP_METHODS = frozenset("training_step train_step compute_loss".split())
+# Run by the framework without gradients.
+NO_GRAD_METHODS = frozenset(
+    "validation_step test_step predict_step on_validation_epoch_end validation_epoch_end test_epoch_end "
+    "prediction_step evaluation_loop prediction_loop on_test_epoch_end optimizer_step on_validation_batch_end".split()
+)
+LIGHTNING_BASES = frozenset("LightningModule Callback".split())
+
+HOOK_METHODS = frozenset(
+    "register_forward_hook register_forward_pre_hook register_full_backward_hook register_backward_hook "
+    "register_full_backward_pre_hook register_hook register_post_accumulate_grad_hook register_module_forward_hook "
+    "register_module_forward_pre_hook register_module_full_backward_hook".split()
+)

@@ -1,0 +1,407 @@
+"""The training-loop model: the words in which rules ask about a function.
+
+The flow fills these in; rules only read them. Nothing here imports libcst.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from enum import Enum
+
+from gradguard.findings import Confidence, Edit, Fix, Related, Span
+from gradguard.static.values import Value
+
+from gradguard.static.source import Site
+
+__all__ = [
+    "Backward", "Forward", "Form", "Function", "GradCall", "HookRegistration", "Loop", "Scope", "Site", "Step",
+    "Store", "ZeroGrad", "argument_removed", "statement_before",
+]  # fmt: skip
+
+
+class Form(Enum):
+    """How a statement stores a value."""
+
+    SUM = "sum"  # total += x
+    AVERAGE = "average"  # mean = 0.9 * mean + 0.1 * x
+    APPEND = "append"  # history.append(x), history += [x]
+    ITEM = "item"  # history[key] = x
+    CONCATENATE = "concatenate"  # bank = torch.cat([bank, x])
+    REBIND = "rebind"  # state = f(x, state)
+    IN_PLACE = "in place"  # total.add_(x), weights[i] = x on a tensor
+
+
+class Scope(Enum):
+    """Where the thing stored into lives."""
+
+    LOCAL = "local"
+    PARAMETER = "parameter"
+    ATTRIBUTE = "attribute"
+    CLOSURE = "closure"
+    GLOBAL = "global"
+
+
+class Mode(Enum):
+    """Whether operations record a graph."""
+
+    INHERITED = "inherited"  # as the caller has it
+    ON = "on"
+    OFF = "off"
+    UNKNOWN = "unknown"
+
+
+@dataclass(eq=False)
+class Loop:
+    """A ``for`` or ``while`` loop.
+
+    Args:
+        site: the whole loop.
+        parent: the loop around it in the same function.
+        over_loader: it iterates over batches of data, as far as names and types tell.
+        evaluates: before it ``model.eval()`` was called on every path, or its loader or function is named so.
+    """
+
+    site: Site
+    parent: Loop | None
+    over_loader: bool = False
+    evaluates: bool = False
+    targets: frozenset[str] = frozenset()
+    runs_once: bool = False
+    backwards: list[Backward] = field(default_factory=list)
+    grad_calls: list[GradCall] = field(default_factory=list)
+    zero_grads: list[ZeroGrad] = field(default_factory=list)
+    steps: list[Step] = field(default_factory=list)
+    forwards: list[Forward] = field(default_factory=list)
+    opaque_calls: list[OpaqueCall] = field(default_factory=list)
+
+    @property
+    def trains(self) -> bool:
+        """A graph is handed to backward in each iteration."""
+        return bool(self.backwards)
+
+    @property
+    def needs_gradients(self) -> bool:
+        return bool(self.backwards or self.grad_calls)
+
+    def within(self, other: Loop) -> bool:
+        """Whether this is ``other`` or lies in it."""
+        loop: Loop | None = self
+        while loop is not None:
+            if loop is other:
+                return True
+            loop = loop.parent
+        return False
+
+
+@dataclass(eq=False)
+class Event:
+    """Something a function does, where it does it.
+
+    Args:
+        site: the expression or statement in this function (a call, where a callee does it).
+        loop: the innermost loop around it.
+        conditional: it does not happen on every way through its loop or function.
+        inner: the event in the callee, if a callee does it.
+    """
+
+    site: Site
+    loop: Loop | None
+    conditional: bool = False
+    inner: Event | None = None
+
+    @property
+    def source(self) -> Event:
+        """The event where it is written."""
+        event: Event = self
+        while event.inner is not None:
+            event = event.inner
+        return event
+
+
+@dataclass(eq=False)
+class Backward(Event):
+    """A graph is handed to backward.
+
+    Args:
+        value: the tensor that backward is called on.
+        call: the call as written.
+        keeps: ``retain_graph`` is true (or may be).
+        retain_graph / create_graph / retain_variables: the literal argument's site, where it is ``True``.
+        shared_later: the latest of the later backwards in the same iteration that may need this graph again.
+    """
+
+    value: Value = field(default_factory=Value)
+    keeps: bool = False
+    retain_graph: Site | None = None
+    create_graph: Site | None = None
+    retain_variables: Site | None = None
+    needed_again: bool = False
+    carries: str | None = None
+    resets: list[ZeroGrad] = field(default_factory=list)
+
+    @property
+    def retain_graph_argument(self) -> Site:
+        """Where `retain_graph=True` is written."""
+        return self.retain_graph or self.site
+
+
+@dataclass(eq=False)
+class GradCall(Event):
+    """``torch.autograd.grad``."""
+
+    value: Value = field(default_factory=Value)
+    keeps: bool = False
+
+
+@dataclass(eq=False)
+class ZeroGrad(Event):
+    """Gradients are reset. ``target`` is the path of the optimizer or module, None for any."""
+
+    target: str | None = None
+    to_none: bool = True
+
+
+@dataclass(eq=False)
+class Step(Event):
+    """An optimizer steps.
+
+    Args:
+        target: the path of the optimizer, None for any.
+        zeroes: it resets the gradients itself.
+        lost: the ``zero_grad`` that wiped the gradients between the backward and this step, on every path.
+    """
+
+    target: str | None = None
+    zeroes: bool = False
+    lost: ZeroGrad | None = None
+
+
+@dataclass(eq=False)
+class Forward(Event):
+    """A module is called. ``module`` is its path, ``mode`` the gradient mode it runs in."""
+
+    module: str | None = None
+    mode: Mode = Mode.INHERITED
+    evaluates: bool = False
+
+
+@dataclass(eq=False)
+class OpaqueCall(Event):
+    """A call that could not be followed and that was handed an optimizer, a model, or the object itself."""
+
+
+@dataclass(eq=False)
+class HookRegistration(Event):
+    """A ``register_*hook`` call.
+
+    Args:
+        method: its name.
+        receiver: the path it is registered on.
+        removed: something removes it again, or may.
+        discarded: nothing keeps the handle.
+        fresh: the receiver is a tensor of this very iteration, and the hook dies with it.
+        repeats: the loop in which the same receiver gets one more hook each time, if any.
+    """
+
+    method: str = ""
+    receiver: str | None = None
+    removed: bool = False
+    discarded: bool = False
+    fresh: bool = False
+    repeats: Loop | None = None
+
+
+@dataclass(eq=False)
+class Store(Event):
+    """A value is put where it may outlive the iteration that made it.
+
+    Args:
+        path: what is stored into: ``running``, ``self.history``, ``stats["loss"]``.
+        value: what is stored.
+        value_site: the stored expression.
+        form: how.
+        scope: where the target lives.
+        parameter: the value came into the callee as an argument, so the call is what the caller can change.
+
+    Filled in when the function has been read:
+        carries_graph: the value carries a graph.
+        made_at: the expression that started the graph, and how.
+        outlives: the loop whose iterations the value outlives, None if it does not or if it outlives the call.
+        outlives_call: it outlives the call itself (an attribute, a global, a closure), and nothing clears it.
+        freed: backward frees the stored graph's saved tensors; only its nodes stay.
+        used: something may still need the graph (a later backward, or a caller that gets the value).
+    """
+
+    path: str = ""
+    value: Value = field(default_factory=Value)
+    value_site: Site | None = None
+    form: Form = Form.REBIND
+    scope: Scope = Scope.LOCAL
+    parameter: bool = False
+    key: str | None = None
+    mode: Mode = Mode.INHERITED
+    carries_graph: bool = False
+    made_at: Site | None = None
+    outlives: Loop | None = None
+    outlives_call: bool = False
+    freed: bool = False
+    retained: bool = False
+    used: bool = False
+    evaluating: bool = False
+    bounded_key: bool = False
+
+    @property
+    def leaks(self) -> bool:
+        """The sentence that nearly every rule asks for: a graph outlives the iteration that made it, for nothing."""
+        return self.carries_graph and (self.outlives is not None or self.outlives_call) and not self.used
+
+    @property
+    def holder(self) -> str:
+        """The last identifier stored into: ``history`` of ``self.history``."""
+        return self.path.split("[")[0].rsplit(".", 1)[-1]
+
+    @property
+    def value_code(self) -> str:
+        return _one_line(self.value_site.code) if self.value_site else "value"
+
+    @property
+    def detached_code(self) -> str:
+        return _called(self.value_code, "detach")
+
+    @property
+    def item_code(self) -> str:
+        return _called(self.value_code, "item")
+
+    @property
+    def confidence(self) -> Confidence:
+        """High, but for a graph that merely seems to be of no use to anybody."""
+        sure = self.outlives is None or self.freed or self.retained or self.outlives.evaluates or self.evaluating
+        return Confidence.HIGH if sure or self.outlives is None or self.outlives.over_loader else Confidence.LOW
+
+    @property
+    def keeps(self) -> str:
+        """What stays in memory, in words."""
+        if self.freed:
+            return "only the graph's nodes: backward already freed the activations"
+        return "every activation of every iteration"
+
+    def detach_fix(self) -> Fix | None:
+        """Store the value without its graph."""
+        site = self.value_site
+        if site is None or self.inner is not None and not self.parameter:
+            return None
+        edit = detached(site)
+        return Fix(f"detach `{_one_line(site.code)}`", (edit,), safe=True) if edit else None
+
+    def origin(self) -> tuple[Related, ...]:
+        """Where the graph starts, as a related place."""
+        if self.made_at is None:
+            return ()
+        site = self.made_at
+        return (Related(site.path, site.cell, site.line, f"the graph comes from `{_one_line(site.code)}`"),)
+
+
+def detached(site: Site) -> Edit | None:
+    """The edit that makes an expression ``expression.detach()``; None where that cannot be right."""
+    from gradguard.static import tree as t
+
+    if isinstance(site.node, t.Name | t.Attribute | t.Subscript | t.Call):
+        return site.replace(f"{site.code}.detach()")
+    if isinstance(site.node, t.Operation):
+        return site.replace(f"({site.code}).detach()")
+    return None
+
+
+def _called(code: str, method: str) -> str:
+    simple = all(c.isalnum() or c in "_.[]()\"'" for c in code)
+    return f"{code}.{method}()" if simple else f"({code}).{method}()"
+
+
+def argument_removed(backward: Backward, keyword: str) -> Edit | None:
+    """The edit that takes a keyword argument out of a backward call."""
+    from gradguard.static import tree as t
+
+    call = backward.source.site.node
+    if not isinstance(call, t.Call):
+        return None
+    index = next((i for i, a in enumerate(call.args) if a.keyword == keyword), None)
+    if index is None or index != len(call.args) - 1:
+        return None
+    site = backward.source.site
+    value = Site(site.chunk, call.args[index].value).span
+    before = Site(site.chunk, call.args[index - 1].value).span if index else Site(site.chunk, call.func).span
+    start = before.end_column if index else before.end_column + 1
+    return Edit(Span(before.end_line, start, value.end_line, value.end_column), "")
+
+
+def statement_before(event: Event, statement: str) -> Fix | None:
+    """Put a statement on a line of its own before the event's statement, if that begins its line."""
+    site = event.site
+    indent = site.indent
+    if event.inner is not None or site.span.column != len(indent) + 1:
+        return None
+    return Fix(f"insert `{statement}`", (site.insert_before(f"{statement}\n{indent}"),), safe=False)
+
+
+def _one_line(code: str, width: int = 60) -> str:
+    line = " ".join(code.split())
+    return line if len(line) <= width else line[: width - 3] + "..."
+
+
+@dataclass(eq=False)
+class Function:
+    """A function as the rules see it: what it does to graphs, gradients and memory.
+
+    Args:
+        name: its own name; ``<module>`` for a module's statements.
+        qualified: with its class: ``Trainer.train_epoch``.
+        site: the definition, None for a module.
+        loops: every loop in it.
+        entry_mode: the gradient mode its decorators and its framework give it.
+        gradients_wanted: it asks for gradients of an input.
+        called_without_grad: whether every call of it that can be seen happens under no_grad (reads other files).
+    """
+
+    name: str
+    qualified: str
+    site: Site | None
+    class_name: str | None = None
+    entry_mode: Mode = Mode.INHERITED
+    is_module_method: bool = False
+    loops: list[Loop] = field(default_factory=list)
+    backwards: list[Backward] = field(default_factory=list)
+    grad_calls: list[GradCall] = field(default_factory=list)
+    zero_grads: list[ZeroGrad] = field(default_factory=list)
+    steps: list[Step] = field(default_factory=list)
+    forwards: list[Forward] = field(default_factory=list)
+    stores: list[Store] = field(default_factory=list)
+    hooks: list[HookRegistration] = field(default_factory=list)
+    opaque_calls: list[OpaqueCall] = field(default_factory=list)
+    events: list[Event] = field(default_factory=list)
+    returns: Value = field(default_factory=Value)
+    gradients_wanted: bool = False
+    called_without_grad: Callable[[], bool] = field(default=lambda: False, repr=False)
+
+    @property
+    def needs_gradients(self) -> bool:
+        """It computes gradients itself, or something in it does."""
+        return bool(self.backwards or self.grad_calls or self.gradients_wanted)
+
+    def needs_gradients_around(self, loop: Loop) -> bool:
+        """Whether gradients are computed in the loop, in one around it, or wanted of an input anywhere."""
+        outermost = loop
+        while outermost.parent is not None:
+            outermost = outermost.parent
+        return self.gradients_wanted or bool(outermost.backwards or outermost.grad_calls) and not loop.evaluates
+
+    def decorate(self, decorator: str) -> Fix | None:
+        """Put a decorator on the function, if nothing in it needs gradients."""
+        if self.site is None or self.needs_gradients or self.steps:
+            return None
+        indent = self.site.indent
+        edit = self.site.insert_before(f"@{decorator}\n{indent}")
+        return Fix(f"decorate with `@{decorator}`", (edit,), safe=False)
+
+    def leaking_stores(self) -> Iterator[Store]:
+        return (store for store in self.stores if store.leaks)

@@ -1,0 +1,499 @@
+"""Names across files: which file an import means, what a class inherits, what a called function does.
+
+Other files are read on demand, when a name leads there; nothing is imported or run.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gradguard.findings import FileError
+from gradguard.static import knowledge as k
+from gradguard.static import tree as t
+from gradguard.static.model import Mode
+from gradguard.static.source import Chunk, Extent, Outline, Source, SourceError, read
+from gradguard.static.values import Kind, Value
+
+if TYPE_CHECKING:
+    from gradguard.static.flow import Flow
+
+_ROOT_MARKERS = (".git", "pyproject.toml", "setup.py", "setup.cfg", "requirements.txt")
+_MAX_REEXPORTS = 6
+
+
+@dataclass(eq=False)
+class FunctionRef:
+    """A function of the project, with what is needed to read it."""
+
+    module: Module
+    define: t.Define
+    chunk: Chunk
+    owner: Class | None = None
+    outer: Flow | None = None
+
+    @property
+    def qualified(self) -> str:
+        return f"{self.owner.name}.{self.define.name}" if self.owner else self.define.name
+
+
+@dataclass(eq=False)
+class Class:
+    """A class of the project."""
+
+    module: Module
+    define: t.DefineClass
+    chunk: Chunk
+    outer: Flow | None = None
+    _attributes: dict[str, Value | None] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        return self.define.name
+
+    @cached_property
+    def methods(self) -> dict[str, FunctionRef]:
+        return {d.name: FunctionRef(self.module, d, self.chunk, self, self.outer) for d in self.define.methods()}
+
+    @cached_property
+    def bases(self) -> list[Value]:
+        return [self.module.value_of(base) for base in self.define.bases]
+
+    def lineage(self, depth: int = 0) -> Iterator[Class]:
+        """The class and its base classes in the project, nearest first."""
+        yield self
+        if depth < _MAX_REEXPORTS:
+            for base in self.bases:
+                if isinstance(base.ref, Class) and base.ref is not self:
+                    yield from base.ref.lineage(depth + 1)
+
+    def method(self, name: str) -> FunctionRef | None:
+        return next((c.methods[name] for c in self.lineage() if name in c.methods), None)
+
+    @cached_property
+    def external_bases(self) -> frozenset[str]:
+        """The dotted names of the base classes that lie outside of the project."""
+        return frozenset(
+            str(base.ref) for cls in self.lineage() for base in cls.bases if base.kind is Kind.EXTERNAL
+        )
+
+    @cached_property
+    def is_module(self) -> bool:
+        """Whether it is an ``nn.Module``."""
+        for name in self.external_bases:
+            tail = name.rsplit(".", 1)[-1]
+            if name in k.MODULE_BASES or tail in ("Module", "LightningModule", "ScriptModule"):
+                return True
+            if name.startswith(k.MODULE_PREFIXES) and not name.startswith(k.NOT_MODULES):
+                return True
+            if tail.endswith(("PreTrainedModel", "ForCausalLM", "ForSequenceClassification")):
+                return True
+        return False
+
+    @cached_property
+    def framework_methods(self) -> bool:
+        """Whether a framework calls its ``validation_step`` and the like."""
+        return any(n.rsplit(".", 1)[-1] in (*k.LIGHTNING_BASES, "Trainer") for n in self.external_bases)
+
+    def attribute(self, name: str) -> Value | None:
+        """What kind of object ``self.name`` is, from the assignments to it; None when nothing is known."""
+        if name not in self._attributes:
+            self._attributes[name] = None  # a recursive question has no answer
+            self._attributes[name] = self._find_attribute(name)
+        return self._attributes[name]
+
+    def _find_attribute(self, name: str) -> Value | None:
+        from gradguard.static.flow import kind_of
+
+        for cls in self.lineage():
+            for ref, value in cls._assignments.get(name, ()):
+                found = kind_of(ref, value)
+                if found.kind not in (Kind.UNKNOWN, Kind.NOTHING):
+                    return found
+        return None
+
+    @cached_property
+    def _assignments(self) -> dict[str, list[tuple[FunctionRef, t.Expr]]]:
+        """``self.name = value`` statements by name, those of ``__init__`` first."""
+        from gradguard.static.build import walk_statements
+
+        found: dict[str, list[tuple[FunctionRef, t.Expr]]] = {}
+        for ref in sorted(self.methods.values(), key=lambda r: r.define.name != "__init__"):
+            for stmt in walk_statements(ref.define.body):
+                if isinstance(stmt, t.Assign):
+                    for target in stmt.targets:
+                        if isinstance(target, t.Attribute) and t.path_of(target.value) == "self":
+                            found.setdefault(target.name, []).append((ref, stmt.value))
+        return found
+
+    @cached_property
+    def buffers(self) -> frozenset[str]:
+        """Names given to ``register_buffer``."""
+        return frozenset(re.findall(r"register_buffer\(\s*['\"](\w+)['\"]", self.chunk.text))
+
+
+@dataclass(eq=False)
+class Module:
+    """One file of the project."""
+
+    project: Project
+    source: Source
+    path: Path | None
+    outline: Outline
+    _functions: dict[str, FunctionRef] = field(default_factory=dict)
+    _classes: dict[str, Class] = field(default_factory=dict)
+    _values: dict[str, Value | None] = field(default_factory=dict)
+
+    @cached_property
+    def uses_torch(self) -> bool:
+        """Whether it is about PyTorch: it imports torch, or takes everything from a module of the project that does."""
+        if not self.outline.imported_roots.isdisjoint(k.TORCH_LIBRARIES):
+            return True
+        for base in self.outline.star_imports:
+            found = self.project.find(base, self)
+            if found is not None and found[0] is not self and found[0].uses_torch:
+                return True
+        return False
+
+    def function(self, name: str) -> FunctionRef | None:
+        if name not in self._functions and name in self.outline.functions:
+            chunk = self._chunk(self.outline.functions[name])
+            define = next((s for s in _statements(chunk) if isinstance(s, t.Define)), None)
+            if chunk is None or define is None:
+                return None
+            self._functions[name] = FunctionRef(self, define, chunk)
+        return self._functions.get(name)
+
+    def klass(self, name: str) -> Class | None:
+        if name not in self._classes and name in self.outline.classes:
+            chunk = self._chunk(self.outline.classes[name])
+            define = next((s for s in _statements(chunk) if isinstance(s, t.DefineClass)), None)
+            if chunk is None or define is None:
+                return None
+            self._classes[name] = Class(self, define, chunk)
+        return self._classes.get(name)
+
+    def script(self) -> FunctionRef | None:
+        """The module's own statements, as a function."""
+        if any(extent.problem for extent in self.outline.script):
+            return None
+        chunk = self.source.script_chunk()
+        if chunk is None:
+            return None
+        define = t.Define(None, "<module>", [], chunk.statements, [])
+        return FunctionRef(self, define, chunk)
+
+    def functions(self, errors: list[FileError] | None = None) -> Iterator[FunctionRef]:
+        """Every function and method of the module, and its own statements."""
+
+        def attempt(read: Callable[[], Iterable[FunctionRef]]) -> Iterable[FunctionRef]:
+            try:
+                return read()
+            except SourceError as error:
+                if errors is not None:
+                    errors.append(FileError(self.source.path, error.line, str(error)))
+                return ()
+
+        for name in self.outline.functions:
+            yield from attempt(lambda name=name: [f] if (f := self.function(name)) else [])  # type: ignore[misc]
+        for name in self.outline.classes:
+            yield from attempt(lambda name=name: list(c.methods.values()) if (c := self.klass(name)) else [])  # type: ignore[misc]
+        yield from attempt(lambda: [s] if (s := self.script()) else [])
+
+    def _chunk(self, extent: Extent) -> Chunk | None:
+        return None if extent.problem else self.source.chunk(extent)
+
+    # --- names ---
+
+    def resolve(self, name: str, depth: int = 0) -> Value | None:
+        """What a module-level name refers to; None when the module does not bind it."""
+        if name not in self._values:
+            self._values[name] = None
+            self._values[name] = self._resolve(name, depth)
+        return self._values[name]
+
+    def _resolve(self, name: str, depth: int) -> Value | None:
+        if name in self.outline.functions:
+            function = self.function(name)
+            return Value(kind=Kind.FUNCTION, ref=function) if function else Value()
+        if name in self.outline.classes:
+            cls = self.klass(name)
+            return Value(kind=Kind.CLASS, ref=cls) if cls else Value()
+        if name in self.outline.imports:
+            return self.imported(self.outline.imports[name], depth)
+        if name in self.outline.variables:
+            return self._variable(name)
+        for base in self.outline.star_imports:
+            found = self.project.find(base, self) if depth < _MAX_REEXPORTS else None
+            if found is not None and found[0] is not self:
+                value = found[0].resolve(name, depth + 1)
+                if value is not None:
+                    return value
+            elif base.startswith(("torch", "math", "numpy")) and found is None and not name.startswith("_"):
+                return None
+        return None
+
+    def _variable(self, name: str) -> Value:
+        from gradguard.static.flow import kind_of
+
+        for extent in self.outline.variables[name][:3]:
+            chunk = self._chunk(extent)
+            try:
+                statements = _dedented(chunk).statements if chunk else []
+            except SourceError:
+                continue
+            for stmt in statements:
+                if isinstance(stmt, t.Assign):
+                    script = FunctionRef(self, t.Define(None, "<module>", [], [], []), chunk)  # type: ignore[arg-type]
+                    value = kind_of(script, stmt.value)
+                    if value.kind not in (Kind.UNKNOWN, Kind.NOTHING) and t.path_of(stmt.targets[0]) == name:
+                        return value
+        return Value()
+
+    def imported(self, dotted: str, depth: int = 0) -> Value:
+        """What an imported dotted name (with leading dots when relative) refers to."""
+        found = self.project.find(dotted, self) if depth < _MAX_REEXPORTS else None
+        if found is None:
+            return Value(kind=Kind.EXTERNAL, ref=dotted.lstrip("."))
+        module, rest = found
+        if not rest:
+            return Value(kind=Kind.EXTERNAL, ref=module)
+        value: Value | None = module.resolve(rest[0], depth + 1)
+        for name in rest[1:]:
+            value = member(value, name) if value else None
+        return value or Value()
+
+    def value_of(self, expr: t.Expr) -> Value:
+        """What a dotted expression at module level refers to (base classes, decorators)."""
+        if isinstance(expr, t.Name):
+            return self.resolve(expr.id) or Value()
+        if isinstance(expr, t.Attribute):
+            return member(self.value_of(expr.value), expr.name) or Value()
+        if isinstance(expr, t.Subscript):
+            return self.value_of(expr.value)
+        return Value()
+
+
+def member(value: Value, name: str) -> Value | None:
+    """``value.name`` for packages, modules and classes."""
+    if value.kind is Kind.EXTERNAL:
+        if isinstance(value.ref, Module):
+            return value.ref.resolve(name) or value.ref.imported(f".{name}")
+        return Value(kind=Kind.EXTERNAL, ref=f"{value.ref}.{name}")
+    if isinstance(value.ref, Class) and value.kind is Kind.CLASS:
+        method = value.ref.method(name)
+        return Value(kind=Kind.FUNCTION, ref=method) if method else None
+    return None
+
+
+def _statements(chunk: Chunk | None) -> list[t.Stmt]:
+    return chunk.statements if chunk is not None else []
+
+
+def _dedented(chunk: Chunk) -> Chunk:
+    """A chunk cut out of a block, so that it can be parsed by itself."""
+    import textwrap
+
+    if chunk.text[:1] in " \t":
+        return Chunk(chunk.source, textwrap.dedent(chunk.text), chunk.first_line)
+    return chunk
+
+
+class Project:
+    """The files that a run may read.
+
+    Args:
+        files: the files being checked, for questions about all of them (who clears an attribute, who calls this).
+        shown: how a path is written in findings.
+    """
+
+    def __init__(self, files: Iterable[Path] = (), shown: Callable[[Path], str] = str) -> None:
+        self.files = tuple(files)
+        self.shown = shown
+        self._flows: dict[Module, list[Flow]] = {}
+        self._modules: dict[Path, Module | None] = {}
+        self._roots: dict[Path, Path] = {}
+        self._found: dict[tuple[str, Path], Path | None] = {}
+        self._facts: dict[t.Define, Flow | None] = {}
+        self._texts: dict[Path, str] = {}
+
+    def add(self, source: Source, path: Path | None) -> Module:
+        """Read a file's outline.
+
+        Raises:
+            SourceError: it is not Python.
+        """
+        module = Module(self, source, path, source.outline)
+        if path is not None:
+            self._modules[path] = module
+        return module
+
+    def module(self, path: Path) -> Module | None:
+        """The file as a module, read on demand; None when it cannot be read."""
+        if path not in self._modules:
+            self._modules[path] = None
+            try:
+                return self.add(read(path, self.shown(path)), path)
+            except SourceError:
+                return None
+        return self._modules[path]
+
+    def flow(self, ref: FunctionRef) -> Flow | None:
+        """What a function does; None while it is being read (recursion)."""
+        from gradguard.static.flow import Flow
+
+        if ref.define not in self._facts:
+            self._facts[ref.define] = None
+            flow = Flow(self, ref)
+            try:
+                flow.run()
+            except RecursionError:
+                raise SourceError("nested too deeply to be analysed", ref.chunk.first_line) from None
+            self._facts[ref.define] = flow
+        return self._facts[ref.define]
+
+    def flows(self, module: Module, errors: list[FileError] | None = None) -> list[Flow]:
+        """What each function of a module does, nested ones and the module's own statements too.
+
+        Args:
+            errors: receives what could not be analysed.
+        """
+        if module not in self._flows:
+            self._flows[module] = []
+            queue = list(module.functions(errors))
+            while queue:
+                ref = queue.pop(0)
+                try:
+                    flow = self.flow(ref)
+                except SourceError as error:
+                    if errors is not None:
+                        errors.append(FileError(module.source.path, error.line, str(error)))
+                    continue
+                if flow is not None:
+                    self._flows[module].append(flow)
+                    queue += flow.nested
+        return self._flows[module]
+
+    def called_without_grad(self, ref: FunctionRef, seen: frozenset[t.Define] = frozenset()) -> bool:
+        """Whether every call of a function that can be seen happens where no graph is recorded."""
+        if ref.define in seen or len(seen) > 4:
+            return False
+        modes: list[bool] = []
+        for module in self.callers(ref.define.name, ref.module):
+            for flow in self.flows(module):
+                for define, mode in flow.calls:
+                    if define is ref.define:
+                        inherited = mode is Mode.INHERITED
+                        held = inherited and self.called_without_grad(flow.ref, seen | {ref.define})
+                        modes.append(held or mode in (Mode.OFF, Mode.UNKNOWN))
+        return bool(modes) and all(modes)
+
+    # --- files ---
+
+    def find(self, dotted: str, importer: Module) -> tuple[Module, list[str]] | None:
+        """The project file that a dotted name leads to, and what remains of the name inside it."""
+        if importer.path is None:
+            return None
+        level = len(dotted) - len(dotted.lstrip("."))
+        names = [n for n in dotted.lstrip(".").split(".") if n]
+        for folder in self._search_path(importer.path, level):
+            for length in range(len(names), 0, -1):
+                path = self._file(folder, names[:length])
+                if path is not None and path != importer.path:
+                    module = self.module(path)
+                    return (module, names[length:]) if module else None
+        if level and names:  # `from . import name` where name is in __init__.py
+            init = _parent(importer.path, level) / "__init__.py"
+            if init.is_file() and init != importer.path:
+                module = self.module(init)
+                return (module, names) if module else None
+        return None
+
+    def _search_path(self, path: Path, level: int) -> Iterator[Path]:
+        if level:
+            yield _parent(path, level)
+            return
+        root = self._root(path)
+        folder = path.parent
+        while True:
+            yield folder
+            if folder == root or folder == folder.parent:
+                break
+            folder = folder.parent
+        yield root / "src"
+
+    def _root(self, path: Path) -> Path:
+        """The outermost folder that imports of this file are looked up in."""
+        folder = path.parent
+        if folder not in self._roots:
+            candidate = folder
+            for parent in (folder, *list(folder.parents)[:10]):
+                if any((parent / marker).exists() for marker in _ROOT_MARKERS):
+                    candidate = parent
+                    break
+            self._roots[folder] = candidate
+        return self._roots[folder]
+
+    def _file(self, folder: Path, names: list[str]) -> Path | None:
+        key = ("/".join(names), folder)
+        if key not in self._found:
+            base = folder.joinpath(*names)
+            module, package = base.with_name(base.name + ".py"), base / "__init__.py"
+            self._found[key] = module if module.is_file() else package if package.is_file() else None
+        return self._found[key]
+
+    # --- questions about all files ---
+
+    def text(self, path: Path) -> str:
+        if path not in self._texts:
+            try:
+                self._texts[path] = path.read_text(encoding="utf-8", errors="replace")
+            except OSError:
+                self._texts[path] = ""
+        return self._texts[path]
+
+    def clears(self, attribute: str, near: Module) -> bool:
+        """Whether any file empties or rebinds an attribute of this name outside of ``__init__``."""
+        own = (near.source.text,)
+        others = (self.text(p) for p in self.files if p != near.path)
+        return any(attribute in text and _clears(attribute, text) for text in (*own, *others))
+
+    def callers(self, name: str, near: Module) -> Iterator[Module]:
+        """The modules that may call a function of this name."""
+        pattern = re.compile(rf"(?<!def )\b{re.escape(name)}\(")
+        if pattern.search(near.source.text):
+            yield near
+        for path in self.files:
+            if path != near.path and pattern.search(self.text(path)):
+                module = self.module(path)
+                if module is not None:
+                    yield module
+
+
+def _parent(path: Path, level: int) -> Path:
+    folder = path.parent
+    for _ in range(level - 1):
+        folder = folder.parent
+    return folder
+
+
+def _clears(attribute: str, text: str) -> bool:
+    name = re.escape(attribute)
+    if re.search(rf"\.{name}\.(?:clear|pop|popleft|popitem)\(|\bdel\s[^\n]*\.{name}\b", text):
+        return True
+    if re.search(rf"\.{name}\[[^\]]*\]\s*=(?!=)\s*(?:\[|None)", text):
+        return True
+    method = ""
+    for line in text.splitlines():
+        if (match := re.match(r"\s*(?:async\s+)?def\s+(\w+)", line)) is not None:
+            method = match[1]
+        elif re.search(rf"\.{name}\s*(?::[^=]+)?=(?!=)", line) and method not in ("__init__", "__post_init__"):
+            if not re.search(rf"\.{name}\s*(?::[^=]+)?=(?!=).*\.{name}\b", line):
+                return True
+        elif re.search(rf"setattr\([^,]+,\s*['\"]{name}['\"]", line):
+            return True
+    return False

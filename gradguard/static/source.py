@@ -1,0 +1,399 @@
+"""One file's text: encoding, notebook cells, outline, and the chunks that LibCST parses.
+
+``ast`` is the gate: it refuses in milliseconds most of what would crash LibCST's native parser, and its outline says
+which lines hold which top-level definition, so that only those that are needed are ever parsed by LibCST.
+"""
+
+from __future__ import annotations
+
+import ast
+import io
+import json
+import re
+import tokenize
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gradguard.findings import Edit, FileError, Span
+
+if TYPE_CHECKING:
+    import libcst as cst
+
+    from gradguard.static.tree import Node, Stmt
+
+# Bounds of what LibCST and a recursive reading can take; ast accepts far more on some Python versions.
+MAX_DEPTH = 200
+MAX_WIDTH = 1000
+
+_MAGIC = re.compile(r"^(\s*)(?:[%!?]|[\w.]+\?+\s*$)")
+_PYTHON_CELL_MAGICS = ("%%time", "%%timeit", "%%capture", "%%prun")
+
+
+class SourceError(Exception):
+    """A file that cannot be analysed: ``line`` (or None) and the reason."""
+
+    def __init__(self, message: str, line: int | None = None) -> None:
+        super().__init__(message)
+        self.line = line
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """The lines of a top-level statement, both inclusive, from 1; decorators are part of it."""
+
+    start: int
+    end: int
+    problem: str | None = None
+
+
+@dataclass(slots=True)
+class Outline:
+    """What stands at the top level of a module, by name."""
+
+    functions: dict[str, Extent] = field(default_factory=dict)
+    classes: dict[str, Extent] = field(default_factory=dict)
+    imports: dict[str, str] = field(default_factory=dict)
+    star_imports: list[str] = field(default_factory=list)
+    variables: dict[str, list[Extent]] = field(default_factory=dict)
+    script: list[Extent] = field(default_factory=list)
+    imported_roots: set[str] = field(default_factory=set)
+
+
+@dataclass(eq=False)
+class Source:
+    """One file as text.
+
+    Args:
+        path: as it is shown, with ``/``.
+        text: the whole text; a notebook's code cells one after another.
+        cells: for a notebook, the first line (from 1) and the cell's number (code cells, from 1) of each.
+    """
+
+    path: str
+    text: str
+    cells: tuple[tuple[int, int], ...] = ()
+
+    @cached_property
+    def lines(self) -> list[str]:
+        """The lines with their ends, split as Python's parser does (not at form feeds)."""
+        return re.findall(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+$", self.text)
+
+    @cached_property
+    def outline(self) -> Outline:
+        """The top-level statements.
+
+        Raises:
+            SourceError: the text is not Python that this interpreter reads.
+        """
+        return _outline(self._parse())
+
+    @property
+    def parts(self) -> list[tuple[int | None, str]]:
+        """The text, or each notebook cell with its number."""
+        if not self.cells:
+            return [(None, self.text)]
+        starts = [start - 1 for start, _ in self.cells] + [len(self.lines)]
+        return [(cell, "".join(self.lines[starts[i] : starts[i + 1]])) for i, (_, cell) in enumerate(self.cells)]
+
+    def _parse(self) -> ast.Module:
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                return ast.parse(self.text)
+        except SyntaxError as error:
+            cell, line = self.locate(error.lineno or 1)
+            where = f"cell {cell}: " if cell is not None else ""
+            raise SourceError(f"{where}{error.msg}", line) from None
+        except (RecursionError, MemoryError):
+            raise SourceError("nested too deeply to be parsed") from None
+        except ValueError as error:  # null bytes
+            raise SourceError(str(error)) from None
+
+    def locate(self, line: int) -> tuple[int | None, int]:
+        """A line of ``text`` -> (cell or None, line within it)."""
+        number, first = None, 1
+        for start, cell in self.cells:
+            if start > line:
+                break
+            number, first = cell, start
+        return number, line - first + 1
+
+    def chunk(self, extent: Extent) -> Chunk:
+        return Chunk(self, "".join(self.lines[extent.start - 1 : extent.end]), extent.start)
+
+    def script_chunk(self) -> Chunk | None:
+        """The module's own statements in one chunk; functions and classes are blank lines in it."""
+        extents = self.outline.script
+        if not extents:
+            return None
+        first, last = extents[0].start, extents[-1].end
+        kept = ["\n"] * (last - first + 1)
+        for extent in extents:
+            kept[extent.start - first : extent.end - first + 1] = self.lines[extent.start - 1 : extent.end]
+        return Chunk(self, "".join(kept), first)
+
+
+@dataclass(eq=False)
+class Chunk:
+    """Some whole top-level statements of a file, parsed by LibCST when needed."""
+
+    source: Source
+    text: str
+    first_line: int
+
+    @cached_property
+    def _module(self) -> cst.Module:
+        import libcst as cst
+
+        return cst.parse_module(self.text)
+
+    @cached_property
+    def statements(self) -> list[Stmt]:
+        """The chunk's statements as a tree.
+
+        Raises:
+            SourceError: LibCST cannot read it.
+        """
+        import libcst as cst
+
+        from gradguard.static.build import build
+
+        try:
+            return build(self._module)
+        except cst.ParserSyntaxError as error:
+            _, line = self.source.locate(self.first_line + error.raw_line - 1)
+            raise SourceError(f"LibCST cannot parse this: {error.message}", line) from None
+        except RecursionError:
+            _, line = self.source.locate(self.first_line)
+            raise SourceError("nested too deeply to be analysed", line) from None
+
+    @cached_property
+    def _positions(self) -> dict[object, object]:
+        from libcst.metadata import MetadataWrapper, PositionProvider
+
+        wrapper = MetadataWrapper(self._module, unsafe_skip_copy=True)
+        return dict(wrapper.resolve(PositionProvider))
+
+    def span(self, origin: object) -> Span:
+        """Where a LibCST node of this chunk stands, in the file (or its notebook cell)."""
+        where = self._positions[origin]
+        offset = self.first_line - 1
+        start, end = where.start, where.end  # type: ignore[attr-defined]
+        _, line = self.source.locate(start.line + offset)
+        return Span(line, start.column + 1, line + end.line - start.line, end.column + 1)
+
+    def line(self, origin: object) -> int:
+        return self.span(origin).line
+
+    def cell(self, origin: object) -> int | None:
+        where = self._positions[origin]
+        return self.source.locate(where.start.line + self.first_line - 1)[0]  # type: ignore[attr-defined]
+
+    def code(self, origin: object) -> str:
+        """The text of a LibCST node."""
+        return self._module.code_for_node(origin).strip()  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """A node at its place in a file: what a finding points at."""
+
+    chunk: Chunk
+    node: Node
+
+    @property
+    def path(self) -> str:
+        return self.chunk.source.path
+
+    @property
+    def cell(self) -> int | None:
+        return self.chunk.cell(self.node.origin)
+
+    @property
+    def span(self) -> Span:
+        return self.chunk.span(self.node.origin)
+
+    @property
+    def line(self) -> int:
+        return self.span.line
+
+    @property
+    def code(self) -> str:
+        return self.chunk.code(self.node.origin)
+
+    @property
+    def indent(self) -> str:
+        """The white space before the first character of the site's line."""
+        span = self.span
+        offset = self.chunk.first_line - 1
+        where = self.chunk._positions[self.node.origin]
+        line = self.chunk.source.lines[where.start.line + offset - 1]  # type: ignore[attr-defined]
+        return line[: min(len(line) - len(line.lstrip()), span.column - 1)]
+
+    def replace(self, text: str) -> Edit:
+        """An edit that puts ``text`` in this place."""
+        return Edit(self.span, text)
+
+    def insert_before(self, text: str) -> Edit:
+        """An edit that puts ``text`` right before this place."""
+        span = self.span
+        return Edit(Span(span.line, span.column, span.line, span.column), text)
+
+
+# --- reading ----------------------------------------------------------------------------------------------------
+
+
+def read(path: Path, shown: str) -> Source:
+    """Read a ``.py`` file or a notebook.
+
+    Raises:
+        SourceError: it cannot be opened, decoded, or is not a notebook.
+    """
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise SourceError((error.strerror or str(error)).lower()) from None
+    return from_bytes(data, shown, notebook=path.suffix == ".ipynb")
+
+
+def from_bytes(data: bytes, shown: str, *, notebook: bool = False) -> Source:
+    """A source from its bytes; see :func:`read`."""
+    if notebook:
+        return _notebook(data, shown)
+    try:
+        encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
+        return Source(shown, data.decode(encoding))
+    except (SyntaxError, LookupError, UnicodeDecodeError) as error:
+        raise SourceError(f"cannot be decoded: {error}") from None
+
+
+def _notebook(data: bytes, shown: str) -> Source:
+    cells: list[tuple[int, int]] = []
+    texts: list[str] = []
+    line = 1
+    for number, text in enumerate(code_cells(data), start=1):
+        cells.append((line, number))
+        clean = _without_magics(text)
+        texts.append(clean + "\n")
+        line += clean.count("\n") + 1
+    return Source(shown, "".join(texts), tuple(cells))
+
+
+def code_cells(data: bytes) -> Iterator[str]:
+    """The code cells of a notebook (``nbformat`` 3 and 4), as they are.
+
+    Raises:
+        SourceError: the bytes are not a notebook.
+    """
+    try:
+        notebook = json.loads(data)
+        sheets = notebook.get("worksheets")
+        cells = [c for sheet in sheets for c in sheet["cells"]] if sheets else notebook["cells"]
+        sources = [c.get("source", c.get("input", "")) for c in cells if c["cell_type"] == "code"]
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise SourceError(f"not a notebook: {error}") from None
+    for source in sources:
+        yield ("".join(source) if isinstance(source, list) else str(source)).replace("\r\n", "\n").replace("\r", "\n")
+
+
+def _without_magics(text: str) -> str:
+    """The cell with IPython's own syntax turned into statements of the same lines."""
+    stripped = text.lstrip()
+    lines = text.split("\n")
+    if stripped.startswith("%%") and not stripped.startswith(_PYTHON_CELL_MAGICS):
+        return "\n" * (len(lines) - 1)
+    clean = "\n".join(_MAGIC.sub(r"\1pass  # \g<0>", line) if _MAGIC.match(line) else line for line in lines)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            ast.parse(clean)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        if clean != text or "%" in text or "!" in text:
+            return "\n" * (len(lines) - 1)  # magics inside expressions: this cell cannot be read
+    return clean
+
+
+# --- the outline ------------------------------------------------------------------------------------------------
+
+
+def _outline(module: ast.Module) -> Outline:
+    outline = Outline()
+    for stmt in module.body:
+        extent = _extent(stmt)
+        if isinstance(stmt, ast.FunctionDef | ast.AsyncFunctionDef):
+            outline.functions[stmt.name] = extent
+        elif isinstance(stmt, ast.ClassDef):
+            outline.classes[stmt.name] = extent
+        else:
+            if not isinstance(stmt, ast.Import | ast.ImportFrom):
+                outline.script.append(extent)
+            _variables(stmt, outline)
+    for node in ast.walk(module):
+        if isinstance(node, ast.Import):
+            outline.imported_roots.update(a.name.split(".")[0] for a in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            outline.imported_roots.add(node.module.split(".")[0])
+    return outline
+
+
+def _variables(stmt: ast.stmt, outline: Outline) -> None:
+    """Names bound by a top-level statement, entering ``if``, ``try``, ``with`` and loops."""
+    if isinstance(stmt, ast.Import):
+        for alias in stmt.names:
+            root = alias.name.split(".")[0]
+            outline.imports[alias.asname or root] = alias.name if alias.asname else root
+    elif isinstance(stmt, ast.ImportFrom):
+        base = "." * stmt.level + (stmt.module or "")
+        for alias in stmt.names:
+            if alias.name == "*":
+                outline.star_imports.append(base)
+            else:
+                joined = f"{base}{alias.name}" if base.endswith(".") else f"{base}.{alias.name}"
+                outline.imports.setdefault(alias.asname or alias.name, joined)
+    elif isinstance(stmt, ast.Assign | ast.AnnAssign | ast.AugAssign):
+        targets = stmt.targets if isinstance(stmt, ast.Assign) else [stmt.target]
+        for target in targets:
+            for node in ast.walk(target):
+                if isinstance(node, ast.Name):
+                    outline.variables.setdefault(node.id, []).append(_extent(stmt))
+    elif isinstance(stmt, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        pass  # bound inside a block: the script's own flow defines it
+    else:
+        for child in ast.iter_child_nodes(stmt):
+            if isinstance(child, ast.stmt):
+                _variables(child, outline)
+            elif isinstance(child, ast.excepthandler):
+                for inner in child.body:
+                    _variables(inner, outline)
+
+
+def _extent(stmt: ast.stmt) -> Extent:
+    decorators = getattr(stmt, "decorator_list", ())
+    start = min([stmt.lineno, *(d.lineno for d in decorators)])
+    return Extent(start, stmt.end_lineno or stmt.lineno, _problem(stmt))
+
+
+def _problem(stmt: ast.stmt) -> str | None:
+    """Why LibCST must not see this statement, if so."""
+    level: list[ast.AST] = [stmt]
+    for _ in range(MAX_DEPTH):
+        below: list[ast.AST] = []
+        for node in level:
+            if isinstance(node, ast.BoolOp) and len(node.values) > MAX_WIDTH:
+                return f"a chain of {len(node.values)} and/or is too long to be analysed"
+            below.extend(ast.iter_child_nodes(node))
+        if not below:
+            return None
+        level = below
+    return "nested too deeply to be analysed"
+
+
+def problem_error(source: Source, extent: Extent) -> FileError | None:
+    """The error to report for a statement that LibCST must not see."""
+    if extent.problem is None:
+        return None
+    return FileError(source.path, source.locate(extent.start)[1], extent.problem)

@@ -1,0 +1,248 @@
+"""What a function of the project does at a call: its facts, with the caller's values in place of its parameters."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from gradguard.static import tree as t
+from gradguard.static.expressions import recorded
+from gradguard.static.model import (
+    Backward, Event, Form, Forward, GradCall, HookRegistration, Mode, OpaqueCall, Scope, Step, Store, ZeroGrad,
+)  # fmt: skip
+from gradguard.static.source import Site, SourceError
+from gradguard.static.values import NOTHING, NUMBER, UNKNOWN, Kind, Root, Roots, Source, Value, join
+
+if TYPE_CHECKING:
+    from gradguard.static.calls import Called
+    from gradguard.static.flow import Flow
+    from gradguard.static.project import FunctionRef
+
+_MAX_EVENTS = 200
+
+
+def apply_facts(c: Called, ref: FunctionRef, values: list[tuple[t.Arg, Value]], receiver: str | None) -> Value:
+    """Do at call ``c`` what ``ref`` does, and return what it returns.
+
+    Args:
+        c: the call, in its caller.
+        ref: the function called.
+        values: its arguments.
+        receiver: the path of the object, where the call itself does not name it.
+    """
+    flow = c.flow
+    flow.applied.add(ref.define)
+    flow.calls.append((ref.define, c.state.mode))
+    try:
+        callee = flow.project.flow(ref)
+    except SourceError:
+        callee = None
+    if callee is None:
+        return UNKNOWN
+    if flow.dry:
+        return Value(kind=callee.facts.returns.kind, ref=callee.facts.returns.ref)
+    return _Application(c, callee, values, receiver).run()
+
+
+class _Application:
+    """One call of one function: the translation of its names, roots and events into the caller's."""
+
+    def __init__(
+        self, c: Called, callee: Flow, values: list[tuple[t.Arg, Value]], receiver: str | None
+    ) -> None:
+        self.c, self.flow, self.state, self.callee = c, c.flow, c.state, callee
+        self.bound: dict[str, Value] = {}
+        self.sources: dict[str, t.Expr] = {}
+        self.paths: dict[str, str] = {}
+        self._bind(values, receiver)
+
+    def _bind(self, values: list[tuple[t.Arg, Value]], receiver: str | None) -> None:
+        params = list(self.callee.ref.define.params)
+        owner = self.callee.ref.owner
+        explicit = self.c.receiver is not None and self.c.receiver.kind is Kind.CLASS
+        if owner is not None and params and params[0].name in ("self", "cls") and not explicit:
+            path = receiver or self.c.receiver_path
+            func = self.c.node.func
+            if isinstance(func, t.Attribute) and isinstance(func.value, t.Call) and t.path_of(func.value.func) == "super":
+                path = "self"
+            if path is not None:
+                self.paths[params[0].name] = path
+            params = params[1:]
+        plain = [p for p in params if not p.star]
+        position = 0
+        for arg, value in values:
+            name: str | None = arg.keyword
+            if name is None and not arg.star and position < len(plain):
+                name, position = plain[position].name, position + 1
+            if name is not None and any(p.name == name for p in plain):
+                self.bound[name] = value
+                self.sources[name] = arg.value
+                path = t.path_of(arg.value)
+                if path is not None:
+                    self.paths[name] = self.flow.canonical(path)
+            elif arg.star or name is not None:
+                for param in params:
+                    if param.star or param.name not in self.bound:
+                        self.bound[param.name] = join(self.bound.get(param.name, value), value)
+        for param in plain:
+            if param.name not in self.bound and isinstance(param.default, t.Constant):
+                self.bound[param.name] = NOTHING if param.default.value is None else NUMBER
+
+    def run(self) -> Value:
+        facts = self.callee.facts
+        self.flow.facts.gradients_wanted |= facts.gradients_wanted
+        writes = self._writes()
+        for event in facts.events[:_MAX_EVENTS]:
+            self._replay(event)
+        result = recorded(self.value(facts.returns), self.state)
+        for path, value in writes:
+            self.flow.touch(path, self.state)
+            self.state.assign(path, value)
+        for event in facts.stores:
+            if event.scope is Scope.PARAMETER and event.form in (Form.APPEND, Form.ITEM, Form.IN_PLACE):
+                self._mutate(event)
+        mapped = (self.path(p) for p in self.callee.final.evaluating)
+        self.state.evaluating |= {p for p in mapped if p is not None}
+        return result
+
+    # --- names and values ---
+
+    def path(self, path: str) -> str | None:
+        """A path of the callee in the caller's names, None where it has none."""
+        head = path.split(".", 1)[0].split("[", 1)[0]
+        if head in self.callee.params:
+            mapped = self.paths.get(head)
+            return None if mapped is None else mapped + path[len(head) :]
+        if self.callee.scope(path) is Scope.LOCAL:
+            return None
+        if self.callee.ref.outer is self.flow or self.callee.ref.outer is not None:
+            return path
+        same = self.callee.module is self.flow.module
+        shadowed = self.flow.facts.name != "<module>" and self.flow.scope(path) is not Scope.GLOBAL
+        return path if same and not shadowed else None
+
+    def value(self, value: Value) -> Value:
+        """A value of the callee in terms of the caller's."""
+        if not value.parts and not value.maybe and len(value.roots) == 1:
+            (only,) = value.roots
+            if only.source is Source.PARAM and str(only.key) in self.bound and value.kind is Kind.UNKNOWN:
+                return self.bound[str(only.key)]
+        roots, spill = self._roots(value.roots)
+        maybe, spilled = self._roots(value.maybe)
+        must: Roots = frozenset()
+        for root in value.must:
+            if root.source is Source.PLACE and (path := self.path(str(root.key))) is not None:
+                must |= self.flow.read(path, self.state).must
+        parts = tuple((key, self.value(part)) for key, part in value.parts)
+        return Value(roots, maybe | spill | spilled, must, value.kind, parts, value.ref, value.bounded)
+
+    def _roots(self, roots: Roots) -> tuple[Roots, Roots]:
+        found: set[Root] = set()
+        maybe: set[Root] = set()
+        for root in roots:
+            if root.source is Source.PARAM:
+                bound = self.bound.get(str(root.key))
+                if bound is not None:
+                    found |= bound.roots
+                    maybe |= bound.maybe
+            elif root.source is Source.PLACE:
+                path = self.path(str(root.key))
+                if path is not None:
+                    here = self.flow.read(path, self.state)
+                    found |= here.roots
+                    maybe |= here.maybe
+            elif root.source is not Source.CARRIED:
+                mapped = Root(root.source, (self.c.node, root.key))
+                found.add(mapped)
+                if root in self.callee.proven:
+                    self.flow.proven.add(mapped)
+        return frozenset(found), frozenset(maybe)
+
+    # --- effects ---
+
+    def _writes(self) -> list[tuple[str, Value]]:
+        """What the callee leaves in attributes, outer variables and globals."""
+        if self.state.mode is Mode.OFF and not self.callee.final.env:
+            return []
+        writes = []
+        for path, value in self.callee.final.env.items():
+            scope = self.callee.scope(path)
+            visible = scope is Scope.ATTRIBUTE or scope in (Scope.CLOSURE, Scope.GLOBAL)
+            mapped = self.path(path) if visible else None
+            if mapped is not None and value.kind not in (Kind.FUNCTION, Kind.CLASS, Kind.EXTERNAL):
+                writes.append((mapped, recorded(self.value(value), self.state)))
+        return writes
+
+    def _mutate(self, store: Store) -> None:
+        path = self.path(store.path)
+        if path is None:
+            return
+        self.flow.touch(path, self.state)
+        holder = self.flow.read(path, self.state)
+        added = recorded(self.value(store.value), self.state)
+        self.state.env[path] = replace(
+            holder, roots=holder.roots | added.roots, maybe=holder.maybe | added.maybe, parts=()
+        )
+
+    def _replay(self, event: Event) -> None:
+        flow, state = self.flow, self.state
+        conditional = flow.branches > 0 or event.conditional
+        site, loop = flow.site(self.c.node), flow.loop
+        if isinstance(event, Backward):
+            value = self.value(event.value)
+            for root in value.roots:
+                if root.source in (Source.CALL, Source.LOSS, Source.PARAM, Source.PLACE) and len(value.roots) == 1:
+                    flow.proven.add(root)
+            flow.record(replace(event, site=site, loop=loop, conditional=conditional, inner=event, value=value))
+            state.lost, state.computed = None, True
+        elif isinstance(event, GradCall):
+            flow.record(replace(event, site=site, loop=loop, inner=event, value=self.value(event.value)))
+        elif isinstance(event, ZeroGrad):
+            target = self.path(event.target) if event.target else None
+            flow.zero(replace(event, site=site, loop=loop, conditional=conditional, inner=event, target=target), state)
+        elif isinstance(event, Step):
+            target = self.path(event.target) if event.target else None
+            lost = state.lost if event.lost is None else event.lost
+            if lost is not None and target is not None and lost.target not in (None, target):
+                lost = None
+            flow.record(replace(event, site=site, loop=loop, inner=event, target=target, lost=lost))
+            state.lost, state.computed = None, False
+        elif isinstance(event, Forward):
+            mode = state.mode if event.mode is Mode.INHERITED else event.mode
+            module = self.path(event.module) if event.module else None
+            evaluates = event.evaluates or bool(state.evaluating)
+            flow.record(
+                replace(event, site=site, loop=loop, inner=event, mode=mode, module=module, evaluates=evaluates)
+            )
+        elif isinstance(event, OpaqueCall):
+            flow.record(replace(event, site=site, loop=loop, inner=event))
+        elif isinstance(event, HookRegistration):
+            receiver = self.path(event.receiver) if event.receiver else None
+            if receiver is not None and not event.removed and not event.fresh:
+                flow.record(replace(event, site=site, loop=loop, inner=event, receiver=receiver, repeats=None))
+        elif isinstance(event, Store):
+            self._replay_store(event)
+
+    def _replay_store(self, store: Store) -> None:
+        flow, state = self.flow, self.state
+        path = self.path(store.path)
+        if path is None or state.mode is Mode.OFF or store.mode is Mode.OFF:
+            return
+        given = [str(r.key) for r in store.value.reach if r.source is Source.PARAM and str(r.key) in self.bound]
+        attached = [name for name in given if self.bound[name].reach]
+        by_caller = bool(attached) and not any(r.source is Source.GRAPH for r in store.value.roots)
+        source: Site | None = store.value_site
+        if by_caller:
+            source = flow.site(self.sources[attached[0]]) if attached[0] in self.sources else None
+        flow.record(
+            replace(
+                store, site=flow.site(self.c.node) if by_caller else store.source.site, loop=flow.loop, inner=store,
+                conditional=flow.branches > 0 or store.conditional, path=path, value=self.value(store.value),
+                value_site=source, scope=flow.scope(path), parameter=by_caller or store.parameter,
+                mode=state.mode if store.mode is Mode.INHERITED else store.mode,
+                evaluating=store.evaluating or bool(state.evaluating), carries_graph=False, outlives=None,
+                outlives_call=False, freed=False, retained=False, used=False, made_at=None,
+            )
+        )  # fmt: skip
+
+

@@ -1,0 +1,364 @@
+"""The part of Python's syntax that the flow reads, in plain nodes.
+
+``build`` makes these from LibCST, ``flow`` interprets them. Punctuation, whitespace, comments and annotations that
+say nothing about values are gone. ``origin`` is the LibCST node, kept only to find a span or the text of a finding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+
+@dataclass(slots=True, eq=False)
+class Node:
+    origin: object
+
+
+class Expr(Node):
+    __slots__ = ()
+
+
+class Stmt(Node):
+    __slots__ = ()
+
+
+# --- expressions ------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True, eq=False)
+class Name(Expr):
+    id: str
+
+
+@dataclass(slots=True, eq=False)
+class Attribute(Expr):
+    value: Expr
+    name: str
+
+
+@dataclass(slots=True, eq=False)
+class Subscript(Expr):
+    value: Expr
+    index: Expr
+
+
+@dataclass(slots=True, eq=False)
+class Slice(Expr):
+    """One or more slices; their bounds never carry a graph."""
+
+
+@dataclass(slots=True, eq=False)
+class Arg:
+    value: Expr
+    keyword: str | None = None
+    star: str = ""
+
+
+@dataclass(slots=True, eq=False)
+class Call(Expr):
+    func: Expr
+    args: list[Arg]
+
+    def argument(self, keyword: str, position: int | None = None) -> Expr | None:
+        """The expression passed as ``keyword``, or at ``position`` among the plain positional arguments."""
+        for arg in self.args:
+            if arg.keyword == keyword:
+                return arg.value
+        if position is not None:
+            plain = [a for a in self.args if a.keyword is None]
+            if position < len(plain) and not any(a.star for a in plain[: position + 1]):
+                return plain[position].value
+        return None
+
+    def is_true(self, keyword: str) -> bool:
+        value = self.argument(keyword)
+        return isinstance(value, Constant) and value.value is True
+
+
+@dataclass(slots=True, eq=False)
+class Constant(Expr):
+    value: object
+
+
+@dataclass(slots=True, eq=False)
+class Operation(Expr):
+    """A unary, binary, boolean or comparing operation. ``operator`` is its text: ``+``, ``and``, ``is not`` ..."""
+
+    operator: str
+    operands: list[Expr]
+
+
+@dataclass(slots=True, eq=False)
+class Conditional(Expr):
+    test: Expr
+    body: Expr
+    orelse: Expr
+
+
+@dataclass(slots=True, eq=False)
+class Display(Expr):
+    """A tuple, list or set written out."""
+
+    kind: str
+    items: list[Expr]
+
+
+@dataclass(slots=True, eq=False)
+class DictDisplay(Expr):
+    entries: list[tuple[Expr | None, Expr]]
+
+
+@dataclass(slots=True, eq=False)
+class Clause:
+    target: Expr
+    iterable: Expr
+    conditions: list[Expr]
+
+
+@dataclass(slots=True, eq=False)
+class Comprehension(Expr):
+    kind: str
+    key: Expr | None
+    element: Expr
+    clauses: list[Clause]
+
+
+@dataclass(slots=True, eq=False)
+class Lambda(Expr):
+    params: list[Param]
+    body: Expr
+
+
+@dataclass(slots=True, eq=False)
+class Walrus(Expr):
+    target: Expr
+    value: Expr
+
+
+@dataclass(slots=True, eq=False)
+class Starred(Expr):
+    value: Expr
+
+
+@dataclass(slots=True, eq=False)
+class Suspend(Expr):
+    """``await``, ``yield`` and ``yield from``."""
+
+    kind: str
+    value: Expr | None
+
+
+@dataclass(slots=True, eq=False)
+class Text(Expr):
+    """An f-string or a concatenation of strings."""
+
+    parts: list[Expr]
+
+
+# --- statements -------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True, eq=False)
+class Param:
+    name: str
+    default: Expr | None = None
+    annotation: Expr | None = None
+    star: str = ""
+
+
+@dataclass(slots=True, eq=False)
+class Assign(Stmt):
+    targets: list[Expr]
+    value: Expr
+
+
+@dataclass(slots=True, eq=False)
+class Augment(Stmt):
+    target: Expr
+    operator: str
+    value: Expr
+
+
+@dataclass(slots=True, eq=False)
+class Evaluate(Stmt):
+    value: Expr
+
+
+@dataclass(slots=True, eq=False)
+class Return(Stmt):
+    value: Expr | None
+
+
+@dataclass(slots=True, eq=False)
+class Raise(Stmt):
+    value: Expr | None
+
+
+@dataclass(slots=True, eq=False)
+class Leave(Stmt):
+    """``break`` or ``continue``."""
+
+    kind: str
+
+
+@dataclass(slots=True, eq=False)
+class Delete(Stmt):
+    targets: list[Expr]
+
+
+@dataclass(slots=True, eq=False)
+class Declare(Stmt):
+    """``global`` or ``nonlocal``."""
+
+    kind: str
+    names: list[str]
+
+
+@dataclass(slots=True, eq=False)
+class Import(Stmt):
+    """Names bound by one import statement: local name -> dotted name (relative ones start with dots)."""
+
+    names: dict[str, str]
+
+
+@dataclass(slots=True, eq=False)
+class If(Stmt):
+    test: Expr
+    body: list[Stmt]
+    orelse: list[Stmt]
+
+
+@dataclass(slots=True, eq=False)
+class Repeat(Stmt):
+    """A ``for`` loop (``target`` and ``iterable``) or a ``while`` loop (``test``)."""
+
+    target: Expr | None
+    iterable: Expr | None
+    test: Expr | None
+    body: list[Stmt]
+    orelse: list[Stmt]
+    assigned: frozenset[str] | None = field(default=None)
+
+
+@dataclass(slots=True, eq=False)
+class Handler:
+    type: Expr | None
+    name: str | None
+    body: list[Stmt]
+
+
+@dataclass(slots=True, eq=False)
+class Try(Stmt):
+    body: list[Stmt]
+    handlers: list[Handler]
+    orelse: list[Stmt]
+    final: list[Stmt]
+
+
+@dataclass(slots=True, eq=False)
+class With(Stmt):
+    items: list[tuple[Expr, Expr | None]]
+    body: list[Stmt]
+
+
+@dataclass(slots=True, eq=False)
+class Case:
+    names: list[str]
+    guard: Expr | None
+    body: list[Stmt]
+
+
+@dataclass(slots=True, eq=False)
+class Match(Stmt):
+    subject: Expr
+    cases: list[Case]
+
+
+@dataclass(slots=True, eq=False)
+class Define(Stmt):
+    """A function definition; ``name`` is ``<module>`` for a module's own statements."""
+
+    name: str
+    params: list[Param]
+    body: list[Stmt]
+    decorators: list[Expr]
+    is_generator: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class DefineClass(Stmt):
+    name: str
+    bases: list[Expr]
+    body: list[Stmt]
+
+    def methods(self) -> Iterator[Define]:
+        for stmt in flatten(self.body):
+            if isinstance(stmt, Define):
+                yield stmt
+
+
+def flatten(body: list[Stmt]) -> Iterator[Stmt]:
+    """The statements of a body and of its ``if`` and ``try`` blocks, but not of functions or loops."""
+    for stmt in body:
+        yield stmt
+        if isinstance(stmt, If):
+            yield from flatten(stmt.body)
+            yield from flatten(stmt.orelse)
+        elif isinstance(stmt, Try):
+            yield from flatten(stmt.body)
+            for handler in stmt.handlers:
+                yield from flatten(handler.body)
+            yield from flatten(stmt.orelse)
+            yield from flatten(stmt.final)
+        elif isinstance(stmt, With):
+            yield from flatten(stmt.body)
+
+
+def path_of(expr: Expr) -> str | None:
+    """The dotted path an expression names: ``history``, ``self.stats["loss"]``, ``bank[*]``; else None.
+
+    ``d.setdefault(k, ...)`` and ``d.get(k)`` name an item of ``d``.
+    """
+    if isinstance(expr, Name):
+        return expr.id
+    if isinstance(expr, Attribute):
+        base = path_of(expr.value)
+        return None if base is None else f"{base}.{expr.name}"
+    if isinstance(expr, Subscript):
+        base = path_of(expr.value)
+        if base is None:
+            return None
+        key = expr.index.value if isinstance(expr.index, Constant) else None
+        return f'{base}["{key}"]' if isinstance(key, str) else f"{base}[*]"
+    if isinstance(expr, Call) and isinstance(expr.func, Attribute) and expr.func.name in ("setdefault", "get"):
+        base = path_of(expr.func.value)
+        return None if base is None else f"{base}[*]"
+    return None
+
+
+def names_in(target: Expr) -> Iterator[Expr]:
+    """The single targets of an assignment target: ``(a, *b), c.d`` gives ``a``, ``b`` and ``c.d``."""
+    if isinstance(target, Display):
+        for item in target.items:
+            yield from names_in(item)
+    elif isinstance(target, Starred):
+        yield from names_in(target.value)
+    else:
+        yield target
+
+
+def walk(node: object) -> Iterator[Node]:
+    """Every node at or below ``node``."""
+    stack = [node]
+    while stack:
+        current = stack.pop()
+        if isinstance(current, list | tuple):
+            stack.extend(current)
+        elif isinstance(current, Node | Arg | Clause | Handler | Case | Param):
+            if isinstance(current, Node):
+                yield current
+            for cls in type(current).__mro__:
+                for name in getattr(cls, "__slots__", ()):
+                    if name != "origin":
+                        stack.append(getattr(current, name))

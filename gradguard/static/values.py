@@ -1,0 +1,144 @@
+"""What the flow knows of a value: above all, the places its graph may come from.
+
+A value is the set of *roots* its graph may come from. Breaking the graph (``.item()``, ``.detach()``, ``no_grad``)
+gives the empty set, an operation gives the union of its operands. Whether a value carries a graph is then a question
+about its roots, and it can be asked after the whole function was read: a ``backward`` further down proves it too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+from dataclasses import dataclass, replace
+from enum import Enum, auto
+from typing import NamedTuple
+
+
+class Source(Enum):
+    """The kinds of roots."""
+
+    GRAPH = auto()  # a graph certainly starts here: a module was called on something
+    LEAF = auto()  # requires_grad without a history: an operation on it starts a graph
+    LOSS = auto()  # the result of something that is named as a loss function is
+    CALL = auto()  # the result of a call that could not be followed
+    PARAM = auto()  # a parameter of the function
+    PLACE = auto()  # an attribute or an outer variable, as it was when the function was entered
+    CARRIED = auto()  # a variable as it was when the iteration began
+
+
+class Root(NamedTuple):
+    source: Source
+    key: Hashable
+
+
+Roots = frozenset[Root]
+NONE: Roots = frozenset()
+
+
+class Kind(Enum):
+    """What sort of object a value is, as far as it matters."""
+
+    UNKNOWN = auto()
+    NUMBER = auto()  # or a string, a bool, an array of numpy: never part of a graph
+    NOTHING = auto()  # the constant None
+    TENSOR = auto()
+    OUTPUT = auto()  # what a module returned: a tensor, or a structure of tensors
+    CONTAINER = auto()
+    MODULE = auto()
+    OPTIMIZER = auto()
+    SCALER = auto()
+    LOADER = auto()
+    INSTANCE = auto()  # of a class of the project
+    FUNCTION = auto()  # of the project
+    CLASS = auto()  # of the project
+    EXTERNAL = auto()  # a name of another package, dotted in ``ref``
+    CONTEXT = auto()  # a context manager or decorator for the gradient mode, ``on``/``off``/``unknown`` in ``ref``
+    HANDLE = auto()  # what registering a hook returned
+    GRADIENT = auto()  # a ``.grad``
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """An abstract value.
+
+    Args:
+        roots: where its graph comes from, if it has one.
+        maybe: where its graph may come from besides (through calls that could not be followed).
+        must: the roots among CARRIED and PLACE that it contains on every path.
+        kind: what it is.
+        parts: elements of a tuple by index, values of a dict by constant key.
+        ref: what it refers to, by kind: a dotted name, a class, a function.
+        bounded: a container that drops old elements by itself, or is trimmed.
+    """
+
+    roots: Roots = NONE
+    maybe: Roots = NONE
+    must: Roots = NONE
+    kind: Kind = Kind.UNKNOWN
+    parts: tuple[tuple[object, Value], ...] = ()
+    ref: object = None
+    bounded: bool = False
+
+    @property
+    def reach(self) -> Roots:
+        """Every root it may have."""
+        return self.roots | self.maybe
+
+    def part(self, key: object) -> Value | None:
+        for name, value in self.parts:
+            if name == key and type(name) is type(key):
+                return value
+        return None
+
+    def with_kind(self, kind: Kind) -> Value:
+        return replace(self, kind=kind)
+
+    def with_roots(self, *roots: Root) -> Value:
+        return replace(self, roots=self.roots | frozenset(roots))
+
+
+DETACHED = Value(kind=Kind.TENSOR)
+NUMBER = Value(kind=Kind.NUMBER)
+NOTHING = Value(kind=Kind.NOTHING)
+UNKNOWN = Value()
+
+
+def union(values: Iterable[Value], kind: Kind = Kind.TENSOR) -> Value:
+    """A value made of all of ``values``: an operation's result, a container's content."""
+    roots, maybe, must = NONE, NONE, NONE
+    for value in values:
+        roots |= value.roots
+        maybe |= value.maybe
+        must |= value.must
+    return Value(roots, maybe, must, kind)
+
+
+def join(a: Value, b: Value, *, trusted: str = "both") -> Value:
+    """A value that is ``a`` on one path and ``b`` on another.
+
+    Args:
+        trusted: whose ``must`` counts. ``both``: what is on every path. ``first`` / ``second``: the other path is
+            taken only at the start (``if hidden is None:``) and says nothing about the steady state.
+    """
+    if a is b:
+        return a
+    if trusted == "both":
+        must, bounded = a.must & b.must, a.bounded or b.bounded
+    else:
+        chosen = a if trusted == "first" else b
+        must, bounded = chosen.must, chosen.bounded
+    kind, ref = _common(a, b)
+    parts: tuple[tuple[object, Value], ...] = ()
+    if a.parts and [k for k, _ in a.parts] == [k for k, _ in b.parts]:
+        parts = tuple((k, join(x, y, trusted=trusted)) for (k, x), (_, y) in zip(a.parts, b.parts))
+    return Value(a.roots | b.roots, a.maybe | b.maybe, must, kind, parts, ref, bounded)
+
+
+def _common(a: Value, b: Value) -> tuple[Kind, object]:
+    if a.kind is b.kind:
+        return a.kind, a.ref if a.ref == b.ref else None
+    for one, other in ((a, b), (b, a)):
+        if one.kind in (Kind.NOTHING, Kind.UNKNOWN) or (
+            one.kind is Kind.NUMBER and other.kind in (Kind.TENSOR, Kind.OUTPUT)
+        ):
+            return other.kind, other.ref
+    return Kind.UNKNOWN, None

@@ -1,0 +1,1 @@
+"""The built-in rule pack: one leak pattern, one file."""

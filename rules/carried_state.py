@@ -1,0 +1,64 @@
+'''A state is carried from one iteration into the next together with its graph.
+
+**What happens.** `hidden` goes into the step and comes out of it: `out, hidden = rnn(x, hidden)`. Its graph then reaches
+back to the first iteration, and grows by one step each time. The same holds for the state of a simulation, for an
+adversarial perturbation that is updated in place of a leaf, and for running statistics that a module updates in
+`forward`.
+
+With a backward in each iteration torch raises at the second one (*"Trying to backward through the graph a second
+time"*). Users then add `retain_graph=True`, and the program runs, slower each step, until the memory is full (with an
+in-place optimizer in fp32 it raises another error instead). Without a backward (evaluation, a rollout) nothing raises,
+and every activation of every iteration stays.
+
+```python
+hidden = None
+for x, y in loader:
+    out, hidden = rnn(x, hidden)
+    criterion(out, y).backward(retain_graph=True)
+```
+
+**Instead**, cut the graph between iterations (truncated backpropagation):
+
+```python
+    hidden = hidden.detach()
+    out, hidden = rnn(x, hidden)
+    criterion(out, y).backward()
+```
+
+In an evaluation or a rollout use `torch.no_grad()`.
+
+**Not flagged.** A state that is detached, rebound or re-initialised in the loop, also only every k steps; a state that
+is unrolled over time and then backpropagated once; a state under `no_grad`.
+
+**References.** <https://pytorch.org/docs/stable/notes/faq.html> ("Don't use RNNs on sequences that are too large"),
+pytorch#2769, OpenNMT/OpenNMT-py#403.
+'''
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gradguard.catalogue import Rule
+from gradguard.findings import Finding, Severity
+from gradguard.static.model import Form, Function, Store
+
+rule = Rule("GG105", "carried-state", Severity.ERROR, frozenset({"backward", "eval(", "grad(", "_step(", "Loader", "register_buffer"}))
+
+
+@rule.in_source
+def carries(function: Function) -> Iterator[Finding]:
+    for store in function.leaking_stores():
+        if store.form is Form.REBIND and not store.parameter:
+            yield rule.finding(
+                store.site,
+                _message(store),
+                help=f"detach it between iterations: `{store.path} = {store.path}.detach()`"
+                + ("" if store.freed or store.retained else ", or run the loop under `torch.no_grad()`"),
+                confidence=store.confidence,
+                related=store.origin(),
+            )
+
+
+def _message(store: Store) -> str:
+    each = "call" if store.outlives is None else "iteration"
+    return f"`{store.path}` is input and output of each {each}, and carries the graph of all earlier ones ({store.keeps})"

@@ -1,0 +1,51 @@
+'''`backward(create_graph=True)` without setting the gradients to None: parameters and gradients hold each other.
+
+**What happens.** With `create_graph=True` the gradient itself has a graph, and backward stores it in `p.grad`. The
+graph of the gradient refers to `p`, and `p` owns `p.grad`: a cycle. It lies in C++ (`AccumulateGrad`, `SavedVariable`),
+so Python's garbage collector cannot see it and `gc.collect()` does not help. Unless the gradients are reset to None,
+each iteration's graph stays, with its activations. torch warns of it once.
+
+```python
+for x, y in loader:
+    loss = criterion(model(x), y)
+    loss.backward(create_graph=True)
+    penalty = sum(p.grad.pow(2).sum() for p in model.parameters())
+    ...                                # no zero_grad: every graph is kept
+```
+
+**Instead**, use `torch.autograd.grad`, which stores nothing in `.grad`:
+
+```python
+grads = torch.autograd.grad(loss, model.parameters(), create_graph=True)
+```
+
+or break the cycle in each iteration with `optimizer.zero_grad()` (since torch 2.0 it sets the gradients to None).
+
+**Not flagged.** A loop that resets the gradients (as AdaHessian is used): the memory is given back at the reset. WGAN-GP and MAML, which use `autograd.grad`.
+
+**References.** <https://pytorch.org/docs/stable/generated/torch.Tensor.backward.html> (the note on `create_graph`),
+pytorch#4661, pytorch#7343.
+'''
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gradguard.catalogue import Rule
+from gradguard.findings import Finding, Severity
+from gradguard.static.model import Function
+
+rule = Rule("GG102", "create-graph-in-backward", Severity.ERROR, frozenset({"create_graph"}))
+
+
+@rule.in_source
+def keeps_a_cycle(function: Function) -> Iterator[Finding]:
+    for backward in function.backwards:
+        if backward.create_graph is None or backward.resets or backward.inner is not None:
+            continue
+        yield rule.finding(
+            backward.site,
+            "`backward(create_graph=True)` ties each parameter to its gradient's graph, and nothing resets the "
+            "gradients: every activation of every iteration stays, and gc.collect() cannot free them",
+            help="use `torch.autograd.grad(..., create_graph=True)`, or call `optimizer.zero_grad()` in each iteration",
+        )

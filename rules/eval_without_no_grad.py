@@ -1,0 +1,62 @@
+'''An evaluation loop that records graphs which nobody uses.
+
+**What happens.** `model.eval()` changes dropout and batch normalisation; it does not stop autograd. Without
+`torch.no_grad()` each forward pass records a graph and saves its activations. By itself this is not a growing leak: the
+graph of a batch dies when the next one replaces it, so the peak is about twice as high, and flat. It becomes one as
+soon as an output or a loss is kept: then *every activation of every batch* stays (see GG103 and GG104), which is the
+largest of all these leaks.
+
+```python
+model.eval()
+for x, y in loader:
+    output = model(x)
+    correct += (output.argmax(1) == y).sum().item()
+```
+
+**Instead**, put the loop under `torch.no_grad()` (or `torch.inference_mode()`), or decorate the function:
+
+```python
+@torch.no_grad()
+def evaluate(model, loader): ...
+```
+
+**Not flagged.** A loop that needs gradients (training under `model.eval()` with frozen batch norm, adversarial
+attacks, MAML, energy models); a function that is only called under `no_grad`; Lightning's `validation_step` and the
+like, which the framework runs without gradients.
+
+**References.** <https://pytorch.org/docs/stable/notes/autograd.html#evaluation-mode-nn-module-eval>.
+'''
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gradguard.catalogue import Rule
+from gradguard.findings import Confidence, Finding, Severity
+from gradguard.static.model import Forward, Function, Loop, Mode
+
+rule = Rule("GG301", "eval-without-no-grad", Severity.WARNING, frozenset({"eval(", "valid", "test", "infer", "predict"}))
+
+
+@rule.in_source
+def records_for_nothing(function: Function) -> Iterator[Finding]:
+    for loop in function.loops:
+        forward = _recording(loop)
+        if forward is None or (loop.parent is not None and _recording(loop.parent) is forward):
+            continue
+        if function.needs_gradients_around(loop) or function.called_without_grad():
+            continue
+        yield rule.finding(
+            forward.site,
+            "evaluation records a graph: each forward pass saves its activations for a backward that never comes",
+            help="run the loop under `torch.no_grad()`, or decorate the function with it",
+            fix=function.decorate("torch.no_grad()"),
+            confidence=Confidence.HIGH if forward.evaluates or loop.over_loader else Confidence.LOW,
+        )
+
+
+def _recording(loop: Loop) -> Forward | None:
+    """The first module call that records a graph in an evaluation loop."""
+    if not loop.evaluates or loop.needs_gradients or loop.steps:
+        return None
+    return next((f for f in loop.forwards if f.mode in (Mode.INHERITED, Mode.ON) and f.inner is None), None)

@@ -1,0 +1,50 @@
+'''A hook is registered in every iteration and never removed.
+
+**What happens.** `register_forward_hook` adds to a dict of the module. Registered once per step, after a thousand steps
+a thousand hooks run in every forward pass. The bytes grow slowly (unless a hook keeps tensors), but each step takes
+longer than the one before, and the stale hooks still do whatever they do.
+
+```python
+for x in loader:
+    model.layer4.register_forward_hook(save_activation)
+    model(x)
+```
+
+**Instead**, register once before the loop, or keep the handle and remove it:
+
+```python
+handle = model.layer4.register_forward_hook(save_activation)
+try:
+    ...
+finally:
+    handle.remove()
+```
+
+**Not flagged.** One registration per module in a loop over `model.modules()`; a handle that is removed; a hook on a
+tensor of this iteration (`out.register_hook(...)`), which dies with the tensor.
+
+**References.** <https://pytorch.org/docs/stable/generated/torch.nn.Module.html#torch.nn.Module.register_forward_hook>,
+jacobgil/pytorch-grad-cam#132.
+'''
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gradguard.catalogue import Rule
+from gradguard.findings import Finding, Severity
+from gradguard.static.model import Function
+
+rule = Rule("GG401", "hook-in-loop", Severity.WARNING, frozenset({"register_"}))
+
+
+@rule.in_source
+def piles_up(function: Function) -> Iterator[Finding]:
+    for hook in function.hooks:
+        if hook.repeats is None or hook.removed:
+            continue
+        yield rule.finding(
+            hook.source.site,
+            f"`{hook.receiver}` gets one more hook in every iteration, and none is removed: each step is slower than the last",
+            help="register it once before the loop, or keep the handle and call `handle.remove()`",
+        )

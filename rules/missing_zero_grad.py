@@ -1,0 +1,59 @@
+'''The gradients are never reset: each step is taken with the sum of all gradients so far.
+
+**What happens.** `backward()` *adds* to `.grad`. A loop that calls `backward()` and `optimizer.step()` but never
+`zero_grad()` steps along the sum of the gradients of all earlier batches. It is not a memory leak (one gradient per
+parameter, however many steps), and torch says nothing: the loss curve is subtly, or wildly, wrong.
+
+```python
+for x, y in loader:
+    loss = criterion(model(x), y)
+    loss.backward()
+    optimizer.step()
+```
+
+A `zero_grad()` before the loop, or once per epoch, is no help: it has to happen once for every step.
+
+**Instead**, call `optimizer.zero_grad()` once per step, before `backward()`.
+
+**Not flagged.** `model.zero_grad()`, `p.grad = None`, `p.grad.zero_()`; a reset in a helper, in a closure or in the
+caller; gradient accumulation, where the reset happens with the step; engines that reset by themselves (DeepSpeed);
+loops without an optimizer.
+
+**References.** <https://pytorch.org/tutorials/recipes/recipes/zeroing_out_gradients.html>.
+'''
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gradguard.catalogue import Rule
+from gradguard.findings import Finding, Severity
+from gradguard.static.model import Function, Loop, ZeroGrad, statement_before
+
+rule = Rule("GG201", "missing-zero-grad", Severity.ERROR, frozenset({"backward"}))
+
+
+@rule.in_source
+def never_resets(function: Function) -> Iterator[Finding]:
+    for loop in function.loops:
+        steps = [s for s in loop.steps if s.loop is loop]
+        backwards = [b for b in loop.backwards if b.loop is not None]
+        if not steps or not backwards or loop.opaque_calls or any(s.zeroes for s in loop.steps) or loop.zero_grads:
+            continue
+        if loop.runs_once:
+            continue
+        outer = _reset_around(function, loop)
+        where = f"; the reset in line {outer.site.line} runs once, before the loop" if outer else ""
+        target = steps[0].target or "optimizer"
+        yield rule.finding(
+            backwards[0].site,
+            f"backward adds to the gradients, and nothing in this loop resets them: `{target}.step()` uses the sum of "
+            f"the gradients of all iterations{where}",
+            help=f"call `{target}.zero_grad()` before it, in every iteration",
+            fix=statement_before(backwards[0], f"{target}.zero_grad()") if steps[0].target else None,
+        )
+
+
+def _reset_around(function: Function, loop: Loop) -> ZeroGrad | None:
+    """A reset in the function, but outside of the loop."""
+    return next((z for z in function.zero_grads if z.loop is None or not z.loop.within(loop)), None)

@@ -1,0 +1,50 @@
+'''A value is handed, with its graph, to a function or an object that keeps it.
+
+**What happens.** `meter.update(loss)` looks harmless, but `AverageMeter.update` does `self.sum += value * n`: the sum
+keeps the graph of every loss. The line that stores is in a helper that is right for numbers; the line to change is the
+call.
+
+```python
+class AverageMeter:
+    def update(self, value, n=1):
+        self.sum += value * n
+
+for x, y in loader:
+    loss = criterion(model(x), y)
+    loss.backward()
+    losses.update(loss, x.size(0))
+```
+
+**Instead**: `losses.update(loss.item(), x.size(0))`.
+
+**Not flagged.** A helper that calls `.item()` or `.detach()` itself, one that only looks at the value (logging, `tqdm`,
+`add_scalar`), a container that is cleared in the same iteration.
+
+**References.** visionml/pytracking#313, Lightning-AI/pytorch-lightning#6925.
+'''
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gradguard.catalogue import Rule
+from gradguard.findings import Finding, Related, Severity
+from gradguard.static.model import Function
+
+rule = Rule("GG107", "stored-by-callee", Severity.ERROR, frozenset({"backward", "eval(", "grad(", "_step(", "Loader"}))
+
+
+@rule.in_source
+def hands_over(function: Function) -> Iterator[Finding]:
+    for store in function.leaking_stores():
+        if store.parameter:
+            inside = store.source.site
+            yield rule.finding(
+                store.site,
+                f"`{store.value_code}` is kept in `{store.path}` by this call, with its graph ({store.keeps})",
+                help=f"pass `{store.detached_code}`, or `{store.item_code}` where a number is meant",
+                fix=store.detach_fix(),
+                severity=Severity.WARNING if store.freed else Severity.ERROR,
+                confidence=store.confidence,
+                related=(Related(inside.path, inside.cell, inside.line, "it is stored here"), *store.origin()),
+            )

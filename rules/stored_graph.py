@@ -1,0 +1,59 @@
+'''A value is stored together with its graph, where it outlives the iteration.
+
+**What happens.** A list, dict, attribute or global that lives longer than the iteration keeps whatever is put into it,
+and a tensor that carries a graph keeps the whole graph: `losses.append(loss)`, `history["loss"].append(loss)`,
+`outputs[step] = model(x)`, `self.losses.append(...)`, `bank = torch.cat([bank, features])`, `weights[i] = loss`.
+
+After `loss.backward()` only the graph's nodes stay (kilobytes a step, on the host). Where no backward ran over the
+graph, or with `retain_graph=True`, all its activations stay (megabytes a step, on the device).
+
+```python
+history = []
+for x, y in loader:
+    loss = criterion(model(x), y)
+    loss.backward()
+    history.append(loss)
+```
+
+**Instead**, store the value without the graph: `loss.detach()`, or `loss.item()` for a number. In an evaluation put
+the loop under `torch.no_grad()`.
+
+**Not flagged.** A list that is backpropagated later (log-probabilities of an episode, losses of several heads), that is
+cleared or rebound in the same iteration, that is made in the iteration, that is a `deque(maxlen=...)`, or that another
+method clears. The list of layer outputs that a `forward` returns.
+
+**References.** <https://pytorch.org/docs/stable/notes/faq.html>, facebookresearch/fairseq#2255,
+Lightning-AI/pytorch-lightning#15514.
+'''
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gradguard.catalogue import Rule
+from gradguard.findings import Finding, Severity
+from gradguard.static.model import Form, Function, Store
+
+rule = Rule("GG104", "stored-graph", Severity.ERROR, frozenset({"backward", "eval(", "grad(", "_step(", "Loader", "forward("}))
+
+_FORMS = (Form.APPEND, Form.ITEM, Form.CONCATENATE, Form.IN_PLACE)
+
+
+@rule.in_source
+def stores(function: Function) -> Iterator[Finding]:
+    for store in function.leaking_stores():
+        if store.form in _FORMS and not store.parameter:
+            yield rule.finding(
+                store.site,
+                _message(store),
+                help=f"store `{store.detached_code}`" + ("" if store.freed else ", or run the loop under `torch.no_grad()`"),
+                fix=store.detach_fix(),
+                severity=Severity.WARNING if store.freed else Severity.ERROR,
+                confidence=store.confidence,
+                related=store.origin(),
+            )
+
+
+def _message(store: Store) -> str:
+    longer = "the call" if store.outlives is None else "the iteration"
+    return f"`{store.path}` outlives {longer} and keeps the graph of every `{store.value_code}` put into it ({store.keeps})"
