@@ -40,8 +40,8 @@ def never_resets(function: Function) -> Iterator[Finding]:
         backwards = [b for b in loop.backwards if b.loop is not None]
         if not steps or not backwards or loop.opaque_calls or any(s.zeroes for s in loop.steps) or loop.zero_grads:
             continue
-        if loop.runs_once:
-            continue
+        if any(s.target in loop.assigned for s in steps):
+            continue  # a new optimizer in each iteration, for a new model
         outer = _reset_around(function, loop)
         where = f"; the reset in line {outer.site.line} runs once, before the loop" if outer else ""
         target = steps[0].target or "optimizer"

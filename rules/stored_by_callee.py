@@ -36,8 +36,10 @@ rule = Rule("GG107", "stored-by-callee", Severity.ERROR, frozenset({"backward", 
 
 @rule.in_source
 def hands_over(function: Function) -> Iterator[Finding]:
+    seen: set[object] = set()
     for store in function.leaking_stores():
-        if store.parameter:
+        if store.parameter and store.site.node not in seen:
+            seen.add(store.site.node)
             inside = store.source.site
             yield rule.finding(
                 store.site,

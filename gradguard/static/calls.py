@@ -250,7 +250,8 @@ def _step(c: Called) -> Value | None:
         return None
     if k.STEPPING_NAME.search(_last(c.path)) and not isinstance(c.func.ref, FunctionRef):
         return _stepped(c, t.path_of(c.node.args[0].value) if c.node.args else None)
-    if k.SCALER_NAME.search(c.path) and c.node.func is not None and len(c.values) >= 2 and c.first is not None:
+    takes_both = len(c.values) >= 2 and c.values[1][1].kind is Kind.OPTIMIZER
+    if k.SCALER_NAME.search(c.path) and takes_both and c.first is not None:
         handed_over(c, c.first)  # loss_scaler(loss, optimizer, ...): backward and step in one
         return _stepped(c, t.path_of(c.node.args[1].value))
     return None
@@ -438,10 +439,13 @@ def _project(c: Called) -> Value | None:
     if c.func.kind is Kind.FUNCTION and isinstance(ref, FunctionRef):
         return apply(c, ref, c.values)
     if c.func.kind is Kind.CLASS and isinstance(ref, Class):
-        kind = Kind.MODULE if ref.is_module else Kind.INSTANCE
+        if ref.is_module:
+            return Value(kind=Kind.MODULE, ref=ref)
         if _optimizer_class(ref):
-            kind = Kind.OPTIMIZER
-        return Value(frozenset(r for v in c.arguments for r in v.roots if kind is Kind.INSTANCE), kind=kind, ref=ref)
+            return Value(kind=Kind.OPTIMIZER, ref=ref)
+        if ref.method("__init__") is None and c.values:
+            return union(c.arguments, Kind.OUTPUT)  # a record: a dataclass, a named tuple
+        return Value(kind=Kind.INSTANCE, ref=ref)
     if c.func.kind in (Kind.MODULE, Kind.INSTANCE) and isinstance(ref, Class):
         forward = ref.method("forward" if c.func.kind is Kind.MODULE else "__call__")
         if forward is not None:
@@ -487,6 +491,8 @@ def _external(c: Called) -> Value | None:
     if name.startswith("builtins."):
         return _builtin(c, name[9:])
     tail = name.rsplit(".", 1)[-1]
+    if name in ("random.sample", "random.choice", "random.choices", "random.shuffle"):
+        return c.first or UNKNOWN
     if name.startswith(k.NUMBER_PREFIXES):
         return NUMBER
     made = _constructed(c, name, tail)
@@ -495,8 +501,9 @@ def _external(c: Called) -> Value | None:
     if name in ("copy.deepcopy", "copy.copy"):
         return c.first or UNKNOWN
     if tail in ("deque", "defaultdict", "OrderedDict", "Counter"):
-        content = union(c.arguments, Kind.CONTAINER)
-        return replace(content, bounded=c.node.argument("maxlen", 1) is not None and tail == "deque", must=frozenset())
+        content = union(c.arguments[:1], Kind.CONTAINER)
+        bounded = tail == "deque" and _is_short(c, c.node.argument("maxlen", 1))
+        return replace(content, bounded=bounded, must=frozenset())
     if name in ("functools.partial",) and c.first is not None:
         return c.first
     if name.startswith(k.TENSOR_PREFIXES):
@@ -508,6 +515,16 @@ def _external(c: Called) -> Value | None:
     if tail in ("tqdm", "trange", "track", "progress_bar", "prefetch", "chain", "islice", "as_completed", "Variable"):
         return c.first or UNKNOWN
     return None
+
+
+def _is_short(c: Called, length: t.Expr | None) -> bool:
+    """Whether a ``maxlen`` bounds what is kept: a replay buffer of 100,000 graphs is full long after the memory is."""
+    if isinstance(length, t.Name):
+        param = next((p for p in c.flow.ref.define.params if p.name == length.id), None)
+        length = param.default if param is not None and param.default is not None else length
+    if isinstance(length, t.Constant):
+        return isinstance(length.value, int) and length.value < k.LONG_BUFFER
+    return length is not None
 
 
 def _constructed(c: Called, name: str, tail: str) -> Value | None:
@@ -623,7 +640,7 @@ def _loss(c: Called) -> Value | None:
         return None
     if c.method in ("item", "detach", "update", "reset", "backward", "step", "values", "items", "get", "keys", "numpy", "cpu"):
         return None
-    return c.result(Root(Source.LOSS, c.node), receiver=False)
+    return c.result(Root(Source.LOSS, c.node), kind=Kind.UNKNOWN, receiver=False)
 
 
 def _tensor_method(c: Called) -> Value | None:
@@ -651,6 +668,8 @@ def _tensor_method(c: Called) -> Value | None:
         return NUMBER if c.method in ("item", "tolist", "numpy", "size", "dim", "numel") else DETACHED
     if c.method == "scale" and k.SCALER_NAME.search(c.receiver_path or ""):
         return c.first or UNKNOWN
+    if c.method == "sample" and receiver.kind is Kind.OUTPUT:
+        return DETACHED  # torch.distributions draws under no_grad
     if c.method in k.DIFFERENTIABLE_METHODS:
         return _indexed(c, c.method, c.result(kind=receiver.kind if receiver.kind is Kind.OUTPUT else Kind.TENSOR))
     return None

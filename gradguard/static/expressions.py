@@ -118,7 +118,7 @@ def _operation(flow: Flow, expr: t.Operation, state: State) -> Value:
         return NUMBER
     if expr.operator in ("and", "or"):
         return join(values[0], values[1])
-    if all(v.kind is Kind.NUMBER for v in values):
+    if all(v.kind is Kind.NUMBER and not v.reach for v in values):
         return NUMBER
     if any(v.kind is Kind.CONTAINER for v in values) and expr.operator in "+*|":
         return union(values, Kind.CONTAINER)

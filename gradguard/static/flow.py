@@ -105,6 +105,7 @@ class Flow:
         self.params = [p.name for p in define.params]
         self.frames: list[_LoopFrame] = []
         self.branches = 0
+        self.starting = 0
         self.proven: set[Root] = set()
         self.escaped: set[Root] = set()
         self.hints: dict[Root, str] = {}
@@ -118,6 +119,7 @@ class Flow:
         self.final: State = State({})
         self.calls: list[tuple[t.Define, Mode]] = []
         self.dry = False
+        self._called_on: frozenset[str] | None = None
         self.facts.called_without_grad = lambda: project.called_without_grad(ref)
 
     # --- running ---
@@ -162,7 +164,7 @@ class Flow:
         if owner is not None and self.params and param.name == self.params[0] and param.name in ("self", "cls"):
             return Value(kind=Kind.MODULE if owner.is_module else Kind.INSTANCE, ref=owner)
         if param.star:
-            return Value(root, kind=Kind.CONTAINER)
+            return Value(root, must=root, kind=Kind.CONTAINER)
         if param.annotation is not None:
             declared = self.module.value_of(param.annotation)
             if isinstance(declared.ref, Class):
@@ -182,7 +184,18 @@ class Flow:
             return Value(kind=Kind.MODULE)
         if k.OPTIMIZER_NAME.search(param.name) and not k.NOT_OPTIMIZER_NAME.search(param.name):
             return Value(kind=Kind.OPTIMIZER)
-        return Value(root)
+        if param.name in self._receivers() and (cls := self.project.survey.argument_class(self.ref, param.name)):
+            return Value(kind=Kind.MODULE if cls.is_module else Kind.INSTANCE, ref=cls)
+        return Value(root, must=root)
+
+    def _receivers(self) -> frozenset[str]:
+        """The names whose methods the function calls."""
+        if self._called_on is None:
+            self._called_on = frozenset(
+                node.func.value.id for node in t.walk(self.ref.define.body)
+                if isinstance(node, t.Call) and isinstance(node.func, t.Attribute) and isinstance(node.func.value, t.Name)
+            )  # fmt: skip
+        return self._called_on
 
     # --- paths ---
 
@@ -444,7 +457,7 @@ class Flow:
             value_site=self.site(source) if source is not None else None, mode=state.mode,
             evaluating=bool(state.evaluating),
         )  # fmt: skip
-        if state.mode is not Mode.OFF:
+        if state.mode is not Mode.OFF and not self.starting:
             self.record(event)
         return event
 
@@ -536,11 +549,15 @@ class Flow:
     def _if(self, stmt: t.If, state: State) -> State | None:
         self.value(stmt.test, state)
         first, second = state.copy(), state
+        steady = _steady_branch(stmt.test)
         self.branches += 1
+        self.starting += steady == "second"
         after_body = self.block(stmt.body, first)
+        self.starting += (steady == "first") - (steady == "second")
         after_else = self.block(stmt.orelse, second)
+        self.starting -= steady == "first"
         self.branches -= 1
-        return merge(after_body, after_else, _steady_branch(stmt.test))
+        return merge(after_body, after_else, steady)
 
     def _try(self, stmt: t.Try, state: State) -> State | None:
         before = state.copy()
@@ -656,7 +673,10 @@ class Flow:
             p for target in ([stmt.target] if stmt.target is not None else []) for e in t.names_in(target)
             if (p := t.path_of(e)) is not None
         )  # fmt: skip
-        return Loop(self.site(stmt), self.loop, over_loader, bool(state.evaluating) or evaluation, targets)
+        return Loop(
+            self.site(stmt), self.loop, over_loader, bool(state.evaluating) or evaluation, targets,
+            stmt.assigned or assigned_paths(stmt),
+        )  # fmt: skip
 
     def _live(self, path: str, state: State) -> bool:
         """Whether a path means something before the loop begins."""
@@ -725,7 +745,7 @@ def k_breaks(target: t.Expr) -> bool:
     """Whether assigning to this target cannot store a graph: ``x.data``, ``x.grad``, ``x.data[i]``."""
     while isinstance(target, t.Attribute | t.Subscript):
         if isinstance(target, t.Attribute) and target.name in ("data", "grad", "requires_grad"):
-            return True
+            return t.path_of(target.value) != "self"
         target = target.value
     return False
 
@@ -739,6 +759,8 @@ def element(value: Value, index: object) -> Value:
         return union((v for _, v in value.parts), Kind.UNKNOWN)
     if value.kind in (Kind.CONTAINER, Kind.OUTPUT, Kind.TENSOR):
         return replace(value, parts=(), kind=Kind.UNKNOWN if value.kind is Kind.CONTAINER else value.kind)
+    if index != 0 and any(r.source is Source.LOSS for r in value.roots):
+        value = replace(value, roots=frozenset(r for r in value.roots if r.source is Source.LOSS), maybe=value.reach)
     roots = frozenset(
         Root(r.source, (r.key, index)) if r.source in (Source.CALL, Source.LOSS) else r for r in value.roots
     )

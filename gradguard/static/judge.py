@@ -47,6 +47,9 @@ def attaching_root(flow: Flow, value: Value) -> Root | None:
 
 
 def _judge_store(flow: Flow, store: Store) -> None:
+    if store.waits and store.evaluating:
+        _judge_evaluated(flow, store)
+        return
     root = attaching_root(flow, store.value)
     if root is None:
         root = _buffer_statistics(flow, store)
@@ -75,7 +78,9 @@ def _judge_in_loop(flow: Flow, store: Store, loop: Loop) -> None:
     store.outlives = loop
     store.freed = bool(freeing)
     store.retained = bool(inside) and not freeing
-    if any(not b.keeps for b in again):
+    if store.form in _COLLECTING:
+        store.freed = any(b not in again for b in freeing)
+    elif any(not b.keeps for b in again):
         store.used = True  # torch itself raises in the second iteration, or something resets it out of our sight
         return
     outside = [b for b in (*flow.facts.backwards, *flow.facts.grad_calls) if _outside(b, loop)]
@@ -83,7 +88,8 @@ def _judge_in_loop(flow: Flow, store: Store, loop: Loop) -> None:
         store.used = True
         return
     if loop.needs_gradients:
-        store.used = not inside and _escapes(flow, store, carried)
+        freed = freeing or any(isinstance(b, Backward) for b in inside)
+        store.used = not freed and _escapes(flow, store, carried)
     elif loop.evaluates or store.evaluating:
         store.used = flow.facts.gradients_wanted
     else:
@@ -93,8 +99,16 @@ def _judge_in_loop(flow: Flow, store: Store, loop: Loop) -> None:
             or flow.facts.name == "forward"
             or _escapes(flow, store, carried)
         )
+        store.waits = store.used
     if store.scope in (Scope.ATTRIBUTE, Scope.GLOBAL, Scope.CLOSURE) and not store.used:
         store.used = store.form in _COLLECTING and _cleared(flow, store)
+
+
+def _judge_evaluated(flow: Flow, store: Store) -> None:
+    """A callee's store that leaks if nobody uses the graph, called in evaluation: does this function use it?"""
+    own = graphs(store.value.roots)
+    store.used = any(graphs(b.value.reach) & own for b in (*flow.facts.backwards, *flow.facts.grad_calls))
+    store.waits = store.used
 
 
 _COLLECTING = (Form.APPEND, Form.ITEM, Form.CONCATENATE)
@@ -116,7 +130,7 @@ def _escapes(flow: Flow, store: Store, carried: Root) -> bool:
 
 
 def _cleared(flow: Flow, store: Store) -> bool:
-    return flow.project.clears(store.holder, flow.module)
+    return flow.project.survey.clears(store.holder, flow.module)
 
 
 def _judge_call(flow: Flow, store: Store) -> None:

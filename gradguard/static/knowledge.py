@@ -33,8 +33,11 @@ DIFFERENTIABLE_METHODS = frozenset(
     "diagonal diag triu tril flip roll contiguous clone cpu cuda to float double half bfloat16 type type_as cat stack "
     "dot outer cross dist lerp square reciprocal erf softplus trace det logdet inverse unfold fold scatter scatter_add "
     "index_add index_copy index_fill index_put masked_scatter swapaxes movedim nan_to_num tile logaddexp mH mT "
-    "reciprocal atan2 hypot renorm pin_memory requires_grad_ retain_grad as_strided new_tensor_like".split()
+    "reciprocal atan2 hypot log_prob rsample entropy renorm pin_memory requires_grad_ retain_grad as_strided new_tensor_like".split()
 )
+# More graphs than this in a bounded buffer are as good as unbounded.
+LONG_BUFFER = 1000
+
 # In-place methods: the receiver takes on the graph of the arguments.
 INPLACE_GRAPH_METHODS = frozenset(
     "add_ sub_ mul_ div_ copy_ index_add_ index_copy_ index_put_ masked_fill_ masked_scatter_ scatter_ scatter_add_ "

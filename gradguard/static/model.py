@@ -60,6 +60,8 @@ class Loop:
         parent: the loop around it in the same function.
         over_loader: it iterates over batches of data, as far as names and types tell.
         evaluates: before it ``model.eval()`` was called on every path, or its loader or function is named so.
+        targets: what the loop binds in each iteration.
+        assigned: the paths that its body assigns or changes.
     """
 
     site: Site
@@ -67,7 +69,7 @@ class Loop:
     over_loader: bool = False
     evaluates: bool = False
     targets: frozenset[str] = frozenset()
-    runs_once: bool = False
+    assigned: frozenset[str] = frozenset()
     backwards: list[Backward] = field(default_factory=list)
     grad_calls: list[GradCall] = field(default_factory=list)
     zero_grads: list[ZeroGrad] = field(default_factory=list)
@@ -231,6 +233,7 @@ class Store(Event):
         outlives_call: it outlives the call itself (an attribute, a global, a closure), and nothing clears it.
         freed: backward frees the stored graph's saved tensors; only its nodes stay.
         used: something may still need the graph (a later backward, or a caller that gets the value).
+        waits: whether it is used is for the caller to say: it leaks if the caller evaluates.
     """
 
     path: str = ""
@@ -248,6 +251,7 @@ class Store(Event):
     freed: bool = False
     retained: bool = False
     used: bool = False
+    waits: bool = False
     evaluating: bool = False
     bounded_key: bool = False
 
@@ -276,8 +280,10 @@ class Store(Event):
     @property
     def confidence(self) -> Confidence:
         """High, but for a graph that merely seems to be of no use to anybody."""
-        sure = self.outlives is None or self.freed or self.retained or self.outlives.evaluates or self.evaluating
-        return Confidence.HIGH if sure or self.outlives is None or self.outlives.over_loader else Confidence.LOW
+        loop = self.outlives
+        if loop is None or self.freed or self.retained or self.evaluating:
+            return Confidence.HIGH
+        return Confidence.HIGH if loop.needs_gradients or loop.evaluates or loop.over_loader else Confidence.LOW
 
     @property
     def keeps(self) -> str:

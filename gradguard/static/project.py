@@ -17,6 +17,7 @@ from gradguard.static import knowledge as k
 from gradguard.static import tree as t
 from gradguard.static.model import Mode
 from gradguard.static.source import Chunk, Extent, Outline, Source, SourceError, read
+from gradguard.static.survey import Survey
 from gradguard.static.values import Kind, Value
 
 if TYPE_CHECKING:
@@ -35,6 +36,15 @@ class FunctionRef:
     chunk: Chunk
     owner: Class | None = None
     outer: Flow | None = None
+
+    @cached_property
+    def own_calls(self) -> frozenset[str]:
+        """The methods that it calls on ``self``."""
+        return frozenset(
+            node.func.name
+            for node in t.walk(self.define)
+            if isinstance(node, t.Call) and isinstance(node.func, t.Attribute) and t.path_of(node.func.value) == "self"
+        )
 
     @property
     def qualified(self) -> str:
@@ -73,6 +83,16 @@ class Class:
 
     def method(self, name: str) -> FunctionRef | None:
         return next((c.methods[name] for c in self.lineage() if name in c.methods), None)
+
+    def all_methods(self) -> Iterator[FunctionRef]:
+        """Its own methods, and the inherited ones that call a method which it overrides (``fit`` of a base trainer)."""
+        yield from self.methods.values()
+        own = set(self.methods)
+        for base in list(self.lineage())[1:]:
+            for name, ref in base.methods.items():
+                if name not in own and ref.own_calls & self.methods.keys():
+                    own.add(name)
+                    yield FunctionRef(ref.module, ref.define, ref.chunk, self, ref.outer)
 
     @cached_property
     def external_bases(self) -> frozenset[str]:
@@ -201,7 +221,7 @@ class Module:
         for name in self.outline.functions:
             yield from attempt(lambda name=name: [f] if (f := self.function(name)) else [])  # type: ignore[misc]
         for name in self.outline.classes:
-            yield from attempt(lambda name=name: list(c.methods.values()) if (c := self.klass(name)) else [])  # type: ignore[misc]
+            yield from attempt(lambda name=name: list(c.all_methods()) if (c := self.klass(name)) else [])  # type: ignore[misc]
         yield from attempt(lambda: [s] if (s := self.script()) else [])
 
     def _chunk(self, extent: Extent) -> Chunk | None:
@@ -267,6 +287,14 @@ class Module:
             value = member(value, name) if value else None
         return value or Value()
 
+    def dotted(self, name: str) -> Value | None:
+        """What ``package.module.name`` written in this module refers to."""
+        head, *rest = name.split(".")
+        value = self.resolve(head) if head else None
+        for part in rest:
+            value = member(value, part) if value is not None else None
+        return value
+
     def value_of(self, expr: t.Expr) -> Value:
         """What a dotted expression at module level refers to (base classes, decorators)."""
         if isinstance(expr, t.Name):
@@ -307,7 +335,7 @@ class Project:
     """The files that a run may read.
 
     Args:
-        files: the files being checked, for questions about all of them (who clears an attribute, who calls this).
+        files: the files being checked, for questions about all of them (see ``survey``).
         shown: how a path is written in findings.
     """
 
@@ -318,8 +346,8 @@ class Project:
         self._modules: dict[Path, Module | None] = {}
         self._roots: dict[Path, Path] = {}
         self._found: dict[tuple[str, Path], Path | None] = {}
-        self._facts: dict[t.Define, Flow | None] = {}
-        self._texts: dict[Path, str] = {}
+        self._facts: dict[tuple[t.Define, Class | None], Flow | None] = {}
+        self.survey = Survey(self)
 
     def add(self, source: Source, path: Path | None) -> Module:
         """Read a file's outline.
@@ -346,15 +374,16 @@ class Project:
         """What a function does; None while it is being read (recursion)."""
         from gradguard.static.flow import Flow
 
-        if ref.define not in self._facts:
-            self._facts[ref.define] = None
+        key = (ref.define, ref.owner)
+        if key not in self._facts:
+            self._facts[key] = None
             flow = Flow(self, ref)
             try:
                 flow.run()
             except RecursionError:
                 raise SourceError("nested too deeply to be analysed", ref.chunk.first_line) from None
-            self._facts[ref.define] = flow
-        return self._facts[ref.define]
+            self._facts[key] = flow
+        return self._facts[key]
 
     def flows(self, module: Module, errors: list[FileError] | None = None) -> list[Flow]:
         """What each function of a module does, nested ones and the module's own statements too.
@@ -383,7 +412,7 @@ class Project:
         if ref.define in seen or len(seen) > 4:
             return False
         modes: list[bool] = []
-        for module in self.callers(ref.define.name, ref.module):
+        for module in self.survey.callers(ref.define.name, ref.module):
             for flow in self.flows(module):
                 for define, mode in flow.calls:
                     if define is ref.define:
@@ -446,54 +475,9 @@ class Project:
             self._found[key] = module if module.is_file() else package if package.is_file() else None
         return self._found[key]
 
-    # --- questions about all files ---
-
-    def text(self, path: Path) -> str:
-        if path not in self._texts:
-            try:
-                self._texts[path] = path.read_text(encoding="utf-8", errors="replace")
-            except OSError:
-                self._texts[path] = ""
-        return self._texts[path]
-
-    def clears(self, attribute: str, near: Module) -> bool:
-        """Whether any file empties or rebinds an attribute of this name outside of ``__init__``."""
-        own = (near.source.text,)
-        others = (self.text(p) for p in self.files if p != near.path)
-        return any(attribute in text and _clears(attribute, text) for text in (*own, *others))
-
-    def callers(self, name: str, near: Module) -> Iterator[Module]:
-        """The modules that may call a function of this name."""
-        pattern = re.compile(rf"(?<!def )\b{re.escape(name)}\(")
-        if pattern.search(near.source.text):
-            yield near
-        for path in self.files:
-            if path != near.path and pattern.search(self.text(path)):
-                module = self.module(path)
-                if module is not None:
-                    yield module
-
 
 def _parent(path: Path, level: int) -> Path:
     folder = path.parent
     for _ in range(level - 1):
         folder = folder.parent
     return folder
-
-
-def _clears(attribute: str, text: str) -> bool:
-    name = re.escape(attribute)
-    if re.search(rf"\.{name}\.(?:clear|pop|popleft|popitem)\(|\bdel\s[^\n]*\.{name}\b", text):
-        return True
-    if re.search(rf"\.{name}\[[^\]]*\]\s*=(?!=)\s*(?:\[|None)", text):
-        return True
-    method = ""
-    for line in text.splitlines():
-        if (match := re.match(r"\s*(?:async\s+)?def\s+(\w+)", line)) is not None:
-            method = match[1]
-        elif re.search(rf"\.{name}\s*(?::[^=]+)?=(?!=)", line) and method not in ("__init__", "__post_init__"):
-            if not re.search(rf"\.{name}\s*(?::[^=]+)?=(?!=).*\.{name}\b", line):
-                return True
-        elif re.search(rf"setattr\([^,]+,\s*['\"]{name}['\"]", line):
-            return True
-    return False

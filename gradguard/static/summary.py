@@ -133,6 +133,8 @@ class _Application:
         for root in value.must:
             if root.source is Source.PLACE and (path := self.path(str(root.key))) is not None:
                 must |= self.flow.read(path, self.state).must
+            elif root.source is Source.PARAM and str(root.key) in self.bound:
+                must |= self.bound[str(root.key)].must
         parts = tuple((key, self.value(part)) for key, part in value.parts)
         return Value(roots, maybe | spill | spilled, must, value.kind, parts, value.ref, value.bounded)
 
@@ -231,6 +233,9 @@ class _Application:
         given = [str(r.key) for r in store.value.reach if r.source is Source.PARAM and str(r.key) in self.bound]
         attached = [name for name in given if self.bound[name].reach]
         by_caller = bool(attached) and not any(r.source is Source.GRAPH for r in store.value.roots)
+        if store.waits and state.evaluating:
+            flow.record(replace(store, loop=flow.loop, inner=store, evaluating=True, value=self.value(store.value)))
+            return
         source: Site | None = store.value_site
         if by_caller:
             source = flow.site(self.sources[attached[0]]) if attached[0] in self.sources else None
