@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
@@ -41,12 +41,12 @@ def check(files: Sequence[Path], settings: Settings, catalogue: Catalogue) -> Ch
     from gradguard.static.project import Project
 
     rules = _rules(settings, catalogue)
-    screen = _screen(rules)
-    project = Project(files, shown)
-    run = _Run(project, rules)
+    screened, errors = _read(files, _screen(rules))
+    relevant = [path for path, (_, is_relevant) in screened.items() if is_relevant]
+    run = _Run(Project(files, shown, relevant), rules, errors)
     with _deep_recursion():
-        for path in files:
-            run.file(path, screen)
+        for path, (data, is_relevant) in screened.items():
+            run.file(path, data, is_relevant)
     return run.result(settings, len(files))
 
 
@@ -54,10 +54,9 @@ def check_text(text: str, path: str, settings: Settings, catalogue: Catalogue) -
     """Check a text that is not (yet) in a file, as if it were the file at ``path``."""
     from gradguard.static.project import Project
 
-    run = _Run(Project((), shown), _rules(settings, catalogue))
+    run = _Run(Project((), shown), _rules(settings, catalogue), [])
     with _deep_recursion():
-        absolute = Path(path).absolute()
-        run.text(lambda: sources.from_bytes(text.encode(), shown(absolute), notebook=absolute.suffix == ".ipynb"), absolute)
+        run.file(Path(path).absolute(), text.encode(), True)
     return run.result(settings, 1)
 
 
@@ -70,6 +69,24 @@ def _screen(rules: Iterable[Rule]) -> re.Pattern[bytes] | None:
     """What a file must contain for any rule to apply; None when no rule is on."""
     triggers = sorted({t for rule in rules for t in rule.triggers})
     return re.compile(b"|".join(re.escape(t.encode()) for t in triggers)) if triggers else None
+
+
+def _read(
+    files: Iterable[Path], screen: re.Pattern[bytes] | None
+) -> tuple[dict[Path, tuple[bytes, bool]], list[FileError]]:
+    """The files worth opening, with their bytes and whether any rule may apply; and those that cannot be read."""
+    kept: dict[Path, tuple[bytes, bool]] = {}
+    errors: list[FileError] = []
+    for path in files:
+        try:
+            data = path.read_bytes()
+        except OSError as error:
+            errors.append(FileError(shown(path), None, (error.strerror or str(error)).lower()))
+            continue
+        relevant = bool(screen is not None and _ABOUT_TORCH.search(data) and screen.search(data))
+        if relevant or _mentioned(data):
+            kept[path] = (data, relevant)
+    return kept, errors
 
 
 @contextmanager
@@ -86,28 +103,17 @@ def _deep_recursion() -> Iterator[None]:
 class _Run:
     """What one run has found so far."""
 
-    def __init__(self, project: Project, rules: tuple[Rule, ...]) -> None:
+    def __init__(self, project: Project, rules: tuple[Rule, ...], errors: list[FileError]) -> None:
         self.project = project
         self.rules = rules
         self.findings: dict[Finding, None] = {}
-        self.errors: list[FileError] = []
+        self.errors = errors
         self.sources: dict[str, tuple[Path, Source]] = {}
 
-    def file(self, path: Path, screen: re.Pattern[bytes] | None) -> None:
-        """Check one file."""
+    def file(self, path: Path, data: bytes, relevant: bool) -> None:
+        """Check one file; one that is not relevant is read for its suppression comments only."""
         try:
-            data = path.read_bytes()
-        except OSError as error:
-            self.errors.append(FileError(shown(path), None, (error.strerror or str(error)).lower()))
-            return
-        relevant = screen is not None and _ABOUT_TORCH.search(data) and screen.search(data)
-        if not relevant and not _mentioned(data):
-            return
-        self.text(lambda: sources.from_bytes(data, shown(path), notebook=path.suffix == ".ipynb"), path, bool(relevant))
-
-    def text(self, read: Callable[[], Source], path: Path, relevant: bool = True) -> None:
-        try:
-            source = read()
+            source = sources.from_bytes(data, shown(path), notebook=path.suffix == ".ipynb")
             self.sources[source.path] = (path, source)
             if relevant:
                 self._module(self.project.add(source, path))

@@ -337,10 +337,14 @@ class Project:
     Args:
         files: the files being checked, for questions about all of them (see ``survey``).
         shown: how a path is written in findings.
+        relevant: those of the files that passed the screen; all of them when not given.
     """
 
-    def __init__(self, files: Iterable[Path] = (), shown: Callable[[Path], str] = str) -> None:
+    def __init__(
+        self, files: Iterable[Path] = (), shown: Callable[[Path], str] = str, relevant: Iterable[Path] | None = None
+    ) -> None:
         self.files = tuple(files)
+        self.relevant = self.files if relevant is None else tuple(relevant)
         self.shown = shown
         self._flows: dict[Module, list[Flow]] = {}
         self._modules: dict[Path, Module | None] = {}

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 # Methods that somebody outside of the project calls.
 _CALLED_BY_OTHERS = re.compile(r"^(?:on_\w+|__\w+__|forward|training_step|\w+_epoch_end|setup|teardown|main|<module>)$")
+_CALL = re.compile(r"(?<!def )\b([A-Za-z_]\w*)\(")
 _AT_START = ("__init__", "__post_init__", "__new__")
 
 
@@ -30,6 +31,15 @@ class Survey:
         self._texts: dict[Path, str] = {}
         self._calls: dict[Path, _Calls] = {}
         self._called: dict[str, bool] = {}
+
+    @cached_property
+    def _callers(self) -> dict[str, list[Path]]:
+        """The relevant files by the names that are called in them."""
+        found: defaultdict[str, list[Path]] = defaultdict(list)
+        for path in self.project.relevant:
+            for name in set(_CALL.findall(self.text(path))):
+                found[name].append(path)
+        return found
 
     def text(self, path: Path) -> str:
         if path not in self._texts:
@@ -64,14 +74,11 @@ class Survey:
 
     def callers(self, name: str, near: Module) -> Iterator[Module]:
         """The modules that may call a function of this name."""
-        pattern = re.compile(rf"(?<!def )\b{re.escape(name)}\(")
-        if pattern.search(near.source.text):
-            yield near
-        for path in self.project.files:
-            if path != near.path and name in self.text(path) and pattern.search(self.text(path)):
-                module = self.project.module(path)
-                if module is not None:
-                    yield module
+        yield near
+        for path in self._callers.get(name, ()):
+            module = self.project.module(path) if path != near.path else None
+            if module is not None:
+                yield module
 
     def argument_class(self, ref: FunctionRef, param: str) -> Class | None:
         """The class of the project that every call seen passes as ``param``, if it is one."""

@@ -1,0 +1,72 @@
+"""What several commands need."""
+
+from __future__ import annotations
+
+import sys
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, TextIO
+
+from gradguard import catalogue
+from gradguard.catalogue import Rule
+from gradguard.static import suppress
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from gradguard.report.console import SourceLines
+
+
+def all_rules() -> tuple[Rule, ...]:
+    """Every rule, with the one that looks at suppressions."""
+    return (suppress.rule, *catalogue.load())
+
+
+def known_codes() -> dict[str, str]:
+    """Every code, with the name of its rule."""
+    return {rule.code: rule.name for rule in all_rules()}
+
+
+def console(color: str = "auto", file: TextIO | None = None) -> Console:
+    """A console for ``--color`` auto, always or never; auto heeds NO_COLOR, FORCE_COLOR, pipes, dumb terminals."""
+    from rich.console import Console
+
+    return Console(
+        file=file or sys.stdout,
+        force_terminal={"always": True, "never": False}.get(color),
+        no_color=True if color == "never" else None,
+        markup=False,
+        emoji=False,
+        highlight=False,
+        legacy_windows=None,
+    )
+
+
+def source_reader() -> SourceLines:
+    """Reads the lines of files and of notebook cells; each file once."""
+
+    @cache
+    def read(path: str) -> dict[int | None, list[str]]:
+        try:
+            return split_cells(Path(path).read_bytes(), path)
+        except OSError:
+            return {}
+
+    return lambda path, cell: read(path).get(cell, [])
+
+
+def split_cells(data: bytes, path: str) -> dict[int | None, list[str]]:
+    """The lines of a file (its cell is None) or of each code cell of a notebook; nothing when it cannot be read."""
+    from gradguard.static.source import SourceError, code_cells, from_bytes
+
+    try:
+        if path.endswith(".ipynb"):
+            return {number: split_lines(text) for number, text in enumerate(code_cells(data), start=1)}
+        return {None: split_lines(from_bytes(data, path).text)}
+    except SourceError:
+        return {}
+
+
+def split_lines(text: str) -> list[str]:
+    """The lines without their ends, split where Python's parser splits them."""
+    return text.replace("\r\n", "\n").replace("\r", "\n").split("\n")

@@ -1,0 +1,37 @@
+"""``gradguard rules``: the list of rules."""
+
+from __future__ import annotations
+
+import json
+
+import click
+
+from gradguard.catalogue import Rule
+from gradguard.cli._common import all_rules, console
+
+
+@click.command("rules")
+@click.option("--format", "style", type=click.Choice(["console", "json"]), default="console", help="How to list.")
+def command(style: str) -> None:
+    """List the rules."""
+    rules = all_rules()
+    if style == "json":
+        click.echo(json.dumps([_as_dict(rule) for rule in rules], indent=1))
+        return
+    rows = [(rule.code, rule.name, rule.severity.value, rule.summary) for rule in rules]
+    out = console()
+    if not out.is_terminal:  # one line for each rule, however narrow
+        for row in rows:
+            click.echo("  ".join([f"{row[0]:<6}", f"{row[1]:<25}", f"{row[2]:<8}", row[3]]))
+        return
+    from rich.table import Table
+
+    table = Table("code", "name", "severity", "what it finds", box=None, pad_edge=False, header_style="bold")
+    for row in rows:
+        table.add_row(*row)
+    out.print(table)
+    out.print("\nA rule's page: gradguard explain CODE")
+
+
+def _as_dict(rule: Rule) -> dict[str, str]:
+    return {"code": rule.code, "name": rule.name, "severity": rule.severity.value, "summary": rule.summary}

@@ -1,0 +1,1 @@
+"""The script of ``gradguard demo``, with its two leaks and without them."""

@@ -1,0 +1,37 @@
+"""What several outputs say in the same words."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from gradguard.findings import CheckResult, FileError, Severity
+
+_NOUN = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "note"}
+
+
+def summary(result: CheckResult) -> str:
+    """One line: how many problems of which severity, in how many files."""
+    files = _count(result.files, "file")
+    if result.findings:
+        severities = Counter(f.severity for f in result.findings)
+        parts = ", ".join(_count(severities[s], _NOUN[s]) for s in Severity if severities[s])
+        text = f"Found {_count(len(result.findings), 'problem')} ({parts}) in {files}."
+    else:
+        text = f"Nothing found in {files}."
+    if result.errors:
+        text += f" {_count(len({e.path for e in result.errors}), 'path')} not fully checked."
+    return text
+
+
+def place(path: str, cell: int | None, *numbers: int) -> str:
+    """``path:line:column``, with the cell in between for a notebook."""
+    return ":".join([path, *([f"cell {cell}"] if cell is not None else []), *map(str, numbers)])
+
+
+def describe(error: FileError) -> str:
+    """``path:line: what is wrong``."""
+    return f"{place(error.path, None, *([error.line] if error.line is not None else []))}: {error.message}"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"

@@ -1,0 +1,41 @@
+"""What may be imported by what: looking costs little, and rules load where LibCST is not."""
+
+from __future__ import annotations
+
+from tests.support import Shell
+
+HEAVY = ("torch", "libcst", "rich", "click")
+
+
+def loaded_after(shell: Shell, statement: str) -> set[str]:
+    code = f"import sys\ntry:\n    {statement}\nexcept SystemExit:\n    pass\nprint(); print(*sys.modules)"
+    done = shell("-c", code)
+    assert done.returncode == 0, done.stderr.decode()
+    return {name.split(".")[0] for name in done.stdout.decode().splitlines()[-1].split()}
+
+
+def test_the_package_imports_nothing_heavy(shell: Shell) -> None:
+    assert not loaded_after(shell, "import gradguard, gradguard.findings, gradguard.catalogue") & set(HEAVY)
+
+
+def test_the_version_needs_neither_libcst_nor_rich(shell: Shell) -> None:
+    loaded = loaded_after(shell, "from gradguard.cli import main; main(['--version'])")
+    assert "click" in loaded
+    assert not loaded & {"torch", "libcst", "rich"}
+
+
+def test_help_needs_neither_libcst_nor_rich(shell: Shell) -> None:
+    for words in (["--help"], ["check", "--help"]):
+        assert not loaded_after(shell, f"from gradguard.cli import main; main({words})") & {"torch", "libcst", "rich"}
+
+
+def test_the_rules_load_without_libcst(shell: Shell) -> None:
+    block = "sys.modules.update(dict.fromkeys(['torch', 'libcst', 'rich', 'click']))"
+    done = shell("-c", f"import sys; {block}\nfrom gradguard import catalogue\nprint(len(list(catalogue.load())))")
+    assert done.returncode == 0, done.stderr.decode()
+    assert int(done.stdout) > 0
+
+
+def test_checking_never_imports_torch(shell: Shell) -> None:
+    block = "sys.modules['torch'] = None"
+    assert "libcst" in loaded_after(shell, f"{block}; from gradguard.cli import main; main(['demo'])")
