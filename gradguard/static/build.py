@@ -248,11 +248,15 @@ def _call(n: cst.Call) -> t.Call:
     return t.Call(n, expr(n.func), args)
 
 
-def _number(n: cst.Integer | cst.Float | cst.Imaginary) -> t.Constant:
+def _integer(n: cst.Integer) -> t.Constant:
     try:
-        return t.Constant(n, n.evaluated_value)
-    except (ValueError, SyntaxError):  # an integer longer than int() accepts
+        return t.Constant(n, int(n.value.replace("_", ""), 0))
+    except ValueError:  # longer than int() accepts
         return t.Constant(n, 0)
+
+
+def _other_number(n: cst.Float | cst.Imaginary) -> t.Constant:
+    return t.Constant(n, 0.5)  # no rule asks which
 
 
 def _string(n: cst.SimpleString) -> t.Constant:
@@ -312,9 +316,9 @@ _EXPRESSIONS: dict[type, Callable[[Any], t.Expr]] = {
     cst.Attribute: lambda n: t.Attribute(n, expr(n.value), n.attr.value),
     cst.Subscript: _subscript,
     cst.Call: _call,
-    cst.Integer: _number,
-    cst.Float: _number,
-    cst.Imaginary: _number,
+    cst.Integer: _integer,
+    cst.Float: _other_number,
+    cst.Imaginary: _other_number,
     cst.SimpleString: _string,
     cst.ConcatenatedString: _concatenated,
     cst.FormattedString: _formatted,

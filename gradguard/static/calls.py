@@ -72,8 +72,18 @@ class Called:
 
     def result(self, *extra: Root, kind: Kind = Kind.TENSOR, receiver: bool = True) -> Value:
         """The result of a differentiable call: the graphs of all that went in."""
-        parts = [*([self.receiver] if receiver and self.receiver is not None else []), *self.arguments]
+        given = [self.as_target(arg, value, i) for i, (arg, value) in enumerate(self.values)]
+        parts = [*([self.receiver] if receiver and self.receiver is not None else []), *given]
         return recorded(union(parts, kind).with_roots(*extra), self.state, self.node)
+
+
+    def as_target(self, arg: t.Arg, value: Value, position: int) -> Value:
+        """An argument as it enters the result: what a loss is compared with hardly ever carries a graph."""
+        is_target = arg.keyword in k.TARGET_ARGUMENTS or (arg.keyword is None and position == 1)
+        if not is_target or not k.LOSS_CALLABLE.search(self.path) and "loss" not in self.path:
+            return value
+        data = frozenset(r for r in value.roots if r.source in (Source.PARAM, Source.PLACE))
+        return replace(value, roots=value.roots - data, maybe=value.maybe | data)
 
 
 def call(flow: Flow, node: t.Call, state: State) -> Value:
@@ -220,7 +230,11 @@ def _zero_grad(c: Called) -> Value | None:
         target = None  # one of several: for o in optimizers: o.zero_grad()
     setting = c.node.argument("set_to_none", 0)
     to_none = not by_hand and not (isinstance(setting, t.Constant) and setting.value is False)
-    flow.zero(ZeroGrad(flow.site(c.node), flow.loop, flow.branches > 0, target=target, to_none=to_none), c.state)
+    of_module = c.receiver is not None and c.receiver.kind is Kind.MODULE
+    flow.zero(
+        ZeroGrad(flow.site(c.node), flow.loop, flow.branches > 0, target=target, of_module=of_module, to_none=to_none),
+        c.state,
+    )
     return NOTHING
 
 
@@ -263,7 +277,7 @@ def _stepped(c: Called, target: str | None, *, zeroes: bool = False) -> Value:
     if target is not None and any(target in f.loop.targets for f in flow.frames):
         target = None
     lost = c.state.lost
-    if lost is not None and lost.target is not None and target is not None and lost.target != target:
+    if lost is not None and not lost.of_module and lost.target and target and lost.target != target:
         lost = None
     flow.record(Step(flow.site(c.node), flow.loop, flow.branches > 0, target=target, zeroes=zeroes, lost=lost))
     c.state.lost, c.state.computed = None, False
@@ -670,6 +684,8 @@ def _tensor_method(c: Called) -> Value | None:
         return c.first or UNKNOWN
     if c.method == "sample" and receiver.kind is Kind.OUTPUT:
         return DETACHED  # torch.distributions draws under no_grad
+    if c.method in k.SHAPING_METHODS:
+        return recorded(replace(receiver, parts=()), c.state, c.node)
     if c.method in k.DIFFERENTIABLE_METHODS:
         return _indexed(c, c.method, c.result(kind=receiver.kind if receiver.kind is Kind.OUTPUT else Kind.TENSOR))
     return None

@@ -38,7 +38,7 @@ def recorded(value: Value, state: State, node: t.Node | None = None) -> Value:
 
 
 def _name(flow: Flow, expr: t.Name, state: State) -> Value:
-    return flow.read(expr.id, state)
+    return flow.read(flow.canonical(expr.id), state)
 
 
 def _constant(flow: Flow, expr: t.Constant, state: State) -> Value:

@@ -244,7 +244,9 @@ class Flow:
         else:
             container = state.env.get(base)
             if container is not None:
-                return replace(container, parts=(), kind=Kind.UNKNOWN if container.roots else container.kind)
+                key = path[len(base) + 2 : -2] if path.endswith('"]') else None
+                part = element(container, key)
+                return replace(part, must=container.must, kind=Kind.UNKNOWN) if part.kind is Kind.CONTAINER else part
         if kind is Kind.UNKNOWN:
             kind = named_kind(path)
         if kind is not Kind.UNKNOWN:
@@ -817,6 +819,9 @@ def _iterable_path(expr: t.Expr) -> str | None:
 
 def rebind_form(path: str, source: t.Expr | None) -> tuple[Form, t.Expr | None]:
     """How ``path = source`` uses its old value, and the part of the expression that is new."""
+    if isinstance(source, t.Conditional):
+        branch = source.body if mentions(source.body, path) else source.orelse
+        return rebind_form(path, branch)
     if isinstance(source, t.Operation) and source.operator in "+-":
         left, right = source.operands[0], source.operands[-1]
         for old, new in ((left, right), (right, left)):

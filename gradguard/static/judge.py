@@ -28,6 +28,9 @@ def judge(flow: Flow) -> None:
         _judge_backward(flow, backward)
     for hook in flow.facts.hooks:
         _judge_hook(flow, hook)
+    if len({step.target for step in flow.facts.steps}) > 1:
+        for step in flow.facts.steps:  # whose parameters the module's reset concerns cannot be told
+            step.lost = None if step.lost is not None and step.lost.of_module else step.lost
 
 
 # --- stores -----------------------------------------------------------------------------------------------------
@@ -38,25 +41,32 @@ def graphs(roots: Roots) -> Roots:
     return frozenset(r for r in roots if r.source in _GRAPHS)
 
 
-def attaching_root(flow: Flow, value: Value) -> Root | None:
-    """A root that certainly gives the value a graph; None when nothing shows that it has one."""
-    for root in value.roots:
-        if root.source is Source.GRAPH or root in flow.proven:
-            return root
-    return None
+def shared(a: Value, b: Value) -> bool:
+    """Whether two values may share a graph. What came in from outside counts only where it surely went in."""
+    outside = (Source.PARAM, Source.PLACE)
+    inner = frozenset(r for r in graphs(a.reach) & graphs(b.reach) if r.source not in outside)
+    return bool(inner or graphs(a.roots) & graphs(b.roots))
+
+
+def attaching_roots(flow: Flow, value: Value) -> list[Root]:
+    """The roots that certainly give the value a graph; none when nothing shows that it has one."""
+    return [r for r in value.roots if r.source is Source.GRAPH or r in flow.proven]
 
 
 def _judge_store(flow: Flow, store: Store) -> None:
     if store.waits and store.evaluating:
         _judge_evaluated(flow, store)
         return
-    root = attaching_root(flow, store.value)
-    if root is None:
-        root = _buffer_statistics(flow, store)
-    if root is None or store.mode in (Mode.OFF, Mode.UNKNOWN) or store.value.kind in (Kind.MODULE, Kind.HANDLE):
+    roots = attaching_roots(flow, store.value) or _buffer_statistics(flow, store)
+    if not roots or store.mode in (Mode.OFF, Mode.UNKNOWN) or store.value.kind in (Kind.MODULE, Kind.HANDLE):
         return
     store.carries_graph = True
-    store.made_at = _site_of(flow, root)
+    _judge_lifetime(flow, store)
+    if store.leaks:
+        store.made_at = _nearest(flow, roots)
+
+
+def _judge_lifetime(flow: Flow, store: Store) -> None:
     loop: Loop | None = store.loop
     while loop is not None:
         carry = flow.carries.get((store.path, loop))
@@ -72,7 +82,8 @@ def _judge_in_loop(flow: Flow, store: Store, loop: Loop) -> None:
     """The store grows in ``loop``: does anything need the graphs, and what do they keep?"""
     own = graphs(store.value.roots)
     carried = Root(Source.CARRIED, (store.path, loop))
-    inside = [b for b in (*loop.backwards, *loop.grad_calls) if graphs(b.value.reach) & own]
+    inside: list[Backward | GradCall] = [b for b in loop.backwards if graphs(b.value.reach) & own]
+    inside += [g for g in loop.grad_calls if graphs(g.value.reach) & own or carried in g.value.reach]
     again = [b for b in loop.backwards if carried in b.value.reach]
     freeing = [b for b in inside if not b.keeps]
     store.outlives = loop
@@ -164,14 +175,20 @@ def _judge_call(flow: Flow, store: Store) -> None:
     store.retained = bool(inside) and not store.freed
 
 
-def _buffer_statistics(flow: Flow, store: Store) -> Root | None:
+def _buffer_statistics(flow: Flow, store: Store) -> list[Root]:
     """A registered buffer that ``forward`` updates from its input: the input carries the graph of what came before."""
     owner = flow.ref.owner
     if owner is None or not owner.is_module or flow.facts.name != "forward" or store.mode is not Mode.INHERITED:
-        return None
+        return []
     if not store.path.startswith("self.") or store.holder not in owner.buffers or store.form is Form.ITEM:
-        return None
-    return next((r for r in store.value.roots if r.source in (Source.PARAM, Source.GRAPH)), None)
+        return []
+    return [r for r in store.value.roots if r.source in (Source.PARAM, Source.GRAPH)]
+
+
+def _nearest(flow: Flow, roots: list[Root]) -> Site | None:
+    """The last expression in the source that starts the graph; of several in one line the outermost."""
+    sites = [site for root in roots if (site := _site_of(flow, root)) is not None]
+    return max(sites, key=lambda s: (s.span.line, -s.span.column, s.span.end_column), default=None)
 
 
 def _site_of(flow: Flow, root: Root) -> Site | None:
@@ -192,7 +209,9 @@ def _judge_backward(flow: Flow, backward: Backward) -> None:
     own = graphs(backward.value.reach)
     order = flow.facts.events.index(backward)
     for other in flow.facts.events[order + 1 :]:
-        if isinstance(other, Backward | GradCall) and (not own or not other.value.reach or graphs(other.value.reach) & own):
+        if not isinstance(other, Backward | GradCall):
+            continue
+        if not own or not other.value.reach or shared(backward.value, other.value):
             backward.needed_again = True
             return
     if loop is None:

@@ -47,6 +47,11 @@ INPLACE_GRAPH_METHODS = frozenset(
 RESETTING_METHODS = frozenset("detach_ zero_ fill_ normal_ uniform_ random_ requires_grad_".split()) - {
     "requires_grad_"
 }
+# Methods that look only at the shape, type or device of their arguments.
+SHAPING_METHODS = frozenset(
+    "to type_as view_as expand_as reshape_as view reshape expand repeat permute transpose flatten unflatten squeeze "
+    "unsqueeze chunk split narrow select type cuda cpu".split()
+)
 BREAKING_ATTRIBUTES = frozenset(
     "data shape dtype device ndim grad requires_grad is_leaf grad_fn names layout itemsize nbytes is_cuda".split()
 )
@@ -92,6 +97,8 @@ LOGGING_METHODS = frozenset(
     "info debug warning warn error exception critical add_scalar add_scalars add_histogram add_image add_text "
     "set_postfix set_postfix_str set_description set_description_str log_metric log_metrics write".split()
 )
+# A loss function's second argument is data, not something that is trained.
+TARGET_ARGUMENTS = frozenset("target targets label labels y weight".split())
 # Names of callables that compute a loss from tensors, differentiably.
 LOSS_CALLABLE = re.compile(r"(?:^|[._])(?:\w*_)?(?:criterion|criterions|loss|losses|loss_?fn|loss_?func\w*|lossfn|objective)\w*$", re.I)
 LOSS_NAME = re.compile(r"loss|cost|nll|^err|objective|penalty|energy|kl|elbo|bce|mse|ce$|reg", re.I)
@@ -121,7 +128,7 @@ MODULE_NAME = re.compile(
     r"(?:^|[._])(?:\w+_)?(?:model|net|network|netG|netD|net[A-Z]\w?|generator|discriminator|encoder|decoder|backbone|"
     r"classifier|policy|policy_net|target_net|actor|critic|actor_critic|value_net|q_net|qnet|dqn|rnn|lstm|gru|"
     r"transformer|unet|resnet|vgg|bert|vae|gan|mlp|cnn|discriminator\w*|generator\w*|student|teacher|ddp_model|"
-    r"G|D|G_\w+|D_\w+|gnn|gcn|autoencoder|predictor|regressor|embedder)(?:_?\d+)?$"
+    r"G|D|G_\w+|D_\w+|gnn|gcn|autoencoder|predictor|regressor|embedder|cell|\w+cell|head|projector|embedding|potential)(?:_?\d+)?$"
 )
 # Methods that only a module has.
 MODULE_METHODS = frozenset(

@@ -161,6 +161,7 @@ class ZeroGrad(Event):
     """Gradients are reset. ``target`` is the path of the optimizer or module, None for any."""
 
     target: str | None = None
+    of_module: bool = False
     to_none: bool = True
 
 

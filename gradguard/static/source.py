@@ -122,8 +122,11 @@ class Source:
             number, first = cell, start
         return number, line - first + 1
 
+    def excerpt(self, extent: Extent) -> str:
+        return "".join(self.lines[extent.start - 1 : extent.end])
+
     def chunk(self, extent: Extent) -> Chunk:
-        return Chunk(self, "".join(self.lines[extent.start - 1 : extent.end]), extent.start)
+        return Chunk(self, self.excerpt(extent), extent.start)
 
     def script_chunk(self) -> Chunk | None:
         """The module's own statements in one chunk; functions and classes are blank lines in it."""

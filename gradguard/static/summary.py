@@ -11,7 +11,7 @@ from gradguard.static.model import (
     Backward, Event, Form, Forward, GradCall, HookRegistration, Mode, OpaqueCall, Scope, Step, Store, ZeroGrad,
 )  # fmt: skip
 from gradguard.static.source import Site, SourceError
-from gradguard.static.values import NOTHING, NUMBER, UNKNOWN, Kind, Root, Roots, Source, Value, join
+from gradguard.static.values import NOTHING, NUMBER, UNKNOWN, Kind, Root, Roots, Source, Value, join, union
 
 if TYPE_CHECKING:
     from gradguard.static.calls import Called
@@ -74,6 +74,12 @@ class _Application:
             name: str | None = arg.keyword
             if name is None and not arg.star and position < len(plain):
                 name, position = plain[position].name, position + 1
+            if name is None and not arg.star:
+                name = next((p.name for p in params if p.star == "*"), None)
+                if name is not None:
+                    self.bound[name] = union((self.bound.get(name, value), value), Kind.CONTAINER)
+                    self.sources.setdefault(name, arg.value)
+                continue
             if name is not None and any(p.name == name for p in plain):
                 self.bound[name] = value
                 self.sources[name] = arg.value
@@ -111,7 +117,7 @@ class _Application:
         """A path of the callee in the caller's names, None where it has none."""
         head = path.split(".", 1)[0].split("[", 1)[0]
         if head in self.callee.params:
-            mapped = self.paths.get(head)
+            mapped = self.paths.get(head) or self._default(head)
             return None if mapped is None else mapped + path[len(head) :]
         if self.callee.scope(path) is Scope.LOCAL:
             return None
@@ -120,6 +126,14 @@ class _Application:
         same = self.callee.module is self.flow.module
         shadowed = self.flow.facts.name != "<module>" and self.flow.scope(path) is not Scope.GLOBAL
         return path if same and not shadowed else None
+
+    def _default(self, name: str) -> str | None:
+        """The path of a mutable default: one object for all calls."""
+        if name in self.bound:
+            return None
+        default = next((p.default for p in self.callee.ref.define.params if p.name == name), None)
+        mutable = isinstance(default, t.Display | t.DictDisplay | t.Comprehension | t.Call)
+        return f"{self.callee.facts.name}.{name}" if mutable else None
 
     def value(self, value: Value) -> Value:
         """A value of the callee in terms of the caller's."""
@@ -205,7 +219,7 @@ class _Application:
         elif isinstance(event, Step):
             target = self.path(event.target) if event.target else None
             lost = state.lost if event.lost is None else event.lost
-            if lost is not None and target is not None and lost.target not in (None, target):
+            if lost is not None and target is not None and not lost.of_module and lost.target not in (None, target):
                 lost = None
             flow.record(replace(event, site=site, loop=loop, inner=event, target=target, lost=lost))
             state.lost, state.computed = None, False
@@ -227,6 +241,8 @@ class _Application:
 
     def _replay_store(self, store: Store) -> None:
         flow, state = self.flow, self.state
+        if store.form is Form.REBIND and Root(Source.PLACE, store.path) not in store.value.must and not store.waits:
+            return  # what it replaces is gone
         path = self.path(store.path)
         if path is None or state.mode is Mode.OFF or store.mode is Mode.OFF:
             return

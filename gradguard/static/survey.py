@@ -75,10 +75,17 @@ class Survey:
     def callers(self, name: str, near: Module) -> Iterator[Module]:
         """The modules that may call a function of this name."""
         yield near
+        words = (near.path.parent.name if near.path.stem == "__init__" else near.path.stem) if near.path else ""
         for path in self._callers.get(name, ()):
-            module = self.project.module(path) if path != near.path else None
-            if module is not None:
-                yield module
+            if path != near.path and self._imports(path, words, name):
+                module = self.project.module(path)
+                if module is not None:
+                    yield module
+
+    def _imports(self, path: Path, module: str, name: str) -> bool:
+        """Whether a file may have imported ``name`` from ``module`` (or from a package that passes it on)."""
+        text = self.text(path)
+        return module in text or re.search(rf"import[^\n]*\b{re.escape(name)}\b", text) is not None
 
     def argument_class(self, ref: FunctionRef, param: str) -> Class | None:
         """The class of the project that every call seen passes as ``param``, if it is one."""

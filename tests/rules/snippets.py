@@ -1,0 +1,50 @@
+"""Checking pieces of training code for one rule.
+
+In a snippet, a line that must be flagged ends in ``# !``. Everything else must not be.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from pathlib import Path
+
+from gradguard import catalogue
+from gradguard.config import Settings
+from gradguard.findings import Confidence, Finding
+from gradguard.static.engine import check_text
+
+HEADER = """\
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+from collections import defaultdict, deque
+"""
+
+
+def findings(snippet: str, code: str = "", confidence: Confidence = Confidence.HIGH) -> list[Finding]:
+    """The findings of one rule (of all when ``code`` is empty) in a snippet below the usual imports."""
+    settings = Settings(Path.cwd(), select=(code or "ALL",), min_confidence=confidence)
+    result = check_text(source(snippet), "snippet.py", settings, catalogue.load())
+    assert not result.errors
+    return list(result.findings)
+
+
+def source(snippet: str) -> str:
+    return HEADER + textwrap.dedent(snippet)
+
+
+def marked(snippet: str) -> set[int]:
+    """The lines that must be flagged."""
+    return {number for number, line in enumerate(source(snippet).splitlines(), 1) if line.rstrip().endswith("# !")}
+
+
+def assert_flagged(snippet: str, code: str) -> None:
+    """Exactly the marked lines are flagged by the rule."""
+    expected = marked(snippet)
+    assert expected, "the snippet marks no line"
+    assert {f.span.line for f in findings(snippet, code)} == expected
+
+
+def assert_clean(snippet: str, code: str = "") -> None:
+    """No rule (or not this one) says anything."""
+    assert [(f.span.line, f.code, f.message) for f in findings(snippet, code)] == []

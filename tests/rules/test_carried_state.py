@@ -1,0 +1,327 @@
+from __future__ import annotations
+
+import pytest
+
+from tests.rules.snippets import assert_clean, assert_flagged, findings
+
+CODE = "GG105"
+
+FLAGGED = {
+    "hidden state and retain_graph": """
+        def train(rnn, loader, optimizer):
+            hidden = None
+            for x, y in loader:
+                out, hidden = rnn(x, hidden)  # !
+                loss = F.cross_entropy(out, y)
+                optimizer.zero_grad()
+                loss.backward(retain_graph=True)
+                optimizer.step()
+    """,
+    "two states": """
+        def train(lstm, head, loader, optimizer):
+            h = torch.zeros(1, 8, 16)
+            c = torch.zeros(1, 8, 16)
+            for x, y in loader:
+                out, (h, c) = lstm(x, (h, c))  # !
+                loss = F.mse_loss(head(out), y)
+                optimizer.zero_grad()
+                loss.backward(retain_graph=True)
+                optimizer.step()
+    """,
+    "in an attribute": """
+        class Runner:
+            def __init__(self, cell, optimizer):
+                self.cell = cell
+                self.optimizer = optimizer
+                self.state = None
+
+            def run(self, loader):
+                for x, y in loader:
+                    self.optimizer.zero_grad()
+                    out, self.state = self.cell(x, self.state)  # !
+                    F.mse_loss(out, y).backward(retain_graph=True)
+                    self.optimizer.step()
+
+            def __call__(self, loader):
+                return self.run(loader)
+    """,
+    "rollout in evaluation": """
+        def rollout(model, env, steps):
+            model.eval()
+            h = torch.zeros(1, 64)
+            obs = env.reset()
+            for _ in range(steps):
+                logits, h = model(obs, h)  # !
+                obs = env.step(logits.argmax(-1).item())
+    """,
+    "perturbation": """
+        def attack(model, x, y, alpha):
+            delta = torch.zeros_like(x, requires_grad=True)
+            for _ in range(40):
+                loss = F.cross_entropy(model(x + delta), y)
+                (grad,) = torch.autograd.grad(loss, delta)
+                delta = delta + alpha * torch.sign(grad) * delta.abs().max()
+            return delta.detach()
+    """,
+    "simulation": """
+        def simulate(potential, positions, steps, dt):
+            velocities = torch.zeros_like(positions)
+            positions.requires_grad_()
+            for _ in range(steps):
+                energy = potential(positions).sum()
+                forces = -torch.autograd.grad(energy, positions)[0]
+                velocities = velocities + dt * forces
+                positions = positions + dt * velocities
+    """,
+    "through another name": """
+        def train(rnn, loader, optimizer):
+            prev = torch.zeros(1, 8)
+            for x, y in loader:
+                cur = rnn(x, prev)
+                loss = F.mse_loss(cur, y)
+                optimizer.zero_grad()
+                loss.backward(retain_graph=True)
+                optimizer.step()
+                prev = cur  # !
+    """,
+    "buffer in forward": """
+        class Norm(nn.Module):
+            def __init__(self, dim):
+                super().__init__()
+                self.register_buffer("running_mean", torch.zeros(dim))
+                self.scale = nn.Parameter(torch.ones(dim))
+
+            def forward(self, x):
+                mean = x.mean(0)
+                self.running_mean = torch.lerp(self.running_mean, mean, 0.1)  # !
+                return (x - mean) * self.scale
+    """,
+    "detach that does nothing": """
+        def train(rnn, loader, optimizer):
+            state = rnn.begin_state()
+            for x, y in loader:
+                for s in state:
+                    s.detach()
+                out, state = rnn(x, state)  # !
+                optimizer.zero_grad()
+                F.cross_entropy(out, y).backward(retain_graph=True)
+                optimizer.step()
+    """,
+}
+
+SPELLINGS = ("perturbation", "simulation")  # the same store under whatever rule fits its form best
+
+CLEAN = {
+    "detached in the loop": """
+        def train(rnn, loader, optimizer):
+            hidden = None
+            for x, y in loader:
+                if hidden is not None:
+                    hidden = hidden.detach()
+                out, hidden = rnn(x, hidden)
+                loss = F.cross_entropy(out, y)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+    """,
+    "repackaged by a helper": """
+        def repackage_hidden(h):
+            if isinstance(h, torch.Tensor):
+                return h.detach()
+            return tuple(repackage_hidden(v) for v in h)
+
+        def train(model, batches, optimizer):
+            hidden = model.init_hidden(20)
+            for x, y in batches:
+                optimizer.zero_grad()
+                hidden = repackage_hidden(hidden)
+                out, hidden = model(x, hidden)
+                loss = F.cross_entropy(out, y)
+                loss.backward()
+                optimizer.step()
+    """,
+    "detached by a comprehension at the end": """
+        def train(lstm, loader, optimizer):
+            state = None
+            for x, y in loader:
+                out, state = lstm(x, state)
+                loss = F.mse_loss(out, y)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+                state = tuple(s.detach() for s in state)
+    """,
+    "detached in place every k steps": """
+        def train(rnn, loader, optimizer):
+            hidden = torch.zeros(1, 8)
+            total = 0
+            for i, (x, y) in enumerate(loader):
+                out, hidden = rnn(x, hidden)
+                total = total + F.mse_loss(out, y)
+                if (i + 1) % 20 == 0:
+                    optimizer.zero_grad()
+                    total.backward()
+                    optimizer.step()
+                    hidden.detach_()
+                    total = 0
+    """,
+    "data": """
+        def train(rnn, loader, optimizer):
+            h = None
+            for x, y in loader:
+                out, h = rnn(x, h)
+                h = h.data
+                optimizer.zero_grad()
+                F.mse_loss(out, y).backward()
+                optimizer.step()
+    """,
+    "new for each batch": """
+        def train(rnn, loader, optimizer):
+            for x, y in loader:
+                hidden = rnn.init_hidden()
+                optimizer.zero_grad()
+                for t in range(x.size(0)):
+                    out, hidden = rnn(x[t], hidden)
+                loss = F.cross_entropy(out, y)
+                loss.backward()
+                optimizer.step()
+    """,
+    "rollout under no_grad": """
+        @torch.no_grad()
+        def rollout(model, env, steps):
+            model.eval()
+            h = None
+            for _ in range(steps):
+                logits, h = model(env.observe(), h)
+                env.step(logits.argmax(-1))
+    """,
+    "decoder": """
+        class Decoder(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.cell = nn.GRUCell(8, 8)
+                self.out = nn.Linear(8, 10)
+
+            def forward(self, x, h, steps):
+                ys = []
+                for _ in range(steps):
+                    h = self.cell(x, h)
+                    x = self.out(h)
+                    ys.append(x)
+                return torch.stack(ys), h
+    """,
+    "layers": """
+        def forward(layers, x):
+            for layer in layers:
+                x = layer(x)
+            return x
+    """,
+    "adversarial example, detached": """
+        def pgd(model, x, y, alpha):
+            model.eval()
+            adv = x.clone()
+            for _ in range(10):
+                adv = adv.detach().requires_grad_()
+                loss = F.cross_entropy(model(adv), y)
+                grad = torch.autograd.grad(loss, adv)[0]
+                adv = adv + alpha * grad.sign()
+            return adv.detach()
+    """,
+    "exponential moving average of weights": """
+        def train(model, ema, loader, optimizer):
+            for x, y in loader:
+                optimizer.zero_grad()
+                F.cross_entropy(model(x), y).backward()
+                optimizer.step()
+                with torch.no_grad():
+                    for p, q in zip(model.parameters(), ema.parameters()):
+                        q.mul_(0.99).add_(p, alpha=0.01)
+                for p, q in zip(model.parameters(), ema.parameters()):
+                    q.data = 0.99 * q.data + 0.01 * p.data
+    """,
+    "running statistics, detached": """
+        class Norm(nn.Module):
+            def __init__(self, dim):
+                super().__init__()
+                self.register_buffer("running_mean", torch.zeros(dim))
+
+            def forward(self, x):
+                mean = x.mean(0)
+                self.running_mean = 0.9 * self.running_mean + 0.1 * mean.detach()
+                self.running_mean = self.running_mean.to(x)
+                with torch.no_grad():
+                    self.running_mean = 0.9 * self.running_mean + 0.1 * mean
+                return x - mean
+    """,
+    "learning rate and counters": """
+        def train(model, loader, optimizer):
+            lr, best = 0.1, float("inf")
+            for x, y in loader:
+                optimizer.zero_grad()
+                loss = F.cross_entropy(model(x), y)
+                loss.backward()
+                optimizer.step()
+                lr = lr * 0.99
+                best = min(best, loss.item())
+    """,
+    "differentiable simulation with a horizon": """
+        def train(policy, sim, optimizer, episodes, horizon):
+            for _ in range(episodes):
+                state = sim.reset()
+                cost = 0
+                for t in range(horizon):
+                    state = sim(state, policy(state))
+                    cost = cost + state.pow(2).sum()
+                optimizer.zero_grad()
+                cost.backward()
+                optimizer.step()
+    """,
+    "the first loss": """
+        def train(model, loader, optimizer):
+            first = None
+            for i, (x, y) in enumerate(loader):
+                optimizer.zero_grad()
+                loss = F.cross_entropy(model(x), y)
+                loss.backward()
+                optimizer.step()
+                if first is None:
+                    first = loss
+    """,
+    "reinforcement learning environment": """
+        def train(agent, env, optimizer):
+            obs = env.reset()
+            for _ in range(1000):
+                dist, value = agent(obs)
+                action = dist.sample()
+                obs, reward, done, info = env.step(action)
+                loss = (reward - value).pow(2).mean()
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+    """,
+}
+
+
+@pytest.mark.parametrize("name", [n for n in FLAGGED if n not in SPELLINGS])
+def test_flagged(name: str) -> None:
+    assert_flagged(FLAGGED[name], CODE)
+
+
+@pytest.mark.parametrize(("name", "statement"), [("perturbation", "delta = delta"), ("simulation", "positions = pos")])
+def test_chain_of_updates(name: str, statement: str) -> None:
+    from tests.rules.snippets import source
+
+    lines = source(FLAGGED[name]).splitlines()
+    flagged = [f for f in findings(FLAGGED[name]) if statement in lines[f.span.line - 1]]
+    assert flagged, "the update that chains the graphs is not flagged"
+
+
+@pytest.mark.parametrize("name", CLEAN)
+def test_clean(name: str) -> None:
+    assert_clean(CLEAN[name])
+
+
+def test_an_error_that_torch_raises_itself_is_left_to_torch() -> None:
+    """Without retain_graph the second backward raises, so running code cannot be of this kind."""
+    snippet = FLAGGED["hidden state and retain_graph"].replace("retain_graph=True", "")
+    assert findings(snippet.replace("  # !", ""), CODE) == []

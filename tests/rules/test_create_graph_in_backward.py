@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+import pytest
+
+from tests.rules.snippets import assert_clean, assert_flagged
+
+CODE = "GG102"
+
+FLAGGED = {
+    "no reset": """
+        def trace(model, loader):
+            for x, y in loader:
+                loss = F.cross_entropy(model(x), y)
+                loss.backward(create_graph=True)  # !
+                print(sum((p.grad ** 2).sum().item() for p in model.parameters()))
+    """,
+    "of a sum": """
+        def penalty(net, batches):
+            for b in batches:
+                (net(b).mean() + 1).backward(retain_graph=True, create_graph=True)  # !
+    """,
+}
+
+CLEAN = {
+    "autograd.grad": """
+        def penalty(model, x, y):
+            loss = F.cross_entropy(model(x), y)
+            grads = torch.autograd.grad(loss, model.parameters(), create_graph=True)
+            return sum(g.pow(2).sum() for g in grads)
+    """,
+    "reset each step": """
+        def train(model, loader, optimizer):
+            for x, y in loader:
+                optimizer.zero_grad()
+                F.cross_entropy(model(x), y).backward(create_graph=True)
+                optimizer.step()
+    """,
+    "set to None": """
+        def train(model, loader, optimizer):
+            for x, y in loader:
+                F.cross_entropy(model(x), y).backward(create_graph=True)
+                optimizer.step()
+                for p in model.parameters():
+                    p.grad = None
+    """,
+    "false": """
+        def grads(model, x):
+            for _ in range(3):
+                model(x).sum().backward(create_graph=False)
+    """,
+}
+
+
+@pytest.mark.parametrize("name", FLAGGED)
+def test_flagged(name: str) -> None:
+    assert_flagged(FLAGGED[name], CODE)
+
+
+@pytest.mark.parametrize("name", CLEAN)
+def test_clean(name: str) -> None:
+    assert_clean(CLEAN[name])

@@ -1,0 +1,214 @@
+from __future__ import annotations
+
+import pytest
+
+from tests.rules.snippets import assert_clean, assert_flagged, findings
+
+CODE = "GG301"
+
+FLAGGED = {
+    "after eval": """
+        def evaluate(model, loader):
+            model.eval()
+            correct = 0
+            for x, y in loader:
+                out = model(x)  # !
+                correct += (out.argmax(1) == y).sum().item()
+            return correct
+    """,
+    "in the training script": """
+        for epoch in range(3):
+            model.train()
+            for x, y in train_loader:
+                optimizer.zero_grad()
+                F.cross_entropy(model(x), y).backward()
+                optimizer.step()
+            model.eval()
+            hits = 0
+            for x, y in val_loader:
+                hits += (model(x).argmax(1) == y).sum().item()  # !
+    """,
+    "by the name of the loader": """
+        def report(net, test_loader):
+            for x, y in test_loader:
+                pred = net(x)  # !
+                print(pred.argmax(1))
+    """,
+    "in a class": """
+        class Trainer:
+            def __init__(self, model, val_loader):
+                self.model = model
+                self.val_loader = val_loader
+
+            def validate(self):
+                self.model.eval()
+                for batch in self.val_loader:
+                    scores = self.model(batch)  # !
+                    self.log(scores.max().item())
+    """,
+    "eval once, then a loop over images": """
+        import glob
+
+        model.eval()
+        for path in glob.glob("*.png"):
+            image = load(path)
+            mask = model(image).sigmoid() > 0.5  # !
+            save(mask)
+    """,
+}
+
+CLEAN = {
+    "context": """
+        def evaluate(model, loader):
+            model.eval()
+            with torch.no_grad():
+                for x, y in loader:
+                    print(model(x).argmax(1))
+    """,
+    "inside of the loop": """
+        def evaluate(model, loader):
+            model.eval()
+            for x, y in loader:
+                with torch.inference_mode():
+                    out = model(x)
+                print(out.argmax(1))
+    """,
+    "decorators": """
+        @torch.no_grad()
+        def one(model, loader):
+            model.eval()
+            for x in loader:
+                print(model(x).sum())
+
+        @torch.inference_mode
+        def two(model, loader):
+            model.eval()
+            for x in loader:
+                print(model(x).sum())
+    """,
+    "switched off for good": """
+        torch.set_grad_enabled(False)
+        model.eval()
+        for x in test_loader:
+            print(model(x).sum())
+    """,
+    "exit stack": """
+        from contextlib import ExitStack
+
+        def evaluate(model, loader):
+            model.eval()
+            with ExitStack() as stack:
+                stack.enter_context(torch.no_grad())
+                for x in loader:
+                    print(model(x).sum())
+    """,
+    "depends on the phase": """
+        def run(model, loaders, optimizer):
+            for phase in ("train", "val"):
+                model.train() if phase == "train" else model.eval()
+                for x, y in loaders[phase]:
+                    optimizer.zero_grad()
+                    with torch.set_grad_enabled(phase == "train"):
+                        loss = F.cross_entropy(model(x), y)
+                        if phase == "train":
+                            loss.backward()
+                            optimizer.step()
+    """,
+    "trains under eval": """
+        def finetune(model, loader, optimizer):
+            model.eval()
+            for x, y in loader:
+                optimizer.zero_grad()
+                F.cross_entropy(model(x), y).backward()
+                optimizer.step()
+    """,
+    "attack": """
+        def robustness(model, test_loader, eps):
+            model.eval()
+            for x, y in test_loader:
+                x.requires_grad = True
+                loss = F.nll_loss(model(x), y)
+                grad = torch.autograd.grad(loss, x)[0]
+                adv = x + eps * grad.sign()
+                print(model(adv).argmax(1))
+    """,
+    "only called without gradients": """
+        def predict_all(model, loader):
+            model.eval()
+            for x in loader:
+                print(model(x).sum())
+
+        def main(model, loader):
+            with torch.no_grad():
+                predict_all(model, loader)
+    """,
+    "framework": """
+        import lightning.pytorch as pl
+
+        class Lit(pl.LightningModule):
+            def validation_step(self, batch, batch_idx):
+                self.net.eval()
+                for x in batch:
+                    self.log("score", self.net(x).mean())
+    """,
+    "custom decorator": """
+        import functools
+
+        def without_gradients(f):
+            @functools.wraps(f)
+            def inner(*args):
+                with torch.no_grad():
+                    return f(*args)
+            return inner
+
+        @without_gradients
+        def evaluate(model, loader):
+            model.eval()
+            for x in loader:
+                print(model(x).sum())
+    """,
+    "once": """
+        def show(model, x):
+            model.eval()
+            print(model(x).argmax())
+    """,
+    "generate is decorated already": """
+        def sample(model, prompts):
+            model.eval()
+            for prompt in prompts:
+                print(model.generate(prompt))
+    """,
+    "a wrapper without gradients": """
+        class Predictor:
+            def __init__(self, net):
+                self.net = net
+                self.net.eval()
+
+            @torch.no_grad()
+            def __call__(self, x):
+                return self.net(x)
+
+        def run(test_loader, net):
+            predictor = Predictor(net)
+            for x in test_loader:
+                print(predictor(x))
+    """,
+}
+
+
+@pytest.mark.parametrize("name", FLAGGED)
+def test_flagged(name: str) -> None:
+    assert_flagged(FLAGGED[name], CODE)
+
+
+@pytest.mark.parametrize("name", CLEAN)
+def test_clean(name: str) -> None:
+    assert_clean(CLEAN[name], CODE)
+
+
+def test_fix_decorates_a_function_that_only_evaluates() -> None:
+    (finding,) = findings(FLAGGED["in a class"], CODE)
+    assert finding.fix is not None
+    assert finding.fix.edits[0].text == "@torch.no_grad()\n    "
+    (script,) = findings(FLAGGED["in the training script"], CODE)
+    assert script.fix is None

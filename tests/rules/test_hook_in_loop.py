@@ -1,0 +1,132 @@
+from __future__ import annotations
+
+import pytest
+
+from tests.rules.snippets import assert_clean, assert_flagged
+
+CODE = "GG401"
+
+FLAGGED = {
+    "handle dropped": """
+        def extract(model, loader, save):
+            with torch.no_grad():
+                for x in loader:
+                    model.layer4.register_forward_hook(save)  # !
+                    model(x)
+    """,
+    "handle kept, never removed": """
+        def extract(model, loader, save):
+            handles = []
+            with torch.no_grad():
+                for x in loader:
+                    handles.append(model.layer4.register_forward_hook(save))  # !
+                    model(x)
+    """,
+    "every module, every epoch": """
+        def train(model, loader, optimizer, hook):
+            for epoch in range(10):
+                for m in model.modules():
+                    m.register_full_backward_hook(hook)  # !
+                for x, y in loader:
+                    optimizer.zero_grad()
+                    F.cross_entropy(model(x), y).backward()
+                    optimizer.step()
+    """,
+    "in a helper": """
+        def activations(model, x, store):
+            model.backbone.register_forward_hook(lambda m, i, o: store.append(o))  # !
+            return model(x)
+
+        def run(model, loader):
+            with torch.no_grad():
+                for x in loader:
+                    store = []
+                    activations(model, x, store)
+    """,
+    "hook on a parameter": """
+        def train(model, loader, optimizer, clip):
+            for x, y in loader:
+                model.fc.weight.register_hook(clip)  # !
+                optimizer.zero_grad()
+                F.cross_entropy(model(x), y).backward()
+                optimizer.step()
+    """,
+}
+
+CLEAN = {
+    "once": """
+        def extract(model, loader, save):
+            model.layer4.register_forward_hook(save)
+            with torch.no_grad():
+                for x in loader:
+                    model(x)
+    """,
+    "one for each module": """
+        def watch(model, hook):
+            for name, module in model.named_modules():
+                if isinstance(module, nn.Conv2d):
+                    module.register_forward_hook(hook)
+    """,
+    "one for each layer by index": """
+        def watch(model, hook, layers):
+            for i in layers:
+                model.blocks[i].register_forward_hook(hook)
+                getattr(model, f"layer{i}").register_forward_hook(hook)
+    """,
+    "removed": """
+        def extract(model, loader, save):
+            with torch.no_grad():
+                for x in loader:
+                    handle = model.layer4.register_forward_hook(save)
+                    try:
+                        model(x)
+                    finally:
+                        handle.remove()
+    """,
+    "all removed": """
+        def extract(model, loader, save):
+            with torch.no_grad():
+                for x in loader:
+                    handles = [m.register_forward_hook(save) for m in model.children()]
+                    model(x)
+                    for h in handles:
+                        h.remove()
+    """,
+    "on a tensor of the iteration": """
+        def train(model, loader, optimizer):
+            for x, y in loader:
+                optimizer.zero_grad()
+                out = model(x)
+                out.register_hook(lambda g: g * 2)
+                F.cross_entropy(out, y).backward()
+                optimizer.step()
+    """,
+    "a new model each time": """
+        def trials(build, loader, hook):
+            for _ in range(3):
+                net = build()
+                net.fc.register_forward_hook(hook)
+                with torch.no_grad():
+                    for x in loader:
+                        net(x)
+    """,
+    "atexit": """
+        import atexit
+
+        def main(model, loader, hook):
+            with torch.no_grad():
+                for x in loader:
+                    atexit.register(hook)
+                    model(x)
+    """,
+}
+
+
+@pytest.mark.parametrize("name", FLAGGED)
+def test_flagged(name: str) -> None:
+    assert_flagged(FLAGGED[name], CODE)
+
+
+@pytest.mark.parametrize("name", CLEAN)
+def test_clean(name: str) -> None:
+    assert_clean(CLEAN[name])

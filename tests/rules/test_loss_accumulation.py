@@ -1,0 +1,427 @@
+from __future__ import annotations
+
+import pytest
+
+from gradguard.findings import Severity
+from tests.rules.snippets import assert_clean, assert_flagged, findings
+
+CODE = "GG103"
+
+FLAGGED = {
+    "augmented": """
+        def train(model, loader, optimizer, criterion):
+            total = 0
+            for x, y in loader:
+                optimizer.zero_grad()
+                loss = criterion(model(x), y)
+                loss.backward()
+                optimizer.step()
+                total += loss  # !
+            return total / len(loader)
+    """,
+    "before backward": """
+        def train(net, batches, opt):
+            running = 0.0
+            for batch in batches:
+                opt.zero_grad()
+                loss = F.mse_loss(net(batch["x"]), batch["y"])
+                running += loss  # !
+                loss.backward()
+                opt.step()
+            print(running / len(batches))
+    """,
+    "spelled out": """
+        def train(model, loader, optimizer, criterion):
+            total = torch.zeros(1)
+            for i, (x, y) in enumerate(loader):
+                optimizer.zero_grad()
+                out = model(x)
+                l = criterion(out, y)
+                l.backward()
+                optimizer.step()
+                total = total + l * x.size(0)  # !
+    """,
+    "mean on the other side": """
+        for epoch in range(10):
+            avg = 0.0
+            for x, y in train_loader:
+                optimizer.zero_grad()
+                loss = criterion(model(x), y)
+                loss.backward()
+                optimizer.step()
+                avg = loss / len(train_loader) + avg  # !
+    """,
+    "in a class, from another method": """
+        class Trainer:
+            def __init__(self, model, loader):
+                self.model = model
+                self.loader = loader
+                self.opt = torch.optim.Adam(model.parameters())
+                self.crit = nn.MSELoss()
+                self.epoch_loss = 0.0
+
+            def step(self, x, y):
+                self.opt.zero_grad()
+                loss = self.crit(self.model(x), y)
+                loss.backward()
+                self.opt.step()
+                return loss
+
+            def fit(self):
+                for x, y in self.loader:
+                    loss = self.step(x, y)
+                    self.epoch_loss += loss  # !
+    """,
+    "entry of a dict": """
+        def train(model, loader, optimizer):
+            stats = {"loss": 0.0, "n": 0}
+            for x, y in loader:
+                optimizer.zero_grad()
+                loss = F.cross_entropy(model(x), y)
+                loss.backward()
+                optimizer.step()
+                stats["loss"] += loss  # !
+                stats["n"] += 1
+            return stats
+    """,
+    "one of several losses": """
+        def train(G, D, loader, opt_g, opt_d, bce):
+            g_total = d_total = 0
+            for real in loader:
+                fake = G(torch.randn(8, 100))
+                opt_d.zero_grad()
+                d_loss = bce(D(real), torch.ones(8)) + bce(D(fake.detach()), torch.zeros(8))
+                d_loss.backward()
+                opt_d.step()
+                opt_g.zero_grad()
+                g_loss = bce(D(fake), torch.ones(8))
+                g_loss.backward()
+                opt_g.step()
+                d_total += d_loss.item()
+                g_total += g_loss  # !
+    """,
+    "validation without no_grad": """
+        def validate(model, val_loader, loss_fn):
+            model.eval()
+            val_loss = 0
+            for x, y in val_loader:
+                val_loss += loss_fn(model(x), y)  # !
+            return val_loss / len(val_loader)
+    """,
+    "accelerate": """
+        def main(accelerator, model, optimizer, dataloader):
+            total_loss = 0
+            for step, batch in enumerate(dataloader):
+                outputs = model(**batch)
+                loss = outputs.loss
+                total_loss += loss  # !
+                accelerator.backward(loss)
+                optimizer.step()
+                optimizer.zero_grad()
+    """,
+    "cpu does not detach": """
+        def train(model, loader, optimizer):
+            total = 0
+            while True:
+                batch = next(loader)
+                optimizer.zero_grad()
+                loss = model(batch).mean()
+                loss.backward()
+                optimizer.step()
+                total += loss.cpu()  # !
+    """,
+    "moving average": """
+        def train(model, loader, optimizer):
+            ema = None
+            for x, y in loader:
+                optimizer.zero_grad()
+                loss = F.cross_entropy(model(x), y)
+                loss.backward()
+                optimizer.step()
+                ema = loss if ema is None else 0.9 * ema + 0.1 * loss  # !
+    """,
+    "global": """
+        total = 0.0
+
+        def train_step(model, x, y, optimizer):
+            global total
+            optimizer.zero_grad()
+            loss = F.cross_entropy(model(x), y)
+            loss.backward()
+            optimizer.step()
+            total += loss  # !
+    """,
+    "autograd.backward and the graph kept": """
+        def train(model, loader, optimizer):
+            total = 0
+            for x, y in loader:
+                optimizer.zero_grad()
+                loss = F.cross_entropy(model(x), y)
+                torch.autograd.backward(loss)
+                optimizer.step()
+                total += 0.5 * loss  # !
+    """,
+    "scaler": """
+        def train(model, loader, optimizer, scaler):
+            losses = 0.
+            for x, y in loader:
+                optimizer.zero_grad(set_to_none=True)
+                with torch.autocast("cuda"):
+                    loss = F.cross_entropy(model(x), y)
+                scaler.scale(loss).backward()
+                scaler.step(optimizer)
+                scaler.update()
+                losses += loss  # !
+    """,
+    "in place": """
+        def train(model, loader, optimizer):
+            total = torch.zeros(())
+            for x, y in loader:
+                optimizer.zero_grad()
+                loss = F.cross_entropy(model(x), y)
+                loss.backward()
+                optimizer.step()
+                total -= -loss  # !
+    """,
+}
+
+CLEAN = {
+    "item": """
+        def train(model, loader, optimizer):
+            total = 0
+            for x, y in loader:
+                optimizer.zero_grad()
+                loss = F.cross_entropy(model(x), y)
+                loss.backward()
+                optimizer.step()
+                total += loss.item()
+    """,
+    "detach and the chain of methods": """
+        def train(model, loader, optimizer):
+            total = 0
+            for x, y in loader:
+                optimizer.zero_grad()
+                loss = F.cross_entropy(model(x), y)
+                loss.backward()
+                optimizer.step()
+                total += loss.detach().cpu().float() * x.size(0)
+    """,
+    "float": """
+        def train(model, loader, optimizer):
+            total = 0
+            for x, y in loader:
+                optimizer.zero_grad()
+                loss = F.cross_entropy(model(x), y)
+                loss.backward()
+                optimizer.step()
+                total += float(loss)
+    """,
+    "data": """
+        def train(model, loader, optimizer):
+            total = 0
+            for x, y in loader:
+                optimizer.zero_grad()
+                loss = F.cross_entropy(model(x), y)
+                loss.backward()
+                optimizer.step()
+                total += loss.data
+    """,
+    "sum of the losses of one step": """
+        def train(model, loader, optimizer):
+            for x, ys in loader:
+                optimizer.zero_grad()
+                outs = model(x)
+                loss = 0
+                for out, y in zip(outs, ys):
+                    loss += F.cross_entropy(out, y)
+                loss.backward()
+                optimizer.step()
+    """,
+    "accumulated, backpropagated and reset": """
+        def train(model, loader, optimizer):
+            acc = 0
+            optimizer.zero_grad()
+            for i, (x, y) in enumerate(loader):
+                acc = acc + F.cross_entropy(model(x), y)
+                if (i + 1) % 4 == 0:
+                    acc.backward()
+                    optimizer.step()
+                    optimizer.zero_grad()
+                    acc = 0
+    """,
+    "one backward after the loop": """
+        def closure(model, loader, optimizer):
+            optimizer.zero_grad()
+            total = 0
+            for x, y in loader:
+                total += F.mse_loss(model(x), y)
+            total.backward()
+            optimizer.step()
+    """,
+    "returned to a caller that calls backward": """
+        def total_loss(model, tasks):
+            total = 0
+            for x, y in tasks:
+                total += F.mse_loss(model(x), y)
+            return total
+
+        def train(model, tasks, optimizer):
+            for _ in range(100):
+                optimizer.zero_grad()
+                loss = total_loss(model, tasks)
+                loss.backward()
+                optimizer.step()
+    """,
+    "no_grad around the evaluation": """
+        def validate(model, loader):
+            model.eval()
+            total = 0
+            with torch.no_grad():
+                for x, y in loader:
+                    total += F.cross_entropy(model(x), y)
+            return total
+    """,
+    "no_grad as a decorator without parentheses": """
+        @torch.no_grad
+        def validate(model, loader):
+            model.eval()
+            total = 0
+            for x, y in loader:
+                total += F.cross_entropy(model(x), y)
+            return total
+    """,
+    "added outside of no_grad, made inside": """
+        def validate(model, loader):
+            model.eval()
+            total = 0
+            for x, y in loader:
+                with torch.inference_mode():
+                    loss = F.cross_entropy(model(x), y)
+                total += loss
+            return total
+    """,
+    "the caller holds no_grad": """
+        def run_epoch(model, loader):
+            total = 0
+            for x, y in loader:
+                total += F.cross_entropy(model(x), y)
+            return total
+
+        def main(model, val_loader):
+            model.eval()
+            with torch.no_grad():
+                print(run_epoch(model, val_loader))
+    """,
+    "a helper that returns a number": """
+        def step(model, x, y, optimizer):
+            optimizer.zero_grad()
+            loss = F.cross_entropy(model(x), y)
+            loss.backward()
+            optimizer.step()
+            return loss.item(), (model(x).argmax(1) == y).sum()
+
+        def train(model, loader, optimizer):
+            total, correct = 0, 0
+            for x, y in loader:
+                loss, hits = step(model, x, y, optimizer)
+                total += loss
+                correct += hits
+    """,
+    "correct predictions": """
+        def train(model, loader, optimizer):
+            correct = 0
+            for x, y in loader:
+                optimizer.zero_grad()
+                out = model(x)
+                loss = F.cross_entropy(out, y)
+                loss.backward()
+                optimizer.step()
+                _, predicted = torch.max(out, 1)
+                correct += (predicted == y).sum()
+                correct += out.max(1)[1].eq(y).sum()
+                correct += (out > 0.5).float().sum()
+    """,
+    "something else entirely": """
+        def train(model, loader, optimizer, env):
+            reward_sum, steps = 0, 0
+            for x, y in loader:
+                optimizer.zero_grad()
+                loss = F.cross_entropy(model(x), y)
+                loss.backward()
+                optimizer.step()
+                state, reward, done, _ = env.step(0)
+                reward_sum += reward
+                steps += x.size(0)
+    """,
+    "truncated: reset every k steps": """
+        def train(model, loader, optimizer):
+            loss = 0
+            for i, (x, y) in enumerate(loader):
+                loss += F.cross_entropy(model(x), y)
+                if i % 10 == 9:
+                    optimizer.zero_grad()
+                    loss.backward()
+                    optimizer.step()
+                    loss = torch.zeros(1)
+    """,
+    "unrolled over time": """
+        def train(cell, loader, optimizer, hidden_size):
+            for seq, targets in loader:
+                optimizer.zero_grad()
+                h = torch.zeros(seq.size(1), hidden_size)
+                loss = 0
+                for t in range(seq.size(0)):
+                    h = cell(seq[t], h)
+                    loss = loss + F.mse_loss(h, targets[t])
+                loss.backward()
+                optimizer.step()
+    """,
+    "tensorflow": """
+        import tensorflow as tf
+
+        def fit(ds):
+            total = 0
+            for x in ds:
+                total += x
+    """,
+    "meta learning": """
+        def outer(net, tasks, meta_opt):
+            meta_opt.zero_grad()
+            meta_loss = 0.0
+            for task in tasks:
+                loss = F.mse_loss(net(task.x), task.y)
+                grads = torch.autograd.grad(loss, net.parameters(), create_graph=True)
+                fast = [p - 0.1 * g for p, g in zip(net.parameters(), grads)]
+                meta_loss += F.mse_loss(net(task.qx, fast), task.qy)
+            meta_loss.backward()
+            meta_opt.step()
+    """,
+}
+
+
+@pytest.mark.parametrize("name", FLAGGED)
+def test_flagged(name: str) -> None:
+    assert_flagged(FLAGGED[name], CODE)
+
+
+@pytest.mark.parametrize("name", CLEAN)
+def test_clean(name: str) -> None:
+    assert_clean(CLEAN[name])
+
+
+def test_bytes_decide_the_severity() -> None:
+    """After backward only nodes stay (FACTS: 0.8 KB each); in an evaluation everything does."""
+    (after_backward,) = findings(FLAGGED["augmented"], CODE)
+    (evaluation,) = findings(FLAGGED["validation without no_grad"], CODE)
+    assert after_backward.severity is Severity.WARNING
+    assert "only the graph's nodes" in after_backward.message
+    assert evaluation.severity is Severity.ERROR
+    assert "every activation" in evaluation.message
+
+
+def test_fix_detaches_the_added_value() -> None:
+    (finding,) = findings(FLAGGED["augmented"], CODE)
+    assert finding.fix is not None
+    assert finding.fix.safe
+    assert [e.text for e in finding.fix.edits] == ["loss.detach()"]
+    assert finding.related

@@ -1,0 +1,240 @@
+from __future__ import annotations
+
+import pytest
+
+from tests.rules.snippets import assert_clean, assert_flagged, findings
+
+CODE = "GG201"
+
+FLAGGED = {
+    "none": """
+        def train(model, loader, optimizer):
+            for x, y in loader:
+                loss = F.cross_entropy(model(x), y)
+                loss.backward()  # !
+                optimizer.step()
+    """,
+    "only before the loop": """
+        def train(model, loader, optimizer):
+            optimizer.zero_grad()
+            for x, y in loader:
+                loss = F.cross_entropy(model(x), y)
+                loss.backward()  # !
+                optimizer.step()
+    """,
+    "only once per epoch": """
+        for epoch in range(10):
+            optimizer.zero_grad()
+            for x, y in loader:
+                loss = F.cross_entropy(model(x), y)
+                loss.backward()  # !
+                optimizer.step()
+            scheduler.step()
+    """,
+    "scaler": """
+        def train(model, loader, optimizer, scaler):
+            for x, y in loader:
+                with torch.autocast("cuda"):
+                    loss = F.cross_entropy(model(x), y)
+                scaler.scale(loss).backward()  # !
+                scaler.step(optimizer)
+                scaler.update()
+    """,
+    "in a class": """
+        class Trainer:
+            def __init__(self, net):
+                self.net = net
+                self.opt = torch.optim.Adam(net.parameters())
+
+            def fit(self, loader):
+                for x, y in loader:
+                    loss = F.cross_entropy(self.net(x), y)
+                    loss.backward()  # !
+                    torch.nn.utils.clip_grad_norm_(self.net.parameters(), 1.0)
+                    self.opt.step()
+    """,
+    "a step function that a loop calls": """
+        def step(model, x, y, optimizer):
+            loss = F.cross_entropy(model(x), y)
+            loss.backward()
+            optimizer.step()
+            return loss.item()
+
+        def train(model, loader, optimizer):
+            for x, y in loader:
+                print(step(model, x, y, optimizer))  # !
+    """,
+    "closure without it": """
+        def fit(model, x, y):
+            optimizer = torch.optim.LBFGS(model.parameters())
+
+            def closure():
+                loss = F.mse_loss(model(x), y)
+                loss.backward()
+                return loss
+
+            for _ in range(100):
+                optimizer.step(closure)  # !
+    """,
+}
+
+CLEAN = {
+    "first": """
+        def train(model, loader, optimizer):
+            for x, y in loader:
+                optimizer.zero_grad()
+                F.cross_entropy(model(x), y).backward()
+                optimizer.step()
+    """,
+    "after the step": """
+        def train(model, loader, optimizer):
+            for x, y in loader:
+                F.cross_entropy(model(x), y).backward()
+                optimizer.step()
+                optimizer.zero_grad(set_to_none=True)
+    """,
+    "of the model": """
+        def train(model, loader, optimizer):
+            for x, y in loader:
+                model.zero_grad()
+                F.cross_entropy(model(x), y).backward()
+                optimizer.step()
+    """,
+    "set to None": """
+        def train(model, loader, optimizer):
+            for x, y in loader:
+                for p in model.parameters():
+                    p.grad = None
+                F.cross_entropy(model(x), y).backward()
+                optimizer.step()
+    """,
+    "zeroed by hand": """
+        def train(model, loader, optimizer):
+            for x, y in loader:
+                F.cross_entropy(model(x), y).backward()
+                optimizer.step()
+                for p in model.parameters():
+                    if p.grad is not None:
+                        p.grad.data.zero_()
+    """,
+    "accumulation": """
+        def train(model, loader, optimizer):
+            for i, (x, y) in enumerate(loader):
+                (F.cross_entropy(model(x), y) / 4).backward()
+                if (i + 1) % 4 == 0:
+                    optimizer.step()
+                    optimizer.zero_grad()
+    """,
+    "micro-batches inside": """
+        def train(model, loader, optimizer):
+            for batch in loader:
+                optimizer.zero_grad()
+                for x, y in batch.split(8):
+                    (F.cross_entropy(model(x), y) / 4).backward()
+                optimizer.step()
+    """,
+    "in a helper": """
+        class Trainer:
+            def __init__(self, net):
+                self.net = net
+                self.g_optimizer = torch.optim.Adam(net.parameters())
+
+            def reset_grad(self):
+                self.g_optimizer.zero_grad()
+
+            def fit(self, loader):
+                for x in loader:
+                    self.reset_grad()
+                    self.net(x).mean().backward()
+                    self.g_optimizer.step()
+    """,
+    "in a helper that cannot be read": """
+        from somewhere import optimize
+
+        def train(model, loader, optimizer):
+            for x, y in loader:
+                prepare(optimizer)
+                F.cross_entropy(model(x), y).backward()
+                optimizer.step()
+    """,
+    "in the caller": """
+        def step(model, x, y, optimizer):
+            F.cross_entropy(model(x), y).backward()
+            optimizer.step()
+
+        def train(model, loader, optimizer):
+            for x, y in loader:
+                optimizer.zero_grad()
+                step(model, x, y, optimizer)
+    """,
+    "closure": """
+        def fit(model, x, y):
+            optimizer = torch.optim.LBFGS(model.parameters())
+
+            def closure():
+                optimizer.zero_grad()
+                loss = F.mse_loss(model(x), y)
+                loss.backward()
+                return loss
+
+            for _ in range(100):
+                optimizer.step(closure)
+    """,
+    "several optimizers": """
+        def train(model, loader, optimizers):
+            for x, y in loader:
+                for o in optimizers:
+                    o.zero_grad()
+                F.cross_entropy(model(x), y).backward()
+                for o in optimizers:
+                    o.step()
+    """,
+    "an engine": """
+        import deepspeed
+
+        def train(model_engine, loader):
+            for x, y in loader:
+                loss = F.cross_entropy(model_engine(x), y)
+                model_engine.backward(loss)
+                model_engine.step()
+    """,
+    "no optimizer": """
+        def importance(model, loader):
+            for x, y in loader:
+                F.cross_entropy(model(x), y).backward()
+            return [p.grad.norm().item() for p in model.parameters()]
+    """,
+    "a new optimizer each time": """
+        def adapt(tasks, build):
+            for x, y in tasks:
+                net = build()
+                optimizer = torch.optim.SGD(net.parameters(), 0.1)
+                F.mse_loss(net(x), y).backward()
+                optimizer.step()
+    """,
+    "environment and scheduler": """
+        def rollout(env, scheduler, model):
+            for t in range(100):
+                loss = model(env.step(0)).mean()
+                loss.backward()
+                scheduler.step()
+                model.zero_grad()
+    """,
+}
+
+
+@pytest.mark.parametrize("name", FLAGGED)
+def test_flagged(name: str) -> None:
+    assert_flagged(FLAGGED[name], CODE)
+
+
+@pytest.mark.parametrize("name", CLEAN)
+def test_clean(name: str) -> None:
+    assert_clean(CLEAN[name])
+
+
+def test_reset_outside_of_the_loop_is_named() -> None:
+    (finding,) = findings(FLAGGED["only before the loop"], CODE)
+    assert "runs once, before the loop" in finding.message
+    assert finding.fix is not None
+    assert finding.fix.edits[0].text.startswith("optimizer.zero_grad()\n")

@@ -1,0 +1,219 @@
+from __future__ import annotations
+
+import pytest
+
+from gradguard.findings import Severity
+from tests.rules.snippets import assert_clean, assert_flagged, findings
+
+CODE = "GG101"
+
+FLAGGED = {
+    "needless": """
+        def train(model, loader, optimizer):
+            for x, y in loader:
+                optimizer.zero_grad()
+                loss = F.cross_entropy(model(x), y)
+                loss.backward(retain_graph=True)  # !
+                optimizer.step()
+    """,
+    "on the last of two": """
+        def train(encoder, head_a, head_b, loader, optimizer):
+            for x, a, b in loader:
+                optimizer.zero_grad()
+                z = encoder(x)
+                F.mse_loss(head_a(z), a).backward(retain_graph=True)
+                F.mse_loss(head_b(z), b).backward(retain_graph=True)  # !
+                optimizer.step()
+    """,
+    "generator and discriminator share nothing": """
+        def train(G, D, loader, opt_g, opt_d, bce, ones, zeros):
+            for real in loader:
+                z = torch.randn(8, 16)
+                opt_g.zero_grad()
+                g_loss = bce(D(G(z)), ones)
+                g_loss.backward(retain_graph=True)  # !
+                opt_g.step()
+                opt_d.zero_grad()
+                d_loss = bce(D(real), ones) + bce(D(G(z).detach()), zeros)
+                d_loss.backward()
+                opt_d.step()
+    """,
+    "in a step that a loop calls": """
+        class Trainer:
+            def __init__(self, net):
+                self.net = net
+                self.opt = torch.optim.SGD(net.parameters(), 0.1)
+
+            def step(self, x, y):
+                self.opt.zero_grad()
+                loss = F.cross_entropy(self.net(x), y)
+                loss.backward(retain_graph=True)  # !
+                self.opt.step()
+
+            def fit(self, loader):
+                for x, y in loader:
+                    self.step(x, y)
+    """,
+    "scaled": """
+        def train(model, loader, optimizer, scaler):
+            for x, y in loader:
+                optimizer.zero_grad()
+                loss = F.cross_entropy(model(x), y)
+                scaler.scale(loss).backward(retain_graph=True)  # !
+                scaler.step(optimizer)
+                scaler.update()
+    """,
+}
+
+CLEAN = {
+    "two heads over one encoder": """
+        def train(encoder, head_a, head_b, loader, optimizer):
+            for x, a, b in loader:
+                optimizer.zero_grad()
+                z = encoder(x)
+                loss_a = F.mse_loss(head_a(z), a)
+                loss_b = F.mse_loss(head_b(z), b)
+                loss_a.backward(retain_graph=True)
+                loss_b.backward()
+                optimizer.step()
+    """,
+    "shared fake batch": """
+        def train(G, D, loader, opt_g, opt_d, bce, ones, zeros):
+            for real in loader:
+                fake = G(torch.randn(8, 16))
+                opt_d.zero_grad()
+                d_loss = bce(D(real), ones) + bce(D(fake), zeros)
+                d_loss.backward(retain_graph=True)
+                opt_d.step()
+                opt_g.zero_grad()
+                g_loss = bce(D(fake), ones)
+                g_loss.backward()
+                opt_g.step()
+    """,
+    "two methods": """
+        class GAN:
+            def __init__(self, G, D):
+                self.netG, self.netD = G, D
+                self.opt_G = torch.optim.Adam(G.parameters())
+                self.opt_D = torch.optim.Adam(D.parameters())
+
+            def forward(self, z):
+                self.fake = self.netG(z)
+
+            def backward_D(self, real):
+                self.loss_D = self.netD(self.fake).mean() - self.netD(real).mean()
+                self.loss_D.backward(retain_graph=True)
+
+            def backward_G(self):
+                self.loss_G = -self.netD(self.fake).mean()
+                self.loss_G.backward()
+
+            def optimize(self, z, real):
+                self.forward(z)
+                self.opt_D.zero_grad()
+                self.backward_D(real)
+                self.opt_D.step()
+                self.opt_G.zero_grad()
+                self.backward_G()
+                self.opt_G.step()
+
+        def train(gan, loader):
+            gan = GAN(None, None)
+            for real in loader:
+                gan.optimize(torch.randn(4), real)
+    """,
+    "autograd.grad afterwards": """
+        def train(model, loader, optimizer):
+            for x, y in loader:
+                x.requires_grad_()
+                optimizer.zero_grad()
+                out = model(x)
+                out.sum().backward(retain_graph=True)
+                penalty = torch.autograd.grad(out.sum(), x)[0].norm()
+                print(penalty.item())
+                optimizer.step()
+    """,
+    "a graph from before the loop": """
+        def jacobian(model, x):
+            out = model(x)
+            rows = []
+            for i in range(out.size(1)):
+                x.grad = None
+                out[:, i].sum().backward(retain_graph=True)
+                rows.append(x.grad.clone())
+            return torch.stack(rows)
+    """,
+    "a parameter's graph": """
+        def saliency(scores, x, classes):
+            maps = []
+            for c in classes:
+                scores[0, c].backward(retain_graph=True)
+                maps.append(x.grad.clone())
+                x.grad.zero_()
+            return maps
+    """,
+    "false": """
+        def train(model, loader, optimizer):
+            for x, y in loader:
+                optimizer.zero_grad()
+                F.cross_entropy(model(x), y).backward(retain_graph=False)
+                optimizer.step()
+    """,
+    "decided at run time": """
+        def train(model, loader, optimizer, second_order):
+            for x, y in loader:
+                optimizer.zero_grad()
+                F.cross_entropy(model(x), y).backward(retain_graph=second_order)
+                optimizer.step()
+    """,
+    "not in a loop": """
+        out = torch.nn.Linear(2, 2)(torch.ones(1, 2))
+        out[0, 0].backward(retain_graph=True)
+        out[0, 1].backward()
+    """,
+    "losses one after another in an inner loop": """
+        def train(model, heads, loader, optimizer):
+            for x, ys in loader:
+                optimizer.zero_grad()
+                z = model(x)
+                for head, y in zip(heads, ys):
+                    F.mse_loss(head(z), y).backward(retain_graph=True)
+                optimizer.step()
+    """,
+}
+
+
+@pytest.mark.parametrize("name", FLAGGED)
+def test_flagged(name: str) -> None:
+    assert_flagged(FLAGGED[name], CODE)
+
+
+@pytest.mark.parametrize("name", CLEAN)
+def test_clean(name: str) -> None:
+    assert_clean(CLEAN[name])
+
+
+def test_help_is_what_the_forum_says() -> None:
+    (finding,) = findings(FLAGGED["needless"], CODE)
+    assert finding.severity is Severity.WARNING
+    assert finding.help is not None
+    assert "add them and call backward once" in finding.help
+    assert finding.fix is not None
+    assert [e.text for e in finding.fix.edits] == [""]
+
+
+def test_carried_state_is_named() -> None:
+    (finding,) = findings(
+        """
+        def train(rnn, loader, optimizer):
+            h = None
+            for x, y in loader:
+                optimizer.zero_grad()
+                out, h = rnn(x, h)
+                F.mse_loss(out, y).backward(retain_graph=True)
+                optimizer.step()
+        """,
+        CODE,
+    )
+    assert finding.severity is Severity.ERROR
+    assert "`h`" in finding.message

@@ -1,0 +1,230 @@
+from __future__ import annotations
+
+import pytest
+
+from tests.rules.snippets import assert_clean, assert_flagged, findings
+
+CODE = "GG107"
+
+METER = """
+        class AverageMeter:
+            def __init__(self):
+                self.reset()
+
+            def reset(self):
+                self.val = 0
+                self.sum = 0
+                self.count = 0
+
+            def update(self, val, n=1):
+                self.val = val
+                self.sum += val * n
+                self.count += n
+                self.avg = self.sum / self.count
+"""
+
+FLAGGED = {
+    "meter": METER + """
+        def train(model, loader, optimizer):
+            losses = AverageMeter()
+            for x, y in loader:
+                optimizer.zero_grad()
+                loss = F.cross_entropy(model(x), y)
+                loss.backward()
+                optimizer.step()
+                losses.update(loss, x.size(0))  # !
+            return losses.avg
+    """,
+    "meter in an attribute": METER + """
+        class Trainer:
+            def __init__(self, net):
+                self.net = net
+                self.opt = torch.optim.Adam(net.parameters())
+                self.meter = AverageMeter()
+
+            def fit(self, loader):
+                for x, y in loader:
+                    self.opt.zero_grad()
+                    loss = F.cross_entropy(self.net(x), y)
+                    loss.backward()
+                    self.opt.step()
+                    self.meter.update(loss)  # !
+    """,
+    "function that appends": """
+        def record(history, name, value):
+            history[name].append(value)
+
+        def train(model, loader, optimizer):
+            history = defaultdict(list)
+            for x, y in loader:
+                optimizer.zero_grad()
+                loss = F.cross_entropy(model(x), y)
+                loss.backward()
+                optimizer.step()
+                record(history, "loss", loss)  # !
+    """,
+    "mutable default": """
+        def log(value, seen=[]):
+            seen.append(value)
+
+        def train(model, loader, optimizer):
+            for x, y in loader:
+                optimizer.zero_grad()
+                loss = F.cross_entropy(model(x), y)
+                loss.backward()
+                optimizer.step()
+                log(loss)  # !
+    """,
+    "memory": """
+        class Memory:
+            def __init__(self):
+                self.items = []
+
+            def push(self, *transition):
+                self.items.append(transition)
+
+        def train(policy, env, optimizer):
+            memory = Memory()
+            obs = env.reset()
+            for _ in range(10000):
+                dist, value = policy(obs)
+                action = dist.sample()
+                obs, reward, done, _ = env.step(action)
+                memory.push(obs, action, dist.log_prob(action), reward)  # !
+                loss = (reward - value).pow(2).mean()
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+    """,
+}
+
+CLEAN = {
+    "number": METER + """
+        def train(model, loader, optimizer):
+            losses = AverageMeter()
+            for x, y in loader:
+                optimizer.zero_grad()
+                loss = F.cross_entropy(model(x), y)
+                loss.backward()
+                optimizer.step()
+                losses.update(loss.item(), x.size(0))
+                losses.update(loss.detach(), x.size(0))
+    """,
+    "meter that converts": """
+        class Meter:
+            def __init__(self):
+                self.total = 0.0
+
+            def update(self, value):
+                self.total += value.item()
+
+        def train(model, loader, optimizer):
+            meter = Meter()
+            for x, y in loader:
+                optimizer.zero_grad()
+                loss = F.cross_entropy(model(x), y)
+                loss.backward()
+                optimizer.step()
+                meter.update(loss)
+    """,
+    "meter of the iteration": METER + """
+        def train(model, loader, optimizer):
+            for x, y in loader:
+                meter = AverageMeter()
+                optimizer.zero_grad()
+                loss = F.cross_entropy(model(x), y)
+                loss.backward()
+                optimizer.step()
+                meter.update(loss)
+    """,
+    "last value only": """
+        class Last:
+            def __init__(self):
+                self.value = None
+
+            def update(self, value):
+                self.value = value
+
+        def train(model, loader, optimizer):
+            last = Last()
+            for x, y in loader:
+                optimizer.zero_grad()
+                loss = F.cross_entropy(model(x), y)
+                loss.backward()
+                optimizer.step()
+                last.update(loss)
+    """,
+    "logging": """
+        from torch.utils.tensorboard import SummaryWriter
+        from tqdm import tqdm
+
+        def train(model, loader, optimizer, logger):
+            writer = SummaryWriter()
+            bar = tqdm(loader)
+            for step, (x, y) in enumerate(bar):
+                optimizer.zero_grad()
+                loss = F.cross_entropy(model(x), y)
+                loss.backward()
+                optimizer.step()
+                writer.add_scalar("loss", loss, step)
+                bar.set_postfix(loss=loss)
+                logger.info("loss %s", loss)
+                print(loss)
+    """,
+    "under no_grad": METER + """
+        @torch.no_grad()
+        def validate(model, loader):
+            model.eval()
+            meter = AverageMeter()
+            for x, y in loader:
+                meter.update(F.cross_entropy(model(x), y), x.size(0))
+            return meter.avg
+    """,
+    "rollout that is used and cleared": """
+        class Rollout:
+            def __init__(self):
+                self.log_probs = []
+
+            def add(self, log_prob):
+                self.log_probs.append(log_prob)
+
+            def clear(self):
+                self.log_probs = []
+
+        def train(policy, env, optimizer):
+            rollout = Rollout()
+            for _ in range(1000):
+                for _ in range(20):
+                    dist = policy(env.observe())
+                    rollout.add(dist.log_prob(dist.sample()))
+                loss = -torch.stack(rollout.log_probs).mean()
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+                rollout.clear()
+    """,
+}
+
+
+@pytest.mark.parametrize("name", FLAGGED)
+def test_flagged(name: str) -> None:
+    assert_flagged(FLAGGED[name], CODE)
+
+
+@pytest.mark.parametrize("name", CLEAN)
+def test_clean(name: str) -> None:
+    assert_clean(CLEAN[name])
+
+
+def test_the_storing_line_is_related() -> None:
+    (finding,) = findings(FLAGGED["meter"], CODE)
+    assert any("self.sum += val * n" in line for line in _related_lines(finding, FLAGGED["meter"]))
+    assert finding.fix is not None
+    assert finding.fix.edits[0].text == "loss.detach()"
+
+
+def _related_lines(finding: object, snippet: str) -> list[str]:
+    from tests.rules.snippets import source
+
+    lines = source(snippet).splitlines()
+    return [lines[r.line - 1] for r in finding.related]  # type: ignore[attr-defined]

@@ -1,0 +1,426 @@
+from __future__ import annotations
+
+import pytest
+
+from tests.rules.snippets import assert_clean, assert_flagged, findings
+
+CODE = "GG104"
+
+FLAGGED = {
+    "append": """
+        def train(model, loader, optimizer):
+            losses = []
+            for x, y in loader:
+                optimizer.zero_grad()
+                loss = F.cross_entropy(model(x), y)
+                loss.backward()
+                optimizer.step()
+                losses.append(loss)  # !
+            return losses
+    """,
+    "list plus list": """
+        def train(model, loader, optimizer):
+            losses = []
+            for x, y in loader:
+                optimizer.zero_grad()
+                loss = F.cross_entropy(model(x), y)
+                loss.backward()
+                optimizer.step()
+                losses += [loss]  # !
+            return losses
+    """,
+    "dict of lists, made with a default": """
+        def train(model, loader, optimizer):
+            history = defaultdict(list)
+            for x, y in loader:
+                optimizer.zero_grad()
+                loss = F.cross_entropy(model(x), y)
+                loss.backward()
+                optimizer.step()
+                history["loss"].append(loss)  # !
+                history.setdefault("again", []).append(loss)  # !
+    """,
+    "dict of the outputs": """
+        class Trainer:
+            def __init__(self, net):
+                self.net = net
+                self.optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+                self.outputs = []
+
+            def run(self, loader):
+                for batch_idx, (x, y) in enumerate(loader):
+                    self.optimizer.zero_grad()
+                    logits = self.net(x)
+                    loss = F.cross_entropy(logits, y)
+                    loss.backward()
+                    self.optimizer.step()
+                    self.outputs.append({"loss": loss.item(), "logits": logits})  # !
+    """,
+    "keyed by the step": """
+        def train(model, loader, optimizer):
+            by_step = {}
+            for step, (x, y) in enumerate(loader):
+                optimizer.zero_grad()
+                loss = F.cross_entropy(model(x), y)
+                loss.backward()
+                optimizer.step()
+                by_step[step] = loss  # !
+    """,
+    "global list": """
+        HISTORY = []
+
+        def train_step(model, x, y, optimizer):
+            optimizer.zero_grad()
+            loss = F.cross_entropy(model(x), y)
+            loss.backward()
+            optimizer.step()
+            HISTORY.append(loss)  # !
+    """,
+    "class attribute": """
+        class Trainer:
+            history = []
+
+            def train_step(self, model, x, y, optimizer):
+                optimizer.zero_grad()
+                loss = F.cross_entropy(model(x), y)
+                loss.backward()
+                optimizer.step()
+                self.history.append(loss)  # !
+    """,
+    "evaluation": """
+        def evaluate(model, loader):
+            model.eval()
+            outs, labels = [], []
+            for x, y in loader:
+                outs.append(model(x))  # !
+                labels.append(y)
+            return torch.cat(outs), torch.cat(labels)
+    """,
+    "cpu keeps the graph": """
+        def predict(model, test_loader):
+            model.eval()
+            preds = []
+            for x in test_loader:
+                preds.append(model(x).cpu())  # !
+            return preds
+    """,
+    "bank": """
+        def train(encoder, loader, optimizer):
+            bank = torch.zeros(0, 128)
+            for x, _ in loader:
+                feats = encoder(x)
+                loss = -(feats @ bank.t()).logsumexp(1).mean()
+                optimizer.zero_grad()
+                loss.backward(retain_graph=True)
+                optimizer.step()
+                bank = torch.cat([bank, feats])  # !
+    """,
+    "weights of samples": """
+        def train(model, loader, optimizer, n):
+            weights = torch.ones(n)
+            for idx, x, y in loader:
+                optimizer.zero_grad()
+                per_sample = F.cross_entropy(model(x), y, reduction="none")
+                per_sample.mean().backward()
+                optimizer.step()
+                weights[idx] = per_sample  # !
+    """,
+    "closure of LBFGS": """
+        def fit(model, x, y):
+            optimizer = torch.optim.LBFGS(model.parameters())
+            losses = []
+
+            def closure():
+                optimizer.zero_grad()
+                loss = F.mse_loss(model(x), y)
+                loss.backward()
+                losses.append(loss)  # !
+                return loss
+
+            for _ in range(100):
+                optimizer.step(closure)
+            return losses
+    """,
+    "auxiliary losses": """
+        class Gate(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.router = nn.Linear(8, 4)
+                self.aux = []
+
+            def forward(self, x):
+                gates = self.router(x).softmax(-1)
+                self.aux.append(gates.mean(0).pow(2).sum())  # !
+                return gates
+    """,
+    "alias": """
+        class Trainer:
+            def __init__(self):
+                self.records = []
+
+            def fit(self, model, loader, optimizer):
+                records = self.records
+                for x, y in loader:
+                    optimizer.zero_grad()
+                    loss = F.cross_entropy(model(x), y)
+                    loss.backward()
+                    optimizer.step()
+                    records.append(loss)  # !
+    """,
+    "tuple": """
+        def train(model, loader, optimizer):
+            log = []
+            for step, (x, y) in enumerate(loader):
+                optimizer.zero_grad()
+                loss = F.cross_entropy(model(x), y)
+                loss.backward()
+                optimizer.step()
+                log.append((step, loss))  # !
+    """,
+    "async and walrus": """
+        async def train(model, source, optimizer):
+            log = []
+            while (batch := await source.get()) is not None:
+                optimizer.zero_grad()
+                (loss := model(batch).sum()).backward()
+                optimizer.step()
+                log.append(loss)  # !
+    """,
+}
+
+CLEAN = {
+    "detached": """
+        def train(model, loader, optimizer):
+            losses = []
+            for x, y in loader:
+                optimizer.zero_grad()
+                loss = F.cross_entropy(model(x), y)
+                loss.backward()
+                optimizer.step()
+                losses.append(loss.detach())
+                losses.append(loss.item())
+    """,
+    "backpropagated at the end of the episode, cleared elsewhere": """
+        class Policy(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.fc = nn.Linear(4, 2)
+                self.saved_log_probs = []
+                self.rewards = []
+
+            def forward(self, x):
+                return F.softmax(self.fc(x), dim=1)
+
+        policy = Policy()
+        optimizer = torch.optim.Adam(policy.parameters())
+
+        def select_action(state):
+            probs = policy(state)
+            m = torch.distributions.Categorical(probs)
+            action = m.sample()
+            policy.saved_log_probs.append(m.log_prob(action))
+            return action.item()
+
+        def finish_episode():
+            loss = torch.cat([-p * r for p, r in zip(policy.saved_log_probs, policy.rewards)]).sum()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            del policy.rewards[:]
+            del policy.saved_log_probs[:]
+
+        def main(env):
+            for episode in range(1000):
+                state = env.reset()
+                for t in range(1, 10000):
+                    action = select_action(state)
+                    state, reward, done, _ = env.step(action)
+                    policy.rewards.append(reward)
+                    if done:
+                        break
+                finish_episode()
+    """,
+    "layer outputs": """
+        class Encoder(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.layers = nn.ModuleList(nn.Linear(8, 8) for _ in range(4))
+
+            def forward(self, x):
+                outputs = []
+                for layer in self.layers:
+                    x = layer(x)
+                    outputs.append(x)
+                return torch.stack(outputs)
+    """,
+    "unrolled": """
+        def train(cell, loader, optimizer):
+            for seq, y in loader:
+                h, outs = None, []
+                for x in seq:
+                    h = cell(x, h)
+                    outs.append(h)
+                loss = F.mse_loss(torch.stack(outs), y)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+    """,
+    "deque": """
+        def train(model, loader, optimizer):
+            recent = deque(maxlen=20)
+            for x, y in loader:
+                optimizer.zero_grad()
+                loss = F.cross_entropy(model(x), y)
+                loss.backward()
+                optimizer.step()
+                recent.append(loss)
+    """,
+    "trimmed": """
+        def train(model, loader, optimizer):
+            recent = []
+            for x, y in loader:
+                optimizer.zero_grad()
+                loss = F.cross_entropy(model(x), y)
+                loss.backward()
+                optimizer.step()
+                recent.append(loss)
+                if len(recent) > 10:
+                    recent.pop(0)
+    """,
+    "cleared when printed": """
+        def train(model, loader, optimizer):
+            window = []
+            for i, (x, y) in enumerate(loader):
+                optimizer.zero_grad()
+                loss = F.cross_entropy(model(x), y)
+                loss.backward()
+                optimizer.step()
+                window.append(loss)
+                if i % 100 == 0:
+                    print(sum(window) / len(window))
+                    window = []
+    """,
+    "Lightning clears at the end of the epoch": """
+        import pytorch_lightning as pl
+
+        class Lit(pl.LightningModule):
+            def __init__(self):
+                super().__init__()
+                self.net = nn.Linear(8, 2)
+                self.step_outputs = []
+
+            def training_step(self, batch, batch_idx):
+                x, y = batch
+                loss = F.cross_entropy(self.net(x), y)
+                self.step_outputs.append(loss)
+                self.log("loss", loss)
+                return loss
+
+            def on_train_epoch_end(self):
+                self.log("epoch", torch.stack(self.step_outputs).mean())
+                self.step_outputs.clear()
+
+            def validation_step(self, batch, batch_idx):
+                x, y = batch
+                self.outs.append(self.net(x))
+    """,
+    "under no_grad": """
+        def embed(model, loader):
+            model.eval()
+            feats = []
+            with torch.no_grad():
+                for x, _ in loader:
+                    feats.append(model(x))
+            return torch.cat(feats)
+    """,
+    "ring buffer": """
+        def train(encoder, loader, optimizer, queue, size):
+            ptr = 0
+            for x, _ in loader:
+                q = encoder(x)
+                loss = (q @ queue.t()).mean()
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+                queue[ptr:ptr + len(q)] = q.detach()
+                ptr = (ptr + len(q)) % size
+    """,
+    "losses of one step by name": """
+        def train(model, loader, optimizer):
+            for x, y in loader:
+                losses = {}
+                losses["cls"] = F.cross_entropy(model(x), y)
+                for name, head in model.heads.items():
+                    losses[name] = head(x).mean()
+                total = sum(losses.values())
+                optimizer.zero_grad()
+                total.backward()
+                optimizer.step()
+    """,
+    "paths and labels": """
+        def evaluate(model, loader):
+            model.eval()
+            names, scores = [], []
+            for x, path in loader:
+                out = model(x)
+                scores.append(out.argmax(1).tolist())
+                scores.append(accuracy(out))
+                names.append(path)
+            return names, scores
+    """,
+    "the graph goes to numpy": """
+        def features(model, loader):
+            with torch.no_grad():
+                out = [model(x) for x, _ in loader]
+            rows = []
+            for o in out:
+                rows.append(o)
+            return rows
+    """,
+    "list inside the step": """
+        def train(model, loader, optimizer, n):
+            for x, y in loader:
+                terms = []
+                for k in range(n):
+                    terms.append(F.cross_entropy(model(x + k), y))
+                loss = torch.stack(terms).mean()
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+    """,
+    "hyperparameters": """
+        def sweep(loaders, make_model):
+            results = []
+            for lr in (0.1, 0.01):
+                model = make_model()
+                optimizer = torch.optim.SGD(model.parameters(), lr=lr)
+                for x, y in loaders:
+                    optimizer.zero_grad()
+                    loss = F.cross_entropy(model(x), y)
+                    loss.backward()
+                    optimizer.step()
+                results.append((lr, loss.item()))
+            return results
+    """,
+}
+
+
+@pytest.mark.parametrize("name", FLAGGED)
+def test_flagged(name: str) -> None:
+    assert_flagged(FLAGGED[name], CODE)
+
+
+@pytest.mark.parametrize("name", [n for n in CLEAN if n != "paths and labels"])
+def test_clean(name: str) -> None:
+    assert_clean(CLEAN[name])
+
+
+def test_labels_are_not_outputs() -> None:
+    """The evaluation lacks no_grad, but what it keeps has no graph."""
+    assert {f.code for f in findings(CLEAN["paths and labels"])} == {"GG301"}
+
+
+def test_fix_detaches_what_is_stored() -> None:
+    (finding,) = findings(FLAGGED["list plus list"], CODE)
+    assert finding.fix is not None
+    assert [e.text for e in finding.fix.edits] == ["loss.detach()"]
