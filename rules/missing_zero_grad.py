@@ -28,7 +28,7 @@ from collections.abc import Iterator
 
 from gradguard.catalogue import Rule
 from gradguard.findings import Finding, Severity
-from gradguard.static.model import Function, Loop, ZeroGrad, statement_before
+from gradguard.static.model import Function, Loop, Step, ZeroGrad, statement_before
 
 rule = Rule("GG201", "missing-zero-grad", Severity.ERROR, frozenset({"backward"}))
 
@@ -37,23 +37,37 @@ rule = Rule("GG201", "missing-zero-grad", Severity.ERROR, frozenset({"backward"}
 def never_resets(function: Function) -> Iterator[Finding]:
     for loop in function.loops:
         steps = [s for s in loop.steps if s.loop is loop]
-        backwards = [b for b in loop.backwards if b.loop is not None]
-        if not steps or not backwards or loop.opaque_calls or any(s.zeroes for s in loop.steps) or loop.zero_grads:
+        if loop.opaque_calls or any(s.zeroes or s.target in loop.assigned for s in steps):
+            continue  # an engine resets by itself; a new optimizer in each iteration is for a new model
+        step = next((s for s in steps if not _is_reset(s, steps, loop)), None)
+        backward = loop.backward_before(step) if step is not None else None
+        if step is None or backward is None:
             continue
-        if any(s.target in loop.assigned for s in steps):
-            continue  # a new optimizer in each iteration, for a new model
-        outer = _reset_around(function, loop)
+        outer = _reset_around(function, loop, step)
         where = f"; the reset in line {outer.site.line} runs once, before the loop" if outer else ""
-        target = steps[0].target or "optimizer"
+        target = step.target or "optimizer"
         yield rule.finding(
-            backwards[0].site,
+            backward.site,
             f"backward adds to the gradients, and nothing in this loop resets them: `{target}.step()` uses the sum of "
             f"the gradients of all iterations{where}",
             help=f"call `{target}.zero_grad()` before it, in every iteration",
-            fix=statement_before(backwards[0], f"{target}.zero_grad()") if steps[0].target else None,
+            fix=statement_before(backward, f"{target}.zero_grad()") if step.target else None,
         )
 
 
-def _reset_around(function: Function, loop: Loop) -> ZeroGrad | None:
+def _is_reset(step: Step, steps: list[Step], loop: Loop) -> bool:
+    """Whether a reset in the loop may concern this step's optimizer."""
+    if not loop.zero_grads:
+        return False
+    reset = {z.target for z in loop.zero_grads}
+    others_by_name = all(s.target in reset for s in steps if s is not step and s.target != step.target)
+    surely_another = len({s.target for s in steps}) > 1 and others_by_name and not any(
+        z.target is None or z.of_module for z in loop.zero_grads
+    )
+    return step.target is None or step.target in reset or not surely_another
+
+
+def _reset_around(function: Function, loop: Loop, step: Step) -> ZeroGrad | None:
     """A reset in the function, but outside of the loop."""
-    return next((z for z in function.zero_grads if z.loop is None or not z.loop.within(loop)), None)
+    outside = (z for z in function.zero_grads if z.loop is None or not z.loop.within(loop))
+    return next((z for z in outside if z.target in (None, step.target) or z.of_module), None)

@@ -6,7 +6,7 @@ is applied from its own facts (``apply``); everything else is looked up in ``kno
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -194,13 +194,24 @@ def handed_over(c: Called, value: Value) -> None:
 
 def prove(flow: Flow, value: Value) -> None:
     """Backward is called on ``value``, so its graph exists: which of its roots start one."""
+    if value.roots:
+        flow.proven_values.add(frozenset(r for r in value.roots if r.source is not Source.CARRIED))
     open_roots = [r for r in value.roots if r.source not in (Source.GRAPH, Source.LEAF, Source.CARRIED)]
     if len(open_roots) == 1:
         flow.proven.update(open_roots)
+        flow.proven.update(_wholes(open_roots[0]))
         return
     for root in open_roots:
         if root.source is Source.LOSS or k.LOSS_NAME.search(_last(flow.hints.get(root, ""))):
             flow.proven.add(root)
+
+
+def _wholes(root: Root) -> Iterator[Root]:
+    """What the root is a part of: of a dict whose ``"loss"`` carries a graph, the dict does."""
+    key: object = root.key
+    while isinstance(key, tuple) and not isinstance(key[1], t.Node | tuple):
+        key = key[0]
+        yield Root(root.source, key)
 
 
 def _last(path: str) -> str:
@@ -357,8 +368,21 @@ def _hook(c: Called) -> Value | None:
         flow.site(c.node), flow.loop, flow.branches > 0, method=c.method or _last(c.path),
         receiver=c.receiver_path, fresh=fresh,
     )  # fmt: skip
+    event.receiver = _registered_on(flow, c.receiver_path)
     flow.record(event)
     return Value(kind=Kind.HANDLE, ref=event)
+
+
+def _registered_on(flow: Flow, path: str | None) -> str | None:
+    """The path of the receiver; of one that loops over ``net.modules()``, that of ``net``."""
+    for frame in reversed(flow.frames):
+        head = (path or "").split(".", 1)[0].split("[", 1)[0]
+        loop = frame.loop.site.node
+        if head in frame.loop.targets and isinstance(loop, t.Repeat) and loop.iterable is not None:
+            calls = (n for n in t.walk(loop.iterable) if isinstance(n, t.Call) and isinstance(n.func, t.Attribute))
+            objects = [p for n in calls if (p := t.path_of(n.func.value)) is not None]  # type: ignore[attr-defined]
+            path = flow.canonical(objects[0]) if objects else None
+    return path
 
 
 # --- containers -------------------------------------------------------------------------------------------------
@@ -457,7 +481,7 @@ def _project(c: Called) -> Value | None:
             return Value(kind=Kind.MODULE, ref=ref)
         if _optimizer_class(ref):
             return Value(kind=Kind.OPTIMIZER, ref=ref)
-        if ref.method("__init__") is None and c.values:
+        if ref.is_record and c.values:
             return union(c.arguments, Kind.OUTPUT)  # a record: a dataclass, a named tuple
         return Value(kind=Kind.INSTANCE, ref=ref)
     if c.func.kind in (Kind.MODULE, Kind.INSTANCE) and isinstance(ref, Class):
@@ -512,10 +536,15 @@ def _external(c: Called) -> Value | None:
     made = _constructed(c, name, tail)
     if made is not None:
         return made
+    if name in ("collections.namedtuple", "typing.NamedTuple"):
+        return Value(kind=Kind.EXTERNAL, ref="builtins.tuple")
     if name in ("copy.deepcopy", "copy.copy"):
         return c.first or UNKNOWN
     if tail in ("deque", "defaultdict", "OrderedDict", "Counter"):
         content = union(c.arguments[:1], Kind.CONTAINER)
+        if tail == "defaultdict" and c.first is not None and isinstance(c.first.ref, Class):
+            made = Value(kind=Kind.MODULE if c.first.ref.is_module else Kind.INSTANCE, ref=c.first.ref)
+            return Value(kind=Kind.CONTAINER, parts=(("each", made),))
         bounded = tail == "deque" and _is_short(c, c.node.argument("maxlen", 1))
         return replace(content, bounded=bounded, must=frozenset())
     if name in ("functools.partial",) and c.first is not None:
@@ -729,6 +758,8 @@ def _unknown(c: Called) -> Value:
         flow.record(OpaqueCall(flow.site(c.node), flow.loop, flow.branches > 0))
     if state.mode is Mode.OFF:
         return UNKNOWN
+    if k.RECORD_NAME.match(_last(c.path)) and c.values:
+        return union(c.arguments, Kind.OUTPUT).with_roots(Root(Source.CALL, c.node))
     if not k.MEASURING_CALLABLE.search(_last(c.path)):
         flow.escaped |= union(c.arguments).reach
     return recorded(Value(frozenset((Root(Source.CALL, c.node),)), given.reach), state)

@@ -199,10 +199,12 @@ def _starred(flow: Flow, expr: t.Starred, state: State) -> Value:
 
 
 def _suspend(flow: Flow, expr: t.Suspend, state: State) -> Value:
+    from gradguard.static.flow import iterated
+
     value = evaluate(flow, expr.value, state) if expr.value is not None else NOTHING
     if expr.kind == "await":
         return value
-    flow.returned.append(union((value,), Kind.CONTAINER))
+    flow.yielded.append(value if expr.kind == "yield" else iterated(value))
     return UNKNOWN
 
 

@@ -45,9 +45,11 @@ class State:
         return State(dict(self.env), self.mode, self.evaluating, self.lost, self.computed)
 
     def assign(self, path: str, value: Value) -> None:
-        """Bind a path; what was known of its parts is forgotten."""
-        for known in [p for p in self.env if p.startswith(path) and p[len(path) : len(path) + 1] in (".", "[")]:
-            del self.env[known]
+        """Bind a path; its parts are those of the new value now."""
+        part = Value(value.roots, value.maybe)
+        for known in self.env:
+            if known.startswith(path) and known[len(path) : len(path) + 1] in (".", "["):
+                self.env[known] = part
         self.env[path] = value
 
 
@@ -77,18 +79,26 @@ def merge(a: State | None, b: State | None, trusted: str = "both") -> State | No
 
 @dataclass(slots=True)
 class Carry:
-    """What one loop does to one path: whether its old content survives every iteration, and the value at the end."""
+    """What one loop does to one path.
+
+    Args:
+        grows: its old content survives every iteration.
+        end: the value at the end of an iteration.
+        fresh: the function itself bound or emptied it before the loop.
+    """
 
     grows: bool
     end: Value
+    fresh: bool
 
 
 @dataclass(slots=True)
 class _LoopFrame:
     loop: Loop
-    phis: set[str]
+    phis: dict[str, Value]
     breaks: list[State] = field(default_factory=list)
     continues: list[State] = field(default_factory=list)
+    early: list[State] = field(default_factory=list)
 
 
 class Flow:
@@ -107,11 +117,14 @@ class Flow:
         self.branches = 0
         self.starting = 0
         self.proven: set[Root] = set()
+        self.proven_values: set[Roots] = set()
         self.escaped: set[Root] = set()
         self.hints: dict[Root, str] = {}
         self.carries: dict[tuple[str, Loop], Carry] = {}
         self.exits: list[State] = []
+        self.early_exits: list[State] = []
         self.returned: list[Value] = []
+        self.yielded: list[Value] = []
         self.nested: list[FunctionRef] = []
         self.applied: set[t.Define] = set()
         self.aliases: dict[str, str] = {}
@@ -136,11 +149,14 @@ class Flow:
         final: State | None = None
         for exit_state in self.exits:
             final = merge(final, exit_state)
+        for exit_state in self.early_exits:
+            final = merge(final, exit_state, "first")
         self.final = final or State({})
-        returned = self.returned[0] if self.returned else NOTHING
-        for value in self.returned[1:]:
+        outcomes = self.yielded or self.returned or [NOTHING]
+        returned = outcomes[0]
+        for value in outcomes[1:]:
             returned = join(returned, value)
-        self.facts.returns = returned
+        self.facts.returns = Value(returned.roots, returned.maybe, kind=Kind.CONTAINER, parts=(("each", returned),)) if self.yielded else returned
         from gradguard.static.judge import judge
 
         judge(self)
@@ -168,6 +184,8 @@ class Flow:
         if param.annotation is not None:
             declared = self.module.value_of(param.annotation)
             if isinstance(declared.ref, Class):
+                if declared.ref.is_record:
+                    return Value(root, must=root, kind=Kind.OUTPUT)
                 return Value(kind=Kind.MODULE if declared.ref.is_module else Kind.INSTANCE, ref=declared.ref)
             name = str(declared.ref) if declared.kind is Kind.EXTERNAL else ""
             if name.startswith(k.MODULE_PREFIXES) and not name.startswith(k.NOT_MODULES):
@@ -178,14 +196,14 @@ class Flow:
                 return Value(kind=Kind.OPTIMIZER)
             if isinstance(param.annotation, t.Name) and param.annotation.id in ("int", "float", "str", "bool"):
                 return NUMBER
+        if param.name in self._receivers() and (cls := self.project.survey.argument_class(self.ref, param.name)):
+            return Value(kind=Kind.MODULE if cls.is_module else Kind.INSTANCE, ref=cls)
         if k.LOADER_NAME.search(param.name):
             return Value(kind=Kind.LOADER)
         if k.MODULE_NAME.search(param.name):
             return Value(kind=Kind.MODULE)
         if k.OPTIMIZER_NAME.search(param.name) and not k.NOT_OPTIMIZER_NAME.search(param.name):
             return Value(kind=Kind.OPTIMIZER)
-        if param.name in self._receivers() and (cls := self.project.survey.argument_class(self.ref, param.name)):
-            return Value(kind=Kind.MODULE if cls.is_module else Kind.INSTANCE, ref=cls)
         return Value(root, must=root)
 
     def _receivers(self) -> frozenset[str]:
@@ -237,7 +255,7 @@ class Flow:
             if found is not None:
                 if found.kind in (Kind.MODULE, Kind.OPTIMIZER, Kind.SCALER, Kind.LOADER, Kind.INSTANCE):
                     return found
-                return Value(must | found.roots, must=must, kind=found.kind, ref=found.ref, bounded=found.bounded)
+                return replace(found, roots=must | found.roots, must=must)
             method = owner.method(name)
             if method is not None:
                 return Value(kind=Kind.FUNCTION, ref=method)
@@ -501,7 +519,7 @@ class Flow:
             self.returned.append(value)
         else:
             self.returned.append(NOTHING)
-        self.exits.append(state)
+        (self.early_exits if self.starting else self.exits).append(state)
 
     def _raise(self, stmt: t.Raise, state: State) -> None:
         if stmt.value is not None:
@@ -510,7 +528,10 @@ class Flow:
     def _leave(self, stmt: t.Leave, state: State) -> None:
         if self.frames:
             frame = self.frames[-1]
-            (frame.breaks if stmt.kind == "break" else frame.continues).append(state)
+            if stmt.kind == "break":
+                frame.breaks.append(state)
+            else:
+                (frame.early if self.starting else frame.continues).append(state)
 
     def _delete(self, stmt: t.Delete, state: State) -> State:
         for target in stmt.targets:
@@ -633,14 +654,14 @@ class Flow:
         self, stmt: t.Repeat, state: State, iterable: Value | None, assigned: set[str]
     ) -> tuple[State | None, set[str]]:
         loop = self._new_loop(stmt, state, iterable)
-        frame = _LoopFrame(loop, set())
+        frame = _LoopFrame(loop, {})
         entry = state.copy()
         for path in map(self.canonical, assigned):
             if self._live(path, state):
                 before = self.read(path, state)
                 root = Root(Source.CARRIED, (path, loop))
                 state.env[path] = replace(before, roots=before.roots | {root}, must=before.must | {root}, parts=())
-                frame.phis.add(path)
+                frame.phis[path] = before
         self.frames.append(frame)
         self.facts.loops.append(loop)
         branches, self.branches = self.branches, 0
@@ -651,6 +672,8 @@ class Flow:
         end = self.block(stmt.body, state)
         for other in frame.continues:
             end = merge(end, other)
+        for other in frame.early:
+            end = merge(end, other, "first")
         self.branches = branches
         self.frames.pop()
         late: set[str] = loop.__dict__.pop("late", set())
@@ -705,7 +728,8 @@ class Flow:
         for path, value in ends.items():
             own = Root(Source.CARRIED, (path, loop))
             grows = not value.bounded and own in reaches(path, {path})
-            self.carries[(path, loop)] = Carry(grows, value)
+            fresh = not any(r.source is Source.PLACE for r in frame.phis[path].must)
+            self.carries[(path, loop)] = Carry(grows, value, fresh)
 
 
 _EVENT_LISTS = (
@@ -726,7 +750,9 @@ def kind_of(ref: FunctionRef, expr: t.Expr) -> Value:
         state.env[param.name] = flow._parameter(param)
     value = flow.value(expr, state)
     kept = frozenset(r for r in value.roots if r.source is Source.LEAF)
-    return Value(kept, kind=value.kind, ref=value.ref, bounded=value.bounded)
+    each = value.part("each")
+    parts = (("each", each),) if each is not None and each.kind is Kind.INSTANCE else ()
+    return Value(kept, kind=value.kind, parts=parts, ref=value.ref, bounded=value.bounded)
 
 
 def named_kind(path: str) -> Kind:
@@ -757,6 +783,8 @@ def element(value: Value, index: object) -> Value:
     part = value.part(index)
     if part is not None:
         return part
+    if (each := value.part("each")) is not None:
+        return each
     if value.parts and not isinstance(index, int):
         return union((v for _, v in value.parts), Kind.UNKNOWN)
     if value.kind in (Kind.CONTAINER, Kind.OUTPUT, Kind.TENSOR):

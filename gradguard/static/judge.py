@@ -50,7 +50,10 @@ def shared(a: Value, b: Value) -> bool:
 
 def attaching_roots(flow: Flow, value: Value) -> list[Root]:
     """The roots that certainly give the value a graph; none when nothing shows that it has one."""
-    return [r for r in value.roots if r.source is Source.GRAPH or r in flow.proven]
+    certain = [r for r in value.roots if r.source is Source.GRAPH or r in flow.proven]
+    if not certain and value.roots and any(known <= value.roots for known in flow.proven_values):
+        certain = [r for r in value.roots if r.source is not Source.CARRIED]  # backward was called on this very value
+    return certain
 
 
 def _judge_store(flow: Flow, store: Store) -> None:
@@ -71,14 +74,14 @@ def _judge_lifetime(flow: Flow, store: Store) -> None:
     while loop is not None:
         carry = flow.carries.get((store.path, loop))
         if carry is not None and carry.grows and not (store.form is Form.ITEM and store.bounded_key):
-            _judge_in_loop(flow, store, loop)
+            _judge_in_loop(flow, store, loop, carry.fresh)
             if not store.used:
                 return
         loop = loop.parent
     _judge_call(flow, store)
 
 
-def _judge_in_loop(flow: Flow, store: Store, loop: Loop) -> None:
+def _judge_in_loop(flow: Flow, store: Store, loop: Loop, fresh: bool) -> None:
     """The store grows in ``loop``: does anything need the graphs, and what do they keep?"""
     own = graphs(store.value.roots)
     carried = Root(Source.CARRIED, (store.path, loop))
@@ -111,8 +114,8 @@ def _judge_in_loop(flow: Flow, store: Store, loop: Loop) -> None:
             or _escapes(flow, store, carried)
         )
         store.waits = store.used
-    if store.scope in (Scope.ATTRIBUTE, Scope.GLOBAL, Scope.CLOSURE) and not store.used:
-        store.used = store.form in _COLLECTING and _cleared(flow, store)
+    if not fresh and not store.used and store.form in _COLLECTING:
+        store.used = _cleared(flow, store)
 
 
 def _judge_evaluated(flow: Flow, store: Store) -> None:

@@ -102,6 +102,8 @@ TARGET_ARGUMENTS = frozenset("target targets label labels y weight".split())
 # Names of callables that compute a loss from tensors, differentiably.
 LOSS_CALLABLE = re.compile(r"(?:^|[._])(?:\w*_)?(?:criterion|criterions|loss|losses|loss_?fn|loss_?func\w*|lossfn|objective)\w*$", re.I)
 LOSS_NAME = re.compile(r"loss|cost|nll|^err|objective|penalty|energy|kl|elbo|bce|mse|ce$|reg", re.I)
+# A class that cannot be read, called on something: most often it holds what it is given.
+RECORD_NAME = re.compile(r"^[A-Z][a-z]+(?:[A-Z][a-z0-9]+)*$")
 MEASURING_CALLABLE = re.compile(r"accuracy|acc$|metric|score|error_rate|iou|dice_coef|psnr|ssim|auc|bleu|precision|recall", re.I)
 
 # --- containers -------------------------------------------------------------------------------------------------

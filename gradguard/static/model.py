@@ -86,6 +86,11 @@ class Loop:
     def needs_gradients(self) -> bool:
         return bool(self.backwards or self.grad_calls)
 
+    def backward_before(self, step: Step) -> Backward | None:
+        """The last backward before a step, in the order of the source; the first one of all if none is before."""
+        earlier = [b for b in self.backwards if b.site.line <= step.site.line]
+        return earlier[-1] if earlier else next(iter(self.backwards), None)
+
     def within(self, other: Loop) -> bool:
         """Whether this is ``other`` or lies in it."""
         loop: Loop | None = self

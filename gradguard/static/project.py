@@ -115,6 +115,11 @@ class Class:
         return False
 
     @cached_property
+    def is_record(self) -> bool:
+        """Whether it only holds what it is made of: a dataclass, a named tuple."""
+        return not self.is_module and self.method("__init__") is None and not self.methods.keys() & {"__call__"}
+
+    @cached_property
     def framework_methods(self) -> bool:
         """Whether a framework calls its ``validation_step`` and the like."""
         return any(n.rsplit(".", 1)[-1] in (*k.LIGHTNING_BASES, "Trainer") for n in self.external_bases)

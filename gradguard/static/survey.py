@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from gradguard.static.project import Class, FunctionRef, Module, Project
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 # Methods that somebody outside of the project calls.
 _CALLED_BY_OTHERS = re.compile(r"^(?:on_\w+|__\w+__|forward|training_step|\w+_epoch_end|setup|teardown|main|<module>)$")
 _CALL = re.compile(r"(?<!def )\b([A-Za-z_]\w*)\(")
+_DEFINITION = re.compile(r"\s*(?:async\s+)?def\s+(\w+)")
+_MAX_PASSES = 4
 _AT_START = ("__init__", "__post_init__", "__new__")
 
 
@@ -31,6 +33,7 @@ class Survey:
         self._texts: dict[Path, str] = {}
         self._calls: dict[Path, _Calls] = {}
         self._called: dict[str, bool] = {}
+        self._arguments: dict[tuple[Module, str, str], set[Class]] = {}
 
     @cached_property
     def _callers(self) -> dict[str, list[Path]]:
@@ -65,12 +68,22 @@ class Survey:
         )
 
     def _is_called(self, method: str, near: Module) -> bool:
+        """Whether a function runs at all: something calls it that runs, or that a user of the project may call."""
+        if not self._trains:
+            return True  # a library without a training loop: its users call what they need
+        return self._runs(method, near, frozenset())
+
+    def _runs(self, method: str, near: Module, seen: frozenset[str]) -> bool:
         if _CALLED_BY_OTHERS.match(method):
             return True
         if method not in self._called:
-            pattern = re.compile(rf"(?<!def )\b{re.escape(method)}\b")
-            self._called[method] = any(method in text and pattern.search(text) for text in self._all_texts(near))
+            users = {user for text in self._all_texts(near) if method in text for user in _users(method, text)}
+            self._called[method] = any(u not in seen and self._runs(u, near, seen | {method}) for u in users - {method})
         return self._called[method]
+
+    @cached_property
+    def _trains(self) -> bool:
+        return any(".backward(" in self.text(path) for path in self.project.relevant) or not self.project.relevant
 
     def callers(self, name: str, near: Module) -> Iterator[Module]:
         """The modules that may call a function of this name."""
@@ -90,21 +103,41 @@ class Survey:
     def argument_class(self, ref: FunctionRef, param: str) -> Class | None:
         """The class of the project that every call seen passes as ``param``, if it is one."""
         params = [p.name for p in ref.define.params]
-        name, position = ref.define.name, params.index(param)
-        if ref.owner is not None and params[0] in ("self", "cls"):
-            position -= 1
-            name = ref.owner.name if name == "__init__" else name
-        found: set[Class] = set()
-        for module in self.callers(name, ref.module):
-            for cls in self._calls_of(module).classes(name, param, position):
-                found.add(cls)
+        found = self._classes_of(ref.module, ref.define.name, ref.owner.name if ref.owner else "", params, param, 0)
         return found.pop() if len(found) == 1 else None
+
+    def _classes_of(
+        self, module: Module, name: str, owner: str, params: list[str], param: str, depth: int
+    ) -> set[Class]:
+        position = params.index(param)
+        if params[0] in ("self", "cls"):
+            position -= 1
+            name = owner if name == "__init__" else name
+        key = (module, name, param)
+        if key not in self._arguments:
+            self._arguments[key] = set()
+            found = self._arguments[key]
+            for caller in self.callers(name, module):
+                calls = self._calls_of(caller)
+                found |= set(calls.classes(name, param, position))
+                for passing in calls.passing(name, param, position) if depth < _MAX_PASSES else ():
+                    found |= self._classes_of(caller, passing.function, passing.owner, passing.params, passing.param, depth + 1)
+        return set(self._arguments[key])
 
     def _calls_of(self, module: Module) -> _Calls:
         key = module.path or Path(module.source.path)
         if key not in self._calls:
             self._calls[key] = _Calls(module)
         return self._calls[key]
+
+
+class _Passing(NamedTuple):
+    """A function that hands one of its own parameters on."""
+
+    function: str
+    owner: str
+    params: list[str]
+    param: str
 
 
 class _Calls:
@@ -114,39 +147,91 @@ class _Calls:
         self.module = module
 
     @cached_property
-    def _tree(self) -> tuple[dict[str, list[ast.Call]], dict[str, list[ast.expr]]]:
-        calls: defaultdict[str, list[ast.Call]] = defaultdict(list)
+    def _tree(self) -> tuple[dict[str, list[tuple[ast.Call, _Scope]]], dict[str, list[ast.expr]]]:
+        calls: defaultdict[str, list[tuple[ast.Call, _Scope]]] = defaultdict(list)
         made: defaultdict[str, list[ast.expr]] = defaultdict(list)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             tree = ast.parse(self.module.source.text)
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Call):
-                calls[_dotted(node.func).rsplit(".", 1)[-1]].append(node)
-            elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
+        stack: list[tuple[ast.AST, _Scope]] = [(tree, ("<module>", "", []))]
+        while stack:
+            node, scope = stack.pop()
+            if isinstance(node, ast.ClassDef):
+                scope = (scope[0], node.name, scope[2])
+            elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                arguments = node.args
+                scope = (node.name, scope[1], [a.arg for a in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)])
+            elif isinstance(node, ast.Call):
+                calls[_dotted(node.func).rsplit(".", 1)[-1]].append((node, scope))
+            elif isinstance(node, ast.Assign):
                 for target in node.targets:
-                    made[_dotted(target)].append(node.value.func)
+                    for name, value in _pairs(target, node.value):
+                        if isinstance(value, ast.Call):
+                            made[_dotted(name)].append(value.func)
+            stack.extend((child, scope) for child in ast.iter_child_nodes(node))
         return calls, made
 
-    def classes(self, name: str, param: str, position: int) -> Iterator[Class]:
-        from gradguard.static.project import Class
-
-        calls, made = self._tree
-        for call in calls.get(name, ()):
+    def _given(self, name: str, param: str, position: int) -> Iterator[tuple[ast.expr, _Scope]]:
+        for call, scope in self._tree[0].get(name, ()):
             given = next((k.value for k in call.keywords if k.arg == param), None)
             if given is None and position < len(call.args):
                 given = call.args[position]
-            makers = [given.func] if isinstance(given, ast.Call) else made.get(_dotted(given), []) if given else []
+            if given is not None:
+                yield given, scope
+
+    def classes(self, name: str, param: str, position: int) -> Iterator[Class]:
+        """The classes of what is passed as ``param`` where ``name`` is called."""
+        from gradguard.static.project import Class
+
+        for given, _ in self._given(name, param, position):
+            makers = [given.func] if isinstance(given, ast.Call) else self._tree[1].get(_dotted(given), [])
             for maker in makers:
                 value = self.module.dotted(_dotted(maker))
                 if value is not None and isinstance(value.ref, Class):
                     yield value.ref
+
+    def passing(self, name: str, param: str, position: int) -> Iterator[_Passing]:
+        """The functions that pass a parameter of their own on as ``param``."""
+        for given, (function, owner, params) in self._given(name, param, position):
+            if isinstance(given, ast.Name) and given.id in params:
+                yield _Passing(function, owner, params, given.id)
+
+
+_Scope = tuple[str, str, list[str]]
+
+
+def _pairs(target: ast.expr, value: ast.expr) -> Iterator[tuple[ast.expr, ast.expr]]:
+    """``a, b = X(), Y()`` gives ``a, X()`` and ``b, Y()``."""
+    if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts):
+        for one, other in zip(target.elts, value.elts):
+            yield from _pairs(one, other)
+    else:
+        yield target, value
 
 
 def _dotted(node: ast.AST | None) -> str:
     if isinstance(node, ast.Attribute):
         return f"{_dotted(node.value)}.{node.attr}"
     return node.id if isinstance(node, ast.Name) else ""
+
+
+def _functions(text: str) -> Iterator[tuple[str, str]]:
+    """Each line with the function that it stands in, as far as the layout tells."""
+    function = "<module>"
+    for line in text.splitlines():
+        match = _DEFINITION.match(line)
+        if match is not None:
+            function = match[1]
+        elif line[:1].strip() and not line.startswith(("@", "class", ")", "]", "}", "#")):
+            function = "<module>"
+        if match is None or _DEFINITION.sub("", line, count=1).count(":") > 1:
+            yield function, line
+
+
+def _users(name: str, text: str) -> set[str]:
+    """The functions of a file that mention another one."""
+    pattern = re.compile(rf"\b{re.escape(name)}\b")
+    return {function for function, line in _functions(text) if name in line and pattern.search(line)}
 
 
 def _clearing_methods(attribute: str, text: str) -> set[str]:
@@ -159,13 +244,10 @@ def _clearing_methods(attribute: str, text: str) -> set[str]:
     rebound = re.compile(rf"\.{name}\s*(?::[^=]+)?=(?!=)")
     from_itself = re.compile(rf"\.{name}\s*(?::[^=]+)?=(?!=).*\.{name}\b")
     found: set[str] = set()
-    method = "<module>"
-    for line in text.splitlines():
-        match = re.match(r"\s*(?:async\s+)?def\s+(\w+)", line)
-        if match is not None:
-            method = match[1]
-        elif line[:1].strip() and not line.startswith(("@", "class", ")")):
-            method = "<module>"
-        if emptied.search(line) or (method not in _AT_START and rebound.search(line) and not from_itself.search(line)):
-            found.add(method)
+    for function, line in _functions(text):
+        if attribute not in line:
+            continue
+        again = function not in _AT_START and rebound.search(line) and not from_itself.search(line)
+        if emptied.search(line) or again:
+            found.add(function)
     return found
