@@ -18,7 +18,9 @@ from gradguard.static.model import (
     Backward, Form, Forward, GradCall, HookRegistration, Mode, OpaqueCall, Site, Step, ZeroGrad,
 )  # fmt: skip
 from gradguard.static.project import Class, FunctionRef
-from gradguard.static.values import DETACHED, NOTHING, NUMBER, UNKNOWN, Kind, Root, Source, Value, join, union
+from gradguard.static.values import (
+    DETACHED, NOTHING, NUMBER, UNKNOWN, Kind, Root, Source, Value, each_of, join, structure, union,
+)  # fmt: skip
 
 if TYPE_CHECKING:
     from gradguard.static.flow import Flow, State
@@ -414,12 +416,22 @@ def _container(c: Called) -> Value | None:
         store = flow.store(base, stored, state, c.node, source, Form.APPEND)
         if isinstance(source, t.Display) and len(source.items) == 1:
             store.value_site = flow.site(source.items[0])
-    parts = () if stored.reach or holder.parts else holder.parts
     state.env[base] = replace(
-        holder, roots=holder.roots | stored.roots, maybe=holder.maybe | stored.maybe, parts=parts,
+        holder, roots=holder.roots | stored.roots, maybe=holder.maybe | stored.maybe, parts=_with_element(c, holder),
         kind=Kind.CONTAINER if c.method in always else holder.kind,
     )  # fmt: skip
     return NOTHING
+
+
+def _with_element(c: Called, holder: Value) -> tuple[tuple[object, Value], ...]:
+    """The parts of a list after ``append``: what an element looks like, as long as that is known."""
+    if c.method not in ("append", "appendleft") or c.first is None:
+        return ()
+    known = holder.part("each")
+    empty = not holder.parts and all(r.source in (Source.CARRIED, Source.PLACE) for r in holder.roots)
+    if known is None and not empty:
+        return ()
+    return (("each", c.first if known is None else join(known, c.first)),)
 
 
 def _bound_it(c: Called, path: str) -> None:
@@ -544,7 +556,7 @@ def _external(c: Called) -> Value | None:
         content = union(c.arguments[:1], Kind.CONTAINER)
         if tail == "defaultdict" and c.first is not None and isinstance(c.first.ref, Class):
             made = Value(kind=Kind.MODULE if c.first.ref.is_module else Kind.INSTANCE, ref=c.first.ref)
-            return Value(kind=Kind.CONTAINER, parts=(("each", made),))
+            return each_of(made)
         bounded = tail == "deque" and _is_short(c, c.node.argument("maxlen", 1))
         return replace(content, bounded=bounded, must=frozenset())
     if name in ("functools.partial",) and c.first is not None:
@@ -625,9 +637,12 @@ def _builtin(c: Called, name: str) -> Value | None:
         return NUMBER
     values = c.arguments
     if name == "enumerate" and values:
-        return Value(parts=(("each", Value(parts=((0, NUMBER), (1, iterated(values[0]))))),))
+        return each_of(structure(((0, NUMBER), (1, iterated(values[0])))))
+    if name == "zip" and len(values) == 1 and c.values[0][0].star:
+        rows = iterated(values[0])  # zip(*rows): one column for each part of a row
+        return structure(((i, each_of(part)) for i, part in rows.parts)) if rows.parts else each_of(values[0])
     if name == "zip":
-        return Value(parts=(("each", Value(parts=tuple((i, iterated(v)) for i, v in enumerate(values)))),))
+        return each_of(structure((i, iterated(v)) for i, v in enumerate(values)))
     if name in ("next",) and values:
         return iterated(values[0])
     if name in ("iter", "reversed", "sorted") and values:
@@ -697,11 +712,10 @@ def _tensor_method(c: Called) -> Value | None:
             return receiver
         if receiver.kind is Kind.MODULE and c.method in ("parameters", "named_parameters"):
             leaf = Value(frozenset((Root(Source.LEAF, c.node),)), kind=Kind.TENSOR)
-            each = leaf if c.method == "parameters" else Value(parts=((0, NUMBER), (1, leaf)))
-            return Value(parts=(("each", each),))
+            return each_of(leaf if c.method == "parameters" else structure(((0, NUMBER), (1, leaf))))
         if receiver.kind is Kind.MODULE and c.method in ("modules", "children", "named_modules", "named_children"):
             each = Value(kind=Kind.MODULE)
-            return Value(parts=(("each", each if "named" not in c.method else Value(parts=((0, NUMBER), (1, each)))),))
+            return each_of(each if "named" not in c.method else structure(((0, NUMBER), (1, each))))
         if c.method in ("state_dict", "load_state_dict", "named_buffers", "buffers"):
             return DETACHED
         return None
@@ -729,7 +743,7 @@ def _view(receiver: Value, method: str) -> Value:
         each = union((v for _, v in receiver.parts), Kind.UNKNOWN)
     else:
         each = element(replace(receiver, parts=()), "each")
-    return Value(parts=(("each", each if method == "values" else Value(parts=((0, NUMBER), (1, each)))),))
+    return each_of(each if method == "values" else structure(((0, NUMBER), (1, each))))
 
 
 def _scale_loss(c: Called) -> Value | None:

@@ -10,7 +10,7 @@ from gradguard.static import knowledge as k
 from gradguard.static import tree as t
 from gradguard.static.model import Mode
 from gradguard.static.project import Class, member
-from gradguard.static.values import DETACHED, NOTHING, NUMBER, UNKNOWN, Kind, Root, Source, Value, join, union
+from gradguard.static.values import DETACHED, NOTHING, NUMBER, UNKNOWN, Kind, Root, Source, Value, each_of, join, union
 
 if TYPE_CHECKING:
     from gradguard.static.flow import Flow, State
@@ -105,7 +105,8 @@ def _subscript(flow: Flow, expr: t.Subscript, state: State) -> Value:
         return recorded(base, state, expr)
     if isinstance(expr.index, t.Slice):
         trimmed = base.kind in (Kind.CONTAINER, Kind.UNKNOWN)
-        return replace(base, parts=(), bounded=base.bounded or trimmed)
+        parts = base.parts if base.part("each") is not None else ()
+        return replace(base, parts=parts, bounded=base.bounded or trimmed)
     index = expr.index.value if isinstance(expr.index, t.Constant) else None
     if path is not None and not base.parts and base.kind is Kind.UNKNOWN and not base.roots:
         return flow.read(flow.canonical(path), state)
@@ -175,8 +176,7 @@ def _comprehension(flow: Flow, expr: t.Comprehension, state: State) -> Value:
             state.env.pop(name, None)
         else:
             state.env[name] = before
-    made = union((value,), Kind.CONTAINER)
-    return replace(made, parts=(("each", value),)) if value.parts or value.kind is Kind.NUMBER else made
+    return each_of(value)
 
 
 def _lambda(flow: Flow, expr: t.Lambda, state: State) -> Value:

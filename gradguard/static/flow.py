@@ -20,7 +20,7 @@ from gradguard.static.model import Event, Form, Function, HookRegistration, Loop
 from gradguard.static.project import Class, FunctionRef, Project
 from gradguard.static.source import Site
 from gradguard.static.values import (
-    DETACHED, NOTHING, NUMBER, Kind, Root, Roots, Source, Value, join, union,
+    DETACHED, NOTHING, NUMBER, Kind, Root, Roots, Source, Value, each_of, held_in, join, union,
 )  # fmt: skip
 
 
@@ -156,7 +156,7 @@ class Flow:
         returned = outcomes[0]
         for value in outcomes[1:]:
             returned = join(returned, value)
-        self.facts.returns = Value(returned.roots, returned.maybe, kind=Kind.CONTAINER, parts=(("each", returned),)) if self.yielded else returned
+        self.facts.returns = each_of(returned) if self.yielded else returned
         from gradguard.static.judge import judge
 
         judge(self)
@@ -259,7 +259,7 @@ class Flow:
             method = owner.method(name)
             if method is not None:
                 return Value(kind=Kind.FUNCTION, ref=method)
-        else:
+        elif path[len(base)] == "[":
             container = state.env.get(base)
             if container is not None:
                 key = path[len(base) + 2 : -2] if path.endswith('"]') else None
@@ -660,7 +660,8 @@ class Flow:
             if self._live(path, state):
                 before = self.read(path, state)
                 root = Root(Source.CARRIED, (path, loop))
-                state.env[path] = replace(before, roots=before.roots | {root}, must=before.must | {root}, parts=())
+                kept = before.parts if before.kind is Kind.CONTAINER else ()
+                state.env[path] = replace(before, roots=before.roots | {root}, must=before.must | {root}, parts=kept)
                 frame.phis[path] = before
         self.frames.append(frame)
         self.facts.loops.append(loop)
@@ -745,6 +746,7 @@ def kind_of(ref: FunctionRef, expr: t.Expr) -> Value:
     """What sort of object an expression makes, read by itself inside a function."""
     flow = Flow(ref.module.project, ref)
     flow.dry = True
+    flow._called_on = frozenset((expr.id,)) if isinstance(expr, t.Name) else frozenset()
     state = State({})
     for param in ref.define.params:
         state.env[param.name] = flow._parameter(param)
@@ -784,7 +786,7 @@ def element(value: Value, index: object) -> Value:
     if part is not None:
         return part
     if (each := value.part("each")) is not None:
-        return each
+        return held_in(value, each)
     if value.parts and not isinstance(index, int):
         return union((v for _, v in value.parts), Kind.UNKNOWN)
     if value.kind in (Kind.CONTAINER, Kind.OUTPUT, Kind.TENSOR):
@@ -803,7 +805,7 @@ def iterated(value: Value) -> Value:
     if value.kind is Kind.LOADER:
         return DETACHED
     if value.parts:
-        return value.part("each") or union((v for _, v in value.parts), Kind.UNKNOWN)
+        return element(value, "each")
     if value.kind in (Kind.NUMBER, Kind.EXTERNAL):
         return NUMBER if value.kind is Kind.NUMBER else Value()
     return element(value, "each")

@@ -112,6 +112,26 @@ def union(values: Iterable[Value], kind: Kind = Kind.TENSOR) -> Value:
     return Value(roots, maybe, must, kind)
 
 
+def structure(parts: Iterable[tuple[object, Value]], kind: Kind = Kind.UNKNOWN) -> Value:
+    """A value with known parts: a tuple, what a loop gives each time (``each``), a dict."""
+    known = tuple(parts)
+    return replace(union((value for _, value in known), kind), parts=known)
+
+
+def each_of(value: Value, kind: Kind = Kind.CONTAINER) -> Value:
+    """A container or an iterable whose elements are all like ``value``."""
+    return structure((("each", value),), kind)
+
+
+def held_in(container: Value, element: Value) -> Value:
+    """An element as it is read from a container: what the container carries, it carries."""
+    carried = frozenset(r for r in container.roots if r.source in (Source.CARRIED, Source.PLACE, Source.PARAM))
+    if not carried:
+        return element
+    parts = tuple((key, held_in(container, part)) for key, part in element.parts)
+    return replace(element, roots=element.roots | carried, must=element.must | container.must, parts=parts)
+
+
 def join(a: Value, b: Value, *, trusted: str = "both") -> Value:
     """A value that is ``a`` on one path and ``b`` on another.
 
