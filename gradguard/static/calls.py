@@ -267,7 +267,7 @@ def _step(c: Called) -> Value | None:
             return _stepped(c, t.path_of(c.node.args[0].value) if c.node.args else None)
         if k.SELF_ZEROING_NAME.search(path):
             return _stepped(c, path, zeroes=True)
-        if receiver.kind is Kind.OPTIMIZER:
+        if receiver.kind is Kind.OPTIMIZER and not k.NOT_OPTIMIZER_NAME.search(_last(path)):
             closure = c.first
             returned = NOTHING
             if closure is not None and isinstance(closure.ref, FunctionRef):
@@ -509,7 +509,8 @@ def _project(c: Called) -> Value | None:
 
 
 def _optimizer_class(cls: Class) -> bool:
-    return any(n.startswith("torch.optim") or n.endswith("Optimizer") for n in cls.external_bases)
+    bases = (n for n in cls.external_bases if "lr_scheduler" not in n)
+    return any(n.startswith("torch.optim") or n.endswith("Optimizer") for n in bases)
 
 
 def _detaches(forward: FunctionRef) -> bool:

@@ -20,7 +20,7 @@ from gradguard.static.model import Event, Form, Function, HookRegistration, Loop
 from gradguard.static.project import Class, FunctionRef, Project
 from gradguard.static.source import Site
 from gradguard.static.values import (
-    DETACHED, NOTHING, NUMBER, Kind, Root, Roots, Source, Value, each_of, held_in, join, union,
+    DETACHED, NOTHING, NUMBER, Kind, Root, Roots, Source, Value, each_of, held_in, join, part_of, union,
 )  # fmt: skip
 
 
@@ -789,8 +789,11 @@ def element(value: Value, index: object) -> Value:
         return held_in(value, each)
     if value.parts and not isinstance(index, int):
         return union((v for _, v in value.parts), Kind.UNKNOWN)
-    if value.kind in (Kind.CONTAINER, Kind.OUTPUT, Kind.TENSOR):
-        return replace(value, parts=(), kind=Kind.UNKNOWN if value.kind is Kind.CONTAINER else value.kind)
+    if value.kind in (Kind.OUTPUT, Kind.TENSOR):
+        return replace(value, parts=())
+    value = part_of(value, index)
+    if value.kind is Kind.CONTAINER:
+        return replace(value, parts=(), kind=Kind.UNKNOWN)
     if index != 0 and any(r.source is Source.LOSS for r in value.roots):
         value = replace(value, roots=frozenset(r for r in value.roots if r.source is Source.LOSS), maybe=value.reach)
     roots = frozenset(

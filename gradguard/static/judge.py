@@ -163,7 +163,7 @@ def _judge_call(flow: Flow, store: Store) -> None:
     inside = [b for b in flow.facts.backwards if graphs(b.value.reach) & own]
     stepping = flow.facts.name in k.PER_STEP_METHODS and bool(flow.ref.owner and flow.ref.owner.framework_methods)
     forward = flow.facts.is_module_method and flow.facts.name == "forward"
-    if any(place in b.value.reach for b in inside):
+    if any(r.source is Source.PLACE and r.base == store.path for b in inside for r in b.value.reach):
         return
     if not (inside or stepping or forward):
         return

@@ -5,6 +5,7 @@ Other files are read on demand, when a name leads there; nothing is imported or 
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -410,6 +411,12 @@ class Project:
                 except SourceError as error:
                     if errors is not None:
                         errors.append(FileError(module.source.path, error.line, str(error)))
+                    continue
+                except Exception as error:
+                    if errors is None or os.environ.get("GRADGUARD_DEBUG"):
+                        raise
+                    reason = f"internal error in `{ref.qualified}`, please report it: {type(error).__name__}: {error}"
+                    errors.append(FileError(module.source.path, None, reason))
                     continue
                 if flow is not None:
                     self._flows[module].append(flow)

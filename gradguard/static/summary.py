@@ -11,7 +11,7 @@ from gradguard.static.model import (
     Backward, Event, Form, Forward, GradCall, HookRegistration, Mode, OpaqueCall, Scope, Step, Store, ZeroGrad,
 )  # fmt: skip
 from gradguard.static.source import Site, SourceError
-from gradguard.static.values import NOTHING, NUMBER, UNKNOWN, Kind, Root, Roots, Source, Value, join, union
+from gradguard.static.values import NOTHING, NUMBER, UNKNOWN, Kind, Part, Root, Roots, Source, Value, join, structure
 
 if TYPE_CHECKING:
     from gradguard.static.calls import Called
@@ -69,30 +69,46 @@ class _Application:
                 self.paths[params[0].name] = path
             params = params[1:]
         plain = [p for p in params if not p.star]
+        names = {p.name for p in plain}
+        extra: dict[str, dict[object, Value]] = {p.name: {} for p in params if p.star}
+        stars = {p.star: p.name for p in params if p.star}
         position = 0
         for arg, value in values:
-            name: str | None = arg.keyword
-            if name is None and not arg.star and position < len(plain):
-                name, position = plain[position].name, position + 1
-            if name is None and not arg.star:
-                name = next((p.name for p in params if p.star == "*"), None)
-                if name is not None:
-                    self.bound[name] = union((self.bound.get(name, value), value), Kind.CONTAINER)
-                    self.sources.setdefault(name, arg.value)
-                continue
-            if name is not None and any(p.name == name for p in plain):
-                self.bound[name] = value
-                self.sources[name] = arg.value
-                path = t.path_of(arg.value)
-                if path is not None:
-                    self.paths[name] = self.flow.canonical(path)
-            elif arg.star or name is not None:
-                for param in params:
-                    if param.star or param.name not in self.bound:
-                        self.bound[param.name] = join(self.bound.get(param.name, value), value)
+            if arg.star:
+                self._spread(arg, value, [p.name for p in plain if p.name not in self.bound], stars, extra)
+            elif arg.keyword is None and position < len(plain):
+                self._give(plain[position].name, arg, value)
+                position += 1
+            elif arg.keyword in names:
+                self._give(str(arg.keyword), arg, value)
+            elif (star := stars.get("*" if arg.keyword is None else "**")) is not None:
+                extra[star][len(extra[star]) if arg.keyword is None else arg.keyword] = value
+                self.sources.setdefault(star, arg.value)
+        for star, given in extra.items():
+            self.bound.setdefault(star, structure(given.items(), Kind.CONTAINER))
         for param in plain:
             if param.name not in self.bound and isinstance(param.default, t.Constant):
                 self.bound[param.name] = NOTHING if param.default.value is None else NUMBER
+
+    def _give(self, name: str, arg: t.Arg, value: Value) -> None:
+        self.bound[name] = value
+        self.sources[name] = arg.value
+        path = t.path_of(arg.value)
+        if path is not None:
+            self.paths[name] = self.flow.canonical(path)
+
+    def _spread(
+        self, arg: t.Arg, value: Value, open_names: list[str], stars: dict[str, str], extra: dict[str, dict[object, Value]]
+    ) -> None:
+        """``f(*args)`` and ``f(**kwargs)``: any of the parameters that are still open may get any of the elements."""
+        from gradguard.static.flow import element
+
+        for name in open_names:
+            part = element(value, name if arg.star == "**" else "each")
+            self.bound[name] = join(self.bound[name], part) if name in self.bound else part
+        if arg.star in stars:
+            self.bound[stars[arg.star]] = value
+            self.sources.setdefault(stars[arg.star], arg.value)
 
     def run(self) -> Value:
         facts = self.callee.facts
@@ -139,8 +155,8 @@ class _Application:
         """A value of the callee in terms of the caller's."""
         if not value.parts and not value.maybe and len(value.roots) == 1:
             (only,) = value.roots
-            if only.source is Source.PARAM and str(only.key) in self.bound and value.kind is Kind.UNKNOWN:
-                return self.bound[str(only.key)]
+            if only.source is Source.PARAM and only.key in self.bound and value.kind is Kind.UNKNOWN:
+                return self.bound[only.base]
         roots, spill = self._roots(value.roots)
         maybe, spilled = self._roots(value.maybe)
         must: Roots = frozenset()
@@ -156,23 +172,29 @@ class _Application:
         found: set[Root] = set()
         maybe: set[Root] = set()
         for root in roots:
-            if root.source is Source.PARAM:
-                bound = self.bound.get(str(root.key))
-                if bound is not None:
-                    found |= bound.roots
-                    maybe |= bound.maybe
-            elif root.source is Source.PLACE:
-                path = self.path(str(root.key))
-                if path is not None:
-                    here = self.flow.read(path, self.state)
-                    found |= here.roots
-                    maybe |= here.maybe
+            if root.source in (Source.PARAM, Source.PLACE):
+                here = self._outer(root)
+                found |= here.roots
+                maybe |= here.maybe
             elif root.source is not Source.CARRIED:
                 mapped = Root(root.source, (self.c.node, root.key))
                 found.add(mapped)
                 if root in self.callee.proven:
                     self.flow.proven.add(mapped)
         return frozenset(found), frozenset(maybe)
+
+    def _outer(self, root: Root) -> Value:
+        """What a PARAM or PLACE root of the callee is here."""
+        from gradguard.static.flow import element
+
+        if root.source is Source.PARAM:
+            value = self.bound.get(root.base, Value())
+        else:
+            path = self.path(root.base)
+            value = self.flow.read(path, self.state) if path is not None else Value()
+        for key in root.key.keys if isinstance(root.key, Part) else ():
+            value = element(value, key)
+        return value
 
     # --- effects ---
 
@@ -246,7 +268,7 @@ class _Application:
         path = self.path(store.path)
         if path is None or state.mode is Mode.OFF or store.mode is Mode.OFF:
             return
-        given = [str(r.key) for r in store.value.reach if r.source is Source.PARAM and str(r.key) in self.bound]
+        given = sorted({r.base for r in store.value.reach if r.source is Source.PARAM and r.base in self.bound})
         attached = [name for name in given if self.bound[name].reach]
         by_caller = bool(attached) and not any(r.source is Source.GRAPH for r in store.value.roots)
         if store.waits and state.evaluating:

@@ -174,7 +174,7 @@ class _Calls:
     def _given(self, name: str, param: str, position: int) -> Iterator[tuple[ast.expr, _Scope]]:
         for call, scope in self._tree[0].get(name, ()):
             given = next((k.value for k in call.keywords if k.arg == param), None)
-            if given is None and position < len(call.args):
+            if given is None and 0 <= position < len(call.args):
                 given = call.args[position]
             if given is not None:
                 yield given, scope

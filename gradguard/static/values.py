@@ -30,6 +30,19 @@ class Root(NamedTuple):
     key: Hashable
 
 
+    @property
+    def base(self) -> str:
+        """The parameter or path that a PARAM or PLACE root stands for, also of a part of it."""
+        return self.key.base if isinstance(self.key, Part) else str(self.key)
+
+
+class Part(NamedTuple):
+    """A part of a parameter or place whose value only the caller knows: ``outputs["loss"]``, an element of a list."""
+
+    base: str
+    keys: tuple[object, ...]
+
+
 Roots = frozenset[Root]
 NONE: Roots = frozenset()
 
@@ -123,13 +136,27 @@ def each_of(value: Value, kind: Kind = Kind.CONTAINER) -> Value:
     return structure((("each", value),), kind)
 
 
+_OUTER = (Source.PLACE, Source.PARAM)
+
+
 def held_in(container: Value, element: Value) -> Value:
-    """An element as it is read from a container: what the container carries, it carries."""
-    carried = frozenset(r for r in container.roots if r.source in (Source.CARRIED, Source.PLACE, Source.PARAM))
+    """An element as it is read from a container: it may carry what the container carries."""
+    carried = frozenset(r for r in container.roots if r.source in (Source.CARRIED, *_OUTER))
     if not carried:
         return element
     parts = tuple((key, held_in(container, part)) for key, part in element.parts)
-    return replace(element, roots=element.roots | carried, must=element.must | container.must, parts=parts)
+    return replace(element, maybe=element.maybe | carried, parts=parts)
+
+
+def part_of(value: Value, key: object) -> Value:
+    """A part of a value that came from outside, by its key: the caller may know it more closely."""
+    outer = frozenset(r for r in value.roots if r.source in _OUTER)
+    if not outer:
+        return value
+    parts = frozenset(
+        Root(r.source, Part(r.base, (*(r.key.keys if isinstance(r.key, Part) else ()), key))) for r in outer
+    )
+    return replace(value, roots=(value.roots - outer) | parts, maybe=value.maybe | outer)
 
 
 def join(a: Value, b: Value, *, trusted: str = "both") -> Value:
