@@ -397,7 +397,7 @@ def _container(c: Called) -> Value | None:
     flow, state, path = c.flow, c.state, c.receiver_path
     if c.method in k.CLEARING_METHODS and c.receiver.kind in (Kind.CONTAINER, Kind.UNKNOWN):
         if c.method == "clear":
-            state.assign(path, replace(c.receiver, roots=frozenset(), maybe=frozenset(), must=frozenset(), parts=()))
+            flow.empty(path, c.receiver, state)
             return NOTHING
         _bound_it(c, path)
         return replace(c.receiver, kind=Kind.UNKNOWN, parts=(), bounded=False)
@@ -641,7 +641,9 @@ def _builtin(c: Called, name: str) -> Value | None:
         return each_of(structure(((0, NUMBER), (1, iterated(values[0])))))
     if name == "zip" and len(values) == 1 and c.values[0][0].star:
         rows = iterated(values[0])  # zip(*rows): one column for each part of a row
-        return structure(((i, each_of(part)) for i, part in rows.parts)) if rows.parts else each_of(values[0])
+        if rows.parts:
+            return structure((i, each_of(part)) for i, part in rows.parts)
+        return structure((("columns", rows),))
     if name == "zip":
         return each_of(structure((i, iterated(v)) for i, v in enumerate(values)))
     if name in ("next",) and values:

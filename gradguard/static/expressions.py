@@ -127,10 +127,14 @@ def _operation(flow: Flow, expr: t.Operation, state: State) -> Value:
 
 
 def _conditional(flow: Flow, expr: t.Conditional, state: State) -> Value:
-    from gradguard.static.flow import _steady_branch
+    from gradguard.static.flow import _steady_branch, tensor_test
 
     evaluate(flow, expr.test, state)
+    tested, holds = tensor_test(expr.test)
     first, second = evaluate(flow, expr.body, state), evaluate(flow, expr.orelse, state)
+    other = expr.orelse if holds else expr.body
+    if tested is not None and t.path_of(other) == tested:
+        first, second = (first, NUMBER) if holds else (NUMBER, second)
     return join(first, second, trusted=_steady_branch(expr.test))
 
 

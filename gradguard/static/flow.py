@@ -131,6 +131,7 @@ class Flow:
         self.locals, self.declared = _bound_names(define)
         self.final: State = State({})
         self.calls: list[tuple[t.Define, Mode]] = []
+        self.emptied: set[str] = set()
         self.dry = False
         self._called_on: frozenset[str] | None = None
         self.facts.called_without_grad = lambda: project.called_without_grad(ref)
@@ -439,7 +440,7 @@ class Flow:
         base = self.canonical(base)
         holder = self.read(base, state)
         if isinstance(target.index, t.Slice) and not value.reach and holder.kind is not Kind.TENSOR:
-            state.assign(base, replace(holder, roots=frozenset(), must=frozenset(), parts=()))  # xs[:] = []
+            self.empty(base, holder, state)  # xs[:] = []
             return
         if isinstance(target.index, t.Constant) and isinstance(target.index.value, str):
             if value.reach:
@@ -480,6 +481,11 @@ class Flow:
         if state.mode is not Mode.OFF and not self.starting:
             self.record(event)
         return event
+
+    def empty(self, path: str, holder: Value, state: State) -> None:
+        """A container gives up its content, and stays the same object."""
+        self.emptied.add(path)
+        state.assign(path, Value(kind=Kind.CONTAINER if holder.kind is Kind.UNKNOWN else holder.kind, ref=holder.ref))
 
     def touch(self, path: str, state: State) -> None:
         """A path changes inside of loops that did not expect it (a callee stores into it): read those loops again."""
@@ -541,7 +547,7 @@ class Flow:
             path = self.canonical(path)
             if isinstance(target, t.Subscript) and (base := t.path_of(target.value)) is not None:
                 base = self.canonical(base)
-                state.assign(base, replace(self.read(base, state), roots=frozenset(), must=frozenset(), parts=()))
+                self.empty(base, self.read(base, state), state)
             elif path.endswith(".grad"):
                 self.zero(ZeroGrad(self.site(stmt), self.loop, self.branches > 0), state)
             else:
@@ -573,6 +579,9 @@ class Flow:
         self.value(stmt.test, state)
         first, second = state.copy(), state
         steady = _steady_branch(stmt.test)
+        tested, holds = tensor_test(stmt.test)
+        if tested is not None:  # in the other branch it is a number
+            (second if holds else first).assign(self.canonical(tested), NUMBER)
         self.branches += 1
         self.starting += steady == "second"
         after_body = self.block(stmt.body, first)
@@ -787,6 +796,8 @@ def element(value: Value, index: object) -> Value:
         return part
     if (each := value.part("each")) is not None:
         return held_in(value, each)
+    if (rows := value.part("columns")) is not None:
+        return each_of(element(rows, index))
     if value.parts and not isinstance(index, int):
         return union((v for _, v in value.parts), Kind.UNKNOWN)
     if value.kind in (Kind.OUTPUT, Kind.TENSOR):
@@ -838,6 +849,23 @@ def _steady_branch(test: t.Expr) -> str:
         if zero and test.operator in (">", "!=") and isinstance(left, t.Name):
             return "first"
     return "both"
+
+
+def tensor_test(test: t.Expr) -> tuple[str | None, bool]:
+    """The path that a condition tests for being a tensor, and whether the condition holds if it is one."""
+    if isinstance(test, t.Operation) and test.operator == "not":
+        path, holds = tensor_test(test.operands[0])
+        return path, not holds
+    if isinstance(test, t.Attribute) and test.name == "requires_grad":
+        return t.path_of(test.value), True
+    if isinstance(test, t.Call) and test.args:
+        name = (t.path_of(test.func) or "").rsplit(".", 1)[-1]
+        kind = t.path_of(test.args[1].value) if len(test.args) > 1 else None
+        if name == "is_tensor" or (name == "isinstance" and (kind or "").rsplit(".", 1)[-1] == "Tensor"):
+            return t.path_of(test.args[0].value), True
+        if name == "hasattr" and isinstance(a := test.args[-1].value, t.Constant) and a.value in ("item", "detach"):
+            return t.path_of(test.args[0].value), True
+    return None, True
 
 
 def _iterable_path(expr: t.Expr) -> str | None:

@@ -267,6 +267,13 @@ class Store(Event):
         return self.carries_graph and (self.outlives is not None or self.outlives_call) and not self.used
 
     @property
+    def needs_mode(self) -> bool:
+        """Whether it leaks only if the caller lets graphs be recorded: nothing here shows that it does."""
+        loop = self.outlives
+        shown = self.freed or self.retained or (loop is not None and loop.needs_gradients)
+        return self.mode is Mode.INHERITED and not shown
+
+    @property
     def holder(self) -> str:
         """The last identifier stored into: ``history`` of ``self.history``."""
         return self.path.split("[")[0].rsplit(".", 1)[-1]
@@ -416,4 +423,7 @@ class Function:
         return Fix(f"decorate with `@{decorator}`", (edit,), safe=False)
 
     def leaking_stores(self) -> Iterator[Store]:
-        return (store for store in self.stores if store.leaks)
+        """The stores that leak; without those of an evaluation that only runs where no graph is recorded."""
+        for store in self.stores:
+            if store.leaks and not (store.needs_mode and self.called_without_grad()):
+                yield store

@@ -120,6 +120,10 @@ class _Application:
         for path, value in writes:
             self.flow.touch(path, self.state)
             self.state.assign(path, value)
+        for path in self.callee.emptied:
+            if self.callee.scope(path) is Scope.PARAMETER and (mapped := self.path(path)) is not None:
+                self.flow.touch(mapped, self.state)
+                self.state.assign(mapped, replace(self.flow.read(mapped, self.state), must=frozenset(), bounded=True))
         for event in facts.stores:
             if event.scope is Scope.PARAMETER and event.form in (Form.APPEND, Form.ITEM, Form.IN_PLACE):
                 self._mutate(event)
