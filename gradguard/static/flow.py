@@ -65,7 +65,7 @@ def merge(a: State | None, b: State | None, trusted: str = "both") -> State | No
             assert present is not None
             if "." in path or "[" in path:  # known of one way only: on the other it is as it was on entry
                 root = Root(Source.PLACE, path)
-                other = Value(frozenset((root,)), must=frozenset((root,)))
+                other = Value(frozenset((root,)), must=frozenset((root,)), kind=present.kind, ref=present.ref)
                 x, y = x or other, y or other
                 env[path] = join(x, y, trusted=trusted)
             else:

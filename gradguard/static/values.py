@@ -177,7 +177,16 @@ def join(a: Value, b: Value, *, trusted: str = "both") -> Value:
     parts: tuple[tuple[object, Value], ...] = ()
     if a.parts and [k for k, _ in a.parts] == [k for k, _ in b.parts]:
         parts = tuple((k, join(x, y, trusted=trusted)) for (k, x), (_, y) in zip(a.parts, b.parts))
+    elif _is_blank(a) or _is_blank(b):
+        parts = (b if _is_blank(a) else a).parts
     return Value(a.roots | b.roots, a.maybe | b.maybe, must, kind, parts, ref, bounded)
+
+
+def _is_blank(value: Value) -> bool:
+    """A container of which nothing is known but where it lives: its elements are like those that are put into it."""
+    if value.parts or value.kind is not Kind.CONTAINER:
+        return False
+    return all(r.source in (Source.CARRIED, Source.PLACE) for r in value.roots)
 
 
 def _common(a: Value, b: Value) -> tuple[Kind, object]:
