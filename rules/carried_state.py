@@ -1,8 +1,8 @@
-'''A state is carried from one iteration into the next together with its graph.
+"""A state is carried from one iteration into the next together with its graph.
 
-**What happens.** `hidden` goes into the step and comes out of it: `out, hidden = rnn(x, hidden)`. Its graph then reaches
-back to the first iteration, and grows by one step each time. The same holds for the state of a simulation, for an
-adversarial perturbation that is updated in place of a leaf, and for running statistics that a module updates in
+**What happens.** `hidden` goes into the step and comes out of it: `out, hidden = rnn(x, hidden)`. Its graph then
+reaches back to the first iteration, and grows by one step each time. The same holds for the state of a simulation, for
+an adversarial perturbation that is updated in place of a leaf, and for running statistics that a module updates in
 `forward`.
 
 With a backward in each iteration torch raises at the second one (*"Trying to backward through the graph a second
@@ -32,7 +32,7 @@ is unrolled over time and then backpropagated once; a state under `no_grad`.
 
 **References.** <https://pytorch.org/docs/stable/notes/faq.html> ("Don't use RNNs on sequences that are too large"),
 pytorch#2769, OpenNMT/OpenNMT-py#403.
-'''
+"""
 
 from __future__ import annotations
 
@@ -42,7 +42,12 @@ from gradguard.catalogue import Rule
 from gradguard.findings import Finding, Severity
 from gradguard.static.model import Form, Function, Store
 
-rule = Rule("GG105", "carried-state", Severity.ERROR, frozenset({"backward", "eval(", "grad(", "_step(", "Loader", "register_buffer"}))
+rule = Rule(
+    "GG105",
+    "carried-state",
+    Severity.ERROR,
+    frozenset({"backward", "optim", "eval(", "grad(", "_step(", "Loader", "register_buffer"}),
+)
 
 
 @rule.in_source
@@ -61,4 +66,6 @@ def carries(function: Function) -> Iterator[Finding]:
 
 def _message(store: Store) -> str:
     each = "call" if store.outlives is None else "iteration"
-    return f"`{store.path}` is input and output of each {each}, and carries the graph of all earlier ones ({store.keeps})"
+    return (
+        f"`{store.path}` is input and output of each {each}, and carries the graph of all earlier ones ({store.keeps})"
+    )

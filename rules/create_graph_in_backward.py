@@ -1,4 +1,4 @@
-'''`backward(create_graph=True)` without setting the gradients to None: parameters and gradients hold each other.
+"""`backward(create_graph=True)` without setting the gradients to None: parameters and gradients hold each other.
 
 **What happens.** With `create_graph=True` the gradient itself has a graph, and backward stores it in `p.grad`. The
 graph of the gradient refers to `p`, and `p` owns `p.grad`: a cycle. It lies in C++ (`AccumulateGrad`, `SavedVariable`),
@@ -21,11 +21,12 @@ grads = torch.autograd.grad(loss, model.parameters(), create_graph=True)
 
 or break the cycle in each iteration with `optimizer.zero_grad()` (since torch 2.0 it sets the gradients to None).
 
-**Not flagged.** A loop that resets the gradients (as AdaHessian is used): the memory is given back at the reset. WGAN-GP and MAML, which use `autograd.grad`.
+**Not flagged.** A loop that resets the gradients (as AdaHessian is used): the memory is given back at the reset.
+WGAN-GP and MAML, which use `autograd.grad`.
 
 **References.** <https://pytorch.org/docs/stable/generated/torch.Tensor.backward.html> (the note on `create_graph`),
 pytorch#4661, pytorch#7343.
-'''
+"""
 
 from __future__ import annotations
 

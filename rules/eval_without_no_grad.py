@@ -1,4 +1,4 @@
-'''An evaluation loop that records graphs which nobody uses.
+"""An evaluation loop that records graphs which nobody uses.
 
 **What happens.** `model.eval()` changes dropout and batch normalisation; it does not stop autograd. Without
 `torch.no_grad()` each forward pass records a graph and saves its activations. By itself this is not a growing leak: the
@@ -25,7 +25,7 @@ attacks, MAML, energy models); a function that is only called under `no_grad`; L
 like, which the framework runs without gradients.
 
 **References.** <https://pytorch.org/docs/stable/notes/autograd.html#evaluation-mode-nn-module-eval>.
-'''
+"""
 
 from __future__ import annotations
 
@@ -35,7 +35,9 @@ from gradguard.catalogue import Rule
 from gradguard.findings import Confidence, Finding, Severity
 from gradguard.static.model import Forward, Function, Loop, Mode
 
-rule = Rule("GG301", "eval-without-no-grad", Severity.WARNING, frozenset({"eval(", "valid", "test", "infer", "predict"}))
+rule = Rule(
+    "GG301", "eval-without-no-grad", Severity.WARNING, frozenset({"eval(", "valid", "test", "infer", "predict"})
+)
 
 
 @rule.in_source

@@ -1,4 +1,4 @@
-'''A hook is registered in every iteration and never removed.
+"""A hook is registered in every iteration and never removed.
 
 **What happens.** `register_forward_hook` adds to a dict of the module. Registered once per step, after a thousand steps
 a thousand hooks run in every forward pass. The bytes grow slowly (unless a hook keeps tensors), but each step takes
@@ -25,7 +25,7 @@ tensor of this iteration (`out.register_hook(...)`), which dies with the tensor.
 
 **References.** <https://pytorch.org/docs/stable/generated/torch.nn.Module.html#torch.nn.Module.register_forward_hook>,
 jacobgil/pytorch-grad-cam#132.
-'''
+"""
 
 from __future__ import annotations
 
@@ -45,6 +45,7 @@ def piles_up(function: Function) -> Iterator[Finding]:
             continue
         yield rule.finding(
             hook.source.site,
-            f"`{hook.receiver}` gets one more hook in every iteration, and none is removed: each step is slower than the last",
+            f"`{hook.receiver}` gets one more hook in every iteration, and none is removed: "
+            "each step is slower than the last",
             help="register it once before the loop, or keep the handle and call `handle.remove()`",
         )

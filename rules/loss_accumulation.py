@@ -1,4 +1,4 @@
-'''Loss accumulated together with its graph.
+"""Loss accumulated together with its graph.
 
 **What happens.** `running += loss` makes `running` the result of an addition, and its graph has the graph of every
 `loss` that was ever added. None of them can be freed as long as `running` lives.
@@ -33,7 +33,7 @@ made under `no_grad`.
 
 **References.** <https://pytorch.org/docs/stable/notes/faq.html> ("My model reports cuda runtime error(2): out of
 memory"), pytorch#17568.
-'''
+"""
 
 from __future__ import annotations
 
@@ -43,7 +43,9 @@ from gradguard.catalogue import Rule
 from gradguard.findings import Finding, Severity
 from gradguard.static.model import Form, Function, Store
 
-rule = Rule("GG103", "loss-accumulation", Severity.ERROR, frozenset({"backward", "eval(", "grad(", "_step(", "Loader"}))
+rule = Rule(
+    "GG103", "loss-accumulation", Severity.ERROR, frozenset({"backward", "optim", "eval(", "grad(", "_step(", "Loader"})
+)
 
 
 @rule.in_source

@@ -1,4 +1,4 @@
-'''The gradients are never reset: each step is taken with the sum of all gradients so far.
+"""The gradients are never reset: each step is taken with the sum of all gradients so far.
 
 **What happens.** `backward()` *adds* to `.grad`. A loop that calls `backward()` and `optimizer.step()` but never
 `zero_grad()` steps along the sum of the gradients of all earlier batches. It is not a memory leak (one gradient per
@@ -20,7 +20,7 @@ caller; gradient accumulation, where the reset happens with the step; engines th
 loops without an optimizer.
 
 **References.** <https://pytorch.org/tutorials/recipes/recipes/zeroing_out_gradients.html>.
-'''
+"""
 
 from __future__ import annotations
 
@@ -61,8 +61,10 @@ def _is_reset(step: Step, steps: list[Step], loop: Loop) -> bool:
         return False
     reset = {z.target for z in loop.zero_grads}
     others_by_name = all(s.target in reset for s in steps if s is not step and s.target != step.target)
-    surely_another = len({s.target for s in steps}) > 1 and others_by_name and not any(
-        z.target is None or z.of_module for z in loop.zero_grads
+    surely_another = (
+        len({s.target for s in steps}) > 1
+        and others_by_name
+        and not any(z.target is None or z.of_module for z in loop.zero_grads)
     )
     return step.target is None or step.target in reset or not surely_another
 

@@ -1,4 +1,4 @@
-'''`retain_graph=True` in a loop, where no later backward needs the graph.
+"""`retain_graph=True` in a loop, where no later backward needs the graph.
 
 **What happens.** `loss.backward()` frees the tensors that the graph saved for the backward pass. With
 `retain_graph=True` they stay until the last reference to the graph is gone. In a loop that rebinds `loss` this is not
@@ -29,7 +29,7 @@ batch), a graph that was made before the loop and is used in every iteration, `a
 `retain_graph=True` is right, and costs nothing extra. On the *last* backward it is waste.
 
 **References.** <https://pytorch.org/docs/stable/generated/torch.Tensor.backward.html>, pytorch#40005.
-'''
+"""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def needless(function: Function) -> Iterator[Finding]:
 def _message(backward: Backward) -> str:
     if backward.carries:
         return (
-            f"`retain_graph=True` keeps the graphs of all earlier iterations, which `{backward.carries}` carries along: "
+            f"`retain_graph=True` keeps the graphs of all earlier iterations, which `{backward.carries}` carries on: "
             "every activation of every iteration stays"
         )
     return (

@@ -1,4 +1,4 @@
-'''`backward(retain_variables=True)`: the argument was renamed to `retain_graph`, and the old name is gone.
+"""`backward(retain_variables=True)`: the argument was renamed to `retain_graph`, and the old name is gone.
 
 **What happens.** `retain_variables` was renamed in torch 0.2 and later removed: the call raises
 *"TypeError: Tensor.backward() got an unexpected keyword argument 'retain_variables'"*.
@@ -7,7 +7,7 @@
 the argument can go.
 
 **Not flagged.** `retain_graph=True` (see GG101).
-'''
+"""
 
 from __future__ import annotations
 

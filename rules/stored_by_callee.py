@@ -1,4 +1,4 @@
-'''A value is handed, with its graph, to a function or an object that keeps it.
+"""A value is handed, with its graph, to a function or an object that keeps it.
 
 **What happens.** `meter.update(loss)` looks harmless, but `AverageMeter.update` does `self.sum += value * n`: the sum
 keeps the graph of every loss. The line that stores is in a helper that is right for numbers; the line to change is the
@@ -21,7 +21,7 @@ for x, y in loader:
 `add_scalar`), a container that is cleared in the same iteration.
 
 **References.** visionml/pytracking#313, Lightning-AI/pytorch-lightning#6925.
-'''
+"""
 
 from __future__ import annotations
 
@@ -31,7 +31,9 @@ from gradguard.catalogue import Rule
 from gradguard.findings import Finding, Related, Severity
 from gradguard.static.model import Function
 
-rule = Rule("GG107", "stored-by-callee", Severity.ERROR, frozenset({"backward", "eval(", "grad(", "_step(", "Loader"}))
+rule = Rule(
+    "GG107", "stored-by-callee", Severity.ERROR, frozenset({"backward", "optim", "eval(", "grad(", "_step(", "Loader"})
+)
 
 
 @rule.in_source

@@ -1,4 +1,4 @@
-'''A value is stored together with its graph, where it outlives the iteration.
+"""A value is stored together with its graph, where it outlives the iteration.
 
 **What happens.** A list, dict, attribute or global that lives longer than the iteration keeps whatever is put into it,
 and a tensor that carries a graph keeps the whole graph: `losses.append(loss)`, `history["loss"].append(loss)`,
@@ -24,7 +24,7 @@ method clears. The list of layer outputs that a `forward` returns.
 
 **References.** <https://pytorch.org/docs/stable/notes/faq.html>, facebookresearch/fairseq#2255,
 Lightning-AI/pytorch-lightning#15514.
-'''
+"""
 
 from __future__ import annotations
 
@@ -34,7 +34,12 @@ from gradguard.catalogue import Rule
 from gradguard.findings import Finding, Severity
 from gradguard.static.model import Form, Function, Store
 
-rule = Rule("GG104", "stored-graph", Severity.ERROR, frozenset({"backward", "eval(", "grad(", "_step(", "Loader", "forward("}))
+rule = Rule(
+    "GG104",
+    "stored-graph",
+    Severity.ERROR,
+    frozenset({"backward", "optim", "eval(", "grad(", "_step(", "Loader", "forward("}),
+)
 
 _FORMS = (Form.APPEND, Form.ITEM, Form.CONCATENATE, Form.IN_PLACE)
 
@@ -46,7 +51,8 @@ def stores(function: Function) -> Iterator[Finding]:
             yield rule.finding(
                 store.site,
                 _message(store),
-                help=f"store `{store.detached_code}`" + ("" if store.freed else ", or run the loop under `torch.no_grad()`"),
+                help=f"store `{store.detached_code}`"
+                + ("" if store.freed else ", or run the loop under `torch.no_grad()`"),
                 fix=store.detach_fix(),
                 severity=Severity.WARNING if store.freed else Severity.ERROR,
                 confidence=store.confidence,
@@ -56,4 +62,5 @@ def stores(function: Function) -> Iterator[Finding]:
 
 def _message(store: Store) -> str:
     longer = "the call" if store.outlives is None else "the iteration"
-    return f"`{store.path}` outlives {longer} and keeps the graph of every `{store.value_code}` put into it ({store.keeps})"
+    kept = f"keeps the graph of every `{store.value_code}` put into it ({store.keeps})"
+    return f"`{store.path}` outlives {longer} and {kept}"

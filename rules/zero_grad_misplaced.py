@@ -1,4 +1,4 @@
-'''`zero_grad()` between `backward()` and `step()`: the gradients are wiped before they are used.
+"""`zero_grad()` between `backward()` and `step()`: the gradients are wiped before they are used.
 
 **What happens.** backward computes the gradients, `zero_grad()` throws them away, and `step()` finds nothing: with
 gradients of None the optimizer skips every parameter. The model does not learn (or moves by momentum and weight decay
@@ -20,7 +20,7 @@ optimizer.step()
 
 **Not flagged.** A reset that ends the iteration (a guard against NaN: `optimizer.zero_grad(); continue`), the reset of
 another optimizer, a reset in one branch only, a second backward after the reset.
-'''
+"""
 
 from __future__ import annotations
 

@@ -100,9 +100,7 @@ def _pattern_names(pattern: cst.CSTNode) -> list[str]:
 
 def _define(n: cst.FunctionDef) -> t.Define:
     body = _block(n.body)
-    return t.Define(
-        n, n.name.value, _params(n.params), body, [expr(d.decorator) for d in n.decorators], _yields(body)
-    )
+    return t.Define(n, n.name.value, _params(n.params), body, [expr(d.decorator) for d in n.decorators], _yields(body))
 
 
 def _params(params: cst.Parameters) -> list[t.Param]:
@@ -234,17 +232,14 @@ def _subscript(n: cst.Subscript) -> t.Expr:
     if any(isinstance(p, cst.Slice) for p in parts):
         index = t.Slice(n)
     elif len(parts) == 1:
-        index = expr(parts[0].value)  # type: ignore[union-attr]
+        index = expr(cst.ensure_type(parts[0], cst.Index).value)
     else:
         index = t.Display(n, "tuple", [expr(p.value) for p in parts if isinstance(p, cst.Index)])
     return t.Subscript(n, expr(n.value), index)
 
 
 def _call(n: cst.Call) -> t.Call:
-    args = [
-        t.Arg(expr(a.value), a.keyword.value if a.keyword is not None else None, a.star)
-        for a in n.args
-    ]
+    args = [t.Arg(expr(a.value), a.keyword.value if a.keyword is not None else None, a.star) for a in n.args]
     return t.Call(n, expr(n.func), args)
 
 

@@ -15,11 +15,31 @@ from gradguard.static import knowledge as k
 from gradguard.static import tree as t
 from gradguard.static.expressions import evaluate, recorded
 from gradguard.static.model import (
-    Backward, Form, Forward, GradCall, HookRegistration, Mode, OpaqueCall, Site, Step, ZeroGrad,
+    Backward,
+    Form,
+    Forward,
+    GradCall,
+    HookRegistration,
+    Mode,
+    OpaqueCall,
+    Site,
+    Step,
+    ZeroGrad,
 )  # fmt: skip
 from gradguard.static.project import Class, FunctionRef
 from gradguard.static.values import (
-    DETACHED, NOTHING, NUMBER, UNKNOWN, Kind, Root, Source, Value, each_of, join, structure, union,
+    DETACHED,
+    NOTHING,
+    NUMBER,
+    UNKNOWN,
+    Kind,
+    Root,
+    Source,
+    Value,
+    each_of,
+    join,
+    structure,
+    union,
 )  # fmt: skip
 
 if TYPE_CHECKING:
@@ -78,11 +98,10 @@ class Called:
         parts = [*([self.receiver] if receiver and self.receiver is not None else []), *given]
         return recorded(union(parts, kind).with_roots(*extra), self.state, self.node)
 
-
     def as_target(self, arg: t.Arg, value: Value, position: int) -> Value:
         """An argument as it enters the result: what a loss is compared with hardly ever carries a graph."""
         is_target = arg.keyword in k.TARGET_ARGUMENTS or (arg.keyword is None and position == 1)
-        if not is_target or not k.LOSS_CALLABLE.search(self.path) and "loss" not in self.path:
+        if not is_target or (not k.LOSS_CALLABLE.search(self.path) and "loss" not in self.path):
             return value
         data = frozenset(r for r in value.roots if r.source in (Source.PARAM, Source.PLACE))
         return replace(value, roots=value.roots - data, maybe=value.maybe | data)
@@ -91,7 +110,11 @@ class Called:
 def call(flow: Flow, node: t.Call, state: State) -> Value:
     """The value of a call; its effects are recorded."""
     receiver = evaluate(flow, node.func.value, state) if isinstance(node.func, t.Attribute) else None
-    func = evaluate(flow, node.func, state) if not isinstance(node.func, t.Attribute) else _bound(flow, node, receiver, state)
+    func = (
+        evaluate(flow, node.func, state)
+        if not isinstance(node.func, t.Attribute)
+        else _bound(flow, node, receiver, state)
+    )
     values = [(arg, evaluate(flow, arg.value, state)) for arg in node.args]
     called = Called(flow, state, node, func, receiver, values)
     for reader in _READERS:
@@ -221,7 +244,11 @@ def _last(path: str) -> str:
 
 
 def _grad(c: Called) -> Value | None:
-    if c.external not in ("torch.autograd.grad", "torch.autograd.functional.jacobian", "torch.autograd.functional.hessian"):
+    if c.external not in (
+        "torch.autograd.grad",
+        "torch.autograd.functional.jacobian",
+        "torch.autograd.functional.hessian",
+    ):
         return None
     value = c.value_of("outputs", 0) or UNKNOWN
     create = c.node.argument("create_graph")
@@ -236,7 +263,11 @@ def _zero_grad(c: Called) -> Value | None:
     flow = c.flow
     last = _last(c.path)
     by_hand = last == "zero_" and _grad_path(c.node)
-    if last != "zero_grad" and not by_hand and not (k.ZEROING_NAME.search(last) and not isinstance(c.func.ref, FunctionRef)):
+    if (
+        last != "zero_grad"
+        and not by_hand
+        and not (k.ZEROING_NAME.search(last) and not isinstance(c.func.ref, FunctionRef))
+    ):
         return None
     target = c.receiver_path if last == "zero_grad" else None
     if target is not None and any(target in f.loop.targets for f in flow.frames):
@@ -260,7 +291,7 @@ def _grad_path(node: t.Call) -> bool:
 
 
 def _step(c: Called) -> Value | None:
-    flow, path = c.flow, c.receiver_path or ""
+    path = c.receiver_path or ""
     if c.method == "step" and not isinstance(c.func.ref, FunctionRef):
         receiver = c.receiver or UNKNOWN
         if receiver.kind is Kind.SCALER or k.SCALER_NAME.search(path):
@@ -313,7 +344,12 @@ def gradient_context(flow: Flow, expr: t.Expr, state: State | None = None) -> Mo
     elif state is not None and (local := state.env.get(head)) is not None and local.kind is Kind.EXTERNAL:
         full = str(local.ref) + path[len(head) :]
     if full in k.NO_GRAD:
-        off = called and isinstance(expr, t.Call) and isinstance(m := expr.argument("mode", 0), t.Constant) and m.value is False
+        off = (
+            called
+            and isinstance(expr, t.Call)
+            and isinstance(m := expr.argument("mode", 0), t.Constant)
+            and m.value is False
+        )
         return None if off and full.endswith("inference_mode") else Mode.OFF
     if full in k.ENABLE_GRAD:
         flow.facts.gradients_wanted = True
@@ -518,9 +554,7 @@ def _detaches(forward: FunctionRef) -> bool:
     return "no_grad" in text or "detach" in text
 
 
-def apply(
-    c: Called, ref: FunctionRef, values: list[tuple[t.Arg, Value]], receiver: str | None = None
-) -> Value:
+def apply(c: Called, ref: FunctionRef, values: list[tuple[t.Arg, Value]], receiver: str | None = None) -> Value:
     """Do at this call what a function of the project does."""
     from gradguard.static.summary import apply_facts
 
@@ -596,9 +630,13 @@ def _constructed(c: Called, name: str, tail: str) -> Value | None:
     if name in ("torch.nn.ModuleList", "torch.nn.ModuleDict", "torch.nn.ParameterList"):
         return Value(kind=Kind.MODULE)
     if name.startswith(k.MODULE_PREFIXES) and not name.startswith(k.NOT_MODULES):
-        wraps = c.first is not None and isinstance(c.first.ref, Class) and tail in ("DataParallel", "DistributedDataParallel")
+        wraps = (
+            c.first is not None
+            and isinstance(c.first.ref, Class)
+            and tail in ("DataParallel", "DistributedDataParallel")
+        )
         return c.first if wraps else Value(kind=Kind.MODULE)
-    if tail in k.MODULE_FUNCTIONS and not c.method == "from_config":
+    if tail in k.MODULE_FUNCTIONS and c.method != "from_config":
         return c.first if c.first is not None and c.first.kind is Kind.MODULE else Value(kind=Kind.MODULE)
     return None
 
@@ -612,7 +650,9 @@ def _torch(c: Called, name: str, tail: str) -> Value | None:
         return made.with_roots(Root(Source.LEAF, c.node)) if requires_grad else made
     if name.startswith("torch.utils.checkpoint."):
         return c.result(Root(Source.GRAPH, c.node), kind=Kind.OUTPUT, receiver=False)
-    if name.startswith(("torch.distributed.", "torch.cuda.", "torch.utils.", "torch.backends.", "torch.multiprocessing")):
+    if name.startswith(
+        ("torch.distributed.", "torch.cuda.", "torch.utils.", "torch.backends.", "torch.multiprocessing")
+    ):
         return NOTHING if not name.endswith("stream") else UNKNOWN
     if tail in k.BREAKING_FUNCTIONS or name.startswith(("torch.nn.init.", "torch.nn.utils.clip")):
         return DETACHED
@@ -699,7 +739,20 @@ def _loss(c: Called) -> Value | None:
     """A callable that is named as a loss: differentiable in its arguments."""
     if not k.LOSS_CALLABLE.search(c.path) or c.func.kind is Kind.FUNCTION or c.method in k.ADDING_METHODS:
         return None
-    if c.method in ("item", "detach", "update", "reset", "backward", "step", "values", "items", "get", "keys", "numpy", "cpu"):
+    if c.method in (
+        "item",
+        "detach",
+        "update",
+        "reset",
+        "backward",
+        "step",
+        "values",
+        "items",
+        "get",
+        "keys",
+        "numpy",
+        "cpu",
+    ):
         return None
     return c.result(Root(Source.LOSS, c.node), kind=Kind.UNKNOWN, receiver=False)
 
@@ -711,7 +764,18 @@ def _tensor_method(c: Called) -> Value | None:
     if receiver.kind in (Kind.MODULE, Kind.OPTIMIZER, Kind.SCALER, Kind.LOADER):
         if receiver.kind is Kind.SCALER and c.method == "scale":
             return c.first or UNKNOWN
-        if c.method in ("to", "cuda", "cpu", "half", "float", "double", "requires_grad_", "share_memory", "bfloat16", "apply"):
+        if c.method in (
+            "to",
+            "cuda",
+            "cpu",
+            "half",
+            "float",
+            "double",
+            "requires_grad_",
+            "share_memory",
+            "bfloat16",
+            "apply",
+        ):
             return receiver
         if receiver.kind is Kind.MODULE and c.method in ("parameters", "named_parameters"):
             leaf = Value(frozenset((Root(Source.LEAF, c.node),)), kind=Kind.TENSOR)

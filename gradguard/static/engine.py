@@ -7,7 +7,7 @@ import sys
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -115,6 +115,7 @@ class _Run:
         try:
             source = sources.from_bytes(data, shown(path), notebook=path.suffix == ".ipynb")
             self.sources[source.path] = (path, source)
+            self.errors += source.problems if relevant else ()
             if relevant:
                 self._module(self.project.add(source, path))
         except SourceError as error:
@@ -139,13 +140,19 @@ class _Run:
         by_path: dict[str, list[Finding]] = defaultdict(list)
         for finding in self.findings:
             by_path[finding.path].append(finding)
+        for path in self.project.files:  # a finding may lie in a file that did not pass the screen: a base class
+            if shown(path) in by_path and shown(path) not in self.sources:
+                module = self.project.module(path)
+                if module is not None:
+                    self.sources[shown(path)] = (path, module.source)
         kept: list[Finding] = []
         for name, (path, source) in self.sources.items():
             if not by_path[name] and not _mentioned(source.text.encode(errors="replace")):
                 continue
             kept += _suppressed(by_path[name], path, source, settings)
         wanted = [f for f in kept if settings.min_confidence is Confidence.LOW or f.confidence is Confidence.HIGH]
-        return CheckResult(count, tuple(sorted(wanted, key=lambda f: f.sort_key)), tuple(sorted(self.errors, key=str)))
+        errors = sorted(set(self.errors), key=lambda e: (e.path, e.line or 0, e.message))
+        return CheckResult(count, tuple(sorted(wanted, key=lambda f: f.sort_key)), tuple(errors))
 
 
 def _mentioned(data: bytes) -> bool:
@@ -156,7 +163,7 @@ def _mentioned(data: bytes) -> bool:
 def _suppressed(findings: list[Finding], path: Path, source: Source, settings: Settings) -> list[Finding]:
     ignored = ignored_codes(path, settings)
 
-    @lru_cache(maxsize=None)
+    @cache
     def selected(code: str) -> bool:
         return is_selected(code, settings.select, (*settings.ignore, *ignored))
 

@@ -20,7 +20,19 @@ from gradguard.static.model import Event, Form, Function, HookRegistration, Loop
 from gradguard.static.project import Class, FunctionRef, Project
 from gradguard.static.source import Site
 from gradguard.static.values import (
-    DETACHED, NOTHING, NUMBER, Kind, Root, Roots, Source, Value, each_of, held_in, join, part_of, union,
+    DETACHED,
+    NOTHING,
+    NUMBER,
+    Kind,
+    Root,
+    Roots,
+    Source,
+    Value,
+    each_of,
+    held_in,
+    join,
+    part_of,
+    union,
 )  # fmt: skip
 
 
@@ -58,7 +70,7 @@ def merge(a: State | None, b: State | None, trusted: str = "both") -> State | No
     if a is None or b is None:
         return b if a is None else a
     env: dict[str, Value] = {}
-    for path in a.env.keys() | b.env.keys():
+    for path in {**a.env, **b.env}:
         x, y = a.env.get(path), b.env.get(path)
         if x is None or y is None:
             present = x or y
@@ -211,9 +223,11 @@ class Flow:
         """The names whose methods the function calls."""
         if self._called_on is None:
             self._called_on = frozenset(
-                node.func.value.id for node in t.walk(self.ref.define.body)
-                if isinstance(node, t.Call) and isinstance(node.func, t.Attribute) and isinstance(node.func.value, t.Name)
-            )  # fmt: skip
+                node.value.id
+                for call in t.walk(self.ref.define.body)
+                if isinstance(call, t.Call) and isinstance(node := call.func, t.Attribute)
+                if isinstance(node.value, t.Name)
+            )
         return self._called_on
 
     # --- paths ---
@@ -281,7 +295,9 @@ class Flow:
             base, _, name = path.rpartition(".")
             owner = self._owner(base, state)
             value = owner.attribute(name) if owner is not None else None
-        return value.ref if value is not None and isinstance(value.ref, Class) and value.kind is not Kind.CLASS else None
+        return (
+            value.ref if value is not None and isinstance(value.ref, Class) and value.kind is not Kind.CLASS else None
+        )
 
     def _outer_name(self, name: str) -> Value:
         outer = self.ref.outer
@@ -290,7 +306,9 @@ class Flow:
             if known is not None:
                 root = frozenset((Root(Source.PLACE, name),))
                 plain = (Kind.TENSOR, Kind.OUTPUT, Kind.UNKNOWN, Kind.CONTAINER, Kind.NUMBER, Kind.NOTHING)
-                return replace(known, roots=root, maybe=frozenset(), must=root, parts=()) if known.kind in plain else known
+                return (
+                    replace(known, roots=root, maybe=frozenset(), must=root, parts=()) if known.kind in plain else known
+                )
             outer = outer.ref.outer
         value = self.module.resolve(name)
         if value is None or value.kind in (Kind.UNKNOWN, Kind.CONTAINER, Kind.TENSOR, Kind.NUMBER):
@@ -469,9 +487,7 @@ class Flow:
                 return not frame.loop.over_loader and frame is not self.frames[0]
         return False
 
-    def store(
-        self, path: str, value: Value, state: State, stmt: t.Node, source: t.Expr | None, form: Form
-    ) -> Store:
+    def store(self, path: str, value: Value, state: State, stmt: t.Node, source: t.Expr | None, form: Form) -> Store:
         """Note that a value was stored."""
         event = Store(
             self.site(stmt), self.loop, self.branches > 0, path=path, value=value, form=form, scope=self.scope(path),
@@ -514,7 +530,9 @@ class Flow:
             added = added.with_roots(Root(Source.GRAPH, stmt.value))
         result = replace(union((before, added)), kind=kind, must=before.must, bounded=before.bounded)
         if added.reach:
-            source = stmt.value.items[0] if isinstance(stmt.value, t.Display) and len(stmt.value.items) == 1 else stmt.value
+            source = (
+                stmt.value.items[0] if isinstance(stmt.value, t.Display) and len(stmt.value.items) == 1 else stmt.value
+            )
             self.store(path, added, state, stmt, source, form)
         state.env[path] = result
         return state
@@ -665,7 +683,7 @@ class Flow:
         loop = self._new_loop(stmt, state, iterable)
         frame = _LoopFrame(loop, {})
         entry = state.copy()
-        for path in map(self.canonical, assigned):
+        for path in sorted(map(self.canonical, assigned)):
             if self._live(path, state):
                 before = self.read(path, state)
                 root = Root(Source.CARRIED, (path, loop))
@@ -833,7 +851,11 @@ def _with_content(holder: Value, value: Value) -> Value:
 
 def _steady_branch(test: t.Expr) -> str:
     """Which branch of an ``if`` is the steady state, when the other one is only for the start."""
-    if isinstance(test, t.Operation) and test.operator == "not" and isinstance(test.operands[0], t.Name | t.Attribute | t.Call):
+    if (
+        isinstance(test, t.Operation)
+        and test.operator == "not"
+        and isinstance(test.operands[0], t.Name | t.Attribute | t.Call)
+    ):
         inner = test.operands[0]
         return "second" if isinstance(inner, t.Call) and t.path_of(inner.func) == "hasattr" else "both"
     if isinstance(test, t.Call) and t.path_of(test.func) == "hasattr":
@@ -842,7 +864,7 @@ def _steady_branch(test: t.Expr) -> str:
         left, right = test.operands
         none = isinstance(right, t.Constant) and right.value is None
         zero = isinstance(right, t.Constant) and right.value in (0, 1) and right.value is not None
-        if none and test.operator in ("is", "==") or zero and test.operator == "==" and t.path_of(left) is not None:
+        if (none and test.operator in ("is", "==")) or (zero and test.operator == "==" and t.path_of(left) is not None):
             return "second"
         if none and test.operator in ("is not", "!="):
             return "first" if not isinstance(right, t.Constant) else "both"
@@ -969,10 +991,8 @@ def _bound_names(define: t.Define) -> tuple[set[str], set[str]]:
     for stmt in walk_statements(define.body):
         if isinstance(stmt, t.Assign):
             bound.update(_names(stmt.targets))
-        elif isinstance(stmt, t.Augment):
-            bound.update(_names([stmt.target]))
-        elif isinstance(stmt, t.Repeat) and stmt.target is not None:
-            bound.update(_names([stmt.target]))
+        elif isinstance(stmt, t.Augment | t.Repeat):
+            bound.update(_names([stmt.target] if stmt.target is not None else []))
         elif isinstance(stmt, t.With):
             bound.update(_names([b for _, b in stmt.items if b is not None]))
         elif isinstance(stmt, t.Define | t.DefineClass):

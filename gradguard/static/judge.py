@@ -10,7 +10,17 @@ from typing import TYPE_CHECKING
 from gradguard.static import knowledge as k
 from gradguard.static import tree as t
 from gradguard.static.model import (
-    Backward, Form, GradCall, HookRegistration, Loop, Mode, Scope, Site, Store, ZeroGrad,
+    Backward,
+    Event,
+    Form,
+    GradCall,
+    HookRegistration,
+    Loop,
+    Mode,
+    Scope,
+    Site,
+    Store,
+    ZeroGrad,
 )  # fmt: skip
 from gradguard.static.values import Kind, Root, Roots, Source, Value
 
@@ -97,7 +107,8 @@ def _judge_in_loop(flow: Flow, store: Store, loop: Loop, fresh: bool) -> None:
     elif any(not b.keeps for b in again):
         store.used = True  # torch itself raises in the second iteration, or something resets it out of our sight
         return
-    outside = [b for b in (*flow.facts.backwards, *flow.facts.grad_calls) if _outside(b, loop)]
+    consumers: list[Backward | GradCall] = [*flow.facts.backwards, *flow.facts.grad_calls]
+    outside = [b for b in consumers if _outside(b, loop)]
     if any(carried in b.value.reach or (not inside and graphs(b.value.reach) & own) for b in outside):
         store.used = True
         return
@@ -121,24 +132,26 @@ def _judge_in_loop(flow: Flow, store: Store, loop: Loop, fresh: bool) -> None:
 def _judge_evaluated(flow: Flow, store: Store) -> None:
     """A callee's store that leaks if nobody uses the graph, called in evaluation: does this function use it?"""
     own = graphs(store.value.roots)
-    store.used = any(graphs(b.value.reach) & own for b in (*flow.facts.backwards, *flow.facts.grad_calls))
+    consumers: list[Backward | GradCall] = [*flow.facts.backwards, *flow.facts.grad_calls]
+    store.used = any(graphs(b.value.reach) & own for b in consumers)
     store.waits = store.used
 
 
 _COLLECTING = (Form.APPEND, Form.ITEM, Form.CONCATENATE)
 
 
-def _outside(event: Backward | GradCall, loop: Loop) -> bool:
+def _outside(event: Event, loop: Loop) -> bool:
     return event.loop is None or not event.loop.within(loop)
 
 
 def _escapes(flow: Flow, store: Store, carried: Root) -> bool:
     """Whether code that was not read may get the graph: a caller, a callee, another object."""
-    wanted = {carried, *graphs(store.value.roots)}
+    wanted = {carried, *(r for r in graphs(store.value.roots) if r.source not in (Source.PARAM, Source.PLACE))}
     if wanted & flow.escaped or wanted & flow.facts.returns.reach:
         return True
     for path, value in flow.final.env.items():
-        if path != store.path and flow.scope(path) is not Scope.LOCAL and wanted & value.reach:
+        outer = flow.scope(path) not in (Scope.LOCAL, Scope.PARAMETER)
+        if path != store.path and outer and wanted & value.reach:
             return True
     return store.scope not in (Scope.LOCAL,)
 
@@ -265,7 +278,11 @@ def _judge_hook(flow: Flow, hook: HookRegistration) -> None:
         return
     call = hook.site.node
     receiver = call.func.value if isinstance(call, t.Call) and isinstance(call.func, t.Attribute) else None
-    names = {n.id for n in t.walk(receiver) if isinstance(n, t.Name)} if receiver is not None and hook.inner is None else set()
+    names = (
+        {n.id for n in t.walk(receiver) if isinstance(n, t.Name)}
+        if receiver is not None and hook.inner is None
+        else set()
+    )
     names.add(hook.receiver.split(".", 1)[0].split("[", 1)[0])
     loop = hook.loop
     while loop is not None:

@@ -20,7 +20,7 @@ TORCH_LIBRARIES = frozenset(
 BREAKING_METHODS = frozenset(
     "item tolist detach numpy argmax argmin argsort long int short byte bool size dim numel ndimension nelement "
     "eq ne lt le gt ge equal allclose isclose isnan isinf isfinite any all nonzero count_nonzero element_size "
-    "data_ptr get_device type_as_int is_floating_point bincount histc unique unique_consecutive topk_indices sum_to_int "
+    "data_ptr get_device is_floating_point bincount histc unique unique_consecutive "
     "stride storage untyped_storage is_contiguous to_bytes __len__ multinomial bernoulli".split()
 )
 # The result carries the graph of the receiver and of tensor arguments.
@@ -33,7 +33,7 @@ DIFFERENTIABLE_METHODS = frozenset(
     "diagonal diag triu tril flip roll contiguous clone cpu cuda to float double half bfloat16 type type_as cat stack "
     "dot outer cross dist lerp square reciprocal erf softplus trace det logdet inverse unfold fold scatter scatter_add "
     "index_add index_copy index_fill index_put masked_scatter swapaxes movedim nan_to_num tile logaddexp mH mT "
-    "reciprocal atan2 hypot log_prob rsample entropy renorm pin_memory requires_grad_ retain_grad as_strided new_tensor_like".split()
+    "reciprocal atan2 hypot log_prob rsample entropy renorm pin_memory requires_grad_ retain_grad as_strided".split()
 )
 # More graphs than this in a bounded buffer are as good as unbounded.
 LONG_BUFFER = 1000
@@ -100,11 +100,15 @@ LOGGING_METHODS = frozenset(
 # A loss function's second argument is data, not something that is trained.
 TARGET_ARGUMENTS = frozenset("target targets label labels y weight".split())
 # Names of callables that compute a loss from tensors, differentiably.
-LOSS_CALLABLE = re.compile(r"(?:^|[._])(?:\w*_)?(?:criterion|criterions|loss|losses|loss_?fn|loss_?func\w*|lossfn|objective)\w*$", re.I)
+LOSS_CALLABLE = re.compile(
+    r"(?:^|[._])(?:\w*_)?(?:criterion|criterions|loss|losses|loss_?fn|loss_?func\w*|lossfn|objective)\w*$", re.I
+)
 LOSS_NAME = re.compile(r"loss|cost|nll|^err|objective|penalty|energy|kl|elbo|bce|mse|ce$|reg", re.I)
 # A class that cannot be read, called on something: most often it holds what it is given.
 RECORD_NAME = re.compile(r"^[A-Z][a-z]+(?:[A-Z][a-z0-9]+)*$")
-MEASURING_CALLABLE = re.compile(r"accuracy|acc$|metric|score|error_rate|iou|dice_coef|psnr|ssim|auc|bleu|precision|recall", re.I)
+MEASURING_CALLABLE = re.compile(
+    r"accuracy|acc$|metric|score|error_rate|iou|dice_coef|psnr|ssim|auc|bleu|precision|recall", re.I
+)
 
 # --- containers -------------------------------------------------------------------------------------------------
 
@@ -150,9 +154,17 @@ ENGINE_NAME = re.compile(
 )
 # Engines that zero gradients in their own step.
 SELF_ZEROING_NAME = re.compile(r"(?:^|[._])(?:engine|model_engine|\w*_engine|deepspeed\w*|booster)$", re.I)
-LOADER_NAME = re.compile(r"(?:loader|dataloader|\bdl\b|_dl$|_dl_|batches|data_iter|iterator|train_iter|test_iter|generator$)", re.I)
-EVALUATION_LOADER = re.compile(r"(?:^|[._])(?:\w+_)?(?:val|valid|validation|test|testing|eval|evaluation|dev)(?:_?\w*)?(?:loader|dl|iter|iterator|data|set|batches|gen)\w*$", re.I)
-EVALUATION_FUNCTION = re.compile(r"^_*(?:\w+_)?(?:eval|evaluate|evaluation|validate|validation|valid|val|test|infer|inference|predict)(?:_\w+)?$", re.I)
+LOADER_NAME = re.compile(
+    r"(?:loader|dataloader|\bdl\b|_dl$|_dl_|batches|data_iter|iterator|train_iter|test_iter|generator$)", re.I
+)
+EVALUATION_LOADER = re.compile(
+    r"(?:^|[._])(?:\w+_)?(?:val|valid|validation|test|testing|eval|evaluation|dev)(?:_?\w*)?(?:loader|dl|iter|iterator|data|set|batches|gen)\w*$",
+    re.I,
+)
+EVALUATION_FUNCTION = re.compile(
+    r"^_*(?:\w+_)?(?:eval|evaluate|evaluation|validate|validation|valid|val|test|infer|inference|predict)(?:_\w+)?$",
+    re.I,
+)
 ZEROING_NAME = re.compile(r"zero_?grad|clear_?grad|reset_?grad|grad_?zero|zero_the_grad", re.I)
 STEPPING_NAME = re.compile(r"optimizer_step|optim_step|opt_step|step_optim", re.I)
 
@@ -164,7 +176,9 @@ NO_GRAD = frozenset(
 )
 NO_GRAD_NAME = re.compile(r"no_?grad|inference_?mode|eval_?mode|evaluat|without_grad|disable_grad|freeze", re.I)
 ENABLE_GRAD = frozenset(("torch.enable_grad", "torch.autograd.enable_grad", "torch.autograd.grad_mode.enable_grad"))
-SET_GRAD = frozenset(("torch.set_grad_enabled", "torch.autograd.set_grad_enabled", "torch.autograd.grad_mode.set_grad_enabled"))
+SET_GRAD = frozenset(
+    ("torch.set_grad_enabled", "torch.autograd.set_grad_enabled", "torch.autograd.grad_mode.set_grad_enabled")
+)
 
 # --- frameworks that own part of the loop -----------------------------------------------------------------------
 

@@ -10,13 +10,24 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from gradguard.findings import Confidence, Edit, Fix, Related, Span
+from gradguard.static.source import Site
 from gradguard.static.values import Value
 
-from gradguard.static.source import Site
-
 __all__ = [
-    "Backward", "Forward", "Form", "Function", "GradCall", "HookRegistration", "Loop", "Scope", "Site", "Step",
-    "Store", "ZeroGrad", "argument_removed", "statement_before",
+    "Backward",
+    "Form",
+    "Forward",
+    "Function",
+    "GradCall",
+    "HookRegistration",
+    "Loop",
+    "Scope",
+    "Site",
+    "Step",
+    "Store",
+    "ZeroGrad",
+    "argument_removed",
+    "statement_before",
 ]  # fmt: skip
 
 
@@ -308,7 +319,7 @@ class Store(Event):
     def detach_fix(self) -> Fix | None:
         """Store the value without its graph."""
         site = self.value_site
-        if site is None or self.inner is not None and not self.parameter:
+        if site is None or (self.inner is not None and not self.parameter):
             return None
         edit = detached(site)
         return Fix(f"detach `{_one_line(site.code)}`", (edit,), safe=True) if edit else None
@@ -412,7 +423,7 @@ class Function:
         outermost = loop
         while outermost.parent is not None:
             outermost = outermost.parent
-        return self.gradients_wanted or bool(outermost.backwards or outermost.grad_calls) and not loop.evaluates
+        return self.gradients_wanted or (bool(outermost.backwards or outermost.grad_calls) and not loop.evaluates)
 
     def decorate(self, decorator: str) -> Fix | None:
         """Put a decorator on the function, if nothing in it needs gradients."""

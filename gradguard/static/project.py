@@ -98,9 +98,7 @@ class Class:
     @cached_property
     def external_bases(self) -> frozenset[str]:
         """The dotted names of the base classes that lie outside of the project."""
-        return frozenset(
-            str(base.ref) for cls in self.lineage() for base in cls.bases if base.kind is Kind.EXTERNAL
-        )
+        return frozenset(str(base.ref) for cls in self.lineage() for base in cls.bases if base.kind is Kind.EXTERNAL)
 
     @cached_property
     def is_module(self) -> bool:

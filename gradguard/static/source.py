@@ -12,16 +12,17 @@ import json
 import re
 import tokenize
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from gradguard.findings import Edit, FileError, Span
 
 if TYPE_CHECKING:
     import libcst as cst
+    from libcst.metadata import CodeRange
 
     from gradguard.static.tree import Node, Stmt
 
@@ -71,11 +72,13 @@ class Source:
         path: as it is shown, with ``/``.
         text: the whole text; a notebook's code cells one after another.
         cells: for a notebook, the first line (from 1) and the cell's number (code cells, from 1) of each.
+        problems: the cells that cannot be read, and why; their lines are empty in ``text``.
     """
 
     path: str
     text: str
     cells: tuple[tuple[int, int], ...] = ()
+    problems: tuple[FileError, ...] = ()
 
     @cached_property
     def lines(self) -> list[str]:
@@ -89,7 +92,7 @@ class Source:
         Raises:
             SourceError: the text is not Python that this interpreter reads.
         """
-        return _outline(self._parse())
+        return _outline(_parsed(self.text))
 
     @property
     def parts(self) -> list[tuple[int | None, str]]:
@@ -98,20 +101,6 @@ class Source:
             return [(None, self.text)]
         starts = [start - 1 for start, _ in self.cells] + [len(self.lines)]
         return [(cell, "".join(self.lines[starts[i] : starts[i + 1]])) for i, (_, cell) in enumerate(self.cells)]
-
-    def _parse(self) -> ast.Module:
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                return ast.parse(self.text)
-        except SyntaxError as error:
-            cell, line = self.locate(error.lineno or 1)
-            where = f"cell {cell}: " if cell is not None else ""
-            raise SourceError(f"{where}{error.msg}", line) from None
-        except (RecursionError, MemoryError):
-            raise SourceError("nested too deeply to be parsed") from None
-        except ValueError as error:  # null bytes
-            raise SourceError(str(error)) from None
 
     def locate(self, line: int) -> tuple[int | None, int]:
         """A line of ``text`` -> (cell or None, line within it)."""
@@ -175,17 +164,17 @@ class Chunk:
             raise SourceError("nested too deeply to be analysed", line) from None
 
     @cached_property
-    def _positions(self) -> dict[object, object]:
+    def _positions(self) -> Mapping[object, CodeRange]:
         from libcst.metadata import MetadataWrapper, PositionProvider
 
         wrapper = MetadataWrapper(self._module, unsafe_skip_copy=True)
-        return dict(wrapper.resolve(PositionProvider))
+        return cast("Mapping[object, CodeRange]", wrapper.resolve(PositionProvider))
 
     def span(self, origin: object) -> Span:
         """Where a LibCST node of this chunk stands, in the file (or its notebook cell)."""
         where = self._positions[origin]
         offset = self.first_line - 1
-        start, end = where.start, where.end  # type: ignore[attr-defined]
+        start, end = where.start, where.end
         _, line = self.source.locate(start.line + offset)
         return Span(line, start.column + 1, line + end.line - start.line, end.column + 1)
 
@@ -194,7 +183,7 @@ class Chunk:
 
     def cell(self, origin: object) -> int | None:
         where = self._positions[origin]
-        return self.source.locate(where.start.line + self.first_line - 1)[0]  # type: ignore[attr-defined]
+        return self.source.locate(where.start.line + self.first_line - 1)[0]
 
     def code(self, origin: object) -> str:
         """The text of a LibCST node."""
@@ -234,7 +223,7 @@ class Site:
         span = self.span
         offset = self.chunk.first_line - 1
         where = self.chunk._positions[self.node.origin]
-        line = self.chunk.source.lines[where.start.line + offset - 1]  # type: ignore[attr-defined]
+        line = self.chunk.source.lines[where.start.line + offset - 1]
         return line[: min(len(line) - len(line.lstrip()), span.column - 1)]
 
     def replace(self, text: str) -> Edit:
@@ -277,13 +266,20 @@ def from_bytes(data: bytes, shown: str, *, notebook: bool = False) -> Source:
 def _notebook(data: bytes, shown: str) -> Source:
     cells: list[tuple[int, int]] = []
     texts: list[str] = []
+    problems: list[FileError] = []
     line = 1
     for number, text in enumerate(code_cells(data), start=1):
         cells.append((line, number))
         clean = _without_magics(text)
+        try:
+            _parsed(clean)
+        except SourceError as error:
+            if not _has_magic(text):
+                problems.append(FileError(shown, error.line, f"cell {number}: {error}"))
+            clean = "\n" * clean.count("\n")
         texts.append(clean + "\n")
         line += clean.count("\n") + 1
-    return Source(shown, "".join(texts), tuple(cells))
+    return Source(shown, "".join(texts), tuple(cells), tuple(problems))
 
 
 def code_cells(data: bytes) -> Iterator[str]:
@@ -309,15 +305,30 @@ def _without_magics(text: str) -> str:
     lines = text.split("\n")
     if stripped.startswith("%%") and not stripped.startswith(_PYTHON_CELL_MAGICS):
         return "\n" * (len(lines) - 1)
-    clean = "\n".join(_MAGIC.sub(r"\1pass  # \g<0>", line) if _MAGIC.match(line) else line for line in lines)
+    return "\n".join(_MAGIC.sub(r"\1pass  # \g<0>", line) if _MAGIC.match(line) else line for line in lines)
+
+
+def _has_magic(text: str) -> bool:
+    """Whether a cell may hold more of IPython's own syntax than was replaced: ``files = !ls``."""
+    return re.search(r"=\s*[%!]|^\s*[%!?]|\?\s*$", text, re.M) is not None
+
+
+def _parsed(text: str) -> ast.Module:
+    """The module that a text is.
+
+    Raises:
+        SourceError: this interpreter cannot read it.
+    """
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            ast.parse(clean)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        if clean != text or "%" in text or "!" in text:
-            return "\n" * (len(lines) - 1)  # magics inside expressions: this cell cannot be read
-    return clean
+            return ast.parse(text)
+    except SyntaxError as error:
+        raise SourceError(error.msg, error.lineno or 1) from None
+    except (RecursionError, MemoryError):
+        raise SourceError("nested too deeply to be parsed") from None
+    except ValueError as error:  # null bytes
+        raise SourceError(str(error)) from None
 
 
 # --- the outline ------------------------------------------------------------------------------------------------
@@ -369,7 +380,7 @@ def _variables(stmt: ast.stmt, outline: Outline) -> None:
         for child in ast.iter_child_nodes(stmt):
             if isinstance(child, ast.stmt):
                 _variables(child, outline)
-            elif isinstance(child, ast.excepthandler):
+            elif isinstance(child, ast.ExceptHandler):
                 for inner in child.body:
                     _variables(inner, outline)
 

@@ -8,7 +8,18 @@ from typing import TYPE_CHECKING
 from gradguard.static import tree as t
 from gradguard.static.expressions import recorded
 from gradguard.static.model import (
-    Backward, Event, Form, Forward, GradCall, HookRegistration, Mode, OpaqueCall, Scope, Step, Store, ZeroGrad,
+    Backward,
+    Event,
+    Form,
+    Forward,
+    GradCall,
+    HookRegistration,
+    Mode,
+    OpaqueCall,
+    Scope,
+    Step,
+    Store,
+    ZeroGrad,
 )  # fmt: skip
 from gradguard.static.source import Site, SourceError
 from gradguard.static.values import NOTHING, NUMBER, UNKNOWN, Kind, Part, Root, Roots, Source, Value, join, structure
@@ -47,9 +58,7 @@ def apply_facts(c: Called, ref: FunctionRef, values: list[tuple[t.Arg, Value]], 
 class _Application:
     """One call of one function: the translation of its names, roots and events into the caller's."""
 
-    def __init__(
-        self, c: Called, callee: Flow, values: list[tuple[t.Arg, Value]], receiver: str | None
-    ) -> None:
+    def __init__(self, c: Called, callee: Flow, values: list[tuple[t.Arg, Value]], receiver: str | None) -> None:
         self.c, self.flow, self.state, self.callee = c, c.flow, c.state, callee
         self.bound: dict[str, Value] = {}
         self.sources: dict[str, t.Expr] = {}
@@ -63,7 +72,11 @@ class _Application:
         if owner is not None and params and params[0].name in ("self", "cls") and not explicit:
             path = receiver or self.c.receiver_path
             func = self.c.node.func
-            if isinstance(func, t.Attribute) and isinstance(func.value, t.Call) and t.path_of(func.value.func) == "super":
+            if (
+                isinstance(func, t.Attribute)
+                and isinstance(func.value, t.Call)
+                and t.path_of(func.value.func) == "super"
+            ):
                 path = "self"
             if path is not None:
                 self.paths[params[0].name] = path
@@ -98,7 +111,12 @@ class _Application:
             self.paths[name] = self.flow.canonical(path)
 
     def _spread(
-        self, arg: t.Arg, value: Value, open_names: list[str], stars: dict[str, str], extra: dict[str, dict[object, Value]]
+        self,
+        arg: t.Arg,
+        value: Value,
+        open_names: list[str],
+        stars: dict[str, str],
+        extra: dict[str, dict[object, Value]],
     ) -> None:
         """``f(*args)`` and ``f(**kwargs)``: any of the parameters that are still open may get any of the elements."""
         from gradguard.static.flow import element
@@ -120,15 +138,15 @@ class _Application:
         for path, value in writes:
             self.flow.touch(path, self.state)
             self.state.assign(path, value)
-        for path in self.callee.emptied:
+        for path in sorted(self.callee.emptied):
             if self.callee.scope(path) is Scope.PARAMETER and (mapped := self.path(path)) is not None:
                 self.flow.touch(mapped, self.state)
                 self.state.assign(mapped, replace(self.flow.read(mapped, self.state), must=frozenset(), bounded=True))
         for event in facts.stores:
             if event.scope is Scope.PARAMETER and event.form in (Form.APPEND, Form.ITEM, Form.IN_PLACE):
                 self._mutate(event)
-        mapped = (self.path(p) for p in self.callee.final.evaluating)
-        self.state.evaluating |= {p for p in mapped if p is not None}
+        evaluating = (self.path(p) for p in self.callee.final.evaluating)
+        self.state.evaluating |= {p for p in evaluating if p is not None}
         return result
 
     # --- names and values ---
@@ -207,7 +225,7 @@ class _Application:
         if self.state.mode is Mode.OFF and not self.callee.final.env:
             return []
         writes = []
-        for path, value in self.callee.final.env.items():
+        for path, value in sorted(self.callee.final.env.items(), key=lambda item: item[0]):  # wholes before parts
             scope = self.callee.scope(path)
             visible = scope is Scope.ATTRIBUTE or scope in (Scope.CLOSURE, Scope.GLOBAL)
             mapped = self.path(path) if visible else None
@@ -291,5 +309,3 @@ class _Application:
                 outlives_call=False, freed=False, retained=False, used=False, made_at=None,
             )
         )  # fmt: skip
-
-

@@ -121,7 +121,9 @@ class Survey:
                 calls = self._calls_of(caller)
                 found |= set(calls.classes(name, param, position))
                 for passing in calls.passing(name, param, position) if depth < _MAX_PASSES else ():
-                    found |= self._classes_of(caller, passing.function, passing.owner, passing.params, passing.param, depth + 1)
+                    found |= self._classes_of(
+                        caller, passing.function, passing.owner, passing.params, passing.param, depth + 1
+                    )
         return set(self._arguments[key])
 
     def _calls_of(self, module: Module) -> _Calls:
@@ -160,7 +162,11 @@ class _Calls:
                 scope = (scope[0], node.name, scope[2])
             elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 arguments = node.args
-                scope = (node.name, scope[1], [a.arg for a in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)])
+                scope = (
+                    node.name,
+                    scope[1],
+                    [a.arg for a in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)],
+                )
             elif isinstance(node, ast.Call):
                 calls[_dotted(node.func).rsplit(".", 1)[-1]].append((node, scope))
             elif isinstance(node, ast.Assign):

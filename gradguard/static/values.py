@@ -29,7 +29,6 @@ class Root(NamedTuple):
     source: Source
     key: Hashable
 
-
     @property
     def base(self) -> str:
         """The parameter or path that a PARAM or PLACE root stands for, also of a part of it."""

@@ -24,7 +24,8 @@ METER = """
 """
 
 FLAGGED = {
-    "meter": METER + """
+    "meter": METER
+    + """
         def train(model, loader, optimizer):
             losses = AverageMeter()
             for x, y in loader:
@@ -35,7 +36,8 @@ FLAGGED = {
                 losses.update(loss, x.size(0))  # !
             return losses.avg
     """,
-    "meter in an attribute": METER + """
+    "meter in an attribute": METER
+    + """
         class Trainer:
             def __init__(self, net):
                 self.net = net
@@ -99,7 +101,8 @@ FLAGGED = {
 }
 
 CLEAN = {
-    "number": METER + """
+    "number": METER
+    + """
         def train(model, loader, optimizer):
             losses = AverageMeter()
             for x, y in loader:
@@ -127,7 +130,8 @@ CLEAN = {
                 optimizer.step()
                 meter.update(loss)
     """,
-    "meter of the iteration": METER + """
+    "meter of the iteration": METER
+    + """
         def train(model, loader, optimizer):
             for x, y in loader:
                 meter = AverageMeter()
@@ -171,7 +175,8 @@ CLEAN = {
                 logger.info("loss %s", loss)
                 print(loss)
     """,
-    "under no_grad": METER + """
+    "under no_grad": METER
+    + """
         @torch.no_grad()
         def validate(model, loader):
             model.eval()

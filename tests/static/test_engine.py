@@ -1,0 +1,151 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from gradguard import catalogue
+from gradguard.config import Settings
+from gradguard.findings import CheckResult, Confidence
+from gradguard.static import engine
+from gradguard.static.engine import check
+from tests.support import CHECKOUT, write
+
+LEAK = """\
+import torch
+import torch.nn.functional as F
+
+def train(model, loader, optimizer):
+    total = 0
+    for x, y in loader:
+        optimizer.zero_grad()
+        loss = F.cross_entropy(model(x), y)
+        loss.backward()
+        optimizer.step()
+        total += loss{comment}
+"""
+
+
+def run(folder: Path, files: dict[str, str], **settings: object) -> CheckResult:
+    write(folder, files)
+    paths = sorted(p for p in folder.rglob("*") if p.suffix in (".py", ".ipynb"))
+    return check(paths, Settings(folder, **settings), catalogue.load())  # type: ignore[arg-type]
+
+
+def codes(result: CheckResult) -> list[str]:
+    return [f.code for f in result.findings]
+
+
+@pytest.fixture(autouse=True)
+def _in_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def test_findings_are_sorted_and_relative(tmp_path: Path) -> None:
+    result = run(tmp_path, {"b/z.py": LEAK.format(comment=""), "a.py": LEAK.format(comment="") * 2})
+    assert [(f.path, f.span.line) for f in result.findings] == [("a.py", 22), ("b/z.py", 11)]
+    assert result.files == 2
+    assert result.exit_status == 1
+
+
+def test_suppressed_and_unused(tmp_path: Path) -> None:
+    assert codes(run(tmp_path, {"a.py": LEAK.format(comment="  # gradguard: ignore[GG103]")})) == []
+    assert codes(run(tmp_path, {"a.py": LEAK.format(comment=".item()  # gradguard: ignore[GG103]")})) == ["GG001"]
+
+
+def test_selection_and_per_file_ignores(tmp_path: Path) -> None:
+    files = {"a.py": LEAK.format(comment="")}
+    assert codes(run(tmp_path, files, select=("GG2",))) == []
+    assert codes(run(tmp_path, files, ignore=("GG10",))) == []
+    assert codes(run(tmp_path, files, per_file_ignores=(("a.py", ("GG103",)),))) == []
+
+
+def test_a_broken_file_does_not_stop_the_others(tmp_path: Path) -> None:
+    result = run(tmp_path, {"a.py": "import torch\nloss.backward(\n", "b.py": LEAK.format(comment="")})
+    assert [(e.path, e.line) for e in result.errors] == [("a.py", 2)]
+    assert codes(result) == ["GG103"]
+    assert result.exit_status == 2
+
+
+def test_a_function_that_cannot_be_analysed_is_an_error_of_its_own(tmp_path: Path) -> None:
+    deep = "def deep():\n    return " + " + ".join(["1"] * 400) + "\n"
+    result = run(tmp_path, {"a.py": LEAK.format(comment="") + deep})
+    assert [(e.line, "nested" in e.message) for e in result.errors] == [(12, True)]
+    assert codes(result) == ["GG103"]
+
+
+def test_files_without_torch_are_silent(tmp_path: Path) -> None:
+    other = (
+        LEAK.format(comment="")
+        .replace("torch.nn.functional as F", "numpy as F")
+        .replace("import torch\n", "import jax\n")
+    )
+    assert codes(run(tmp_path, {"a.py": "# not torch\n" + other})) == []
+
+
+def test_torch_through_a_star_import(tmp_path: Path) -> None:
+    body = LEAK.format(comment="").replace(
+        "import torch\nimport torch.nn.functional as F\n", "from common import *  # torch\n"
+    )
+    result = run(tmp_path, {"common.py": "import torch\nimport torch.nn.functional as F\n", "a.py": body})
+    assert codes(result) == ["GG103"]
+
+
+def test_over_several_files(tmp_path: Path) -> None:
+    result = run(
+        tmp_path,
+        {
+            "pkg/__init__.py": "from .meters import Meter\n",
+            "pkg/meters.py": "class Meter:\n    def __init__(self):\n        self.sum = 0\n"
+            "    def add(self, value):\n        self.sum += value\n",
+            "pkg/base.py": "class Base:\n    def fit(self, loader):\n        for batch in loader:\n"
+            "            self.optimizer.zero_grad()\n            loss = self.compute(batch)\n"
+            "            loss.backward()\n            self.optimizer.step()\n            self.after(loss)\n",
+            "train.py": "import torch\nfrom torch import nn\nfrom pkg import Meter\nfrom pkg.base import Base\n\n"
+            "class Trainer(Base):\n    def __init__(self):\n        self.net = nn.Linear(2, 2)\n"
+            "        self.optimizer = torch.optim.SGD(self.net.parameters(), 0.1)\n        self.meter = Meter()\n\n"
+            "    def compute(self, batch):\n        return self.net(batch).sum()\n\n"
+            "    def after(self, loss):\n        self.meter.add(loss)\n",
+        },
+    )
+    (finding,) = result.findings
+    assert finding.code == "GG107"
+    assert any(r.path == "pkg/meters.py" and r.line == 5 for r in finding.related)
+
+
+def test_notebooks(tmp_path: Path) -> None:
+    body = LEAK.format(comment="").splitlines(keepends=True)
+    cells = [{"cell_type": "code", "source": body[:3]}, {"cell_type": "markdown", "source": []},
+             {"cell_type": "code", "source": body[3:]}]  # fmt: skip
+    result = run(tmp_path, {"n.ipynb": json.dumps({"cells": cells, "nbformat": 4})})
+    assert [(f.cell, f.span.line) for f in result.findings] == [(2, 8)]
+
+
+def test_low_confidence_waits(tmp_path: Path) -> None:
+    code = "import torch\n\ndef f(model, n, x):\n    out = []\n    for _ in range(n):\n        out.append(model(x))\n"
+    files = {"a.py": code + "    print(out[0].mean().item())\n    torch.autograd\n# eval(\n"}
+    assert codes(run(tmp_path, files)) == []
+    low = run(tmp_path, files, min_confidence=Confidence.LOW)
+    assert [(f.code, f.confidence) for f in low.findings] == [("GG104", Confidence.LOW)]
+
+
+def test_the_screen_skips_nothing_that_matters(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Screened and unscreened runs find the same in every fixture."""
+    monkeypatch.chdir(CHECKOUT)
+    files = sorted((CHECKOUT / "fixtures").rglob("*.py"))
+    settings = Settings(CHECKOUT, min_confidence=Confidence.LOW)
+    screened = check(files, settings, catalogue.load())
+    monkeypatch.setattr(engine, "_screen", lambda rules: __import__("re").compile(b""))
+    assert check(files, settings, catalogue.load()).findings == screened.findings
+    assert screened.findings
+
+
+def test_an_internal_fault_is_reported_as_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from gradguard.static.flow import Flow
+
+    monkeypatch.delenv("GRADGUARD_DEBUG", raising=False)
+    monkeypatch.setattr(Flow, "run", lambda self: 1 / 0)
+    result = run(tmp_path, {"a.py": LEAK.format(comment="")})
+    assert result.errors
+    assert "internal error" in result.errors[0].message

@@ -1,0 +1,58 @@
+"""Every leak fixture is named at its line, every clean twin is silent."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from gradguard import catalogue
+from gradguard.config import Settings
+from gradguard.findings import Finding
+from gradguard.static.engine import check
+from tests.support import CHECKOUT
+
+LEAKS = sorted(p for p in (CHECKOUT / "fixtures" / "leaks").iterdir() if p.is_dir())
+MARK = re.compile(r"# leak: (?P<holder>.+)$", re.M)
+
+
+def findings(folder: Path, twin: str) -> list[Finding]:
+    """What is found in one program: its entry point and the helpers that the other one does not use alone."""
+    other = {"leak": "clean", "clean": "leak"}[twin]
+    files = [f for f in sorted(folder.glob("*.py")) if not f.name.startswith(other)]
+    result = check(files, Settings(folder), catalogue.load())
+    assert not result.errors
+    return list(result.findings)
+
+
+def culprits(folder: Path) -> set[tuple[str, int]]:
+    return {
+        (file.name, number)
+        for file in folder.glob("*.py")
+        for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1)
+        if MARK.search(line)
+    }
+
+
+@pytest.mark.parametrize("folder", LEAKS, ids=lambda p: p.name)
+def test_leak_is_named_at_its_line(folder: Path) -> None:
+    """At the line itself; where a callee stores what it is given, at the call, with the line as related."""
+    marked = culprits(folder)
+    assert len(marked) == 1
+    named = set()
+    for finding in findings(folder, "leak"):
+        named.add((Path(finding.path).name, finding.span.line))
+        if finding.code == "GG107":
+            named.update((Path(r.path).name, r.line) for r in finding.related)
+    assert marked <= named
+
+
+@pytest.mark.parametrize("folder", LEAKS, ids=lambda p: p.name)
+def test_clean_twin_is_silent(folder: Path) -> None:
+    assert [(f.path, f.span.line, f.code, f.message) for f in findings(folder, "clean")] == []
+
+
+def test_there_are_enough_patterns() -> None:
+    ids = {m[0] for p in LEAKS if (m := re.search(r"\bA\d\d\b", (p / "leak.py").read_text(encoding="utf-8")))}
+    assert len(ids) >= 14
