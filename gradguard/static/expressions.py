@@ -8,12 +8,28 @@ from typing import TYPE_CHECKING, Any
 
 from gradguard.static import knowledge as k
 from gradguard.static import tree as t
+from gradguard.static.conditions import steady_branch, tensor_test
 from gradguard.static.model import Mode
 from gradguard.static.project import Class, member
-from gradguard.static.values import DETACHED, NOTHING, NUMBER, UNKNOWN, Kind, Root, Source, Value, each_of, join, union
+from gradguard.static.values import (
+    DETACHED,
+    NOTHING,
+    NUMBER,
+    UNKNOWN,
+    Kind,
+    Root,
+    Source,
+    Value,
+    each_of,
+    element,
+    iterated,
+    join,
+    union,
+)
 
 if TYPE_CHECKING:
-    from gradguard.static.flow import Flow, State
+    from gradguard.static.flow import Flow
+    from gradguard.static.state import State
 
 _NOT_ARITHMETIC = frozenset(("==", "!=", "<", ">", "<=", ">=", "in", "not in", "is", "is not", "not"))
 
@@ -92,7 +108,6 @@ def _derived(value: Value, key: object) -> Value:
 
 
 def _subscript(flow: Flow, expr: t.Subscript, state: State) -> Value:
-    from gradguard.static.flow import element
 
     evaluate(flow, expr.index, state)
     path = t.path_of(expr)
@@ -127,7 +142,6 @@ def _operation(flow: Flow, expr: t.Operation, state: State) -> Value:
 
 
 def _conditional(flow: Flow, expr: t.Conditional, state: State) -> Value:
-    from gradguard.static.flow import _steady_branch, tensor_test
 
     evaluate(flow, expr.test, state)
     tested, holds = tensor_test(expr.test)
@@ -135,7 +149,7 @@ def _conditional(flow: Flow, expr: t.Conditional, state: State) -> Value:
     other = expr.orelse if holds else expr.body
     if tested is not None and t.path_of(other) == tested:
         first, second = (first, NUMBER) if holds else (NUMBER, second)
-    return join(first, second, trusted=_steady_branch(expr.test))
+    return join(first, second, trusted=steady_branch(expr.test))
 
 
 def _display(flow: Flow, expr: t.Display, state: State) -> Value:
@@ -163,7 +177,6 @@ def _dict(flow: Flow, expr: t.DictDisplay, state: State) -> Value:
 
 
 def _comprehension(flow: Flow, expr: t.Comprehension, state: State) -> Value:
-    from gradguard.static.flow import iterated
 
     names = [p for c in expr.clauses for e in t.names_in(c.target) if (p := t.path_of(e)) is not None]
     hidden = {name: state.env.get(name) for name in names}
@@ -197,13 +210,11 @@ def _walrus(flow: Flow, expr: t.Walrus, state: State) -> Value:
 
 
 def _starred(flow: Flow, expr: t.Starred, state: State) -> Value:
-    from gradguard.static.flow import iterated
 
     return iterated(evaluate(flow, expr.value, state))
 
 
 def _suspend(flow: Flow, expr: t.Suspend, state: State) -> Value:
-    from gradguard.static.flow import iterated
 
     value = evaluate(flow, expr.value, state) if expr.value is not None else NOTHING
     if expr.kind == "await":

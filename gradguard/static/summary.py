@@ -22,10 +22,23 @@ from gradguard.static.model import (
     ZeroGrad,
 )  # fmt: skip
 from gradguard.static.source import Site, SourceError
-from gradguard.static.values import NOTHING, NUMBER, UNKNOWN, Kind, Part, Root, Roots, Source, Value, join, structure
+from gradguard.static.values import (
+    NOTHING,
+    NUMBER,
+    UNKNOWN,
+    Kind,
+    Part,
+    Root,
+    Roots,
+    Source,
+    Value,
+    element,
+    join,
+    structure,
+)
 
 if TYPE_CHECKING:
-    from gradguard.static.calls import Called
+    from gradguard.static.called import Called
     from gradguard.static.flow import Flow
     from gradguard.static.project import FunctionRef
 
@@ -119,7 +132,6 @@ class _Application:
         extra: dict[str, dict[object, Value]],
     ) -> None:
         """``f(*args)`` and ``f(**kwargs)``: any of the parameters that are still open may get any of the elements."""
-        from gradguard.static.flow import element
 
         for name in open_names:
             part = element(value, name if arg.star == "**" else "each")
@@ -207,7 +219,6 @@ class _Application:
 
     def _outer(self, root: Root) -> Value:
         """What a PARAM or PLACE root of the callee is here."""
-        from gradguard.static.flow import element
 
         if root.source is Source.PARAM:
             value = self.bound.get(root.base, Value())

@@ -197,3 +197,45 @@ def _common(a: Value, b: Value) -> tuple[Kind, object]:
         ):
             return other.kind, other.ref
     return Kind.UNKNOWN, None
+
+
+def element(value: Value, index: object) -> Value:
+    """One part of a value that is unpacked or indexed."""
+    part = value.part(index)
+    if part is not None:
+        return part
+    if (each := value.part("each")) is not None:
+        return held_in(value, each)
+    if (rows := value.part("columns")) is not None:
+        return each_of(element(rows, index))
+    if value.parts and not isinstance(index, int):
+        return union((v for _, v in value.parts), Kind.UNKNOWN)
+    if value.kind in (Kind.OUTPUT, Kind.TENSOR):
+        return replace(value, parts=())
+    value = part_of(value, index)
+    if value.kind is Kind.CONTAINER:
+        return replace(value, parts=(), kind=Kind.UNKNOWN)
+    if index != 0 and any(r.source is Source.LOSS for r in value.roots):
+        value = replace(value, roots=frozenset(r for r in value.roots if r.source is Source.LOSS), maybe=value.reach)
+    roots = frozenset(
+        Root(r.source, (r.key, index)) if r.source in (Source.CALL, Source.LOSS) else r for r in value.roots
+    )
+    kind = value.kind if value.kind is Kind.NUMBER else Kind.UNKNOWN
+    return Value(roots, value.maybe, value.must, kind)
+
+
+def iterated(value: Value) -> Value:
+    """What a loop over ``value`` gives in each iteration."""
+    if value.kind is Kind.LOADER:
+        return DETACHED
+    if value.parts:
+        return element(value, "each")
+    if value.kind in (Kind.NUMBER, Kind.EXTERNAL):
+        return NUMBER if value.kind is Kind.NUMBER else Value()
+    return element(value, "each")
+
+
+def with_content(holder: Value, value: Value) -> Value:
+    parts = () if value.reach else holder.parts
+    kind = holder.kind if holder.kind is not Kind.UNKNOWN else Kind.UNKNOWN
+    return replace(holder, roots=holder.roots | value.roots, maybe=holder.maybe | value.maybe, parts=parts, kind=kind)

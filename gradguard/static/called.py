@@ -1,0 +1,87 @@
+"""One call, with what is known of its parts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from gradguard.static import knowledge as k
+from gradguard.static import tree as t
+from gradguard.static.expressions import recorded
+from gradguard.static.state import State
+from gradguard.static.values import (
+    Kind,
+    Root,
+    Source,
+    Value,
+    union,
+)
+
+if TYPE_CHECKING:
+    from gradguard.static.flow import Flow
+
+
+@dataclass(eq=False)
+class Called:
+    """One call, with what is known of its parts."""
+
+    flow: Flow
+    state: State
+    node: t.Call
+    func: Value
+    receiver: Value | None
+    values: list[tuple[t.Arg, Value]]
+
+    @cached_property
+    def path(self) -> str:
+        """The dotted name that is called, as written; empty for calls of calls."""
+        return t.path_of(self.node.func) or ""
+
+    @cached_property
+    def external(self) -> str:
+        """The full dotted name, for a function of another package."""
+        return str(self.func.ref) if self.func.kind is Kind.EXTERNAL else ""
+
+    @property
+    def method(self) -> str:
+        return self.node.func.name if isinstance(self.node.func, t.Attribute) else ""
+
+    @cached_property
+    def receiver_path(self) -> str | None:
+        """The path of the object whose method is called."""
+        if not isinstance(self.node.func, t.Attribute):
+            return None
+        path = t.path_of(self.node.func.value)
+        return self.flow.canonical(path) if path is not None else None
+
+    @property
+    def arguments(self) -> list[Value]:
+        return [value for _, value in self.values]
+
+    @property
+    def first(self) -> Value | None:
+        """The first positional argument."""
+        return self.values[0][1] if self.values and self.values[0][0].keyword is None else None
+
+    def value_of(self, keyword: str, position: int | None = None) -> Value | None:
+        wanted = self.node.argument(keyword, position)
+        return next((v for a, v in self.values if a.value is wanted), None) if wanted is not None else None
+
+    def result(self, *extra: Root, kind: Kind = Kind.TENSOR, receiver: bool = True) -> Value:
+        """The result of a differentiable call: the graphs of all that went in."""
+        given = [self.as_target(arg, value, i) for i, (arg, value) in enumerate(self.values)]
+        parts = [*([self.receiver] if receiver and self.receiver is not None else []), *given]
+        return recorded(union(parts, kind).with_roots(*extra), self.state, self.node)
+
+    def as_target(self, arg: t.Arg, value: Value, position: int) -> Value:
+        """An argument as it enters the result: what a loss is compared with hardly ever carries a graph."""
+        is_target = arg.keyword in k.TARGET_ARGUMENTS or (arg.keyword is None and position == 1)
+        if not is_target or (not k.LOSS_CALLABLE.search(self.path) and "loss" not in self.path):
+            return value
+        data = frozenset(r for r in value.roots if r.source in (Source.PARAM, Source.PLACE))
+        return replace(value, roots=value.roots - data, maybe=value.maybe | data)
+
+
+def last(path: str) -> str:
+    return path.rsplit(".", 1)[-1]

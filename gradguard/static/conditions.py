@@ -1,0 +1,51 @@
+"""What a condition says about its two branches."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gradguard.static import tree as t
+
+if TYPE_CHECKING:
+    pass
+
+
+def steady_branch(test: t.Expr) -> str:
+    """Which branch of an ``if`` is the steady state, when the other one is only for the start."""
+    if (
+        isinstance(test, t.Operation)
+        and test.operator == "not"
+        and isinstance(test.operands[0], t.Name | t.Attribute | t.Call)
+    ):
+        inner = test.operands[0]
+        return "second" if isinstance(inner, t.Call) and t.path_of(inner.func) == "hasattr" else "both"
+    if isinstance(test, t.Call) and t.path_of(test.func) == "hasattr":
+        return "first"
+    if isinstance(test, t.Operation) and len(test.operands) == 2:
+        left, right = test.operands
+        none = isinstance(right, t.Constant) and right.value is None
+        zero = isinstance(right, t.Constant) and right.value in (0, 1) and right.value is not None
+        if (none and test.operator in ("is", "==")) or (zero and test.operator == "==" and t.path_of(left) is not None):
+            return "second"
+        if none and test.operator in ("is not", "!="):
+            return "first" if not isinstance(right, t.Constant) else "both"
+        if zero and test.operator in (">", "!=") and isinstance(left, t.Name):
+            return "first"
+    return "both"
+
+
+def tensor_test(test: t.Expr) -> tuple[str | None, bool]:
+    """The path that a condition tests for being a tensor, and whether the condition holds if it is one."""
+    if isinstance(test, t.Operation) and test.operator == "not":
+        path, holds = tensor_test(test.operands[0])
+        return path, not holds
+    if isinstance(test, t.Attribute) and test.name == "requires_grad":
+        return t.path_of(test.value), True
+    if isinstance(test, t.Call) and test.args:
+        name = (t.path_of(test.func) or "").rsplit(".", 1)[-1]
+        kind = t.path_of(test.args[1].value) if len(test.args) > 1 else None
+        if name == "is_tensor" or (name == "isinstance" and (kind or "").rsplit(".", 1)[-1] == "Tensor"):
+            return t.path_of(test.args[0].value), True
+        if name == "hasattr" and isinstance(a := test.args[-1].value, t.Constant) and a.value in ("item", "detach"):
+            return t.path_of(test.args[0].value), True
+    return None, True

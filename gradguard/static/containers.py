@@ -1,0 +1,119 @@
+"""Calls that put values into containers and tensors, or take them out."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from gradguard.static import knowledge as k
+from gradguard.static import tree as t
+from gradguard.static.called import Called
+from gradguard.static.model import (
+    Form,
+    Mode,
+)
+from gradguard.static.project import FunctionRef
+from gradguard.static.values import (
+    DETACHED,
+    NOTHING,
+    Kind,
+    Root,
+    Source,
+    Value,
+    join,
+    union,
+)
+
+if TYPE_CHECKING:
+    pass
+
+
+def container_call(c: Called) -> Value | None:
+    """Methods that add to or take from a container."""
+    if c.receiver is None or c.receiver_path is None or isinstance(c.func.ref, FunctionRef) or c.external:
+        return None
+    flow, state, path = c.flow, c.state, c.receiver_path
+    if c.method in k.CLEARING_METHODS and c.receiver.kind in (Kind.CONTAINER, Kind.UNKNOWN):
+        if c.method == "clear":
+            flow.empty(path, c.receiver, state)
+            return NOTHING
+        _bound_it(c, path)
+        return replace(c.receiver, kind=Kind.UNKNOWN, parts=(), bounded=False)
+    always = ("append", "extend", "appendleft", "extendleft")
+    if c.method not in k.ADDING_METHODS or not (c.method in always or c.receiver.kind is Kind.CONTAINER):
+        return None
+    if c.receiver.kind in (Kind.MODULE, Kind.OPTIMIZER, Kind.TENSOR, Kind.NUMBER, Kind.EXTERNAL):
+        return None
+    base = path
+    while base.endswith("[*]"):
+        base = base[:-3]
+    holder = flow.read(base, state)
+    stored = union(c.arguments, Kind.CONTAINER)
+    if stored.reach:
+        source = c.node.args[-1].value
+        store = flow.store(base, stored, state, c.node, source, Form.APPEND)
+        if isinstance(source, t.Display) and len(source.items) == 1:
+            store.value_site = flow.site(source.items[0])
+    state.env[base] = replace(
+        holder, roots=holder.roots | stored.roots, maybe=holder.maybe | stored.maybe, parts=_with_element(c, holder),
+        kind=Kind.CONTAINER if c.method in always else holder.kind,
+    )  # fmt: skip
+    return NOTHING
+
+
+def _with_element(c: Called, holder: Value) -> tuple[tuple[object, Value], ...]:
+    """The parts of a list after ``append``: what an element looks like, as long as that is known."""
+    if c.method not in ("append", "appendleft") or c.first is None:
+        return ()
+    known = holder.part("each")
+    empty = not holder.parts and all(r.source in (Source.CARRIED, Source.PLACE) for r in holder.roots)
+    if known is None and not empty:
+        return ()
+    return (("each", c.first if known is None else join(known, c.first)),)
+
+
+def _bound_it(c: Called, path: str) -> None:
+    """An element is taken out: the container is drained as it is filled."""
+    base = path
+    while base.endswith("[*]"):
+        base = base[:-3]
+    c.state.env[base] = replace(c.flow.read(base, c.state), bounded=True, parts=())
+
+
+def in_place(c: Called) -> Value | None:
+    """In-place tensor methods: the receiver takes on graphs, or loses its own."""
+    if c.receiver is None or isinstance(c.func.ref, FunctionRef) or c.external or not c.method.endswith("_"):
+        return None
+    flow, state, path = c.flow, c.state, c.receiver_path
+    if c.method == "requires_grad_":
+        off = isinstance(m := c.node.argument("requires_grad", 0), t.Constant) and m.value is False
+        if off or c.receiver.kind is Kind.MODULE:
+            return c.receiver
+        flow.facts.gradients_wanted = True
+        leaf = c.receiver.with_roots(Root(Source.LEAF, c.node))
+        if path is not None:
+            state.env[path] = leaf
+        return leaf
+    if c.method in k.RESETTING_METHODS:
+        if path is not None and not _through_data(c.node):
+            state.assign(path, DETACHED)
+        return DETACHED
+    if c.method not in k.INPLACE_GRAPH_METHODS or path is None or _through_data(c.node):
+        return None
+    added = union(c.arguments)
+    if state.mode is Mode.OFF:
+        return c.receiver
+    before = flow.read(path, state)
+    if added.reach:
+        flow.store(path, added, state, c.node, c.node.args[0].value, Form.IN_PLACE)
+    state.env[path] = replace(before, roots=before.roots | added.roots, maybe=before.maybe | added.maybe)
+    return state.env[path]
+
+
+def _through_data(node: t.Call) -> bool:
+    value: t.Expr = node.func
+    while isinstance(value, t.Attribute | t.Subscript):
+        if isinstance(value, t.Attribute) and value.name in ("data", "grad"):
+            return True
+        value = value.value
+    return False

@@ -1,0 +1,144 @@
+"""Loops: what the body assigns is carried, and what is never reset outlives the iteration."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from gradguard.static import knowledge as k
+from gradguard.static import tree as t
+from gradguard.static.model import (
+    Loop,
+    Scope,
+)
+from gradguard.static.names import assigned_paths, iterable_path
+from gradguard.static.state import Carry, LoopFrame, State, merge
+from gradguard.static.values import (
+    Kind,
+    Root,
+    Roots,
+    Source,
+    Value,
+    iterated,
+)
+
+if TYPE_CHECKING:
+    from gradguard.static.flow import Flow
+
+
+def repeat(flow: Flow, stmt: t.Repeat, state: State) -> State | None:
+    iterable = flow.value(stmt.iterable, state) if stmt.iterable is not None else None
+    assigned = set(stmt.assigned if stmt.assigned is not None else assigned_paths(stmt))
+    for _ in range(3):
+        marks = {name: len(getattr(flow.facts, name)) for name in _EVENT_LISTS}
+        end, late = _iterate(flow, stmt, state.copy(), iterable, assigned)
+        if not late <= assigned:
+            assigned |= late  # a callee stores into what the loop carries: read it again, knowing that
+            for name, length in marks.items():
+                _forget(flow, name, length)
+            continue
+        break
+    stmt.assigned = frozenset(assigned)
+    return flow.block(stmt.orelse, end) if stmt.orelse else end
+
+
+def _forget(flow: Flow, name: str, length: int) -> None:
+    events = getattr(flow.facts, name)
+    dropped = set(events[length:])
+    del events[length:]
+    frames = [frame.loop for frame in flow.frames]
+    for loop in frames:
+        if hasattr(loop, name):
+            setattr(loop, name, [e for e in getattr(loop, name) if e not in dropped])
+
+
+def _iterate(
+    flow: Flow, stmt: t.Repeat, state: State, iterable: Value | None, assigned: set[str]
+) -> tuple[State | None, set[str]]:
+    loop = _new_loop(flow, stmt, state, iterable)
+    frame = LoopFrame(loop, {})
+    entry = state.copy()
+    for path in sorted(map(flow.canonical, assigned)):
+        if is_live(flow, path, state):
+            before = flow.read(path, state)
+            root = Root(Source.CARRIED, (path, loop))
+            kept = before.parts if before.kind is Kind.CONTAINER else ()
+            state.env[path] = replace(before, roots=before.roots | {root}, must=before.must | {root}, parts=kept)
+            frame.phis[path] = before
+    flow.frames.append(frame)
+    flow.facts.loops.append(loop)
+    branches, flow.branches = flow.branches, 0
+    if stmt.test is not None:
+        flow.value(stmt.test, state)
+    if stmt.target is not None and iterable is not None:
+        flow.bind(stmt.target, iterated(iterable), state, stmt, None, plain=True)
+    end = flow.block(stmt.body, state)
+    for other in frame.continues:
+        end = merge(end, other)
+    for other in frame.early:
+        end = merge(end, other, "first")
+    flow.branches = branches
+    flow.frames.pop()
+    late: set[str] = loop.__dict__.pop("late", set())
+    if end is not None and not late:
+        _carry(flow, frame, end)
+    endless = isinstance(stmt.test, t.Constant) and bool(stmt.test.value)
+    after = None if endless else merge(entry, end)
+    for other in frame.breaks:
+        after = merge(after, other)
+    return after, late
+
+
+def _new_loop(flow: Flow, stmt: t.Repeat, state: State, iterable: Value | None) -> Loop:
+    path = None
+    if stmt.iterable is not None:
+        path = iterable_path(stmt.iterable)
+    named = path or ""
+    over_loader = bool(iterable and iterable.kind is Kind.LOADER) or bool(k.LOADER_NAME.search(named))
+    evaluation = bool(k.EVALUATION_LOADER.search(named)) or (
+        over_loader and bool(k.EVALUATION_FUNCTION.search(flow.facts.name))
+    )
+    targets = frozenset(
+        p for target in ([stmt.target] if stmt.target is not None else []) for e in t.names_in(target)
+        if (p := t.path_of(e)) is not None
+    )  # fmt: skip
+    return Loop(
+        flow.site(stmt), flow.loop, over_loader, bool(state.evaluating) or evaluation, targets,
+        stmt.assigned or assigned_paths(stmt),
+    )  # fmt: skip
+
+
+def is_live(flow: Flow, path: str, state: State) -> bool:
+    """Whether a path means something before the loop begins."""
+    head = path.split(".", 1)[0].split("[", 1)[0]
+    if head in state.env or path in state.env:
+        return True
+    return flow.scope(path) is not Scope.LOCAL
+
+
+def _carry(flow: Flow, frame: LoopFrame, end: State) -> None:
+    """Which paths keep their old content through every iteration, directly or through one another."""
+    loop = frame.loop
+    ends = {path: flow.read(path, end) for path in frame.phis}
+
+    def reaches(path: str, seen: set[str]) -> Roots:
+        found = ends[path].must
+        for root in found:
+            if root.source is Source.CARRIED and isinstance(root.key, tuple) and root.key[1] is loop:
+                other = root.key[0]
+                if other in ends and other not in seen:
+                    seen.add(other)
+                    found = found | reaches(other, seen)
+        return found
+
+    for path, value in ends.items():
+        own = Root(Source.CARRIED, (path, loop))
+        grows = not value.bounded and own in reaches(path, {path})
+        fresh = not any(r.source is Source.PLACE for r in frame.phis[path].must)
+        flow.carries[(path, loop)] = Carry(grows, value, fresh)
+
+
+_EVENT_LISTS = (
+    "backwards", "grad_calls", "zero_grads", "steps", "forwards", "stores", "hooks", "opaque_calls", "loops",
+    "events",
+)  # fmt: skip

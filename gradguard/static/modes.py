@@ -1,0 +1,85 @@
+"""The gradient mode and the evaluation mode: contexts, decorators, statements."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gradguard.static import knowledge as k
+from gradguard.static import tree as t
+from gradguard.static.called import Called
+from gradguard.static.model import (
+    Mode,
+)
+from gradguard.static.project import FunctionRef
+from gradguard.static.state import State
+from gradguard.static.values import (
+    NOTHING,
+    UNKNOWN,
+    Kind,
+    Value,
+)
+
+if TYPE_CHECKING:
+    from gradguard.static.flow import Flow
+
+
+def gradient_context(flow: Flow, expr: t.Expr, state: State | None = None) -> Mode | None:
+    """The gradient mode that a decorator or a context manager sets, None if it does not."""
+    called = isinstance(expr, t.Call)
+    func = expr.func if isinstance(expr, t.Call) else expr
+    path = t.path_of(func) or ""
+    head = path.split(".", 1)[0]
+    value = flow.module.resolve(head) if head else None
+    full = path
+    if value is not None and value.kind is Kind.EXTERNAL and isinstance(value.ref, str):
+        full = value.ref + path[len(head) :]
+    elif state is not None and (local := state.env.get(head)) is not None and local.kind is Kind.EXTERNAL:
+        full = str(local.ref) + path[len(head) :]
+    if full in k.NO_GRAD:
+        off = (
+            called
+            and isinstance(expr, t.Call)
+            and isinstance(m := expr.argument("mode", 0), t.Constant)
+            and m.value is False
+        )
+        return None if off and full.endswith("inference_mode") else Mode.OFF
+    if full in k.ENABLE_GRAD:
+        flow.facts.gradients_wanted = True
+        return Mode.ON
+    if full in k.SET_GRAD:
+        setting = expr.argument("mode", 0) if isinstance(expr, t.Call) else None
+        if isinstance(setting, t.Constant):
+            return Mode.ON if setting.value else Mode.OFF
+        return Mode.UNKNOWN
+    if isinstance(value, Value) and isinstance(value.ref, FunctionRef) and "." not in path:
+        text = value.ref.chunk.text
+        return Mode.UNKNOWN if any(w in text for w in ("no_grad", "inference_mode", "set_grad_enabled")) else None
+    if k.NO_GRAD_NAME.search(path.rsplit(".", 1)[-1]):
+        return Mode.OFF if path.rsplit(".", 1)[-1] in ("no_grad", "inference_mode") else Mode.UNKNOWN
+    return None
+
+
+def mode_call(c: Called) -> Value | None:
+    """``set_grad_enabled`` as a statement, ``ExitStack.enter_context(no_grad())``, ``.eval()`` and ``.train()``."""
+    state = c.state
+    if c.external in k.SET_GRAD:
+        mode = gradient_context(c.flow, c.node, state)
+        state.mode = mode or state.mode
+        return NOTHING
+    if c.method == "enter_context" and c.node.args:
+        mode = gradient_context(c.flow, c.node.args[0].value, state)
+        state.mode = mode or state.mode
+        return UNKNOWN
+    if c.receiver is None or c.receiver_path is None or isinstance(c.func.ref, FunctionRef):
+        return None
+    setting = c.node.argument("mode", 0)
+    if c.method == "eval" and not c.node.args and not c.external:
+        state.evaluating |= {c.receiver_path}
+        return c.receiver
+    if c.method == "train" and len(c.node.args) <= 1 and not c.external:
+        if isinstance(setting, t.Constant) and setting.value is False:
+            state.evaluating |= {c.receiver_path}
+        else:
+            state.evaluating -= {p for p in state.evaluating if p == c.receiver_path or c.receiver_path == "self"}
+        return c.receiver
+    return None

@@ -1,0 +1,117 @@
+"""What names say about objects, and which paths a piece of code binds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from gradguard.static import knowledge as k
+from gradguard.static import tree as t
+from gradguard.static.build import walk_statements
+from gradguard.static.values import (
+    Kind,
+)
+
+if TYPE_CHECKING:
+    pass
+
+
+def named_kind(path: str) -> Kind:
+    """What a name says about the object, where nothing else does."""
+    last = path.split("[")[0]
+    if k.OPTIMIZER_NAME.search(last) and not k.NOT_OPTIMIZER_NAME.search(last.rsplit(".", 1)[-1]):
+        return Kind.OPTIMIZER
+    if k.SCALER_NAME.search(last):
+        return Kind.SCALER
+    if k.LOADER_NAME.search(last.rsplit(".", 1)[-1]):
+        return Kind.LOADER
+    if k.MODULE_NAME.search(last):
+        return Kind.MODULE
+    return Kind.UNKNOWN
+
+
+def breaks_graph(target: t.Expr) -> bool:
+    """Whether assigning to this target cannot store a graph: ``x.data``, ``x.grad``, ``x.data[i]``."""
+    while isinstance(target, t.Attribute | t.Subscript):
+        if isinstance(target, t.Attribute) and target.name in ("data", "grad", "requires_grad"):
+            return t.path_of(target.value) != "self"
+        target = target.value
+    return False
+
+
+def iterable_path(expr: t.Expr) -> str | None:
+    """The loader inside ``enumerate(tqdm(loader, ...))``."""
+    while isinstance(expr, t.Call) and expr.args and t.path_of(expr) is None:
+        name = t.path_of(expr.func) or ""
+        if name.rsplit(".", 1)[-1] in ("range", "len"):
+            return None
+        expr = expr.args[0].value
+    return t.path_of(expr)
+
+
+def assigned_paths(loop: t.Repeat) -> frozenset[str]:
+    """Every path that the body of a loop assigns or changes in place."""
+    found: set[str] = set()
+
+    def target(expr: t.Expr) -> None:
+        for single in t.names_in(expr):
+            path = t.path_of(single)
+            if path is None or breaks_graph(single):
+                continue
+            found.add(path if path.endswith('"]') or not path.endswith("]") else path.rsplit("[", 1)[0])
+            while path.endswith("]"):
+                path = path.rsplit("[", 1)[0]
+                found.add(path)
+
+    for stmt in walk_statements(loop.body):
+        if isinstance(stmt, t.Assign):
+            for each in stmt.targets:
+                target(each)
+        elif isinstance(stmt, t.Augment):
+            target(stmt.target)
+        elif isinstance(stmt, t.Repeat) and stmt.target is not None:
+            target(stmt.target)
+            found |= stmt.assigned or frozenset()
+        elif isinstance(stmt, t.With):
+            for _, bound in stmt.items:
+                if bound is not None:
+                    target(bound)
+        elif isinstance(stmt, t.Delete):
+            for each in stmt.targets:
+                target(each)
+        if isinstance(stmt, t.Evaluate | t.Assign | t.Return) and isinstance(stmt.value, t.Call):
+            func = stmt.value.func
+            if isinstance(func, t.Attribute) and (
+                func.name in k.ADDING_METHODS or func.name in k.CLEARING_METHODS or func.name.endswith("_")
+            ):
+                target(func.value)
+    return frozenset(found)
+
+
+def bound_names(define: t.Define) -> tuple[set[str], set[str]]:
+    """Names that the function binds, and those it declares global or nonlocal."""
+    bound: set[str] = set()
+    declared: set[str] = set()
+    for stmt in walk_statements(define.body):
+        if isinstance(stmt, t.Assign):
+            bound.update(_names(stmt.targets))
+        elif isinstance(stmt, t.Augment | t.Repeat):
+            bound.update(_names([stmt.target] if stmt.target is not None else []))
+        elif isinstance(stmt, t.With):
+            bound.update(_names([b for _, b in stmt.items if b is not None]))
+        elif isinstance(stmt, t.Define | t.DefineClass):
+            bound.add(stmt.name)
+        elif isinstance(stmt, t.Import):
+            bound.update(stmt.names)
+        elif isinstance(stmt, t.Try):
+            bound.update(h.name for h in stmt.handlers if h.name)
+        elif isinstance(stmt, t.Declare) and stmt.kind in ("global", "nonlocal"):
+            declared.update(stmt.names)
+    return bound, declared
+
+
+def _names(targets: Iterable[t.Expr]) -> Iterable[str]:
+    for target in targets:
+        for single in t.names_in(target):
+            if isinstance(single, t.Name):
+                yield single.id

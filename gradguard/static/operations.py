@@ -1,0 +1,289 @@
+"""Calls of torch, of other packages and of tensors: which of them keep a graph, and which break it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from gradguard.static import knowledge as k
+from gradguard.static import tree as t
+from gradguard.static.called import Called, last
+from gradguard.static.expressions import recorded
+from gradguard.static.model import (
+    Forward,
+)
+from gradguard.static.project import Class
+from gradguard.static.values import (
+    DETACHED,
+    NOTHING,
+    NUMBER,
+    UNKNOWN,
+    Kind,
+    Root,
+    Source,
+    Value,
+    each_of,
+    element,
+    iterated,
+    structure,
+    union,
+)
+
+if TYPE_CHECKING:
+    pass
+
+
+def external_call(c: Called) -> Value | None:
+    name = c.external
+    if not name:
+        return None
+    if name.startswith("builtins."):
+        return _builtin(c, name[9:])
+    tail = name.rsplit(".", 1)[-1]
+    if name in ("random.sample", "random.choice", "random.choices", "random.shuffle"):
+        return c.first or UNKNOWN
+    if name.startswith(k.NUMBER_PREFIXES):
+        return NUMBER
+    made = _constructed(c, name, tail)
+    if made is not None:
+        return made
+    if name in ("collections.namedtuple", "typing.NamedTuple"):
+        return Value(kind=Kind.EXTERNAL, ref="builtins.tuple")
+    if name in ("copy.deepcopy", "copy.copy"):
+        return c.first or UNKNOWN
+    if tail in ("deque", "defaultdict", "OrderedDict", "Counter"):
+        content = union(c.arguments[:1], Kind.CONTAINER)
+        if tail == "defaultdict" and c.first is not None and isinstance(c.first.ref, Class):
+            made = Value(kind=Kind.MODULE if c.first.ref.is_module else Kind.INSTANCE, ref=c.first.ref)
+            return each_of(made)
+        bounded = tail == "deque" and _is_short(c, c.node.argument("maxlen", 1))
+        return replace(content, bounded=bounded, must=frozenset())
+    if name in ("functools.partial",) and c.first is not None:
+        return c.first
+    if name.startswith(k.TENSOR_PREFIXES):
+        return _torch(c, name, tail)
+    if tail in k.MODULE_FUNCTIONS:
+        return c.first if c.first is not None and c.first.kind is Kind.MODULE else Value(kind=Kind.MODULE)
+    if k.LOGGING_RECEIVERS.search(c.path.rsplit(".", 1)[0]) and c.method:
+        return NOTHING
+    if tail in ("tqdm", "trange", "track", "progress_bar", "prefetch", "chain", "islice", "as_completed", "Variable"):
+        return c.first or UNKNOWN
+    return None
+
+
+def _is_short(c: Called, length: t.Expr | None) -> bool:
+    """Whether a ``maxlen`` bounds what is kept: a replay buffer of 100,000 graphs is full long after the memory is."""
+    if isinstance(length, t.Name):
+        param = next((p for p in c.flow.ref.define.params if p.name == length.id), None)
+        length = param.default if param is not None and param.default is not None else length
+    if isinstance(length, t.Constant):
+        return isinstance(length.value, int) and length.value < k.LONG_BUFFER
+    return length is not None
+
+
+def _constructed(c: Called, name: str, tail: str) -> Value | None:
+    """Modules, optimizers, loaders, parameters."""
+    if name in ("torch.nn.Parameter", "torch.nn.parameter.Parameter"):
+        return Value(frozenset((Root(Source.LEAF, c.node),)), kind=Kind.TENSOR)
+    if name.startswith("torch.optim.") or tail in ("AdamW", "Lamb", "LARS", "create_optimizer"):
+        return None if "lr_scheduler" in name or "swa_utils" in name else Value(kind=Kind.OPTIMIZER)
+    if tail == "DataLoader" or name.endswith("prefetch_loader"):
+        return Value(kind=Kind.LOADER)
+    if tail == "GradScaler":
+        return Value(kind=Kind.SCALER)
+    if name in ("torch.nn.ModuleList", "torch.nn.ModuleDict", "torch.nn.ParameterList"):
+        return Value(kind=Kind.MODULE)
+    if name.startswith(k.MODULE_PREFIXES) and not name.startswith(k.NOT_MODULES):
+        wraps = (
+            c.first is not None
+            and isinstance(c.first.ref, Class)
+            and tail in ("DataParallel", "DistributedDataParallel")
+        )
+        return c.first if wraps else Value(kind=Kind.MODULE)
+    if tail in k.MODULE_FUNCTIONS and c.method != "from_config":
+        return c.first if c.first is not None and c.first.kind is Kind.MODULE else Value(kind=Kind.MODULE)
+    return None
+
+
+def _torch(c: Called, name: str, tail: str) -> Value | None:
+    requires_grad = c.node.is_true("requires_grad")
+    if tail in k.CREATING_FUNCTIONS and name.count(".") == 1 and tail != "as_tensor":
+        return Value(frozenset((Root(Source.LEAF, c.node),)), kind=Kind.TENSOR) if requires_grad else DETACHED
+    if name == "torch.autograd.Variable":
+        made = replace(c.first or UNKNOWN, kind=Kind.TENSOR)
+        return made.with_roots(Root(Source.LEAF, c.node)) if requires_grad else made
+    if name.startswith("torch.utils.checkpoint."):
+        return c.result(Root(Source.GRAPH, c.node), kind=Kind.OUTPUT, receiver=False)
+    if name.startswith(
+        ("torch.distributed.", "torch.cuda.", "torch.utils.", "torch.backends.", "torch.multiprocessing")
+    ):
+        return NOTHING if not name.endswith("stream") else UNKNOWN
+    if tail in k.BREAKING_FUNCTIONS or name.startswith(("torch.nn.init.", "torch.nn.utils.clip")):
+        return DETACHED
+    if name.startswith(("torch.func.", "torch.jit.", "torch.hub.", "torch.fx.", "torch.compiler", "torch.export")):
+        return Value(kind=Kind.MODULE) if name.startswith(("torch.jit.", "torch.hub.")) else None
+    return _indexed(c, tail, c.result(receiver=False))
+
+
+def _indexed(c: Called, name: str, result: Value) -> Value:
+    """The second part of ``max(dim)``, ``sort``, ``topk`` holds indices."""
+    several = len(c.values) + (0 if c.external else 1) > 1
+    if name in k.INDEXED_RESULTS and several:
+        return replace(result, parts=((0, replace(result, parts=())), (1, DETACHED)))
+    return result
+
+
+def _builtin(c: Called, name: str) -> Value | None:
+
+    if name in k.HARMLESS_BUILTINS:
+        return NUMBER
+    if name in ("range", "len"):
+        return NUMBER
+    values = c.arguments
+    if name == "enumerate" and values:
+        return each_of(structure(((0, NUMBER), (1, iterated(values[0])))))
+    if name == "zip" and len(values) == 1 and c.values[0][0].star:
+        rows = iterated(values[0])  # zip(*rows): one column for each part of a row
+        if rows.parts:
+            return structure((i, each_of(part)) for i, part in rows.parts)
+        return structure((("columns", rows),))
+    if name == "zip":
+        return each_of(structure((i, iterated(v)) for i, v in enumerate(values)))
+    if name in ("next",) and values:
+        return iterated(values[0])
+    if name in ("iter", "reversed", "sorted") and values:
+        return values[0]
+    if name in k.CONTAINER_BUILTINS:
+        parts = tuple((a.keyword, v) for a, v in c.values if a.keyword) if name == "dict" else ()
+        return replace(union(values, Kind.CONTAINER), parts=parts)
+    if name == "getattr" and len(c.node.args) >= 2 and isinstance(key := c.node.args[1].value, t.Constant):
+        base = t.path_of(c.node.args[0].value)
+        return c.flow.read(c.flow.canonical(f"{base}.{key.value}"), c.state) if base else UNKNOWN
+    if name in ("sum", "max", "min", "abs") and values:
+        return recorded(union([element(v, "each") for v in values]), c.state, c.node)
+    if name == "super":
+        return UNKNOWN
+    if name in k.PASSING_BUILTINS:
+        return union(values, Kind.CONTAINER)
+    if name in ("setattr", "delattr"):
+        return NOTHING
+    return None
+
+
+def module_call(c: Called) -> Value | None:
+    is_module = c.func.kind is Kind.MODULE and c.method != "forward"
+    if not is_module and c.method == "forward" and c.receiver is not None and c.receiver.kind is Kind.MODULE:
+        is_module = True
+    if not is_module:
+        return None
+    if k.LOSS_CALLABLE.search(c.path):
+        return c.result(Root(Source.LOSS, c.node), receiver=False)
+    forward(c)
+    return module_result(c)
+
+
+def forward(c: Called) -> None:
+    flow = c.flow
+    path = c.receiver_path if c.method == "forward" else c.path
+    flow.record(Forward(
+        flow.site(c.node), flow.loop, flow.branches > 0, module=path or None, mode=c.state.mode,
+        evaluates=bool(c.state.evaluating),
+    ))  # fmt: skip
+
+
+def module_result(c: Called) -> Value:
+    return c.result(Root(Source.GRAPH, c.node), kind=Kind.OUTPUT, receiver=False)
+
+
+def loss_call(c: Called) -> Value | None:
+    """A callable that is named as a loss: differentiable in its arguments."""
+    if not k.LOSS_CALLABLE.search(c.path) or c.func.kind is Kind.FUNCTION or c.method in k.ADDING_METHODS:
+        return None
+    if c.method in (
+        "item",
+        "detach",
+        "update",
+        "reset",
+        "backward",
+        "step",
+        "values",
+        "items",
+        "get",
+        "keys",
+        "numpy",
+        "cpu",
+    ):
+        return None
+    return c.result(Root(Source.LOSS, c.node), kind=Kind.UNKNOWN, receiver=False)
+
+
+def tensor_method(c: Called) -> Value | None:
+    if not c.method or c.receiver is None or c.external:
+        return None
+    receiver = c.receiver
+    if receiver.kind in (Kind.MODULE, Kind.OPTIMIZER, Kind.SCALER, Kind.LOADER):
+        if receiver.kind is Kind.SCALER and c.method == "scale":
+            return c.first or UNKNOWN
+        if c.method in (
+            "to",
+            "cuda",
+            "cpu",
+            "half",
+            "float",
+            "double",
+            "requires_grad_",
+            "share_memory",
+            "bfloat16",
+            "apply",
+        ):
+            return receiver
+        if receiver.kind is Kind.MODULE and c.method in ("parameters", "named_parameters"):
+            leaf = Value(frozenset((Root(Source.LEAF, c.node),)), kind=Kind.TENSOR)
+            return each_of(leaf if c.method == "parameters" else structure(((0, NUMBER), (1, leaf))))
+        if receiver.kind is Kind.MODULE and c.method in ("modules", "children", "named_modules", "named_children"):
+            each = Value(kind=Kind.MODULE)
+            return each_of(each if "named" not in c.method else structure(((0, NUMBER), (1, each))))
+        if c.method in ("state_dict", "load_state_dict", "named_buffers", "buffers"):
+            return DETACHED
+        return None
+    if c.method in ("items", "values", "keys") and not c.values:
+        return _view(receiver, c.method)
+    if c.method in k.BREAKING_METHODS:
+        return NUMBER if c.method in ("item", "tolist", "numpy", "size", "dim", "numel") else DETACHED
+    if c.method == "scale" and k.SCALER_NAME.search(c.receiver_path or ""):
+        return c.first or UNKNOWN
+    if c.method == "sample" and receiver.kind is Kind.OUTPUT:
+        return DETACHED  # torch.distributions draws under no_grad
+    if c.method in k.SHAPING_METHODS:
+        return recorded(replace(receiver, parts=()), c.state, c.node)
+    if c.method in k.DIFFERENTIABLE_METHODS:
+        return _indexed(c, c.method, c.result(kind=receiver.kind if receiver.kind is Kind.OUTPUT else Kind.TENSOR))
+    return None
+
+
+def _view(receiver: Value, method: str) -> Value:
+
+    if method == "keys":
+        return NUMBER
+    if receiver.parts and receiver.part("each") is None:
+        each = union((v for _, v in receiver.parts), Kind.UNKNOWN)
+    else:
+        each = element(replace(receiver, parts=()), "each")
+    return each_of(each if method == "values" else structure(((0, NUMBER), (1, each))))
+
+
+def scaled_loss(c: Called) -> Value | None:
+    """``with amp.scale_loss(loss, optimizer) as scaled``."""
+    return c.first if c.method == "scale_loss" and c.first is not None else None
+
+
+def logging_call(c: Called) -> Value | None:
+    """Calls that look at a value, and keep none of it."""
+    path = c.receiver_path or ""
+    if c.method and (k.LOGGING_RECEIVERS.search(path) or c.method in k.LOGGING_METHODS):
+        return NOTHING
+    if c.method in ("log", "log_dict") and path == "self" and c.flow.facts.is_module_method:
+        return NOTHING  # Lightning detaches what it logs
+    if last(c.path) in ("print", "pprint", "log_metrics", "print_log"):
+        return NOTHING
+    return None

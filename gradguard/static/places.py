@@ -1,0 +1,126 @@
+"""What is known of a path that the function did not bind itself: parameters, attributes, outer names."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from gradguard.static import knowledge as k
+from gradguard.static import tree as t
+from gradguard.static.names import named_kind
+from gradguard.static.project import Class
+from gradguard.static.state import State
+from gradguard.static.values import (
+    NUMBER,
+    Kind,
+    Root,
+    Source,
+    Value,
+    element,
+)
+
+if TYPE_CHECKING:
+    from gradguard.static.flow import Flow
+
+
+def parameter(flow: Flow, param: t.Param) -> Value:
+    root = frozenset((Root(Source.PARAM, param.name),))
+    owner = flow.ref.owner
+    if owner is not None and flow.params and param.name == flow.params[0] and param.name in ("self", "cls"):
+        return Value(kind=Kind.MODULE if owner.is_module else Kind.INSTANCE, ref=owner)
+    if param.star:
+        return Value(root, must=root, kind=Kind.CONTAINER)
+    if param.annotation is not None:
+        declared = flow.module.value_of(param.annotation)
+        if isinstance(declared.ref, Class):
+            if declared.ref.is_record:
+                return Value(root, must=root, kind=Kind.OUTPUT)
+            return Value(kind=Kind.MODULE if declared.ref.is_module else Kind.INSTANCE, ref=declared.ref)
+        name = str(declared.ref) if declared.kind is Kind.EXTERNAL else ""
+        if name.startswith(k.MODULE_PREFIXES) and not name.startswith(k.NOT_MODULES):
+            return Value(kind=Kind.MODULE)
+        if name.endswith("DataLoader"):
+            return Value(kind=Kind.LOADER)
+        if name.startswith("torch.optim."):
+            return Value(kind=Kind.OPTIMIZER)
+        if isinstance(param.annotation, t.Name) and param.annotation.id in ("int", "float", "str", "bool"):
+            return NUMBER
+    if param.name in flow._receivers() and (cls := flow.project.survey.argument_class(flow.ref, param.name)):
+        return Value(kind=Kind.MODULE if cls.is_module else Kind.INSTANCE, ref=cls)
+    if k.LOADER_NAME.search(param.name):
+        return Value(kind=Kind.LOADER)
+    if k.MODULE_NAME.search(param.name):
+        return Value(kind=Kind.MODULE)
+    if k.OPTIMIZER_NAME.search(param.name) and not k.NOT_OPTIMIZER_NAME.search(param.name):
+        return Value(kind=Kind.OPTIMIZER)
+    return Value(root, must=root)
+
+
+def read(flow: Flow, path: str, state: State) -> Value:
+    """The value at a path, as far as this function and its surroundings tell."""
+    known = state.env.get(path)
+    if known is not None:
+        return known
+    head = path.split(".", 1)[0].split("[", 1)[0]
+    if head == path:
+        return _outer_name(flow, path)
+    root = Root(Source.PLACE, path)
+    must = frozenset((root,))
+    base = path[: max(path.rfind("."), path.rfind("["))]
+    owner = _owner(flow, base, state)
+    kind = Kind.UNKNOWN
+    if owner is not None and path[len(base)] == ".":
+        name = path[len(base) + 1 :]
+        found = owner.attribute(name)
+        if found is not None:
+            if found.kind in (Kind.MODULE, Kind.OPTIMIZER, Kind.SCALER, Kind.LOADER, Kind.INSTANCE):
+                return found
+            return replace(found, roots=must | found.roots, must=must)
+        method = owner.method(name)
+        if method is not None:
+            return Value(kind=Kind.FUNCTION, ref=method)
+    elif path[len(base)] == "[":
+        container = state.env.get(base)
+        if container is not None:
+            key = path[len(base) + 2 : -2] if path.endswith('"]') else None
+            part = element(container, key)
+            return replace(part, must=container.must, kind=Kind.UNKNOWN) if part.kind is Kind.CONTAINER else part
+    if kind is Kind.UNKNOWN:
+        kind = named_kind(path)
+    if kind is not Kind.UNKNOWN:
+        return Value(kind=kind)
+    return Value(must, must=must)
+
+
+def _owner(flow: Flow, path: str, state: State) -> Class | None:
+    """The project class of the object at a path."""
+    value = state.env.get(path)
+    if value is None and "." not in path:
+        value = _outer_name(flow, path)
+    elif value is None and "[" not in path:
+        base, _, name = path.rpartition(".")
+        owner = _owner(flow, base, state)
+        value = owner.attribute(name) if owner is not None else None
+    return value.ref if value is not None and isinstance(value.ref, Class) and value.kind is not Kind.CLASS else None
+
+
+def _outer_name(flow: Flow, name: str) -> Value:
+    outer = flow.ref.outer
+    while outer is not None:
+        known = outer.final.env.get(name) or outer.current_env.get(name)
+        if known is not None:
+            root = frozenset((Root(Source.PLACE, name),))
+            plain = (Kind.TENSOR, Kind.OUTPUT, Kind.UNKNOWN, Kind.CONTAINER, Kind.NUMBER, Kind.NOTHING)
+            return replace(known, roots=root, maybe=frozenset(), must=root, parts=()) if known.kind in plain else known
+        outer = outer.ref.outer
+    value = flow.module.resolve(name)
+    if value is None or value.kind in (Kind.UNKNOWN, Kind.CONTAINER, Kind.TENSOR, Kind.NUMBER):
+        kind = value.kind if value is not None else Kind.UNKNOWN
+        if kind is Kind.UNKNOWN and (named := named_kind(name)) is not Kind.UNKNOWN:
+            return Value(kind=named)
+        root = frozenset((Root(Source.PLACE, name),))
+        bounded = value.bounded if value is not None else False
+        if value is None and name not in flow.module.outline.variables:
+            return Value(kind=Kind.EXTERNAL, ref=f"builtins.{name}")
+        return Value(root, must=root, kind=kind, bounded=bounded)
+    return value

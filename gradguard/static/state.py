@@ -1,0 +1,98 @@
+"""What holds at one point of one way through a function, and where ways meet."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from gradguard.static.model import (
+    Loop,
+    Mode,
+    ZeroGrad,
+)
+from gradguard.static.values import (
+    Root,
+    Source,
+    Value,
+    join,
+)
+
+if TYPE_CHECKING:
+    pass
+
+
+@dataclass(slots=True)
+class State:
+    """What holds at one point of one way through a function.
+
+    Args:
+        env: values by path.
+        mode: the gradient mode.
+        evaluating: paths on which ``.eval()`` was called.
+        lost: the ``zero_grad`` that came after the last backward, on every path.
+    """
+
+    env: dict[str, Value]
+    mode: Mode = Mode.INHERITED
+    evaluating: frozenset[str] = frozenset()
+    lost: ZeroGrad | None = None
+    computed: bool = False
+
+    def copy(self) -> State:
+        return State(dict(self.env), self.mode, self.evaluating, self.lost, self.computed)
+
+    def assign(self, path: str, value: Value) -> None:
+        """Bind a path; its parts are those of the new value now."""
+        part = Value(value.roots, value.maybe)
+        for known in self.env:
+            if known.startswith(path) and known[len(path) : len(path) + 1] in (".", "["):
+                self.env[known] = part
+        self.env[path] = value
+
+
+def merge(a: State | None, b: State | None, trusted: str = "both") -> State | None:
+    """The state after two ways meet; None is a way that does not get there."""
+    if a is None or b is None:
+        return b if a is None else a
+    env: dict[str, Value] = {}
+    for path in {**a.env, **b.env}:
+        x, y = a.env.get(path), b.env.get(path)
+        if x is None or y is None:
+            present = x or y
+            assert present is not None
+            if "." in path or "[" in path:  # known of one way only: on the other it is as it was on entry
+                root = Root(Source.PLACE, path)
+                other = Value(frozenset((root,)), must=frozenset((root,)), kind=present.kind, ref=present.ref)
+                x, y = x or other, y or other
+                env[path] = join(x, y, trusted=trusted)
+            else:
+                env[path] = present
+        else:
+            env[path] = join(x, y, trusted=trusted)
+    mode = a.mode if a.mode is b.mode else Mode.UNKNOWN
+    lost = a.lost if a.lost is b.lost else None
+    return State(env, mode, a.evaluating & b.evaluating, lost, a.computed or b.computed)
+
+
+@dataclass(slots=True)
+class Carry:
+    """What one loop does to one path.
+
+    Args:
+        grows: its old content survives every iteration.
+        end: the value at the end of an iteration.
+        fresh: the function itself bound or emptied it before the loop.
+    """
+
+    grows: bool
+    end: Value
+    fresh: bool
+
+
+@dataclass(slots=True)
+class LoopFrame:
+    loop: Loop
+    phis: dict[str, Value]
+    breaks: list[State] = field(default_factory=list)
+    continues: list[State] = field(default_factory=list)
+    early: list[State] = field(default_factory=list)

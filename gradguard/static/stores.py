@@ -1,0 +1,147 @@
+"""How a statement stores a value: the form, the target, and what the old value has to do with the new one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from gradguard.static import tree as t
+from gradguard.static.model import (
+    Form,
+    Mode,
+)
+from gradguard.static.names import breaks_graph
+from gradguard.static.state import State
+from gradguard.static.values import (
+    Kind,
+    Root,
+    Source,
+    Value,
+    union,
+    with_content,
+)
+
+if TYPE_CHECKING:
+    from gradguard.static.flow import Flow
+
+
+def store_rebind(flow: Flow, path: str, value: Value, state: State, stmt: t.Node, source: t.Expr | None) -> None:
+    if not value.reach or not any(r.source in (Source.CARRIED, Source.PLACE) for r in value.reach):
+        return
+    form, part = rebind_form(path, source)
+    node = part or source or stmt
+    flow.store(path, value, state, stmt, node if isinstance(node, t.Expr) else None, form)
+
+
+def store_item(
+    flow: Flow, target: t.Subscript, path: str, value: Value, state: State, stmt: t.Node, source: t.Expr | None
+) -> None:
+    """``container[key] = value``."""
+    flow.value(target.index, state)
+    base = t.path_of(target.value)
+    if base is None:
+        return
+    base = flow.canonical(base)
+    holder = flow.read(base, state)
+    if isinstance(target.index, t.Slice) and not value.reach and holder.kind is not Kind.TENSOR:
+        flow.empty(base, holder, state)  # xs[:] = []
+        return
+    if isinstance(target.index, t.Constant) and isinstance(target.index.value, str):
+        if value.reach:
+            store_rebind(flow, path, value, state, stmt, source)
+        state.assign(path, value)
+        state.env[base] = with_content(holder, value)
+        return
+    if holder.kind is Kind.NUMBER:
+        return  # an array of numpy takes the number only
+    if value.reach:
+        form = Form.IN_PLACE if holder.kind is Kind.TENSOR else Form.ITEM
+        store = flow.store(base, value, state, stmt, source, form)
+        store.key = t.path_of(target.index)
+        store.bounded_key = _bounded_key(flow, target.index)
+    state.env[base] = with_content(holder, value)
+
+
+def _bounded_key(flow: Flow, index: t.Expr) -> bool:
+    """Whether the keys come from a small set of names: the items of a dict, the entries of a list."""
+    if isinstance(index, t.Constant):
+        return True
+    path = t.path_of(index)
+    if path is None:
+        return False
+    for frame in reversed(flow.frames):
+        if path in frame.loop.targets:
+            return not frame.loop.over_loader and frame is not flow.frames[0]
+    return False
+
+
+def augment(flow: Flow, stmt: t.Augment, state: State) -> State:
+    added = flow.value(stmt.value, state)
+    path = t.path_of(stmt.target)
+    if path is None or breaks_graph(stmt.target):
+        return state
+    path = flow.canonical(path)
+    before = flow.read(path, state)
+    if isinstance(stmt.target, t.Subscript) and not path.endswith('"]'):
+        path = path.rsplit("[", 1)[0]
+        before = flow.read(path, state)
+    if before.kind is Kind.CONTAINER or isinstance(stmt.value, t.Display | t.Comprehension):
+        form, kind = Form.APPEND, Kind.CONTAINER
+    else:
+        form = Form.SUM if stmt.operator in "+-" else Form.AVERAGE
+        kind = Kind.TENSOR if added.reach or before.reach else before.kind
+    if state.mode is Mode.OFF and form is Form.SUM:
+        added = replace(added, roots=frozenset(), maybe=frozenset())
+    elif any(r.source is Source.LEAF for r in added.roots):
+        added = added.with_roots(Root(Source.GRAPH, stmt.value))
+    result = replace(union((before, added)), kind=kind, must=before.must, bounded=before.bounded)
+    if added.reach:
+        source = stmt.value.items[0] if isinstance(stmt.value, t.Display) and len(stmt.value.items) == 1 else stmt.value
+        flow.store(path, added, state, stmt, source, form)
+    state.env[path] = result
+    return state
+
+
+def rebind_form(path: str, source: t.Expr | None) -> tuple[Form, t.Expr | None]:
+    """How ``path = source`` uses its old value, and the part of the expression that is new."""
+    if isinstance(source, t.Conditional):
+        branch = source.body if mentions(source.body, path) else source.orelse
+        return rebind_form(path, branch)
+    if isinstance(source, t.Operation) and source.operator in "+-":
+        left, right = source.operands[0], source.operands[-1]
+        for old, new in ((left, right), (right, left)):
+            if t.path_of(old) == path:
+                kind = Form.APPEND if isinstance(new, t.Display) else Form.SUM
+                return kind, new.items[0] if isinstance(new, t.Display) and len(new.items) == 1 else new
+            if mentions(old, path) and isinstance(old, t.Operation) and old.operator in ("*", "/", "+", "-"):
+                form, _ = rebind_form(path, old)
+                scaled = old.operator in "*/" and any(mentions(o, path) for o in old.operands)
+                return (Form.AVERAGE if scaled else form), new
+    if isinstance(source, t.Operation) and source.operator in ("*", "/") and mentions(source, path):
+        return Form.AVERAGE, None
+    if isinstance(source, t.Call) and isinstance(source.func, t.Attribute | t.Name):
+        name = (t.path_of(source.func) or "").rsplit(".", 1)[-1]
+        if name in ("cat", "concat", "concatenate", "stack", "vstack", "hstack") and source.args:
+            items = source.args[0].value
+            if isinstance(items, t.Display):
+                new_items = [i for i in items.items if not mentions(i, path)]
+                if len(new_items) < len(items.items):
+                    return Form.CONCATENATE, new_items[0] if len(new_items) == 1 else None
+    if isinstance(source, t.Display) and mentions(source, path):
+        return Form.APPEND, None
+    return Form.REBIND, None
+
+
+def mentions(expr: t.Expr, path: str) -> bool:
+    """Whether an arithmetic expression contains a path, not looking into calls."""
+    if t.path_of(expr) == path:
+        return True
+    if isinstance(expr, t.Operation):
+        return any(mentions(o, path) for o in expr.operands)
+    if isinstance(expr, t.Display):
+        return any(mentions(i, path) for i in expr.items)
+    if isinstance(expr, t.Starred | t.Subscript):
+        return mentions(expr.value, path)
+    if isinstance(expr, t.Call) and isinstance(expr.func, t.Attribute):
+        return mentions(expr.func.value, path)
+    return False

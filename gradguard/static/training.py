@@ -1,0 +1,222 @@
+"""Calls that train: backward, ``autograd.grad``, ``zero_grad``, ``step``, and the hooks on them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from gradguard.static import knowledge as k
+from gradguard.static import tree as t
+from gradguard.static.called import Called, last
+from gradguard.static.model import (
+    Backward,
+    GradCall,
+    HookRegistration,
+    Site,
+    Step,
+    ZeroGrad,
+)
+from gradguard.static.project import FunctionRef
+from gradguard.static.summary import apply_facts
+from gradguard.static.values import (
+    NOTHING,
+    UNKNOWN,
+    Kind,
+    Root,
+    Source,
+    Value,
+)
+
+if TYPE_CHECKING:
+    from gradguard.static.flow import Flow
+
+
+def backward_call(c: Called) -> Value | None:
+    value = _backward_value(c)
+    if value is None:
+        return None
+    handed_over(c, value)
+    return NOTHING
+
+
+def _backward_value(c: Called) -> Value | None:
+    """The tensor that backward is called on, if this is such a call."""
+    if c.external in ("torch.autograd.backward", "torch.distributed.autograd.backward"):
+        return (c.arguments[-1] if "distributed" in c.external else c.value_of("tensors", 0)) or UNKNOWN
+    if c.method == "manual_backward":
+        return c.first or c.value_of("loss") or UNKNOWN
+    if c.method != "backward" or c.external or isinstance(c.func.ref, FunctionRef):
+        return None
+    path = c.receiver_path or ""
+    takes_loss = bool(c.first) and (
+        bool(k.ENGINE_NAME.search(path)) or (c.receiver is not None and c.receiver.kind in _ENGINE_KINDS)
+    )
+    if takes_loss:
+        return c.first
+    if path in ("self", "cls") and c.receiver is not None and c.receiver.kind in (Kind.MODULE, Kind.INSTANCE):
+        return c.first or UNKNOWN
+    if path == "ctx" or (isinstance(c.node.func, t.Attribute) and t.path_of(c.node.func.value) == "super()"):
+        return None
+    return c.receiver or UNKNOWN
+
+
+_ENGINE_KINDS = (Kind.MODULE, Kind.OPTIMIZER, Kind.SCALER)
+
+
+def handed_over(c: Called, value: Value) -> None:
+    """Record a backward of ``value``; it proves that ``value`` carries a graph."""
+    flow, node = c.flow, c.node
+
+    def literal(keyword: str) -> Site | None:
+        found = node.argument(keyword)
+        return flow.site(found) if found is not None and node.is_true(keyword) else None
+
+    retain = node.argument("retain_graph")
+    create = node.argument("create_graph")
+    keeps = any(
+        x is not None and not (isinstance(x, t.Constant) and x.value in (False, None)) for x in (retain, create)
+    )
+    prove(flow, value)
+    variables = node.argument("retain_variables")
+    event = Backward(
+        flow.site(node), flow.loop, flow.branches > 0, value=value, keeps=keeps,
+        retain_graph=literal("retain_graph"), create_graph=literal("create_graph"),
+        retain_variables=flow.site(variables) if variables is not None else None,
+    )  # fmt: skip
+    flow.record(event)
+    c.state.lost = None
+    c.state.computed = True
+
+
+def prove(flow: Flow, value: Value) -> None:
+    """Backward is called on ``value``, so its graph exists: which of its roots start one."""
+    if value.roots:
+        flow.proven_values.add(frozenset(r for r in value.roots if r.source is not Source.CARRIED))
+    open_roots = [r for r in value.roots if r.source not in (Source.GRAPH, Source.LEAF, Source.CARRIED)]
+    if len(open_roots) == 1:
+        flow.proven.update(open_roots)
+        flow.proven.update(_wholes(open_roots[0]))
+        return
+    for root in open_roots:
+        if root.source is Source.LOSS or k.LOSS_NAME.search(last(flow.hints.get(root, ""))):
+            flow.proven.add(root)
+
+
+def _wholes(root: Root) -> Iterator[Root]:
+    """What the root is a part of: of a dict whose ``"loss"`` carries a graph, the dict does."""
+    key: object = root.key
+    while isinstance(key, tuple) and not isinstance(key[1], t.Node | tuple):
+        key = key[0]
+        yield Root(root.source, key)
+
+
+def grad_call(c: Called) -> Value | None:
+    if c.external not in (
+        "torch.autograd.grad",
+        "torch.autograd.functional.jacobian",
+        "torch.autograd.functional.hessian",
+    ):
+        return None
+    value = c.value_of("outputs", 0) or UNKNOWN
+    create = c.node.argument("create_graph")
+    creates = create is not None and not (isinstance(create, t.Constant) and create.value in (False, None))
+    keeps = creates or c.node.argument("retain_graph") is not None
+    prove(c.flow, value)
+    c.flow.record(GradCall(c.flow.site(c.node), c.flow.loop, c.flow.branches > 0, value=value, keeps=keeps))
+    return c.result(Root(Source.GRAPH, c.node)) if creates else Value(kind=Kind.OUTPUT)
+
+
+def zero_grad(c: Called) -> Value | None:
+    flow = c.flow
+    name = last(c.path)
+    by_hand = name == "zero_" and _grad_path(c.node)
+    if (
+        name != "zero_grad"
+        and not by_hand
+        and not (k.ZEROING_NAME.search(name) and not isinstance(c.func.ref, FunctionRef))
+    ):
+        return None
+    target = c.receiver_path if name == "zero_grad" else None
+    if target is not None and any(target in f.loop.targets for f in flow.frames):
+        target = None  # one of several: for o in optimizers: o.zero_grad()
+    setting = c.node.argument("set_to_none", 0)
+    to_none = not by_hand and not (isinstance(setting, t.Constant) and setting.value is False)
+    of_module = c.receiver is not None and c.receiver.kind is Kind.MODULE
+    flow.zero(
+        ZeroGrad(flow.site(c.node), flow.loop, flow.branches > 0, target=target, of_module=of_module, to_none=to_none),
+        c.state,
+    )
+    return NOTHING
+
+
+def _grad_path(node: t.Call) -> bool:
+    """Whether the receiver is a ``.grad`` (or ``.grad.data``)."""
+    value = node.func.value if isinstance(node.func, t.Attribute) else None
+    if isinstance(value, t.Attribute) and value.name == "data":
+        value = value.value
+    return isinstance(value, t.Attribute) and value.name == "grad"
+
+
+def step_call(c: Called) -> Value | None:
+    path = c.receiver_path or ""
+    if c.method == "step" and not isinstance(c.func.ref, FunctionRef):
+        receiver = c.receiver or UNKNOWN
+        if receiver.kind is Kind.SCALER or k.SCALER_NAME.search(path):
+            return _stepped(c, t.path_of(c.node.args[0].value) if c.node.args else None)
+        if k.SELF_ZEROING_NAME.search(path):
+            return _stepped(c, path, zeroes=True)
+        if receiver.kind is Kind.OPTIMIZER and not k.NOT_OPTIMIZER_NAME.search(last(path)):
+            closure = c.first
+            returned = NOTHING
+            if closure is not None and isinstance(closure.ref, FunctionRef):
+                returned = apply_facts(c, closure.ref, [], None)
+            _stepped(c, path)
+            return returned
+        return None
+    if k.STEPPING_NAME.search(last(c.path)) and not isinstance(c.func.ref, FunctionRef):
+        return _stepped(c, t.path_of(c.node.args[0].value) if c.node.args else None)
+    takes_both = len(c.values) >= 2 and c.values[1][1].kind is Kind.OPTIMIZER
+    if k.SCALER_NAME.search(c.path) and takes_both and c.first is not None:
+        handed_over(c, c.first)  # loss_scaler(loss, optimizer, ...): backward and step in one
+        return _stepped(c, t.path_of(c.node.args[1].value))
+    return None
+
+
+def _stepped(c: Called, target: str | None, *, zeroes: bool = False) -> Value:
+    flow = c.flow
+    target = flow.canonical(target) if target else None
+    if target is not None and any(target in f.loop.targets for f in flow.frames):
+        target = None
+    lost = c.state.lost
+    if lost is not None and not lost.of_module and lost.target and target and lost.target != target:
+        lost = None
+    flow.record(Step(flow.site(c.node), flow.loop, flow.branches > 0, target=target, zeroes=zeroes, lost=lost))
+    c.state.lost, c.state.computed = None, False
+    return NOTHING
+
+
+def hook_call(c: Called) -> Value | None:
+    if last(c.path) not in k.HOOK_METHODS and c.method not in k.HOOK_METHODS:
+        return None
+    flow = c.flow
+    receiver = c.receiver or UNKNOWN
+    fresh = c.method == "register_hook" and bool(receiver.roots) and receiver.kind in (Kind.TENSOR, Kind.OUTPUT)
+    event = HookRegistration(
+        flow.site(c.node), flow.loop, flow.branches > 0, method=c.method or last(c.path),
+        receiver=c.receiver_path, fresh=fresh,
+    )  # fmt: skip
+    event.receiver = _registered_on(flow, c.receiver_path)
+    flow.record(event)
+    return Value(kind=Kind.HANDLE, ref=event)
+
+
+def _registered_on(flow: Flow, path: str | None) -> str | None:
+    """The path of the receiver; of one that loops over ``net.modules()``, that of ``net``."""
+    for frame in reversed(flow.frames):
+        head = (path or "").split(".", 1)[0].split("[", 1)[0]
+        loop = frame.loop.site.node
+        if head in frame.loop.targets and isinstance(loop, t.Repeat) and loop.iterable is not None:
+            calls = (n for n in t.walk(loop.iterable) if isinstance(n, t.Call) and isinstance(n.func, t.Attribute))
+            objects = [p for n in calls if (p := t.path_of(n.func.value)) is not None]  # type: ignore[attr-defined]
+            path = flow.canonical(objects[0]) if objects else None
+    return path
