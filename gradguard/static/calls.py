@@ -14,13 +14,14 @@ from gradguard.static import containers, modes, operations, training
 from gradguard.static import knowledge as k
 from gradguard.static import tree as t
 from gradguard.static.called import Called, last
+from gradguard.static.definitions import Class, FunctionRef
 from gradguard.static.expressions import evaluate, recorded
 from gradguard.static.model import (
     Mode,
     OpaqueCall,
 )
 from gradguard.static.names import named_kind
-from gradguard.static.project import Class, FunctionRef, member
+from gradguard.static.project import member
 from gradguard.static.state import State
 from gradguard.static.summary import apply_facts
 from gradguard.static.values import (

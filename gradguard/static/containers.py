@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 from gradguard.static import knowledge as k
 from gradguard.static import tree as t
 from gradguard.static.called import Called
+from gradguard.static.definitions import FunctionRef
 from gradguard.static.model import (
     Form,
     Mode,
 )
-from gradguard.static.project import FunctionRef
 from gradguard.static.values import (
     DETACHED,
     NOTHING,

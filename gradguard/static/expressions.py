@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 from gradguard.static import knowledge as k
 from gradguard.static import tree as t
 from gradguard.static.conditions import steady_branch, tensor_test
+from gradguard.static.definitions import Class
 from gradguard.static.model import Mode
-from gradguard.static.project import Class, member
+from gradguard.static.project import member
 from gradguard.static.values import (
     DETACHED,
     NOTHING,
@@ -197,7 +198,7 @@ def _comprehension(flow: Flow, expr: t.Comprehension, state: State) -> Value:
 
 
 def _lambda(flow: Flow, expr: t.Lambda, state: State) -> Value:
-    from gradguard.static.project import FunctionRef
+    from gradguard.static.definitions import FunctionRef
 
     body = t.Define(expr.origin, "<lambda>", expr.params, [t.Return(expr.origin, expr.body)], [])
     return Value(kind=Kind.FUNCTION, ref=FunctionRef(flow.module, body, flow.ref.chunk, None, flow))

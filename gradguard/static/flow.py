@@ -17,9 +17,10 @@ from gradguard.static import knowledge as k
 from gradguard.static import loops, places, stores
 from gradguard.static import tree as t
 from gradguard.static.conditions import steady_branch, tensor_test
+from gradguard.static.definitions import Class, FunctionRef
 from gradguard.static.model import Event, Form, Function, HookRegistration, Loop, Mode, Scope, Store, ZeroGrad
 from gradguard.static.names import bound_names, breaks_graph, named_kind
-from gradguard.static.project import Class, FunctionRef, Project
+from gradguard.static.project import Project
 from gradguard.static.source import Site
 from gradguard.static.state import Carry, LoopFrame, State, merge
 from gradguard.static.values import NOTHING, NUMBER, Kind, Root, Roots, Source, Value, each_of, element, join

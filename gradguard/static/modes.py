@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 from gradguard.static import knowledge as k
 from gradguard.static import tree as t
 from gradguard.static.called import Called
+from gradguard.static.definitions import FunctionRef
 from gradguard.static.model import (
     Mode,
 )
-from gradguard.static.project import FunctionRef
 from gradguard.static.state import State
 from gradguard.static.values import (
     NOTHING,

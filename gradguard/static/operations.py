@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 from gradguard.static import knowledge as k
 from gradguard.static import tree as t
 from gradguard.static.called import Called, last
+from gradguard.static.definitions import Class
 from gradguard.static.expressions import recorded
 from gradguard.static.model import (
     Forward,
 )
-from gradguard.static.project import Class
 from gradguard.static.values import (
     DETACHED,
     NOTHING,

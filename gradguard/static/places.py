@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from gradguard.static import knowledge as k
 from gradguard.static import tree as t
+from gradguard.static.definitions import Class
 from gradguard.static.names import named_kind
-from gradguard.static.project import Class
 from gradguard.static.state import State
 from gradguard.static.values import (
     NUMBER,

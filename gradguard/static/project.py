@@ -6,7 +6,6 @@ Other files are read on demand, when a name leads there; nothing is imported or 
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING
 from gradguard.findings import FileError
 from gradguard.static import knowledge as k
 from gradguard.static import tree as t
+from gradguard.static.definitions import Class, FunctionRef
 from gradguard.static.model import Mode
 from gradguard.static.source import Chunk, Extent, Outline, Source, SourceError, read
 from gradguard.static.survey import Survey
@@ -26,138 +26,6 @@ if TYPE_CHECKING:
 
 _ROOT_MARKERS = (".git", "pyproject.toml", "setup.py", "setup.cfg", "requirements.txt")
 _MAX_REEXPORTS = 6
-
-
-@dataclass(eq=False)
-class FunctionRef:
-    """A function of the project, with what is needed to read it."""
-
-    module: Module
-    define: t.Define
-    chunk: Chunk
-    owner: Class | None = None
-    outer: Flow | None = None
-
-    @cached_property
-    def own_calls(self) -> frozenset[str]:
-        """The methods that it calls on ``self``."""
-        return frozenset(
-            node.func.name
-            for node in t.walk(self.define)
-            if isinstance(node, t.Call) and isinstance(node.func, t.Attribute) and t.path_of(node.func.value) == "self"
-        )
-
-    @property
-    def qualified(self) -> str:
-        return f"{self.owner.name}.{self.define.name}" if self.owner else self.define.name
-
-
-@dataclass(eq=False)
-class Class:
-    """A class of the project."""
-
-    module: Module
-    define: t.DefineClass
-    chunk: Chunk
-    outer: Flow | None = None
-    _attributes: dict[str, Value | None] = field(default_factory=dict)
-
-    @property
-    def name(self) -> str:
-        return self.define.name
-
-    @cached_property
-    def methods(self) -> dict[str, FunctionRef]:
-        return {d.name: FunctionRef(self.module, d, self.chunk, self, self.outer) for d in self.define.methods()}
-
-    @cached_property
-    def bases(self) -> list[Value]:
-        return [self.module.value_of(base) for base in self.define.bases]
-
-    def lineage(self, depth: int = 0) -> Iterator[Class]:
-        """The class and its base classes in the project, nearest first."""
-        yield self
-        if depth < _MAX_REEXPORTS:
-            for base in self.bases:
-                if isinstance(base.ref, Class) and base.ref is not self:
-                    yield from base.ref.lineage(depth + 1)
-
-    def method(self, name: str) -> FunctionRef | None:
-        return next((c.methods[name] for c in self.lineage() if name in c.methods), None)
-
-    def all_methods(self) -> Iterator[FunctionRef]:
-        """Its own methods, and the inherited ones that call a method which it overrides (``fit`` of a base trainer)."""
-        yield from self.methods.values()
-        own = set(self.methods)
-        for base in list(self.lineage())[1:]:
-            for name, ref in base.methods.items():
-                if name not in own and ref.own_calls & self.methods.keys():
-                    own.add(name)
-                    yield FunctionRef(ref.module, ref.define, ref.chunk, self, ref.outer)
-
-    @cached_property
-    def external_bases(self) -> frozenset[str]:
-        """The dotted names of the base classes that lie outside of the project."""
-        return frozenset(str(base.ref) for cls in self.lineage() for base in cls.bases if base.kind is Kind.EXTERNAL)
-
-    @cached_property
-    def is_module(self) -> bool:
-        """Whether it is an ``nn.Module``."""
-        for name in self.external_bases:
-            tail = name.rsplit(".", 1)[-1]
-            if name in k.MODULE_BASES or tail in ("Module", "LightningModule", "ScriptModule"):
-                return True
-            if name.startswith(k.MODULE_PREFIXES) and not name.startswith(k.NOT_MODULES):
-                return True
-            if tail.endswith(("PreTrainedModel", "ForCausalLM", "ForSequenceClassification")):
-                return True
-        return False
-
-    @cached_property
-    def is_record(self) -> bool:
-        """Whether it only holds what it is made of: a dataclass, a named tuple."""
-        return not self.is_module and self.method("__init__") is None and not self.methods.keys() & {"__call__"}
-
-    @cached_property
-    def framework_methods(self) -> bool:
-        """Whether a framework calls its ``validation_step`` and the like."""
-        return any(n.rsplit(".", 1)[-1] in (*k.LIGHTNING_BASES, "Trainer") for n in self.external_bases)
-
-    def attribute(self, name: str) -> Value | None:
-        """What kind of object ``self.name`` is, from the assignments to it; None when nothing is known."""
-        if name not in self._attributes:
-            self._attributes[name] = None  # a recursive question has no answer
-            self._attributes[name] = self._find_attribute(name)
-        return self._attributes[name]
-
-    def _find_attribute(self, name: str) -> Value | None:
-        from gradguard.static.flow import kind_of
-
-        for cls in self.lineage():
-            for ref, value in cls._assignments.get(name, ()):
-                found = kind_of(ref, value)
-                if found.kind not in (Kind.UNKNOWN, Kind.NOTHING):
-                    return found
-        return None
-
-    @cached_property
-    def _assignments(self) -> dict[str, list[tuple[FunctionRef, t.Expr]]]:
-        """``self.name = value`` statements by name, those of ``__init__`` first."""
-        from gradguard.static.build import walk_statements
-
-        found: dict[str, list[tuple[FunctionRef, t.Expr]]] = {}
-        for ref in sorted(self.methods.values(), key=lambda r: r.define.name != "__init__"):
-            for stmt in walk_statements(ref.define.body):
-                if isinstance(stmt, t.Assign):
-                    for target in stmt.targets:
-                        if isinstance(target, t.Attribute) and t.path_of(target.value) == "self":
-                            found.setdefault(target.name, []).append((ref, stmt.value))
-        return found
-
-    @cached_property
-    def buffers(self) -> frozenset[str]:
-        """Names given to ``register_buffer``."""
-        return frozenset(re.findall(r"register_buffer\(\s*['\"](\w+)['\"]", self.chunk.text))
 
 
 @dataclass(eq=False)

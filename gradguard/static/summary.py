@@ -39,8 +39,8 @@ from gradguard.static.values import (
 
 if TYPE_CHECKING:
     from gradguard.static.called import Called
+    from gradguard.static.definitions import FunctionRef
     from gradguard.static.flow import Flow
-    from gradguard.static.project import FunctionRef
 
 _MAX_EVENTS = 200
 

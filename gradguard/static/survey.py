@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from gradguard.static.project import Class, FunctionRef, Module, Project
+    from gradguard.static.definitions import Class, FunctionRef
+    from gradguard.static.project import Module, Project
 
 # Methods that somebody outside of the project calls.
 _CALLED_BY_OTHERS = re.compile(r"^(?:on_\w+|__\w+__|forward|training_step|\w+_epoch_end|setup|teardown|main|<module>)$")
@@ -187,7 +188,7 @@ class _Calls:
 
     def classes(self, name: str, param: str, position: int) -> Iterator[Class]:
         """The classes of what is passed as ``param`` where ``name`` is called."""
-        from gradguard.static.project import Class
+        from gradguard.static.definitions import Class
 
         for given, _ in self._given(name, param, position):
             makers = [given.func] if isinstance(given, ast.Call) else self._tree[1].get(_dotted(given), [])

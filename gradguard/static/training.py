@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from gradguard.static import knowledge as k
 from gradguard.static import tree as t
 from gradguard.static.called import Called, last
+from gradguard.static.definitions import FunctionRef
 from gradguard.static.model import (
     Backward,
     GradCall,
@@ -16,7 +17,6 @@ from gradguard.static.model import (
     Step,
     ZeroGrad,
 )
-from gradguard.static.project import FunctionRef
 from gradguard.static.summary import apply_facts
 from gradguard.static.values import (
     NOTHING,
