@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import re
 import sys
 from collections import defaultdict
@@ -44,7 +45,7 @@ def check(files: Sequence[Path], settings: Settings, catalogue: Catalogue) -> Ch
     screened, errors = _read(files, _screen(rules))
     relevant = [path for path, (_, is_relevant) in screened.items() if is_relevant]
     run = _Run(Project(files, shown, relevant), rules, errors)
-    with _deep_recursion():
+    with _interpreter():
         for path, (data, is_relevant) in screened.items():
             run.file(path, data, is_relevant)
     return run.result(settings, len(files))
@@ -55,7 +56,7 @@ def check_text(text: str, path: str, settings: Settings, catalogue: Catalogue) -
     from gradguard.static.project import Project
 
     run = _Run(Project((), shown), _rules(settings, catalogue), [])
-    with _deep_recursion():
+    with _interpreter():
         run.file(Path(path).absolute(), text.encode(), True)
     return run.result(settings, 1)
 
@@ -90,14 +91,21 @@ def _read(
 
 
 @contextmanager
-def _deep_recursion() -> Iterator[None]:
-    """Room for the recursive readings of expressions that are nested up to ``source.MAX_DEPTH``."""
-    before = sys.getrecursionlimit()
-    sys.setrecursionlimit(max(before, _RECURSION_LIMIT))
+def _interpreter() -> Iterator[None]:
+    """The interpreter's settings for a run.
+
+    Room for recursive readings of expressions that are nested up to ``source.MAX_DEPTH``; and no cyclic collections:
+    the trees live as long as the run and hold hardly any cycles, and walking them again and again took half the time.
+    """
+    limit, collects = sys.getrecursionlimit(), gc.isenabled()
+    sys.setrecursionlimit(max(limit, _RECURSION_LIMIT))
+    gc.disable()
     try:
         yield
     finally:
-        sys.setrecursionlimit(before)
+        sys.setrecursionlimit(limit)
+        if collects:
+            gc.enable()
 
 
 class _Run:

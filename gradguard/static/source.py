@@ -138,24 +138,30 @@ class Chunk:
     first_line: int
 
     @cached_property
-    def _module(self) -> cst.Module:
-        import libcst as cst
-
-        return cst.parse_module(self.text)
-
-    @cached_property
     def statements(self) -> list[Stmt]:
         """The chunk's statements as a tree.
+
+        LibCST's own tree is ten times as large. It is dropped, and made again for the few chunks with findings: each
+        node keeps only its number in the order of :func:`gradguard.static.tree.walk`.
 
         Raises:
             SourceError: LibCST cannot read it.
         """
+        from gradguard.static.tree import walk
+
+        statements, _ = self._read()
+        for number, node in enumerate(walk(statements)):
+            node.origin = number
+        return statements
+
+    def _read(self) -> tuple[list[Stmt], cst.Module]:
         import libcst as cst
 
         from gradguard.static.build import build
 
         try:
-            return build(self._module)
+            module = cst.parse_module(self.text)
+            return build(module), module
         except cst.ParserSyntaxError as error:
             _, line = self.source.locate(self.first_line + error.raw_line - 1)
             raise SourceError(f"LibCST cannot parse this: {error.message}", line) from None
@@ -164,30 +170,45 @@ class Chunk:
             raise SourceError("nested too deeply to be analysed", line) from None
 
     @cached_property
-    def _positions(self) -> Mapping[object, CodeRange]:
+    def _concrete(self) -> tuple[list[cst.CSTNode], Mapping[object, CodeRange], cst.Module]:
+        """LibCST's nodes in the order of the tree's, and where they stand."""
         from libcst.metadata import MetadataWrapper, PositionProvider
 
-        wrapper = MetadataWrapper(self._module, unsafe_skip_copy=True)
-        return cast("Mapping[object, CodeRange]", wrapper.resolve(PositionProvider))
+        from gradguard.static.tree import walk
 
-    def span(self, origin: object) -> Span:
-        """Where a LibCST node of this chunk stands, in the file (or its notebook cell)."""
-        where = self._positions[origin]
-        offset = self.first_line - 1
-        start, end = where.start, where.end
-        _, line = self.source.locate(start.line + offset)
+        statements, module = self._read()
+        nodes = [cast("cst.CSTNode", node.origin) for node in walk(statements)]
+        positions = MetadataWrapper(module, unsafe_skip_copy=True).resolve(PositionProvider)
+        return nodes, cast("Mapping[object, CodeRange]", positions), module
+
+    def _position(self, number: object) -> CodeRange:
+        nodes, positions, _ = self._concrete
+        return positions[nodes[cast(int, number)]]
+
+    def span(self, number: object) -> Span:
+        """Where a node of this chunk stands, in the file (or its notebook cell).
+
+        Args:
+            number: the node's ``origin``.
+        """
+        start, end = self._position(number).start, self._position(number).end
+        _, line = self.source.locate(start.line + self.first_line - 1)
         return Span(line, start.column + 1, line + end.line - start.line, end.column + 1)
 
-    def line(self, origin: object) -> int:
-        return self.span(origin).line
+    def line(self, number: object) -> int:
+        return self.span(number).line
 
-    def cell(self, origin: object) -> int | None:
-        where = self._positions[origin]
-        return self.source.locate(where.start.line + self.first_line - 1)[0]
+    def cell(self, number: object) -> int | None:
+        return self.source.locate(self._position(number).start.line + self.first_line - 1)[0]
 
-    def code(self, origin: object) -> str:
-        """The text of a LibCST node."""
-        return self._module.code_for_node(origin).strip()  # type: ignore[arg-type]
+    def source_line(self, number: object) -> str:
+        """The text of the line that a node begins in."""
+        return self.source.lines[self._position(number).start.line + self.first_line - 2]
+
+    def code(self, number: object) -> str:
+        """The text of a node."""
+        nodes, _, module = self._concrete
+        return module.code_for_node(nodes[cast(int, number)]).strip()
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,11 +241,8 @@ class Site:
     @property
     def indent(self) -> str:
         """The white space before the first character of the site's line."""
-        span = self.span
-        offset = self.chunk.first_line - 1
-        where = self.chunk._positions[self.node.origin]
-        line = self.chunk.source.lines[where.start.line + offset - 1]
-        return line[: min(len(line) - len(line.lstrip()), span.column - 1)]
+        line = self.chunk.source_line(self.node.origin)
+        return line[: min(len(line) - len(line.lstrip()), self.span.column - 1)]
 
     def replace(self, text: str) -> Edit:
         """An edit that puts ``text`` in this place."""
