@@ -96,6 +96,9 @@ def _project(c: Called) -> Value | None:
             return Value(kind=Kind.OPTIMIZER, ref=ref)
         if ref.is_record and c.values:
             return union(c.arguments, Kind.OUTPUT)  # a record: a dataclass, a named tuple
+        constructor = ref.method("__init__")
+        if constructor is not None:
+            apply_facts(c, constructor, c.values, "")
         return Value(kind=Kind.INSTANCE, ref=ref)
     if c.func.kind in (Kind.MODULE, Kind.INSTANCE) and isinstance(ref, Class):
         forward = ref.method("forward" if c.func.kind is Kind.MODULE else "__call__")
@@ -131,6 +134,8 @@ def _unknown(c: Called) -> Value:
     kinds = (Kind.OPTIMIZER, Kind.MODULE)
     if any(v.kind in kinds for v in c.arguments) or any(t.path_of(a.value) == "self" for a, _ in c.values):
         flow.record(OpaqueCall(flow.site(c.node), flow.loop, flow.branches > 0))
+    if c.method:
+        flow.method_calls.append((c.method, state.mode))
     if state.mode is Mode.OFF:
         return UNKNOWN
     if k.RECORD_NAME.match(last(c.path)) and c.values:

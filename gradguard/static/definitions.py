@@ -107,6 +107,23 @@ class Class:
         return False
 
     @cached_property
+    def element(self) -> Value | None:
+        """What an item of it is, for a ``defaultdict`` subclass that says so in its constructor."""
+        constructor = self.methods.get("__init__")
+        if constructor is None or not any(n.rsplit(".", 1)[-1] == "defaultdict" for n in self.external_bases):
+            return None
+        for node in t.walk(constructor.define.body):
+            if (
+                isinstance(node, t.Call)
+                and isinstance(node.func, t.Attribute)
+                and node.func.name == "__init__"
+                and node.args
+            ):
+                made = self.module.value_of(node.args[0].value)
+                return Value(kind=Kind.INSTANCE, ref=made.ref) if isinstance(made.ref, Class) else None
+        return None
+
+    @cached_property
     def is_record(self) -> bool:
         """Whether it only holds what it is made of: a dataclass, a named tuple."""
         return not self.is_module and self.method("__init__") is None and not self.methods.keys() & {"__call__"}
@@ -140,9 +157,9 @@ class Class:
         for ref in sorted(self.methods.values(), key=lambda r: r.define.name != "__init__"):
             for stmt in walk_statements(ref.define.body):
                 if isinstance(stmt, t.Assign):
-                    for target in stmt.targets:
+                    for target, value in t.pairs(stmt.targets, stmt.value):
                         if isinstance(target, t.Attribute) and t.path_of(target.value) == "self":
-                            found.setdefault(target.name, []).append((ref, stmt.value))
+                            found.setdefault(target.name, []).append((ref, value))
         return found
 
     @cached_property

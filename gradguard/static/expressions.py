@@ -115,6 +115,8 @@ def _subscript(flow: Flow, expr: t.Subscript, state: State) -> Value:
     if path is not None and path.endswith('"]') and (known := state.env.get(flow.canonical(path))) is not None:
         return known
     base = evaluate(flow, expr.value, state)
+    if isinstance(base.ref, Class) and base.kind is Kind.INSTANCE and base.ref.element is not None:
+        return base.ref.element
     if base.kind in (Kind.MODULE, Kind.OPTIMIZER, Kind.SCALER, Kind.LOADER):
         return replace(base, parts=())
     if base.kind in (Kind.TENSOR, Kind.OUTPUT) and not base.parts:
@@ -221,6 +223,7 @@ def _suspend(flow: Flow, expr: t.Suspend, state: State) -> Value:
     if expr.kind == "await":
         return value
     flow.yielded.append(value if expr.kind == "yield" else iterated(value))
+    flow.evaluating_at_yield |= state.evaluating
     return UNKNOWN
 
 

@@ -57,6 +57,9 @@ class Flow:
         self.final: State = State({})
         self.calls: list[tuple[t.Define, Mode]] = []
         self.emptied: set[str] = set()
+        self.evaluating_at_yield: frozenset[str] = frozenset()
+        self.generators = 0
+        self.method_calls: list[tuple[str, Mode]] = []
         self.dry = False
         self._called_on: frozenset[str] | None = None
         self.facts.called_without_grad = lambda: project.called_without_grad(ref)

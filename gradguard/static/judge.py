@@ -162,7 +162,7 @@ def _cleared(flow: Flow, store: Store) -> bool:
 
 def _judge_call(flow: Flow, store: Store) -> None:
     """The store is into something that lives longer than the call; the function is itself one step of a loop."""
-    if store.scope in (Scope.LOCAL, Scope.PARAMETER) or store.inner is not None:
+    if store.scope in (Scope.LOCAL, Scope.PARAMETER) or (store.inner is not None and not store.parameter):
         return
     if store.scope is Scope.CLOSURE and flow.ref.outer is not None and flow.ref.define in flow.ref.outer.applied:
         return  # judged where the closure is called
@@ -262,9 +262,18 @@ def _made_in(loop: Loop, value: Value) -> bool:
 
 def _resets(flow: Flow, backward: Backward) -> list[ZeroGrad]:
     zero_grads = flow.facts.zero_grads
+    if backward.create_graph is not None and backward.loop is not None:
+        inside = set(t.walk(backward.loop.site.node))
+        if any(r.source is Source.LEAF and _is_input(r.key) and r.key in inside for r in backward.value.roots):
+            zero_grads = [z for z in zero_grads if z.target is None]  # an optimizer does not know this leaf
     if backward.loop is None:
         return list(zero_grads)
     return [z for z in zero_grads if z.loop is None or z.loop.within(backward.loop) or backward.loop.within(z.loop)]
+
+
+def _is_input(leaf: object) -> bool:
+    """Whether a leaf is made by ``requires_grad_()``: an input, not a parameter."""
+    return isinstance(leaf, t.Call) and isinstance(leaf.func, t.Attribute) and leaf.func.name == "requires_grad_"
 
 
 # --- hooks ------------------------------------------------------------------------------------------------------

@@ -27,11 +27,13 @@ if TYPE_CHECKING:
 
 
 def repeat(flow: Flow, stmt: t.Repeat, state: State) -> State | None:
+    generators = flow.generators
     iterable = flow.value(stmt.iterable, state) if stmt.iterable is not None else None
+    generates = flow.generators > generators
     assigned = set(stmt.assigned if stmt.assigned is not None else assigned_paths(stmt))
     for _ in range(3):
         marks = {name: len(getattr(flow.facts, name)) for name in _EVENT_LISTS}
-        end, late = _iterate(flow, stmt, state.copy(), iterable, assigned)
+        end, late = _iterate(flow, stmt, state.copy(), iterable, assigned, generates)
         if not late <= assigned:
             assigned |= late  # a callee stores into what the loop carries: read it again, knowing that
             for name, length in marks.items():
@@ -53,7 +55,7 @@ def _forget(flow: Flow, name: str, length: int) -> None:
 
 
 def _iterate(
-    flow: Flow, stmt: t.Repeat, state: State, iterable: Value | None, assigned: set[str]
+    flow: Flow, stmt: t.Repeat, state: State, iterable: Value | None, assigned: set[str], generates: bool
 ) -> tuple[State | None, set[str]]:
     loop = _new_loop(flow, stmt, state, iterable)
     frame = LoopFrame(loop, {})
@@ -70,6 +72,8 @@ def _iterate(
     branches, flow.branches = flow.branches, 0
     if stmt.test is not None:
         flow.value(stmt.test, state)
+    if generates and stmt.iterable is not None:
+        iterable = flow.value(stmt.iterable, state)  # a generator of the project runs in step with the loop
     if stmt.target is not None and iterable is not None:
         flow.bind(stmt.target, iterated(iterable), state, stmt, None, plain=True)
     end = flow.block(stmt.body, state)

@@ -294,6 +294,7 @@ class Project:
         if ref.define in seen or len(seen) > 4:
             return False
         modes: list[bool] = []
+        by_name: list[bool] = []
         for module in self.survey.callers(ref.define.name, ref.module):
             for flow in self.flows(module):
                 for define, mode in flow.calls:
@@ -301,7 +302,10 @@ class Project:
                         inherited = mode is Mode.INHERITED
                         held = inherited and self.called_without_grad(flow.ref, seen | {ref.define})
                         modes.append(held or mode in (Mode.OFF, Mode.UNKNOWN))
-        return bool(modes) and all(modes)
+                if ref.owner is not None:
+                    by_name += [mode is Mode.OFF for name, mode in flow.method_calls if name == ref.define.name]
+        seen_calls = modes or by_name
+        return bool(seen_calls) and all(seen_calls)
 
     # --- files ---
 

@@ -52,6 +52,11 @@ def store_item(
         state.assign(path, value)
         state.env[base] = with_content(holder, value)
         return
+    form, added = rebind_form(path, source)
+    if form in (Form.SUM, Form.AVERAGE) and value.reach:  # d[k] = d.get(k, 0) + x
+        flow.store(base, value, state, stmt, added or source, form)
+        state.env[base] = with_content(holder, value)
+        return
     if holder.kind is Kind.NUMBER:
         return  # an array of numpy takes the number only
     if value.reach:

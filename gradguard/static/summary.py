@@ -52,7 +52,8 @@ def apply_facts(c: Called, ref: FunctionRef, values: list[tuple[t.Arg, Value]], 
         c: the call, in its caller.
         ref: the function called.
         values: its arguments.
-        receiver: the path of the object, where the call itself does not name it.
+        receiver: the path of the object, where the call itself does not name it; empty for a constructor, whose
+            object has no path yet.
     """
     flow = c.flow
     flow.applied.add(ref.define)
@@ -81,9 +82,10 @@ class _Application:
     def _bind(self, values: list[tuple[t.Arg, Value]], receiver: str | None) -> None:
         params = list(self.callee.ref.define.params)
         owner = self.callee.ref.owner
-        explicit = self.c.receiver is not None and self.c.receiver.kind is Kind.CLASS
+        constructs = receiver == ""
+        explicit = not constructs and self.c.receiver is not None and self.c.receiver.kind is Kind.CLASS
         if owner is not None and params and params[0].name in ("self", "cls") and not explicit:
-            path = receiver or self.c.receiver_path
+            path = None if constructs else receiver or self.c.receiver_path
             func = self.c.node.func
             if (
                 isinstance(func, t.Attribute)
@@ -157,7 +159,9 @@ class _Application:
         for event in facts.stores:
             if event.scope is Scope.PARAMETER and event.form in (Form.APPEND, Form.ITEM, Form.IN_PLACE):
                 self._mutate(event)
-        evaluating = (self.path(p) for p in self.callee.final.evaluating)
+        if self.callee.ref.define.is_generator:
+            self.flow.generators += 1
+        evaluating = (self.path(p) for p in self.callee.final.evaluating | self.callee.evaluating_at_yield)
         self.state.evaluating |= {p for p in evaluating if p is not None}
         return result
 
@@ -174,6 +178,8 @@ class _Application:
         if self.callee.ref.outer is self.flow or self.callee.ref.outer is not None:
             return path
         same = self.callee.module is self.flow.module
+        if not same and self.callee.module.path is not None and "." not in path:
+            return f"{self.callee.module.path.stem}.{path}"  # a global of another file
         shadowed = self.flow.facts.name != "<module>" and self.flow.scope(path) is not Scope.GLOBAL
         return path if same and not shadowed else None
 
@@ -312,7 +318,7 @@ class _Application:
             source = flow.site(self.sources[attached[0]]) if attached[0] in self.sources else None
         flow.record(
             replace(
-                store, site=flow.site(self.c.node) if by_caller else store.source.site, loop=flow.loop, inner=store,
+                store, site=flow.site(self.c.node) if by_caller else store.site, loop=flow.loop, inner=store,
                 conditional=flow.branches > 0 or store.conditional, path=path, value=self.value(store.value),
                 value_site=source, scope=flow.scope(path), parameter=by_caller or store.parameter,
                 mode=state.mode if store.mode is Mode.INHERITED else store.mode,

@@ -123,7 +123,10 @@ def grad_call(c: Called) -> Value | None:
     keeps = creates or c.node.argument("retain_graph") is not None
     prove(c.flow, value)
     c.flow.record(GradCall(c.flow.site(c.node), c.flow.loop, c.flow.branches > 0, value=value, keeps=keeps))
-    return c.result(Root(Source.GRAPH, c.node)) if creates else Value(kind=Kind.OUTPUT)
+    if not creates:
+        return Value(kind=Kind.OUTPUT)
+    result = c.result(Root(Source.GRAPH, c.node))
+    return result if c.node.is_true("create_graph") else Value(maybe=result.reach, kind=Kind.OUTPUT)
 
 
 def zero_grad(c: Called) -> Value | None:

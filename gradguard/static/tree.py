@@ -348,6 +348,16 @@ def names_in(target: Expr) -> Iterator[Expr]:
         yield target
 
 
+def pairs(targets: list[Expr], value: Expr) -> Iterator[tuple[Expr, Expr]]:
+    """The single assignments of a statement: ``a, b = x, y`` gives ``a, x`` and ``b, y``."""
+    for target in targets:
+        if isinstance(target, Display) and isinstance(value, Display) and len(target.items) == len(value.items):
+            for one, other in zip(target.items, value.items):
+                yield from pairs([one], other)
+        else:
+            yield target, value
+
+
 def walk(node: object) -> Iterator[Node]:
     """Every node at or below ``node``."""
     stack = [node]
