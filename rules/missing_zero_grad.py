@@ -46,8 +46,9 @@ def never_resets(function: Function) -> Iterator[Finding]:
         outer = _reset_around(function, loop, step)
         where = f"; the reset in line {outer.site.line} runs once, before the loop" if outer else ""
         target = step.target or "optimizer"
+        alone = backward.inner is not None and backward.site.node is step.site.node
         yield rule.finding(
-            backward.site,
+            backward.source.site if alone else backward.site,
             f"backward adds to the gradients, and nothing in this loop resets them: `{target}.step()` uses the sum of "
             f"the gradients of all iterations{where}",
             help=f"call `{target}.zero_grad()` before it, in every iteration",

@@ -18,6 +18,7 @@ from gradguard.static.values import (
     NUMBER,
     UNKNOWN,
     Kind,
+    Part,
     Root,
     Source,
     Value,
@@ -115,6 +116,9 @@ def _subscript(flow: Flow, expr: t.Subscript, state: State) -> Value:
     if path is not None and path.endswith('"]') and (known := state.env.get(flow.canonical(path))) is not None:
         return known
     base = evaluate(flow, expr.value, state)
+    if path is not None and path.endswith('"]') and _lives_outside(base):
+        item = flow.read(flow.canonical(path), state)
+        return replace(item, roots=item.roots | frozenset(r for r in base.roots if r.source is Source.LEAF))
     if isinstance(base.ref, Class) and base.kind is Kind.INSTANCE and base.ref.element is not None:
         return base.ref.element
     if base.kind in (Kind.MODULE, Kind.OPTIMIZER, Kind.SCALER, Kind.LOADER):
@@ -129,6 +133,13 @@ def _subscript(flow: Flow, expr: t.Subscript, state: State) -> Value:
     if path is not None and not base.parts and base.kind is Kind.UNKNOWN and not base.roots:
         return flow.read(flow.canonical(path), state)
     return element(base, index)
+
+
+def _lives_outside(value: Value) -> bool:
+    """A container from an attribute or an outer name, of whose items nothing is known."""
+    if value.parts or value.kind not in (Kind.CONTAINER, Kind.UNKNOWN):
+        return False
+    return any(r.source is Source.PLACE and not isinstance(r.key, Part) for r in value.roots)
 
 
 def _operation(flow: Flow, expr: t.Operation, state: State) -> Value:

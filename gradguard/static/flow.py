@@ -11,6 +11,7 @@ iteration. That one criterion covers ``total += loss``, ``history.append(x)``, `
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any
 
 from gradguard.static import knowledge as k
@@ -221,7 +222,8 @@ class Flow:
         if path is None or breaks_graph(target):
             self._reset_gradient(target, value, state, stmt)
             return
-        self._alias(path, source)
+        if self._alias(path, source):
+            return
         path = self.canonical(path)
         for root in value.roots:
             if root.source in (Source.CALL, Source.LOSS):
@@ -233,13 +235,16 @@ class Flow:
             stores.store_rebind(self, path, value, state, stmt, source)
         state.assign(path, value)
 
-    def _alias(self, path: str, source: t.Expr | None) -> None:
+    def _alias(self, path: str, source: t.Expr | None) -> bool:
+        """Whether a local name becomes another name for an attribute: ``layer = self.model.layer``."""
         if "." in path or "[" in path:
-            return
+            return False
         self.aliases.pop(path, None)
         origin = t.path_of(source) if isinstance(source, t.Attribute) else None
-        if origin is not None and origin.startswith("self.") and named_kind(origin) is Kind.UNKNOWN:
-            self.aliases[path] = origin
+        if origin is None or not origin.startswith("self.") or named_kind(origin) is not Kind.UNKNOWN:
+            return False
+        self.aliases[path] = origin
+        return True
 
     def _reset_gradient(self, target: t.Expr, value: Value, state: State, stmt: t.Node) -> None:
         """``p.grad = None`` and ``p.requires_grad = ...``."""
@@ -409,8 +414,8 @@ def kind_of(ref: FunctionRef, expr: t.Expr) -> Value:
         state.env[param.name] = places.parameter(flow, param)
     value = flow.value(expr, state)
     kept = frozenset(r for r in value.roots if r.source is Source.LEAF)
-    each = value.part("each")
-    parts = (("each", each),) if each is not None and each.kind is Kind.INSTANCE else ()
+    objects = (Kind.INSTANCE, Kind.MODULE, Kind.OPTIMIZER)
+    parts = tuple((key, replace(part, roots=frozenset())) for key, part in value.parts if part.kind in objects)
     return Value(kept, kind=value.kind, parts=parts, ref=value.ref, bounded=value.bounded)
 
 

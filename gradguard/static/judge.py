@@ -279,6 +279,10 @@ def _is_input(leaf: object) -> bool:
 # --- hooks ------------------------------------------------------------------------------------------------------
 
 
+def _is_part(path: str, whole: str) -> bool:
+    return path == whole or path.startswith((f"{whole}.", f"{whole}["))
+
+
 def _judge_hook(flow: Flow, hook: HookRegistration) -> None:
     source = hook.source
     if isinstance(source, HookRegistration):
@@ -299,7 +303,7 @@ def _judge_hook(flow: Flow, hook: HookRegistration) -> None:
         assert isinstance(node, t.Repeat)
         if names & loop.targets:
             names = {n.id for n in t.walk(node.iterable) if isinstance(n, t.Name)}
-        elif names & {p.split(".", 1)[0] for p in node.assigned or ()}:
+        elif any(_is_part(hook.receiver, path) for path in node.assigned or ()):
             return
         elif loop.forwards or loop.backwards or loop.over_loader:
             hook.repeats = loop

@@ -113,6 +113,7 @@ MEASURING_CALLABLE = re.compile(
 # --- containers -------------------------------------------------------------------------------------------------
 
 ADDING_METHODS = frozenset("append extend add insert appendleft extendleft update push put setdefault".split())
+MAPPING_METHODS = frozenset("items values keys get append extend update pop clear setdefault push add".split())
 CLEARING_METHODS = frozenset("clear pop popleft popitem".split())
 CONTAINER_BUILTINS = frozenset("list dict set deque defaultdict OrderedDict Counter".split())
 

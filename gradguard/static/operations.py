@@ -25,6 +25,7 @@ from gradguard.static.values import (
     each_of,
     element,
     iterated,
+    join,
     structure,
     union,
 )
@@ -248,6 +249,10 @@ def tensor_method(c: Called) -> Value | None:
         return None
     if c.method in ("items", "values", "keys") and not c.values:
         return _view(receiver, c.method)
+    if c.method == "get" and receiver.kind is Kind.CONTAINER and c.node.args:
+        key = c.node.args[0].value
+        found = element(receiver, key.value if isinstance(key, t.Constant) else None)
+        return join(found, c.arguments[1]) if len(c.arguments) > 1 else found
     if c.method in k.BREAKING_METHODS:
         return NUMBER if c.method in ("item", "tolist", "numpy", "size", "dim", "numel") else DETACHED
     if c.method == "scale" and k.SCALER_NAME.search(c.receiver_path or ""):
@@ -280,7 +285,8 @@ def scaled_loss(c: Called) -> Value | None:
 def logging_call(c: Called) -> Value | None:
     """Calls that look at a value, and keep none of it."""
     path = c.receiver_path or ""
-    if c.method and (k.LOGGING_RECEIVERS.search(path) or c.method in k.LOGGING_METHODS):
+    reports = k.LOGGING_RECEIVERS.search(path) and c.method not in k.MAPPING_METHODS
+    if c.method and (reports or c.method in k.LOGGING_METHODS):
         return NOTHING
     if c.method in ("log", "log_dict") and path == "self" and c.flow.facts.is_module_method:
         return NOTHING  # Lightning detaches what it logs

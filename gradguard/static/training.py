@@ -17,6 +17,7 @@ from gradguard.static.model import (
     Step,
     ZeroGrad,
 )
+from gradguard.static.names import named_kind
 from gradguard.static.summary import apply_facts
 from gradguard.static.values import (
     NOTHING,
@@ -90,10 +91,11 @@ def handed_over(c: Called, value: Value) -> None:
 
 def prove(flow: Flow, value: Value) -> None:
     """Backward is called on ``value``, so its graph exists: which of its roots start one."""
-    if value.roots:
-        flow.proven_values.add(frozenset(r for r in value.roots if r.source is not Source.CARRIED))
+    own = frozenset(r for r in value.roots if r.source is not Source.CARRIED)
+    if own:
+        flow.proven_values.add(own)
     open_roots = [r for r in value.roots if r.source not in (Source.GRAPH, Source.LEAF, Source.CARRIED)]
-    if len(open_roots) == 1:
+    if len(open_roots) == 1 and not any(r.source is Source.GRAPH for r in value.roots):
         flow.proven.update(open_roots)
         flow.proven.update(_wholes(open_roots[0]))
         return
@@ -168,7 +170,8 @@ def step_call(c: Called) -> Value | None:
             return _stepped(c, t.path_of(c.node.args[0].value) if c.node.args else None)
         if k.SELF_ZEROING_NAME.search(path):
             return _stepped(c, path, zeroes=True)
-        if receiver.kind is Kind.OPTIMIZER and not k.NOT_OPTIMIZER_NAME.search(last(path)):
+        is_optimizer = receiver.kind is Kind.OPTIMIZER or named_kind(path) is Kind.OPTIMIZER
+        if is_optimizer and not k.NOT_OPTIMIZER_NAME.search(last(path)):
             closure = c.first
             returned = NOTHING
             if closure is not None and isinstance(closure.ref, FunctionRef):

@@ -56,13 +56,13 @@ FLAGGED = {
     "a step function that a loop calls": """
         def step(model, x, y, optimizer):
             loss = F.cross_entropy(model(x), y)
-            loss.backward()
+            loss.backward()  # !
             optimizer.step()
             return loss.item()
 
         def train(model, loader, optimizer):
             for x, y in loader:
-                print(step(model, x, y, optimizer))  # !
+                print(step(model, x, y, optimizer))
     """,
     "closure without it": """
         def fit(model, x, y):
@@ -70,11 +70,11 @@ FLAGGED = {
 
             def closure():
                 loss = F.mse_loss(model(x), y)
-                loss.backward()
+                loss.backward()  # !
                 return loss
 
             for _ in range(100):
-                optimizer.step(closure)  # !
+                optimizer.step(closure)
     """,
 }
 
