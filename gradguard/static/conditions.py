@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from gradguard.static import tree as t
-
-if TYPE_CHECKING:
-    pass
 
 
 def steady_branch(test: t.Expr) -> str:
@@ -49,3 +44,10 @@ def tensor_test(test: t.Expr) -> tuple[str | None, bool]:
         if name == "hasattr" and isinstance(a := test.args[-1].value, t.Constant) and a.value in ("item", "detach"):
             return t.path_of(test.args[0].value), True
     return None, True
+
+
+def is_flag(test: t.Expr) -> bool:
+    """Whether a condition is a mode that the caller chooses: ``train``, ``not self.training``."""
+    if isinstance(test, t.Operation) and test.operator == "not":
+        return is_flag(test.operands[0])
+    return isinstance(test, t.Name | t.Attribute)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from gradguard.static import knowledge as k
 from gradguard.static import tree as t
@@ -23,9 +22,6 @@ from gradguard.static.values import (
     join,
     union,
 )
-
-if TYPE_CHECKING:
-    pass
 
 
 def container_call(c: Called) -> Value | None:

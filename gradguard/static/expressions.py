@@ -117,8 +117,13 @@ def _subscript(flow: Flow, expr: t.Subscript, state: State) -> Value:
         return known
     base = evaluate(flow, expr.value, state)
     if path is not None and path.endswith('"]') and _lives_outside(base):
+        known = base.part(expr.index.value if isinstance(expr.index, t.Constant) else None)
+        if known is not None and known.kind in (Kind.INSTANCE, Kind.MODULE, Kind.OPTIMIZER):
+            return known
         item = flow.read(flow.canonical(path), state)
-        return replace(item, roots=item.roots | frozenset(r for r in base.roots if r.source is Source.LEAF))
+        holder = known or (Value() if base.parts else base)
+        leaves = (r for r in holder.roots if r.source is Source.LEAF)
+        return replace(item, roots=item.roots | frozenset(leaves))
     if isinstance(base.ref, Class) and base.kind is Kind.INSTANCE and base.ref.element is not None:
         return base.ref.element
     if base.kind in (Kind.MODULE, Kind.OPTIMIZER, Kind.SCALER, Kind.LOADER):
@@ -136,8 +141,8 @@ def _subscript(flow: Flow, expr: t.Subscript, state: State) -> Value:
 
 
 def _lives_outside(value: Value) -> bool:
-    """A container from an attribute or an outer name, of whose items nothing is known."""
-    if value.parts or value.kind not in (Kind.CONTAINER, Kind.UNKNOWN):
+    """A container from an attribute or an outer name."""
+    if value.kind not in (Kind.CONTAINER, Kind.UNKNOWN) or value.part("each") is not None:
         return False
     return any(r.source is Source.PLACE and not isinstance(r.key, Part) for r in value.roots)
 

@@ -17,13 +17,13 @@ from typing import Any
 from gradguard.static import knowledge as k
 from gradguard.static import loops, places, stores
 from gradguard.static import tree as t
-from gradguard.static.conditions import steady_branch, tensor_test
+from gradguard.static.conditions import is_flag, steady_branch, tensor_test
 from gradguard.static.definitions import Class, FunctionRef
 from gradguard.static.model import Event, Form, Function, HookRegistration, Loop, Mode, Scope, Store, ZeroGrad
 from gradguard.static.names import bound_names, breaks_graph, named_kind
 from gradguard.static.project import Project
 from gradguard.static.source import Site
-from gradguard.static.state import Carry, LoopFrame, State, merge
+from gradguard.static.state import Carry, LoopFrame, State, hedge, merge
 from gradguard.static.values import NOTHING, NUMBER, Kind, Root, Roots, Source, Value, each_of, element, join
 
 
@@ -354,6 +354,8 @@ class Flow:
         after_else = self.block(stmt.orelse, second)
         self.starting -= steady == "first"
         self.branches -= 1
+        if after_body is not None and after_else is not None and is_flag(stmt.test):
+            hedge(after_body, after_else)
         return merge(after_body, after_else, steady)
 
     def _try(self, stmt: t.Try, state: State) -> State | None:
@@ -404,6 +406,12 @@ class Flow:
 # --- helpers ----------------------------------------------------------------------------------------------------
 
 
+def _bare(value: Value) -> Value:
+    """A value without its graph: what it is, and whether it is a leaf."""
+    leaves = frozenset(r for r in value.roots if r.source is Source.LEAF)
+    return Value(leaves, kind=value.kind, ref=value.ref, bounded=value.bounded)
+
+
 def kind_of(ref: FunctionRef, expr: t.Expr) -> Value:
     """What sort of object an expression makes, read by itself inside a function."""
     flow = Flow(ref.module.project, ref)
@@ -413,10 +421,9 @@ def kind_of(ref: FunctionRef, expr: t.Expr) -> Value:
     for param in ref.define.params:
         state.env[param.name] = places.parameter(flow, param)
     value = flow.value(expr, state)
-    kept = frozenset(r for r in value.roots if r.source is Source.LEAF)
     objects = (Kind.INSTANCE, Kind.MODULE, Kind.OPTIMIZER)
-    parts = tuple((key, replace(part, roots=frozenset())) for key, part in value.parts if part.kind in objects)
-    return Value(kept, kind=value.kind, parts=parts, ref=value.ref, bounded=value.bounded)
+    parts = tuple((key, _bare(part)) for key, part in value.parts if part.kind in objects or _bare(part).roots)
+    return replace(_bare(value), parts=parts)
 
 
 _READ: dict[type, Callable[[Flow, Any, State], State | None]] = {

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from gradguard.static import knowledge as k
 from gradguard.static import tree as t
@@ -11,9 +10,6 @@ from gradguard.static.build import walk_statements
 from gradguard.static.values import (
     Kind,
 )
-
-if TYPE_CHECKING:
-    pass
 
 
 def named_kind(path: str) -> Kind:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from gradguard.static import knowledge as k
 from gradguard.static import tree as t
@@ -29,9 +28,6 @@ from gradguard.static.values import (
     structure,
     union,
 )
-
-if TYPE_CHECKING:
-    pass
 
 
 def external_call(c: Called) -> Value | None:

@@ -83,6 +83,10 @@ def read(flow: Flow, path: str, state: State) -> Value:
         container = state.env.get(base)
         if container is not None:
             key = path[len(base) + 2 : -2] if path.endswith('"]') else None
+            if isinstance(container.ref, Class) and container.ref.element is not None:
+                return container.ref.element
+            if key is not None and container.part(key) is None and Root(Source.PLACE, base) in container.roots:
+                return Value(must, must=must)
             part = element(container, key)
             return replace(part, must=container.must, kind=Kind.UNKNOWN) if part.kind is Kind.CONTAINER else part
     if kind is Kind.UNKNOWN:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field, replace
 
 from gradguard.static.model import (
     Loop,
@@ -11,14 +10,12 @@ from gradguard.static.model import (
     ZeroGrad,
 )
 from gradguard.static.values import (
+    Kind,
     Root,
     Source,
     Value,
     join,
 )
-
-if TYPE_CHECKING:
-    pass
 
 
 @dataclass(slots=True)
@@ -72,6 +69,15 @@ def merge(a: State | None, b: State | None, trusted: str = "both") -> State | No
     mode = a.mode if a.mode is b.mode else Mode.UNKNOWN
     lost = a.lost if a.lost is b.lost else None
     return State(env, mode, a.evaluating & b.evaluating, lost, a.computed or b.computed)
+
+
+def hedge(a: State, b: State) -> None:
+    """A flag decides: what is detached on one way (``if not self.training: ...``) has a graph only perhaps."""
+    for path in a.env.keys() & b.env.keys():
+        for state, other in ((a, b), (b, a)):
+            here, there = state.env[path], other.env[path]
+            if here.roots and there.kind is Kind.TENSOR and not there.reach:
+                state.env[path] = replace(here, roots=frozenset(), maybe=here.reach)
 
 
 @dataclass(slots=True)

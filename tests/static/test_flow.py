@@ -1,0 +1,375 @@
+"""What the flow follows: calls, containers, conditions, generators; each case a leak or a look-alike."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.rules.snippets import assert_clean, findings, marked
+
+TRAIN = """
+            for x, y in loader:
+                optimizer.zero_grad()
+                loss = F.cross_entropy(model(x), y)
+                loss.backward()
+                optimizer.step()
+"""
+
+LEAKS = {
+    "a generator that trains, and the loop that collects": """
+        def steps(model, loader, optimizer):
+            for x, y in loader:
+                optimizer.zero_grad()
+                loss = F.cross_entropy(model(x), y)
+                loss.backward()
+                optimizer.step()
+                yield {"loss": loss, "n": len(x)}
+
+        def main(model, loader, optimizer):
+            outputs = []
+            for out in steps(model, loader, optimizer):
+                outputs.append(out)  # !
+    """,
+    "a running sum in a dict": """
+        def train(model, loader, optimizer):
+            sums = {}
+            for x, y in loader:
+                optimizer.zero_grad()
+                loss = F.cross_entropy(model(x), y)
+                loss.backward()
+                optimizer.step()
+                for name, value in {"ce": loss, "lr": 0.1}.items():
+                    sums[name] = sums.get(name, 0.0) + value  # !
+    """,
+    "meters in a defaultdict of their class": """
+        class Meter:
+            def __init__(self):
+                self.total = 0
+
+            def add(self, value):
+                self.total += value
+
+        class Board(defaultdict):
+            def __init__(self):
+                super().__init__(Meter)
+
+        def train(model, loader, optimizer):
+            board = Board()
+            meters = defaultdict(Meter)
+            for x, y in loader:
+                optimizer.zero_grad()
+                loss = F.cross_entropy(model(x), y)
+                loss.backward()
+                optimizer.step()
+                board["loss"].add(loss)  # !
+                meters["loss"].add(loss)  # !
+    """,
+    "keyword arguments": """
+        class Log:
+            def __init__(self):
+                self.rows = []
+
+            def write(self, **values):
+                self.rows.append(values)
+
+        def train(model, loader, optimizer):
+            log = Log()
+            for x, y in loader:
+                optimizer.zero_grad()
+                loss = F.cross_entropy(model(x), y)
+                loss.backward()
+                optimizer.step()
+                log.write(loss=loss, lr=0.1)  # !
+    """,
+    "an object that several functions hand on": """
+        class Memory:
+            def __init__(self):
+                self.items = []
+
+            def keep(self, item):
+                self.items.append(item)
+
+        def epoch(net, loader, opt, memory):
+            for x, y in loader:
+                opt.zero_grad()
+                loss = F.mse_loss(net(x), y)
+                loss.backward()
+                opt.step()
+                memory.keep(loss)  # !
+
+        def fit(net, loader, opt, memory):
+            for _ in range(3):
+                epoch(net, loader, opt, memory)
+
+        def main(net, loader, opt):
+            fit(net, loader, opt, Memory())
+    """,
+    "a method that a subclass overrides": """
+        class Base:
+            def fit(self, loader):
+                for batch in loader:
+                    self.opt.zero_grad()
+                    loss = self.loss(batch)
+                    loss.backward()
+                    self.opt.step()
+
+        class Mine(Base):
+            def __init__(self):
+                self.net = nn.Linear(2, 2)
+                self.opt = torch.optim.SGD(self.net.parameters(), 0.1)
+                self.total = 0
+
+            def loss(self, batch):
+                value = self.net(batch).sum()
+                self.total = self.total + value  # !
+                return value
+    """,
+    "a first step that is different": """
+        class Trainer:
+            def __init__(self, net):
+                self.net = net
+                self.opt = torch.optim.Adam(net.parameters())
+                self.average = None
+
+            def track(self, loss):
+                if self.average is None:
+                    self.average = loss.item()
+                    return
+                self.average = 0.9 * self.average + 0.1 * loss
+
+            def fit(self, loader):
+                for x, y in loader:
+                    self.opt.zero_grad()
+                    loss = F.mse_loss(self.net(x), y)
+                    loss.backward()
+                    self.opt.step()
+                    self.track(loss)  # !
+    """,
+    "what backward proves": """
+        def train(compute, loader, optimizer):
+            history = []
+            for batch in loader:
+                optimizer.zero_grad()
+                style, content = compute(batch)
+                loss = style.score + content.score
+                loss.backward()
+                optimizer.step()
+                history.append(loss)  # !
+    """,
+    "a part proves the whole": """
+        def train(module, loader, optimizer):
+            outputs = []
+            for batch in loader:
+                out = module.training_step(batch)
+                optimizer.zero_grad()
+                out["loss"].backward()
+                optimizer.step()
+                outputs.append(out)  # !
+    """,
+    "state of a simulation in a dict": """
+        class Simulation:
+            def __init__(self, potential):
+                self.potential = potential
+                self.state = {"pos": torch.randn(8, 2).requires_grad_(), "vel": torch.zeros(8, 2)}
+
+            def step(self, dt):
+                force = -torch.autograd.grad(self.potential(self.state["pos"]).sum(), self.state["pos"])[0]
+                self.state["vel"] = self.state["vel"] + dt * force
+                self.state["pos"] = self.state["pos"] + dt * self.state["vel"]  # !
+
+        def main(potential):
+            simulation = Simulation(potential)
+            for _ in range(1000):
+                simulation.step(0.1)
+    """,
+    "gradients of an input that the optimizer does not know": """
+        def train(net, loader, opt, huber):
+            for pos, energies, forces in loader:
+                pos = pos.clone().requires_grad_(True)
+                energy = net(pos)
+                energy.sum().backward(create_graph=True)  # !
+                loss = huber(energy, energies) + huber(-pos.grad, forces)
+                opt.zero_grad()
+                loss.backward()
+                opt.step()
+    """,
+    "one of two optimizers in a dict": """
+        class Game:
+            def __init__(self, G, D):
+                self.G, self.D = G, D
+                self.opts = {"g": torch.optim.Adam(G.parameters()), "d": torch.optim.Adam(D.parameters())}
+
+            def critic(self, real):
+                loss = self.D(real).mean()
+                self.opts["d"].zero_grad()
+                loss.backward()
+                self.opts["d"].step()
+
+            def painter(self, z):
+                loss = -self.D(self.G(z)).mean()
+                loss.backward()  # !
+                self.opts["g"].step()
+
+        def main(G, D, loader):
+            game = Game(G, D)
+            for real, z in loader:
+                game.critic(real)
+                game.painter(z)
+    """,
+}
+
+CLEAN = {
+    "a tensor is converted, a number is left alone": """
+        class Meter:
+            def __init__(self):
+                self.total = 0.0
+
+            def update(self, value):
+                if isinstance(value, torch.Tensor):
+                    value = value.item()
+                self.total += value
+
+        def python(value):
+            return value.detach().item() if torch.is_tensor(value) else value
+
+        def train(model, loader, optimizer):
+            meter, seen = Meter(), []
+            for x, y in loader:
+                optimizer.zero_grad()
+                loss = F.cross_entropy(model(x), y)
+                loss.backward()
+                optimizer.step()
+                meter.update(loss)
+                seen.append(python(loss))
+    """,
+    "rewards beside log-probabilities in one list": """
+        class Agent:
+            def __init__(self, net):
+                self.net = net
+                self.opt = torch.optim.Adam(net.parameters())
+                self.rollout = []
+
+            def collect(self, env):
+                for _ in range(8):
+                    dist, value = self.net(env.observe())
+                    reward = env.step(dist.sample().item())
+                    self.rollout.append((dist.log_prob(dist.sample()), value, reward))
+
+            def update(self):
+                log_probs, values, rewards = zip(*self.rollout)
+                loss = -(torch.stack(log_probs) * (torch.tensor(rewards) - torch.stack(values))).mean()
+                self.opt.zero_grad()
+                loss.backward()
+                self.opt.step()
+                del self.rollout[:]
+                return sum(rewards)
+
+            def learn(self, env):
+                score = 0.0
+                for _ in range(1000):
+                    self.collect(env)
+                    score = 0.9 * score + 0.1 * self.update()
+    """,
+    "a callee empties the list": """
+        def report(window):
+            print(sum(float(v) for v in window))
+            window.clear()
+
+        def train(model, loader, optimizer):
+            window = []
+            for i, (x, y) in enumerate(loader):
+                optimizer.zero_grad()
+                loss = F.cross_entropy(model(x), y)
+                loss.backward()
+                optimizer.step()
+                window.append(loss)
+                if i % 10 == 9:
+                    report(window)
+    """,
+    "evaluated by a method that is only called without gradients": """
+        class Classifier:
+            def __init__(self):
+                self.net = nn.Linear(2, 2)
+
+            def predict(self, loader):
+                self.net.eval()
+                outputs = []
+                for x in loader:
+                    outputs.append(self.net(x))
+                return torch.cat(outputs)
+
+        def uncertain(classifier, pool):
+            with torch.no_grad():
+                return classifier.predict(pool).topk(10)
+    """,
+    "forces without a graph in validation": """
+        def forces(net, pos, training):
+            pos = pos.requires_grad_()
+            energy = net(pos).sum()
+            return -torch.autograd.grad(energy, pos, create_graph=training)[0]
+
+        def validate(net, val_loader):
+            error = torch.zeros(())
+            for pos, ref in val_loader:
+                error += (forces(net, pos, training=False) - ref).abs().mean()
+            return error.item()
+    """,
+    "an attack in the evaluation": """
+        def robust_accuracy(net, test_loader, adversary):
+            net.eval()
+            for x, y in test_loader:
+                print(net(adversary.perturb(x, y)).argmax(1))
+    """,
+    "set up and torn down by a context manager": """
+        import contextlib
+
+        @contextlib.contextmanager
+        def evaluating(model):
+            model.eval()
+            try:
+                with torch.no_grad():
+                    yield model
+            finally:
+                model.train()
+
+        def evaluate(model, loader):
+            with evaluating(model):
+                return [model(x) for x in loader]
+    """,
+}
+
+
+@pytest.mark.parametrize("name", LEAKS)
+def test_followed(name: str) -> None:
+    assert {f.span.line for f in findings(LEAKS[name])} == marked(LEAKS[name])
+
+
+@pytest.mark.parametrize("name", CLEAN)
+def test_understood(name: str) -> None:
+    assert_clean(CLEAN[name])
+
+
+@pytest.mark.parametrize("seed", ["0", "1"])
+def test_the_order_of_sets_does_not_matter(seed: str, shell: object) -> None:
+    """The same findings whatever PYTHONHASHSEED is."""
+    import os
+    import subprocess
+    import sys
+
+    from tests.support import CHECKOUT
+
+    def run(value: str) -> bytes:
+        command = [
+            sys.executable,
+            "-m",
+            "gradguard",
+            "check",
+            "--format",
+            "json",
+            "--min-confidence",
+            "low",
+            "fixtures",
+        ]
+        env = {**os.environ, "PYTHONHASHSEED": value}
+        return subprocess.run(command, cwd=CHECKOUT, env=env, capture_output=True, check=False).stdout
+
+    assert run(seed) == run("4242")
