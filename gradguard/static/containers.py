@@ -93,6 +93,7 @@ def in_place(c: Called) -> Value | None:
     if c.method in k.RESETTING_METHODS:
         if path is not None and not _through_data(c.node):
             state.assign(path, DETACHED)
+            flow.detached.add(path)
         return DETACHED
     if c.method not in k.INPLACE_GRAPH_METHODS or path is None or _through_data(c.node):
         return None

@@ -58,6 +58,7 @@ class Flow:
         self.final: State = State({})
         self.calls: list[tuple[t.Define, Mode]] = []
         self.emptied: set[str] = set()
+        self.detached: set[str] = set()
         self.evaluating_at_yield: frozenset[str] = frozenset()
         self.generators = 0
         self.method_calls: list[tuple[str, Mode]] = []

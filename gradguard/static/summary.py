@@ -23,6 +23,7 @@ from gradguard.static.model import (
 )  # fmt: skip
 from gradguard.static.source import Site, SourceError
 from gradguard.static.values import (
+    DETACHED,
     NOTHING,
     NUMBER,
     UNKNOWN,
@@ -152,10 +153,7 @@ class _Application:
         for path, value in writes:
             self.flow.touch(path, self.state)
             self.state.assign(path, value)
-        for path in sorted(self.callee.emptied):
-            if self.callee.scope(path) is Scope.PARAMETER and (mapped := self.path(path)) is not None:
-                self.flow.touch(mapped, self.state)
-                self.state.assign(mapped, replace(self.flow.read(mapped, self.state), must=frozenset(), bounded=True))
+        self._reset()
         for event in facts.stores:
             if event.scope is Scope.PARAMETER and event.form in (Form.APPEND, Form.ITEM, Form.IN_PLACE):
                 self._mutate(event)
@@ -164,6 +162,17 @@ class _Application:
         evaluating = (self.path(p) for p in self.callee.final.evaluating | self.callee.evaluating_at_yield)
         self.state.evaluating |= {p for p in evaluating if p is not None}
         return result
+
+    def _reset(self) -> None:
+        """What the callee empties, or detaches in place, among the objects that it is given."""
+        for path in sorted(self.callee.emptied | self.callee.detached):
+            mapped = self.path(path) if self.callee.scope(path) is Scope.PARAMETER else None
+            if mapped is None:
+                continue
+            self.flow.touch(mapped, self.state)
+            holder = self.flow.read(mapped, self.state)
+            emptied = path in self.callee.emptied
+            self.state.assign(mapped, replace(holder, must=frozenset(), bounded=True) if emptied else DETACHED)
 
     # --- names and values ---
 

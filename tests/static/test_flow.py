@@ -319,6 +319,21 @@ CLEAN = {
             for x, y in test_loader:
                 print(net(adversary.perturb(x, y)).argmax(1))
     """,
+    "a callee detaches in place": """
+        def forward_step(net, image, target, lr):
+            image.detach_()
+            image.requires_grad = True
+            loss = (net(image) - target).norm()
+            loss.backward()
+            return image - lr * image.grad.data
+
+        def craft(net, image, target):
+            net.eval()
+            for _ in range(100):
+                net.zero_grad()
+                image = forward_step(net, image, target, 0.1)
+            return image.detach()
+    """,
     "set up and torn down by a context manager": """
         import contextlib
 
