@@ -39,7 +39,7 @@ def never_resets(function: Function) -> Iterator[Finding]:
         steps = [s for s in loop.steps if s.loop is loop]
         if loop.opaque_calls or any(s.zeroes or s.target in loop.assigned for s in steps):
             continue  # an engine resets by itself; a new optimizer in each iteration is for a new model
-        step = next((s for s in steps if not _is_reset(s, steps, loop)), None)
+        step = next((s for s in steps if not _is_reset(s, loop)), None)
         backward = loop.backward_before(step) if step is not None else None
         if step is None or backward is None:
             continue
@@ -56,18 +56,14 @@ def never_resets(function: Function) -> Iterator[Finding]:
         )
 
 
-def _is_reset(step: Step, steps: list[Step], loop: Loop) -> bool:
-    """Whether a reset in the loop may concern this step's optimizer."""
-    if not loop.zero_grads:
-        return False
-    reset = {z.target for z in loop.zero_grads}
-    others_by_name = all(s.target in reset for s in steps if s is not step and s.target != step.target)
-    surely_another = (
-        len({s.target for s in steps}) > 1
-        and others_by_name
-        and not any(z.target is None or z.of_module for z in loop.zero_grads)
-    )
-    return step.target is None or step.target in reset or not surely_another
+def _is_reset(step: Step, loop: Loop) -> bool:
+    """Whether a reset in the loop may concern this step's optimizer: by its name, or by parameters that they share."""
+    for reset in loop.zero_grads:
+        if reset.target is None or step.target is None or reset.target == step.target:
+            return True
+        if reset.of_module or reset.of is None or step.of is None or reset.of & step.of:
+            return True
+    return False
 
 
 def _reset_around(function: Function, loop: Loop, step: Step) -> ZeroGrad | None:

@@ -174,9 +174,15 @@ class GradCall(Event):
 
 @dataclass(eq=False)
 class ZeroGrad(Event):
-    """Gradients are reset. ``target`` is the path of the optimizer or module, None for any."""
+    """Gradients are reset.
+
+    Args:
+        target: the path of the optimizer or module, None for any.
+        of: the modules whose parameters the optimizer has, None when not known.
+    """
 
     target: str | None = None
+    of: frozenset[str] | None = None
     of_module: bool = False
     to_none: bool = True
 
@@ -187,11 +193,13 @@ class Step(Event):
 
     Args:
         target: the path of the optimizer, None for any.
+        of: the modules whose parameters it has, None when not known.
         zeroes: it resets the gradients itself.
         lost: the ``zero_grad`` that wiped the gradients between the backward and this step, on every path.
     """
 
     target: str | None = None
+    of: frozenset[str] | None = None
     zeroes: bool = False
     lost: ZeroGrad | None = None
 

@@ -83,7 +83,9 @@ def _constructed(c: Called, name: str, tail: str) -> Value | None:
     if name in ("torch.nn.Parameter", "torch.nn.parameter.Parameter"):
         return Value(frozenset((Root(Source.LEAF, c.node),)), kind=Kind.TENSOR)
     if name.startswith("torch.optim.") or tail in ("AdamW", "Lamb", "LARS", "create_optimizer"):
-        return None if "lr_scheduler" in name or "swa_utils" in name else Value(kind=Kind.OPTIMIZER)
+        if "lr_scheduler" in name or "swa_utils" in name:
+            return None
+        return Value(kind=Kind.OPTIMIZER, ref=_optimized(c))
     if tail == "DataLoader" or name.endswith("prefetch_loader"):
         return Value(kind=Kind.LOADER)
     if tail == "GradScaler":
@@ -100,6 +102,17 @@ def _constructed(c: Called, name: str, tail: str) -> Value | None:
     if tail in k.MODULE_FUNCTIONS and c.method != "from_config":
         return c.first if c.first is not None and c.first.kind is Kind.MODULE else Value(kind=Kind.MODULE)
     return None
+
+
+def _optimized(c: Called) -> frozenset[str] | None:
+    """The modules whose parameters an optimizer is given, by the paths that it is given them; None when not seen."""
+    parameters = c.node.argument("params", 0)
+    calls = (n for n in t.walk(parameters) if isinstance(n, t.Call) and isinstance(n.func, t.Attribute))
+    paths = {t.path_of(n.func.value) for n in calls if isinstance(n.func, t.Attribute) and n.func.name in _PARAMETERS}
+    return frozenset(p for p in paths if p is not None) if paths and None not in paths else None
+
+
+_PARAMETERS = ("parameters", "named_parameters")
 
 
 def _torch(c: Called, name: str, tail: str) -> Value | None:

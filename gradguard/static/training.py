@@ -148,10 +148,18 @@ def zero_grad(c: Called) -> Value | None:
     to_none = not by_hand and not (isinstance(setting, t.Constant) and setting.value is False)
     of_module = c.receiver is not None and c.receiver.kind is Kind.MODULE
     flow.zero(
-        ZeroGrad(flow.site(c.node), flow.loop, flow.branches > 0, target=target, of_module=of_module, to_none=to_none),
+        ZeroGrad(
+            flow.site(c.node), flow.loop, flow.branches > 0, target=target, of=_modules(c.receiver),
+            of_module=of_module, to_none=to_none,
+        ),
         c.state,
-    )
+    )  # fmt: skip
     return NOTHING
+
+
+def _modules(optimizer: Value | None) -> frozenset[str] | None:
+    """The modules whose parameters an optimizer was given, where that was seen."""
+    return optimizer.ref if optimizer is not None and isinstance(optimizer.ref, frozenset) else None
 
 
 def _grad_path(node: t.Call) -> bool:
@@ -167,28 +175,28 @@ def step_call(c: Called) -> Value | None:
     if c.method == "step" and not isinstance(c.func.ref, FunctionRef):
         receiver = c.receiver or UNKNOWN
         if receiver.kind is Kind.SCALER or k.SCALER_NAME.search(path):
-            return _stepped(c, t.path_of(c.node.args[0].value) if c.node.args else None)
+            return _stepped(c, t.path_of(c.node.args[0].value) if c.node.args else None, c.first)
         if k.SELF_ZEROING_NAME.search(path):
-            return _stepped(c, path, zeroes=True)
+            return _stepped(c, path, None, zeroes=True)
         is_optimizer = receiver.kind is Kind.OPTIMIZER or named_kind(path) is Kind.OPTIMIZER
         if is_optimizer and not k.NOT_OPTIMIZER_NAME.search(last(path)):
             closure = c.first
             returned = NOTHING
             if closure is not None and isinstance(closure.ref, FunctionRef):
                 returned = apply_facts(c, closure.ref, [], None)
-            _stepped(c, path)
+            _stepped(c, path, receiver)
             return returned
         return None
     if k.STEPPING_NAME.search(last(c.path)) and not isinstance(c.func.ref, FunctionRef):
-        return _stepped(c, t.path_of(c.node.args[0].value) if c.node.args else None)
+        return _stepped(c, t.path_of(c.node.args[0].value) if c.node.args else None, c.first)
     takes_both = len(c.values) >= 2 and c.values[1][1].kind is Kind.OPTIMIZER
     if k.SCALER_NAME.search(c.path) and takes_both and c.first is not None:
         handed_over(c, c.first)  # loss_scaler(loss, optimizer, ...): backward and step in one
-        return _stepped(c, t.path_of(c.node.args[1].value))
+        return _stepped(c, t.path_of(c.node.args[1].value), c.values[1][1])
     return None
 
 
-def _stepped(c: Called, target: str | None, *, zeroes: bool = False) -> Value:
+def _stepped(c: Called, target: str | None, optimizer: Value | None, *, zeroes: bool = False) -> Value:
     flow = c.flow
     target = flow.canonical(target) if target else None
     if target is not None and any(target in f.loop.targets for f in flow.frames):
@@ -196,7 +204,10 @@ def _stepped(c: Called, target: str | None, *, zeroes: bool = False) -> Value:
     lost = c.state.lost
     if lost is not None and not lost.of_module and lost.target and target and lost.target != target:
         lost = None
-    flow.record(Step(flow.site(c.node), flow.loop, flow.branches > 0, target=target, zeroes=zeroes, lost=lost))
+    step = Step(
+        flow.site(c.node), flow.loop, flow.branches > 0, target=target, of=_modules(optimizer), zeroes=zeroes, lost=lost
+    )
+    flow.record(step)
     c.state.lost, c.state.computed = None, False
     return NOTHING
 

@@ -64,6 +64,18 @@ FLAGGED = {
             for x, y in loader:
                 print(step(model, x, y, optimizer))
     """,
+    "one of two": """
+        def train(G, D, loader):
+            g_opt = torch.optim.Adam(G.parameters())
+            d_opt = torch.optim.Adam(D.parameters())
+            d_opt.zero_grad()
+            for x, z in loader:
+                D(x).mean().backward()  # !
+                d_opt.step()
+                g_opt.zero_grad()
+                D(G(z)).mean().backward()
+                g_opt.step()
+    """,
     "closure without it": """
         def fit(model, x, y):
             optimizer = torch.optim.LBFGS(model.parameters())
@@ -211,6 +223,23 @@ CLEAN = {
                 optimizer = torch.optim.SGD(net.parameters(), 0.1)
                 F.mse_loss(net(x), y).backward()
                 optimizer.step()
+    """,
+    "an optimizer over what the others reset": """
+        import itertools
+
+        def train(G, D, loader):
+            g_opt = torch.optim.Adam(G.parameters())
+            d_opt = torch.optim.Adam(D.parameters())
+            info_opt = torch.optim.Adam(itertools.chain(G.parameters(), D.parameters()))
+            for x, z in loader:
+                d_opt.zero_grad()
+                D(x).mean().backward()
+                d_opt.step()
+                g_opt.zero_grad()
+                D(G(z)).mean().backward()
+                g_opt.step()
+                D(G(z)).pow(2).mean().backward()
+                info_opt.step()
     """,
     "environment and scheduler": """
         def rollout(env, scheduler, model):
