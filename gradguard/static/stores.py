@@ -90,7 +90,11 @@ def augment(flow: Flow, stmt: t.Augment, state: State) -> State:
     if isinstance(stmt.target, t.Subscript) and not path.endswith('"]'):
         path = path.rsplit("[", 1)[0]
         before = flow.read(path, state)
-    if before.kind is Kind.CONTAINER or isinstance(stmt.value, t.Display | t.Comprehension):
+    item = isinstance(stmt.target, t.Subscript) and not isinstance(stmt.value, t.Display | t.Comprehension)
+    if item:  # sums[key] += x
+        form = Form.SUM if stmt.operator in "+-" else Form.AVERAGE
+        kind = before.kind
+    elif before.kind is Kind.CONTAINER or isinstance(stmt.value, t.Display | t.Comprehension):
         form, kind = Form.APPEND, Kind.CONTAINER
     else:
         form = Form.SUM if stmt.operator in "+-" else Form.AVERAGE

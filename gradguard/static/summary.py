@@ -21,6 +21,7 @@ from gradguard.static.model import (
     Store,
     ZeroGrad,
 )  # fmt: skip
+from gradguard.static.proof import prove
 from gradguard.static.source import Site, SourceError
 from gradguard.static.values import (
     DETACHED,
@@ -276,9 +277,7 @@ class _Application:
         site, loop = flow.site(self.c.node), flow.loop
         if isinstance(event, Backward):
             value = self.value(event.value)
-            for root in value.roots:
-                if root.source in (Source.CALL, Source.LOSS, Source.PARAM, Source.PLACE) and len(value.roots) == 1:
-                    flow.proven.add(root)
+            prove(flow, value)
             flow.record(replace(event, site=site, loop=loop, conditional=conditional, inner=event, value=value))
             state.lost, state.computed = None, True
         elif isinstance(event, GradCall):

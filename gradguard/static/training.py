@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from gradguard.static import knowledge as k
@@ -18,6 +17,7 @@ from gradguard.static.model import (
     ZeroGrad,
 )
 from gradguard.static.names import named_kind
+from gradguard.static.proof import prove
 from gradguard.static.summary import apply_facts
 from gradguard.static.values import (
     NOTHING,
@@ -87,29 +87,6 @@ def handed_over(c: Called, value: Value) -> None:
     flow.record(event)
     c.state.lost = None
     c.state.computed = True
-
-
-def prove(flow: Flow, value: Value) -> None:
-    """Backward is called on ``value``, so its graph exists: which of its roots start one."""
-    own = frozenset(r for r in value.roots if r.source is not Source.CARRIED)
-    if own:
-        flow.proven_values.add(own)
-    open_roots = [r for r in value.roots if r.source not in (Source.GRAPH, Source.LEAF, Source.CARRIED)]
-    if len(open_roots) == 1 and not any(r.source is Source.GRAPH for r in value.roots):
-        flow.proven.update(open_roots)
-        flow.proven.update(_wholes(open_roots[0]))
-        return
-    for root in open_roots:
-        if root.source is Source.LOSS or k.LOSS_NAME.search(last(flow.hints.get(root, ""))):
-            flow.proven.add(root)
-
-
-def _wholes(root: Root) -> Iterator[Root]:
-    """What the root is a part of: of a dict whose ``"loss"`` carries a graph, the dict does."""
-    key: object = root.key
-    while isinstance(key, tuple) and not isinstance(key[1], t.Node | tuple):
-        key = key[0]
-        yield Root(root.source, key)
 
 
 def grad_call(c: Called) -> Value | None:

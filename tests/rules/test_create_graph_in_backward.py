@@ -21,6 +21,16 @@ FLAGGED = {
     """,
 }
 
+FLAGGED["zeroed in place, which keeps the graph"] = """
+        def train(net, batches, lr):
+            for b in batches:
+                net(b).mean().backward(create_graph=True)  # !
+                with torch.no_grad():
+                    for p in net.parameters():
+                        p.sub_(lr * p.grad)
+                        p.grad.zero_()
+    """
+
 CLEAN = {
     "autograd.grad": """
         def penalty(model, x, y):

@@ -40,6 +40,39 @@ LEAKS = {
                 for name, value in {"ce": loss, "lr": 0.1}.items():
                     sums[name] = sums.get(name, 0.0) + value  # !
     """,
+    "sums by key, and a helper whose loss has two sources": """
+        class Book:
+            def __init__(self):
+                self.sums = {}
+
+            def report(self, **scalars):
+                for key, value in scalars.items():
+                    if key not in self.sums:
+                        self.sums[key] = 0.0
+                    self.sums[key] += 2 * value
+
+        class Game:
+            def __init__(self, parts, opt):
+                self.parts = parts
+                self.opt = opt
+                self.running = 0
+
+            def step(self, x):
+                loss = 0
+                for real, fake in zip(self.parts(x), self.parts(-x)):
+                    loss += torch.relu(1 - real).mean() + torch.relu(1 + fake).mean()
+                self.opt.zero_grad()
+                loss.backward()
+                self.opt.step()
+                return loss
+
+            def fit(self, loader):
+                book = Book()
+                for x in loader:
+                    loss = self.step(x)
+                    book.report(loss=loss)  # !
+                    self.running += loss  # !
+    """,
     "meters in a defaultdict of their class": """
         class Meter:
             def __init__(self):
