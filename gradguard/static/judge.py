@@ -262,9 +262,8 @@ def _made_in(loop: Loop, value: Value) -> bool:
 
 def _resets(flow: Flow, backward: Backward) -> list[ZeroGrad]:
     zero_grads = flow.facts.zero_grads
-    if (
-        backward.create_graph is not None
-    ):  # zeroing in place keeps the gradient's graph, and the next backward adds to it
+    if backward.create_graph is not None:
+        # Zeroing in place keeps the gradient's graph, and the next backward adds to it.
         zero_grads = [z for z in zero_grads if z.to_none or z.target is not None]
     if backward.create_graph is not None and backward.loop is not None:
         inside = set(t.walk(backward.loop.site.node))
