@@ -52,7 +52,7 @@ def records_for_nothing(function: Function) -> Iterator[Finding]:
             forward.site,
             "evaluation records a graph: each forward pass saves its activations for a backward that never comes",
             help="run the loop under `torch.no_grad()`, or decorate the function with it",
-            fix=function.decorate("torch.no_grad()"),
+            fix=function.without_grad(),
             confidence=Confidence.HIGH if forward.evaluates or loop.over_loader else Confidence.LOW,
         )
 

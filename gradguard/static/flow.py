@@ -64,6 +64,7 @@ class Flow:
         self.method_calls: list[tuple[str, Mode]] = []
         self.dry = False
         self._called_on: frozenset[str] | None = None
+        self.facts.torch = self.module.torch
         self.facts.called_without_grad = lambda: project.called_without_grad(ref)
 
     # --- running ---

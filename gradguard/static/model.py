@@ -398,6 +398,7 @@ class Function:
         loops: every loop in it.
         entry_mode: the gradient mode its decorators and its framework give it.
         gradients_wanted: it asks for gradients of an input.
+        torch: the name that the module gives to torch, if it imports it.
         called_without_grad: whether every call of it that can be seen happens under no_grad (reads other files).
     """
 
@@ -419,6 +420,7 @@ class Function:
     events: list[Event] = field(default_factory=list)
     returns: Value = field(default_factory=Value)
     gradients_wanted: bool = False
+    torch: str | None = None
     called_without_grad: Callable[[], bool] = field(default=lambda: False, repr=False)
 
     @property
@@ -433,10 +435,11 @@ class Function:
             outermost = outermost.parent
         return self.gradients_wanted or (bool(outermost.backwards or outermost.grad_calls) and not loop.evaluates)
 
-    def decorate(self, decorator: str) -> Fix | None:
-        """Put a decorator on the function, if nothing in it needs gradients."""
-        if self.site is None or self.needs_gradients or self.steps:
+    def without_grad(self) -> Fix | None:
+        """Decorate the function with ``no_grad``, if nothing in it needs gradients and torch has a name here."""
+        if self.site is None or self.torch is None or self.needs_gradients or self.steps:
             return None
+        decorator = f"{self.torch}.no_grad()"
         indent = self.site.indent
         edit = self.site.insert_before(f"@{decorator}\n{indent}")
         return Fix(f"decorate with `@{decorator}`", (edit,), safe=False)

@@ -41,6 +41,11 @@ class Module:
     _values: dict[str, Value | None] = field(default_factory=dict)
 
     @cached_property
+    def torch(self) -> str | None:
+        """The name that the module gives to torch at its top level."""
+        return next((name for name, dotted in self.outline.imports.items() if dotted == "torch"), None)
+
+    @cached_property
     def uses_torch(self) -> bool:
         """Whether it is about PyTorch: it imports torch, or takes everything from a module of the project that does."""
         if not self.outline.imported_roots.isdisjoint(k.TORCH_LIBRARIES):

@@ -210,5 +210,10 @@ def test_fix_decorates_a_function_that_only_evaluates() -> None:
     (finding,) = findings(FLAGGED["in a class"], CODE)
     assert finding.fix is not None
     assert finding.fix.edits[0].text == "@torch.no_grad()\n    "
+    (aliased,) = findings(
+        "import torch as th\n\n\ndef validate(net, val_loader):\n    for x in val_loader:\n        net(x)\n"
+    )
+    assert aliased.fix is not None
+    assert aliased.fix.edits[0].text == "@torch.no_grad()\n"  # the header imports it under its own name first
     (script,) = findings(FLAGGED["in the training script"], CODE)
     assert script.fix is None
