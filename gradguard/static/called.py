@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from gradguard.static.flow import Flow
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Called:
     """One call, with what is known of its parts."""
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 MAX_LINEAGE = 6
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class FunctionRef:
     """A function of the project, with what is needed to read it."""
 
@@ -45,7 +45,7 @@ class FunctionRef:
         return f"{self.owner.name}.{self.define.name}" if self.owner else self.define.name
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Class:
     """A class of the project."""
 

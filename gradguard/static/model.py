@@ -62,7 +62,7 @@ class Mode(Enum):
     UNKNOWN = "unknown"
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Loop:
     """A ``for`` or ``while`` loop.
 
@@ -112,7 +112,7 @@ class Loop:
         return False
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Event:
     """Something a function does, where it does it.
 
@@ -137,7 +137,7 @@ class Event:
         return event
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Backward(Event):
     """A graph is handed to backward.
 
@@ -164,7 +164,7 @@ class Backward(Event):
         return self.retain_graph or self.site
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class GradCall(Event):
     """``torch.autograd.grad``."""
 
@@ -172,7 +172,7 @@ class GradCall(Event):
     keeps: bool = False
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class ZeroGrad(Event):
     """Gradients are reset.
 
@@ -187,7 +187,7 @@ class ZeroGrad(Event):
     to_none: bool = True
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Step(Event):
     """An optimizer steps.
 
@@ -204,7 +204,7 @@ class Step(Event):
     lost: ZeroGrad | None = None
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Forward(Event):
     """A module is called. ``module`` is its path, ``mode`` the gradient mode it runs in."""
 
@@ -213,12 +213,12 @@ class Forward(Event):
     evaluates: bool = False
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class OpaqueCall(Event):
     """A call that could not be followed and that was handed an optimizer, a model, or the object itself."""
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class HookRegistration(Event):
     """A ``register_*hook`` call.
 
@@ -239,7 +239,7 @@ class HookRegistration(Event):
     repeats: Loop | None = None
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Store(Event):
     """A value is put where it may outlive the iteration that made it.
 
@@ -387,7 +387,7 @@ def _one_line(code: str, width: int = 60) -> str:
     return line if len(line) <= width else line[: width - 3] + "..."
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Function:
     """A function as the rules see it: what it does to graphs, gradients and memory.
 

@@ -28,7 +28,7 @@ _ROOT_MARKERS = (".git", "pyproject.toml", "setup.py", "setup.cfg", "requirement
 _MAX_REEXPORTS = 6
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Module:
     """One file of the project."""
 

@@ -64,7 +64,7 @@ class Outline:
     imported_roots: set[str] = field(default_factory=set)
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Source:
     """One file as text.
 
@@ -129,7 +129,7 @@ class Source:
         return Chunk(self, "".join(kept), first)
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Chunk:
     """Some whole top-level statements of a file, parsed by LibCST when needed."""
 

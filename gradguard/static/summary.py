@@ -45,6 +45,8 @@ if TYPE_CHECKING:
     from gradguard.static.flow import Flow
 
 _MAX_EVENTS = 200
+_MAX_ROOTS = 32
+_KEPT = (Source.CARRIED, Source.PLACE, Source.PARAM)
 
 
 def apply_facts(c: Called, ref: FunctionRef, values: list[tuple[t.Arg, Value]], receiver: str | None) -> Value:
@@ -231,7 +233,14 @@ class _Application:
                 found.add(mapped)
                 if root in self.callee.proven:
                     self.flow.proven.add(mapped)
-        return frozenset(found), frozenset(maybe)
+        return self._bounded(found), self._bounded(maybe)
+
+    def _bounded(self, roots: set[Root]) -> Roots:
+        """Not more roots than can be told apart: deep call graphs would multiply them from level to level."""
+        if len(roots) <= _MAX_ROOTS:
+            return frozenset(roots)
+        own = {r for r in roots if isinstance(r.key, tuple) and not isinstance(r.key, Part) and r.source not in _KEPT}
+        return frozenset(roots - own) | frozenset(Root(r.source, (self.c.node, "many")) for r in own)
 
     def _outer(self, root: Root) -> Value:
         """What a PARAM or PLACE root of the callee is here."""

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Node:
     origin: object
 
@@ -26,36 +26,36 @@ class Stmt(Node):
 # --- expressions ------------------------------------------------------------------------------------------------
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Name(Expr):
     id: str
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Attribute(Expr):
     value: Expr
     name: str
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Subscript(Expr):
     value: Expr
     index: Expr
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Slice(Expr):
     """One or more slices; their bounds never carry a graph."""
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Arg:
     value: Expr
     keyword: str | None = None
     star: str = ""
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Call(Expr):
     func: Expr
     args: list[Arg]
@@ -76,12 +76,12 @@ class Call(Expr):
         return isinstance(value, Constant) and value.value is True
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Constant(Expr):
     value: object
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Operation(Expr):
     """A unary, binary, boolean or comparing operation. ``operator`` is its text: ``+``, ``and``, ``is not`` ..."""
 
@@ -89,14 +89,14 @@ class Operation(Expr):
     operands: list[Expr]
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Conditional(Expr):
     test: Expr
     body: Expr
     orelse: Expr
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Display(Expr):
     """A tuple, list or set written out."""
 
@@ -104,19 +104,19 @@ class Display(Expr):
     items: list[Expr]
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class DictDisplay(Expr):
     entries: list[tuple[Expr | None, Expr]]
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Clause:
     target: Expr
     iterable: Expr
     conditions: list[Expr]
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Comprehension(Expr):
     kind: str
     key: Expr | None
@@ -124,24 +124,24 @@ class Comprehension(Expr):
     clauses: list[Clause]
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Lambda(Expr):
     params: list[Param]
     body: Expr
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Walrus(Expr):
     target: Expr
     value: Expr
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Starred(Expr):
     value: Expr
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Suspend(Expr):
     """``await``, ``yield`` and ``yield from``."""
 
@@ -149,7 +149,7 @@ class Suspend(Expr):
     value: Expr | None
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Text(Expr):
     """An f-string or a concatenation of strings."""
 
@@ -159,7 +159,7 @@ class Text(Expr):
 # --- statements -------------------------------------------------------------------------------------------------
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Param:
     name: str
     default: Expr | None = None
@@ -167,47 +167,47 @@ class Param:
     star: str = ""
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Assign(Stmt):
     targets: list[Expr]
     value: Expr
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Augment(Stmt):
     target: Expr
     operator: str
     value: Expr
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Evaluate(Stmt):
     value: Expr
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Return(Stmt):
     value: Expr | None
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Raise(Stmt):
     value: Expr | None
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Leave(Stmt):
     """``break`` or ``continue``."""
 
     kind: str
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Delete(Stmt):
     targets: list[Expr]
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Declare(Stmt):
     """``global`` or ``nonlocal``."""
 
@@ -215,21 +215,21 @@ class Declare(Stmt):
     names: list[str]
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Import(Stmt):
     """Names bound by one import statement: local name -> dotted name (relative ones start with dots)."""
 
     names: dict[str, str]
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class If(Stmt):
     test: Expr
     body: list[Stmt]
     orelse: list[Stmt]
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Repeat(Stmt):
     """A ``for`` loop (``target`` and ``iterable``) or a ``while`` loop (``test``)."""
 
@@ -241,14 +241,14 @@ class Repeat(Stmt):
     assigned: frozenset[str] | None = field(default=None)
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Handler:
     type: Expr | None
     name: str | None
     body: list[Stmt]
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Try(Stmt):
     body: list[Stmt]
     handlers: list[Handler]
@@ -256,26 +256,26 @@ class Try(Stmt):
     final: list[Stmt]
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class With(Stmt):
     items: list[tuple[Expr, Expr | None]]
     body: list[Stmt]
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Case:
     names: list[str]
     guard: Expr | None
     body: list[Stmt]
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Match(Stmt):
     subject: Expr
     cases: list[Case]
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Define(Stmt):
     """A function definition; ``name`` is ``<module>`` for a module's own statements."""
 
@@ -286,7 +286,7 @@ class Define(Stmt):
     is_generator: bool = False
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class DefineClass(Stmt):
     name: str
     bases: list[Expr]

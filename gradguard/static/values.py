@@ -32,7 +32,7 @@ class Root(NamedTuple):
     @property
     def base(self) -> str:
         """The parameter or path that a PARAM or PLACE root stands for, also of a part of it."""
-        return self.key.base if isinstance(self.key, Part) else str(self.key)
+        return self.key.base if isinstance(self.key, Part) else self.key if isinstance(self.key, str) else ""
 
 
 class Part(NamedTuple):
