@@ -20,9 +20,9 @@ for x, y in loader:
 **Instead**, cut the graph between iterations (truncated backpropagation):
 
 ```python
-    hidden = hidden.detach()
     out, hidden = rnn(x, hidden)
     criterion(out, y).backward()
+    hidden = hidden.detach()         # of an LSTM: tuple(h.detach() for h in hidden)
 ```
 
 In an evaluation or a rollout use `torch.no_grad()`.
@@ -57,7 +57,7 @@ def carries(function: Function) -> Iterator[Finding]:
             yield rule.finding(
                 store.site,
                 _message(store),
-                help=f"detach it between iterations: `{store.path} = {store.path}.detach()`"
+                help=f"detach `{store.path}` between iterations: `.detach()`, on each tensor where it is a tuple"
                 + ("" if store.freed or store.retained else ", or run the loop under `torch.no_grad()`"),
                 confidence=store.confidence,
                 related=store.origin(),

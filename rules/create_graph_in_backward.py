@@ -1,9 +1,9 @@
-"""`backward(create_graph=True)` without setting the gradients to None: parameters and gradients hold each other.
+"""`backward(create_graph=True)` without resetting the gradients: parameters and gradients hold each other.
 
 **What happens.** With `create_graph=True` the gradient itself has a graph, and backward stores it in `p.grad`. The
 graph of the gradient refers to `p`, and `p` owns `p.grad`: a cycle. It lies in C++ (`AccumulateGrad`, `SavedVariable`),
-so Python's garbage collector cannot see it and `gc.collect()` does not help. Unless the gradients are reset to None,
-each iteration's graph stays, with its activations. torch warns of it once.
+so Python's garbage collector cannot see it and `gc.collect()` does not help. Unless the gradients are set to None or
+detached, each iteration's graph stays, with its activations. torch warns of it once.
 
 ```python
 for x, y in loader:

@@ -45,7 +45,7 @@ def piles_up(function: Function) -> Iterator[Finding]:
             continue
         yield rule.finding(
             hook.source.site,
-            f"`{hook.receiver}` gets one more hook in every iteration, and none is removed: "
+            f"`{hook.receiver_code}` gets one more hook in every iteration, and none is removed: "
             "each step is slower than the last",
             help="register it once before the loop, or keep the handle and call `handle.remove()`",
         )

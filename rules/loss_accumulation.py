@@ -27,6 +27,8 @@ for x, y in loader:
 
 A moving average, `mean = 0.9 * mean + 0.1 * loss`, chains the steps in the same way.
 
+**Severity.** An error where activations stay, a warning where backward freed them and only the nodes stay.
+
 **Not flagged.** A sum that is backpropagated: gradient accumulation (`total += loss; ... total.backward(); total = 0`),
 a sum over a batch with one backward after the loop, several losses of one step. A sum of numbers, or of values
 made under `no_grad`.
@@ -55,7 +57,7 @@ def accumulates(function: Function) -> Iterator[Finding]:
             yield rule.finding(
                 store.site,
                 _message(store),
-                help=f"add `{store.detached_code}`, or `{store.item_code}` where a number is meant",
+                help=f"add {store.advice}{store.number_advice}",
                 fix=store.detach_fix() if store.form is Form.SUM else None,
                 severity=Severity.WARNING if store.freed else Severity.ERROR,
                 confidence=store.confidence,

@@ -24,6 +24,8 @@ for x, y in loader:
 (loss_a + loss_b).backward()
 ```
 
+**Severity.** A warning; an error where a carried state makes the graphs pile up.
+
 **Not flagged.** The first of two backwards over one graph (a shared encoder with two heads, a GAN's shared fake
 batch), a graph that was made before the loop and is used in every iteration, `autograd.grad` afterwards. There
 `retain_graph=True` is right, and costs nothing extra. On the *last* backward it is waste.

@@ -17,6 +17,8 @@ for x, y in loader:
 
 **Instead**: `losses.update(loss.item(), x.size(0))`.
 
+**Severity.** An error where activations stay, a warning where backward freed them and only the nodes stay.
+
 **Not flagged.** A helper that calls `.item()` or `.detach()` itself, one that only looks at the value (logging, `tqdm`,
 `add_scalar`), a container that is cleared in the same iteration.
 
@@ -46,7 +48,7 @@ def hands_over(function: Function) -> Iterator[Finding]:
             yield rule.finding(
                 store.site,
                 f"`{store.value_code}` is kept in `{store.path}` by this call, with its graph ({store.keeps})",
-                help=f"pass `{store.detached_code}`, or `{store.item_code}` where a number is meant",
+                help=f"pass {store.advice}{store.number_advice}",
                 fix=store.detach_fix(),
                 severity=Severity.WARNING if store.freed else Severity.ERROR,
                 confidence=store.confidence,

@@ -18,6 +18,8 @@ for x, y in loader:
 **Instead**, store the value without the graph: `loss.detach()`, or `loss.item()` for a number. In an evaluation put
 the loop under `torch.no_grad()`.
 
+**Severity.** An error where activations stay, a warning where backward freed them and only the nodes stay.
+
 **Not flagged.** A list that is backpropagated later (log-probabilities of an episode, losses of several heads), that is
 cleared or rebound in the same iteration, that is made in the iteration, that is a `deque(maxlen=...)`, or that another
 method clears. The list of layer outputs that a `forward` returns.
@@ -51,8 +53,7 @@ def stores(function: Function) -> Iterator[Finding]:
             yield rule.finding(
                 store.site,
                 _message(store),
-                help=f"store `{store.detached_code}`"
-                + ("" if store.freed else ", or run the loop under `torch.no_grad()`"),
+                help=f"store {store.advice}" + ("" if store.freed else ", or run the loop under `torch.no_grad()`"),
                 fix=store.detach_fix(),
                 severity=Severity.WARNING if store.freed else Severity.ERROR,
                 confidence=store.confidence,

@@ -1,8 +1,8 @@
 """`zero_grad()` between `backward()` and `step()`: the gradients are wiped before they are used.
 
-**What happens.** backward computes the gradients, `zero_grad()` throws them away, and `step()` finds nothing: with
-gradients of None the optimizer skips every parameter. The model does not learn (or moves by momentum and weight decay
-alone), and nothing raises.
+**What happens.** backward computes the gradients, `zero_grad()` throws them away, and `step()` finds none: the
+optimizer skips every parameter whose gradient is None. With `set_to_none=False` it finds zeros, and moves the
+parameters by momentum and weight decay alone. Either way the model does not learn, and nothing raises.
 
 ```python
 loss.backward()
@@ -43,5 +43,5 @@ def wipes(function: Function) -> Iterator[Finding]:
             step.lost.site,
             "the gradients are reset after `backward()` and before `step()`: the optimizer never sees them",
             help="move the reset before `backward()`",
-            related=(Related(site.path, site.cell, site.line, "this step finds no gradients"),),
+            related=(Related(site.path, site.cell, site.line, "this step finds no gradients, or zeros"),),
         )

@@ -95,13 +95,16 @@ def _overridden(
         settings,
         select=(_selectors(select, "--select") or settings.select) + _selectors(extend_select, "--extend-select"),
         ignore=_selectors(ignore, "--ignore") or settings.ignore,
-        exclude=settings.exclude + tuple(_from_here(glob, settings.root) for glob in exclude),
+        exclude=settings.exclude
+        + tuple(_from_here(glob, settings.root) for given in exclude for glob in given.split(",") if glob),
         min_confidence=Confidence(min_confidence) if min_confidence else settings.min_confidence,
     )
 
 
 def _selectors(values: _Codes, option: str) -> _Codes:
     words = [word for value in values for word in value.split(",") if word.strip()]
+    if values and not words:
+        raise click.UsageError(f"{option} names no code; `gradguard rules` lists them.")
     return tuple(parse_selector(word, known_codes(), option) for word in words)
 
 
@@ -125,7 +128,8 @@ def _check_paths(paths: tuple[str, ...], settings: Settings, force_exclude: bool
         raise click.UsageError("A path is empty (an unset variable?).")
     found = discover([Path(p) for p in paths], settings, force_exclude=force_exclude)
     if not found.files and not found.errors:
-        click.echo(f"warning: no Python files or notebooks in {', '.join(paths)}", err=True)
+        what = "everything is left out by `exclude`" if force_exclude else "no Python files or notebooks"
+        click.echo(f"warning: {what} in {', '.join(paths)}", err=True)
     result = check(found.files, settings, catalogue.load())
     return dataclasses.replace(result, errors=tuple(sorted({*result.errors, *found.errors}, key=_error_key)))
 

@@ -24,7 +24,8 @@ def command() -> None:
     Checks a small training script with two planted leaks, then the same script without them. Needs no torch.
     """
     out = console()
-    out.print("GradGuard demo: a training script with two planted leaks, and the same script without them.\n")
+    out.print("GradGuard demo: a training script with two planted leaks, and the same script without them.")
+    out.print("One of them shows twice: its evaluation records graphs, and keeps them.\n")
     show_check(out, "leaky.py")
     out.print()
     show_check(out, "fixed.py")

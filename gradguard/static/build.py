@@ -100,7 +100,9 @@ def _pattern_names(pattern: cst.CSTNode) -> list[str]:
 
 def _define(n: cst.FunctionDef) -> t.Define:
     body = _block(n.body)
-    return t.Define(n, n.name.value, _params(n.params), body, [expr(d.decorator) for d in n.decorators], _yields(body))
+    decorators = [expr(d.decorator) for d in n.decorators]
+    asynchronous = n.asynchronous is not None
+    return t.Define(n, n.name.value, _params(n.params), body, decorators, _yields(body), asynchronous)
 
 
 def _params(params: cst.Parameters) -> list[t.Param]:

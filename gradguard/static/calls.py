@@ -107,7 +107,7 @@ def _project(c: Called) -> Value | None:
                 operations.forward(c)
             returned = apply_facts(c, forward, c.values, receiver=c.flow.canonical(c.path) if c.path else None)
             if c.func.kind is Kind.MODULE and returned.roots - union(c.arguments).roots:
-                return replace(returned, kind=Kind.OUTPUT)
+                return returned if returned.kind is Kind.TENSOR else replace(returned, kind=Kind.OUTPUT)
             return operations.module_result(c) if c.func.kind is Kind.MODULE and not _detaches(forward) else returned
     return None
 

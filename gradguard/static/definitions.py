@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from gradguard.static import knowledge as k
 from gradguard.static import tree as t
 from gradguard.static.build import walk_statements
+from gradguard.static.names import used_as_modules
 from gradguard.static.source import Chunk
 from gradguard.static.values import Kind, Value
 
@@ -161,6 +162,11 @@ class Class:
                         if isinstance(target, t.Attribute) and t.path_of(target.value) == "self":
                             found.setdefault(target.name, []).append((ref, value))
         return found
+
+    @cached_property
+    def modules(self) -> frozenset[str]:
+        """The attributes (``self.net``) that its methods use as only modules are used."""
+        return used_as_modules(self.define.body)
 
     @cached_property
     def buffers(self) -> frozenset[str]:

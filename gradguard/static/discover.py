@@ -37,7 +37,10 @@ class Discovery:
 def shown(path: Path) -> str:
     """``path`` as every output writes it: ``/``-separated, relative to the working directory when inside it."""
     absolute = Path(os.path.abspath(path))
-    cwd = Path.cwd()
+    try:
+        cwd = Path.cwd()
+    except FileNotFoundError:  # it was deleted under us
+        return absolute.as_posix()
     return (absolute.relative_to(cwd) if absolute.is_relative_to(cwd) else absolute).as_posix()
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from gradguard.catalogue import Catalogue, Rule, is_selected
 from gradguard.config import Settings
-from gradguard.findings import CheckResult, Confidence, FileError, Finding
+from gradguard.findings import CheckResult, Confidence, FileError, Finding, Span
 from gradguard.static import source as sources
 from gradguard.static import suppress
 from gradguard.static.discover import shown
@@ -114,7 +114,7 @@ class _Run:
     def __init__(self, project: Project, rules: tuple[Rule, ...], errors: list[FileError]) -> None:
         self.project = project
         self.rules = rules
-        self.findings: dict[Finding, None] = {}
+        self.findings: dict[tuple[str, int | None, Span, str], Finding] = {}
         self.errors = errors
         self.sources: dict[str, tuple[Path, Source]] = {}
 
@@ -141,12 +141,15 @@ class _Run:
             for rule in self.rules:
                 assert rule.source_check is not None
                 for finding in rule.source_check(flow.facts):
-                    self.findings[finding] = None
+                    place = (finding.path, finding.cell, finding.span, finding.code)
+                    known = self.findings.get(place)
+                    if known is None or (known.fix is None and finding.fix is not None):
+                        self.findings[place] = finding
 
     def result(self, settings: Settings, count: int) -> CheckResult:
         """Suppressions, per-file ignores and confidence applied."""
         by_path: dict[str, list[Finding]] = defaultdict(list)
-        for finding in self.findings:
+        for finding in self.findings.values():
             by_path[finding.path].append(finding)
         for path in self.project.files:  # a finding may lie in a file that did not pass the screen: a base class
             if shown(path) in by_path and shown(path) not in self.sources:
@@ -157,7 +160,8 @@ class _Run:
         for name, (path, source) in self.sources.items():
             if not by_path[name] and not _mentioned(source.text.encode(errors="replace")):
                 continue
-            kept += _suppressed(by_path[name], path, source, settings)
+            broken = any(error.path == name for error in self.errors)
+            kept += _suppressed(by_path[name], path, source, settings, broken)
         wanted = [f for f in kept if settings.min_confidence is Confidence.LOW or f.confidence is Confidence.HIGH]
         errors = sorted(set(self.errors), key=lambda e: (e.path, e.line or 0, e.message))
         return CheckResult(count, tuple(sorted(wanted, key=lambda f: f.sort_key)), tuple(errors))
@@ -168,8 +172,9 @@ def _mentioned(data: bytes) -> bool:
     return b"gradguard" in data.lower()
 
 
-def _suppressed(findings: list[Finding], path: Path, source: Source, settings: Settings) -> list[Finding]:
-    ignored = ignored_codes(path, settings)
+def _suppressed(findings: list[Finding], path: Path, source: Source, settings: Settings, broken: bool) -> list[Finding]:
+    """The findings that comments leave; in a broken file no comment is called unused, since not all of it was read."""
+    ignored = (*ignored_codes(path, settings), *((suppress.rule.code,) if broken else ()))
 
     @cache
     def selected(code: str) -> bool:

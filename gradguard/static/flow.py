@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 from gradguard.static import knowledge as k
@@ -20,7 +21,7 @@ from gradguard.static import tree as t
 from gradguard.static.conditions import is_flag, steady_branch, tensor_test
 from gradguard.static.definitions import Class, FunctionRef
 from gradguard.static.model import Event, Form, Function, HookRegistration, Loop, Mode, Scope, Store, ZeroGrad
-from gradguard.static.names import bound_names, breaks_graph, named_kind
+from gradguard.static.names import bound_names, breaks_graph, named_kind, used_as_modules
 from gradguard.static.project import Project
 from gradguard.static.source import Site
 from gradguard.static.state import Carry, LoopFrame, State, hedge, merge
@@ -65,6 +66,7 @@ class Flow:
         self.dry = False
         self._called_on: frozenset[str] | None = None
         self.facts.torch = self.module.torch
+        self.facts.is_async = define.is_async
         self.facts.called_without_grad = lambda: project.called_without_grad(ref)
 
     # --- running ---
@@ -97,7 +99,7 @@ class Flow:
         """The gradient mode that decorators and frameworks give the function."""
         from gradguard.static.modes import gradient_context
 
-        for decorator in self.ref.define.decorators:
+        for decorator in self.ref.define.decorators if not self.ref.define.is_async else ():  # it ends before the body
             mode = gradient_context(self, decorator)
             if mode is not None:
                 return mode
@@ -105,6 +107,11 @@ class Flow:
         if owner is not None and owner.framework_methods and self.facts.name in k.NO_GRAD_METHODS:
             return Mode.OFF
         return Mode.INHERITED
+
+    @cached_property
+    def modules(self) -> frozenset[str]:
+        """The paths that the function uses as only modules are used: ``m.parameters()``, ``m.eval()``."""
+        return used_as_modules(self.ref.define.body)
 
     def _receivers(self) -> frozenset[str]:
         """The names whose methods the function calls."""

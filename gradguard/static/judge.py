@@ -240,7 +240,12 @@ def _judge_backward(flow: Flow, backward: Backward) -> None:
         None,
     )  # fmt: skip
     if backward.carries is None:
-        backward.needed_again = not _made_in(loop, backward.value)
+        unclear = any(r.source is Source.CARRIED and _of_loop(r, loop) for r in backward.value.maybe)
+        backward.needed_again = unclear or not _made_in(loop, backward.value)
+
+
+def _of_loop(root: Root, loop: Loop) -> bool:
+    return isinstance(root.key, tuple) and root.key[1] is loop
 
 
 def _made_in(loop: Loop, value: Value) -> bool:

@@ -120,6 +120,11 @@ CONTAINER_BUILTINS = frozenset("list dict set deque defaultdict OrderedDict Coun
 # --- modules and optimizers -------------------------------------------------------------------------------------
 
 MODULE_PREFIXES = ("torch.nn.", "torchvision.models.", "timm.", "segmentation_models_pytorch.", "torch_geometric.nn.")
+# Modules of torch.nn that return more than one tensor, or whatever is in them returns.
+STRUCTURED_MODULES = frozenset(
+    "RNN LSTM GRU LSTMCell MultiheadAttention AdaptiveLogSoftmaxWithLoss ModuleList ModuleDict Module DataParallel "
+    "DistributedDataParallel FractionalMaxPool2d".split()
+)
 MODULE_FUNCTIONS = frozenset(
     "DataParallel DistributedDataParallel DDP FullyShardedDataParallel compile create_model from_pretrained "
     "from_config script trace convert_sync_batchnorm".split()
@@ -139,9 +144,9 @@ MODULE_NAME = re.compile(
 )
 # Methods that only a module has.
 MODULE_METHODS = frozenset(
-    "parameters named_parameters state_dict load_state_dict zero_grad eval train modules named_modules children "
-    "register_forward_hook register_full_backward_hook register_forward_pre_hook half".split()
-) - {"half", "zero_grad", "state_dict", "load_state_dict"}
+    "parameters named_parameters eval train modules named_modules children named_children register_forward_hook "
+    "register_forward_pre_hook register_full_backward_hook".split()
+)
 OPTIMIZER_NAME = re.compile(
     r"(?:^|[._])(?:\w*optim\w*|opts?|opt_?[A-Za-z0-9]+|\w+_opt|\w+_opts|solver|sgd|adam|trainer_[A-Z])$", re.I
 )

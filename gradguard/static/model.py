@@ -11,7 +11,7 @@ from enum import Enum
 
 from gradguard.findings import Confidence, Edit, Fix, Related, Span
 from gradguard.static.source import Site
-from gradguard.static.values import Value
+from gradguard.static.values import Kind, Source, Value
 
 __all__ = [
     "Backward",
@@ -225,6 +225,7 @@ class HookRegistration(Event):
     Args:
         method: its name.
         receiver: the path it is registered on.
+        receiver_site: the receiver as written.
         removed: something removes it again, or may.
         discarded: nothing keeps the handle.
         fresh: the receiver is a tensor of this very iteration, and the hook dies with it.
@@ -233,10 +234,15 @@ class HookRegistration(Event):
 
     method: str = ""
     receiver: str | None = None
+    receiver_site: Site | None = None
     removed: bool = False
     discarded: bool = False
     fresh: bool = False
     repeats: Loop | None = None
+
+    @property
+    def receiver_code(self) -> str:
+        return _one_line(self.receiver_site.code) if self.receiver_site else str(self.receiver)
 
 
 @dataclass(eq=False, repr=False)
@@ -302,12 +308,35 @@ class Store(Event):
         return _one_line(self.value_site.code) if self.value_site else "value"
 
     @property
-    def detached_code(self) -> str:
-        return _called(self.value_code, "detach")
+    def is_tensor(self) -> bool | None:
+        """Whether what is stored is one tensor: certainly, certainly not (a tuple, a dict), or None when not known."""
+        from gradguard.static import tree as t
+
+        node = self.value_site.node if self.value_site else None
+        if self.value.parts or isinstance(node, t.Display | t.DictDisplay | t.Comprehension | t.Starred):
+            return False
+        if self.value.kind is Kind.TENSOR or any(r.source is Source.LOSS for r in self.value.roots):
+            return True
+        return None
 
     @property
-    def item_code(self) -> str:
-        return _called(self.value_code, "item")
+    def advice(self) -> str:
+        """How to store the value without its graph, in words."""
+        if self.is_tensor is False:
+            return f"the values in `{self.value_code}` without their graphs (`.detach()` each of them)"
+        return f"`{self._called('detach')}`"
+
+    @property
+    def number_advice(self) -> str:
+        """As a number, where one is meant."""
+        return "" if self.is_tensor is False else f", or `{self._called('item')}` where a number is meant"
+
+    def _called(self, method: str) -> str:
+        from gradguard.static import tree as t
+
+        node = self.value_site.node if self.value_site else None
+        primary = node is None or isinstance(node, t.Name | t.Attribute | t.Subscript | t.Call)
+        return f"{self.value_code}.{method}()" if primary else f"({self.value_code}).{method}()"
 
     @property
     def confidence(self) -> Confidence:
@@ -327,10 +356,10 @@ class Store(Event):
     def detach_fix(self) -> Fix | None:
         """Store the value without its graph."""
         site = self.value_site
-        if site is None or (self.inner is not None and not self.parameter):
+        if site is None or (self.inner is not None and not self.parameter) or self.is_tensor is False:
             return None
         edit = detached(site)
-        return Fix(f"detach `{_one_line(site.code)}`", (edit,), safe=True) if edit else None
+        return Fix(f"detach `{_one_line(site.code)}`", (edit,), safe=self.is_tensor is True) if edit else None
 
     def origin(self) -> tuple[Related, ...]:
         """Where the graph starts, as a related place."""
@@ -349,11 +378,6 @@ def detached(site: Site) -> Edit | None:
     if isinstance(site.node, t.Operation):
         return site.replace(f"({site.code}).detach()")
     return None
-
-
-def _called(code: str, method: str) -> str:
-    simple = all(c.isalnum() or c in "_.[]()\"'" for c in code)
-    return f"{code}.{method}()" if simple else f"({code}).{method}()"
 
 
 def argument_removed(backward: Backward, keyword: str) -> Edit | None:
@@ -421,6 +445,7 @@ class Function:
     returns: Value = field(default_factory=Value)
     gradients_wanted: bool = False
     torch: str | None = None
+    is_async: bool = False
     called_without_grad: Callable[[], bool] = field(default=lambda: False, repr=False)
 
     @property
@@ -437,7 +462,7 @@ class Function:
 
     def without_grad(self) -> Fix | None:
         """Decorate the function with ``no_grad``, if nothing in it needs gradients and torch has a name here."""
-        if self.site is None or self.torch is None or self.needs_gradients or self.steps:
+        if self.site is None or self.torch is None or self.is_async or self.needs_gradients or self.steps:
             return None
         decorator = f"{self.torch}.no_grad()"
         indent = self.site.indent

@@ -26,6 +26,17 @@ def named_kind(path: str) -> Kind:
     return Kind.UNKNOWN
 
 
+def used_as_modules(body: object) -> frozenset[str]:
+    """The paths whose ``parameters()``, ``eval()`` or the like is called below ``body``."""
+    found = set()
+    for node in t.walk(body):
+        if isinstance(node, t.Call) and isinstance(node.func, t.Attribute) and node.func.name in k.MODULE_METHODS:
+            path = t.path_of(node.func.value)
+            if path is not None:
+                found.add(path)
+    return frozenset(found)
+
+
 def breaks_graph(target: t.Expr) -> bool:
     """Whether assigning to this target cannot store a graph: ``x.data``, ``x.grad``, ``x.data[i]``."""
     while isinstance(target, t.Attribute | t.Subscript):

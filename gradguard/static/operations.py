@@ -98,7 +98,7 @@ def _constructed(c: Called, name: str, tail: str) -> Value | None:
             and isinstance(c.first.ref, Class)
             and tail in ("DataParallel", "DistributedDataParallel")
         )
-        return c.first if wraps else Value(kind=Kind.MODULE)
+        return c.first if wraps else Value(kind=Kind.MODULE, ref=name)
     if tail in k.MODULE_FUNCTIONS and c.method != "from_config":
         return c.first if c.first is not None and c.first.kind is Kind.MODULE else Value(kind=Kind.MODULE)
     return None
@@ -202,7 +202,9 @@ def forward(c: Called) -> None:
 
 
 def module_result(c: Called) -> Value:
-    return c.result(Root(Source.GRAPH, c.node), kind=Kind.OUTPUT, receiver=False)
+    ref = c.func.ref
+    plain = isinstance(ref, str) and ref.startswith("torch.nn.") and ref.rsplit(".", 1)[-1] not in k.STRUCTURED_MODULES
+    return c.result(Root(Source.GRAPH, c.node), kind=Kind.TENSOR if plain else Kind.OUTPUT, receiver=False)
 
 
 def loss_call(c: Called) -> Value | None:

@@ -47,6 +47,8 @@ def parameter(flow: Flow, param: t.Param) -> Value:
             return NUMBER
     if param.name in flow._receivers() and (cls := flow.project.survey.argument_class(flow.ref, param.name)):
         return Value(kind=Kind.MODULE if cls.is_module else Kind.INSTANCE, ref=cls)
+    if param.name in flow.modules:
+        return Value(kind=Kind.MODULE)
     if k.LOADER_NAME.search(param.name):
         return Value(kind=Kind.LOADER)
     if k.MODULE_NAME.search(param.name):
@@ -89,11 +91,19 @@ def read(flow: Flow, path: str, state: State) -> Value:
                 return Value(must, must=must)
             part = element(container, key)
             return replace(part, must=container.must, kind=Kind.UNKNOWN) if part.kind is Kind.CONTAINER else part
+    if path in flow.modules or (path.startswith("self.") and _module_in_class(flow, path)):
+        kind = Kind.MODULE
     if kind is Kind.UNKNOWN:
         kind = named_kind(path)
     if kind is not Kind.UNKNOWN:
         return Value(kind=kind)
     return Value(must, must=must)
+
+
+def _module_in_class(flow: Flow, path: str) -> bool:
+    """Whether some method of the class uses the attribute as only modules are used."""
+    owner = flow.ref.owner
+    return owner is not None and path in owner.modules
 
 
 def _owner(flow: Flow, path: str, state: State) -> Class | None:

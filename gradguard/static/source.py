@@ -311,8 +311,10 @@ def code_cells(data: bytes) -> Iterator[str]:
         sheets = notebook.get("worksheets")
         cells = [c for sheet in sheets for c in sheet["cells"]] if sheets else notebook["cells"]
         sources = [c.get("source", c.get("input", "")) for c in cells if c["cell_type"] == "code"]
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except ValueError as error:
         raise SourceError(f"not a notebook: {error}") from None
+    except (KeyError, TypeError, AttributeError):
+        raise SourceError("not a notebook: it has no list of cells") from None
     for source in sources:
         yield ("".join(source) if isinstance(source, list) else str(source)).replace("\r\n", "\n").replace("\r", "\n")
 
@@ -361,7 +363,7 @@ def _outline(module: ast.Module) -> Outline:
         elif isinstance(stmt, ast.ClassDef):
             outline.classes[stmt.name] = extent
         else:
-            if not isinstance(stmt, ast.Import | ast.ImportFrom):
+            if not isinstance(stmt, ast.Import | ast.ImportFrom) and not _is_data(stmt):
                 outline.script.append(extent)
             _variables(stmt, outline)
     for node in ast.walk(module):
@@ -370,6 +372,14 @@ def _outline(module: ast.Module) -> Outline:
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
             outline.imported_roots.add(node.module.split(".")[0])
     return outline
+
+
+def _is_data(stmt: ast.stmt) -> bool:
+    """A table written out: nothing happens in it."""
+    value = getattr(stmt, "value", None)
+    if isinstance(value, ast.Dict):
+        return len(value.values) > MAX_WIDTH
+    return isinstance(value, ast.List | ast.Tuple | ast.Set) and len(value.elts) > MAX_WIDTH
 
 
 def _variables(stmt: ast.stmt, outline: Outline) -> None:
@@ -386,7 +396,7 @@ def _variables(stmt: ast.stmt, outline: Outline) -> None:
             else:
                 joined = f"{base}{alias.name}" if base.endswith(".") else f"{base}.{alias.name}"
                 outline.imports.setdefault(alias.asname or alias.name, joined)
-    elif isinstance(stmt, ast.Assign | ast.AnnAssign | ast.AugAssign):
+    elif isinstance(stmt, ast.Assign | ast.AnnAssign | ast.AugAssign) and not _is_data(stmt):
         targets = stmt.targets if isinstance(stmt, ast.Assign) else [stmt.target]
         for target in targets:
             for node in ast.walk(target):

@@ -105,8 +105,9 @@ def augment(flow: Flow, stmt: t.Augment, state: State) -> State:
         added = added.with_roots(Root(Source.GRAPH, stmt.value))
     result = replace(union((before, added)), kind=kind, must=before.must, bounded=before.bounded)
     if added.reach:
-        source = stmt.value.items[0] if isinstance(stmt.value, t.Display) and len(stmt.value.items) == 1 else stmt.value
-        flow.store(path, added, state, stmt, source, form)
+        single = isinstance(stmt.value, t.Display) and len(stmt.value.items) == 1
+        source = stmt.value.items[0] if isinstance(stmt.value, t.Display) and single else stmt.value
+        flow.store(path, (added.part(0) or added) if single else added, state, stmt, source, form)
     state.env[path] = result
     return state
 
@@ -115,7 +116,7 @@ def rebind_form(path: str, source: t.Expr | None) -> tuple[Form, t.Expr | None]:
     """How ``path = source`` uses its old value, and the part of the expression that is new."""
     if isinstance(source, t.Conditional):
         branch = source.body if mentions(source.body, path) else source.orelse
-        return rebind_form(path, branch)
+        return rebind_form(path, branch)[0], None  # the other branch is stored with its graph too
     if isinstance(source, t.Operation) and source.operator in "+-":
         left, right = source.operands[0], source.operands[-1]
         for old, new in ((left, right), (right, left)):
@@ -127,7 +128,8 @@ def rebind_form(path: str, source: t.Expr | None) -> tuple[Form, t.Expr | None]:
                 scaled = old.operator in "*/" and any(mentions(o, path) for o in old.operands)
                 return (Form.AVERAGE if scaled else form), new
     if isinstance(source, t.Operation) and source.operator in ("*", "/") and mentions(source, path):
-        return Form.AVERAGE, None
+        inner = next(o for o in source.operands if mentions(o, path))  # (mean * n + x) / (n + 1)
+        return Form.AVERAGE, rebind_form(path, inner)[1] if isinstance(inner, t.Operation) else None
     if isinstance(source, t.Call) and isinstance(source.func, t.Attribute | t.Name):
         name = (t.path_of(source.func) or "").rsplit(".", 1)[-1]
         if name in ("cat", "concat", "concatenate", "stack", "vstack", "hstack") and source.args:

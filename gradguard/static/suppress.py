@@ -197,10 +197,16 @@ def _directive(match: re.Match[str], line: int, column: int) -> _Directive | Non
     if not listed:
         mistake = f"the codes belong in brackets: `gradguard: {word}[GG103]`" if _BARE_CODES.match(rest) else None
         return _Directive(span, word, mistake=mistake)
-    codes = tuple(dict.fromkeys(c.upper() for c in re.split(r"[\s,]+", listed["codes"]) if c))
+    codes = tuple(dict.fromkeys(_code(c) for c in re.split(r"[\s,]+", listed["codes"]) if c))
     begin = column + match.start("rest")
     inner = Span(line, begin + listed.start("codes"), line, begin + listed.end("codes"))
     return _Directive(span, word, codes, inner, None if codes else "it names no code")
+
+
+def _code(word: str) -> str:
+    """A code as written, or the code of the rule with that name."""
+    named = catalogue.load().get(word)
+    return named.code if named is not None else word.upper()
 
 
 _SPELLING = "; write `gradguard: ignore[GG103]`"
@@ -300,12 +306,17 @@ def _problem(
     unused = [c for c in directive.codes if c in known and c not in used and c != rule.code and selected(c)]
     if unused:
         wrong.append(f"{_listed(unused)} {'is' if len(unused) == 1 else 'are'} not found here")
-    wrong += [f"`{code}` is not a code{did_you_mean(code, known)}" for code in unknown]
+    wrong += [f"`{code}` is not a code{_hint(code, known)}" for code in unknown]
     if not wrong:
         return None
     keep = tuple(code for code in directive.codes if code not in (*unused, *unknown))
     message = f"this comment suppresses {'more than it needs to' if keep else 'nothing'}: {', and '.join(wrong)}"
     return _Problem(message, f"leave {_listed(keep)}" if keep else "remove it", keep or None)
+
+
+def _hint(code: str, known: Collection[str]) -> str:
+    longer = sorted(k for k in known if k.startswith(code))
+    return f"; write whole codes here, such as {longer[0]}" if longer else did_you_mean(code, known)
 
 
 def _listed(codes: Sequence[str]) -> str:

@@ -200,6 +200,8 @@ def hook_call(c: Called) -> Value | None:
         receiver=c.receiver_path, fresh=fresh,
     )  # fmt: skip
     event.receiver = _registered_on(flow, c.receiver_path)
+    if isinstance(c.node.func, t.Attribute):
+        event.receiver_site = flow.site(c.node.func.value)
     flow.record(event)
     return Value(kind=Kind.HANDLE, ref=event)
 

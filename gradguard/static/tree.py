@@ -284,6 +284,7 @@ class Define(Stmt):
     body: list[Stmt]
     decorators: list[Expr]
     is_generator: bool = False
+    is_async: bool = False
 
 
 @dataclass(slots=True, eq=False, repr=False)

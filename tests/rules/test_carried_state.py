@@ -109,6 +109,17 @@ FLAGGED = {
     """,
 }
 
+FLAGGED["a parameter is a module if it is used as one"] = """
+        def train(lm, batches):
+            opt = torch.optim.SGD(lm.parameters(), 0.1)
+            state = None
+            for x, y in batches:
+                opt.zero_grad()
+                logits, state = lm(x, state)  # !
+                F.cross_entropy(logits, y).backward(retain_graph=True)
+                opt.step()
+    """
+
 SPELLINGS = ("perturbation", "simulation")  # the same store under whatever rule fits its form best
 
 CLEAN = {

@@ -1,7 +1,12 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from gradguard import catalogue
+from gradguard.config import Settings
+from gradguard.static.engine import check_text
 from tests.rules.snippets import assert_clean, assert_flagged, findings
 
 CODE = "GG301"
@@ -204,6 +209,18 @@ def test_flagged(name: str) -> None:
 @pytest.mark.parametrize("name", CLEAN)
 def test_clean(name: str) -> None:
     assert_clean(CLEAN[name], CODE)
+
+
+def test_no_edit_that_cannot_work() -> None:
+    """A decorator on a coroutine function ends before its body runs; without a name for torch there is no decorator."""
+    body = "    model.eval()\n    for x in loader:\n        model(x)\n"
+    source = "from torch import nn\n\n\n{}def evaluate(model, loader):\n" + body
+    settings = Settings(Path.cwd())
+    for kind in ("", "async "):
+        (finding,) = check_text(source.format(kind), "x.py", settings, catalogue.load()).findings
+        assert finding.fix is None
+    decorated = "import torch\n\n\n@torch.no_grad()\n" + source.format("async ").split("\n\n\n")[1]
+    assert check_text(decorated, "x.py", settings, catalogue.load()).findings
 
 
 def test_fix_decorates_a_function_that_only_evaluates() -> None:

@@ -152,6 +152,15 @@ CLEAN = {
                 x.grad.zero_()
             return maps
     """,
+    "what is carried cannot be seen": """
+        def train(compute, batches, optimizer):
+            state = None
+            for x, y in batches:
+                optimizer.zero_grad()
+                out, state = compute(x, state)
+                F.mse_loss(out, y).backward(retain_graph=True)
+                optimizer.step()
+    """,
     "false": """
         def train(model, loader, optimizer):
             for x, y in loader:

@@ -415,6 +415,33 @@ def test_clean(name: str) -> None:
     assert_clean(CLEAN[name])
 
 
+def test_no_edit_that_cannot_run() -> None:
+    """A dict has no `detach`; what a module returns may be one, so that edit is not called safe."""
+    step = """
+        def step(model, x, y, optimizer):
+            optimizer.zero_grad()
+            logits = model(x)
+            loss = F.cross_entropy(logits, y)
+            loss.backward()
+            optimizer.step()
+            return {"loss": loss, "logits": logits}
+
+        def train(model, loader, optimizer):
+            logs, rows = [], []
+            for i, (x, y) in enumerate(loader):
+                out = step(model, x, y, optimizer)
+                logs.append(out)
+                rows.append((i, out["loss"]))
+    """
+    found = findings(step, CODE)
+    assert len(found) == 2
+    assert all(f.fix is None for f in found)
+    assert all(f.help is not None and "each of them" in f.help for f in found)
+    (output,) = findings(FLAGGED["evaluation"], CODE)
+    assert output.fix is not None
+    assert not output.fix.safe
+
+
 def test_labels_are_not_outputs() -> None:
     """The evaluation lacks no_grad, but what it keeps has no graph."""
     assert {f.code for f in findings(CLEAN["paths and labels"])} == {"GG301"}

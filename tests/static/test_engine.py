@@ -75,6 +75,54 @@ def test_a_function_that_cannot_be_analysed_is_an_error_of_its_own(tmp_path: Pat
     assert codes(result) == ["GG103"]
 
 
+def test_comments_of_a_broken_file_are_not_called_unused(tmp_path: Path) -> None:
+    leak = LEAK.format(comment="  # gradguard: ignore[GG103]")
+    assert codes(run(tmp_path, {"a.py": leak + "def broken(:\n"})) == []
+    deep = "def deep():\n    return " + " + ".join(["1"] * 400) + "  # gradguard: ignore[GG103]\n"
+    assert codes(run(tmp_path, {"b.py": LEAK.format(comment=".item()") + deep})) == []
+
+
+def test_a_suppression_may_name_the_rule(tmp_path: Path) -> None:
+    assert codes(run(tmp_path, {"a.py": LEAK.format(comment="  # gradguard: ignore[loss-accumulation]")})) == []
+    (prefix,) = run(tmp_path, {"a.py": LEAK.format(comment=".item()  # gradguard: ignore[GG1]")}).findings
+    assert "write whole codes" in prefix.message
+
+
+def test_a_large_table_costs_nothing(tmp_path: Path) -> None:
+    table = "TABLE = [" + ", ".join(map(str, range(5000))) + "]\n"
+    result = run(tmp_path, {"a.py": table + LEAK.format(comment="")})
+    assert codes(result) == ["GG103"]
+    assert not result.errors
+
+
+def test_one_finding_for_each_place(tmp_path: Path) -> None:
+    code = """
+import torch
+from torch import nn
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(2, 2)
+        self.seen = []
+
+    def forward(self, x):
+        y = self.fc(x)
+        self.seen.append(y)
+        return y
+
+def train(loader):
+    net = Net()
+    opt = torch.optim.SGD(net.parameters(), 0.1)
+    for x in loader:
+        opt.zero_grad()
+        net(x).sum().backward()
+        opt.step()
+"""
+    result = run(tmp_path, {"a.py": code})
+    assert [(f.code, f.span.line) for f in result.findings] == [("GG104", 13)]
+
+
 def test_files_without_torch_are_silent(tmp_path: Path) -> None:
     other = (
         LEAK.format(comment="")
