@@ -28,7 +28,8 @@ from collections.abc import Iterator
 
 from gradguard.catalogue import Rule
 from gradguard.findings import Finding, Severity
-from gradguard.static.model import Function, Loop, Step, ZeroGrad, statement_before
+from gradguard.static.edits import statement_before
+from gradguard.static.model import Function, Loop, Step, ZeroGrad
 
 rule = Rule("GG201", "missing-zero-grad", Severity.ERROR, frozenset({"backward"}))
 

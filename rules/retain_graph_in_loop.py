@@ -39,7 +39,8 @@ from collections.abc import Iterator
 
 from gradguard.catalogue import Rule
 from gradguard.findings import Confidence, Finding, Fix, Severity
-from gradguard.static.model import Backward, Function, argument_removed
+from gradguard.static.edits import argument_removed
+from gradguard.static.model import Backward, Function
 
 rule = Rule("GG101", "retain-graph-in-loop", Severity.WARNING, frozenset({"retain_graph"}))
 

@@ -142,7 +142,7 @@ class Class:
         return self._attributes[name]
 
     def _find_attribute(self, name: str) -> Value | None:
-        from gradguard.static.flow import kind_of
+        from gradguard.static.places import kind_of
 
         for cls in self.lineage():
             for ref, value in cls._assignments.get(name, ()):

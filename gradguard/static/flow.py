@@ -11,7 +11,6 @@ iteration. That one criterion covers ``total += loss``, ``history.append(x)``, `
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -410,29 +409,6 @@ class Flow:
         return after
 
     # --- loops ---
-
-
-# --- helpers ----------------------------------------------------------------------------------------------------
-
-
-def _bare(value: Value) -> Value:
-    """A value without its graph: what it is, and whether it is a leaf."""
-    leaves = frozenset(r for r in value.roots if r.source is Source.LEAF)
-    return Value(leaves, kind=value.kind, ref=value.ref, bounded=value.bounded)
-
-
-def kind_of(ref: FunctionRef, expr: t.Expr) -> Value:
-    """What sort of object an expression makes, read by itself inside a function."""
-    flow = Flow(ref.module.project, ref)
-    flow.dry = True
-    flow._called_on = frozenset((expr.id,)) if isinstance(expr, t.Name) else frozenset()
-    state = State({})
-    for param in ref.define.params:
-        state.env[param.name] = places.parameter(flow, param)
-    value = flow.value(expr, state)
-    objects = (Kind.INSTANCE, Kind.MODULE, Kind.OPTIMIZER)
-    parts = tuple((key, _bare(part)) for key, part in value.parts if part.kind in objects or _bare(part).roots)
-    return replace(_bare(value), parts=parts)
 
 
 _READ: dict[type, Callable[[Flow, Any, State], State | None]] = {

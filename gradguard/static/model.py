@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 
-from gradguard.findings import Confidence, Edit, Fix, Related, Span
+from gradguard.findings import Confidence, Fix, Related
+from gradguard.static.edits import detached, one_line
 from gradguard.static.source import Site
 from gradguard.static.values import Kind, Source, Value
 
@@ -26,9 +27,7 @@ __all__ = [
     "Step",
     "Store",
     "ZeroGrad",
-    "argument_removed",
-    "statement_before",
-]  # fmt: skip
+]
 
 
 class Form(Enum):
@@ -242,7 +241,7 @@ class HookRegistration(Event):
 
     @property
     def receiver_code(self) -> str:
-        return _one_line(self.receiver_site.code) if self.receiver_site else str(self.receiver)
+        return one_line(self.receiver_site.code) if self.receiver_site else str(self.receiver)
 
 
 @dataclass(eq=False, repr=False)
@@ -305,7 +304,7 @@ class Store(Event):
 
     @property
     def value_code(self) -> str:
-        return _one_line(self.value_site.code) if self.value_site else "value"
+        return one_line(self.value_site.code) if self.value_site else "value"
 
     @property
     def is_tensor(self) -> bool | None:
@@ -359,56 +358,14 @@ class Store(Event):
         if site is None or (self.inner is not None and not self.parameter) or self.is_tensor is False:
             return None
         edit = detached(site)
-        return Fix(f"detach `{_one_line(site.code)}`", (edit,), safe=self.is_tensor is True) if edit else None
+        return Fix(f"detach `{one_line(site.code)}`", (edit,), safe=self.is_tensor is True) if edit else None
 
     def origin(self) -> tuple[Related, ...]:
         """Where the graph starts, as a related place."""
         if self.made_at is None:
             return ()
         site = self.made_at
-        return (Related(site.path, site.cell, site.line, f"the graph comes from `{_one_line(site.code)}`"),)
-
-
-def detached(site: Site) -> Edit | None:
-    """The edit that makes an expression ``expression.detach()``; None where that cannot be right."""
-    from gradguard.static import tree as t
-
-    if isinstance(site.node, t.Name | t.Attribute | t.Subscript | t.Call):
-        return site.replace(f"{site.code}.detach()")
-    if isinstance(site.node, t.Operation):
-        return site.replace(f"({site.code}).detach()")
-    return None
-
-
-def argument_removed(backward: Backward, keyword: str) -> Edit | None:
-    """The edit that takes a keyword argument out of a backward call."""
-    from gradguard.static import tree as t
-
-    call = backward.source.site.node
-    if not isinstance(call, t.Call):
-        return None
-    index = next((i for i, a in enumerate(call.args) if a.keyword == keyword), None)
-    if index is None or index != len(call.args) - 1:
-        return None
-    site = backward.source.site
-    value = Site(site.chunk, call.args[index].value).span
-    before = Site(site.chunk, call.args[index - 1].value).span if index else Site(site.chunk, call.func).span
-    start = before.end_column if index else before.end_column + 1
-    return Edit(Span(before.end_line, start, value.end_line, value.end_column), "")
-
-
-def statement_before(event: Event, statement: str) -> Fix | None:
-    """Put a statement on a line of its own before the event's statement, if that begins its line."""
-    site = event.site
-    indent = site.indent
-    if event.inner is not None or site.span.column != len(indent) + 1:
-        return None
-    return Fix(f"insert `{statement}`", (site.insert_before(f"{statement}\n{indent}"),), safe=False)
-
-
-def _one_line(code: str, width: int = 60) -> str:
-    line = " ".join(code.split())
-    return line if len(line) <= width else line[: width - 3] + "..."
+        return (Related(site.path, site.cell, site.line, f"the graph comes from `{one_line(site.code)}`"),)
 
 
 @dataclass(eq=False, repr=False)

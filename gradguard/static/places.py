@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from gradguard.static import knowledge as k
 from gradguard.static import tree as t
-from gradguard.static.definitions import Class
+from gradguard.static.definitions import Class, FunctionRef
 from gradguard.static.names import named_kind
 from gradguard.static.state import State
 from gradguard.static.values import (
@@ -138,3 +138,25 @@ def _outer_name(flow: Flow, name: str) -> Value:
             return Value(kind=Kind.EXTERNAL, ref=f"builtins.{name}")
         return Value(root, must=root, kind=kind, bounded=bounded)
     return value
+
+
+def _bare(value: Value) -> Value:
+    """A value without its graph: what it is, and whether it is a leaf."""
+    leaves = frozenset(r for r in value.roots if r.source is Source.LEAF)
+    return Value(leaves, kind=value.kind, ref=value.ref, bounded=value.bounded)
+
+
+def kind_of(ref: FunctionRef, expr: t.Expr) -> Value:
+    """What sort of object an expression makes, read by itself inside a function."""
+    from gradguard.static.flow import Flow
+
+    flow = Flow(ref.module.project, ref)
+    flow.dry = True
+    flow._called_on = frozenset((expr.id,)) if isinstance(expr, t.Name) else frozenset()
+    state = State({})
+    for param in ref.define.params:
+        state.env[param.name] = parameter(flow, param)
+    value = flow.value(expr, state)
+    objects = (Kind.INSTANCE, Kind.MODULE, Kind.OPTIMIZER)
+    parts = tuple((key, _bare(part)) for key, part in value.parts if part.kind in objects or _bare(part).roots)
+    return replace(_bare(value), parts=parts)

@@ -135,7 +135,7 @@ class Module:
         return None
 
     def _variable(self, name: str) -> Value:
-        from gradguard.static.flow import kind_of
+        from gradguard.static.places import kind_of
 
         for extent in self.outline.variables[name][:3]:
             chunk = self._chunk(extent)
