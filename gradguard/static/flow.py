@@ -11,6 +11,7 @@ iteration. That one criterion covers ``total += loss``, ``history.append(x)``, `
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -221,6 +222,8 @@ class Flow:
             whole = isinstance(source, t.Display) and len(source.items) == len(target.items)
             for index, item in enumerate(target.items):
                 part = element(value, index)
+                if isinstance(item, t.Name) and value.part(index) is None and k.NUMBER_NAME.match(item.id):
+                    part = replace(part, roots=frozenset(), maybe=part.reach)  # loss, count = model(batch)
                 self.bind(item, part, state, stmt, source.items[index] if whole else None, plain=plain)  # type: ignore[union-attr]
             return
         if isinstance(target, t.Starred):

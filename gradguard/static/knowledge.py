@@ -104,6 +104,12 @@ LOSS_CALLABLE = re.compile(
     r"(?:^|[._])(?:\w*_)?(?:criterion|criterions|loss|losses|loss_?fn|loss_?func\w*|lossfn|objective)\w*$", re.I
 )
 LOSS_NAME = re.compile(r"loss|cost|nll|^err|objective|penalty|energy|kl|elbo|bce|mse|ce$|reg", re.I)
+# Names that one gives to a count, a measure or an index among the things that a call returns.
+NUMBER_NAME = re.compile(
+    r"^(?:n|n_\w+|num\w*|\w+_num|\w*counts?|\w*acc|\w*accuracy|\w*accuracies|(?:n_)?correct\w*|hits?|\w*_ids?|ids?|idx\w*|"
+    r"\w*ind(?:ex|exes|ices)|\w*masks?|\w*lens?|\w*lengths?|\w*sizes?|\w*samples|\w*labels?|\w*tokens|steps?|lr|meta|info)$",
+    re.I,
+)
 # A class that cannot be read, called on something: most often it holds what it is given.
 RECORD_NAME = re.compile(r"^[A-Z][a-z]+(?:[A-Z][a-z0-9]+)*$")
 MEASURING_CALLABLE = re.compile(

@@ -341,6 +341,18 @@ CLEAN = {
                 correct += out.max(1)[1].eq(y).sum()
                 correct += (out > 0.5).float().sum()
     """,
+    "a count beside the loss": """
+        def train(model, loader, optimizer):
+            seen, right = 0, 0
+            for batch in loader:
+                optimizer.zero_grad()
+                loss, datapoint_count = model(batch)
+                loss.backward()
+                optimizer.step()
+                seen += datapoint_count
+                criterion_loss, accuracy = criterion(loss, batch)
+                right += accuracy
+    """,
     "something else entirely": """
         def train(model, loader, optimizer, env):
             reward_sum, steps = 0, 0
