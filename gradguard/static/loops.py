@@ -100,7 +100,7 @@ def _new_loop(flow: Flow, stmt: t.Repeat, state: State, iterable: Value | None) 
     named = path or ""
     over_loader = bool(iterable and iterable.kind is Kind.LOADER) or bool(k.LOADER_NAME.search(named))
     evaluation = bool(k.EVALUATION_LOADER.search(named)) or (
-        over_loader and bool(k.EVALUATION_FUNCTION.search(flow.facts.name))
+        over_loader and not flow.module.holds_tests and bool(k.EVALUATION_FUNCTION.search(flow.facts.name))
     )
     targets = frozenset(
         p for target in ([stmt.target] if stmt.target is not None else []) for e in t.names_in(target)

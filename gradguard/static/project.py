@@ -41,6 +41,12 @@ class Module:
     _values: dict[str, Value | None] = field(default_factory=dict)
 
     @cached_property
+    def holds_tests(self) -> bool:
+        """Whether it holds unit tests, whose `test_...` functions do not evaluate models."""
+        name = self.path.name if self.path is not None else self.source.path.rsplit("/", 1)[-1]
+        return name.startswith("test_") or name.endswith("_test.py")
+
+    @cached_property
     def torch(self) -> str | None:
         """The name that the module gives to torch at its top level."""
         return next((name for name, dotted in self.outline.imports.items() if dotted == "torch"), None)

@@ -123,6 +123,13 @@ def train(loader):
     assert [(f.code, f.span.line) for f in result.findings] == [("GG104", 13)]
 
 
+def test_a_unit_test_is_not_an_evaluation(tmp_path: Path) -> None:
+    body = "    for x in loader:\n        print(miner(x))\n    miner.parameters()\n"
+    code = "import torch\n\ndef test_miner(miner, loader):\n" + body
+    assert codes(run(tmp_path, {"test_miner.py": code})) == []
+    assert codes(run(tmp_path, {"train.py": code})) == ["GG301"]
+
+
 def test_files_without_torch_are_silent(tmp_path: Path) -> None:
     other = (
         LEAK.format(comment="")
