@@ -56,3 +56,15 @@ def test_clean_twin_is_silent(folder: Path) -> None:
 def test_there_are_enough_patterns() -> None:
     ids = {m[0] for p in LEAKS if (m := re.search(r"\bA\d\d\b", (p / "leak.py").read_text(encoding="utf-8")))}
     assert len(ids) >= 14
+
+
+def test_programs_beside_each_other_do_not_mix() -> None:
+    """All fixtures in one run: what one program clears says nothing about another one's list."""
+    files = sorted((CHECKOUT / "fixtures").rglob("*.py"))
+    named: set[tuple[Path, int]] = set()
+    for finding in check(files, Settings(CHECKOUT), catalogue.load()).findings:
+        named.add((Path(finding.path).resolve(), finding.span.line))
+        named.update((Path(r.path).resolve(), r.line) for r in finding.related)
+    marked = {(folder / name, line) for folder in LEAKS for name, line in culprits(folder)}
+    assert marked <= named
+    assert not [place for place in named if place[0].name.startswith("clean")]

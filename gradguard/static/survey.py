@@ -9,7 +9,7 @@ import ast
 import re
 import warnings
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 # Methods that somebody outside of the project calls.
 _CALLED_BY_OTHERS = re.compile(r"^(?:on_\w+|__\w+__|forward|training_step|\w+_epoch_end|setup|teardown|main|<module>)$")
 _CALL = re.compile(r"(?<!def )\b([A-Za-z_]\w*)\(")
+_IMPORTS = re.compile(r"^[ \t]*(?:from|import)[ \t]+(?:[^\n(]*\([^)]*\)|[^\n]*)", re.M)
+_WORD = re.compile(r"[A-Za-z_]\w*")
 _DEFINITION = re.compile(r"\s*(?:async\s+)?def\s+(\w+)")
 _MAX_PASSES = 4
 _AT_START = ("__init__", "__post_init__", "__new__")
@@ -33,7 +35,9 @@ class Survey:
         self.project = project
         self._texts: dict[Path, str] = {}
         self._calls: dict[Path, _Calls] = {}
-        self._called: dict[str, bool] = {}
+        self._called: dict[tuple[str, Path | None], bool] = {}
+        self._programs: dict[Path, set[Path]] = {}
+        self._import_words: dict[Path, set[str]] = {}
         self._arguments: dict[tuple[Module, str, str], set[Class]] = {}
 
     @cached_property
@@ -53,17 +57,50 @@ class Survey:
                 self._texts[path] = ""
         return self._texts[path]
 
-    def _all_texts(self, near: Module) -> Iterator[str]:
+    def _related_texts(self, near: Module) -> Iterator[str]:
+        """The texts of the files that share a program with ``near``: what imports it, and all that those import."""
         yield near.source.text
-        for path in self.project.files:
+        for path in self._related(near):
             if path != near.path:
                 yield self.text(path)
+
+    def _related(self, near: Module) -> set[Path]:
+        if near.path is None:
+            return set()
+        if near.path not in self._programs:
+            users = _closure({near.path}, lambda p: self._importers.get(_module_name(p), set()))
+            self._programs[near.path] = _closure(
+                users, lambda p: set().union(*(self._files_named.get(w, set()) for w in self._imported(p)))
+            )
+        return self._programs[near.path]
+
+    def _imported(self, path: Path) -> set[str]:
+        """Every name in a file's import statements."""
+        if path not in self._import_words:
+            lines = _IMPORTS.findall(self.text(path))
+            self._import_words[path] = {word for line in lines for word in _WORD.findall(line)}
+        return self._import_words[path]
+
+    @cached_property
+    def _files_named(self) -> dict[str, set[Path]]:
+        found: defaultdict[str, set[Path]] = defaultdict(set)
+        for path in self.project.files:
+            found[_module_name(path)].add(path)
+        return found
+
+    @cached_property
+    def _importers(self) -> dict[str, set[Path]]:
+        found: defaultdict[str, set[Path]] = defaultdict(set)
+        for path in self.project.files:
+            for word in self._imported(path):
+                found[word].add(path)
+        return found
 
     def clears(self, attribute: str, near: Module) -> bool:
         """Whether something empties or rebinds an attribute of this name after its object was made."""
         return any(
             self._is_called(method, near)
-            for text in self._all_texts(near)
+            for text in self._related_texts(near)
             if attribute in text
             for method in _clearing_methods(attribute, text)
         )
@@ -77,10 +114,11 @@ class Survey:
     def _runs(self, method: str, near: Module, seen: frozenset[str]) -> bool:
         if _CALLED_BY_OTHERS.match(method):
             return True
-        if method not in self._called:
-            users = {user for text in self._all_texts(near) if method in text for user in _users(method, text)}
-            self._called[method] = any(u not in seen and self._runs(u, near, seen | {method}) for u in users - {method})
-        return self._called[method]
+        key = (method, near.path)
+        if key not in self._called:
+            users = {user for text in self._related_texts(near) if method in text for user in _users(method, text)}
+            self._called[key] = any(u not in seen and self._runs(u, near, seen | {method}) for u in users - {method})
+        return self._called[key]
 
     @cached_property
     def _trains(self) -> bool:
@@ -89,17 +127,12 @@ class Survey:
     def callers(self, name: str, near: Module) -> Iterator[Module]:
         """The modules that may call a function of this name."""
         yield near
-        words = (near.path.parent.name if near.path.stem == "__init__" else near.path.stem) if near.path else ""
+        related = self._related(near)
         for path in self._callers.get(name, ()):
-            if path != near.path and self._imports(path, words, name):
+            if path != near.path and path in related:
                 module = self.project.module(path)
                 if module is not None:
                     yield module
-
-    def _imports(self, path: Path, module: str, name: str) -> bool:
-        """Whether a file may have imported ``name`` from ``module`` (or from a package that passes it on)."""
-        text = self.text(path)
-        return module in text or re.search(rf"import[^\n]*\b{re.escape(name)}\b", text) is not None
 
     def argument_class(self, ref: FunctionRef, param: str) -> Class | None:
         """The class of the project that every call seen passes as ``param``, if it is one."""
@@ -214,6 +247,20 @@ def _pairs(target: ast.expr, value: ast.expr) -> Iterator[tuple[ast.expr, ast.ex
             yield from _pairs(one, other)
     else:
         yield target, value
+
+
+def _closure(start: set[Path], step: Callable[[Path], set[Path]]) -> set[Path]:
+    """What can be reached in any number of steps."""
+    found, frontier = set(start), set(start)
+    while frontier:
+        frontier = set().union(*(step(p) for p in frontier)) - found
+        found |= frontier
+    return found
+
+
+def _module_name(path: Path) -> str:
+    """The name that a file is imported by: a package's is its folder's."""
+    return path.parent.name if path.stem == "__init__" else path.stem
 
 
 def _dotted(node: ast.AST | None) -> str:
