@@ -169,6 +169,11 @@ class Class:
         return used_as_modules(self.define.body)
 
     @cached_property
+    def trains(self) -> bool:
+        """Whether it has something to train, so that what it computes, and what comes into it, carries graphs."""
+        return re.search(r"\bParameter\(|\b(?:nn|torch\.nn)\.(?!Module\b)[A-Z]\w*\(", self.chunk.text) is not None
+
+    @cached_property
     def buffers(self) -> frozenset[str]:
         """Names given to ``register_buffer``."""
         return frozenset(re.findall(r"register_buffer\(\s*['\"](\w+)['\"]", self.chunk.text))

@@ -198,6 +198,8 @@ def _buffer_statistics(flow: Flow, store: Store) -> list[Root]:
         return []
     if not store.path.startswith("self.") or store.holder not in owner.buffers or store.form is Form.ITEM:
         return []
+    if not owner.trains:
+        return []  # a preprocessing step: what it is given is data
     return [r for r in store.value.roots if r.source in (Source.PARAM, Source.GRAPH)]
 
 
