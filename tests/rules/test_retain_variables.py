@@ -26,3 +26,14 @@ def test_flagged() -> None:
 def test_clean() -> None:
     assert_clean("torch.ones(1, requires_grad=True).sum().backward(retain_graph=True)", CODE)
     assert_clean("configure(retain_variables=True)", CODE)
+    assert_clean(
+        """
+        class Op(torch.autograd.Function):
+            @staticmethod
+            def backward(ctx, grad, retain_variables=True):
+                return grad
+
+        kept = dict(retain_variables=True)
+        """,
+        CODE,
+    )
