@@ -37,7 +37,7 @@ class Flow:
         self.module = ref.module
         define = ref.define
         site = Site(ref.chunk, define) if define.origin is not None else None
-        self.facts = Function(define.name, ref.qualified, site, ref.owner.name if ref.owner else None)
+        self.facts = Function(define.name, ref.qualified, site)
         self.facts.is_module_method = bool(ref.owner and ref.owner.is_module)
         self.params = [p.name for p in define.params]
         self.frames: list[LoopFrame] = []

@@ -44,9 +44,7 @@ INPLACE_GRAPH_METHODS = frozenset(
     "lerp_ addcmul_ addcdiv_ baddbmm_ addmm_ addmv_ pow_ set_ put_".split()
 )
 # In-place methods that leave the receiver without a graph.
-RESETTING_METHODS = frozenset("detach_ zero_ fill_ normal_ uniform_ random_ requires_grad_".split()) - {
-    "requires_grad_"
-}
+RESETTING_METHODS = frozenset("detach_ zero_ fill_ normal_ uniform_ random_".split())
 # Methods that look only at the shape, type or device of their arguments.
 SHAPING_METHODS = frozenset(
     "to type_as view_as expand_as reshape_as view reshape expand repeat permute transpose flatten unflatten squeeze "
@@ -55,7 +53,6 @@ SHAPING_METHODS = frozenset(
 BREAKING_ATTRIBUTES = frozenset(
     "data shape dtype device ndim grad requires_grad is_leaf grad_fn names layout itemsize nbytes is_cuda".split()
 )
-DIFFERENTIABLE_ATTRIBUTES = frozenset("T mT H mH real imag".split())
 # Results whose second part holds indices: the part at 1 has no graph.
 INDEXED_RESULTS = frozenset("max min sort topk kthvalue median mode cummax cummin".split())
 

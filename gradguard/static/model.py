@@ -386,7 +386,6 @@ class Function:
     name: str
     qualified: str
     site: Site | None
-    class_name: str | None = None
     entry_mode: Mode = Mode.INHERITED
     is_module_method: bool = False
     loops: list[Loop] = field(default_factory=list)

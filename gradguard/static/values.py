@@ -63,7 +63,6 @@ class Kind(Enum):
     FUNCTION = auto()  # of the project
     CLASS = auto()  # of the project
     EXTERNAL = auto()  # a name of another package, dotted in ``ref``
-    CONTEXT = auto()  # a context manager or decorator for the gradient mode, ``on``/``off``/``unknown`` in ``ref``
     HANDLE = auto()  # what registering a hook returned
     GRADIENT = auto()  # a ``.grad``
 
@@ -100,9 +99,6 @@ class Value:
             if name == key and type(name) is type(key):
                 return value
         return None
-
-    def with_kind(self, kind: Kind) -> Value:
-        return replace(self, kind=kind)
 
     def with_roots(self, *roots: Root) -> Value:
         return replace(self, roots=self.roots | frozenset(roots))
