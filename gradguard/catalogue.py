@@ -16,12 +16,13 @@ from importlib.metadata import entry_points
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from gradguard.findings import Confidence, Finding, Fix, Related, Severity
+from gradguard.findings import Confidence, Finding, Fix, Leak, Related, Severity
 
 if TYPE_CHECKING:
     from gradguard.static.model import Function, Site
 
 InSource = Callable[["Function"], Iterable[Finding]]
+InRun = Callable[[Leak], bool]
 
 ENTRY_POINT_GROUP = "gradguard.rules"
 
@@ -47,6 +48,7 @@ class Rule:
     severity: Severity = Severity.ERROR
     triggers: frozenset[str] = frozenset()
     source_check: InSource | None = field(default=None, init=False)
+    run_check: InRun | None = field(default=None, init=False)
     module: str = field(default="", init=False)
 
     def __post_init__(self) -> None:
@@ -58,6 +60,11 @@ class Rule:
     def in_source(self, check: InSource) -> InSource:
         """Register how the pattern looks in source (a decorator)."""
         self.source_check = check
+        return check
+
+    def in_run(self, check: InRun) -> InRun:
+        """Register how the pattern looks in a run (a decorator)."""
+        self.run_check = check
         return check
 
     @property

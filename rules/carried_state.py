@@ -39,7 +39,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gradguard.catalogue import Rule
-from gradguard.findings import Finding, Severity
+from gradguard.findings import Leak, Finding, Severity
 from gradguard.static.model import Form, Function, Store
 
 rule = Rule(
@@ -69,3 +69,8 @@ def _message(store: Store) -> str:
     return (
         f"`{store.path}` is input and output of each {each}, and carries the graph of all earlier ones ({store.keeps})"
     )
+
+
+@rule.in_run
+def matches(leak: Leak) -> bool:
+    return leak.kind == "graph" and leak.form == "carried"

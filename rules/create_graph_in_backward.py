@@ -35,7 +35,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gradguard.catalogue import Rule
-from gradguard.findings import Finding, Severity
+from gradguard.findings import Leak, Finding, Severity
 from gradguard.static.model import Function
 
 rule = Rule("GG102", "create-graph-in-backward", Severity.ERROR, frozenset({"create_graph"}))
@@ -52,3 +52,8 @@ def keeps_a_cycle(function: Function) -> Iterator[Finding]:
             "gradients: every activation of every iteration stays, and gc.collect() cannot free them",
             help="use `torch.autograd.grad(..., create_graph=True)`, or call `optimizer.zero_grad()` in each iteration",
         )
+
+
+@rule.in_run
+def matches(leak: Leak) -> bool:
+    return leak.kind == "cycle" and leak.holder is not None and "create_graph" in leak.holder.path

@@ -32,7 +32,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gradguard.catalogue import Rule
-from gradguard.findings import Finding, Severity
+from gradguard.findings import Leak, Finding, Severity
 from gradguard.static.model import Function
 
 rule = Rule("GG401", "hook-in-loop", Severity.WARNING, frozenset({"register_"}))
@@ -49,3 +49,8 @@ def piles_up(function: Function) -> Iterator[Finding]:
             "each step is slower than the last",
             help="register it once before the loop, or keep the handle and call `handle.remove()`",
         )
+
+
+@rule.in_run
+def matches(leak: Leak) -> bool:
+    return leak.kind == "hook"

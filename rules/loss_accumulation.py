@@ -42,7 +42,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gradguard.catalogue import Rule
-from gradguard.findings import Finding, Severity
+from gradguard.findings import Leak, Finding, Severity
 from gradguard.static.model import Form, Function, Store
 
 rule = Rule(
@@ -68,3 +68,8 @@ def accumulates(function: Function) -> Iterator[Finding]:
 def _message(store: Store) -> str:
     verb = "chains" if store.form is Form.AVERAGE else "keeps"
     return f"`{store.path}` {verb} the graph of every `{store.value_code}` added to it ({store.keeps})"
+
+
+@rule.in_run
+def matches(leak: Leak) -> bool:
+    return leak.kind == "graph" and leak.form in ("sum", "average")

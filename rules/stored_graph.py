@@ -33,7 +33,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gradguard.catalogue import Rule
-from gradguard.findings import Finding, Severity
+from gradguard.findings import Leak, Finding, Severity
 from gradguard.static.model import Form, Function, Store
 
 rule = Rule(
@@ -65,3 +65,8 @@ def _message(store: Store) -> str:
     longer = "the call" if store.outlives is None else "the iteration"
     kept = f"keeps the graph of every `{store.value_code}` put into it ({store.keeps})"
     return f"`{store.path}` outlives {longer} and {kept}"
+
+
+@rule.in_run
+def matches(leak: Leak) -> bool:
+    return leak.kind == "graph" and leak.form in ("append", "assign", "index")

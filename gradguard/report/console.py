@@ -29,10 +29,10 @@ def report(result: CheckResult, sources: SourceLines, console: Console) -> None:
         _line(console, Text.assemble(("error: ", "bold red"), _clean(describe(error), console)))
     if result.errors:
         console.print()
-    _wrapped(console, Text(summary(result)), 0)
+    wrapped(console, Text(summary(result)), 0)
     if result.findings:
         worst = min(result.findings, key=lambda f: list(Severity).index(f.severity))
-        _wrapped(console, Text.assemble("For the whole story: ", (f"gradguard explain {worst.code}", "bold")), 0)
+        wrapped(console, Text.assemble("For the whole story: ", (f"gradguard explain {worst.code}", "bold")), 0)
 
 
 def _finding(finding: Finding, sources: SourceLines, console: Console) -> None:
@@ -41,7 +41,7 @@ def _finding(finding: Finding, sources: SourceLines, console: Console) -> None:
     certainty = "" if finding.confidence.value == "high" else ", low confidence"
     header = Text.assemble((_clean(where, console), "bold"), " ", (finding.code, style), f" {finding.name} ")
     _line(console, header.append(f"[{finding.severity.value}{certainty}]", style))
-    _wrapped(console, Text(_clean(finding.message, console)))
+    wrapped(console, Text(_clean(finding.message, console)))
     lines = sources(finding.path, finding.cell)
     _excerpt(finding, lines, console, style)
     for related in finding.related:
@@ -70,21 +70,21 @@ def _row(console: Console, digits: int, number: str, text: str, style: str = "")
 def _note(related: Related, console: Console) -> None:
     where = place(related.path, related.cell, related.line)
     text = _clean(f"{where}: {related.message}", console)
-    _wrapped(console, Text.assemble(("note: ", "bold cyan"), text))
+    wrapped(console, Text.assemble(("note: ", "bold cyan"), text))
 
 
 def _help(finding: Finding, lines: Sequence[str], console: Console) -> None:
     advice = finding.help or (finding.fix.description if finding.fix else None)
     if advice is None:
         return
-    _wrapped(console, Text.assemble(("help: ", "bold green"), _clean(advice, console)))
+    wrapped(console, Text.assemble(("help: ", "bold green"), _clean(advice, console)))
     if finding.fix is None or not lines:
         return
     for change in changes(lines, finding.fix.edits, _width(console) - INDENT - len("  - "), console.encoding):
         style = {"-": "red", "+": "green"}.get(change.sign, "dim")
         _line(console, Text(f"{' ' * INDENT}  {change.sign} {change.text}", style))
     if not finding.fix.safe:
-        _wrapped(console, Text("(this edit can change what the program computes: look at it first)", "dim"), INDENT + 2)
+        wrapped(console, Text("(this edit can change what the program computes: look at it first)", "dim"), INDENT + 2)
 
 
 def _clean(text: str, console: Console) -> str:
@@ -100,7 +100,8 @@ def _line(console: Console, text: Text) -> None:
     console.print(text, soft_wrap=True, highlight=False)
 
 
-def _wrapped(console: Console, text: Text, indent: int = INDENT) -> None:
+def wrapped(console: Console, text: Text, indent: int = INDENT) -> None:
+    """Print ``text`` within the width of the terminal, each line indented by ``indent`` columns."""
     for line in text.wrap(console, _width(console) - indent):
         line.rstrip()
         _line(console, Text(" " * indent).append_text(line))

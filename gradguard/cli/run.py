@@ -1,0 +1,203 @@
+"""``gradguard run``: watch a training script."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, NoReturn
+
+import click
+
+from gradguard.findings import Leak, RunReport
+from gradguard.runtime import launch
+from gradguard.runtime.watch import Watch
+
+if TYPE_CHECKING:
+    from gradguard.report.live import LiveView
+
+FORMATS = ("console", "json")
+
+
+@click.command("run", context_settings={"ignore_unknown_options": False, "allow_interspersed_args": False})
+@click.option("-m", "as_module", is_flag=True, help="Run a module, as python -m does.")
+@click.option("--steps", "max_steps", type=click.IntRange(min=1), metavar="N", help="End the program after N steps.")
+@click.option("--stop-on-leak", is_flag=True, help="End the program when a leak is confirmed.")
+@click.option("--fail-on-leak", is_flag=True, help="Exit with 1 when the program succeeded and a leak is confirmed.")
+@click.option("--live", is_flag=True, help="Show a live view (it shares the terminal with the program's own output).")
+@click.option("--format", "style", type=click.Choice(FORMATS), default="console", help="How to report.")
+@click.option("--output", type=click.Path(dir_okay=False, path_type=Path), help="Write the report to this file.")
+@click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto", help="When to use colour.")
+@click.argument("program", metavar="SCRIPT | -m MODULE")
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="[ARGS]...")
+def command(
+    as_module: bool,
+    max_steps: int | None,
+    stop_on_leak: bool,
+    fail_on_leak: bool,
+    live: bool,
+    style: str,
+    output: Path | None,
+    color: str,
+    program: str,
+    arguments: tuple[str, ...],
+) -> NoReturn:
+    """Watch a training script, unchanged, and say which variable holds the memory that keeps growing.
+
+    Options before SCRIPT are GradGuard's, all after it are the script's. The report goes to stderr or to --output; the
+    exit status is the script's.
+    """
+    try:
+        prepared = launch.module(program) if as_module else launch.script(program)
+    except launch.LaunchError as error:
+        raise click.UsageError(str(error)) from error
+    except SyntaxError as error:  # as python itself says it
+        sys.excepthook(SyntaxError, error, None)
+        sys.exit(1)
+    _check_output(output)
+    session = _Session(style, output, color, fail_on_leak)
+    words = (("-m",) if as_module else ()) + (program, *arguments)
+    session.watch = Watch(
+        on_confirm=session.confirmed, max_steps=max_steps, stop_on_leak=stop_on_leak, command=words
+    )
+    if live:
+        from gradguard.report.live import LiveView
+
+        session.live = LiveView(session.watch, color)
+    session.run(prepared, arguments)
+
+
+def _check_output(output: Path | None) -> None:
+    """A run may last for days: find out before it whether its report can be written."""
+    if output is not None and not output.parent.is_dir():
+        raise click.UsageError(f"--output: there is no folder {output.parent}")
+
+
+class _Session:
+    """One run: the program, the signals that may end it, and the report."""
+
+    watch: Watch
+    live: LiveView | None = None
+
+    def __init__(self, style: str, output: Path | None, color: str, fail_on_leak: bool) -> None:
+        self._style = style
+        self._output = output
+        self._color = color
+        self._fail_on_leak = fail_on_leak
+        self._reported = False
+
+    def run(self, program: launch.Program, arguments: tuple[str, ...]) -> NoReturn:
+        """Run it, report, and end the process as it would have ended by itself."""
+        self._catch_termination()
+        error: BaseException | None = None
+        self.watch.__enter__()
+        if self.live is not None:
+            self.live.start()
+        try:
+            launch.run(program, arguments)
+        except BaseException as raised:
+            error = raised
+        status = _status_of(error)
+        if error is not None and status is None and not isinstance(error, KeyboardInterrupt):
+            self._stop_live()
+            _show(error)
+        report = self.finish(error, 1 if error is not None and status is None else status or 0)
+        if isinstance(error, KeyboardInterrupt):
+            _show(error)
+            _die_of(signal.SIGINT)
+        if isinstance(error, SystemExit):
+            if error.code and not isinstance(error.code, int):
+                print(error.code, file=sys.stderr)
+        failed = status if status is not None else 1
+        if failed == 0 and self._fail_on_leak and report.verdict == "leak":
+            failed = 1
+        sys.exit(failed)
+
+    def finish(self, error: BaseException | None, status: int | None) -> RunReport:
+        """End the watch and write the report; once."""
+        self._stop_live()
+        report = self.watch.end(error, status)
+        if not self._reported:
+            self._reported = True
+            from gradguard.join import with_rules
+
+            report = with_rules(report)
+            self._write(report)
+        return report
+
+    def confirmed(self, leak: Leak) -> None:
+        """Say it at once: the run may last for days."""
+        from gradguard.report.run_line import confirmed
+
+        if self.live is None:
+            click.echo(confirmed(leak), err=True)
+        else:
+            self.live.say(confirmed(leak))
+
+    def _stop_live(self) -> None:
+        if self.live is not None:
+            self.live.stop()
+            self.live = None
+
+    def _write(self, report: RunReport) -> None:
+        if self._output is None:
+            _render(report, self._style, sys.stderr, self._color)
+            return
+        try:
+            with self._output.open("w", encoding="utf-8") as file:
+                _render(report, self._style, file, "never")
+        except OSError as error:
+            click.echo(f"error: --output: cannot write {self._output}: {error.strerror}", err=True)
+            _render(report, self._style, sys.stderr, self._color)
+
+    def _catch_termination(self) -> None:
+        """SIGTERM is how a scheduler ends a job: report first, then end by it, unless the program handles it itself."""
+        if not hasattr(signal, "SIGTERM") or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+            return
+
+        def terminated(number: int, frame: FrameType | None) -> None:
+            self.finish(None, None)
+            _die_of(number)
+
+        signal.signal(signal.SIGTERM, terminated)
+
+
+def _status_of(error: BaseException | None) -> int | None:
+    """The exit status, or None for an error that Python would show."""
+    from gradguard.runtime.watch import EndOfRun
+
+    if error is None or isinstance(error, EndOfRun):
+        return 0
+    if isinstance(error, SystemExit):
+        if error.code is None:
+            return 0
+        return error.code if isinstance(error.code, int) else 1
+    return None
+
+
+def _show(error: BaseException) -> None:
+    """The traceback as plain Python prints it, without our frames."""
+    error.__traceback__ = launch.own_part(error.__traceback__)
+    sys.excepthook(type(error), error, error.__traceback__)
+
+
+def _die_of(number: int) -> NoReturn:
+    sys.stdout.flush()
+    sys.stderr.flush()
+    signal.signal(number, signal.SIG_DFL)
+    os.kill(os.getpid(), number)
+    os._exit(128 + number)
+
+
+def _render(report: RunReport, style: str, file: object, color: str) -> None:
+    if style == "json":
+        from gradguard.report import run_json
+
+        file.write(run_json.render(report))  # type: ignore[attr-defined]
+        return
+    from gradguard.cli._common import console, source_reader
+    from gradguard.report.run_console import report as show
+
+    show(report, source_reader(), console(color, file))  # type: ignore[arg-type]

@@ -1,0 +1,80 @@
+"""A run for programs: the JSON form, version 1."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from gradguard import __version__
+from gradguard.findings import Growth, Leak, Place, RunReport
+
+VERSION = 1
+
+
+def render(report: RunReport) -> str:
+    """``report`` as a JSON document; ASCII only."""
+    return json.dumps(as_dict(report), indent=1) + "\n"
+
+
+def as_dict(report: RunReport) -> dict[str, Any]:
+    """``report`` in the form of the schema: every key present, null when unknown."""
+    growth = _growth(report.growth)
+    return {
+        "version": VERSION,
+        "tool": {"name": "gradguard", "version": __version__},
+        "verdict": report.verdict,
+        "steps": report.steps,
+        "step_source": report.step_source,
+        "exit_status": report.exit_status,
+        "command": list(report.command),
+        "growth": growth,
+        "leaks": [_leak(leak) for leak in report.leaks],
+        "unexplained_bytes_per_step": report.unexplained_bytes_per_step,
+        "forecast": asdict(report.forecast) if report.forecast else None,
+        "out_of_memory": asdict(report.out_of_memory) if report.out_of_memory else None,
+        "peak": dict(report.peak),
+        "overhead": {
+            "microseconds_per_step": report.microseconds_per_step,
+            "diagnosis_seconds": report.diagnosis_seconds,
+        },
+        "notes": list(report.notes),
+        "ranks": [0],
+        "ranks_missing": [],
+        "per_rank": {
+            "0": {
+                "growth": growth,
+                "steps": report.steps,
+                "verdict": report.verdict,
+                "exit_status": report.exit_status,
+            }
+        },
+    }
+
+
+def _growth(growth: Mapping[str, Growth | None]) -> dict[str, Any]:
+    return {name: asdict(grown) if grown else None for name, grown in growth.items()}
+
+
+def _leak(leak: Leak) -> dict[str, Any]:
+    return {
+        "kind": leak.kind,
+        "rule": leak.rule,
+        "bytes_per_step": leak.bytes_per_step,
+        "per_step": leak.per_step,
+        "explained": leak.explained,
+        "holder": asdict(leak.holder) if leak.holder else None,
+        "stored_at": _place(leak.stored_at),
+        "also_stored_at": [_place(place) for place in leak.also_stored_at],
+        "made_at": _place(leak.made_at),
+        "operation": leak.operation,
+        "devices": list(leak.devices),
+        "freed_by_gc": leak.freed_by_gc,
+        "advice": leak.advice,
+        "ranks": list(leak.ranks),
+    }
+
+
+def _place(place: Place | None) -> dict[str, Any] | None:
+    return asdict(place) if place else None

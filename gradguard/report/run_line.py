@@ -1,0 +1,27 @@
+"""A run in single lines, without rich: what is said while it goes on, and where rich is not installed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gradguard.findings import Leak, RunReport
+from gradguard.report.run_words import headline, holder, KINDS, rate, where
+
+
+def confirmed(leak: Leak) -> str:
+    """One line the moment a leak is confirmed."""
+    stored = f" {where(leak)}: {leak.stored_at.code}" if leak.stored_at else ""
+    return f"gradguard: leak confirmed: {holder(leak)} {KINDS[leak.kind]}, {rate(leak)};{stored}"
+
+
+def lines(report: RunReport) -> Iterator[str]:
+    """The report, one line for each thing to say."""
+    yield f"gradguard: {headline(report)}"
+    for leak in report.leaks:
+        yield f"gradguard: {holder(leak)} {KINDS[leak.kind]}, {rate(leak)}"
+        if leak.stored_at:
+            yield f"gradguard:   stored at {where(leak)}: {leak.stored_at.code}"
+        if leak.advice:
+            yield f"gradguard:   help: {leak.advice}"
+    for note in report.notes:
+        yield f"gradguard: note: {note}"

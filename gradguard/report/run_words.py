@@ -1,0 +1,75 @@
+"""What the outputs of a run say in the same words."""
+
+from __future__ import annotations
+
+from gradguard.findings import Leak, RunReport
+
+KINDS = {
+    "graph": "keeps autograd graphs",
+    "tensor": "keeps tensors",
+    "view": "keeps views, and with each one a whole storage",
+    "gradient": "keeps gradients",
+    "hook": "collects hooks",
+    "cache": "is a cache that only grows",
+    "cycle": "is a reference cycle that holds graphs",
+    "exception": "keeps exceptions, and with each one its frames",
+    "snapshot": "keeps copies of a model",
+    "optimizer": "grows with each step",
+    "worker": "grows in worker processes",
+    "collected": "collects results",
+    "heap": "keeps growing",
+}
+
+
+def size(count: float | None) -> str:
+    """Bytes in a readable unit: ``8.5 KB``."""
+    if count is None:
+        return "?"
+    value = abs(count)
+    for unit in ("B", "KB", "MB", "GB"):
+        if value < 1000 or unit == "GB":
+            break
+        value /= 1000
+    digits = f"{value:.0f}" if unit == "B" or value >= 100 else f"{value:.1f}"
+    return f"{'-' if count < 0 else ''}{digits} {unit}"
+
+
+def rate(leak: Leak) -> str:
+    """What a leak gains in a step."""
+    if leak.kind == "hook":
+        return f"{leak.per_step:g} hooks a step" if leak.per_step else "hooks in each step"
+    return f"+{size(leak.bytes_per_step)} a step"
+
+
+def where(leak: Leak) -> str:
+    """``train.py:41``, or nothing."""
+    return f"{leak.stored_at.path}:{leak.stored_at.line}" if leak.stored_at else ""
+
+
+def holder(leak: Leak) -> str:
+    """The holder's path in backquotes."""
+    return f"`{leak.holder.path}`" if leak.holder else "something without a name"
+
+
+def headline(report: RunReport) -> str:
+    """The verdict in one line."""
+    steps = f"{report.steps} steps"
+    if report.verdict == "too-short":
+        return f"Too short: {steps} seen, at least 30 are needed to tell growth from warm-up."
+    if report.verdict == "clean":
+        return f"Clean: nothing keeps growing over {steps}."
+    if not report.leaks:
+        return f"Suspect: memory grows over {steps}, and no variable was found that explains it."
+    first = report.leaks[0]
+    at = f" ({where(first)})" if first.stored_at else ""
+    more = f", and {len(report.leaks) - 1} more" if len(report.leaks) > 1 else ""
+    word = "Leak" if report.verdict == "leak" else "Suspect"
+    return f"{word}: {holder(first)} {KINDS[first.kind]}, {rate(first)}{at}{more}."
+
+
+def duration(seconds: float) -> str:
+    """``1 h 40 min``."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60} min"

@@ -1,0 +1,43 @@
+"""The edit that ends a leak, in a few words, when no rule of the catalogue has a better one."""
+
+from __future__ import annotations
+
+
+def for_leak(kind: str, form: str | None, name: str, value: str | None) -> str:
+    """Advice for a diagnosed leak.
+
+    Args:
+        kind: as in :class:`gradguard.findings.Leak`.
+        form: how the statement stores.
+        name: the holder's last name.
+        value: the variable that is stored, if it is one.
+    """
+    if kind == "graph":
+        return _for_graph(form, name, value)
+    return _BY_KIND.get(kind, f"bound `{name}`: keep the last few, or what is needed of each").format(name=name)
+
+
+def _for_graph(form: str | None, name: str, value: str | None) -> str:
+    stored = value or "the value"
+    if form in ("sum", "average"):
+        return f"add `{stored}.detach()` or `{stored}.item()`" if value else "add the number or the detached value"
+    if form == "carried":
+        return f"cut the graph between the steps: `{name} = {name}.detach()`, or run the loop under `torch.no_grad()`"
+    if form in ("append", "assign", "index"):
+        return f"store `{stored}.detach()`, or run the loop under `torch.no_grad()`" if value else _DETACHED
+    return _DETACHED
+
+
+_DETACHED = "store detached values (`.detach()`, `.item()`), or run the loop under `torch.no_grad()`"
+
+_BY_KIND = {
+    "hook": "register the hook once before the loop, or keep its handle and call `handle.remove()` in every step",
+    "cycle": "break the cycle: `torch.autograd.grad(..., create_graph=True)` instead of backward, or `p.grad = None` after"
+    " use; in a tensor hook, use a detached copy",
+    "cache": "the cache keeps every tensor it was called with: bound it (`maxsize=`), or key it on plain values",
+    "gradient": "keep a number (`p.grad.norm().item()`), or bound `{name}`",
+    "snapshot": "keep the best or the last few in `{name}`, or save to disk",
+    "view": "store `.clone()`: a view keeps the whole storage that it looks into",
+    "exception": "store `str(error)`: an exception keeps its traceback, and that the frames with all their variables",
+    "collected": "this keeps all results on purpose: move them off the device (`.cpu()`), or reduce them batch by batch",
+}

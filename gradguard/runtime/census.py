@@ -1,0 +1,336 @@
+"""What is alive now: every variable of the user, what it reaches, and what nobody reaches.
+
+A census is a tree of spots. A spot is a place in the user's own words (``trainer.history["loss"]``); the items of a
+collection share one (``[*]``). Each object belongs to the first spot that reaches it, variables that live longer
+first, so that a second name for the same list does not count it again. Two censuses some steps apart show what grew
+(:mod:`gradguard.runtime.holders`).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from time import perf_counter
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+from gradguard.runtime.children import ANY_ITEM, ATOMS, children
+from gradguard.runtime.roots import Root, roots
+
+if TYPE_CHECKING:
+    from gradguard.runtime.torch_internals import TorchInternals
+
+MARK = "gradguard census"
+MAX_OBJECTS = 400_000
+MAX_SECONDS = 1.0
+MAX_NODES = 100_000
+SLOTS_OF_A_SPOT = 4
+"""Of a collection, the graphs of the last few tensors are followed."""
+
+LARGE = 5_000
+"""A collection of more than this many plain values at either end is not opened."""
+
+
+class Spot:
+    """A place that holds something.
+
+    Its counts are its own; :meth:`total` adds those of all spots below.
+    """
+
+    __slots__ = (
+        "attached",
+        "below",
+        "chained",
+        "count",
+        "ident",
+        "label",
+        "length",
+        "logical",
+        "nodes",
+        "other",
+        "parent",
+        "slots",
+        "storage",
+        "tensors",
+        "thing",
+    )
+
+    def __init__(self, parent: Spot | None, label: str) -> None:
+        self.parent = parent
+        self.label = label
+        self.below: dict[str, Spot] = {}
+        self.thing: Any = None
+        self.ident = 0
+        self.count = 0
+        self.length = 0
+        self.tensors = 0
+        self.attached = 0
+        self.storage = 0
+        self.logical = 0
+        self.other = 0
+        self.nodes = 0
+        self.chained = False
+        self.slots: list[Any] = []
+
+    def child(self, label: str) -> Spot:
+        """The spot below under this piece of path."""
+        found = self.below.get(label)
+        if found is None:
+            found = self.below[label] = Spot(self, label)
+        return found
+
+    def path(self) -> tuple[str, ...]:
+        """The pieces of the path from the root."""
+        pieces = []
+        spot: Spot | None = self
+        while spot is not None:
+            pieces.append(spot.label)
+            spot = spot.parent
+        return tuple(reversed(pieces))
+
+    def chain(self) -> list[Spot]:
+        """The spots from the root to this one."""
+        found: list[Spot] = []
+        spot: Spot | None = self
+        while spot is not None:
+            found.append(spot)
+            spot = spot.parent
+        return found[::-1]
+
+    def walk(self) -> Iterator[Spot]:
+        """This spot and all below."""
+        waiting = [self]
+        while waiting:
+            spot = waiting.pop()
+            yield spot
+            waiting.extend(spot.below.values())
+
+
+@dataclass(slots=True)
+class Orphans:
+    """Tensors that Python sees and no variable of the user reaches.
+
+    Args:
+        tensors: how many.
+        second_order: leaves whose gradient has a graph (``create_graph=True``).
+        hooked: tensors with hooks on them.
+    """
+
+    tensors: int = 0
+    second_order: int = 0
+    hooked: int = 0
+
+
+@dataclass(slots=True)
+class Census:
+    """Everything alive at the end of one step.
+
+    Args:
+        step: which.
+        top: a spot for each namespace is below it.
+        roots: the namespaces, by the label of their spot.
+        orphans: what no variable reaches.
+        complete: whether nothing was left out for lack of time.
+        seconds: how long it took.
+    """
+
+    step: int
+    top: Spot
+    roots: dict[str, Root]
+    orphans: Orphans
+    complete: bool
+    seconds: float
+
+    def forget(self) -> None:
+        """Drop every reference to the user's objects; the counts stay."""
+        for spot in self.top.walk():
+            spot.thing = None
+            spot.slots = []
+        self.roots = {}
+
+    def dissolve(self) -> None:
+        """Take the tree apart, so that it goes without the cyclic collector."""
+        for spot in list(self.top.walk()):
+            spot.thing = spot.parent = None
+            spot.slots = []
+            spot.below = {}
+        self.roots = {}
+
+
+def take(step: int, frame: FrameType | None, internals: TorchInternals, *, mark: bool) -> Census:
+    """Count what is alive.
+
+    Args:
+        step: the step that has just ended.
+        frame: the innermost frame of the program.
+        mark: leave a note in the graphs' metadata, so that the next census knows which graph contains this one.
+    """
+    start = perf_counter()
+    with internals.without_overrides():
+        walker = _Walker(internals, start + MAX_SECONDS)
+        found = walker.walk(frame)
+        census = Census(step, walker.top, found, _orphans(walker.visited, internals), not walker.cut, 0.0)
+        _follow_graphs(walker.top, mark)
+    census.seconds = perf_counter() - start
+    return census
+
+
+class _Walker:
+    """Breadth first through everything that the user's variables reach."""
+
+    def __init__(self, internals: TorchInternals, deadline: float) -> None:
+        self.top = Spot(None, "")
+        self.visited: set[int] = set()
+        self.cut = False
+        self._storages: set[int] = set()
+        self._torch = internals
+        self._deadline = deadline
+
+    def walk(self, frame: FrameType | None) -> dict[str, Root]:
+        found: dict[str, Root] = {}
+        for root in roots(frame):
+            label = f"{root.scope} {root.name}"
+            while label in found:
+                label += "'"  # recursion: the same function again
+            found[label] = root
+        # A namespace is not a value in another one: `globals()` in a variable would claim them all.
+        self.visited.update(id(root.variables) for root in found.values())
+        for label, root in found.items():
+            self._walk_root(self.top.child(label), root)
+        return found
+
+    def _walk_root(self, spot: Spot, root: Root) -> None:
+        waiting: deque[tuple[Spot, Any]] = deque()
+        spot.thing = root.variables
+        for name, value in list(root.variables.items()):
+            if type(value) not in ATOMS and not name.startswith("__"):
+                waiting.append((spot.child(name), value))
+        while waiting:
+            spot, thing = waiting.popleft()
+            if id(thing) in self.visited:
+                continue
+            self.visited.add(id(thing))
+            if len(self.visited) % 1024 == 0 and self._is_late():
+                return
+            for label, value in self._enter(spot, thing):
+                if type(value) not in ATOMS and id(value) not in self.visited:
+                    waiting.append((spot.child(label), value))
+
+    def _is_late(self) -> bool:
+        if len(self.visited) > MAX_OBJECTS or perf_counter() > self._deadline:
+            self.cut = True
+        return self.cut
+
+    def _enter(self, spot: Spot, thing: Any) -> Any:
+        """Count ``thing`` at ``spot``; what it refers to."""
+        cls = type(thing)
+        spot.thing = thing
+        spot.ident = id(thing)
+        spot.count += 1
+        if issubclass(cls, self._torch.tensor_type):
+            return self._enter_tensor(spot, thing)
+        if issubclass(cls, (list, dict, deque, set, frozenset)):
+            spot.length += len(thing)
+            if len(thing) > LARGE and _is_plain(thing):
+                return ()
+        elif cls.__module__ == "numpy" and hasattr(cls, "nbytes"):
+            spot.other += int(thing.nbytes) if getattr(thing, "base", None) is None else 0
+            return ()
+        try:
+            return list(children(thing))
+        except Exception:  # somebody else's object: changed under our hands, or of a kind nobody thought of
+            return ()
+
+    def _enter_tensor(self, spot: Spot, tensor: Any) -> Any:
+        spot.tensors += 1
+        address, size = self._torch.storage_of(tensor)
+        if address not in self._storages:
+            self._storages.add(address)
+            spot.storage += size
+            spot.logical += min(tensor.numel() * tensor.element_size(), size)
+        if tensor.grad_fn is not None:
+            spot.attached += 1
+            spot.slots.append(tensor)
+            if len(spot.slots) > SLOTS_OF_A_SPOT:
+                del spot.slots[0]
+        return self._of_tensor(tensor)
+
+    def _of_tensor(self, tensor: Any) -> list[tuple[str, Any]]:
+        found: list[tuple[str, Any]] = []
+        if tensor.is_leaf and tensor.grad is not None:
+            found.append((".grad", tensor.grad))
+        if tensor._backward_hooks:
+            found.append(("._backward_hooks", tensor._backward_hooks))
+        own = getattr(tensor, "__dict__", None)
+        if own:
+            found += [(f".{name}", value) for name, value in own.items()]
+        return found
+
+
+def _is_plain(collection: Any) -> bool:
+    """Whether a large collection holds numbers and strings at both ends."""
+    if isinstance(collection, (list, deque)):
+        ends = [collection[i] for i in (*range(50), *range(-50, 0))]
+    else:
+        values = iter(collection.values() if isinstance(collection, dict) else collection)
+        ends = [value for value, _ in zip(values, range(100))]
+    return all(type(value) in ATOMS for value in ends)
+
+
+# --- graphs -------------------------------------------------------------------------------------------------------
+
+
+def _follow_graphs(top: Spot, mark: bool) -> None:
+    """Size the graphs of single tensors, and see whose graph contains the graph that it had at the last census.
+
+    That is what tells a value that is carried from step to step from one that is made anew: the loss of this step is
+    not part of the graph of the next one, the running sum is.
+    """
+    budget = MAX_NODES
+    holders = [spot for spot in top.walk() if spot.slots]
+    for spot in holders:
+        key = "/".join(spot.path())
+        for tensor in spot.slots:
+            size, chained = graph_size(tensor.grad_fn, key, budget)
+            budget -= size
+            spot.nodes += size
+            spot.chained = spot.chained or chained
+    if mark:
+        for spot in holders:
+            for tensor in spot.slots:
+                tensor.grad_fn.metadata.setdefault(MARK, set()).add("/".join(spot.path()))
+
+
+def graph_size(node: Any, key: str, limit: int) -> tuple[int, bool]:
+    """How many nodes a graph has, and whether a node below its head was marked with ``key``."""
+    seen = {id(node): node}
+    waiting = [node]
+    chained = False
+    while waiting and len(seen) < limit:
+        for following, _ in waiting.pop().next_functions:
+            if following is not None and id(following) not in seen:
+                seen[id(following)] = following
+                waiting.append(following)
+                chained = chained or key in following.metadata.get(MARK, ())
+    return len(seen), chained
+
+
+# --- what nobody reaches ------------------------------------------------------------------------------------------
+
+
+def _orphans(visited: set[int], internals: TorchInternals) -> Orphans:
+    import gc
+
+    found = Orphans()
+    for thing in gc.get_referrers(internals.tensor_type, internals.parameter_type):
+        if issubclass(type(thing), internals.tensor_type) and id(thing) not in visited:
+            found.tensors += 1
+            if thing.is_leaf and thing.grad is not None and thing.grad.grad_fn is not None:
+                found.second_order += 1
+            if thing._backward_hooks:
+                found.hooked += 1
+    return found
+
+
+__all__ = ["ANY_ITEM", "Census", "Orphans", "Spot", "graph_size", "take"]

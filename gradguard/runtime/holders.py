@@ -1,0 +1,274 @@
+"""Who keeps it: two censuses, some steps apart, and the place that grew.
+
+The holder is the deepest place that gained something in every way that can be said of it: a collection that got longer, a variable
+whose graph contains the graph that it had before.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from dataclasses import dataclass, field
+from itertools import pairwise
+from types import FunctionType
+from typing import Any
+
+from gradguard.findings import Holder
+from gradguard.runtime.census import ANY_ITEM, Census, Spot
+from gradguard.runtime.children import CACHE_TYPES
+from gradguard.runtime.roots import Root
+from gradguard.runtime.usercode import is_user_type
+
+MOST_OF = 0.6
+LEAST_ENTRIES = 2
+LEAST_BYTES = 2_048
+"""Bytes a step below which tensors without a graph are nobody's leak (a list of detached losses)."""
+
+
+@dataclass(slots=True)
+class Gain:
+    """What a spot and all below it gained between two censuses."""
+
+    tensors: int = 0
+    attached: int = 0
+    storage: int = 0
+    other: int = 0
+    nodes: int = 0
+    hooks: int = 0
+    logical: int = 0
+
+    def add(self, other: Gain) -> None:
+        """Count ``other`` too."""
+        self.tensors += other.tensors
+        self.attached += other.attached
+        self.storage += other.storage
+        self.other += other.other
+        self.nodes += other.nodes
+        self.hooks += other.hooks
+        self.logical += other.logical
+
+    @property
+    def weight(self) -> float:
+        """One number to compare spots by, in bytes or what they roughly stand for."""
+        nodes_and_objects = 1_000 * (self.nodes + self.attached + self.hooks) + 600 * self.tensors
+        return max(nodes_and_objects, 0) + max(self.storage, 0) + max(self.other, 0)
+
+
+@dataclass(slots=True)
+class Suspect:
+    """A place that grew.
+
+    Args:
+        kind: as in :class:`gradguard.findings.Leak`.
+        gain: over ``steps`` steps.
+        entries: how many items the collection gained; 0 for a single variable.
+        holder: its name.
+        chain: the spots from the root to it; what they hold is dropped with the diagnosis.
+        root: the namespace in which the path begins.
+        maxlen: of a bounded deque.
+        inputs: a value made anew in each step, whose size grows: no leak, but it explains growth.
+    """
+
+    kind: str
+    gain: Gain
+    steps: int
+    entries: int
+    holder: Holder
+    chain: list[Spot] = field(default_factory=list)
+    root: Root | None = None
+    maxlen: int | None = None
+    inputs: bool = False
+    operation: str | None = None
+    devices: tuple[str, ...] = ()
+
+    @property
+    def spot(self) -> Spot:
+        """The place itself."""
+        return self.chain[-1]
+
+
+def compare(before: Census, after: Census) -> list[Suspect]:
+    """The places that grew from ``before`` to ``after``, the heaviest first."""
+    steps = max(after.step - before.step, 1)
+    gains: dict[int, Gain] = {}
+    found: list[Suspect] = []
+    for label, top in after.top.below.items():
+        old_top = before.top.below.get(label)
+        if old_top is None:
+            continue
+        for name, spot in top.below.items():
+            old = old_top.below.get(name)
+            if old is not None:
+                _gains(old, spot, gains)
+                found += _search(old, spot, gains, after.roots[label], steps)
+    found += _behind_cxx(before, after, steps)
+    return sorted(found, key=lambda s: -s.gain.weight)
+
+
+def _gains(old: Spot | None, new: Spot, gains: dict[int, Gain]) -> Gain:
+    """The gain of ``new`` and of each spot below it, noted in ``gains`` by identity."""
+    # A recursion as deep as the user's data would end in RecursionError: the spots come parents first.
+    pairs: list[tuple[Spot | None, Spot]] = [(old, new)]
+    for previous, spot in pairs:
+        pairs += [(previous.below.get(label) if previous else None, below) for label, below in spot.below.items()]
+    for previous, spot in reversed(pairs):
+        gain = _own_gain(previous, spot)
+        for below in spot.below.values():
+            gain.add(gains[id(below)])
+        for label, gone in previous.below.items() if previous else ():
+            if label not in spot.below:  # what moved to another name was not gained
+                gain.add(_loss(gone))
+        gains[id(spot)] = gain
+    return gains[id(new)]
+
+
+def _own_gain(old: Spot | None, new: Spot) -> Gain:
+    empty = old or Spot(None, "")
+    grown_chain = new.chained and new.nodes > empty.nodes
+    return Gain(
+        tensors=new.tensors - empty.tensors,
+        attached=new.attached - empty.attached,
+        storage=new.storage - empty.storage,
+        other=new.other - empty.other,
+        nodes=new.nodes - empty.nodes if grown_chain else 0,
+        hooks=new.length - empty.length if new.label.endswith("_hooks") else 0,
+        logical=new.logical - empty.logical,
+    )
+
+
+def _loss(gone: Spot) -> Gain:
+    lost = Gain()
+    for spot in gone.walk():
+        lost.add(Gain(-spot.tensors, -spot.attached, -spot.storage, -spot.other, 0, 0, -spot.logical))
+    return lost
+
+
+# --- descending ---------------------------------------------------------------------------------------------------
+
+
+def _search(old: Spot, new: Spot, gains: dict[int, Gain], root: Root, steps: int) -> list[Suspect]:
+    """The suspects at ``new`` or below."""
+    gain = gains[id(new)]
+    if not _matters(gain, steps):
+        return []
+    entries = new.length - old.length
+    grows = new.count == old.count and entries >= LEAST_ENTRIES and (new.ident == old.ident or new.count > 1)
+    heavy = [
+        (previous, below)
+        for label, below in new.below.items()
+        if (previous := old.below.get(label)) is not None
+        and not (grows and label == ANY_ITEM)
+        and _matters(gains[id(below)], steps)
+    ]
+    inside = sum(gains[id(below)].weight for _, below in heavy)
+    if heavy and (not grows or inside > MOST_OF * gain.weight):
+        return [suspect for previous, below in heavy for suspect in _search(previous, below, gains, root, steps)]
+    if grows:
+        return [_suspect(new, gain, entries, root, steps)]
+    if gain.nodes > 0 or gain.attached > LEAST_ENTRIES or gain.tensors > LEAST_ENTRIES:
+        return [_suspect(_rebound(new), gain, 0, root, steps)]
+    if gain.storage >= LEAST_BYTES * steps:
+        suspect = _suspect(_rebound(new), gain, 0, root, steps)
+        suspect.inputs = True  # unless its statement reads its own old value: the source will tell
+        return [suspect]
+    return []
+
+
+def _matters(gain: Gain, steps: int) -> bool:
+    return (
+        gain.nodes >= max(steps // 4, 2)
+        or gain.attached >= LEAST_ENTRIES
+        or gain.hooks >= max(steps // 4, 2)
+        or (gain.storage + gain.other) >= LEAST_BYTES * steps
+    )
+
+
+def _rebound(spot: Spot) -> Spot:
+    """The variable that is bound anew: not the field of the tuple that is bound to it."""
+    while spot.parent is not None and type(spot.parent.thing) is not dict and isinstance(spot.parent.thing, tuple):
+        spot = spot.parent
+    return spot
+
+
+def _suspect(spot: Spot, gain: Gain, entries: int, root: Root, steps: int) -> Suspect:
+    chain = spot.chain()[2:]  # without the top and the namespace
+    things = [each.thing for each in chain]
+    below = list(spot.walk())
+    attached = gain.attached > 0 or gain.nodes > 0
+    cached = any(isinstance(thing, CACHE_TYPES) for thing in things)
+    if gain.hooks > 0 and spot.label.endswith("_hooks"):
+        kind = "hook"
+    elif cached:
+        kind = "cache"
+    elif any(isinstance(each.thing, BaseException) for each in below):
+        kind = "exception"
+    elif attached:
+        kind = "cycle" if spot.label == ".grad" else "graph"
+    elif gain.tensors > 0 or gain.storage > 0:
+        kind = "view" if gain.storage > 2 * gain.logical else "tensor"
+    else:
+        kind = "heap"
+    maxlen = spot.thing.maxlen if isinstance(spot.thing, deque) else None
+    heads = [tensor for each in below for tensor in each.slots]
+    operation = heads[-1].grad_fn.name() if heads else None
+    devices = tuple(sorted({str(tensor.device) for tensor in heads})) or ("cpu",)
+    holder = describe(chain, root, kind)
+    return Suspect(kind, gain, steps, entries, holder, chain, root, maxlen, False, operation, devices)
+
+
+def _behind_cxx(before: Census, after: Census, steps: int) -> list[Suspect]:
+    """What grew where no variable leads: cycles through C++."""
+    found = []
+    least = max(steps // 8, LEAST_ENTRIES)
+    for field_name, path in (("second_order", "param.grad cycle (create_graph)"), ("hooked", "tensor hook")):
+        gained = getattr(after.orphans, field_name) - getattr(before.orphans, field_name)
+        if gained >= least:
+            holder = Holder("grad" if field_name == "second_order" else "register_hook", path, "cycle", "internal")
+            found.append(Suspect("cycle", Gain(tensors=gained, nodes=gained), steps, 0, holder, devices=("cpu",)))
+    return found[:1]
+
+
+# --- names --------------------------------------------------------------------------------------------------------
+
+
+def describe(chain: list[Spot], root: Root, kind: str) -> Holder:
+    """The path to the end of ``chain`` in the user's words.
+
+    From the innermost object of a class of theirs (``Trainer.history["loss"]``), else from the variable.
+    """
+    variable = chain[0].label
+    scope, path = root.scope, variable if root.scope == "global" else f"{root.name}.{variable}"
+    for parent, each in pairwise(chain):
+        owner, label = parent.thing, each.label
+        if kind == "cache" and isinstance(owner, CACHE_TYPES):
+            return _cache(owner)
+        if isinstance(owner, FunctionType) and label.startswith("<"):
+            scope, argument = label[1:].split(">.")
+            path = f"{owner.__name__}.{argument}"
+        elif isinstance(owner, type):
+            scope, path = "class", owner.__name__ + label
+        elif label.startswith(".") and is_user_type(type(owner)) and not isinstance(owner, (tuple, BaseException)):
+            scope, path = "attribute", type(owner).__name__ + label
+        else:
+            path += label
+    thing = chain[-1].thing
+    if kind == "cache" and isinstance(thing, CACHE_TYPES):
+        return _cache(thing)
+    return Holder(_last_name(path), path, type_name(thing), scope)
+
+
+def _cache(owner: Any) -> Holder:
+    name = getattr(owner, "__name__", type(owner).__name__)
+    return Holder(name, f"cache of {name}()", type_name(owner), "cache")
+
+
+def _last_name(path: str) -> str:
+    names = re.findall(r"[^\W\d]\w*", re.sub(r"\[[^]]*\]", "", path))
+    return names[-1] if names else path
+
+
+def type_name(thing: Any) -> str:
+    """The qualified name of a type, as a user writes it."""
+    cls = type(thing)
+    module = "" if cls.__module__ in ("builtins", "__main__") else f"{cls.__module__}."
+    return f"{module}{cls.__qualname__}"

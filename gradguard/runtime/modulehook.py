@@ -1,0 +1,68 @@
+"""The forward hook that ends steps where nothing better does, kept only as long as it is needed.
+
+A global module hook costs a microsecond per module call. It is taken off when an optimizer or a loader ticks. When
+those fall silent (an evaluation after training), somebody has to notice: Python's cyclic collector runs whenever a
+program keeps making objects that stay, and a leaking loop does; its callback looks at the clock.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable
+from time import monotonic
+from typing import Any
+
+from gradguard.runtime.steps import Clock, module_hook
+
+SILENCE_SECONDS = 1.0
+
+
+class ModuleSteps:
+    """Registers and removes the forward hook.
+
+    Args:
+        clock: what to tick.
+        register: ``register_module_forward_pre_hook``.
+        last_step: when the last step ended, in the seconds of ``time.monotonic``.
+        median_seconds: how long a step usually takes.
+    """
+
+    def __init__(self, clock: Clock, register: Callable[..., Any], last_step: Callable[[], tuple[float, float]]) -> None:
+        self._clock = clock
+        self._register = register
+        self._last_step = last_step
+        self._handle: Any = None
+
+    def install(self) -> None:
+        """Listen."""
+        self._listen()
+        gc.callbacks.append(self._collected)
+
+    def remove(self) -> None:
+        """Listen no more."""
+        self.rest()
+        gc.callbacks.remove(self._collected)
+
+    def rest(self) -> None:
+        """A better source ticks: take the hook off."""
+        if self._handle is not None:
+            self._handle.remove()
+            self._handle = None
+
+    @property
+    def registered(self) -> int:
+        """How many handles this took (PyTorch numbers them)."""
+        return self._count
+
+    _count = 0
+
+    def _listen(self) -> None:
+        if self._handle is None:
+            self._handle = self._register(module_hook(self._clock))
+            self._count += 1
+
+    def _collected(self, phase: str, info: dict[str, int]) -> None:
+        if phase == "stop" and self._handle is None and self._clock.source != "explicit":
+            last, usual = self._last_step()
+            if monotonic() - last > max(SILENCE_SECONDS, 20 * usual):
+                self._listen()

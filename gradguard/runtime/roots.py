@@ -1,0 +1,89 @@
+"""Where a user's variables are: the frames that run, the modules' globals, and the generators that wait.
+
+Reading ``f_locals`` of a running function leaves a dict of the values on its frame (before Python 3.13). It would keep
+a graph alive, so it is emptied after reading. A function that calls ``locals()`` owns that very dict: it is left alone.
+"""
+
+from __future__ import annotations
+
+import gc
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from inspect import CO_NEWLOCALS, CO_OPTIMIZED
+from types import FrameType, GeneratorType, ModuleType
+from typing import Any
+
+from gradguard.runtime.usercode import is_user_code, user_frames, user_modules
+
+_LOCALS_IS_A_SNAPSHOT = sys.version_info < (3, 13)
+_OWNERS = frozenset({"locals", "vars", "eval", "exec", "dir"})
+
+
+@dataclass(frozen=True, slots=True)
+class Root:
+    """A namespace of the user.
+
+    Args:
+        name: the function's name, or the module's.
+        scope: ``local`` or ``global``.
+        variables: name to value; the dict itself for a module's globals, a copy for a function's locals.
+        origin: the frame or module it belongs to.
+    """
+
+    name: str
+    scope: str
+    variables: dict[str, Any]
+    origin: FrameType | ModuleType | None
+
+
+def roots(frame: FrameType | None) -> Iterator[Root]:
+    """Every namespace of the user, those that live longest first.
+
+    Args:
+        frame: the innermost frame of this thread's program.
+    """
+    for module in user_modules():
+        yield Root(module.__name__, "global", vars(module), module)
+    stacks = [user_frames(frame)]
+    for other in sys._current_frames().values():
+        if not stacks[0] or other is not sys._getframe():
+            stacks.append([f for f in user_frames(other) if not any(f is known for known in stacks[0])])
+    for stack in stacks:
+        for each in stack:
+            yield from _of_frame(each)
+    for waiting in _waiting_generators():
+        yield from _of_frame(waiting)
+
+
+def is_function_frame(frame: FrameType) -> bool:
+    """Whether the frame has fast locals (a function's), not a namespace of its own (a module's, a class body's)."""
+    return frame.f_code.co_flags & (CO_OPTIMIZED | CO_NEWLOCALS) == CO_OPTIMIZED | CO_NEWLOCALS
+
+
+def may_read(frame: FrameType) -> bool:
+    """Whether looking at the frame's locals changes nothing that the program can see."""
+    return not _LOCALS_IS_A_SNAPSHOT or not _OWNERS.intersection(frame.f_code.co_names)
+
+
+def read_locals(frame: FrameType) -> dict[str, Any]:
+    """A copy of a function's locals; nothing stays behind on the frame."""
+    variables = frame.f_locals
+    found = dict(variables)
+    if _LOCALS_IS_A_SNAPSHOT:
+        variables.clear()
+    return found
+
+
+def _of_frame(frame: FrameType) -> Iterator[Root]:
+    if is_function_frame(frame) and may_read(frame):
+        yield Root(frame.f_code.co_name, "local", read_locals(frame), frame)
+
+
+def _waiting_generators() -> Iterator[FrameType]:
+    """Frames of suspended generators: a generator that a loop goes through is on no stack and in no variable."""
+    for each in gc.get_objects():
+        if type(each) is GeneratorType:
+            frame = each.gi_frame
+            if frame is not None and not each.gi_running and is_user_code(frame.f_code):
+                yield frame

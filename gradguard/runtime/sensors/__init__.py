@@ -1,0 +1,59 @@
+"""The signals of a run, one module each. A sensor is read at the end of a step."""
+
+from __future__ import annotations
+
+from time import perf_counter_ns
+from typing import Protocol
+
+BUDGET_MICROSECONDS = 2.0
+"""What one sensor may cost in a step, amortised; a dearer one is read less often."""
+
+LONGEST_PERIOD = 256
+
+DENSE_STEPS = 64
+"""The first steps are read one by one: a short run has no others."""
+
+
+class Sensor(Protocol):
+    """One signal.
+
+    Args:
+        name: as in the report: ``graphs``, ``heap``, ``process``, ``cuda:0``.
+        in_bytes: whether it is read in bytes; else it counts.
+    """
+
+    name: str
+    in_bytes: bool
+
+    def read(self) -> int:
+        """The value now."""
+        ...
+
+
+class Metered:
+    """Reads a sensor as often as its own cost allows.
+
+    Args:
+        sensor: what to read.
+        budget: microseconds in a step, amortised.
+    """
+
+    def __init__(self, sensor: Sensor, budget: float = BUDGET_MICROSECONDS) -> None:
+        self.sensor = sensor
+        self.budget = budget
+        self.cost = 0.0
+        self.period = 1
+        self.next_step = 1
+
+    def read_if_due(self, step: int) -> int | None:
+        """The value, or None when it is not its turn."""
+        if step < self.next_step:
+            return None
+        start = perf_counter_ns()
+        value = self.sensor.read()
+        spent = (perf_counter_ns() - start) / 1000
+        # The mean moves slowly, and the first readings are the dearest: one of them must not make the sensor rare.
+        self.cost = min(spent, self.cost or spent) if step < DENSE_STEPS else self.cost + (spent - self.cost) * 0.1
+        self.period = min(max(int(self.cost / self.budget), 1), max(step // DENSE_STEPS, 1), LONGEST_PERIOD)
+        self.next_step = step + self.period
+        return value

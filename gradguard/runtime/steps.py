@@ -1,0 +1,207 @@
+"""Where one step ends.
+
+In this order of preference: an explicit call, the optimizer that steps last in a cycle, an item asked of a DataLoader,
+a call of the top-level module, a backward. All sources are listened to; the clock lets the best one that is ticking decide.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from types import FrameType
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from gradguard.runtime.torch_internals import TorchInternals
+    from gradguard.runtime.watch import Watch
+
+T = TypeVar("T")
+
+PREFERENCE = ("explicit", "optimizer", "loader", "module", "backward")
+
+PATIENCE = 64
+"""A source that has been silent for this many ticks of a lesser one (eight times its usual number) hands over."""
+
+active: list[Watch] = []
+"""The watches that are on, the innermost last."""
+
+
+class Clock:
+    """Decides which ticks end a step.
+
+    Args:
+        on_step: called at the end of each step, with the source and the frame in which the step ended.
+    """
+
+    def __init__(self, on_step: Callable[[str, FrameType | None], None]) -> None:
+        self.source: str | None = None
+        self._on_step = on_step
+        self.key: int | None = None
+        self._seen: set[int] = set()
+        self._silence = 0
+        self._usual_silence = 0
+
+    def tick(self, source: str, key: int, frame: FrameType | None) -> None:
+        """Something happened that may end a step.
+
+        Args:
+            source: one of ``PREFERENCE``.
+            key: which optimizer, loader or module it was.
+            frame: where in the user's program.
+        """
+        if self._decides(source, key):
+            self._usual_silence = max(self._usual_silence, self._silence)
+            self._silence = 0
+            self._on_step(source, frame)
+        else:
+            self._silence += 1
+
+    def _decides(self, source: str, key: int) -> bool:
+        if source == self.source and key == self.key:
+            return True
+        if self.source == "explicit":
+            return False
+        if self._is_better(source, key) or self._silence >= max(PATIENCE, 8 * self._usual_silence):
+            if source != self.source:
+                self._usual_silence = 0
+            self.source, self.key = source, key
+            self._seen.add(key)
+            return True
+        return False
+
+    def _is_better(self, source: str, key: int) -> bool:
+        if self.source is None:
+            return True
+        rank, present = PREFERENCE.index(source), PREFERENCE.index(self.source)
+        # Of several optimizers (a GAN's), the one that came last ends the cycle.
+        return rank < present or (rank == present and source in ("optimizer", "explicit") and key not in self._seen)
+
+
+# --- the sources --------------------------------------------------------------------------------------------------
+
+
+class Attribute:
+    """Takes note when a method is looked up on an instance, and gives the original: no frame is added to a traceback.
+
+    Args:
+        owner: the class.
+        name: the method's name.
+        note: called with the instance before each call.
+    """
+
+    def __init__(self, owner: type, name: str, note: Callable[[Any], None]) -> None:
+        self._owner = owner
+        self._name = name
+        self._inherited = name not in owner.__dict__
+        self._original: Any = getattr(owner, name) if self._inherited else owner.__dict__[name]
+        self._note = note
+
+    def install(self) -> None:
+        """Put this in the method's place."""
+        setattr(self._owner, self._name, self)
+
+    def remove(self) -> None:
+        """Put the method back."""
+        if self._inherited:
+            delattr(self._owner, self._name)
+        else:
+            setattr(self._owner, self._name, self._original)
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        if instance is None:
+            return self._original
+        self._note(instance)
+        return self._original.__get__(instance, owner)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """For whoever takes it from the class's ``__dict__`` and calls it."""
+        return self._original(*args, **kwargs)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._original, name)
+
+
+def optimizer_hook(clock: Clock) -> Callable[..., None]:
+    """A global post hook for optimizers; a step within a step of the same optimizer (super().step()) is not a second."""
+
+    def stepped(optimizer: Any, args: Any, kwargs: Any) -> None:
+        wrapper = sys._getframe(1)
+        if not _is_nested(wrapper, optimizer):
+            clock.tick("optimizer", id(optimizer), wrapper)
+
+    return stepped
+
+
+def _is_nested(wrapper: FrameType, optimizer: Any) -> bool:
+    outer = wrapper.f_back
+    for _ in range(6):
+        if outer is None:
+            return False
+        if outer.f_code is wrapper.f_code:
+            arguments = outer.f_locals.get("args")
+            return bool(arguments) and arguments[0] is optimizer
+        outer = outer.f_back
+    return False
+
+
+def _is_within(call: FrameType) -> bool:
+    """Whether a module's call is part of another module's call."""
+    outer = call.f_back
+    while outer is not None:
+        if outer.f_code is call.f_code:
+            return True
+        outer = outer.f_back
+    return False
+
+
+def module_hook(clock: Clock) -> Callable[..., None]:
+    """A global forward pre-hook; the module that was called first is taken for the top-level one."""
+
+    def called(module: Any, inputs: Any) -> None:
+        caller = sys._getframe(1)
+        if clock.key == id(module) or not _is_within(caller):
+            clock.tick("module", id(module), caller)
+
+    return called
+
+
+def loader_note(clock: Clock) -> Callable[[Any], None]:
+    """What to note when an item is asked of a DataLoader."""
+
+    def asked(iterator: Any) -> None:
+        # Iterators come and go with the epochs: the loader's address is not known to them, their dataset's is.
+        if iterator.__dict__.get("_num_yielded"):
+            clock.tick("loader", id(iterator.__dict__.get("_dataset")), sys._getframe(2))
+
+    return asked
+
+
+def steps(iterable: Iterable[T]) -> Iterator[T]:
+    """Go through ``iterable``; each item is one step of the watch that is on.
+
+    A step ends when the next item is asked for. Without a watch this is a plain iteration.
+
+    Args:
+        iterable: usually a DataLoader, or ``range(n)``.
+    """
+    iterator = iter(iterable)
+    while True:
+        try:
+            # Nothing here keeps the item: a loop that drops its batch must find it gone.
+            yield next(iterator)
+        except StopIteration:
+            return
+        if active:
+            active[-1].step()
+
+
+def install(clock: Clock, internals: TorchInternals) -> list[Callable[[], None]]:
+    """Listen to every source of ``internals``' torch; returns what removes the listeners."""
+    removers: list[Callable[[], None]] = []
+    if internals.register_step_post_hook is not None:
+        removers.append(internals.register_step_post_hook(optimizer_hook(clock)).remove)
+    if internals.loader_iterator is not None:
+        note = Attribute(internals.loader_iterator, "__next__", loader_note(clock))
+        note.install()
+        removers.append(note.remove)
+    return removers

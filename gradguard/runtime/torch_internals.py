@@ -1,0 +1,90 @@
+"""Everything of torch that is not public API, probed when the watch starts.
+
+torch 2.4 and later. What a version lacks is None (or does nothing), and the sensor that needs it says so in the report.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from contextlib import nullcontext
+from importlib import import_module
+from typing import Any
+
+
+class TorchInternals:
+    """Private attributes of the torch that is imported now.
+
+    Args:
+        torch: the module.
+    """
+
+    def __init__(self, torch: Any) -> None:
+        self.torch = torch
+        self.tensor_type: type = torch.Tensor
+        self.parameter_type: type = torch.nn.Parameter
+        self.module_type: type = torch.nn.Module
+        self.node_type: type = _probe(lambda: torch.autograd.graph.Node) or type(None)
+        self.register_step_post_hook: Callable[..., Any] | None = _probe(
+            lambda: import_module("torch.optim.optimizer").register_optimizer_step_post_hook
+        )
+        self.register_forward_pre_hook: Callable[..., Any] | None = _probe(
+            lambda: import_module("torch.nn.modules.module").register_module_forward_pre_hook
+        )
+        self.loader_iterator: type | None = _probe(
+            lambda: import_module("torch.utils.data.dataloader")._BaseDataLoaderIter
+        )
+        self.has_node_metadata = _probe(self._node_metadata) is True
+
+    def handles(self) -> Callable[[], int] | None:
+        """A function that says how many hook handles were given out so far; None where they are not numbered."""
+        handle = _probe(lambda: self.torch.utils.hooks.RemovableHandle)
+        if not isinstance(getattr(handle, "next_id", None), int):
+            return None
+        return lambda: int(handle.next_id)  # type: ignore[union-attr]
+
+    def without_overrides(self) -> Any:
+        """A context in which reading a tensor's attributes runs no ``__torch_function__`` of the user."""
+        guard = _probe(lambda: self.torch._C.DisableTorchFunction)
+        return guard() if guard is not None else nullcontext()
+
+    def storage_of(self, tensor: Any) -> tuple[int, int]:
+        """Address and bytes of a tensor's storage; ``(0, 0)`` for one without."""
+        try:
+            storage = tensor.untyped_storage()
+            return int(storage.data_ptr()), int(storage.nbytes())
+        except Exception:  # sparse, meta, wrapper subclasses
+            return 0, 0
+
+    def has_compiled(self) -> bool:
+        """Whether torch.compile has compiled anything: then tracing could change what runs."""
+        dynamo = sys.modules.get("torch._dynamo.utils")
+        counters = getattr(dynamo, "counters", None)
+        return bool(counters and counters["frames"].get("total"))
+
+    def cuda_devices(self) -> int:
+        """How many CUDA devices the program has begun to use (0 before it initialises CUDA: we never do)."""
+        return int(_probe(lambda: self.torch.cuda.device_count() if self.torch.cuda.is_initialized() else 0) or 0)
+
+    def stats(self, device: int) -> dict[str, Any]:
+        """The caching allocator's statistics (see :class:`gradguard.runtime.sensors.cuda.Allocator`)."""
+        raw = _probe(lambda: self.torch._C._cuda_memoryStats)
+        found: dict[str, Any] = raw(device) if raw else self.torch.cuda.memory_stats_as_nested_dict(device)
+        return found
+
+    def cuda_total(self, device: int) -> int | None:
+        """Bytes of memory that the device has."""
+        return _probe(lambda: int(self.torch.cuda.get_device_properties(device).total_memory))
+
+    def _node_metadata(self) -> bool:
+        torch = self.torch
+        with torch.enable_grad():  # a private tensor; random state and the user's graphs are not touched
+            node = torch.zeros((), requires_grad=True).view(()).grad_fn
+        return isinstance(node.metadata, dict)
+
+
+def _probe(read: Callable[[], Any]) -> Any:
+    try:
+        return read()
+    except (AttributeError, ImportError, RuntimeError, AssertionError):
+        return None

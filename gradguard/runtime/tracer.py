@@ -1,0 +1,245 @@
+"""Which statement stores: for a few steps, the user's own lines are followed and the holder is looked at after each.
+
+Only frames of the user's code are traced, only in this thread, and only once growth is established and a holder is
+known. When somebody else traces (a debugger, coverage), or torch.compile has compiled anything, nothing is traced and
+the source alone is asked (:mod:`gradguard.runtime.origin`).
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from time import perf_counter_ns
+from types import FrameType
+from typing import Any
+
+from gradguard.runtime.census import ANY_ITEM
+from gradguard.runtime.children import NAMED_KEYS
+from gradguard.runtime.holders import Suspect
+from gradguard.runtime.roots import is_function_frame, may_read, read_locals
+from gradguard.runtime.usercode import is_user_code, user_frames
+
+MAX_SECONDS = 1.5
+MAX_STEPS = 48
+MAX_CALLS = 2_000_000
+"""Calls of Python functions, anybody's, after which tracing ends: each costs a fraction of a microsecond."""
+
+ENOUGH = 3
+"""Stores seen after which a holder's statement is known."""
+
+MANY_ITEMS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line of the user's code, and the line that called it.
+
+    Args:
+        filename: as the code object has it.
+        number: from 1.
+        caller: the line of the calling frame, if that is the user's too.
+    """
+
+    filename: str
+    number: int
+    caller: tuple[str, int] | None = None
+
+
+class Tracer:
+    """Follows lines until every holder was seen to be stored into.
+
+    Args:
+        suspects: the holders to look at.
+        handles: counts hook handles, for what hangs on hooks.
+    """
+
+    def __init__(self, suspects: list[Suspect], handles: Callable[[], int] | None) -> None:
+        self.stores: list[Counter[Line]] = [Counter() for _ in suspects]
+        self.rebound: list[Counter[int]] = [Counter() for _ in suspects]
+        self.steps = 0
+        self.seconds = 0.0
+        self.broken: str | None = None
+        self._probes = [_probe(suspect, handles) for suspect in suspects]
+        self._last: list[tuple[Any, ...] | None] = [None for _ in suspects]
+        self._line: Line | None = None
+        self._calls = 0
+        self._traced: list[FrameType] = []
+
+    def start(self, frame: FrameType | None) -> bool:
+        """Begin to trace, from a step's end on; False when another tracer is there."""
+        if sys.gettrace() is not None:
+            return False
+        frames = user_frames(frame)
+        if frames:
+            self._line = _line_of(frames[-1])
+        self._last = [probe() for probe in self._probes]
+        for each in frames:
+            if may_read(each):
+                each.f_trace = self._local
+                self._traced.append(each)
+        sys.settrace(self._call)
+        return True
+
+    def stop(self) -> None:
+        """Trace no more; nothing stays on any frame."""
+        if sys.gettrace() == self._call:
+            sys.settrace(None)
+        for frame in self._traced:
+            if frame.f_trace == self._local:
+                frame.f_trace = None
+            if is_function_frame(frame):
+                read_locals(frame)
+        self._traced = []
+        self._probes = []
+        self._last = []
+
+    def is_done(self) -> bool:
+        """Whether enough was seen, or enough was spent; asked at the end of each step."""
+        self.steps += 1
+        if self.broken or self.seconds > MAX_SECONDS or self.steps >= MAX_STEPS:
+            return True
+        seen = [sum(stores.values()) for stores in self.stores]
+        return all(count >= ENOUGH or (count and self.steps >= 2 * ENOUGH) for count in seen)
+
+    def _call(self, frame: FrameType, event: str, arg: Any) -> Any:
+        self._calls += 1
+        if self._calls > MAX_CALLS or self.seconds > MAX_SECONDS:  # steps may never end again
+            sys.settrace(None)
+            return None
+        if is_user_code(frame.f_code) and may_read(frame):
+            return self._local
+        return None
+
+    def _local(self, frame: FrameType, event: str, arg: Any) -> Any:
+        start = perf_counter_ns()
+        try:
+            self._look()
+            if event == "line":
+                self._line = _line_of(frame)
+            elif event == "return":
+                self._returned(frame)
+        except Exception as error:  # a fault of ours must not reach the program
+            self.broken = repr(error)
+            return None
+        finally:
+            self.seconds += (perf_counter_ns() - start) / 1e9
+        return self._local
+
+    def _look(self) -> None:
+        for index, probe in enumerate(self._probes):
+            state, last = probe(), self._last[index]
+            if state == last:
+                continue
+            self._last[index] = state
+            if last is not None and state is not None and self._line is not None and _is_store(last, state):
+                self.stores[index][self._line] += 1
+                self.rebound[index][_outermost_change(last, state)] += 1
+
+    def _returned(self, frame: FrameType) -> None:
+        if frame in self._traced:
+            self._traced.remove(frame)
+            self._probes = [_blind if getattr(p, "frame", None) is frame else p for p in self._probes]
+        back = frame.f_back
+        while back is not None and not is_user_code(back.f_code):
+            back = back.f_back
+        self._line = _line_of(back) if back is not None else None
+
+
+def _line_of(frame: FrameType) -> Line:
+    back = frame.f_back
+    while back is not None and not is_user_code(back.f_code):
+        back = back.f_back
+    caller = (back.f_code.co_filename, back.f_lineno) if back is not None else None
+    return Line(frame.f_code.co_filename, frame.f_lineno, caller)
+
+
+# --- probes -------------------------------------------------------------------------------------------------------
+
+Probe = Callable[[], "tuple[Any, ...] | None"]
+"""The state of a holder: one entry for each piece of its path, and one for its content."""
+
+
+def _blind() -> tuple[Any, ...] | None:
+    return None
+
+
+def _is_store(last: tuple[Any, ...], state: tuple[Any, ...]) -> bool:
+    """Whether the change is a store: not a collection that got shorter."""
+    if last[:-1] == state[:-1] and isinstance(last[-1], int) and isinstance(state[-1], int):
+        return state[-1] > last[-1]
+    return True
+
+
+def _outermost_change(last: tuple[Any, ...], state: tuple[Any, ...]) -> int:
+    return next((i for i, (a, b) in enumerate(zip(last, state)) if a != b), len(state) - 1)
+
+
+def _probe(suspect: Suspect, handles: Callable[[], int] | None) -> Probe:
+    if suspect.root is None:
+        return (lambda: (handles(),)) if handles is not None else _blind
+    namespace = suspect.root.variables
+    origin = suspect.root.origin
+    frame = origin if isinstance(origin, FrameType) else None
+    labels = [spot.label for spot in suspect.chain]
+    counts = suspect.entries > 0
+
+    def read() -> tuple[Any, ...] | None:
+        value: Any = (frame.f_locals if frame is not None else namespace).get(labels[0], _MISSING)
+        state = [id(value)]
+        for label in labels[1:]:
+            value = step_into(value, label)
+            state.append(id(value) if not isinstance(value, list) or label != ANY_ITEM else 0)
+        state.append(_content(value, counts))
+        return tuple(state)
+
+    read.frame = frame  # type: ignore[attr-defined]
+    return read
+
+
+_MISSING = object()
+
+
+def _content(value: Any, counts: bool) -> Any:
+    if counts:
+        return len(value) if hasattr(type(value), "__len__") else 0
+    version = getattr(value, "_version", None)
+    return version if isinstance(version, int) else None
+
+
+def step_into(value: Any, label: str) -> Any:
+    """What ``label`` (a piece of a path) leads to from ``value``; a marker when it leads nowhere."""
+    try:
+        if label.startswith('["'):
+            return dict.get(value, label[2:-2], _MISSING)
+        if label.startswith("["):
+            return value[int(label[1:-1])] if label != ANY_ITEM else _MISSING
+        if label.startswith("<closure>"):
+            return value.__closure__[value.__code__.co_freevars.index(label[len("<closure>.") :])].cell_contents
+        if label.startswith("<default>"):
+            return _default(value, label[len("<default>.") :])
+        return _attribute(value, label[1:])
+    except Exception:
+        return _MISSING
+
+
+def _default(function: Any, argument: str) -> Any:
+    if argument in (function.__kwdefaults__ or {}):
+        return function.__kwdefaults__[argument]
+    names = function.__code__.co_varnames[: function.__code__.co_argcount]
+    return function.__defaults__[names.index(argument) - len(names)]
+
+
+def _attribute(value: Any, name: str) -> Any:
+    own = value.__dict__ if isinstance(value, type) else object.__getattribute__(value, "__dict__")
+    if name in own:
+        found = own[name]
+        return getattr(found, "__func__", found) if isinstance(found, (staticmethod, classmethod)) else found
+    for part in ("_buffers", "_parameters", "_modules"):
+        if part in own and name in own[part]:
+            return own[part][name]
+    return object.__getattribute__(value, name)
+
+
+__all__ = ["NAMED_KEYS", "Line", "Tracer", "step_into"]

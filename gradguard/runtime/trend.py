@@ -1,0 +1,103 @@
+"""Samples to growth: pure functions, no torch.
+
+Growth is what the lower envelope does in every part of the run: a warm-up ends, a jump happens once, a saw-tooth comes
+back, noise has no direction. What is left may still be a buffer that is filling or inputs that grow on purpose; only a
+look at it tells, and that is not done here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from statistics import median
+
+WINDOWS = 8
+MIN_POINTS = 12
+WARM_UPS = (0.1, 0.3, 0.5, 0.7, 0.85)
+"""Shares of the run that may be warm-up; the least one after which the signal grows steadily is taken."""
+
+FIRST_STEPS = 4
+"""Optimizer state, allocator pools and autotuning belong to the first steps of any run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trend:
+    """Steady growth.
+
+    Args:
+        slope: in the signal's unit per step.
+        since: the step at which the stretch begins that was judged.
+        confidence: from 0 to 1.
+    """
+
+    slope: float
+    since: int
+    confidence: float
+
+
+def trend(steps: Sequence[int], values: Sequence[float], floor: float) -> Trend | None:
+    """The steady growth of a lower envelope, if there is any.
+
+    Args:
+        steps: step numbers, ascending.
+        values: the least value of the signal around each step.
+        floor: slopes below it are no growth, in the signal's unit per step.
+    """
+    first = next((i for i, step in enumerate(steps) if step > FIRST_STEPS), len(steps))
+    for share in WARM_UPS:
+        start = first + int((len(values) - first) * share)
+        if len(values) - start < MIN_POINTS:
+            return None
+        found = _steady(steps[start:], values[start:], floor)
+        if found:
+            return found
+    return None
+
+
+def is_back(steps: Sequence[int], values: Sequence[float], since: int) -> bool:
+    """Whether a signal that grew until step ``since`` has given most of that growth back by the end."""
+    before = [v for s, v in zip(steps, values) if FIRST_STEPS < s <= since]
+    after = [v for s, v in zip(steps, values) if s > since]
+    if len(before) < 4 or len(after) < 4:
+        return False
+    gained = before[-1] - min(before)
+    return min(after[-max(len(after) // 4, 2) :]) < min(before) + 0.5 * gained
+
+
+def has_fallen(steps: Sequence[int], values: Sequence[float]) -> bool:
+    """Whether a signal has once given back most of what it had gained: a collection was emptied."""
+    lowest = highest = None
+    for step, value in zip(steps, values):
+        if step <= FIRST_STEPS:
+            continue
+        if lowest is None or highest is None:
+            lowest = highest = value
+        highest = max(highest, value)
+        if highest - value > 0.6 * (highest - lowest) > 4096:
+            return True
+        lowest = min(lowest, value)
+    return False
+
+
+def _steady(steps: Sequence[int], values: Sequence[float], floor: float) -> Trend | None:
+    windows = min(WINDOWS, len(values) // 2)
+    bounds = [len(values) * i // windows for i in range(windows + 1)]
+    spans = [range(a, b) for a, b in zip(bounds, bounds[1:])]
+    centres = [sum(steps[i] for i in span) / len(span) for span in spans]
+    lows = [min(values[i] for i in span) for span in spans]
+    slope = median((lows[j] - lows[i]) / (centres[j] - centres[i]) for i, j in combinations(range(windows), 2))
+    rise = lows[-1] - lows[0]
+    if slope < floor or rise <= 0:
+        return None
+    gains = [b - a for a, b in zip(lows, lows[1:])]
+    expected = [slope * (b - a) for a, b in zip(centres, centres[1:])]
+    rising = sum(gain > 0.25 * e for gain, e in zip(gains, expected))
+    still = sum(gains[-2:]) > 0.25 * sum(expected[-2:])
+    if rising < windows - 2 or not still or max(gains) > 0.6 * rise:
+        return None
+    residuals = [low - lows[0] - slope * (c - centres[0]) for low, c in zip(lows, centres)]
+    noise = median(abs(r - median(residuals)) for r in residuals)
+    if rise < 4 * noise:
+        return None
+    return Trend(slope, steps[0], round(rising / (windows - 1) * (1 - noise / rise), 2))

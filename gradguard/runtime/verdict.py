@@ -1,0 +1,205 @@
+"""What is said at the end: pure functions over samples and diagnoses."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from gradguard.findings import Forecast, Growth, Leak, OutOfMemory, RunReport
+from gradguard.runtime.diagnosis import Diagnosed
+from gradguard.runtime.series import Series
+from gradguard.runtime.trend import Trend, has_fallen, is_back
+
+SHORT = 30
+UNATTRIBUTED_FLOOR = 4_096.0
+"""Bytes a step below which growth that no variable explains is not worth a word."""
+
+SURE = 0.8
+_NO_BYTES = ("graphs", "hooks")
+
+
+def bytes_per_step(growing: Mapping[str, Trend]) -> float:
+    """The growth of the program's memory: heap and devices; resident memory only where nothing better is known."""
+    exact = [t.slope for name, t in growing.items() if name not in (*_NO_BYTES, "process")]
+    return sum(exact) if exact else sum(t.slope for name, t in growing.items() if name == "process")
+
+
+def attribute(found: Sequence[Diagnosed], growing: Mapping[str, Trend]) -> list[Leak]:
+    """The leaks with their share of the growth.
+
+    What Python sees (storages) is measured. The rest of the growth, saved tensors and nodes behind C++, is divided
+    among the leaks that hold graphs, by the nodes that each one gained.
+    """
+    total = bytes_per_step(growing)
+    visible = sum(d.storage_per_step for d in found)
+    hidden = max(total - visible, 0.0)
+    nodes = sum(d.nodes_per_step for d in found if d.leak.kind != "hook")
+    leaks = []
+    for each in found:
+        share = each.nodes_per_step / nodes if nodes and each.leak.kind != "hook" else 0.0
+        size = each.storage_per_step + hidden * share
+        explained = min(size / total, 1.0) if total else None
+        leaks.append(
+            replace(
+                each.leak,
+                bytes_per_step=round(size, 1),
+                explained=round(explained, 3) if explained is not None else None,
+            )
+        )
+    return leaks
+
+
+def conclude(
+    *,
+    series: Mapping[str, Series],
+    found: Sequence[Diagnosed],
+    growing: Mapping[str, Trend],
+    steps: int,
+    source: str | None,
+    seconds: float,
+    totals: Mapping[str, int | None],
+    error: BaseException | None,
+    exit_status: int | None,
+    command: tuple[str, ...],
+    notes: Sequence[str],
+    microseconds: float | None,
+    diagnosis_seconds: float,
+) -> RunReport:
+    """The report.
+
+    Args:
+        series: the samples, by signal.
+        found: what was diagnosed.
+        growing: the signals that grow at the end.
+        steps: how many.
+        source: what ended most of them.
+        seconds: from the start to the last step.
+        totals: bytes of memory of each device.
+        error: what ended the program, if it failed.
+        exit_status: of the program, when known.
+        command: what was run.
+        notes: what the reader should know.
+        microseconds: own work in a step.
+        diagnosis_seconds: own work in censuses and tracing.
+    """
+    said = list(notes)
+    kept = _standing(found, series, said)
+    standing = [d for d in kept if d.excuse is None]
+    leaks = attribute(standing, growing)
+    leaks.sort(key=lambda leak: -(leak.bytes_per_step or 0))
+    total = bytes_per_step(growing)
+    word = _verdict(kept, growing, steps, found)
+    shown = leaks if word in ("leak", "suspect") else []
+    return RunReport(
+        verdict=word,
+        steps=steps,
+        step_source=source,
+        growth=_growth(series, growing),
+        leaks=tuple(shown),
+        unexplained_bytes_per_step=round(max(total - sum(x.bytes_per_step or 0 for x in shown), 0.0), 1),
+        forecast=_forecast(series, growing, totals, seconds / steps if steps else None),
+        out_of_memory=_out_of_memory(error, steps),
+        peak={
+            name: int(s.peak) if s.peak is not None else None for name, s in series.items() if name not in _NO_BYTES
+        },
+        microseconds_per_step=round(microseconds, 2) if microseconds is not None else None,
+        diagnosis_seconds=round(diagnosis_seconds, 3),
+        notes=tuple(said),
+        exit_status=exit_status,
+        command=command,
+    )
+
+
+def _standing(found: Sequence[Diagnosed], series: Mapping[str, Series], notes: list[str]) -> list[Diagnosed]:
+    """What is left of the diagnoses at the end: some places were emptied since, some were excused."""
+    kept = []
+    for each in found:
+        path = each.leak.holder.path if each.leak.holder else "?"
+        if each.excuse == "filling":
+            notes.append(f"`{path}` is bounded and was still filling")
+        elif each.excuse == "inputs":
+            notes.append(f"`{path}` is made anew in each step and grows: larger inputs, not a leak")
+        elif each.excuse in ("emptied", "consumed") and _fell(series, each.step):
+            notes.append(f"`{path}` grows and is emptied again ({_at(each)})")
+        elif each.excuse is None and each.leak.kind != "hook" and _came_back(series, each.step):
+            notes.append(f"`{path}` grew until it was freed again")
+        else:
+            if each.excuse is not None:
+                what = "emptied" if each.excuse == "emptied" else "backpropagated"
+                notes.append(f"`{path}` grows, and is to be {what} at {_at(each)}; this run did not get there")
+            kept.append(each)
+    return kept
+
+
+def _at(each: Diagnosed) -> str:
+    return f"{each.excuse_at.path}:{each.excuse_at.line}" if each.excuse_at else "?"
+
+
+def _memory(series: Mapping[str, Series]) -> list[Series]:
+    found = [s for name, s in series.items() if name == "heap" or name.startswith("cuda")]
+    return found or [s for name, s in series.items() if name == "process"]
+
+
+def _came_back(series: Mapping[str, Series], step: int) -> bool:
+    return all(is_back(s.steps, s.values, step) for s in _memory(series))
+
+
+def _fell(series: Mapping[str, Series], step: int) -> bool:
+    return any(has_fallen(s.steps, s.values) for s in _memory(series))
+
+
+def _verdict(
+    kept: Sequence[Diagnosed], growing: Mapping[str, Trend], steps: int, found: Sequence[Diagnosed]
+) -> str:
+    if steps < SHORT:
+        return "too-short"
+    if any(d.excuse is None and d.leak.kind not in ("collected", "heap") for d in kept):
+        return "leak"
+    if kept:
+        return "suspect"
+    unexplained = [
+        t for name, t in growing.items() if name not in ("hooks", "process") and t.confidence >= SURE
+        and t.slope >= (0.2 if name == "graphs" else UNATTRIBUTED_FLOOR)
+    ]
+    return "suspect" if unexplained and not found else "clean"
+
+
+def _growth(series: Mapping[str, Series], growing: Mapping[str, Trend]) -> dict[str, Growth | None]:
+    result: dict[str, Growth | None] = {}
+    for name in ("graphs", "heap", "process", *(n for n in series if n.startswith("cuda"))):
+        if name not in series or not series[name].steps:
+            result[name] = None
+            continue
+        grown = growing.get(name)
+        counts = name in _NO_BYTES
+        slope = round(grown.slope, 3 if counts else 1) if grown else 0.0
+        result[name] = Growth(
+            bytes_per_step=None if counts else slope,
+            per_step=slope if counts else None,
+            since_step=grown.since if grown else None,
+            confidence=grown.confidence if grown else None,
+        )
+    return result
+
+
+def _forecast(
+    series: Mapping[str, Series],
+    growing: Mapping[str, Trend],
+    totals: Mapping[str, int | None],
+    seconds_per_step: float | None,
+) -> Forecast | None:
+    """When the first device is full at this rate."""
+    found = []
+    for name, total in totals.items():
+        grown, last = growing.get(name), series[name].last
+        if grown is not None and total and last is not None:
+            left = max(int((total - last) / grown.slope), 0)
+            found.append(Forecast(name, left, round(left * seconds_per_step, 1) if seconds_per_step else None))
+    return min(found, key=lambda f: f.steps_left, default=None)
+
+
+def _out_of_memory(error: BaseException | None, steps: int) -> OutOfMemory | None:
+    if error is None or not (isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"):
+        return None
+    text = str(error).split("\n", 1)[0]
+    return OutOfMemory("cpu" if isinstance(error, MemoryError) else "cuda", steps, text or type(error).__name__)

@@ -1,0 +1,373 @@
+"""Watch a loop: sense at the end of each step, judge now and then, diagnose when growth is established."""
+
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+from collections import Counter
+from collections.abc import Callable
+from time import monotonic, perf_counter_ns
+from types import FrameType, TracebackType
+from typing import Any
+
+from gradguard.findings import Leak, RunReport
+from gradguard.runtime import steps, verdict
+from gradguard.runtime.arrival import when_imported
+from gradguard.runtime.diagnosis import Diagnosed, Diagnosis
+from gradguard.runtime.modulehook import ModuleSteps
+from gradguard.runtime.processes import Children
+from gradguard.runtime.sensors import Metered, Sensor
+from gradguard.runtime.sensors.cuda import Cuda
+from gradguard.runtime.sensors.graphs import Graphs
+from gradguard.runtime.sensors.heap import Heap
+from gradguard.runtime.sensors.hooks import Hooks
+from gradguard.runtime.sensors.process import Process
+from gradguard.runtime.series import Series
+from gradguard.runtime.torch_internals import TorchInternals
+from gradguard.runtime.trend import Trend, trend
+
+FIRST_JUDGEMENT = 20
+LONGEST_PAUSE = 512
+MAX_DIAGNOSES = 4
+SHORT = 30
+"""Fewer steps than this say nothing."""
+
+FLOORS = {"graphs": 0.02, "hooks": 0.2, "process": 65_536.0}
+BYTES_FLOOR = 1_024.0
+"""Bytes a step: a clean loop moves the heap by some hundred, a list of detached losses by less than a thousand."""
+
+
+class EndOfRun(BaseException):
+    """Ends the watched program after the steps that were asked for; no ``except Exception`` of its own catches it."""
+
+
+class Watch:
+    """Watches whatever runs inside ``with``.
+
+    Args:
+        on_confirm: called with each leak, the moment it is confirmed.
+        on_end: called with the report when the watch ends.
+        max_steps: end the program after this many steps.
+        stop_on_leak: end the program when a leak is confirmed.
+        command: what is run, for the report.
+    """
+
+    def __init__(
+        self,
+        *,
+        on_confirm: Callable[[Leak], None] | None = None,
+        on_end: Callable[[RunReport], None] | None = None,
+        max_steps: int | None = None,
+        stop_on_leak: bool = False,
+        command: tuple[str, ...] = (),
+    ) -> None:
+        self.steps = 0
+        self.series: dict[str, Series] = {}
+        self.report: RunReport | None = None
+        self.notes: list[str] = []
+        self.found: list[Diagnosed] = []
+        self._on_confirm = on_confirm
+        self._on_end = on_end
+        self._max_steps = max_steps
+        self._stop_on_leak = stop_on_leak
+        self._command = command
+        self._sensors: list[Metered] = []
+        self._graphs: Graphs | None = None
+        self._torch: TorchInternals | None = None
+        self._handles: Callable[[], int] | None = None
+        self._module_steps: ModuleSteps | None = None
+        self._children: Children | None = None
+        self._heap: Heap | None = None
+        self._own_heap = 0
+        self._clock = steps.Clock(self._step_ended)
+        self._sources: Counter[str] = Counter()
+        self._removers: list[Callable[[], None]] = []
+        self._diagnosis: Diagnosis | None = None
+        self._diagnoses = 0
+        self._diagnosis_seconds = 0.0
+        self._next_judgement = FIRST_JUDGEMENT
+        self._not_before = 0
+        self._own_ns = 0
+        self._own_steps = 0
+        self._began = self._last = monotonic()
+        self._pid = os.getpid()
+        self._is_on = False
+
+    # --- in the user's program ------------------------------------------------------------------------------------
+
+    def __enter__(self) -> Watch:
+        if self._is_on:
+            raise RuntimeError("this watch is on already; each `with gradguard.watch()` needs one of its own")
+        self._is_on = True
+        self._began = self._last = monotonic()
+        self._add_sensor("heap", Heap)
+        self._heap = next((m.sensor for m in self._sensors if isinstance(m.sensor, Heap)), None)
+        self._add_sensor("process", Process)
+        steps.active.append(self)
+        self._children = Children()
+        self._removers.append(self._children.install())
+        self._removers.append(when_imported("torch", self._torch_arrived))
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> bool:
+        self.end(error)
+        return isinstance(error, EndOfRun)
+
+    def step(self) -> None:
+        """End a step, where the loop has no optimizer. From the first call on, nothing else ends steps."""
+        if self._is_on:
+            self._clock.tick("explicit", 0, sys._getframe(1))
+
+    def end(self, error: BaseException | None = None, exit_status: int | None = None) -> RunReport:
+        """End the watch: remove everything that it touched, and judge.
+
+        Args:
+            error: what ended the program, if it failed.
+            exit_status: of the program, when known.
+        """
+        if self.report is not None:
+            return self.report
+        self._is_on = False
+        self._close_diagnosis()
+        self._remove()
+        self.report = self._judged(error, exit_status)
+        self._sensors = []
+        self._torch = None
+        if self._on_end is not None:
+            self._on_end(self.report)
+        return self.report
+
+    # --- installing -----------------------------------------------------------------------------------------------
+
+    def _add_sensor(self, name: str, make: Callable[[], Sensor]) -> None:
+        try:
+            sensor = make()
+        except OSError as error:
+            self.notes.append(f"{name} bytes are not known here: {error}")
+            return
+        self._sensors.append(Metered(sensor))
+        self.series[sensor.name] = Series()
+
+    def _torch_arrived(self) -> None:
+        internals = self._torch = TorchInternals(sys.modules["torch"])
+        self._removers += steps.install(self._clock, internals)
+        if internals.register_forward_pre_hook is not None:
+            self._module_steps = ModuleSteps(self._clock, internals.register_forward_pre_hook, self._pace)
+            self._module_steps.install()
+            self._removers.append(self._module_steps.remove)
+        if internals.has_node_metadata:
+            self._graphs = Graphs()
+            self._add_sensor("graphs", lambda: self._graphs)  # type: ignore[arg-type, return-value]
+        else:
+            self.notes.append("live graphs cannot be counted with this torch")
+        note = steps.Attribute(internals.tensor_type, "backward", self._backward)
+        note.install()
+        self._removers.append(note.remove)
+        handles = internals.handles()
+        if handles is not None:
+            module_steps = self._module_steps
+            self._handles = lambda: handles() - (module_steps.registered if module_steps else 0)
+            self._add_sensor("hooks", lambda: Hooks(self._handles))  # type: ignore[arg-type]
+
+    def _backward(self, tensor: Any) -> None:
+        try:
+            internals = self._torch
+            if internals is None:
+                return
+            node = tensor.grad_fn if type(tensor) is internals.tensor_type else None
+            if node is not None and self._graphs is not None:
+                self._graphs.mark(node)
+        except Exception as error:
+            self._failed(error)
+            return
+        self._clock.tick("backward", 0, sys._getframe(2))
+
+    def _pace(self) -> tuple[float, float]:
+        return self._last, (self._last - self._began) / max(self.steps, 1)
+
+    def _remove(self) -> None:
+        while self._removers:
+            try:
+                self._removers.pop()()
+            except Exception as error:  # go on: what can be removed must be
+                self.notes.append(f"a listener could not be removed: {error!r}")
+        if self in steps.active:
+            steps.active.remove(self)
+
+    def _failed(self, error: Exception) -> None:
+        """A fault of ours: say so and watch no more; the program goes on."""
+        where = error.__traceback__
+        while where is not None and where.tb_next is not None:
+            where = where.tb_next
+        at = f" at {os.path.basename(where.tb_frame.f_code.co_filename)}:{where.tb_lineno}" if where else ""
+        self.notes.append(f"GradGuard failed and stopped watching: {error!r}{at}")
+        try:
+            self._close_diagnosis()
+        finally:
+            self._remove()
+
+    # --- sensing --------------------------------------------------------------------------------------------------
+
+    def _step_ended(self, source: str, frame: FrameType | None) -> None:
+        if os.getpid() != self._pid:
+            return  # a forked child: it has its parent's hooks, and no watch
+        start = perf_counter_ns()
+        was_diagnosing = self._diagnosis is not None
+        try:
+            self._count(source)
+            self._sense()
+            self._judge_if_due(frame)
+        except Exception as error:
+            self._failed(error)
+        if not was_diagnosing and self._diagnosis is None:
+            self._own_ns += perf_counter_ns() - start
+            self._own_steps += 1
+        if self._max_steps is not None and self.steps >= self._max_steps:
+            raise EndOfRun
+        if self._stop_on_leak and any(d.excuse is None and d.leak.kind != "collected" for d in self.found):
+            raise EndOfRun
+
+    def _count(self, source: str) -> None:
+        if source not in self._sources and self._sources and self.steps < SHORT and self._diagnosis is None:
+            self._start_over()  # a better source of steps: the few before were counted in another unit
+        self._sources[source] += 1
+        self.steps += 1
+        self._last = monotonic()
+        if source in ("explicit", "optimizer", "loader") and self._module_steps is not None:
+            self._module_steps.rest()
+
+    def _start_over(self) -> None:
+        self.steps = 0
+        self._sources.clear()
+        self._next_judgement = FIRST_JUDGEMENT
+        for metered in self._sensors:
+            metered.next_step = 1
+            self.series[metered.sensor.name] = Series()
+
+    def _sense(self) -> None:
+        step = self.steps
+        if step in (2, 16) or step % 256 == 0:
+            self._find_devices()
+        if self._diagnosis is not None and self._diagnosis.is_tracing:
+            return  # what tracing keeps is ours
+        for metered in self._sensors:
+            value = metered.read_if_due(step)
+            if value is not None:
+                name = metered.sensor.name
+                self.series[name].add(step, value - self._own_heap if name == "heap" else value)
+
+    def _find_devices(self) -> None:
+        internals = self._torch
+        for device in range(internals.cuda_devices() if internals else 0):
+            if f"cuda:{device}" not in self.series and internals is not None:
+                self._add_sensor(f"cuda:{device}", lambda d=device: Cuda(d, internals))  # type: ignore[misc]
+
+    # --- judging --------------------------------------------------------------------------------------------------
+
+    def _judge_if_due(self, frame: FrameType | None) -> None:
+        if self._diagnosis is not None:
+            self._with_own_heap(lambda d: d.on_step(self.steps, frame))
+            if self._diagnosis.is_over:
+                self._take_findings()
+        elif self.steps >= self._next_judgement:
+            self._next_judgement = self.steps + min(max(self.steps // 8, 4), LONGEST_PAUSE)
+            if self._may_diagnose() and self.growing():
+                self._diagnose(frame)
+
+    def _may_diagnose(self) -> bool:
+        return (
+            self._torch is not None
+            and self._diagnoses < MAX_DIAGNOSES
+            and self.steps >= self._not_before
+            and not any(d.excuse is None for d in self.found)
+        )
+
+    def growing(self) -> dict[str, Trend]:
+        """The signals that grow steadily now. Resident memory is too noisy to count where anything else is known."""
+        found = {}
+        better = {"heap", *(name for name in self.series if name.startswith("cuda"))} & set(self.series)
+        for name, series in self.series.items():
+            if name == "process" and better:
+                continue
+            grown = trend(series.steps, series.values, FLOORS.get(name, BYTES_FLOOR))
+            if grown is not None:
+                found[name] = grown
+        return found
+
+    def _diagnose(self, frame: FrameType | None) -> None:
+        assert self._torch is not None
+        self._diagnoses += 1
+        self._diagnosis = Diagnosis(self._torch, self._handles)
+        self._with_own_heap(lambda d: d.begin(self.steps, frame))
+
+    def _with_own_heap(self, look: Callable[[Diagnosis], None]) -> None:
+        """Run a part of the diagnosis, and remember how the heap changed by it: that is not the program's growth."""
+        assert self._diagnosis is not None
+        before = self._heap.read() if self._heap is not None else 0
+        look(self._diagnosis)
+        if self._heap is not None:
+            self._own_heap += self._heap.read() - before
+
+    def _close_diagnosis(self) -> None:
+        if self._diagnosis is not None:
+            try:
+                self._diagnosis.end(self.steps)
+                self._take_findings()
+            except Exception as error:
+                self.notes.append(f"the diagnosis failed: {error!r}")
+                self._diagnosis = None
+
+    def _take_findings(self) -> None:
+        diagnosis, self._diagnosis = self._diagnosis, None
+        assert diagnosis is not None
+        self._diagnosis_seconds += diagnosis.seconds
+        self.notes += [note for note in diagnosis.notes if note not in self.notes]
+        known = {d.leak.holder.path for d in self.found if d.leak.holder is not None}
+        fresh = [d for d in diagnosis.found if d.leak.holder is not None and d.leak.holder.path not in known]
+        self.found += fresh
+        self._not_before = self.steps * 2
+        shares = verdict.attribute(fresh, self.growing())
+        for diagnosed, leak in zip(fresh, shares):
+            if diagnosed.excuse is None and leak.kind != "collected" and self._on_confirm is not None:
+                self._on_confirm(leak)
+
+    def _judged(self, error: BaseException | None, exit_status: int | None) -> RunReport:
+        totals = {}
+        if self._torch is not None:
+            totals = {n: self._torch.cuda_total(int(n[5:])) for n in self.series if n.startswith("cuda:")}
+        source = self._sources.most_common(1)[0][0] if self._sources else None
+        notes = list(self.notes)
+        if self._children is not None and self._children.started:
+            notes.append(f"{self._children.started} child processes were started, and not watched")
+        if self._torch is None:
+            notes.append("the program did not import torch")
+        elif not any(name.startswith("cuda") for name in self.series):
+            notes.append("no CUDA device was used")
+        return verdict.conclude(
+            series=self.series,
+            found=self.found,
+            growing=self.growing(),
+            steps=self.steps,
+            source=source,
+            seconds=self._last - self._began,
+            totals=totals,
+            error=error,
+            exit_status=exit_status,
+            command=self._command,
+            notes=notes,
+            microseconds=self._own_ns / 1000 / self._own_steps if self._own_steps else None,
+            diagnosis_seconds=self._diagnosis_seconds,
+        )
+
+
+def warn_of(leak: Leak) -> None:
+    """The default of ``watch()`` when a leak is confirmed: one line on stderr."""
+    from gradguard.report.run_line import confirmed
+
+    try:
+        print(confirmed(leak), file=sys.stderr, flush=True)
+    except Exception as error:
+        warnings.warn(f"GradGuard could not report a leak: {error!r}", RuntimeWarning, stacklevel=2)
