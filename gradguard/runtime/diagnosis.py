@@ -60,15 +60,19 @@ class Diagnosis:
     Args:
         internals: of torch.
         handles: counts hook handles.
+        rate: how many bytes the program's memory grows in a step, now.
     """
 
-    def __init__(self, internals: TorchInternals, handles: Callable[[], int] | None) -> None:
+    def __init__(
+        self, internals: TorchInternals, handles: Callable[[], int] | None, rate: Callable[[], float]
+    ) -> None:
         self.seconds = 0.0
         self.found: list[Diagnosed] = []
         self.notes: list[str] = []
         self.is_over = False
         self._torch = internals
         self._handles = handles
+        self._rate = rate
         self._before: census.Census | None = None
         self._due = 0
         self._looks = 0
@@ -165,7 +169,7 @@ class Diagnosis:
         found = []
         for suspect, stores, levels in zip(self._suspects, tracer.stores, tracer.rebound):
             _outermost(suspect, levels)
-            found.append(_explained(suspect, stores, max(tracer.steps, 1), sources, step))
+            found.append(_explained(suspect, stores, max(tracer.steps, 1), sources, step, self._rate()))
         self.found = [each for each in _distinct(found, sources) if each is not None]
         self._close()
 
@@ -225,7 +229,7 @@ class _Explained:
 
 
 def _explained(
-    suspect: Suspect, stores: Counter[Line], traced: int, sources: origin.Sources, step: int
+    suspect: Suspect, stores: Counter[Line], traced: int, sources: origin.Sources, step: int, rate: float
 ) -> _Explained:
     name = suspect.holder.name
     lines = [line for line, _ in stores.most_common()] or _from_source(suspect, sources)
@@ -234,7 +238,7 @@ def _explained(
     form = origin.form_of(statement, name) if statement is not None else None
     made = origin.made_at(sources, lines[0].filename, lines[0].number, name, lines[0].caller) if lines else None
     kind = _kind(suspect, places[0] if places else None, made, form)
-    excuse, at = _excuse(suspect, kind, form, statement, lines, sources)
+    excuse, at = _excuse(suspect, kind, form, statement, lines, sources, rate)
     if kind in ("tensor", "heap") and _is_collected(suspect, statement, lines, sources):
         kind = "collected"
     gain = suspect.gain
@@ -311,13 +315,15 @@ def _excuse(
     statement: ast.stmt | None,
     lines: list[Line],
     sources: origin.Sources,
+    rate: float,
 ) -> tuple[str | None, Place | None]:
     """Why growth is none: what only a look at the place and at the source can tell."""
     if suspect.inputs and form not in ("sum", "average", "carried", "index"):
         return "inputs", None
     if suspect.maxlen is not None and suspect.entries:
-        per_entry = max(suspect.gain.storage, 1_000 * suspect.gain.attached) / suspect.entries
-        if per_entry * suspect.maxlen < LARGE_BUFFER:
+        visible = suspect.gain.storage / suspect.steps
+        entries = suspect.entries / suspect.steps
+        if (max(rate, visible) if suspect.gain.attached else visible) / entries * suspect.maxlen < LARGE_BUFFER:
             return "filling", None
     if suspect.root is None or kind in ("hook", "cache", "cycle"):
         return None, None

@@ -6,12 +6,14 @@ a graph alive, so it is emptied after reading. A function that calls ``locals()`
 
 from __future__ import annotations
 
+import dis
 import gc
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from inspect import CO_NEWLOCALS, CO_OPTIMIZED
-from types import FrameType, GeneratorType, ModuleType
+from types import CodeType, FrameType, GeneratorType, ModuleType
 from typing import Any
 
 from gradguard.runtime.usercode import is_user_code, user_frames, user_modules
@@ -63,7 +65,15 @@ def is_function_frame(frame: FrameType) -> bool:
 
 def may_read(frame: FrameType) -> bool:
     """Whether looking at the frame's locals changes nothing that the program can see."""
-    return not _LOCALS_IS_A_SNAPSHOT or not _OWNERS.intersection(frame.f_code.co_names)
+    return not _LOCALS_IS_A_SNAPSHOT or not _asks_for_its_locals(frame.f_code)
+
+
+@lru_cache(maxsize=1024)
+def _asks_for_its_locals(code: CodeType) -> bool:
+    if not _OWNERS.intersection(code.co_names):
+        return False
+    # `model.eval()` has the name too: only the builtin counts.
+    return any(i.opname in ("LOAD_GLOBAL", "LOAD_NAME") and i.argval in _OWNERS for i in dis.get_instructions(code))
 
 
 def read_locals(frame: FrameType) -> dict[str, Any]:

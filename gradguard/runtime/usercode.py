@@ -55,7 +55,12 @@ def is_user_module(module: ModuleType) -> bool:
     if module.__name__ in ("__main__", "__mp_main__"):
         return True
     filename = getattr(module, "__file__", None)
-    return isinstance(filename, str) and is_user_file(filename)
+    return isinstance(filename, str) and is_user_file(filename) and _exists(filename)
+
+
+@lru_cache(maxsize=4096)
+def _exists(filename: str) -> bool:
+    return os.path.exists(filename)  # torch.ops and its like name a file that is nowhere
 
 
 def user_modules() -> list[ModuleType]:

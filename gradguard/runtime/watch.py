@@ -300,7 +300,7 @@ class Watch:
     def _diagnose(self, frame: FrameType | None) -> None:
         assert self._torch is not None
         self._diagnoses += 1
-        self._diagnosis = Diagnosis(self._torch, self._handles)
+        self._diagnosis = Diagnosis(self._torch, self._handles, lambda: verdict.bytes_per_step(self.growing()))
         self._with_own_heap(lambda d: d.begin(self.steps, frame))
 
     def _with_own_heap(self, look: Callable[[Diagnosis], None]) -> None:
