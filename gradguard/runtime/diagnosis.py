@@ -320,6 +320,8 @@ def _excuse(
     """Why growth is none: what only a look at the place and at the source can tell."""
     if suspect.inputs and form not in ("sum", "average", "carried", "index"):
         return "inputs", None
+    if kind == "optimizer" and any(spot.label == ".state" for spot in suspect.chain):
+        return "filling", None  # the history of LBFGS, up to its history_size
     if suspect.maxlen is not None and suspect.entries:
         visible = suspect.gain.storage / suspect.steps
         entries = suspect.entries / suspect.steps

@@ -101,8 +101,32 @@ def compare(before: Census, after: Census) -> list[Suspect]:
             if old is not None:
                 _gains(old, spot, gains)
                 found += _search(old, spot, gains, after.roots[label], steps)
-    found += _behind_cxx(before, after, steps)
+    found = _one_cycle(found) + _behind_cxx(before, after, steps)
+    if not found and after.orphans.tensors <= before.orphans.tensors + LEAST_ENTRIES:
+        found = _larger_values(before, after, steps)
     return sorted(found, key=lambda s: -s.gain.weight)
+
+
+def _one_cycle(found: list[Suspect]) -> list[Suspect]:
+    """The gradients of all parameters that hold each other's graphs are one leak."""
+    cycles = [suspect for suspect in found if suspect.kind == "cycle"]
+    for other in cycles[1:]:
+        cycles[0].gain.add(other.gain)
+    return cycles[:1] + [suspect for suspect in found if suspect.kind != "cycle"]
+
+
+def _larger_values(before: Census, after: Census, steps: int) -> list[Suspect]:
+    """A variable whose tensor got larger, where nothing gained any: the inputs grow, and all that is made from them."""
+    found = []
+    for label, top in after.top.below.items():
+        old_top = before.top.below.get(label)
+        for name, spot in top.below.items() if old_top is not None else ():
+            old = old_top.below.get(name) if old_top is not None else None
+            if old is not None and old.tensors == spot.tensors == 1 and spot.storage > 1.1 * old.storage > 0:
+                gain = Gain(storage=spot.storage - old.storage)
+                found.append(_suspect(spot, gain, 0, after.roots[label], steps))
+                found[-1].inputs = True
+    return found[:1]
 
 
 def _gains(old: Spot | None, new: Spot, gains: dict[int, Gain]) -> Gain:
@@ -208,12 +232,18 @@ def _suspect(spot: Spot, gain: Gain, entries: int, root: Root, steps: int) -> Su
         kind = "view" if gain.storage > 2 * gain.logical else "tensor"
     else:
         kind = "heap"
+    if any(_is_optimizer(thing) for thing in things):
+        kind = "optimizer"
     maxlen = spot.thing.maxlen if isinstance(spot.thing, deque) else None
     heads = [tensor for each in below for tensor in each.slots]
     operation = heads[-1].grad_fn.name() if heads else None
     devices = tuple(sorted({str(tensor.device) for tensor in heads})) or ("cpu",)
     holder = describe(chain, root, kind)
     return Suspect(kind, gain, steps, entries, holder, chain, root, maxlen, False, operation, devices)
+
+
+def _is_optimizer(thing: Any) -> bool:
+    return any(c.__module__ == "torch.optim.optimizer" and c.__name__ == "Optimizer" for c in type(thing).__mro__)
 
 
 def _behind_cxx(before: Census, after: Census, steps: int) -> list[Suspect]:
@@ -236,6 +266,8 @@ def describe(chain: list[Spot], root: Root, kind: str) -> Holder:
 
     From the innermost object of a class of theirs (``Trainer.history["loss"]``), else from the variable.
     """
+    if kind == "cycle":
+        return Holder("grad", "param.grad cycle (create_graph)", type_name(chain[-1].thing), "internal")
     variable = chain[0].label
     scope, path = root.scope, variable if root.scope == "global" else f"{root.name}.{variable}"
     for parent, each in pairwise(chain):
@@ -244,9 +276,11 @@ def describe(chain: list[Spot], root: Root, kind: str) -> Holder:
             return _cache(owner)
         if isinstance(owner, FunctionType) and label.startswith("<"):
             scope, argument = label[1:].split(">.")
-            path = f"{owner.__name__}.{argument}"
+            path = f"{_owner_name(owner, scope)}.{argument}"
         elif isinstance(owner, type):
             scope, path = "class", owner.__name__ + label
+        elif kind == "hook":
+            path += label  # the user knows the module by where it is in the model
         elif label.startswith(".") and is_user_type(type(owner)) and not isinstance(owner, (tuple, BaseException)):
             scope, path = "attribute", type(owner).__name__ + label
         else:
@@ -255,6 +289,12 @@ def describe(chain: list[Spot], root: Root, kind: str) -> Holder:
     if kind == "cache" and isinstance(thing, CACHE_TYPES):
         return _cache(thing)
     return Holder(_last_name(path), path, type_name(thing), scope)
+
+
+def _owner_name(function: FunctionType, scope: str) -> str:
+    """The function whose variable it is: a closure's belongs to the function around."""
+    around = function.__qualname__.rpartition(".<locals>.")[0]
+    return around.rpartition(".")[2] if scope == "closure" and around else function.__name__
 
 
 def _cache(owner: Any) -> Holder:

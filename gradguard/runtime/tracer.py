@@ -135,7 +135,8 @@ class Tracer:
             self._last[index] = state
             if last is not None and state is not None and self._line is not None and _is_store(last, state):
                 self.stores[index][self._line] += 1
-                self.rebound[index][_outermost_change(last, state)] += 1
+                if len(state) > 1:
+                    self.rebound[index][_outermost_change(last, state)] += 1
 
     def _returned(self, frame: FrameType) -> None:
         if frame in self._traced:
@@ -184,6 +185,9 @@ def _probe(suspect: Suspect, handles: Callable[[], int] | None) -> Probe:
     frame = origin if isinstance(origin, FrameType) else None
     labels = [spot.label for spot in suspect.chain]
     counts = suspect.entries > 0
+    if counts and hasattr(type(suspect.spot.thing), "__len__"):
+        collection = suspect.spot.thing
+        return lambda: (len(collection),)  # however it is reached, it is this one that grows
 
     def read() -> tuple[Any, ...] | None:
         value: Any = (frame.f_locals if frame is not None else namespace).get(labels[0], _MISSING)

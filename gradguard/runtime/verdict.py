@@ -157,11 +157,10 @@ def _verdict(
         return "leak"
     if kept:
         return "suspect"
-    unexplained = [
-        t for name, t in growing.items() if name not in ("hooks", "process") and t.confidence >= SURE
-        and t.slope >= (0.2 if name == "graphs" else UNATTRIBUTED_FLOOR)
-    ]
-    return "suspect" if unexplained and not found else "clean"
+    sure = {name: t.slope for name, t in growing.items() if t.confidence >= SURE}
+    graphs = sure.get("graphs", 0.0) >= 0.2
+    size = any(slope >= UNATTRIBUTED_FLOOR for name, slope in sure.items() if name not in (*_NO_BYTES, "process"))
+    return "suspect" if graphs or (size and not found) else "clean"
 
 
 def _growth(series: Mapping[str, Series], growing: Mapping[str, Trend]) -> dict[str, Growth | None]:
