@@ -3,9 +3,23 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from gradguard.api import steps, watch
 
 __version__ = "0.1.0"
-__all__ = ["__version__"]
+__all__ = ["__version__", "steps", "watch"]
+
+
+def __getattr__(name: str) -> Any:
+    """The API is loaded when it is asked for: ``gradguard --version`` does not need it."""
+    if name in ("steps", "watch"):
+        from gradguard import api
+
+        return getattr(api, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
 
 # An installed GradGuard holds its rules in gradguard/rules; a plain checkout on PYTHONPATH holds them beside the
 # package, and `import gradguard.rules` has to find them there too.

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import sys
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING
 
 from gradguard import catalogue
 from gradguard.catalogue import Rule
+from gradguard.report.terminal import console
 from gradguard.static import suppress
 
-if TYPE_CHECKING:
-    from rich.console import Console
+__all__ = ["all_rules", "console", "known_codes", "source_reader", "split_cells", "split_lines"]
 
+if TYPE_CHECKING:
     from gradguard.report.console import SourceLines
 
 
@@ -25,21 +25,6 @@ def all_rules() -> tuple[Rule, ...]:
 def known_codes() -> dict[str, str]:
     """Every code, with the name of its rule."""
     return {rule.code: rule.name for rule in all_rules()}
-
-
-def console(color: str = "auto", file: TextIO | None = None) -> Console:
-    """A console for ``--color`` auto, always or never; auto heeds NO_COLOR, FORCE_COLOR, pipes, dumb terminals."""
-    from rich.console import Console
-
-    return Console(
-        file=file or sys.stdout,
-        force_terminal={"always": True, "never": False}.get(color),
-        no_color=True if color == "never" else None,
-        markup=False,
-        emoji=False,
-        highlight=False,
-        legacy_windows=None,
-    )
 
 
 def source_reader() -> SourceLines:

@@ -1,9 +1,15 @@
-"""``gradguard demo``: see it work on a script that leaks."""
+"""``gradguard demo``: see both halves work on a script that leaks."""
 
 from __future__ import annotations
 
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -15,22 +21,39 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 SCRIPTS = Path(__file__).parent.parent / "demo"
+STEPS = 200
+
+
+class DemoError(click.ClickException):
+    """A script of the demo did not run; the message has what it said."""
 
 
 @click.command("demo")
 def command() -> None:
     """See it work on a script that leaks.
 
-    Checks a small training script with two planted leaks, then the same script without them. Needs no torch.
+    Checks and runs a small training script with two planted leaks, then the same script without them, and compares.
+    Without torch it shows the half that reads code.
     """
     out = console()
     out.print("GradGuard demo: a training script with two planted leaks, and the same script without them.")
     out.print("One of them shows twice: its evaluation records graphs, and keeps them.\n")
     show_check(out, "leaky.py")
     out.print()
-    show_check(out, "fixed.py")
+    if importlib.util.find_spec("torch") is None:
+        show_check(out, "fixed.py")
+        out.print("\nThe other half runs the script and measures it, and needs torch:")
+        out.print("  pip install 'gradguard[torch]' && gradguard demo", soft_wrap=True)
+    else:
+        before = show_run(out, "leaky.py")
+        out.print()
+        show_check(out, "fixed.py")
+        out.print()
+        after = show_run(out, "fixed.py")
+        show_comparison(out, before, after)
     out.print("\nBoth scripts are real and run alone, in this folder:", f"  {SCRIPTS}", sep="\n", soft_wrap=True)
     out.print("Next, your own code:", "  gradguard check path/to/your/project", sep="\n")
+    out.print("  gradguard run train.py --your --arguments")
 
 
 def show_check(out: Console, script: str) -> None:
@@ -43,3 +66,61 @@ def show_check(out: Console, script: str) -> None:
     out.print(f"$ gradguard check {script}", style="bold")
     result = check_text(text, script, Settings(SCRIPTS), catalogue.load())
     report(result, lambda _, __: split_lines(text), out)
+
+
+def show_run(out: Console, script: str) -> dict[str, Any]:
+    """Run a script of the demo under GradGuard, print its report, and give it back in the JSON form.
+
+    Raises:
+        DemoError: it failed.
+    """
+    out.print(f"$ gradguard run {script}", style="bold")
+    color = "always" if out.is_terminal and not out.no_color else "never"
+    with tempfile.TemporaryDirectory() as folder:
+        recorded = Path(folder) / "run.json"
+        command = [sys.executable, "-m", "gradguard", "run", "--color", color, "--also-json", str(recorded), script]
+        environment = {**os.environ, "STEPS": str(STEPS), "COLUMNS": str(out.width), "PYTHONPATH": _path()}
+        done = subprocess.run(
+            command, cwd=SCRIPTS, env=environment, capture_output=True, text=True, encoding="utf-8", check=False
+        )
+        if done.returncode:
+            raise DemoError(f"{script} did not run (exit status {done.returncode}):\n{done.stderr}")
+        click.echo(done.stderr.rstrip("\n"), color=True)
+        found: dict[str, Any] = json.loads(recorded.read_text(encoding="utf-8"))
+        return found
+
+
+def _path() -> str:
+    """This GradGuard is the one that is imported, wherever it was started from."""
+    here = str(Path(__file__).resolve().parent.parent.parent)
+    return os.pathsep.join([here, *filter(None, [os.environ.get("PYTHONPATH")])])
+
+
+def show_comparison(out: Console, before: dict[str, Any], after: dict[str, Any]) -> None:
+    """Print what the fixes changed, measured."""
+    from rich.table import Table
+
+    from gradguard.report.run_words import size
+
+    def growth(run: dict[str, Any], signal: str) -> str:
+        grown = run["growth"].get(signal)
+        if grown is None:
+            return "not known here"
+        slope = grown["per_step"] if grown["bytes_per_step"] is None else grown["bytes_per_step"]
+        if not slope:
+            return "flat"
+        return f"+{slope:.2g} a step" if grown["bytes_per_step"] is None else f"+{size(slope)} a step"
+
+    table = Table("", "leaky.py", "fixed.py", box=None, pad_edge=False, header_style="bold")
+    table.add_row("verdict", before["verdict"], after["verdict"])
+    names = {
+        run: ", ".join(leak["holder"]["name"] for leak in data["leaks"] if leak["holder"]) or "none"
+        for run, data in (("before", before), ("after", after))
+    }
+    table.add_row("held by", names["before"], names["after"])
+    table.add_row("live graphs", growth(before, "graphs"), growth(after, "graphs"))
+    table.add_row("heap", growth(before, "heap"), growth(after, "heap"))
+    table.add_row("heap at its peak", size(before["peak"].get("heap")), size(after["peak"].get("heap")))
+    out.print()
+    out.print(f"Before and after, over {before['steps']} steps:", style="bold")
+    out.print(table)

@@ -7,7 +7,7 @@ import signal
 import sys
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, NoReturn, TextIO
 
 import click
 
@@ -29,6 +29,7 @@ FORMATS = ("console", "json")
 @click.option("--live", is_flag=True, help="Show a live view (it shares the terminal with the program's own output).")
 @click.option("--format", "style", type=click.Choice(FORMATS), default="console", help="How to report.")
 @click.option("--output", type=click.Path(dir_okay=False, path_type=Path), help="Write the report to this file.")
+@click.option("--also-json", type=click.Path(dir_okay=False, path_type=Path), hidden=True)
 @click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto", help="When to use colour.")
 @click.argument("program", metavar="SCRIPT | -m MODULE")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="[ARGS]...")
@@ -40,6 +41,7 @@ def command(
     live: bool,
     style: str,
     output: Path | None,
+    also_json: Path | None,
     color: str,
     program: str,
     arguments: tuple[str, ...],
@@ -57,15 +59,14 @@ def command(
         sys.excepthook(SyntaxError, error, None)
         sys.exit(1)
     _check_output(output)
-    session = _Session(style, output, color, fail_on_leak)
+    session = _Session(None if as_module else program, style, output, color, fail_on_leak, also_json)
     words = (("-m",) if as_module else ()) + (program, *arguments)
-    session.watch = Watch(
-        on_confirm=session.confirmed, max_steps=max_steps, stop_on_leak=stop_on_leak, command=words
-    )
+    session.watch = Watch(on_confirm=session.confirmed, max_steps=max_steps, stop_on_leak=stop_on_leak, command=words)
     if live:
         from gradguard.report.live import LiveView
+        from gradguard.report.terminal import console
 
-        session.live = LiveView(session.watch, color)
+        session.live = LiveView(session.watch, console(color, sys.stderr))
     session.run(prepared, arguments)
 
 
@@ -81,7 +82,17 @@ class _Session:
     watch: Watch
     live: LiveView | None = None
 
-    def __init__(self, style: str, output: Path | None, color: str, fail_on_leak: bool) -> None:
+    def __init__(
+        self,
+        name: str | None,
+        style: str,
+        output: Path | None,
+        color: str,
+        fail_on_leak: bool,
+        also_json: Path | None = None,
+    ) -> None:
+        self._name = name
+        self._also_json = also_json
         self._style = style
         self._output = output
         self._color = color
@@ -96,7 +107,7 @@ class _Session:
         if self.live is not None:
             self.live.start()
         try:
-            launch.run(program, arguments)
+            launch.run(program, self._name, arguments)
         except BaseException as raised:
             error = raised
         status = _status_of(error)
@@ -125,6 +136,10 @@ class _Session:
 
             report = with_rules(report)
             self._write(report)
+            if self._also_json is not None:
+                from gradguard.report import run_json
+
+                self._also_json.write_text(run_json.render(report), encoding="utf-8")
         return report
 
     def confirmed(self, leak: Leak) -> None:
@@ -191,13 +206,14 @@ def _die_of(number: int) -> NoReturn:
     os._exit(128 + number)
 
 
-def _render(report: RunReport, style: str, file: object, color: str) -> None:
+def _render(report: RunReport, style: str, file: TextIO, color: str) -> None:
     if style == "json":
         from gradguard.report import run_json
 
-        file.write(run_json.render(report))  # type: ignore[attr-defined]
+        file.write(run_json.render(report))
         return
-    from gradguard.cli._common import console, source_reader
     from gradguard.report.run_console import report as show
+    from gradguard.report.run_console import source_lines
+    from gradguard.report.terminal import console
 
-    show(report, source_reader(), console(color, file))  # type: ignore[arg-type]
+    show(report, source_lines, console(color, file))

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import linecache
+import os
+import sys
+
 from rich.console import Console
 from rich.text import Text
 
 from gradguard.findings import Growth, Leak, Place, RunReport, Span
 from gradguard.report.console import SourceLines, wrapped
 from gradguard.report.excerpt import excerpt, printable
+from gradguard.report.terminal import console as console_for
 from gradguard.report.run_words import duration, headline, holder, KINDS, rate, size
+from gradguard.runtime.usercode import START
 
 _STYLE = {"leak": "bold red", "suspect": "bold yellow", "clean": "bold green", "too-short": "bold cyan"}
 INDENT = 2
@@ -23,6 +29,16 @@ def report(run: RunReport, sources: SourceLines, console: Console) -> None:
         console.print()
         _leak(leak, sources, console)
     _endings(run, console)
+
+
+def to_stderr(run: RunReport) -> None:
+    """Print the report where the watched program's own output is not."""
+    report(run, source_lines, console_for("auto", sys.stderr))
+
+
+def source_lines(path: str, cell: int | None) -> list[str]:
+    """The lines of a file of the run, as they were when the run first read them."""
+    return [line.rstrip("\r\n") for line in linecache.getlines(os.path.join(START, path))]
 
 
 def _growth(run: RunReport, console: Console) -> None:
@@ -41,7 +57,9 @@ def _rate(grown: Growth) -> str:
 
 def _leak(leak: Leak, sources: SourceLines, console: Console) -> None:
     code = [(f"{leak.rule} ", "bold red")] if leak.rule else []
-    title = Text.assemble(*code, (_clean(holder(leak), console), "bold"), f" {KINDS[leak.kind]}, ", (rate(leak), "bold"))
+    title = Text.assemble(
+        *code, (_clean(holder(leak), console), "bold"), f" {KINDS[leak.kind]}, ", (rate(leak), "bold")
+    )
     if leak.explained is not None and leak.kind != "hook":
         title.append(f" ({leak.explained:.0%} of the growth)")
     _line(console, title)
@@ -68,7 +86,9 @@ def _place(what: str, place: Place, sources: SourceLines, console: Console) -> N
     begin = len(text) - len(text.lstrip()) + 1
     end = max(len(text.split("  #")[0].rstrip()) + 1, begin + 1)
     digits = len(str(place.line + 1))
-    rows = excerpt(lines, Span(place.line, begin, place.line, end), max(console.width, 40) - digits - 5, console.encoding)
+    rows = excerpt(
+        lines, Span(place.line, begin, place.line, end), max(console.width, 40) - digits - 5, console.encoding
+    )
     for row in rows:
         _line(console, Text.assemble((f"  {row.number or '':>{digits}} | ", "blue"), row.text))
         if row.mark:
@@ -79,7 +99,9 @@ def _endings(run: RunReport, console: Console) -> None:
     if run.leaks or run.notes or run.out_of_memory:
         console.print()
     if run.out_of_memory is not None:
-        text = f"out of memory at step {run.out_of_memory.step} ({run.out_of_memory.device}): {run.out_of_memory.message}"
+        text = (
+            f"out of memory at step {run.out_of_memory.step} ({run.out_of_memory.device}): {run.out_of_memory.message}"
+        )
         _wrapped(console, Text(_clean(text, console), "bold red"))
     if run.forecast is not None:
         left = f" ({duration(run.forecast.seconds_left)})" if run.forecast.seconds_left is not None else ""

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from gradguard.runtime.children import ANY_ITEM, ATOMS, children
 from gradguard.runtime.roots import Root, roots
+from gradguard.runtime.sensors.graphs import KEY as BACKPROPAGATED
 
 if TYPE_CHECKING:
     from gradguard.runtime.torch_internals import TorchInternals
@@ -43,6 +44,7 @@ class Spot:
         "below",
         "chained",
         "count",
+        "freed",
         "ident",
         "label",
         "length",
@@ -71,6 +73,7 @@ class Spot:
         self.other = 0
         self.nodes = 0
         self.chained = False
+        self.freed = False
         self.slots: list[Any] = []
 
     def child(self, label: str) -> Spot:
@@ -292,28 +295,52 @@ def _follow_graphs(top: Spot, mark: bool) -> None:
     for spot in holders:
         key = "/".join(spot.path())
         for tensor in spot.slots:
-            size, chained = graph_size(tensor.grad_fn, key, budget)
-            budget -= size
-            spot.nodes += size
-            spot.chained = spot.chained or chained
+            graph = measure(tensor.grad_fn, key, budget)
+            budget -= graph.nodes
+            spot.nodes += graph.nodes
+            spot.chained = spot.chained or graph.chained
+            spot.freed = spot.freed or graph.freed
     if mark:
         for spot in holders:
             for tensor in spot.slots:
                 tensor.grad_fn.metadata.setdefault(MARK, set()).add("/".join(spot.path()))
 
 
-def graph_size(node: Any, key: str, limit: int) -> tuple[int, bool]:
-    """How many nodes a graph has, and whether a node below its head was marked with ``key``."""
+@dataclass(frozen=True, slots=True)
+class Graph:
+    """What following a graph told.
+
+    Args:
+        nodes: how many it has.
+        chained: it contains the graph that was marked before.
+        freed: a part of it was handed to backward, which frees the saved tensors: only nodes are left there.
+    """
+
+    nodes: int
+    chained: bool
+    freed: bool
+
+
+def measure(node: Any, key: str, limit: int) -> Graph:
+    """Follow the graph that ``node`` heads.
+
+    Args:
+        node: the head.
+        key: the mark to look for below the head.
+        limit: nodes to look at.
+    """
     seen = {id(node): node}
     waiting = [node]
     chained = False
+    freed = BACKPROPAGATED in node.metadata
     while waiting and len(seen) < limit:
         for following, _ in waiting.pop().next_functions:
             if following is not None and id(following) not in seen:
                 seen[id(following)] = following
                 waiting.append(following)
                 chained = chained or key in following.metadata.get(MARK, ())
-    return len(seen), chained
+                freed = freed or BACKPROPAGATED in following.metadata
+    return Graph(len(seen), chained, freed)
 
 
 # --- what nobody reaches ------------------------------------------------------------------------------------------
@@ -332,5 +359,3 @@ def _orphans(visited: set[int], internals: TorchInternals) -> Orphans:
                 found.hooked += 1
     return found
 
-
-__all__ = ["ANY_ITEM", "Census", "Orphans", "Spot", "graph_size", "take"]

@@ -197,4 +197,3 @@ _EXPANDERS: list[tuple[Any, Callable[[Any], Children]]] = [
     (CACHE_TYPES, _referents),
     ((enumerate, zip, map, filter, itertools.chain, itertools.islice), _referents),
 ]
-

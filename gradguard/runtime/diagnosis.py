@@ -22,6 +22,7 @@ from gradguard.runtime.roots import Root
 from gradguard.runtime.tracer import Line, Tracer
 
 if TYPE_CHECKING:
+    from gradguard.runtime.sensors.graphs import Held
     from gradguard.runtime.torch_internals import TorchInternals
 
 BETWEEN = 12
@@ -41,17 +42,31 @@ class Diagnosed:
         leak: without its bytes per step, which the signals tell.
         storage_per_step: bytes of tensors that Python sees, in a step.
         nodes_per_step: autograd nodes, in a step.
+        freed: the graphs were backpropagated: nodes are left, and no saved tensors.
         excuse: why it is no leak after all: emptied, consumed, filling, inputs; None when it is one.
         excuse_at: the statement that says so.
         step: when it was found.
+        held: the graph that was stored last, when it was found.
     """
 
     leak: Leak
     storage_per_step: float
     nodes_per_step: float
+    freed: bool
     excuse: str | None
     excuse_at: Place | None
     step: int
+    held: Held | None = None
+
+    @property
+    def is_retracted(self) -> bool:
+        """Whether it was needed after all: backpropagated since, and then freed."""
+        return self.held is not None and self.held.consumed and not self.held.is_alive
+
+    @property
+    def is_carried(self) -> bool:
+        """One value that contains those of all steps before, not a collection of them."""
+        return self.leak.form in ("sum", "average", "carried")
 
 
 class Diagnosis:
@@ -63,9 +78,7 @@ class Diagnosis:
         rate: how many bytes the program's memory grows in a step, now.
     """
 
-    def __init__(
-        self, internals: TorchInternals, handles: Callable[[], int] | None, rate: Callable[[], float]
-    ) -> None:
+    def __init__(self, internals: TorchInternals, handles: Callable[[], int] | None, rate: Callable[[], float]) -> None:
         self.seconds = 0.0
         self.found: list[Diagnosed] = []
         self.notes: list[str] = []
@@ -154,7 +167,9 @@ class Diagnosis:
             self._tracer = tracer
             return
         else:
-            self._note("another tracer is active: statements were found by reading the source, not by following the run")
+            self._note(
+                "another tracer is active: statements were found by reading the source, not by following the run"
+            )
         self._tracer = tracer
         self._explain(step)
 
@@ -260,11 +275,10 @@ def _explained(
         advice=advice.for_leak(kind, form, name, _value_code(statement, name)),
     )
     storage = (gain.storage + gain.other) / suspect.steps
-    diagnosed = Diagnosed(leak, storage, (gain.nodes or gain.attached) / suspect.steps, excuse, at, step)
+    nodes = gain.nodes or gain.attached * max(suspect.graph_nodes, 1.0)
+    diagnosed = Diagnosed(leak, storage, nodes / suspect.steps, suspect.freed, excuse, at, step, suspect.held)
     is_slot = suspect.entries == 0 and suspect.root is not None
-    is_carried = is_slot and (
-        statement is None or origin.is_carried(sources, lines[0].filename, statement, name)
-    )
+    is_carried = is_slot and (statement is None or origin.is_carried(sources, lines[0].filename, statement, name))
     return _Explained(diagnosed, is_slot, is_carried)
 
 
@@ -329,8 +343,10 @@ def _excuse(
             return "filling", None
     if suspect.root is None or kind in ("hook", "cache", "cycle"):
         return None, None
-    emptied = origin.emptied_in_a_loop(sources, suspect.holder.name, suspect.holder.scope, statement)
-    if emptied is not None:
+    # A sum that starts anew with each epoch is the classic leak all the same, and so is a list that is local to it.
+    bounded = suspect.entries > 0 and suspect.holder.scope != "local"
+    emptied = bounded and origin.emptied_in_a_loop(sources, suspect.holder.name, suspect.holder.scope, statement)
+    if emptied:
         return "emptied", emptied
     if statement is not None:
         consumed = origin.backpropagated_after_loop(sources, lines[0].filename, statement, suspect.holder.name)

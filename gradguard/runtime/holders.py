@@ -17,6 +17,7 @@ from gradguard.findings import Holder
 from gradguard.runtime.census import ANY_ITEM, Census, Spot
 from gradguard.runtime.children import CACHE_TYPES
 from gradguard.runtime.roots import Root
+from gradguard.runtime.sensors.graphs import Held
 from gradguard.runtime.usercode import is_user_type
 
 MOST_OF = 0.6
@@ -66,6 +67,9 @@ class Suspect:
         chain: the spots from the root to it; what they hold is dropped with the diagnosis.
         root: the namespace in which the path begins.
         maxlen: of a bounded deque.
+        held: the graph that was stored last.
+        graph_nodes: how many nodes it has.
+        freed: it was backpropagated, and holds no saved tensors any more.
         inputs: a value made anew in each step, whose size grows: no leak, but it explains growth.
     """
 
@@ -80,6 +84,9 @@ class Suspect:
     inputs: bool = False
     operation: str | None = None
     devices: tuple[str, ...] = ()
+    held: Held | None = None
+    graph_nodes: float = 0.0
+    freed: bool = False
 
     @property
     def spot(self) -> Spot:
@@ -238,8 +245,13 @@ def _suspect(spot: Spot, gain: Gain, entries: int, root: Root, steps: int) -> Su
     heads = [tensor for each in below for tensor in each.slots]
     operation = heads[-1].grad_fn.name() if heads else None
     devices = tuple(sorted({str(tensor.device) for tensor in heads})) or ("cpu",)
+    held = Held(heads[-1].grad_fn) if kind == "graph" and heads else None
     holder = describe(chain, root, kind)
-    return Suspect(kind, gain, steps, entries, holder, chain, root, maxlen, False, operation, devices)
+    nodes = sum(each.nodes for each in below if each.slots) / max(len(heads), 1)
+    freed = any(each.freed for each in below)
+    return Suspect(
+        kind, gain, steps, entries, holder, chain, root, maxlen, False, operation, devices, held, nodes, freed
+    )
 
 
 def _is_optimizer(thing: Any) -> bool:

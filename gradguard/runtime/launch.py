@@ -46,7 +46,7 @@ def script(filename: str) -> Program:
         if not os.path.isfile(inner):
             raise LaunchError(f"{filename}: is a folder without a __main__.py")
         return Program(_compiled(inner), inner, None, filename)
-    return Program(_compiled(filename), filename, None, os.path.dirname(os.path.realpath(filename)))
+    return Program(_compiled(filename), os.path.abspath(filename), None, os.path.dirname(os.path.realpath(filename)))
 
 
 def module(name: str) -> Program:
@@ -75,8 +75,14 @@ def module(name: str) -> Program:
     return Program(code, spec.origin, spec, here)
 
 
-def run(program: Program, arguments: Sequence[str]) -> None:
-    """Run it in a new ``__main__``. Whatever it raises, SystemExit too, is the caller's."""
+def run(program: Program, name: str | None, arguments: Sequence[str]) -> None:
+    """Run it in a new ``__main__``. Whatever it raises, SystemExit too, is the caller's.
+
+    Args:
+        program: what to run.
+        name: the script as it was named on the command line; None for a module.
+        arguments: what follows it there.
+    """
     main = types.ModuleType("__main__")
     main.__dict__.update(
         __file__=program.filename,
@@ -90,7 +96,7 @@ def run(program: Program, arguments: Sequence[str]) -> None:
     else:
         main.__loader__ = importlib.machinery.SourceFileLoader("__main__", program.filename)
     sys.modules["__main__"] = main
-    sys.argv[:] = [program.filename, *arguments]
+    sys.argv[:] = [name or program.filename, *arguments]
     sys.path[0] = program.path
     exec(program.code, main.__dict__)
 
@@ -121,6 +127,6 @@ def _compiled(filename: str) -> CodeType:
     except OSError as error:
         raise LaunchError(f"{filename}: cannot be read: {error.strerror}") from error
     try:
-        return compile(data, filename, "exec", dont_inherit=True)
+        return compile(data, os.path.abspath(filename), "exec", dont_inherit=True)
     except ValueError as error:  # null bytes
         raise LaunchError(f"{filename}: is not Python source: {error}") from error

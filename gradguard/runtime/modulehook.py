@@ -27,7 +27,9 @@ class ModuleSteps:
         median_seconds: how long a step usually takes.
     """
 
-    def __init__(self, clock: Clock, register: Callable[..., Any], last_step: Callable[[], tuple[float, float]]) -> None:
+    def __init__(
+        self, clock: Clock, register: Callable[..., Any], last_step: Callable[[], tuple[float, float]]
+    ) -> None:
         self._clock = clock
         self._register = register
         self._last_step = last_step

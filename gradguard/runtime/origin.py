@@ -162,7 +162,11 @@ def value_name(statement: ast.stmt, name: str) -> str | None:
     """The variable that is stored, when it is one: the ``loss`` of ``running += loss``."""
     value = stored_value(statement, name)
     names = [n.id for n in ast.walk(value) if isinstance(n, ast.Name)] if value is not None else []
-    called = {n.func.id for n in ast.walk(value) if isinstance(n, ast.Call) and isinstance(n.func, ast.Name)} if value else ()
+    called = (
+        {n.func.id for n in ast.walk(value) if isinstance(n, ast.Call) and isinstance(n.func, ast.Name)}
+        if value
+        else ()
+    )
     return next((n for n in names if n not in (name, "self", "torch", *called)), None)
 
 
@@ -239,7 +243,9 @@ def _bound_names(node: ast.AST) -> set[str]:
         targets = [node.target]
     else:
         return set()
-    return {n.id for target in targets for n in ast.walk(target) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    return {
+        n.id for target in targets for n in ast.walk(target) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
+    }
 
 
 # --- searching without a trace ------------------------------------------------------------------------------------
@@ -258,7 +264,11 @@ def storing_statements(sources: Sources, name: str, function: str | None) -> lis
         for node in ast.walk(source.tree):
             if isinstance(node, ast.stmt) and _stores(node, name) and not _only_begins(node):
                 within = source.function_of(node)
-                if function is None or getattr(within, "name", None) == function or _is_nested_in(source, node, function):
+                if (
+                    function is None
+                    or getattr(within, "name", None) == function
+                    or _is_nested_in(source, node, function)
+                ):
                     found.append((source.filename, node))
     return found
 
@@ -298,10 +308,14 @@ def _only_begins(statement: ast.stmt) -> bool:
         return not value.elts
     if isinstance(value, ast.Dict):
         return not value.keys
-    return isinstance(value, ast.Call) and re.fullmatch(
-        r"(torch\.)?(list|dict|set|deque|collections\.\w+|defaultdict|zeros|ones|zeros_like|empty)",
-        ast.unparse(value.func),
-    ) is not None
+    return (
+        isinstance(value, ast.Call)
+        and re.fullmatch(
+            r"(torch\.)?(list|dict|set|deque|collections\.\w+|defaultdict|zeros|ones|zeros_like|empty)",
+            ast.unparse(value.func),
+        )
+        is not None
+    )
 
 
 def calls_with(sources: Sources, pattern: str) -> list[tuple[str, ast.stmt]]:
@@ -330,12 +344,18 @@ def emptied_in_a_loop(sources: Sources, name: str, scope: str, stored: ast.stmt 
     """
     for source in sources.all():
         for node in ast.walk(source.tree):
-            if not isinstance(node, ast.stmt) or not (_empties(node, name) or (_stores(node, name) and _only_begins(node))):
+            if not isinstance(node, ast.stmt) or not (
+                _empties(node, name) or (_stores(node, name) and _only_begins(node))
+            ):
                 continue
             function = source.function_of(node)
             if scope == "local" and (stored is None or stored not in set(ast.walk(function))):
                 continue
-            if getattr(function, "name", "") in ("__init__", "__new__") or function is source.tree and scope != "global":
+            if (
+                getattr(function, "name", "") in ("__init__", "__new__")
+                or function is source.tree
+                and scope != "global"
+            ):
                 continue
             loop = source.loop_of(node)
             if loop is not None or (scope != "local" and _called_in_a_loop(sources, function, set())):
@@ -363,9 +383,20 @@ def is_carried(sources: Sources, filename: str, stored: ast.stmt, name: str) -> 
     loop = source.loop_of(stored) if source else None
     if loop is None:
         return True  # carried by whoever calls the function
-    uses = [n for n in ast.walk(loop) if (isinstance(n, ast.Name) and n.id == name) or (isinstance(n, ast.Attribute) and n.attr == name)]
+    uses = [
+        n
+        for n in ast.walk(loop)
+        if (isinstance(n, ast.Name) and n.id == name) or (isinstance(n, ast.Attribute) and n.attr == name)
+    ]
     uses.sort(key=_evaluated)
-    first = next((statement for statement in ast.walk(loop) if isinstance(statement, ast.AugAssign) and statement.target in uses[:1]), None)
+    first = next(
+        (
+            statement
+            for statement in ast.walk(loop)
+            if isinstance(statement, ast.AugAssign) and statement.target in uses[:1]
+        ),
+        None,
+    )
     return first is not None or not uses or isinstance(uses[0].ctx, ast.Load)
 
 

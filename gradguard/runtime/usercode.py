@@ -9,6 +9,9 @@ from functools import lru_cache
 from pathlib import Path
 from types import CodeType, FrameType, ModuleType
 
+START = os.path.realpath(os.getcwd())
+"""The directory in which the run began; the program may leave it."""
+
 _PACKAGE = str(Path(__file__).resolve().parent.parent) + os.sep
 _DEMO = os.path.join(_PACKAGE, "demo") + os.sep
 _STDLIB = tuple(
@@ -80,9 +83,9 @@ def user_frames(frame: FrameType | None) -> list[FrameType]:
 
 
 def shown(filename: str) -> str:
-    """A path as it is reported: relative to the working directory when inside it, with ``/``."""
+    """A path as it is reported: relative to the starting directory when inside it, with ``/``."""
     if filename.startswith("<"):
         return filename
-    path = os.path.realpath(filename)
-    here = os.path.realpath(os.getcwd()) + os.sep
+    path = os.path.realpath(os.path.join(START, filename))
+    here = START.rstrip(os.sep) + os.sep
     return (path[len(here) :] if path.startswith(here) else path).replace(os.sep, "/")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import warnings
 from collections import Counter
 from collections.abc import Callable
 from time import monotonic, perf_counter_ns
@@ -31,6 +30,8 @@ FIRST_JUDGEMENT = 20
 LONGEST_PAUSE = 512
 MAX_DIAGNOSES = 4
 SHORT = 30
+BACKWARDS_TO_LOOK_AT = 16
+NODES_TO_LOOK_AT = 4_000
 """Fewer steps than this say nothing."""
 
 FLOORS = {"graphs": 0.02, "hooks": 0.2, "process": 65_536.0}
@@ -47,7 +48,7 @@ class Watch:
 
     Args:
         on_confirm: called with each leak, the moment it is confirmed.
-        on_end: called with the report when the watch ends.
+        on_end: called with the report when the watch ends; what it returns is the report.
         max_steps: end the program after this many steps.
         stop_on_leak: end the program when a leak is confirmed.
         command: what is run, for the report.
@@ -57,7 +58,7 @@ class Watch:
         self,
         *,
         on_confirm: Callable[[Leak], None] | None = None,
-        on_end: Callable[[RunReport], None] | None = None,
+        on_end: Callable[[RunReport], RunReport] | None = None,
         max_steps: int | None = None,
         stop_on_leak: bool = False,
         command: tuple[str, ...] = (),
@@ -88,6 +89,7 @@ class Watch:
         self._diagnosis_seconds = 0.0
         self._next_judgement = FIRST_JUDGEMENT
         self._not_before = 0
+        self._looks_left = BACKWARDS_TO_LOOK_AT
         self._own_ns = 0
         self._own_steps = 0
         self._began = self._last = monotonic()
@@ -137,8 +139,13 @@ class Watch:
         self._sensors = []
         self._torch = None
         if self._on_end is not None:
-            self._on_end(self.report)
+            self.report = self._on_end(self.report)
         return self.report
+
+    @property
+    def is_diagnosing(self) -> bool:
+        """Whether growth is established and its holder is being looked for."""
+        return self._diagnosis is not None
 
     # --- installing -----------------------------------------------------------------------------------------------
 
@@ -180,10 +187,20 @@ class Watch:
             node = tensor.grad_fn if type(tensor) is internals.tensor_type else None
             if node is not None and self._graphs is not None:
                 self._graphs.mark(node)
+                if self.found:
+                    self._is_consumed(node)
         except Exception as error:
             self._failed(error)
             return
         self._clock.tick("backward", 0, sys._getframe(2))
+
+    def _is_consumed(self, node: Any) -> None:
+        """Whether what was found is needed after all: it is backpropagated now."""
+        if self._looks_left > 0:
+            self._looks_left -= 1
+            for diagnosed in self.found:
+                if diagnosed.held is not None:
+                    diagnosed.held.look_for(node, NODES_TO_LOOK_AT)
 
     def _pace(self) -> tuple[float, float]:
         return self._last, (self._last - self._began) / max(self.steps, 1)
@@ -282,7 +299,7 @@ class Watch:
             self._torch is not None
             and self._diagnoses < MAX_DIAGNOSES
             and self.steps >= self._not_before
-            and not any(d.excuse is None for d in self.found)
+            and not any(d.excuse is None and not d.is_retracted for d in self.found)
         )
 
     def growing(self) -> dict[str, Trend]:
@@ -361,13 +378,3 @@ class Watch:
             microseconds=self._own_ns / 1000 / self._own_steps if self._own_steps else None,
             diagnosis_seconds=self._diagnosis_seconds,
         )
-
-
-def warn_of(leak: Leak) -> None:
-    """The default of ``watch()`` when a leak is confirmed: one line on stderr."""
-    from gradguard.report.run_line import confirmed
-
-    try:
-        print(confirmed(leak), file=sys.stderr, flush=True)
-    except Exception as error:
-        warnings.warn(f"GradGuard could not report a leak: {error!r}", RuntimeWarning, stacklevel=2)

@@ -54,6 +54,7 @@ class Metered:
         spent = (perf_counter_ns() - start) / 1000
         # The mean moves slowly, and the first readings are the dearest: one of them must not make the sensor rare.
         self.cost = min(spent, self.cost or spent) if step < DENSE_STEPS else self.cost + (spent - self.cost) * 0.1
-        self.period = min(max(int(self.cost / self.budget), 1), max(step // DENSE_STEPS, 1), LONGEST_PERIOD)
+        ceiling = 1 if step < DENSE_STEPS else step // 16
+        self.period = min(max(int(self.cost / self.budget), 1), ceiling, LONGEST_PERIOD)
         self.next_step = step + self.period
         return value

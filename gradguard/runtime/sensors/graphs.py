@@ -12,7 +12,12 @@ from typing import Any
 KEY = "gradguard"
 
 
+HELD = "gradguard held"
+
+
 class _Token:
+    """Counts itself for as long as it lives."""
+
     __slots__ = ("counter",)
 
     def __init__(self, counter: list[int]) -> None:
@@ -21,6 +26,40 @@ class _Token:
 
     def __del__(self) -> None:
         self.counter[0] -= 1
+
+
+class Held:
+    """Whether one graph is still alive, and whether it was handed to backward since.
+
+    Args:
+        node: the graph's head.
+    """
+
+    __slots__ = ("_alive", "consumed")
+
+    def __init__(self, node: Any) -> None:
+        self._alive = [0]
+        self.consumed = False
+        node.metadata.setdefault(HELD, []).append(_Token(self._alive))
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether anything still holds the graph."""
+        return self._alive[0] > 0
+
+    def look_for(self, node: Any, limit: int) -> None:
+        """Note whether the graph is part of the one that ``node`` heads, which is handed to backward now."""
+        seen = {id(node): node}
+        waiting = [node]
+        while waiting and len(seen) < limit:
+            each = waiting.pop()
+            if any(token.counter is self._alive for token in each.metadata.get(HELD, ())):
+                self.consumed = True
+                return
+            for following, _ in each.next_functions:
+                if following is not None and id(following) not in seen:
+                    seen[id(following)] = following
+                    waiting.append(following)
 
 
 class Graphs:
