@@ -35,7 +35,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gradguard.catalogue import Rule
-from gradguard.findings import Leak, Finding, Severity
+from gradguard.findings import Finding, Leak, Severity
 from gradguard.static.model import Function
 
 rule = Rule("GG102", "create-graph-in-backward", Severity.ERROR, frozenset({"create_graph"}))

@@ -33,7 +33,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gradguard.catalogue import Rule
-from gradguard.findings import Leak, Finding, Severity
+from gradguard.findings import Finding, Leak, Severity
 from gradguard.static.model import Form, Function, Store
 
 rule = Rule(

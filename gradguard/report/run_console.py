@@ -12,8 +12,8 @@ from rich.text import Text
 from gradguard.findings import Growth, Leak, Place, RunReport, Span
 from gradguard.report.console import SourceLines, wrapped
 from gradguard.report.excerpt import excerpt, printable
+from gradguard.report.run_words import KINDS, duration, headline, holder, rate, size
 from gradguard.report.terminal import console as console_for
-from gradguard.report.run_words import duration, headline, holder, KINDS, rate, size
 from gradguard.runtime.usercode import START
 
 _STYLE = {"leak": "bold red", "suspect": "bold yellow", "clean": "bold green", "too-short": "bold cyan"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gradguard.findings import Leak, RunReport
-from gradguard.report.run_words import headline, holder, KINDS, rate, where
+from gradguard.report.run_words import KINDS, headline, holder, rate, where
 
 
 def confirmed(leak: Leak) -> str:

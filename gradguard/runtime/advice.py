@@ -32,12 +32,12 @@ _DETACHED = "store detached values (`.detach()`, `.item()`), or run the loop und
 
 _BY_KIND = {
     "hook": "register the hook once before the loop, or keep its handle and call `handle.remove()` in every step",
-    "cycle": "break the cycle: `torch.autograd.grad(..., create_graph=True)` instead of backward, or `p.grad = None` after"
-    " use; in a tensor hook, use a detached copy",
+    "cycle": "break the cycle: `torch.autograd.grad(..., create_graph=True)` instead of backward, or `p.grad = None`"
+    " after use; in a tensor hook, use a detached copy",
     "cache": "the cache keeps every tensor it was called with: bound it (`maxsize=`), or key it on plain values",
     "gradient": "keep a number (`p.grad.norm().item()`), or bound `{name}`",
     "snapshot": "keep the best or the last few in `{name}`, or save to disk",
     "view": "store `.clone()`: a view keeps the whole storage that it looks into",
     "exception": "store `str(error)`: an exception keeps its traceback, and that the frames with all their variables",
-    "collected": "this keeps all results on purpose: move them off the device (`.cpu()`), or reduce them batch by batch",
+    "collected": "this keeps all results on purpose: move them to the CPU, or reduce them batch by batch",
 }

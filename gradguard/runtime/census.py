@@ -15,7 +15,7 @@ from time import perf_counter
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
-from gradguard.runtime.children import ANY_ITEM, ATOMS, children
+from gradguard.runtime.children import ATOMS, children
 from gradguard.runtime.roots import Root, roots
 from gradguard.runtime.sensors.graphs import KEY as BACKPROPAGATED
 
@@ -358,4 +358,3 @@ def _orphans(visited: set[int], internals: TorchInternals) -> Orphans:
             if thing._backward_hooks:
                 found.hooked += 1
     return found
-

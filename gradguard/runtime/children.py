@@ -130,7 +130,7 @@ def _partial(thing: Any) -> Iterator[tuple[str, Any]]:
 def _class(thing: type) -> Iterator[tuple[str, Any]]:
     if is_user_type(thing):
         for name, value in list(vars(thing).items()):
-            if type(value) not in ATOMS and not name.startswith("__") or name == "__init__":
+            if (type(value) not in ATOMS and not name.startswith("__")) or name == "__init__":
                 yield f".{name}", getattr(value, "__func__", value) if type(value) in _WRAPPERS else value
 
 

@@ -61,7 +61,7 @@ class Diagnosed:
     @property
     def is_retracted(self) -> bool:
         """Whether it was needed after all: backpropagated since, and then freed."""
-        return self.held is not None and self.held.consumed and not self.held.is_alive
+        return self.held is not None and self.held.consumed and self.held.released
 
     @property
     def is_carried(self) -> bool:

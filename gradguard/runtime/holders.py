@@ -1,7 +1,7 @@
 """Who keeps it: two censuses, some steps apart, and the place that grew.
 
-The holder is the deepest place that gained something in every way that can be said of it: a collection that got longer, a variable
-whose graph contains the graph that it had before.
+The holder is the deepest place that gained: a collection that got longer, a variable whose graph contains the graph
+that it had before.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from types import FunctionType
 from typing import Any
 
 from gradguard.findings import Holder
-from gradguard.runtime.census import ANY_ITEM, Census, Spot
-from gradguard.runtime.children import CACHE_TYPES
+from gradguard.runtime.census import Census, Spot
+from gradguard.runtime.children import ANY_ITEM, CACHE_TYPES
 from gradguard.runtime.roots import Root
 from gradguard.runtime.sensors.graphs import Held
 from gradguard.runtime.usercode import is_user_type

@@ -1,4 +1,4 @@
-"""Run a program as ``python script.py`` or ``python -m module`` would: the same arguments, ``__main__``, ``sys.path``."""
+"""Run a program as ``python script.py`` or ``python -m module`` would: its arguments, ``__main__``, ``sys.path``."""
 
 from __future__ import annotations
 

@@ -81,9 +81,9 @@ class Sources:
         source = self.get(filename)
         best: ast.stmt | None = None
         for node in ast.walk(source.tree) if source else ():
-            if isinstance(node, ast.stmt) and node.lineno <= line <= (node.end_lineno or node.lineno):
-                if best is None or node.lineno >= best.lineno:
-                    best = node
+            covers = isinstance(node, ast.stmt) and node.lineno <= line <= (node.end_lineno or node.lineno)
+            if covers and isinstance(node, ast.stmt) and (best is None or node.lineno >= best.lineno):
+                best = node
         return best
 
     def place(self, filename: str, line: int) -> Place:
@@ -351,10 +351,8 @@ def emptied_in_a_loop(sources: Sources, name: str, scope: str, stored: ast.stmt 
             function = source.function_of(node)
             if scope == "local" and (stored is None or stored not in set(ast.walk(function))):
                 continue
-            if (
-                getattr(function, "name", "") in ("__init__", "__new__")
-                or function is source.tree
-                and scope != "global"
+            if getattr(function, "name", "") in ("__init__", "__new__") or (
+                function is source.tree and scope != "global"
             ):
                 continue
             loop = source.loop_of(node)
@@ -364,7 +362,7 @@ def emptied_in_a_loop(sources: Sources, name: str, scope: str, stored: ast.stmt 
 
 
 def read_after_loop(sources: Sources, filename: str, stored: ast.stmt, name: str) -> bool:
-    """Whether what a loop collects in a local is used in the same function once the loop is over: collected on purpose."""
+    """Whether what a loop collects in a local is used in its function once the loop is over: collected on purpose."""
     source = sources.get(filename)
     loop = source.loop_of(stored) if source else None
     if source is None or loop is None:
@@ -409,9 +407,9 @@ def _empties(statement: ast.stmt, name: str) -> bool:
     if isinstance(statement, ast.Delete):
         return any(_names(target, name) for target in statement.targets)
     for call in ast.walk(statement) if isinstance(statement, ast.Expr | ast.Assign) else ():
-        if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr in EMPTYING:
-            if _names(call.func.value, name):
-                return True
+        called = call.func if isinstance(call, ast.Call) else None
+        if isinstance(called, ast.Attribute) and called.attr in EMPTYING and _names(called.value, name):
+            return True
     return False
 
 
@@ -422,9 +420,10 @@ def _called_in_a_loop(sources: Sources, function: ast.AST, seen: set[str]) -> bo
     seen.add(name)
     for source in sources.all():
         for call in ast.walk(source.tree):
-            if isinstance(call, ast.Call) and _called_name(call) == name:
-                if source.loop_of(call) is not None or _called_in_a_loop(sources, source.function_of(call), seen):
-                    return True
+            if not isinstance(call, ast.Call) or _called_name(call) != name:
+                continue
+            if source.loop_of(call) is not None or _called_in_a_loop(sources, source.function_of(call), seen):
+                return True
     return False
 
 
@@ -442,7 +441,7 @@ def backpropagated_after_loop(sources: Sources, filename: str, stored: ast.stmt,
         if isinstance(node, ast.Assign) and any(reads(node.value, n) for n in derived):
             derived |= _bound_names(node)
         for call in ast.walk(node):
-            if isinstance(call, ast.Call) and _called_name(call) in ("backward", "manual_backward"):
-                if any(reads(call, n) for n in derived):
-                    return sources.place(filename, node.lineno)
+            backward = isinstance(call, ast.Call) and _called_name(call) in ("backward", "manual_backward")
+            if backward and any(reads(call, n) for n in derived):
+                return sources.place(filename, node.lineno)
     return None

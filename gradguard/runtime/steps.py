@@ -1,7 +1,8 @@
 """Where one step ends.
 
 In this order of preference: an explicit call, the optimizer that steps last in a cycle, an item asked of a DataLoader,
-a call of the top-level module, a backward. All sources are listened to; the clock lets the best one that is ticking decide.
+a call of the top-level module, a backward. All sources are listened to; the clock lets the best one that is ticking
+decide.
 """
 
 from __future__ import annotations
@@ -122,7 +123,7 @@ class Attribute:
 
 
 def optimizer_hook(clock: Clock) -> Callable[..., None]:
-    """A global post hook for optimizers; a step within a step of the same optimizer (super().step()) is not a second."""
+    """A global post hook for optimizers; a step that calls ``super().step()`` is one step, not two."""
 
     def stepped(optimizer: Any, args: Any, kwargs: Any) -> None:
         wrapper = sys._getframe(1)
@@ -138,8 +139,8 @@ def _is_nested(wrapper: FrameType, optimizer: Any) -> bool:
         if outer is None:
             return False
         if outer.f_code is wrapper.f_code:
-            arguments = outer.f_locals.get("args")
-            return bool(arguments) and arguments[0] is optimizer
+            arguments = outer.f_locals.get("args") or (None,)
+            return arguments[0] is optimizer
         outer = outer.f_back
     return False
 

@@ -21,7 +21,7 @@ class TorchInternals:
 
     def __init__(self, torch: Any) -> None:
         self.torch = torch
-        self.tensor_type: type = torch.Tensor
+        self.tensor_type: Any = torch.Tensor
         self.parameter_type: type = torch.nn.Parameter
         self.module_type: type = torch.nn.Module
         self.node_type: type = _probe(lambda: torch.autograd.graph.Node) or type(None)
@@ -41,7 +41,7 @@ class TorchInternals:
         handle = _probe(lambda: self.torch.utils.hooks.RemovableHandle)
         if not isinstance(getattr(handle, "next_id", None), int):
             return None
-        return lambda: int(handle.next_id)  # type: ignore[union-attr]
+        return lambda: int(handle.next_id)
 
     def without_overrides(self) -> Any:
         """A context in which reading a tensor's attributes runs no ``__torch_function__`` of the user."""
@@ -74,7 +74,8 @@ class TorchInternals:
 
     def cuda_total(self, device: int) -> int | None:
         """Bytes of memory that the device has."""
-        return _probe(lambda: int(self.torch.cuda.get_device_properties(device).total_memory))
+        total = _probe(lambda: self.torch.cuda.get_device_properties(device).total_memory)
+        return int(total) if total is not None else None
 
     def _node_metadata(self) -> bool:
         torch = self.torch

@@ -15,8 +15,7 @@ from time import perf_counter_ns
 from types import FrameType
 from typing import Any
 
-from gradguard.runtime.census import ANY_ITEM
-from gradguard.runtime.children import NAMED_KEYS
+from gradguard.runtime.children import ANY_ITEM
 from gradguard.runtime.holders import Suspect
 from gradguard.runtime.roots import is_function_frame, may_read, read_locals
 from gradguard.runtime.usercode import is_user_code, user_frames
@@ -244,6 +243,3 @@ def _attribute(value: Any, name: str) -> Any:
         if part in own and name in own[part]:
             return own[part][name]
     return object.__getattribute__(value, name)
-
-
-__all__ = ["NAMED_KEYS", "Line", "Tracer", "step_into"]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import combinations, pairwise
 from statistics import median
 
 WINDOWS = 8
@@ -83,15 +83,15 @@ def has_fallen(steps: Sequence[int], values: Sequence[float]) -> bool:
 def _steady(steps: Sequence[int], values: Sequence[float], floor: float) -> Trend | None:
     windows = min(WINDOWS, len(values) // 2)
     bounds = [len(values) * i // windows for i in range(windows + 1)]
-    spans = [range(a, b) for a, b in zip(bounds, bounds[1:])]
+    spans = [range(a, b) for a, b in pairwise(bounds)]
     centres = [sum(steps[i] for i in span) / len(span) for span in spans]
     lows = [min(values[i] for i in span) for span in spans]
     slope = median((lows[j] - lows[i]) / (centres[j] - centres[i]) for i, j in combinations(range(windows), 2))
     rise = lows[-1] - lows[0]
     if slope < floor or rise <= 0:
         return None
-    gains = [b - a for a, b in zip(lows, lows[1:])]
-    expected = [slope * (b - a) for a, b in zip(centres, centres[1:])]
+    gains = [b - a for a, b in pairwise(lows)]
+    expected = [slope * (b - a) for a, b in pairwise(centres)]
     rising = sum(gain > 0.25 * e for gain, e in zip(gains, expected))
     still = sum(gains[-2:]) > 0.25 * sum(expected[-2:])
     if rising < windows - 2 or not still or max(gains) > 0.6 * rise:

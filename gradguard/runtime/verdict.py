@@ -173,7 +173,8 @@ def _verdict(kept: Sequence[Diagnosed], growing: Mapping[str, Trend], steps: int
     sure = {name: t.slope for name, t in growing.items() if t.confidence >= SURE}
     graphs = sure.get("graphs", 0.0) >= 0.2
     size = any(slope >= UNATTRIBUTED_FLOOR for name, slope in sure.items() if name not in (*_NO_BYTES, "process"))
-    return "suspect" if graphs or (size and not found) else "clean"
+    held = any(d.excuse != "inputs" for d in found)  # what grew was named, and has been given back
+    return "suspect" if (graphs and not held) or (size and not found) else "clean"
 
 
 def _growth(series: Mapping[str, Series], growing: Mapping[str, Trend]) -> dict[str, Growth | None]:

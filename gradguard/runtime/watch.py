@@ -285,6 +285,9 @@ class Watch:
     # --- judging --------------------------------------------------------------------------------------------------
 
     def _judge_if_due(self, frame: FrameType | None) -> None:
+        for diagnosed in self.found:
+            if diagnosed.held is not None:
+                diagnosed.held.look()
         if self._diagnosis is not None:
             self._with_own_heap(lambda d: d.on_step(self.steps, frame))
             if self._diagnosis.is_over:

@@ -35,17 +35,17 @@ class Held:
         node: the graph's head.
     """
 
-    __slots__ = ("_alive", "consumed")
+    __slots__ = ("_alive", "consumed", "released")
 
     def __init__(self, node: Any) -> None:
         self._alive = [0]
         self.consumed = False
+        self.released = False
         node.metadata.setdefault(HELD, []).append(_Token(self._alive))
 
-    @property
-    def is_alive(self) -> bool:
-        """Whether anything still holds the graph."""
-        return self._alive[0] > 0
+    def look(self) -> None:
+        """Note whether the graph is gone; at a step's end, since the end of the program frees everything."""
+        self.released = self._alive[0] <= 0
 
     def look_for(self, node: Any, limit: int) -> None:
         """Note whether the graph is part of the one that ``node`` heads, which is handed to backward now."""
