@@ -83,9 +83,10 @@ def has_fallen(steps: Sequence[int], values: Sequence[float]) -> bool:
 def _steady(steps: Sequence[int], values: Sequence[float], floor: float) -> Trend | None:
     windows = min(WINDOWS, len(values) // 2)
     bounds = [len(values) * i // windows for i in range(windows + 1)]
-    spans = [range(a, b) for a, b in pairwise(bounds)]
-    centres = [sum(steps[i] for i in span) / len(span) for span in spans]
-    lows = [min(values[i] for i in span) for span in spans]
+    lows = [min(values[a:b]) for a, b in pairwise(bounds)]
+    if sum(b > a for a, b in pairwise(lows)) < windows - 2:
+        return None  # the common case, for little
+    centres = [(steps[a] + steps[b - 1]) / 2 for a, b in pairwise(bounds)]
     slope = median((lows[j] - lows[i]) / (centres[j] - centres[i]) for i, j in combinations(range(windows), 2))
     rise = lows[-1] - lows[0]
     if slope < floor or rise <= 0:

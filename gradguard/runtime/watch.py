@@ -88,6 +88,7 @@ class Watch:
         self._diagnoses = 0
         self._diagnosis_seconds = 0.0
         self._next_judgement = FIRST_JUDGEMENT
+        self._next_sample = 1
         self._not_before = 0
         self._looks_left = BACKWARDS_TO_LOOK_AT
         self._own_ns = 0
@@ -156,6 +157,7 @@ class Watch:
             self.notes.append(f"{name} bytes are not known here: {error}")
             return
         self._sensors.append(Metered(sensor))
+        self._next_sample = self.steps
         self.series[sensor.name] = Series()
 
     def _torch_arrived(self) -> None:
@@ -260,6 +262,7 @@ class Watch:
         self.steps = 0
         self._sources.clear()
         self._next_judgement = FIRST_JUDGEMENT
+        self._next_sample = 1
         for metered in self._sensors:
             metered.next_step = 1
             self.series[metered.sensor.name] = Series()
@@ -270,11 +273,14 @@ class Watch:
             self._find_devices()
         if self._diagnosis is not None and self._diagnosis.is_tracing:
             return  # what tracing keeps is ours
+        if step < self._next_sample:
+            return
         for metered in self._sensors:
             value = metered.read_if_due(step)
             if value is not None:
                 name = metered.sensor.name
                 self.series[name].add(step, value - self._own_heap if name == "heap" else value)
+        self._next_sample = min((metered.next_step for metered in self._sensors), default=step + 1)
 
     def _find_devices(self) -> None:
         internals = self._torch

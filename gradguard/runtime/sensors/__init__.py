@@ -54,7 +54,8 @@ class Metered:
         spent = (perf_counter_ns() - start) / 1000
         # The mean moves slowly, and the first readings are the dearest: one of them must not make the sensor rare.
         self.cost = min(spent, self.cost or spent) if step < DENSE_STEPS else self.cost + (spent - self.cost) * 0.1
-        ceiling = 1 if step < DENSE_STEPS else step // 16
-        self.period = min(max(int(self.cost / self.budget), 1), ceiling, LONGEST_PERIOD)
+        # A series keeps some hundred points however long the run: more samples than that cost and tell nothing.
+        affordable = max(int(self.cost / self.budget), step // DENSE_STEPS // 2)
+        self.period = min(max(affordable, 1), max(step // 16, 1) if step >= DENSE_STEPS else 1, LONGEST_PERIOD)
         self.next_step = step + self.period
         return value
