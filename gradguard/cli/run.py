@@ -56,7 +56,7 @@ def command(
     except launch.LaunchError as error:
         raise click.UsageError(str(error)) from error
     except SyntaxError as error:  # as python itself says it
-        sys.excepthook(SyntaxError, error, None)
+        sys.excepthook(SyntaxError, error.with_traceback(None), None)
         sys.exit(1)
     _check_output(output)
     session = _Session(None if as_module else program, style, output, color, fail_on_leak, also_json)
@@ -171,8 +171,11 @@ class _Session:
         if not hasattr(signal, "SIGTERM") or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
             return
 
+        process = os.getpid()
+
         def terminated(number: int, frame: FrameType | None) -> None:
-            self.finish(None, None)
+            if os.getpid() == process:  # a forked child has inherited this
+                self.finish(None, None)
             _die_of(number)
 
         signal.signal(signal.SIGTERM, terminated)

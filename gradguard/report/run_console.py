@@ -83,8 +83,9 @@ def _place(what: str, place: Place, sources: SourceLines, console: Console) -> N
             _wrapped(console, Text(_clean(place.code, console)))
         return
     text = lines[place.line - 1]
-    begin = len(text) - len(text.lstrip()) + 1
-    end = max(len(text.split("  #")[0].rstrip()) + 1, begin + 1)
+    at = text.find(place.code) if place.code else -1
+    begin = at + 1 if at >= 0 else len(text) - len(text.lstrip()) + 1
+    end = at + len(place.code or "") + 1 if at >= 0 else max(len(text.split("  #")[0].rstrip()) + 1, begin + 1)
     digits = len(str(place.line + 1))
     rows = excerpt(
         lines, Span(place.line, begin, place.line, end), max(console.width, 40) - digits - 5, console.encoding

@@ -117,6 +117,8 @@ def code_of(statement: ast.stmt) -> str:
 
 def form_of(statement: ast.stmt, name: str) -> str | None:
     """How ``statement`` stores into ``name``: sum, average, append, assign, index, carried, hook or call."""
+    if not isinstance(statement, ast.Expr) and any(_is_storing_call(node, name) for node in ast.walk(statement)):
+        return "append"  # in a lambda, or under a condition
     if isinstance(statement, ast.AugAssign):
         return "index" if isinstance(statement.target, ast.Subscript) and not _is_key(statement.target) else "sum"
     if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
@@ -135,6 +137,11 @@ def form_of(statement: ast.stmt, name: str) -> str | None:
             return "average" if any(isinstance(n, ast.Mult) for n in ast.walk(statement.value)) else "sum"
         return "carried"
     return None
+
+
+def _is_storing_call(node: ast.AST, name: str) -> bool:
+    called = node.func if isinstance(node, ast.Call) else None
+    return isinstance(called, ast.Attribute) and called.attr in STORING and _names(called.value, name)
 
 
 def _is_key(target: ast.Subscript) -> bool:
@@ -283,8 +290,7 @@ def _stores(statement: ast.stmt, name: str) -> bool:
     if isinstance(statement, ast.AugAssign | ast.AnnAssign):
         return _names(statement.target, name)
     if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
-        called = statement.value.func
-        return isinstance(called, ast.Attribute) and called.attr in STORING and _names(called.value, name)
+        return _is_storing_call(statement.value, name)
     return False
 
 

@@ -98,7 +98,8 @@ def _steady(steps: Sequence[int], values: Sequence[float], floor: float) -> Tren
     if rising < windows - 2 or not still or max(gains) > 0.6 * rise:
         return None
     residuals = [low - lows[0] - slope * (c - centres[0]) for low, c in zip(lows, centres)]
-    noise = median(abs(r - median(residuals)) for r in residuals)
-    if rise < 4 * noise:
+    bent = median(abs(r - median(residuals)) for r in residuals)
+    jumpy = median(abs(v - u - slope * (t - s)) for (s, u), (t, v) in pairwise(zip(steps, values)))
+    if rise < 4 * bent or rise < 3 * jumpy:
         return None
-    return Trend(slope, steps[0], round(rising / (windows - 1) * (1 - noise / rise), 2))
+    return Trend(slope, steps[0], round(rising / (windows - 1) * (1 - bent / rise), 2))

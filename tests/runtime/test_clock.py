@@ -1,0 +1,58 @@
+"""Which ticks end a step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pytest
+
+from gradguard.runtime.steps import PATIENCE, Clock
+
+Tick = tuple[str, int]
+
+
+def ended(ticks: Iterable[Tick]) -> list[str]:
+    """The source of each step that ``ticks`` end."""
+    found: list[str] = []
+    clock = Clock(lambda source, frame: found.append(source))
+    for source, key in ticks:
+        clock.tick(source, key, None)
+    return found
+
+
+def test_the_optimizer_is_better_than_the_loader_the_module_and_backward() -> None:
+    cycle = [("loader", 1), ("module", 2), ("backward", 0), ("optimizer", 3)]
+    assert ended(cycle * 50)[-49:] == ["optimizer"] * 49
+    assert len(ended(cycle * 50)) == 50 + 1  # the loader ended one before there was an optimizer
+
+
+def test_of_two_optimizers_the_one_that_steps_last_ends_the_cycle() -> None:
+    assert len(ended([("optimizer", 1), ("optimizer", 2)] * 40)) == 41
+
+
+def test_a_critic_that_steps_five_times_does_not_count() -> None:
+    assert len(ended(([("optimizer", 1)] * 5 + [("optimizer", 2)]) * 40)) == 41 + 4
+
+
+def test_an_optimizer_that_is_made_anew_each_time_counts_each_time() -> None:
+    assert len(ended([("optimizer", key) for key in range(40)])) == 40
+
+
+def test_an_explicit_step_silences_everything_else() -> None:
+    ticks = [("optimizer", 1)] * 3 + [("explicit", 0), ("optimizer", 1), ("loader", 2)] * 200
+    assert ended(ticks)[3:] == ["explicit"] * 200
+
+
+def test_a_second_phase_without_the_optimizer_is_counted_after_a_while() -> None:
+    found = ended([("optimizer", 1), ("loader", 2)] * 100 + [("loader", 2)] * 300)
+    assert found.count("loader") == 300 - PATIENCE + 1
+
+
+def test_micro_batches_are_no_steps_however_many() -> None:
+    found = ended(([("loader", 2)] * 50 + [("optimizer", 1)]) * 20)
+    assert found[50:] == ["optimizer"] * 20
+
+
+@pytest.mark.parametrize("source", ["loader", "module", "backward"])
+def test_every_source_will_do_alone(source: str) -> None:
+    assert ended([(source, 1)] * 10) == [source] * 10

@@ -1,0 +1,63 @@
+"""Live graphs, counted by what lives and dies with their heads."""
+
+from __future__ import annotations
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from gradguard.runtime.census import measure  # noqa: E402
+from gradguard.runtime.sensors.graphs import Graphs, Held  # noqa: E402
+
+
+def loss() -> torch.Tensor:
+    return (torch.ones(3, requires_grad=True) * 2).sum()
+
+
+def test_a_graph_counts_as_long_as_it_lives() -> None:
+    graphs = Graphs()
+    first, second = loss(), loss()
+    for each in (first, second, first):
+        graphs.mark(each.grad_fn)
+    assert graphs.read() == 2
+    del first, each
+    assert graphs.read() == 1
+    del second
+    assert graphs.read() == 0
+
+
+def test_a_sum_keeps_the_graphs_of_its_terms() -> None:
+    graphs = Graphs()
+    total = torch.zeros(())
+    for _ in range(5):
+        each = loss()
+        graphs.mark(each.grad_fn)
+        total = total + each
+    del each
+    assert graphs.read() == 5
+    total = total.detach()
+    assert graphs.read() == 0
+
+
+def test_a_held_graph_knows_when_it_was_needed_and_when_it_is_gone() -> None:
+    kept = loss()
+    held = Held(kept.grad_fn)
+    held.look_for(loss().grad_fn, 100)
+    assert not held.consumed
+    held.look_for((kept + loss()).grad_fn, 100)
+    held.look()
+    assert (held.consumed, held.released) == (True, False)
+    del kept
+    held.look()
+    assert held.released
+
+
+def test_a_graph_that_contains_its_former_self_is_chained() -> None:
+    from gradguard.runtime.census import MARK
+
+    state = loss()
+    state.grad_fn.metadata[MARK] = {"state"}
+    assert not measure(state.grad_fn, "state", 100).chained
+    assert measure((state * 2).grad_fn, "state", 100).chained
+    assert not measure((state * 2).grad_fn, "other", 100).chained
+    assert not measure(loss().grad_fn, "state", 100).chained

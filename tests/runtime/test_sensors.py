@@ -1,0 +1,96 @@
+"""The signals, one by one."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import pytest
+
+from gradguard.runtime.sensors import LONGEST_PERIOD, Metered
+from gradguard.runtime.sensors.cuda import Cuda
+from gradguard.runtime.sensors.heap import Heap
+from gradguard.runtime.sensors.process import Process
+
+
+class Allocator:
+    """A caching allocator that never saw a GPU."""
+
+    def __init__(self) -> None:
+        self.current = self.peak = 0
+        self.asked: list[int] = []
+
+    def allocate(self, count: int) -> None:
+        self.current += count
+        self.peak = max(self.peak, self.current)
+
+    def stats(self, device: int) -> dict[str, Any]:
+        self.asked.append(device)
+        return {"allocated_bytes": {"all": {"current": self.current, "peak": self.peak}}}
+
+
+def test_cuda_reads_what_is_allocated_on_its_device() -> None:
+    allocator = Allocator()
+    sensor = Cuda(1, allocator)
+    allocator.allocate(4096)
+    allocator.allocate(-1024)
+    assert (sensor.name, sensor.read(), sensor.peak()) == ("cuda:1", 3072, 4096)
+    assert set(allocator.asked) == {1}
+
+
+@pytest.mark.cuda
+def test_cuda_reads_the_real_allocator() -> None:
+    torch = pytest.importorskip("torch")
+    if not torch.cuda.is_available():
+        pytest.skip("no CUDA device")
+    from gradguard.runtime.torch_internals import TorchInternals
+
+    torch.zeros(1, device="cuda")
+    sensor = Cuda(0, TorchInternals(torch))
+    before = sensor.read()
+    kept = torch.zeros(1 << 20, device="cuda")
+    assert sensor.read() - before == kept.numel() * 4
+
+
+def test_the_heap_sees_what_c_allocates() -> None:
+    sensor = Heap()
+    libc = ctypes.CDLL(None)
+    libc.malloc.restype = ctypes.c_void_p
+    libc.free.argtypes = (ctypes.c_void_p,)
+    for size in (10_000, 50_000_000):  # from the arena, and mapped
+        before = sensor.read()
+        block = libc.malloc(size)
+        gained = sensor.read() - before
+        libc.free(block)
+        assert size <= gained < size + 20_000
+        assert abs(sensor.read() - before) < 2_000
+
+
+def test_the_process_is_larger_than_its_heap_and_smaller_than_the_machine() -> None:
+    assert 5_000_000 < Process().read() < 1 << 45
+
+
+def test_a_dear_sensor_is_read_less_often() -> None:
+    class Dear:
+        name = "dear"
+        in_bytes = True
+        reads = 0
+
+        def read(self) -> int:
+            self.reads += 1
+            total = 0
+            for number in range(20_000):  # hundreds of microseconds
+                total += number
+            return total
+
+    sensor = Dear()
+    metered = Metered(sensor)
+    for step in range(1, 2001):
+        metered.read_if_due(step)
+    assert 1 < metered.period <= LONGEST_PERIOD
+    assert sensor.reads < 400
+
+
+def test_the_first_steps_are_read_one_by_one() -> None:
+    metered = Metered(Process())
+    assert all(metered.read_if_due(step) is not None for step in range(1, 60))

@@ -1,0 +1,98 @@
+"""What is growth and what only looks like it, on generated series."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+import pytest
+
+from gradguard.runtime.series import Series
+from gradguard.runtime.trend import Trend, has_fallen, is_back, trend
+
+FLOOR = 1024.0
+SLOPE = 8_000.0
+
+
+def judged(value: Callable[[int], float], steps: int) -> Trend | None:
+    series = Series()
+    for step in range(1, steps + 1):
+        series.add(step, value(step))
+    return trend(series.steps, series.values, FLOOR)
+
+
+def noise(size: float, seed: int = 0) -> Callable[[int], float]:
+    generator = random.Random(seed)
+    drawn = [generator.uniform(0, size) for _ in range(4000)]
+    return lambda step: drawn[step]
+
+
+GROWING: dict[str, Callable[[int], float]] = {
+    "linear": lambda s: SLOPE * s,
+    "after a warm-up": lambda s: 5e6 * min(s, 10) + SLOPE * s,
+    "with noise": lambda s: SLOPE * s + noise(20_000)(s),
+    "every fourth step": lambda s: SLOPE * (s // 4 * 4),
+    "beside a saw-tooth": lambda s: SLOPE * s + 30_000 * (s % 5),
+    "with one jump": lambda s: SLOPE * s + (40_000 if s > 30 else 0),
+}
+
+FLAT: dict[str, Callable[[int], float]] = {
+    "constant": lambda s: 1e8,
+    "noise": lambda s: 1e8 + noise(1e6)(s),
+    "a warm-up": lambda s: 1e6 * min(s, 20),
+    "one jump": lambda s: 5e6 if s > 40 else 0.0,
+    "two jumps": lambda s: 5e6 * ((s > 20) + (s > 45)),
+    "a saw-tooth of 5": lambda s: 50_000 * (s % 5),
+    "a saw-tooth of 13": lambda s: 50_000 * (s % 13),
+    "a fall": lambda s: 1e8 - 50_000 * s,
+    "a crawl below the floor": lambda s: 500 * s,
+    "a buffer that was filled": lambda s: SLOPE * min(s, 25),
+}
+
+
+@pytest.mark.parametrize("steps", [60, 200, 1000, 5000])
+@pytest.mark.parametrize("name", [n for n in GROWING if n not in ("with noise",)])
+def test_growth_is_seen_with_its_slope(name: str, steps: int) -> None:
+    found = judged(GROWING[name], steps)
+    assert found is not None
+    assert found.slope == pytest.approx(SLOPE, rel=0.25)
+    assert 0 < found.confidence <= 1
+
+
+@pytest.mark.parametrize("steps", [200, 1000])
+def test_growth_is_seen_in_noise(steps: int) -> None:
+    found = judged(GROWING["with noise"], steps)
+    assert found is not None
+    assert found.slope == pytest.approx(SLOPE, rel=0.25)
+
+
+@pytest.mark.parametrize("steps", [60, 200, 1000, 3000])
+@pytest.mark.parametrize("name", FLAT)
+def test_what_is_flat_in_the_end_is_no_growth(name: str, steps: int) -> None:
+    assert judged(FLAT[name], steps) is None
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_noise_has_no_direction(seed: int) -> None:
+    assert judged(noise(1e6, seed), 200) is None
+
+
+def test_a_leak_that_begins_late_is_seen_with_its_beginning() -> None:
+    found = judged(lambda s: SLOPE * max(s - 400, 0), 700)
+    assert found is not None
+    assert 300 <= found.since <= 550
+
+
+def test_a_few_steps_say_nothing() -> None:
+    assert judged(GROWING["linear"], 14) is None
+
+
+def test_what_was_emptied_has_come_back() -> None:
+    def steps_and_values(value: Callable[[int], float]) -> tuple[range, list[float]]:
+        return range(1, 201), [value(s) for s in range(1, 201)]
+
+    assert is_back(*steps_and_values(lambda s: SLOPE * (s if s < 60 else 5)), since=40)
+    assert is_back(*steps_and_values(lambda s: SLOPE * (s % 60)), since=40)
+    assert not is_back(*steps_and_values(lambda s: SLOPE * s), since=40)
+    assert has_fallen(*steps_and_values(lambda s: SLOPE * (s % 60)))
+    assert not has_fallen(*steps_and_values(lambda s: SLOPE * s + noise(20_000)(s)))

@@ -1,0 +1,322 @@
+"""``gradguard.watch``: what it says, and that it changes nothing and leaves nothing."""
+
+from __future__ import annotations
+
+import gc
+import multiprocessing.process
+import sys
+import threading
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import gradguard  # noqa: E402
+from gradguard.findings import RunReport  # noqa: E402
+from gradguard.runtime import steps as steps_module  # noqa: E402
+from torch import nn  # noqa: E402
+
+
+class Net(nn.Module):
+    """Small, with dropout: random state matters."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(nn.Linear(8, 32), nn.ReLU(), nn.Dropout(0.3), nn.Linear(32, 2))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.layers(x)
+
+
+def train(steps: int, each: Callable[[torch.Tensor], object] = lambda loss: None) -> list[float]:
+    """A training loop; returns the losses, to the bit."""
+    torch.manual_seed(0)
+    model = Net()
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+    losses = []
+    for _ in range(steps):
+        loss = model(torch.randn(16, 8)).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        each(loss)
+        losses.append(loss.item())
+    return losses
+
+
+def watched(body: Callable[[Any], object]) -> RunReport:
+    with gradguard.watch(report=False) as guard:
+        body(guard)
+    assert guard.report is not None
+    assert not [note for note in guard.report.notes if "failed" in note]
+    return guard.report
+
+
+# --- what it says -------------------------------------------------------------------------------------------------
+
+
+def test_a_clean_loop_is_clean() -> None:
+    report = watched(lambda guard: train(60))
+    assert (report.verdict, report.steps, report.step_source, report.leaks) == ("clean", 60, "optimizer", ())
+
+
+def test_a_leak_has_its_holder_its_line_and_its_bytes() -> None:
+    kept = []
+    report = watched(lambda guard: train(60, lambda loss: kept.append(loss)))
+    (leak,) = report.leaks
+    assert report.verdict == "leak"
+    assert leak.holder is not None
+    assert leak.stored_at is not None
+    assert (leak.kind, leak.holder.name, leak.rule, leak.per_step) == ("graph", "kept", "GG104", 1.0)
+    assert "kept.append(loss)" in (leak.stored_at.code or "")
+    assert leak.bytes_per_step is not None
+    assert 1_000 < leak.bytes_per_step < 50_000
+
+
+def test_a_short_run_says_so() -> None:
+    assert watched(lambda guard: train(12)).verdict == "too-short"
+
+
+def test_a_loop_without_steps_says_so() -> None:
+    report = watched(lambda guard: None)
+    assert (report.verdict, report.steps, report.step_source) == ("too-short", 0, None)
+
+
+def test_explicit_steps_count_alone() -> None:
+    def body(guard: Any) -> None:
+        model = Net()
+        for _ in range(40):
+            model(torch.randn(4, 8))
+            model(torch.randn(4, 8))
+            guard.step()
+
+    report = watched(body)
+    assert (report.steps, report.step_source) == (40, "explicit")
+
+
+def test_a_wrapped_iterable_steps_once_an_item() -> None:
+    def body(guard: Any) -> None:
+        assert [item for item in gradguard.steps(range(35))] == list(range(35))
+
+    report = watched(body)
+    assert (report.steps, report.step_source) == (35, "explicit")
+
+
+def test_a_wrapped_iterable_keeps_no_item() -> None:
+    class Item:
+        pass
+
+    seen = []
+    for item in gradguard.steps(Item() for _ in range(3)):
+        assert all(ref() is None for ref in seen[:-1])
+        seen.append(weakref.ref(item))
+        del item
+
+
+def test_items_of_a_loader_are_steps_where_there_is_no_optimizer() -> None:
+    data = torch.utils.data.TensorDataset(torch.randn(80, 8))
+
+    def body(guard: Any) -> None:
+        model = Net()
+        with torch.no_grad():
+            for (x,) in torch.utils.data.DataLoader(data, batch_size=2):
+                model(x)
+
+    report = watched(body)
+    assert (report.steps, report.step_source) == (40, "loader")
+
+
+def test_calls_of_the_top_level_module_are_steps_where_there_is_nothing_else() -> None:
+    def body(guard: Any) -> None:
+        model = Net()
+        with torch.no_grad():
+            for _ in range(40):
+                model(torch.randn(4, 8))
+
+    report = watched(body)
+    assert (report.steps, report.step_source) == (40, "module")
+
+
+def test_a_step_that_calls_its_parents_step_is_one_step() -> None:
+    class Mine(torch.optim.SGD):
+        def step(self, closure: Any = None) -> Any:
+            return super().step(closure)
+
+    def body(guard: Any) -> None:
+        parameter = nn.Parameter(torch.ones(2))
+        torch.optim.SGD([nn.Parameter(torch.ones(1))], lr=0.1)  # now the parent's step has hooks too
+        optimizer = Mine([parameter], lr=0.1)
+        for _ in range(40):
+            parameter.square().sum().backward()
+            optimizer.step()
+
+    assert watched(body).steps == 40
+
+
+def test_two_watches_one_inside_the_other_both_count() -> None:
+    with gradguard.watch(report=False) as outer, gradguard.watch(report=False) as inner:
+        train(35)
+    assert outer.report is not None
+    assert inner.report is not None
+    assert (outer.report.steps, inner.report.steps) == (35, 35)
+
+
+def test_a_watch_cannot_be_entered_twice() -> None:
+    guard = gradguard.watch(report=False)
+    with guard, pytest.raises(RuntimeError, match="on already"):
+        guard.__enter__()
+
+
+def test_an_error_of_the_program_passes_unchanged() -> None:
+    error = ValueError("mine")
+    with pytest.raises(ValueError, match="mine") as raised, gradguard.watch(report=False) as guard:
+        raise error
+    assert raised.value is error
+    assert guard.report is not None
+
+
+def test_out_of_memory_is_reported_and_raised() -> None:
+    with pytest.raises(MemoryError), gradguard.watch(report=False) as guard:
+        train(3)
+        raise MemoryError("no more")
+    assert guard.report is not None
+    assert guard.report.out_of_memory is not None
+    assert (guard.report.out_of_memory.device, guard.report.out_of_memory.step) == ("cpu", 3)
+
+
+def test_the_report_is_on_stderr_and_nothing_on_stdout(capsys: pytest.CaptureFixture[str]) -> None:
+    kept = []
+    with gradguard.watch():
+        train(60, lambda loss: kept.append(loss))
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert "leak confirmed" in captured.err
+    assert "`test_the_report_is_on_stderr_and_nothing_on_stdout.kept`" in captured.err
+
+
+# --- changes nothing ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("leaking", [False, True])
+def test_losses_are_equal_to_the_bit(leaking: bool) -> None:
+    """Also when the watch takes its dear looks: two censuses and a trace."""
+    alone: list[Any] = []
+    under: list[Any] = []
+    expected = train(80, alone.append if leaking else lambda loss: None)
+    found: list[list[float]] = []
+    report = watched(lambda guard: found.append(train(80, under.append if leaking else lambda loss: None)))
+    assert found == [expected]
+    assert report.verdict == ("leak" if leaking else "clean")
+    assert bool(report.diagnosis_seconds) == leaking
+
+
+def test_the_traceback_of_backward_has_no_frame_of_ours() -> None:
+    loss = torch.ones(2, requires_grad=True).square().sum()
+    frames = []
+    with gradguard.watch(report=False):
+        loss.backward()
+        try:
+            loss.backward()
+        except RuntimeError as error:
+            where = error.__traceback__
+            while where is not None:
+                frames.append(where.tb_frame.f_code.co_filename)
+                where = where.tb_next
+    assert frames
+    assert not [name for name in frames if "gradguard" in name.replace("tests", "")]
+
+
+def test_a_fault_of_ours_never_reaches_the_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    from gradguard.runtime.sensors.heap import Heap
+
+    expected = train(40)
+    monkeypatch.setattr(Heap, "read", lambda self: 1 // 0)
+    monkeypatch.setattr(Heap, "__init__", lambda self: None)
+    with gradguard.watch(report=False) as guard:
+        assert train(40) == expected
+    assert guard.report is not None
+    assert any("GradGuard failed and stopped watching" in note for note in guard.report.notes)
+
+
+def test_what_a_function_asked_locals_for_stays_as_it_was() -> None:
+    kept = []
+
+    def loop() -> dict[str, Any]:
+        snapshot = locals()
+        before = dict(snapshot)
+        model = Net()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for _ in range(60):
+            loss = model(torch.randn(4, 8)).sum()
+            loss.backward()
+            optimizer.step()
+            kept.append(loss)
+        assert snapshot == before
+        return snapshot
+
+    watched(lambda guard: loop())
+
+
+# --- leaves nothing -----------------------------------------------------------------------------------------------
+
+
+def touched() -> dict[str, Any]:
+    """Everything that a watch installs somewhere."""
+    module = sys.modules["torch.nn.modules.module"]
+    optimizer = sys.modules["torch.optim.optimizer"]
+    loader = sys.modules["torch.utils.data.dataloader"]
+    return {
+        "backward": vars(torch.Tensor)["backward"],
+        "next": vars(loader._BaseDataLoaderIter)["__next__"],
+        "start": vars(multiprocessing.process.BaseProcess)["start"],
+        "forward hooks": dict(module._global_forward_pre_hooks),
+        "step hooks": dict(optimizer._global_optimizer_post_hooks),
+        "gc": list(gc.callbacks),
+        "finders": list(sys.meta_path),
+        "threads": set(threading.enumerate()),
+        "trace": sys.gettrace(),
+        "active": list(steps_module.active),
+    }
+
+
+@pytest.mark.parametrize("how", ["clean", "leaking", "while tracing", "failing"])
+def test_nothing_is_left_behind(how: str) -> None:
+    kept: list[Any] = []
+    count = {"while tracing": 33}.get(how, 70)
+    expected = touched()
+    try:
+        with gradguard.watch(report=False) as guard:
+            assert touched() != expected
+            train(count, kept.append if how != "clean" else lambda loss: None)
+            if how == "failing":
+                raise KeyError
+    except KeyError:
+        pass
+    if expected["trace"] is None:
+        assert touched() == expected
+    alive = weakref.ref(guard)
+    del guard
+    gc.collect()
+    assert alive() is None
+
+
+def test_no_graph_and_no_tensor_is_kept_alive() -> None:
+    """While the watch is on: what the program drops is gone at once, without the collector."""
+    dropped: list[weakref.ref[torch.Tensor]] = []
+    kept = []
+
+    def each(loss: torch.Tensor) -> None:
+        kept.append(loss)
+        output = loss * 2
+        dropped.append(weakref.ref(output))
+
+    gc.collect()
+    gc.disable()
+    try:
+        watched(lambda guard: train(70, each))
+        assert [ref for ref in dropped if ref() is not None] == []
+    finally:
+        gc.enable()
