@@ -111,6 +111,8 @@ class _Session:
         except BaseException as raised:
             error = raised
         status = _status_of(error)
+        if isinstance(error, SystemExit) and error.code and not isinstance(error.code, int):
+            print(error.code, file=sys.stderr)
         if error is not None and status is None and not isinstance(error, KeyboardInterrupt):
             self._stop_live()
             _show(error)
@@ -118,8 +120,6 @@ class _Session:
         if isinstance(error, KeyboardInterrupt):
             _show(error)
             _die_of(signal.SIGINT)
-        if isinstance(error, SystemExit) and error.code and not isinstance(error.code, int):
-            print(error.code, file=sys.stderr)
         failed = status if status is not None else 1
         if failed == 0 and self._fail_on_leak and report.verdict == "leak":
             failed = 1

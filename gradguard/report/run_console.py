@@ -23,7 +23,7 @@ INDENT = 2
 def report(run: RunReport, sources: SourceLines, console: Console) -> None:
     """Print the whole report."""
     word, _, rest = headline(run).partition(":")
-    _line(console, Text.assemble(("gradguard ", "bold"), (word, _STYLE[run.verdict]), ":", rest))
+    _line(console, Text.assemble(("gradguard ", "bold"), (word, _STYLE[run.verdict]), ":", _clean(rest, console, " ")))
     _growth(run, console)
     for leak in run.leaks:
         console.print()
@@ -114,8 +114,8 @@ def _endings(run: RunReport, console: Console) -> None:
         _wrapped(console, Text.assemble("For the whole story: ", (f"gradguard explain {rules[0]}", "bold")), 0)
 
 
-def _clean(text: str, console: Console) -> str:
-    return printable(" ".join(text.split()), console.encoding)
+def _clean(text: str, console: Console, before: str = "") -> str:
+    return before + printable(" ".join(text.split()), console.encoding)
 
 
 def _line(console: Console, text: Text) -> None:

@@ -46,6 +46,7 @@ class Diagnosed:
         excuse: why it is no leak after all: emptied, consumed, filling, inputs; None when it is one.
         excuse_at: the statement that says so.
         step: when it was found.
+        rate: bytes that the program's memory grew in a step, then.
         held: the graph that was stored last, when it was found.
     """
 
@@ -56,6 +57,7 @@ class Diagnosed:
     excuse: str | None
     excuse_at: Place | None
     step: int
+    rate: float = 0.0
     held: Held | None = None
 
     @property
@@ -86,6 +88,7 @@ class Diagnosis:
         self._torch = internals
         self._handles = handles
         self._rate = rate
+        self._rate_at_first = 0.0
         self._before: census.Census | None = None
         self._due = 0
         self._looks = 0
@@ -99,6 +102,7 @@ class Diagnosis:
 
     def begin(self, step: int, frame: FrameType | None) -> None:
         """Take the baseline."""
+        self._rate_at_first = self._rate()
         self._before = self._census(step, frame, mark=True)
         self._before.forget()
         self._due = step + BETWEEN
@@ -184,7 +188,7 @@ class Diagnosis:
         found = []
         for suspect, stores, levels in zip(self._suspects, tracer.stores, tracer.rebound):
             _outermost(suspect, levels)
-            found.append(_explained(suspect, stores, max(tracer.steps, 1), sources, step, self._rate()))
+            found.append(_explained(suspect, stores, max(tracer.steps, 1), sources, step, self._rate_at_first))
         self.found = [each for each in _distinct(found, sources) if each is not None]
         self._close()
 
@@ -251,6 +255,8 @@ def _explained(
     statement = sources.statement(lines[0].filename, lines[0].number) if lines else None
     places = list(dict.fromkeys(sources.place(line.filename, line.number) for line in lines))
     form = origin.form_of(statement, name) if statement is not None else None
+    if form == "sum" and suspect.entries:
+        form = "append"  # `history += [loss]`
     made = origin.made_at(sources, lines[0].filename, lines[0].number, name, lines[0].caller) if lines else None
     kind = _kind(suspect, places[0] if places else None, made, form)
     excuse, at = _excuse(suspect, kind, form, statement, lines, sources, rate)
@@ -276,7 +282,7 @@ def _explained(
     )
     storage = (gain.storage + gain.other) / suspect.steps
     nodes = gain.nodes or gain.attached * max(suspect.graph_nodes, 1.0)
-    diagnosed = Diagnosed(leak, storage, nodes / suspect.steps, suspect.freed, excuse, at, step, suspect.held)
+    diagnosed = Diagnosed(leak, storage, nodes / suspect.steps, suspect.freed, excuse, at, step, rate, suspect.held)
     is_slot = suspect.entries == 0 and suspect.root is not None
     is_carried = is_slot and (statement is None or origin.is_carried(sources, lines[0].filename, statement, name))
     return _Explained(diagnosed, is_slot, is_carried)

@@ -8,6 +8,7 @@ import io
 import os
 import sys
 import types
+import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from types import CodeType, TracebackType
@@ -41,12 +42,19 @@ def script(filename: str) -> Program:
         LaunchError: it cannot be read.
         SyntaxError: it is no Python.
     """
-    if os.path.isdir(filename):
-        inner = os.path.join(filename, "__main__.py")
-        if not os.path.isfile(inner):
-            raise LaunchError(f"{filename}: is a folder without a __main__.py")
-        return Program(_compiled(inner), inner, None, filename)
+    if os.path.isdir(filename) or zipfile.is_zipfile(filename):
+        return _main_in(filename)
     return Program(_compiled(filename), os.path.abspath(filename), None, os.path.dirname(os.path.realpath(filename)))
+
+
+def _main_in(container: str) -> Program:
+    path = os.path.abspath(container)
+    spec = importlib.machinery.PathFinder.find_spec("__main__", [path])
+    get_code = getattr(spec.loader, "get_code", None) if spec is not None else None
+    code = get_code("__main__") if get_code is not None else None
+    if spec is None or code is None or spec.origin is None:
+        raise LaunchError(f"{container}: has no __main__.py")
+    return Program(code, spec.origin, spec, path)
 
 
 def module(name: str) -> Program:

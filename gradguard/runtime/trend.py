@@ -65,6 +65,17 @@ def is_back(steps: Sequence[int], values: Sequence[float], since: int) -> bool:
     return min(after[-max(len(after) // 4, 2) :]) < min(before) + 0.5 * gained
 
 
+def stands_still(steps: Sequence[int], values: Sequence[float], pause: int, slope: float) -> bool:
+    """Whether a signal that grew by ``slope`` a step has hardly grown over the last ``pause`` steps."""
+    if not steps:
+        return False
+    end = steps[-1]
+    pause = max(pause, 2 * max((b - a for a, b in pairwise(steps[-6:])), default=1))  # long runs are sampled now and then
+    recent = [v for s, v in zip(steps, values) if s > end - pause]
+    before = [v for s, v in zip(steps, values) if end - 2 * pause < s <= end - pause]
+    return bool(before) and min(recent) - min(before) < 0.15 * slope * pause
+
+
 def has_fallen(steps: Sequence[int], values: Sequence[float]) -> bool:
     """Whether a signal has once given back most of what it had gained: a collection was emptied."""
     lowest = highest = None

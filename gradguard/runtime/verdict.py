@@ -8,7 +8,7 @@ from dataclasses import replace
 from gradguard.findings import Forecast, Growth, Leak, OutOfMemory, RunReport
 from gradguard.runtime.diagnosis import Diagnosed
 from gradguard.runtime.series import Series
-from gradguard.runtime.trend import Trend, has_fallen, is_back
+from gradguard.runtime.trend import Trend, has_fallen, is_back, stands_still
 
 SHORT = 30
 UNATTRIBUTED_FLOOR = 4_096.0
@@ -130,6 +130,8 @@ def _standing(found: Sequence[Diagnosed], series: Mapping[str, Series], notes: l
             notes.append(f"`{path}` grows and is emptied again ({_at(each)})")
         elif each.excuse is None and each.is_retracted:
             notes.append(f"`{path}` grows until it is backpropagated")
+        elif _may_level_off(each) and _levelled_off(series, each):
+            notes.append(f"`{path}` grew, and has levelled off")
         elif each.excuse is None and _is_bounded(each) and _came_back(series, each.step):
             notes.append(f"`{path}` grew until it was emptied again")
         else:
@@ -144,6 +146,17 @@ def _is_bounded(each: Diagnosed) -> bool:
     """Whether emptying it now and then is how such a thing is used: a collection that outlives the loop."""
     local = each.leak.holder is not None and each.leak.holder.scope == "local"
     return each.leak.kind != "hook" and not each.is_carried and not local
+
+
+def _may_level_off(each: Diagnosed) -> bool:
+    """Whether it may have been a buffer or a cache: graphs are nobody's cache."""
+    return each.excuse == "emptied" or each.leak.kind in ("tensor", "view", "heap", "collected", "cache", "snapshot")
+
+
+def _levelled_off(series: Mapping[str, Series], each: Diagnosed) -> bool:
+    """Whether memory stands still at the end, for longer than a pause between two stores."""
+    pause = max(5, int(3 / (each.leak.per_step or 1.0)))
+    return all(stands_still(s.steps, s.values, pause, each.rate) for s in _memory(series))
 
 
 def _at(each: Diagnosed) -> str:

@@ -271,8 +271,6 @@ class Watch:
         step = self.steps
         if step in (2, 16) or step % 256 == 0:
             self._find_devices()
-        if self._diagnosis is not None and self._diagnosis.is_tracing:
-            return  # what tracing keeps is ours
         if step < self._next_sample:
             return
         for metered in self._sensors:
@@ -367,7 +365,9 @@ class Watch:
         source = self._sources.most_common(1)[0][0] if self._sources else None
         notes = list(self.notes)
         if self._children is not None and self._children.started:
-            notes.append(f"{self._children.started} child processes were started, and not watched")
+            count = self._children.started
+            were = "child process was" if count == 1 else "child processes were"
+            notes.append(f"{count} {were} started, and not watched")
         if self._torch is None:
             notes.append("the program did not import torch")
         elif not any(name.startswith("cuda") for name in self.series):

@@ -14,10 +14,11 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from torch import nn  # noqa: E402
+
 import gradguard  # noqa: E402
 from gradguard.findings import RunReport  # noqa: E402
 from gradguard.runtime import steps as steps_module  # noqa: E402
-from torch import nn  # noqa: E402
 
 
 class Net(nn.Module):
@@ -99,7 +100,7 @@ def test_explicit_steps_count_alone() -> None:
 
 def test_a_wrapped_iterable_steps_once_an_item() -> None:
     def body(guard: Any) -> None:
-        assert [item for item in gradguard.steps(range(35))] == list(range(35))
+        assert list(gradguard.steps(range(35))) == list(range(35))
 
     report = watched(body)
     assert (report.steps, report.step_source) == (35, "explicit")
@@ -179,9 +180,12 @@ def test_an_error_of_the_program_passes_unchanged() -> None:
 
 
 def test_out_of_memory_is_reported_and_raised() -> None:
-    with pytest.raises(MemoryError), gradguard.watch(report=False) as guard:
+    def body() -> None:
         train(3)
         raise MemoryError("no more")
+
+    with pytest.raises(MemoryError), gradguard.watch(report=False) as guard:
+        body()
     assert guard.report is not None
     assert guard.report.out_of_memory is not None
     assert (guard.report.out_of_memory.device, guard.report.out_of_memory.step) == ("cpu", 3)

@@ -1,0 +1,142 @@
+"""The outputs of a run."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+from pathlib import Path
+
+import jsonschema
+import pytest
+from rich.console import Console
+
+from gradguard.findings import Forecast, Growth, Holder, Leak, OutOfMemory, Place, RunReport
+from gradguard.report import run_json, run_line
+from gradguard.report.live import sparkline
+from gradguard.report.run_console import report as show
+from gradguard.report.run_words import duration, size
+from tests.support import CHECKOUT
+
+SCHEMA = CHECKOUT.parent / "shared" / "schema" / "run.schema.json"
+SOURCE = ["for x, y in loader:", "    loss = criterion(model(x), y)", "    running += loss  # a comment", "    step()"]
+
+LEAK = Leak(
+    kind="graph",
+    holder=Holder("running", "train.running", "torch.Tensor", "local"),
+    bytes_per_step=10_725.0,
+    per_step=1.0,
+    explained=0.99,
+    stored_at=Place("train.py", 3, "running += loss"),
+    also_stored_at=(Place("train.py", 9, "running += penalty"),),
+    made_at=Place("train.py", 2, "loss = criterion(model(x), y)"),
+    form="sum",
+    rule="GG103",
+    operation="AddBackward0",
+    devices=("cpu",),
+    freed_by_gc=False,
+    advice="add `loss.detach()`",
+)
+
+
+def a_report(**changes: object) -> RunReport:
+    fields: dict[str, object] = {
+        "verdict": "leak",
+        "steps": 200,
+        "step_source": "optimizer",
+        "growth": {"graphs": Growth(None, 1.0, 10, 1.0), "heap": Growth(10_731.0, None, 40, 0.9), "process": None},
+        "leaks": (LEAK,),
+        "notes": ("no CUDA device was used",),
+        "forecast": Forecast("cuda:0", 2_100, 6_000.0),
+        "out_of_memory": OutOfMemory("cuda", 4_312, "CUDA out of memory"),
+    }
+    return RunReport(**{**fields, **changes})  # type: ignore[arg-type]
+
+
+CLEAN = a_report(
+    verdict="clean", leaks=(), growth={"heap": Growth(0.0, None, None, None)}, forecast=None, out_of_memory=None
+)
+
+
+def printed(report: RunReport, width: int = 100) -> str:
+    out = io.StringIO()
+    show(report, lambda path, cell: SOURCE, Console(file=out, width=width, markup=False, highlight=False, emoji=False))
+    return out.getvalue()
+
+
+def test_the_console_says_who_holds_what_since_when_and_how_to_end_it() -> None:
+    text = printed(a_report())
+    assert (
+        text.splitlines()[0] == "gradguard Leak: `train.running` keeps autograd graphs, +10.7 KB a step (train.py:3)."
+    )
+    for said in (
+        "growth: graphs +1 a step, heap +10.7 KB a step since step 40",
+        "GG103 `train.running` keeps autograd graphs, +10.7 KB a step (99% of the growth)",
+        "3 |     running += loss  # a comment\n    |     ^^^^^^^^^^^^^^^\n",
+        "also stored at train.py:9: running += penalty",
+        "made at: train.py:2: loss = criterion(model(x), y) (AddBackward0)",
+        "help: add `loss.detach()`",
+        "out of memory at step 4312 (cuda): CUDA out of memory",
+        "At this rate cuda:0 is full in 2100 steps (1 h 40 min).",
+        "note: no CUDA device was used",
+        "gradguard explain GG103",
+    ):
+        assert said in text
+
+
+def test_a_clean_run_is_short() -> None:
+    assert len(printed(CLEAN).splitlines()) <= 4
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 200])
+def test_a_narrow_terminal_is_not_overrun(width: int) -> None:
+    lines = printed(a_report(), width).splitlines()
+    long = [line for line in lines if len(line) > width and not line.startswith(("gradguard ", "GG103", "  stored"))]
+    assert long == []
+
+
+def test_what_a_terminal_would_obey_is_not_printed() -> None:
+    evil = a_report(
+        leaks=(Leak("graph", Holder("x", "x\x1b[31m", "T", "local"), 1.0, 1.0, 1.0, advice="\x1b]0;x\x07"),)
+    )
+    assert "\x1b" not in printed(evil)
+
+
+def test_without_rich_there_are_plain_lines() -> None:
+    text = "\n".join(run_line.lines(a_report()))
+    assert "gradguard: Leak: `train.running`" in text
+    assert "stored at train.py:3: running += loss" in text
+    assert run_line.confirmed(LEAK) == (
+        "gradguard: leak confirmed: `train.running` keeps autograd graphs, +10.7 KB a step; train.py:3: running += loss"
+    )
+
+
+@pytest.mark.parametrize("report", [a_report(), CLEAN, a_report(verdict="suspect", leaks=())])
+def test_json_validates(report: RunReport) -> None:
+    if not SCHEMA.is_file():
+        pytest.fail("the schema is not there") if os.environ.get("CI") else pytest.skip("the schema is not there")
+    document = json.loads(run_json.render(report))
+    jsonschema.validate(document, json.loads(Path(SCHEMA).read_text(encoding="utf-8")))
+    assert document["verdict"] == report.verdict
+
+
+def test_sizes_and_times_are_readable() -> None:
+    assert [size(n) for n in (0, 999, 1_000, 8_540, 123_456, 5_600_000, 7.2e9)] == [
+        "0 B", "999 B", "1.0 KB", "8.5 KB", "123 KB", "5.6 MB", "7.2 GB",
+    ]  # fmt: skip
+    assert size(None) == "?"
+    assert [duration(s) for s in (12, 89, 600, 6_000, 360_000)] == [
+        "12 s",
+        "89 s",
+        "10 min",
+        "1 h 40 min",
+        "100 h 0 min",
+    ]
+
+
+def test_a_sparkline_has_eight_heights_and_a_limit() -> None:
+    assert sparkline([0, 1, 2, 3, 4, 5, 6, 7]) == "▁▂▃▄▅▆▇█"
+    assert sparkline([5, 5, 5]) == "▁▁▁"
+    assert sparkline([]) == ""
+    assert len(sparkline(list(range(1000)))) == 32
+    assert sparkline([0, 1], ascii_only=True).isascii()
