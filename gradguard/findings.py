@@ -265,7 +265,9 @@ class RunReport:
         microseconds_per_step: GradGuard's own work in the steady state.
         diagnosis_seconds: GradGuard's own work in censuses and tracing.
         notes: what the reader should know about this run, in sentences.
-        seconds_per_step: wall time of a step, for the forecast.
+        exit_status: of the program; None when it is not known.
+        command: what was run.
+        start: the directory in which the run began; paths of places are relative to it.
     """
 
     verdict: str
@@ -282,3 +284,4 @@ class RunReport:
     notes: tuple[str, ...] = ()
     exit_status: int | None = None
     command: tuple[str, ...] = ()
+    start: str = "."

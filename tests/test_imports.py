@@ -39,3 +39,19 @@ def test_the_rules_load_without_libcst(shell: Shell) -> None:
 def test_checking_never_imports_torch(shell: Shell) -> None:
     block = "sys.modules['torch'] = None"
     assert "libcst" in loaded_after(shell, f"{block}; from gradguard.cli import main; main(['demo'])")
+
+
+def test_watching_imports_neither_torch_nor_anything_of_the_other_half(shell: Shell) -> None:
+    block = "sys.modules.update(dict.fromkeys(['libcst', 'rich', 'click']))"
+    loaded = loaded_after(shell, f"{block}; import gradguard; gradguard.watch(report=False).__enter__()")
+    assert not loaded & {"torch"}
+    done = shell("-c", "import sys, gradguard.api; print(*sys.modules)")
+    names = done.stdout.decode().split()
+    assert not [name for name in names if name.startswith(("gradguard.static", "gradguard.cli", "gradguard.report"))]
+
+
+def test_a_watch_reports_in_plain_lines_where_there_is_no_rich(shell: Shell) -> None:
+    block = "sys.modules.update(dict.fromkeys(['libcst', 'rich', 'click']))"
+    done = shell("-c", f"import sys; {block}; import gradguard\nwith gradguard.watch(): pass")
+    assert done.returncode == 0, done.stderr.decode()
+    assert done.stderr.decode().startswith("gradguard: Too short: 0 steps seen")

@@ -131,9 +131,9 @@ class _Session:
         report = self.watch.end(error, status)
         if not self._reported:
             self._reported = True
-            from gradguard.join import with_rules
+            from gradguard.join import with_findings
 
-            report = with_rules(report)
+            report = with_findings(report)
             self._write(report)
             if self._also_json is not None:
                 from gradguard.report import run_json
@@ -218,4 +218,4 @@ def _render(report: RunReport, style: str, file: TextIO, color: str) -> None:
     from gradguard.report.run_console import source_lines
     from gradguard.report.terminal import console
 
-    show(report, source_lines, console(color, file))
+    show(report, source_lines(report), console(color, file))

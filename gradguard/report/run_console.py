@@ -14,7 +14,6 @@ from gradguard.report.console import SourceLines, wrapped
 from gradguard.report.excerpt import excerpt, printable
 from gradguard.report.run_words import KINDS, duration, headline, holder, rate, size
 from gradguard.report.terminal import console as console_for
-from gradguard.runtime.usercode import START
 
 _STYLE = {"leak": "bold red", "suspect": "bold yellow", "clean": "bold green", "too-short": "bold cyan"}
 INDENT = 2
@@ -33,12 +32,16 @@ def report(run: RunReport, sources: SourceLines, console: Console) -> None:
 
 def to_stderr(run: RunReport) -> None:
     """Print the report where the watched program's own output is not."""
-    report(run, source_lines, console_for("auto", sys.stderr))
+    report(run, source_lines(run), console_for("auto", sys.stderr))
 
 
-def source_lines(path: str, cell: int | None) -> list[str]:
-    """The lines of a file of the run, as they were when the run first read them."""
-    return [line.rstrip("\r\n") for line in linecache.getlines(os.path.join(START, path))]
+def source_lines(run: RunReport) -> SourceLines:
+    """Reads the lines of the run's files, as they were when the run first read them."""
+
+    def read(path: str, cell: int | None) -> list[str]:
+        return [line.rstrip("\r\n") for line in linecache.getlines(os.path.join(run.start, path))]
+
+    return read
 
 
 def _growth(run: RunReport, console: Console) -> None:

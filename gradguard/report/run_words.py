@@ -37,7 +37,8 @@ def size(count: float | None) -> str:
 def rate(leak: Leak) -> str:
     """What a leak gains in a step."""
     if leak.kind == "hook":
-        return f"{leak.per_step:g} hooks a step" if leak.per_step else "hooks in each step"
+        count = leak.per_step or 1.0
+        return f"+{count:g} hook{'' if count == 1 else 's'} a step"
     return f"+{size(leak.bytes_per_step)} a step"
 
 

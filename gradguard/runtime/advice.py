@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 
-def for_leak(kind: str, form: str | None, name: str, value: str | None) -> str:
+def for_leak(kind: str, form: str | None, name: str, value: str | None, *, trains: bool) -> str:
     """Advice for a diagnosed leak.
 
     Args:
@@ -11,9 +11,10 @@ def for_leak(kind: str, form: str | None, name: str, value: str | None) -> str:
         form: how the statement stores.
         name: the holder's last name.
         value: the variable that is stored, if it is one.
+        trains: backward is called on what is stored, so that the loop cannot run under ``no_grad``.
     """
     if kind == "graph":
-        return _for_graph(form, name, value)
+        return _for_graph(form, name, value) + ("" if trains else _OR_NO_GRAD)
     return _BY_KIND.get(kind, f"bound `{name}`: keep the last few, or what is needed of each").format(name=name)
 
 
@@ -22,13 +23,14 @@ def _for_graph(form: str | None, name: str, value: str | None) -> str:
     if form in ("sum", "average"):
         return f"add `{stored}.detach()` or `{stored}.item()`" if value else "add the number or the detached value"
     if form == "carried":
-        return f"cut the graph between the steps: `{name} = {name}.detach()`, or run the loop under `torch.no_grad()`"
+        return f"cut the graph between the steps: `{name} = {name}.detach()`"
     if form in ("append", "assign", "index"):
-        return f"store `{stored}.detach()`, or run the loop under `torch.no_grad()`" if value else _DETACHED
+        return f"store `{stored}.detach()`" if value else _DETACHED
     return _DETACHED
 
 
-_DETACHED = "store detached values (`.detach()`, `.item()`), or run the loop under `torch.no_grad()`"
+_DETACHED = "store detached values (`.detach()`, `.item()`)"
+_OR_NO_GRAD = ", or run the loop under `torch.no_grad()` if nothing in it is backpropagated"
 
 _BY_KIND = {
     "hook": "register the hook once before the loop, or keep its handle and call `handle.remove()` in every step",

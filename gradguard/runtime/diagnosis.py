@@ -273,12 +273,12 @@ def _explained(
         explained=None,
         stored_at=places[0] if places else None,
         also_stored_at=tuple(places[1:4]),
-        made_at=made,
+        made_at=None if kind == "hook" else made,
         form=form,
-        operation=suspect.operation,
+        operation=None if kind == "hook" else suspect.operation,
         devices=suspect.devices,
         freed_by_gc=False if kind == "graph" else None,
-        advice=advice.for_leak(kind, form, name, _value_code(statement, name)),
+        advice=advice.for_leak(kind, form, name, _value_code(statement, name), trains=suspect.freed),
     )
     storage = (gain.storage + gain.other) / suspect.steps
     nodes = gain.nodes or gain.attached * max(suspect.graph_nodes, 1.0)

@@ -70,7 +70,9 @@ def stands_still(steps: Sequence[int], values: Sequence[float], pause: int, slop
     if not steps:
         return False
     end = steps[-1]
-    pause = max(pause, 2 * max((b - a for a, b in pairwise(steps[-6:])), default=1))  # long runs are sampled now and then
+    pause = max(
+        pause, 2 * max((b - a for a, b in pairwise(steps[-6:])), default=1)
+    )  # long runs are sampled now and then
     recent = [v for s, v in zip(steps, values) if s > end - pause]
     before = [v for s, v in zip(steps, values) if end - 2 * pause < s <= end - pause]
     return bool(before) and min(recent) - min(before) < 0.15 * slope * pause

@@ -9,6 +9,7 @@ from gradguard.findings import Forecast, Growth, Leak, OutOfMemory, RunReport
 from gradguard.runtime.diagnosis import Diagnosed
 from gradguard.runtime.series import Series
 from gradguard.runtime.trend import Trend, has_fallen, is_back, stands_still
+from gradguard.runtime.usercode import START
 
 SHORT = 30
 UNATTRIBUTED_FLOOR = 4_096.0
@@ -114,6 +115,7 @@ def conclude(
         notes=tuple(said),
         exit_status=exit_status,
         command=command,
+        start=START,
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import difflib
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -62,14 +63,34 @@ def test_the_rules_are_listed_for_programs(gradguard: Run) -> None:
     assert set(listed[0]) == {"code", "name", "severity", "summary"}
 
 
-def test_the_demo_finds_both_leaks_and_none_in_the_fixed_script(gradguard: Run) -> None:
+def test_the_demo_finds_both_leaks_twice_and_none_in_the_fixed_script(gradguard: Run) -> None:
+    pytest.importorskip("torch")
     done = gradguard("demo")
     assert done.status == 0
     leaky, fixed = done.out.split("$ gradguard check fixed.py")
+    checked, ran = leaky.split("$ gradguard run leaky.py")
     lines = (DEMO / "leaky.py").read_text(encoding="utf-8").splitlines()
-    found = {lines[int(line.split(":")[1]) - 1].strip() for line in leaky.splitlines() if line.startswith("leaky.py:")}
+    found = {
+        lines[int(line.split(":")[1]) - 1].strip() for line in checked.splitlines() if line.startswith("leaky.py:")
+    }
     assert {"running_loss += loss", "predictions.append(logits)"} <= found
+    assert "`train_epoch.running_loss` keeps autograd graphs" in ran
+    assert "`main.predictions` keeps autograd graphs" in ran
     assert "Nothing found in 1 file." in fixed
+    assert "gradguard Clean: nothing keeps growing over 200 steps." in fixed
+    assert re.search(r"^verdict +leak +clean", fixed, re.M)
+
+
+def test_the_demo_without_torch_shows_one_half_and_names_the_other(shell: Shell) -> None:
+    block = (
+        "import importlib.util as u; f = u.find_spec; u.find_spec = lambda n, *a: None if n == 'torch' else f(n, *a)"
+    )
+    done = shell("-c", f"{block}; from gradguard.cli import main; main(['demo'])")
+    out = done.stdout.decode()
+    assert done.returncode == 0, done.stderr.decode()
+    assert "Found 3 problems" in out
+    assert "$ gradguard run" not in out
+    assert "pip install 'gradguard[torch]'" in out
 
 
 def test_the_scripts_of_the_demo_differ_in_the_fixes_only() -> None:
