@@ -34,7 +34,8 @@ def attribute(found: Sequence[Diagnosed], growing: Mapping[str, Trend]) -> list[
     What Python sees (storages) is measured. The rest of the growth, saved tensors and nodes behind C++, is divided
     among the leaks that hold graphs: a graph that was backpropagated has its nodes left and nothing else.
     """
-    total = bytes_per_step(growing)
+    # A sum that starts anew with each epoch may have been emptied just now: it grew at the rate that it was found with.
+    total = bytes_per_step(growing) or max((d.rate for d in found), default=0.0)
     hidden = max(total - sum(d.storage_per_step for d in found), 0.0)
     sizes = [d.storage_per_step + h for d, h in zip(found, _divided(found, hidden))]
     return [

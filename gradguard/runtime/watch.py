@@ -91,7 +91,7 @@ class Watch:
         self._next_sample = 1
         self._not_before = 0
         self._looks_left = BACKWARDS_TO_LOOK_AT
-        self._own_ns = 0
+        self.own_nanoseconds = 0
         self._own_steps = 0
         self._began = self._last = monotonic()
         self._pid = os.getpid()
@@ -242,7 +242,7 @@ class Watch:
         except Exception as error:
             self._failed(error)
         if not was_diagnosing and self._diagnosis is None:
-            self._own_ns += perf_counter_ns() - start
+            self.own_nanoseconds += perf_counter_ns() - start
             self._own_steps += 1
         if self._max_steps is not None and self.steps >= self._max_steps:
             raise EndOfRun
@@ -384,6 +384,6 @@ class Watch:
             exit_status=exit_status,
             command=self._command,
             notes=notes,
-            microseconds=self._own_ns / 1000 / self._own_steps if self._own_steps else None,
+            microseconds=self.own_nanoseconds / 1000 / self._own_steps if self._own_steps else None,
             diagnosis_seconds=self._diagnosis_seconds,
         )

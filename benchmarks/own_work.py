@@ -1,0 +1,142 @@
+"""What watching costs: GradGuard's own microseconds in a step, and the ratio of a step with it to one without.
+
+    python benchmarks/own_work.py
+
+Four loops: three models, and 200 operations on eight elements. Own work is counted by the watch itself; the ratio comes
+from stretches with and without a watch in turn, in one process. Prints Markdown for docs/benchmarks.md.
+"""
+
+from __future__ import annotations
+
+import platform
+import statistics
+import time
+from collections.abc import Callable
+
+import torch
+from torch import nn
+
+import gradguard
+from gradguard.runtime.watch import Watch
+
+STEADY = 1_000
+"""Steps after which the sensors have found their pace."""
+
+COUNTED = 2_000
+TURNS = 12
+SECONDS_OF_A_TURN = 0.5
+
+
+def mlp() -> Callable[[], None]:
+    """Three layers of 512: 2 ms a step."""
+    return training(
+        nn.Sequential(nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, 512)), (32, 512)
+    )
+
+
+def convnet() -> Callable[[], None]:
+    """A small convolutional network."""
+    layers = [
+        nn.Conv2d(3, 16, 3),
+        nn.ReLU(),
+        nn.Conv2d(16, 32, 3, stride=2),
+        nn.ReLU(),
+        nn.Flatten(),
+        nn.LazyLinear(10),
+    ]
+    return training(nn.Sequential(*layers), (8, 3, 24, 24))
+
+
+def transformer() -> Callable[[], None]:
+    """Two encoder layers: 60 modules."""
+    layer = nn.TransformerEncoderLayer(64, 4, 128, batch_first=True)
+    return training(nn.TransformerEncoder(layer, 2, enable_nested_tensor=False), (4, 16, 64))
+
+
+def training(model: nn.Module, shape: tuple[int, ...]) -> Callable[[], None]:
+    """One step of training ``model`` on noise of ``shape``."""
+    model(torch.randn(*shape))  # lazy layers get their size
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-4)
+
+    def step() -> None:
+        optimizer.zero_grad()
+        model(torch.randn(*shape)).square().mean().backward()
+        optimizer.step()
+
+    return step
+
+
+def tiny_operations() -> Callable[[], None]:
+    """200 operations on eight elements, and a step of an optimizer: 1 ms."""
+    parameter = nn.Parameter(torch.zeros(8))
+    parameter.grad = torch.zeros(8)
+    optimizer = torch.optim.SGD([parameter], lr=0.1)
+
+    def step() -> None:
+        value = torch.ones(8)
+        for _ in range(200):
+            value = value * 1.0001
+        optimizer.step()
+
+    return step
+
+
+def own_microseconds(step: Callable[[], None]) -> tuple[float, float, float]:
+    """Own work: over the first 200 steps, in the steady state (median and mean over stretches of 50 steps)."""
+    watch = Watch()
+    with watch:
+        for _ in range(200):
+            step()
+        first = watch.own_nanoseconds / 1000 / 200
+        for _ in range(STEADY - 200):
+            step()
+        stretches = []
+        for _ in range(COUNTED // 50):
+            before = watch.own_nanoseconds
+            for _ in range(50):
+                step()
+            stretches.append((watch.own_nanoseconds - before) / 1000 / 50)
+    return first, statistics.median(stretches), statistics.mean(stretches)
+
+
+def ratio(step: Callable[[], None]) -> tuple[float, float]:
+    """Milliseconds of a step without, and how many times that it takes with a watch; medians of stretches in turn."""
+    began = time.perf_counter()
+    for _ in range(20):
+        step()
+    count = max(int(SECONDS_OF_A_TURN / ((time.perf_counter() - began) / 20)), 1)
+    without, ratios = [], []
+    for _ in range(TURNS):
+        without.append(timed(step, count))
+        with gradguard.watch(report=False):
+            for _ in range(200):
+                step()
+            ratios.append(timed(step, count) / without[-1])
+    return statistics.median(without) * 1000, statistics.median(ratios)
+
+
+def timed(step: Callable[[], None], count: int) -> float:
+    """Seconds of a step, over ``count`` steps."""
+    began = time.perf_counter()
+    for _ in range(count):
+        step()
+    return (time.perf_counter() - began) / count
+
+
+def main() -> None:
+    """Measure and print."""
+    torch.manual_seed(0)
+    torch.set_num_threads(1)
+    print(f"torch {torch.__version__}, Python {platform.python_version()}, {platform.machine()}\n")
+    print("| loop | ms a step | own us, first 200 steps | own us, steady (median) | (mean) | ratio with / without |")
+    print("| --- | ---: | ---: | ---: | ---: | ---: |")
+    for loop in (mlp, convnet, transformer, tiny_operations):
+        step = loop()
+        first, median, mean = own_microseconds(step)
+        milliseconds, times = ratio(step)
+        name = loop.__name__.replace("_", " ")
+        print(f"| {name} | {milliseconds:.2f} | {first:.1f} | {median:.1f} | {mean:.1f} | {times:.3f} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
