@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from time import perf_counter
-from types import FrameType
+from types import FrameType, FunctionType
 from typing import TYPE_CHECKING, Any
 
 from gradguard.runtime.children import ATOMS, children
@@ -204,21 +204,27 @@ class _Walker:
         return found
 
     def _walk_root(self, spot: Spot, root: Root) -> None:
-        waiting: deque[tuple[Spot, Any]] = deque()
         spot.thing = root.variables
-        for name, value in list(root.variables.items()):
+        # Functions last: what a running function shares with an inner one is its own variable first.
+        variables = sorted(list(root.variables.items()), key=lambda item: isinstance(item[1], FunctionType))
+        for name, value in variables:
             if type(value) not in ATOMS and not name.startswith("__"):
-                waiting.append((spot.child(name), value))
-        while waiting:
+                # One variable after the other: `self` and the arguments come first, so that an attribute is not
+                # taken for the local that is another name for it.
+                self._walk_variable(spot.child(name), value)
+
+    def _walk_variable(self, variable: Spot, value: Any) -> None:
+        waiting: deque[tuple[Spot, Any]] = deque([(variable, value)])
+        while waiting and not self.cut:
             spot, thing = waiting.popleft()
             if id(thing) in self.visited:
                 continue
             self.visited.add(id(thing))
             if len(self.visited) % 1024 == 0 and self._is_late():
                 return
-            for label, value in self._enter(spot, thing):
-                if type(value) not in ATOMS and id(value) not in self.visited:
-                    waiting.append((spot.child(label), value))
+            for label, each in self._enter(spot, thing):
+                if type(each) not in ATOMS and id(each) not in self.visited:
+                    waiting.append((spot.child(label), each))
 
     def _is_late(self) -> bool:
         if len(self.visited) > MAX_OBJECTS or perf_counter() > self._deadline:

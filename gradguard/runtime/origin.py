@@ -149,11 +149,24 @@ def _is_key(target: ast.Subscript) -> bool:
 
 
 def reads(expression: ast.AST, name: str) -> bool:
-    """Whether ``name`` occurs, as a variable or as an attribute."""
+    """Whether ``name`` occurs, as a variable or as an attribute; a method of that name does not count."""
+    nodes = list(ast.walk(expression))
+    methods = {id(n.func) for n in nodes if isinstance(n, ast.Call)}
     return any(
-        (isinstance(n, ast.Name) and n.id == name) or (isinstance(n, ast.Attribute) and n.attr == name)
-        for n in ast.walk(expression)
+        (isinstance(n, ast.Name) and n.id == name)
+        or (isinstance(n, ast.Attribute) and n.attr == name and id(n) not in methods)
+        for n in nodes
     )
+
+
+def own_nodes(function: ast.AST) -> Iterator[ast.AST]:
+    """The nodes of a function, or of a module, without those of the functions in it."""
+    waiting = list(ast.iter_child_nodes(function))
+    while waiting:
+        node = waiting.pop(0)
+        yield node
+        if not isinstance(node, _Function | ast.ClassDef):
+            waiting[:0] = ast.iter_child_nodes(node)
 
 
 def stored_value(statement: ast.stmt, name: str) -> ast.expr | None:
@@ -441,7 +454,7 @@ def backpropagated_after_loop(sources: Sources, filename: str, stored: ast.stmt,
         return None
     inside = set(ast.walk(loop))
     derived = {name}
-    for node in ast.walk(source.function_of(loop)):
+    for node in own_nodes(source.function_of(loop)):
         if node in inside or not isinstance(node, ast.stmt) or isinstance(node, _Loop | _Function | ast.If | ast.With):
             continue
         if isinstance(node, ast.Assign) and any(reads(node.value, n) for n in derived):

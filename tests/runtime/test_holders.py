@@ -1,0 +1,372 @@
+"""The holder's name, its scope and the statement, for every kind of place that a user can store into."""
+
+from __future__ import annotations
+
+import importlib.util
+import itertools
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from gradguard.findings import Leak, RunReport  # noqa: E402
+from gradguard.runtime.watch import Watch  # noqa: E402
+
+HEAD = """
+import functools, itertools, copy
+from collections import defaultdict, deque, namedtuple
+import torch
+from torch import nn
+
+def training():
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(8, 64), nn.Tanh(), nn.Linear(64, 2))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    for step in range(70):
+        output = model(torch.randn(32, 8))
+        loss = output.square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        yield model, output, loss
+"""
+
+_names = itertools.count()
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Iterator[object]:
+    loaded = []
+
+    def watch(body: str) -> tuple[RunReport, str]:
+        name = f"program_{next(_names)}"
+        file = tmp_path / f"{name}.py"
+        file.write_text(HEAD + body, encoding="utf-8")
+        spec = importlib.util.spec_from_file_location(name, file)
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[name] = module
+        loaded.append(name)
+        with Watch() as guard:
+            spec.loader.exec_module(module)
+        assert guard.report is not None
+        assert not [note for note in guard.report.notes if "failed" in note]
+        return guard.report, file.read_text(encoding="utf-8")
+
+    yield watch
+    for name in loaded:
+        sys.modules.pop(name, None)
+
+
+LEAKS = {
+    "a local": ("local", "train.total", "graph", """
+def train():
+    total = 0
+    for model, output, loss in training():
+        total += loss  # here
+train()
+"""),
+    "a global": ("global", "history", "graph", """
+history = []
+for model, output, loss in training():
+    history.append(loss)  # here
+"""),
+    "a global, rebound": ("global", "mean", "graph", """
+mean = torch.zeros(())
+for model, output, loss in training():
+    mean = 0.9 * mean + 0.1 * loss  # here
+"""),
+    "an attribute": ("attribute", "Trainer.outputs", "graph", """
+class Trainer:
+    def __init__(self):
+        self.outputs = []
+    def fit(self):
+        mine = self.outputs
+        for model, output, loss in training():
+            mine.append({"loss": loss, "output": output})  # here
+Trainer().fit()
+"""),
+    "an item of an attribute": ("attribute", 'Tracker.history["train"]', "graph", """
+class Tracker:
+    def __init__(self):
+        self.history = {"train": [], "eval": []}
+    def log(self, value):
+        self.history["train"].append(value)  # here
+tracker = Tracker()
+for model, output, loss in training():
+    tracker.log(loss)
+"""),
+    "a slot": ("attribute", "Meter.total", "graph", """
+class Meter:
+    __slots__ = ("total",)
+    def __init__(self):
+        self.total = 0
+meter = Meter()
+for model, output, loss in training():
+    meter.total = meter.total + loss  # here
+"""),
+    "an inner attribute of a module": ("attribute", "Bank.features", "graph", """
+class Bank(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("features", torch.zeros(0, 2))
+    def forward(self, x):
+        self.features = torch.cat([self.features, x])  # here
+        return x
+bank = nn.ModuleList([Bank()])
+for model, output, loss in training():
+    bank[0](output)
+"""),
+    "a class attribute": ("class", "Registry.losses", "graph", """
+class Registry:
+    losses = []
+    @classmethod
+    def add(cls, loss):
+        cls.losses.append(loss)  # here
+for model, output, loss in training():
+    Registry.add(loss)
+"""),
+    "a closure": ("closure", "make.seen", "graph", """
+def make():
+    seen = []
+    def remember(loss):
+        seen.append(loss)  # here
+    return remember
+remember = make()
+for model, output, loss in training():
+    remember(loss)
+"""),
+    "a nonlocal of a running function": ("local", "train.total", "graph", """
+def train():
+    total = 0
+    def add(loss):
+        nonlocal total
+        total = total + loss  # here
+    for model, output, loss in training():
+        add(loss)
+train()
+"""),
+    "a default argument": ("default", "log.past", "graph", """
+def log(loss, past=[]):
+    past.append(loss)  # here
+for model, output, loss in training():
+    log(loss)
+"""),
+    "an attribute of a function": ("global", "log.past", "graph", """
+def log(loss):
+    log.past.append(loss)  # here
+log.past = []
+for model, output, loss in training():
+    log(loss)
+"""),
+    "a local of a waiting generator": ("local", "keep.kept", "graph", """
+def keep(source):
+    kept = []
+    for model, output, loss in source:
+        kept.append(loss)  # here
+        yield loss
+for loss in keep(training()):
+    pass
+"""),
+    "a tuple that is bound anew": ("local", "train.state", "graph", """
+def train():
+    state = (torch.zeros(32, 2), 0)
+    for model, output, loss in training():
+        state = (state[0] + output, state[1] + 1)  # here
+train()
+"""),
+    "a dict that is made anew": ("local", "train.state", "graph", """
+def train():
+    state = {"sum": torch.zeros(32, 2)}
+    for model, output, loss in training():
+        state = {"sum": state["sum"] + output}  # here
+train()
+"""),
+    "a statement over two lines": ("global", 'history["all"]', "graph", """
+history = defaultdict(list)
+for model, output, loss in training():
+    history["all"].append(  # here
+        loss
+    )
+"""),
+    "a cache": ("cache", "cache of norm()", "cache", """
+@functools.lru_cache(maxsize=None)
+def norm(x):
+    return x.square()
+for model, output, loss in training():
+    norm(torch.randn(4096))  # here
+"""),
+    "exceptions": ("global", "errors", "exception", """
+errors = []
+def fail(output):
+    doubled = output * 2
+    raise ValueError("no")
+for model, output, loss in training():
+    try:
+        fail(output)
+    except ValueError as error:
+        errors.append(error)  # here
+"""),
+    "gradients": ("global", "grads", "gradient", """
+grads = []
+for model, output, loss in training():
+    grads.append([p.grad for p in model.parameters()])  # here
+"""),
+    "snapshots": ("global", "snapshots", "snapshot", """
+snapshots = []
+for model, output, loss in training():
+    snapshots.append(copy.deepcopy(model.state_dict()))  # here
+"""),
+    "views": ("global", "first_rows", "view", """
+first_rows = []
+for model, output, loss in training():
+    batch = torch.randn(512, 64)
+    first_rows.append(batch[0])  # here
+"""),
+    "hooks": ("global", "layer._forward_hooks", "hook", """
+layer = nn.Linear(2, 2)
+for model, output, loss in training():
+    layer.register_forward_hook(lambda *args: None)  # here
+"""),
+    "a hook on its own tensor": ("internal", "tensor hook", "cycle", """
+for model, output, loss in training():
+    kept = output * 3
+    def scale(grad, kept=kept):
+        return grad * kept.mean()
+    kept.register_hook(scale)  # here
+"""),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LEAKS)
+def test_the_holder_and_its_statement_are_named(name: str, run: object) -> None:
+    scope, path, kind, body = LEAKS[name]
+    report, text = run(body)  # type: ignore[operator]
+    assert report.verdict == "leak", report
+    leak: Leak = report.leaks[0]
+    line = next(number for number, each in enumerate(text.splitlines(), 1) if each.endswith("# here"))
+    assert leak.holder is not None
+    assert leak.stored_at is not None
+    assert (leak.holder.path, leak.holder.scope, leak.kind, leak.stored_at.line) == (path, scope, kind, line)
+    assert leak.advice
+
+
+CLEAN = {
+    "a window": """
+window = deque(maxlen=10)
+for model, output, loss in training():
+    window.append(loss)
+""",
+    "a window that is still filling": """
+window = deque(maxlen=1000)
+for model, output, loss in training():
+    window.append(output.detach())
+""",
+    "a list that is trimmed": """
+recent = []
+for model, output, loss in training():
+    recent.append(loss)
+    if len(recent) > 8:
+        recent.pop(0)
+""",
+    "a list that is emptied": """
+class Epoch:
+    def __init__(self):
+        self.outputs = []
+    def run(self):
+        for step, (model, output, loss) in enumerate(training(), 1):
+            self.outputs.append(output)
+            if step % 20 == 0:
+                self.outputs.clear()
+Epoch().run()
+""",
+    "the last value": """
+class Net:
+    pass
+net = Net()
+for model, output, loss in training():
+    net.last = output
+    previous = loss
+""",
+    "numbers": """
+numbers, by_step = [], {}
+for step, (model, output, loss) in enumerate(training()):
+    numbers.append(loss.item())
+    by_step[step] = float(loss)
+""",
+    "detached losses": """
+losses = []
+for model, output, loss in training():
+    losses.append(loss.detach())
+""",
+    "a sum that is backpropagated": """
+total = 0
+parameter = nn.Parameter(torch.ones(()))
+for step, (model, output, loss) in enumerate(training(), 1):
+    total = total + parameter * loss.detach()
+    if step % 10 == 0:
+        total.backward()
+        total = 0
+""",
+    "hooks that are removed": """
+layer = nn.Linear(2, 2)
+for model, output, loss in training():
+    handle = layer.register_forward_hook(lambda *args: None)
+    handle.remove()
+""",
+    "a bounded cache": """
+@functools.lru_cache(maxsize=4)
+def norm(x):
+    return x.square()
+for model, output, loss in training():
+    norm(torch.randn(4096))
+""",
+    "second order, and the gradients set to None": """
+for model, output, loss in training():
+    other = nn.Linear(2, 2)
+    other(output.detach()).square().mean().backward(create_graph=True)
+    other.weight.grad = other.bias.grad = None
+""",
+}
+
+
+@pytest.mark.parametrize("name", CLEAN)
+def test_what_looks_alike_is_clean(name: str, run: object) -> None:
+    report, _ = run(CLEAN[name])  # type: ignore[operator]
+    assert (report.verdict, report.leaks) == ("clean", ()), report
+
+
+def test_results_collected_on_purpose_are_no_leak(run: object) -> None:
+    body = """
+def predict():
+    results = []
+    with torch.no_grad():
+        for model, output, loss in same():
+            results.append(model(torch.randn(256, 8)))
+    return torch.cat(results)
+
+def same():
+    model = nn.Linear(8, 64)
+    for _ in range(70):
+        yield model, None, None
+predict()
+"""
+    report, _ = run(body)  # type: ignore[operator]
+    assert report.verdict == "suspect"
+    assert [leak.kind for leak in report.leaks] == ["collected"]
+
+
+def test_two_holders_are_both_named(run: object) -> None:
+    body = """
+total, outputs = 0, []
+for model, output, loss in training():
+    total += loss
+    outputs.append(output)
+"""
+    report, _ = run(body)  # type: ignore[operator]
+    assert {leak.holder.path for leak in report.leaks if leak.holder} == {"total", "outputs"}
+    assert sum(leak.explained or 0 for leak in report.leaks) == pytest.approx(1, abs=0.05)
