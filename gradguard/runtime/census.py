@@ -206,7 +206,7 @@ class _Walker:
     def _walk_root(self, spot: Spot, root: Root) -> None:
         spot.thing = root.variables
         # Functions last: what a running function shares with an inner one is its own variable first.
-        variables = sorted(list(root.variables.items()), key=lambda item: isinstance(item[1], FunctionType))
+        variables = sorted(root.variables.items(), key=lambda item: type(item[1]) is FunctionType)
         for name, value in variables:
             if type(value) not in ATOMS and not name.startswith("__"):
                 # One variable after the other: `self` and the arguments come first, so that an attribute is not

@@ -18,13 +18,12 @@ SILENCE_SECONDS = 1.0
 
 
 class ModuleSteps:
-    """Registers and removes the forward hook.
+    """Registers and removes the forward hook; ``registered`` is how many handles that took (PyTorch numbers them).
 
     Args:
         clock: what to tick.
         register: ``register_module_forward_pre_hook``.
-        last_step: when the last step ended, in the seconds of ``time.monotonic``.
-        median_seconds: how long a step usually takes.
+        last_step: when the last step ended, in the seconds of ``time.monotonic``, and how long a step usually takes.
     """
 
     def __init__(
@@ -34,6 +33,7 @@ class ModuleSteps:
         self._register = register
         self._last_step = last_step
         self._handle: Any = None
+        self.registered = 0
 
     def install(self) -> None:
         """Listen."""
@@ -51,20 +51,14 @@ class ModuleSteps:
             self._handle.remove()
             self._handle = None
 
-    @property
-    def registered(self) -> int:
-        """How many handles this took (PyTorch numbers them)."""
-        return self._count
-
-    _count = 0
-
     def _listen(self) -> None:
         if self._handle is None:
             self._handle = self._register(module_hook(self._clock))
-            self._count += 1
+            self.registered += 1
 
     def _collected(self, phase: str, info: dict[str, int]) -> None:
         if phase == "stop" and self._handle is None and self._clock.source != "explicit":
             last, usual = self._last_step()
             if monotonic() - last > max(SILENCE_SECONDS, 20 * usual):
                 self._listen()
+                self._clock.hand_over()

@@ -57,6 +57,10 @@ class Clock:
         else:
             self._silence += 1
 
+    def hand_over(self) -> None:
+        """The deciding source has been silent for too long a time: whatever ticks next decides."""
+        self._silence = max(PATIENCE, 8 * self._usual_silence)
+
     def _decides(self, source: str, key: int) -> bool:
         if source == self.source and key == self.key:
             return True

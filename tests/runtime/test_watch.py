@@ -324,3 +324,74 @@ def test_no_graph_and_no_tensor_is_kept_alive() -> None:
         assert [ref for ref in dropped if ref() is not None] == []
     finally:
         gc.enable()
+
+
+# --- phases and second thoughts -----------------------------------------------------------------------------------
+
+
+def test_a_phase_without_optimizer_and_loader_is_seen_after_training() -> None:
+    """The forward hook is taken off while training; the collector notices that nothing ticks any more."""
+    import time
+
+    kept = []
+
+    def body(guard: Any) -> None:
+        train(40)
+        model = Net()
+        time.sleep(1.2)
+        gc.collect()
+        for _ in range(60):
+            kept.append(model(torch.randn(16, 8)))
+
+    report = watched(body)
+    assert report.verdict == "leak"
+    assert report.steps > 80
+    assert [leak.holder.name for leak in report.leaks if leak.holder] == ["kept"]
+
+
+def test_what_is_backpropagated_in_the_end_is_no_leak() -> None:
+    def objective(model: Net) -> torch.Tensor:
+        total = torch.zeros(())
+        for _ in range(50):
+            total = total + model(torch.randn(4, 8)).square().mean()
+        return total
+
+    def body(guard: Any) -> None:
+        model = Net()
+        optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+        for _ in range(40):
+            optimizer.zero_grad()
+            objective(model).backward()
+            optimizer.step()
+
+    assert watched(body).verdict == "clean"
+
+
+def test_a_sum_that_starts_anew_with_each_epoch_is_a_leak_all_the_same() -> None:
+    def body(guard: Any) -> None:
+        for _ in range(2):
+            running = torch.zeros(())
+
+            def add(loss: torch.Tensor) -> None:
+                nonlocal running
+                running += loss
+
+            train(60, add)
+
+    report = watched(body)
+    assert report.verdict == "leak"
+    assert report.leaks[0].holder is not None
+    assert report.leaks[0].holder.name == "running"
+    assert (report.leaks[0].bytes_per_step or 0) > 1_000
+
+
+def test_a_cache_that_was_filled_has_levelled_off() -> None:
+    cache: list[torch.Tensor] = []
+
+    def each(loss: torch.Tensor) -> None:
+        if len(cache) < 50:
+            cache.append(torch.randn(4096))
+
+    report = watched(lambda guard: train(160, each))
+    assert report.verdict == "clean"
+    assert any("levelled off" in note for note in report.notes)

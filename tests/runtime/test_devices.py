@@ -1,0 +1,99 @@
+"""CUDA memory in a watch: with an allocator that is not there, and with a real one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import gradguard  # noqa: E402
+from gradguard.runtime.torch_internals import TorchInternals  # noqa: E402
+
+
+class Device:
+    """A GPU whose memory the test fills."""
+
+    allocated = peak = 0
+
+    def fill(self, count: int) -> None:
+        self.allocated += count
+        self.peak = max(self.peak, self.allocated)
+
+    def stats(self, number: int) -> dict[str, Any]:
+        return {"allocated_bytes": {"all": {"current": self.allocated, "peak": self.peak}}}
+
+
+@pytest.fixture
+def device(monkeypatch: pytest.MonkeyPatch) -> Device:
+    fake = Device()
+    monkeypatch.setattr(TorchInternals, "cuda_devices", lambda self: 1)
+    monkeypatch.setattr(TorchInternals, "stats", lambda self, number: fake.stats(number))
+    monkeypatch.setattr(TorchInternals, "cuda_total", lambda self, number: 1 << 30)
+    return fake
+
+
+def test_growth_on_a_device_has_its_rate_its_peak_and_its_end(device: Device) -> None:
+    kept = []
+    model = torch.nn.Linear(4, 4)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with gradguard.watch(report=False) as guard:
+        for _ in range(100):
+            loss = model(torch.randn(2, 4)).sum()
+            loss.backward()
+            optimizer.step()
+            kept.append(loss)
+            device.fill(1 << 20)
+    report = guard.report
+    assert report is not None
+    grown = report.growth["cuda:0"]
+    assert grown is not None
+    assert grown.bytes_per_step == pytest.approx(1 << 20, rel=0.01)
+    assert report.peak["cuda:0"] == pytest.approx(100 << 20, rel=0.02)
+    assert report.forecast is not None
+    assert (report.forecast.device, report.forecast.steps_left) == ("cuda:0", pytest.approx(924, abs=5))
+    assert report.verdict == "leak"
+    assert (report.leaks[0].bytes_per_step or 0) > 1 << 20
+    assert not any("CUDA" in note for note in report.notes)
+
+
+def test_a_pool_that_was_filled_is_no_growth(device: Device) -> None:
+    with gradguard.watch(report=False) as guard:
+        for step in range(100):
+            if step < 8:
+                device.fill(64 << 20)
+            torch.zeros(1)
+            guard.step()
+    assert guard.report is not None
+    assert guard.report.verdict == "clean"
+
+
+def test_a_program_without_cuda_is_told_so_and_cuda_is_not_initialised() -> None:
+    with gradguard.watch(report=False) as guard:
+        for _ in range(40):
+            guard.step()
+    assert guard.report is not None
+    assert "no CUDA device was used" in guard.report.notes
+    assert not torch.cuda.is_initialized()
+
+
+@pytest.mark.cuda
+def test_a_leak_on_a_real_device() -> None:
+    if not torch.cuda.is_available():
+        pytest.skip("no CUDA device")
+    outputs = []
+    model = torch.nn.Linear(256, 256).cuda()
+    with gradguard.watch(report=False) as guard:
+        for _ in range(80):
+            outputs.append(model(torch.randn(64, 256, device="cuda")).relu())
+    report = guard.report
+    assert report is not None
+    assert report.verdict == "leak"
+    leak = report.leaks[0]
+    assert leak.holder is not None
+    assert (leak.holder.name, leak.devices) == ("outputs", ("cuda:0",))
+    grown = report.growth["cuda:0"]
+    assert grown is not None
+    assert (grown.bytes_per_step or 0) > 64 * 256 * 4
+    assert report.forecast is not None
