@@ -45,7 +45,10 @@ def source_lines(run: RunReport) -> SourceLines:
 
 
 def _growth(run: RunReport, console: Console) -> None:
-    parts = [f"{name} {_rate(grown)}" for name, grown in run.growth.items() if grown is not None]
+    known = {name: grown for name, grown in run.growth.items() if grown is not None}
+    if len(known) > 1 and not known.get("process", Growth(1.0, None, None, None)).bytes_per_step:
+        del known["process"]  # too noisy to call it flat beside what grows
+    parts = [f"{name} {_rate(grown)}" for name, grown in known.items()]
     if parts:
         _wrapped(console, Text.assemble(("growth: ", "bold"), ", ".join(parts)))
 
