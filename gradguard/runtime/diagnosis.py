@@ -252,8 +252,8 @@ def _explained(
 ) -> _Explained:
     name = suspect.holder.name
     lines = [line for line, _ in stores.most_common()] or _from_source(suspect, sources)
-    statement = sources.statement(lines[0].filename, lines[0].number) if lines else None
-    places = list(dict.fromkeys(sources.place(line.filename, line.number) for line in lines))
+    statement = sources.statement(lines[0].filename, lines[0].number, name) if lines else None
+    places = list(dict.fromkeys(sources.place(line.filename, line.number, name) for line in lines))
     form = origin.form_of(statement, name) if statement is not None else None
     if form == "sum" and suspect.entries:
         form = "append"  # `history += [loss]`

@@ -23,17 +23,24 @@ class ModuleSteps:
     Args:
         clock: what to tick.
         register: ``register_module_forward_pre_hook``.
+        is_compiling: whether torch.compile is tracing.
         last_step: when the last step ended, in the seconds of ``time.monotonic``, and how long a step usually takes.
     """
 
     def __init__(
-        self, clock: Clock, register: Callable[..., Any], last_step: Callable[[], tuple[float, float]]
+        self,
+        clock: Clock,
+        register: Callable[..., Any],
+        is_compiling: Callable[[], bool],
+        last_step: Callable[[], tuple[float, float]],
     ) -> None:
         self._clock = clock
         self._register = register
+        self._is_compiling = is_compiling
         self._last_step = last_step
         self._handle: Any = None
         self.registered = 0
+        self._is_wanted = True
 
     def install(self) -> None:
         """Listen."""
@@ -45,6 +52,11 @@ class ModuleSteps:
         self.rest()
         gc.callbacks.remove(self._collected)
 
+    def stay_away(self) -> None:
+        """Something is compiled: code that torch.compile made with the hook would be made again without it."""
+        self.rest()
+        self._is_wanted = False
+
     def rest(self) -> None:
         """A better source ticks: take the hook off."""
         if self._handle is not None:
@@ -52,8 +64,8 @@ class ModuleSteps:
             self._handle = None
 
     def _listen(self) -> None:
-        if self._handle is None:
-            self._handle = self._register(module_hook(self._clock))
+        if self._handle is None and self._is_wanted:
+            self._handle = self._register(module_hook(self._clock, self._is_compiling))
             self.registered += 1
 
     def _collected(self, phase: str, info: dict[str, int]) -> None:

@@ -76,23 +76,31 @@ class Sources:
             if isinstance(filename, str) and (source := self.get(filename)) is not None:
                 yield source
 
-    def statement(self, filename: str, line: int) -> ast.stmt | None:
-        """The innermost statement that covers ``line``; of a compound one, only its head counts."""
+    def statement(self, filename: str, line: int, name: str | None = None) -> ast.stmt | None:
+        """The innermost statement that covers ``line``; of several on it, the one that stores into ``name``."""
         source = self.get(filename)
-        best: ast.stmt | None = None
-        for node in ast.walk(source.tree) if source else ():
-            covers = isinstance(node, ast.stmt) and node.lineno <= line <= (node.end_lineno or node.lineno)
-            if covers and isinstance(node, ast.stmt) and (best is None or node.lineno >= best.lineno):
-                best = node
-        return best
+        covering = [
+            node
+            for node in (ast.walk(source.tree) if source else ())
+            if isinstance(node, ast.stmt) and node.lineno <= line <= (node.end_lineno or node.lineno)
+        ]
+        innermost = [node for node in covering if node.lineno == max(n.lineno for n in covering)]
+        storing = [node for node in innermost if name is not None and _stores(node, name)]
+        found = storing or innermost
+        return found[-1] if found else None
 
-    def place(self, filename: str, line: int) -> Place:
+    def place(self, filename: str, line: int, name: str | None = None) -> Place:
         """The statement at ``line``, for the report."""
-        statement = self.statement(filename, line)
+        statement = self.statement(filename, line, name)
         if statement is not None:
-            return Place(shown(filename), statement.lineno, code_of(statement))
+            return place_of(filename, statement)
         text = linecache.getline(filename, line).strip()
         return Place(shown(filename), line, text or None)
+
+
+def place_of(filename: str, statement: ast.stmt) -> Place:
+    """A statement, for the report."""
+    return Place(shown(filename), statement.lineno, code_of(statement))
 
 
 def _parse(filename: str) -> Source | None:
@@ -200,20 +208,20 @@ def made_at(sources: Sources, filename: str, line: int, name: str, caller: tuple
         name: the holder's last name.
         caller: the line that called the function, for a value that came as an argument.
     """
-    statement = sources.statement(filename, line)
+    statement = sources.statement(filename, line, name)
     source = sources.get(filename)
     if statement is None or source is None:
         return None
     variable = value_name(statement, name)
     if variable is None:
-        return sources.place(filename, line)
+        return place_of(filename, statement)
     function = source.function_of(statement)
     binding = _last_binding(function, variable, statement.lineno)
     if binding is not None:
-        return sources.place(filename, binding.lineno)
+        return place_of(filename, binding)
     if caller is not None and isinstance(function, _Function):
         return _made_by_caller(sources, function, variable, caller)
-    return sources.place(filename, line)
+    return place_of(filename, statement)
 
 
 def _made_by_caller(sources: Sources, function: ast.AST, variable: str, caller: tuple[str, int]) -> Place | None:
@@ -225,7 +233,7 @@ def _made_by_caller(sources: Sources, function: ast.AST, variable: str, caller: 
     if isinstance(argument, ast.Name):
         binding = _last_binding(source.function_of(statement), argument.id, statement.lineno)
         if binding is not None:
-            return sources.place(caller[0], binding.lineno)
+            return place_of(caller[0], binding)
     return sources.place(*caller)
 
 
@@ -376,7 +384,7 @@ def emptied_in_a_loop(sources: Sources, name: str, scope: str, stored: ast.stmt 
                 continue
             loop = source.loop_of(node)
             if loop is not None or (scope != "local" and _called_in_a_loop(sources, function, set())):
-                return sources.place(source.filename, node.lineno)
+                return place_of(source.filename, node)
     return None
 
 
@@ -462,5 +470,5 @@ def backpropagated_after_loop(sources: Sources, filename: str, stored: ast.stmt,
         for call in ast.walk(node):
             backward = isinstance(call, ast.Call) and _called_name(call) in ("backward", "manual_backward")
             if backward and any(reads(call, n) for n in derived):
-                return sources.place(filename, node.lineno)
+                return place_of(filename, node)
     return None

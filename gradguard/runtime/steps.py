@@ -126,10 +126,15 @@ class Attribute:
         return getattr(self._original, name)
 
 
-def optimizer_hook(clock: Clock) -> Callable[..., None]:
-    """A global post hook for optimizers; a step that calls ``super().step()`` is one step, not two."""
+def optimizer_hook(clock: Clock, is_compiling: Callable[[], bool]) -> Callable[..., None]:
+    """A global post hook for optimizers; a step that calls ``super().step()`` is one step, not two.
+
+    torch.compile traces through hooks. It knows ``is_compiling`` to be true, so what it compiles has nothing of ours.
+    """
 
     def stepped(optimizer: Any, args: Any, kwargs: Any) -> None:
+        if is_compiling():
+            return
         wrapper = sys._getframe(1)
         if not _is_nested(wrapper, optimizer):
             clock.tick("optimizer", id(optimizer), wrapper)
@@ -159,10 +164,12 @@ def _is_within(call: FrameType) -> bool:
     return False
 
 
-def module_hook(clock: Clock) -> Callable[..., None]:
+def module_hook(clock: Clock, is_compiling: Callable[[], bool]) -> Callable[..., None]:
     """A global forward pre-hook; the module that was called first is taken for the top-level one."""
 
     def called(module: Any, inputs: Any) -> None:
+        if is_compiling():
+            return
         caller = sys._getframe(1)
         if clock.key == id(module) or not _is_within(caller):
             clock.tick("module", id(module), caller)
@@ -204,7 +211,7 @@ def install(clock: Clock, internals: TorchInternals) -> list[Callable[[], None]]
     """Listen to every source of ``internals``' torch; returns what removes the listeners."""
     removers: list[Callable[[], None]] = []
     if internals.register_step_post_hook is not None:
-        removers.append(internals.register_step_post_hook(optimizer_hook(clock)).remove)
+        removers.append(internals.register_step_post_hook(optimizer_hook(clock, internals.is_compiling)).remove)
     if internals.loader_iterator is not None:
         note = Attribute(internals.loader_iterator, "__next__", loader_note(clock))
         note.install()

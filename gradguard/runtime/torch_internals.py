@@ -56,6 +56,12 @@ class TorchInternals:
         except Exception:  # sparse, meta, wrapper subclasses
             return 0, 0
 
+    @property
+    def is_compiling(self) -> Callable[[], bool]:
+        """Whether torch.compile is tracing now; the very function that it recognises."""
+        found: Callable[[], bool] = self.torch.compiler.is_compiling
+        return found
+
     def has_compiled(self) -> bool:
         """Whether torch.compile has compiled anything: then tracing could change what runs."""
         dynamo = sys.modules.get("torch._dynamo.utils")

@@ -161,12 +161,23 @@ class Watch:
         self.series[sensor.name] = Series()
 
     def _torch_arrived(self) -> None:
+        try:
+            self._listen_to_torch()
+        except Exception as error:
+            self._failed(error)
+
+    def _listen_to_torch(self) -> None:
         internals = self._torch = TorchInternals(sys.modules["torch"])
         self._removers += steps.install(self._clock, internals)
         if internals.register_forward_pre_hook is not None:
-            self._module_steps = ModuleSteps(self._clock, internals.register_forward_pre_hook, self._pace)
+            self._module_steps = ModuleSteps(
+                self._clock, internals.register_forward_pre_hook, internals.is_compiling, self._pace
+            )
+            if internals.has_compiled():
+                self._module_steps.stay_away()
             self._module_steps.install()
             self._removers.append(self._module_steps.remove)
+            self._removers.append(when_imported("torch._dynamo.eval_frame", self._compiler_arrived))
         if internals.has_node_metadata:
             self._graphs = Graphs()
             self._add_sensor("graphs", lambda: self._graphs)  # type: ignore[arg-type, return-value]
@@ -180,6 +191,15 @@ class Watch:
             module_steps = self._module_steps
             self._handles = lambda: handles() - (module_steps.registered if module_steps else 0)
             self._add_sensor("hooks", lambda: Hooks(self._handles))  # type: ignore[arg-type]
+
+    def _compiler_arrived(self) -> None:
+        """Importing it compiles nothing (optimizers do); calling its context on a function or a module does."""
+        context = getattr(sys.modules["torch._dynamo.eval_frame"], "_TorchDynamoContext", None)
+        if context is not None and self._module_steps is not None:
+            module_steps = self._module_steps
+            note = steps.Attribute(context, "__call__", lambda compiled: module_steps.stay_away())
+            note.install()
+            self._removers.append(note.remove)
 
     def _backward(self, tensor: Any) -> None:
         try:
@@ -370,7 +390,9 @@ class Watch:
             notes.append(f"{count} {were} started, and not watched")
         if self._torch is None:
             notes.append("the program did not import torch")
-        elif not any(name.startswith("cuda") for name in self.series):
+        elif not self.steps:
+            notes.append("no step was seen; `guard.step()` or `gradguard.steps(...)` in the loop says where one ends")
+        if self._torch is not None and not any(name.startswith("cuda") for name in self.series):
             notes.append("no CUDA device was used")
         return verdict.conclude(
             series=self.series,

@@ -130,6 +130,32 @@ def test_torch_is_not_imported_before_the_program_does(shell: Shell, project: Pa
     assert b"did not import torch" not in done.stderr
 
 
+def test_what_torch_compile_compiles_is_the_same(shell: Shell, project: Path, torch_here: None) -> None:
+    """The same losses to the bit, compiled as often, without a graph break."""
+    body = """
+import torch
+torch.manual_seed(0)
+model = torch.nn.Sequential(torch.nn.Linear(8, 32), torch.nn.ReLU(), torch.nn.Linear(32, 1))
+compiled = torch.compile(model, backend="aot_eager")
+optimizer = torch.optim.SGD(model.parameters(), 0.01)
+losses = []
+for step in range(60):
+    loss = compiled(torch.randn(16, 8)).square().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    losses.append(loss)
+counters = torch._dynamo.utils.counters
+print([loss.item().hex() for loss in losses], counters["frames"], counters["graph_break"])
+"""
+    write(project, {"compiled.py": body})
+    plain = shell("compiled.py")
+    under = shell("-m", "gradguard", "run", "compiled.py")
+    assert plain.returncode == 0, plain.stderr.decode()
+    assert under.stdout == plain.stdout
+    assert b"`losses` keeps autograd graphs" in under.stderr
+
+
 # --- options ------------------------------------------------------------------------------------------------------
 
 
