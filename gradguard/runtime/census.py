@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 from time import perf_counter
 from types import FrameType, FunctionType
 from typing import TYPE_CHECKING, Any
@@ -30,7 +31,11 @@ SLOTS_OF_A_SPOT = 4
 """Of a collection, the graphs of the last few tensors are followed."""
 
 LARGE = 5_000
-"""A collection of more than this many plain values at either end is not opened."""
+"""A collection of more than this many items is opened only if a tensor is near either end."""
+
+SAMPLE = 40
+NEAR = 600
+"""Objects that are looked at to find that tensor."""
 
 
 class Spot:
@@ -241,7 +246,7 @@ class _Walker:
             return self._enter_tensor(spot, thing)
         if issubclass(cls, (list, dict, deque, set, frozenset)):
             spot.length += len(thing)
-            if len(thing) > LARGE and _is_plain(thing):
+            if len(thing) > LARGE and not self._has_tensors(thing):
                 return ()
         elif cls.__module__ == "numpy" and hasattr(cls, "nbytes"):
             spot.other += int(thing.nbytes) if getattr(thing, "base", None) is None else 0
@@ -250,6 +255,19 @@ class _Walker:
             return list(children(thing))
         except Exception:  # somebody else's object: changed under our hands, or of a kind nobody thought of
             return ()
+
+    def _has_tensors(self, collection: Any) -> bool:
+        """Whether the items at the ends of a large collection are tensors or lead to some: else it is data."""
+        waiting = deque(_ends(collection))
+        for _ in range(NEAR):
+            if not waiting:
+                return False
+            each = waiting.popleft()
+            if issubclass(type(each), self._torch.tensor_type):
+                return True
+            if type(each) not in ATOMS and not isinstance(each, (type, FunctionType)):
+                waiting.extend(islice((value for _, value in children(each)), SAMPLE))
+        return False
 
     def _enter_tensor(self, spot: Spot, tensor: Any) -> Any:
         spot.tensors += 1
@@ -277,14 +295,13 @@ class _Walker:
         return found
 
 
-def _is_plain(collection: Any) -> bool:
-    """Whether a large collection holds numbers and strings at both ends."""
+def _ends(collection: Any) -> list[Any]:
+    """The first and the last items; of a set, any."""
     if isinstance(collection, (list, deque)):
-        ends = [collection[i] for i in (*range(50), *range(-50, 0))]
-    else:
-        values = iter(collection.values() if isinstance(collection, dict) else collection)
-        ends = [value for value, _ in zip(values, range(100))]
-    return all(type(value) in ATOMS for value in ends)
+        return [collection[i] for i in (*range(-SAMPLE, 0), *range(SAMPLE))]
+    if isinstance(collection, dict):
+        return list(islice(reversed(collection.values()), SAMPLE)) + list(islice(collection.values(), SAMPLE))
+    return list(islice(collection, 2 * SAMPLE))
 
 
 # --- graphs -------------------------------------------------------------------------------------------------------

@@ -370,3 +370,20 @@ for model, output, loss in training():
     report, _ = run(body)  # type: ignore[operator]
     assert {leak.holder.path for leak in report.leaks if leak.holder} == {"total", "outputs"}
     assert sum(leak.explained or 0 for leak in report.leaks) == pytest.approx(1, abs=0.05)
+
+
+def test_a_large_data_set_is_not_walked_through(run: object) -> None:
+    body = """
+class Sample:
+    def __init__(self, number):
+        self.number, self.labels = number, {"a": [number]}
+data = [Sample(i) for i in range(100_000)]
+def train():
+    kept = []
+    for model, output, loss in training():
+        kept.append(loss)
+train()
+"""
+    report, _ = run(body)  # type: ignore[operator]
+    assert [leak.holder.path for leak in report.leaks if leak.holder] == ["train.kept"]
+    assert not any("too many objects" in note for note in report.notes)
