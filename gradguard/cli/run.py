@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import signal
 import sys
@@ -66,7 +67,9 @@ def command(
         from gradguard.report.live import LiveView
         from gradguard.report.terminal import console
 
-        session.live = LiveView(session.watch, console(color, sys.stderr))
+        terminal = console(color, sys.stderr)
+        if terminal.is_terminal:
+            session.live = LiveView(session.watch, terminal)
     session.run(prepared, arguments)
 
 
@@ -92,9 +95,10 @@ class _Session:
         also_json: Path | None = None,
     ) -> None:
         self._name = name
+        self._process = os.getpid()
         self._also_json = also_json
         self._style = style
-        self._output = output
+        self._output = output.absolute() if output is not None else None  # the program may change the directory
         self._color = color
         self._fail_on_leak = fail_on_leak
         self._reported = False
@@ -111,7 +115,7 @@ class _Session:
         except BaseException as raised:
             error = raised
         status = _status_of(error)
-        if isinstance(error, SystemExit) and error.code and not isinstance(error.code, int):
+        if isinstance(error, SystemExit) and error.code is not None and not isinstance(error.code, int):
             print(error.code, file=sys.stderr)
         if error is not None and status is None and not isinstance(error, KeyboardInterrupt):
             self._stop_live()
@@ -129,7 +133,7 @@ class _Session:
         """End the watch and write the report; once."""
         self._stop_live()
         report = self.watch.end(error, status)
-        if not self._reported:
+        if not self._reported and os.getpid() == self._process:  # a forked child comes out here too
             self._reported = True
             from gradguard.join import with_findings
 
@@ -157,7 +161,7 @@ class _Session:
 
     def _write(self, report: RunReport) -> None:
         if self._output is None:
-            _render(report, self._style, sys.stderr, self._color)
+            _render(report, self._style, sys.stderr or sys.__stderr__ or io.StringIO(), self._color)
             return
         try:
             with self._output.open("w", encoding="utf-8") as file:
@@ -171,10 +175,8 @@ class _Session:
         if not hasattr(signal, "SIGTERM") or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
             return
 
-        process = os.getpid()
-
         def terminated(number: int, frame: FrameType | None) -> None:
-            if os.getpid() == process:  # a forked child has inherited this
+            if os.getpid() == self._process:  # a forked child has inherited this
                 self.finish(None, None)
             _die_of(number)
 

@@ -39,7 +39,8 @@ def source_lines(run: RunReport) -> SourceLines:
     """Reads the lines of the run's files, as they were when the run first read them."""
 
     def read(path: str, cell: int | None) -> list[str]:
-        return [line.rstrip("\r\n") for line in linecache.getlines(os.path.join(run.start, path))]
+        file = path if path.startswith("<") else os.path.join(run.start, path)  # a notebook's cell is no file
+        return [line.rstrip("\r\n") for line in linecache.getlines(file)]
 
     return read
 
@@ -48,6 +49,8 @@ def _growth(run: RunReport, console: Console) -> None:
     known = {name: grown for name, grown in run.growth.items() if grown is not None}
     if len(known) > 1 and not known.get("process", Growth(1.0, None, None, None)).bytes_per_step:
         del known["process"]  # too noisy to call it flat beside what grows
+    if run.leaks and not known.get("graphs", Growth(None, 1.0, None, None)).per_step:
+        del known["graphs"]  # it counts the graphs that were handed to backward: others may be held
     parts = [f"{name} {_rate(grown)}" for name, grown in known.items()]
     if parts:
         _wrapped(console, Text.assemble(("growth: ", "bold"), ", ".join(parts)))

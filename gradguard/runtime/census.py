@@ -8,6 +8,7 @@ first, so that a second name for the same list does not count it again. Two cens
 
 from __future__ import annotations
 
+import weakref
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -61,6 +62,7 @@ class Spot:
         "storage",
         "tensors",
         "thing",
+        "witness",
     )
 
     def __init__(self, parent: Spot | None, label: str) -> None:
@@ -80,6 +82,7 @@ class Spot:
         self.chained = False
         self.freed = False
         self.slots: list[Any] = []
+        self.witness: Any = None
 
     def child(self, label: str) -> Spot:
         """The spot below under this piece of path."""
@@ -271,6 +274,8 @@ class _Walker:
 
     def _enter_tensor(self, spot: Spot, tensor: Any) -> Any:
         spot.tensors += 1
+        if spot.tensors == 1:
+            _witness(spot, tensor)
         address, size = self._torch.storage_of(tensor)
         if address not in self._storages:
             self._storages.add(address)
@@ -293,6 +298,15 @@ class _Walker:
         if own:
             found += [(f".{name}", value) for name, value in own.items()]
         return found
+
+
+def _witness(spot: Spot, tensor: Any) -> None:
+    """Let each place above remember the first tensor in it: as long as that lives, it is the same collection."""
+    reference = weakref.ref(tensor)
+    above: Spot | None = spot
+    while above is not None and above.witness is None:
+        above.witness = reference
+        above = above.parent
 
 
 def _ends(collection: Any) -> list[Any]:

@@ -61,6 +61,11 @@ class Diagnosed:
     held: Held | None = None
 
     @property
+    def is_certain(self) -> bool:
+        """Whether it is a leak before the run is over: what holds no graph may be a cache that is being filled."""
+        return self.excuse is None and self.leak.kind in ("graph", "hook", "cycle", "exception")
+
+    @property
     def is_retracted(self) -> bool:
         """Whether it was needed after all: backpropagated since, and then freed."""
         return self.held is not None and self.held.consumed and self.held.released
@@ -308,7 +313,7 @@ def _from_source(suspect: Suspect, sources: origin.Sources) -> list[Line]:
         found = origin.calls_with(sources, rf"(^|\.){holder.name}\(")
     else:
         function = suspect.root.name if holder.scope == "local" and suspect.root else None
-        found = origin.storing_statements(sources, holder.name, function)
+        found = origin.storing_statements(sources, holder.name, function, suspect.home)
     return [Line(filename, statement.lineno) for filename, statement in found[:2]]
 
 
@@ -338,7 +343,7 @@ def _excuse(
     rate: float,
 ) -> tuple[str | None, Place | None]:
     """Why growth is none: what only a look at the place and at the source can tell."""
-    if suspect.inputs and form not in ("sum", "average", "carried", "index"):
+    if suspect.inputs and (suspect.gain.attached > 0 or form not in ("sum", "average", "carried", "index")):
         return "inputs", None
     if kind == "optimizer" and any(spot.label == ".state" for spot in suspect.chain):
         return "filling", None  # the history of LBFGS, up to its history_size
@@ -351,7 +356,7 @@ def _excuse(
         return None, None
     # A sum that starts anew with each epoch is the classic leak all the same, and so is a list that is local to it.
     bounded = suspect.entries > 0 and suspect.holder.scope != "local"
-    emptied = bounded and origin.emptied_in_a_loop(sources, suspect.holder.name, suspect.holder.scope, statement)
+    emptied = bounded and origin.emptied_in_a_loop(sources, suspect.holder.name, suspect.holder.scope, suspect.home)
     if emptied:
         return "emptied", emptied
     if statement is not None:

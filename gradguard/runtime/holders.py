@@ -7,10 +7,11 @@ that it had before.
 from __future__ import annotations
 
 import re
+import sys
 from collections import deque
 from dataclasses import dataclass, field
 from itertools import pairwise
-from types import FunctionType
+from types import FrameType, FunctionType
 from typing import Any
 
 from gradguard.findings import Holder
@@ -68,6 +69,7 @@ class Suspect:
         root: the namespace in which the path begins.
         maxlen: of a bounded deque.
         held: the graph that was stored last.
+        home: the file in which the variable lives.
         graph_nodes: how many nodes it has.
         freed: it was backpropagated, and holds no saved tensors any more.
         inputs: a value made anew in each step, whose size grows: no leak, but it explains growth.
@@ -87,6 +89,7 @@ class Suspect:
     held: Held | None = None
     graph_nodes: float = 0.0
     freed: bool = False
+    home: str | None = None
 
     @property
     def spot(self) -> Spot:
@@ -183,7 +186,10 @@ def _search(old: Spot, new: Spot, gains: dict[int, Gain], root: Root, steps: int
     if not _matters(gain, steps):
         return []
     entries = new.length - old.length
-    grows = new.count == old.count and entries >= LEAST_ENTRIES and (new.ident == old.ident or new.count > 1)
+    lasting = old.witness is None or old.witness() is not None
+    grows = (
+        lasting and new.count == old.count and entries >= LEAST_ENTRIES and (new.ident == old.ident or new.count > 1)
+    )
     heavy = [
         (previous, below)
         for label, below in new.below.items()
@@ -196,8 +202,11 @@ def _search(old: Spot, new: Spot, gains: dict[int, Gain], root: Root, steps: int
         return [suspect for previous, below in heavy for suspect in _search(previous, below, gains, root, steps)]
     if grows:
         return [_suspect(new, gain, entries, root, steps)]
+    made_anew = not lasting and gain.nodes == 0
     if gain.nodes > 0 or gain.attached > LEAST_ENTRIES or gain.tensors > LEAST_ENTRIES:
-        return [_suspect(_rebound(new), gain, 0, root, steps)]
+        suspect = _suspect(_rebound(new), gain, 0, root, steps)
+        suspect.inputs = made_anew  # a list of each step's own, longer each time
+        return [suspect]
     if gain.storage >= LEAST_BYTES * steps:
         suspect = _suspect(_rebound(new), gain, 0, root, steps)
         suspect.inputs = True  # unless its statement reads its own old value: the source will tell
@@ -250,7 +259,21 @@ def _suspect(spot: Spot, gain: Gain, entries: int, root: Root, steps: int) -> Su
     nodes = sum(each.nodes for each in below if each.slots) / max(len(heads), 1)
     freed = any(each.freed for each in below)
     return Suspect(
-        kind, gain, steps, entries, holder, chain, root, maxlen, False, operation, devices, held, nodes, freed
+        kind,
+        gain,
+        steps,
+        entries,
+        holder,
+        chain,
+        root,
+        maxlen,
+        False,
+        operation,
+        devices,
+        held,
+        nodes,
+        freed,
+        home(chain, root),
     )
 
 
@@ -301,6 +324,25 @@ def describe(chain: list[Spot], root: Root, kind: str) -> Holder:
     if kind == "cache" and isinstance(thing, CACHE_TYPES):
         return _cache(thing)
     return Holder(_last_name(path), path, type_name(thing), scope)
+
+
+def home(chain: list[Spot], root: Root) -> str | None:
+    """The file of the class, function or module whose variable it is."""
+    found = root.origin.f_code.co_filename if isinstance(root.origin, FrameType) else _file_of(root.name)
+    for parent, each in pairwise(chain):
+        owner = parent.thing
+        if isinstance(owner, FunctionType):
+            found = owner.__code__.co_filename
+        elif isinstance(owner, type):
+            found = _file_of(owner.__module__)
+        elif each.label.startswith(".") and is_user_type(type(owner)):
+            found = _file_of(type(owner).__module__)
+    return found
+
+
+def _file_of(module: str) -> str | None:
+    found = getattr(sys.modules.get(module), "__file__", None)
+    return found if isinstance(found, str) else None
 
 
 def _owner_name(function: FunctionType, scope: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import importlib.machinery
 import importlib.util
 import io
@@ -94,7 +95,7 @@ def run(program: Program, name: str | None, arguments: Sequence[str]) -> None:
     main = types.ModuleType("__main__")
     main.__dict__.update(
         __file__=program.filename,
-        __builtins__=__builtins__,
+        __builtins__=builtins,
         __cached__=None,
         __spec__=program.spec,
         __package__=program.spec.parent if program.spec is not None else None,
@@ -104,6 +105,8 @@ def run(program: Program, name: str | None, arguments: Sequence[str]) -> None:
     else:
         main.__loader__ = importlib.machinery.SourceFileLoader("__main__", program.filename)
     sys.modules["__main__"] = main
+    if "__mp_main__" in sys.modules:  # multiprocessing noted who was __main__ when it was imported: us
+        sys.modules["__mp_main__"] = main
     sys.argv[:] = [name or program.filename, *arguments]
     sys.path[0] = program.path
     exec(program.code, main.__dict__)

@@ -187,15 +187,19 @@ def stored_value(statement: ast.stmt, name: str) -> ast.expr | None:
 
 
 def value_name(statement: ast.stmt, name: str) -> str | None:
-    """The variable that is stored, when it is one: the ``loss`` of ``running += loss``."""
+    """The variable that is stored, when it is one: the ``loss`` of ``total += loss``, not the ``x`` of ``model(x)``."""
     value = stored_value(statement, name)
-    names = [n.id for n in ast.walk(value) if isinstance(n, ast.Name)] if value is not None else []
-    called = (
-        {n.func.id for n in ast.walk(value) if isinstance(n, ast.Call) and isinstance(n.func, ast.Name)}
-        if value
-        else ()
-    )
-    return next((n for n in names if n not in (name, "self", "torch", *called)), None)
+    names = _plain_names(value) if value is not None else []
+    return next((n for n in names if n not in (name, "self", "cls", "torch")), None)
+
+
+def _plain_names(expression: ast.AST) -> list[str]:
+    """The variables of an expression, without those that are only arguments of a call."""
+    if isinstance(expression, ast.Call | ast.Lambda):
+        return []
+    if isinstance(expression, ast.Name):
+        return [expression.id]
+    return [n for child in ast.iter_child_nodes(expression) for n in _plain_names(child)]
 
 
 def made_at(sources: Sources, filename: str, line: int, name: str, caller: tuple[str, int] | None) -> Place | None:
@@ -279,13 +283,16 @@ def _bound_names(node: ast.AST) -> set[str]:
 # --- searching without a trace ------------------------------------------------------------------------------------
 
 
-def storing_statements(sources: Sources, name: str, function: str | None) -> list[tuple[str, ast.stmt]]:
+def storing_statements(
+    sources: Sources, name: str, function: str | None, home: str | None
+) -> list[tuple[str, ast.stmt]]:
     """Every statement of the user's files that stores into ``name`` and is not its first assignment.
 
     Args:
         sources: the user's files.
         name: the holder's last name.
         function: the function whose local it is, if it is one.
+        home: the file in which the variable lives; what other files store into that name counts if this one does not.
     """
     found = []
     for source in sources.all():
@@ -298,7 +305,8 @@ def storing_statements(sources: Sources, name: str, function: str | None) -> lis
                     or _is_nested_in(source, node, function)
                 ):
                     found.append((source.filename, node))
-    return found
+    at_home = [each for each in found if each[0] == home]
+    return at_home or found
 
 
 def _is_nested_in(source: Source, node: ast.AST, function: str) -> bool:
@@ -360,32 +368,32 @@ def calls_with(sources: Sources, pattern: str) -> list[tuple[str, ast.stmt]]:
 # --- what ends it -------------------------------------------------------------------------------------------------
 
 
-def emptied_in_a_loop(sources: Sources, name: str, scope: str, stored: ast.stmt | None) -> Place | None:
+def emptied_in_a_loop(sources: Sources, name: str, scope: str, home: str | None) -> Place | None:
     """A statement that empties ``name`` again and again, outside the loop that fills it: once an epoch.
 
     Args:
         sources: the user's files.
         name: the holder's last name.
-        scope: the holder's scope; a local is emptied in its own function only.
-        stored: the statement that fills it.
+        scope: the holder's scope.
+        home: the file in which the variable lives; another one can empty it as an attribute only.
     """
     for source in sources.all():
+        as_attribute = scope in ("attribute", "class") or source.filename != home
         for node in ast.walk(source.tree):
-            if not isinstance(node, ast.stmt) or not (
-                _empties(node, name) or (_stores(node, name) and _only_begins(node))
-            ):
+            if not isinstance(node, ast.stmt) or not _empties_or_begins(node, name):
+                continue
+            if as_attribute and not any(isinstance(n, ast.Attribute) and n.attr == name for n in ast.walk(node)):
                 continue
             function = source.function_of(node)
-            if scope == "local" and (stored is None or stored not in set(ast.walk(function))):
+            if getattr(function, "name", "") in ("__init__", "__new__"):
                 continue
-            if getattr(function, "name", "") in ("__init__", "__new__") or (
-                function is source.tree and scope != "global"
-            ):
-                continue
-            loop = source.loop_of(node)
-            if loop is not None or (scope != "local" and _called_in_a_loop(sources, function, set())):
+            if source.loop_of(node) is not None or _called_in_a_loop(sources, function, set()):
                 return place_of(source.filename, node)
     return None
+
+
+def _empties_or_begins(statement: ast.stmt, name: str) -> bool:
+    return _empties(statement, name) or (_stores(statement, name) and _only_begins(statement))
 
 
 def read_after_loop(sources: Sources, filename: str, stored: ast.stmt, name: str) -> bool:

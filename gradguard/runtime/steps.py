@@ -107,6 +107,8 @@ class Attribute:
 
     def remove(self) -> None:
         """Put the method back."""
+        if self._owner.__dict__.get(self._name) is not self:
+            return  # somebody has put their own in our place
         if self._inherited:
             delattr(self._owner, self._name)
         else:

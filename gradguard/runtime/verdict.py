@@ -38,6 +38,8 @@ def attribute(found: Sequence[Diagnosed], growing: Mapping[str, Trend]) -> list[
     total = bytes_per_step(growing) or max((d.rate for d in found), default=0.0)
     hidden = max(total - sum(d.storage_per_step for d in found), 0.0)
     sizes = [d.storage_per_step + h for d, h in zip(found, _divided(found, hidden))]
+    if total and sum(sizes) > total:  # what two of them hold, both would have
+        sizes = [size * total / sum(sizes) for size in sizes]
     return [
         replace(
             each.leak,

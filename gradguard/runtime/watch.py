@@ -39,8 +39,11 @@ BYTES_FLOOR = 1_024.0
 """Bytes a step: a clean loop moves the heap by some hundred, a list of detached losses by less than a thousand."""
 
 
-class EndOfRun(BaseException):
-    """Ends the watched program after the steps that were asked for; no ``except Exception`` of its own catches it."""
+class EndOfRun(SystemExit):
+    """Ends the watched program after the steps that were asked for.
+
+    A SystemExit, because no ``except Exception`` catches it, and an asyncio task lets it through to the main program.
+    """
 
 
 class Watch:
@@ -100,8 +103,9 @@ class Watch:
     # --- in the user's program ------------------------------------------------------------------------------------
 
     def __enter__(self) -> Watch:
-        if self._is_on:
-            raise RuntimeError("this watch is on already; each `with gradguard.watch()` needs one of its own")
+        if self._is_on or self.report is not None:
+            state = "on already" if self._is_on else "over"
+            raise RuntimeError(f"this watch is {state}; each `with` needs a `gradguard.watch()` of its own")
         self._is_on = True
         self._began = self._last = monotonic()
         self._add_sensor("heap", Heap)
@@ -266,7 +270,7 @@ class Watch:
             self._own_steps += 1
         if self._max_steps is not None and self.steps >= self._max_steps:
             raise EndOfRun
-        if self._stop_on_leak and any(d.excuse is None and d.leak.kind != "collected" for d in self.found):
+        if self._stop_on_leak and any(d.is_certain for d in self.found):
             raise EndOfRun
 
     def _count(self, source: str) -> None:
@@ -375,7 +379,7 @@ class Watch:
         self._not_before = self.steps * 2
         shares = verdict.attribute(fresh, self.growing())
         for diagnosed, leak in zip(fresh, shares):
-            if diagnosed.excuse is None and leak.kind != "collected" and self._on_confirm is not None:
+            if diagnosed.is_certain and self._on_confirm is not None:
                 self._on_confirm(leak)
 
     def _judged(self, error: BaseException | None, exit_status: int | None) -> RunReport:

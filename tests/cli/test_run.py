@@ -109,6 +109,71 @@ def test_a_signal_gives_the_report_and_ends_it_as_it_would(project: Path, number
     assert b"gradguard/cli" not in err
 
 
+ODD = {
+    "a class of the script comes back from a spawned process": """
+import multiprocessing
+
+class Result:
+    def __init__(self, value):
+        self.value = value
+
+def work(value):
+    return Result(value * value)
+
+if __name__ == "__main__":
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        print([result.value for result in pool.map(work, [1, 2, 3])])
+""",
+    "builtins are a module": "print(type(__builtins__).__name__, __builtins__.__name__)",
+    "the main module is the script": "import sys\nx = 5\nprint(sys.modules['__main__'].x, __name__)",
+    "a forked child ends": """
+import os, sys
+child = os.fork()
+if not child:
+    sys.exit(3)
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+""",
+    "the directory is left": "import os, tempfile\nos.chdir(tempfile.gettempdir())\nprint('elsewhere')",
+}
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_odd_programs_do_what_they_do_under_python(shell: Shell, project: Path, name: str) -> None:
+    write(project, {"odd.py": ODD[name]})
+    plain = shell("odd.py")
+    under = shell("-m", "gradguard", "run", "--format", "json", "--output", "run.json", "odd.py")
+    assert plain.returncode == 0, plain.stderr.decode()
+    assert (under.returncode, under.stdout) == (0, plain.stdout), under.stderr.decode()
+    assert json.loads((project / "run.json").read_text(encoding="utf-8"))["verdict"] == "too-short"
+
+
+def test_a_run_ends_early_out_of_an_asyncio_task(shell: Shell, project: Path, torch_here: None) -> None:
+    body = """
+import asyncio
+import torch
+
+async def train(queue):
+    parameter = torch.nn.Parameter(torch.ones(2))
+    optimizer = torch.optim.SGD([parameter], 0.1)
+    while True:
+        await queue.get()
+        parameter.square().sum().backward()
+        optimizer.step()
+
+async def main():
+    queue = asyncio.Queue(maxsize=2)
+    task = asyncio.create_task(train(queue))
+    for number in range(1000):
+        await queue.put(number)
+
+asyncio.run(main())
+"""
+    write(project, {"tasks.py": body})
+    done = shell("-m", "gradguard", "run", "--steps", "40", "tasks.py")
+    assert done.returncode == 0, done.stderr.decode()
+    assert b"over 40 steps" in done.stderr
+
+
 def test_a_programs_own_handler_is_left_alone(shell: Shell, project: Path) -> None:
     body = """
 import os, signal, sys

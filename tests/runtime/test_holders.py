@@ -303,6 +303,34 @@ losses = []
 for model, output, loss in training():
     losses.append(loss.detach())
 """,
+    "a list of each step's own, longer each time": """
+def episode(length):
+    lasting = []
+    model = nn.Linear(8, 8)
+    state = torch.zeros(4, 8)
+    for _ in range(length):
+        state = torch.tanh(model(state))
+        lasting.append(state)
+    return lasting
+for step, (model, output, loss) in enumerate(training()):
+    states = episode(10 + step)
+    torch.stack(states).mean().backward()
+""",
+    "a list that is emptied in each step, longer each time": """
+class Policy:
+    def __init__(self):
+        self.saved = []
+    def act(self, model):
+        self.saved.append(model(torch.randn(4, 8)))
+    def finish(self):
+        torch.stack(self.saved).mean().backward()
+        del self.saved[:]
+policy = Policy()
+for step, (model, output, loss) in enumerate(training()):
+    for _ in range(5 + step):
+        policy.act(model)
+    policy.finish()
+""",
     "a sum that is backpropagated": """
 total = 0
 parameter = nn.Parameter(torch.ones(()))

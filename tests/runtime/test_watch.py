@@ -169,6 +169,20 @@ def test_a_watch_cannot_be_entered_twice() -> None:
     guard = gradguard.watch(report=False)
     with guard, pytest.raises(RuntimeError, match="on already"):
         guard.__enter__()
+    with pytest.raises(RuntimeError, match="is over"):
+        guard.__enter__()
+
+
+def test_a_patch_of_the_program_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    original = torch.Tensor.backward
+
+    def mine(self: torch.Tensor) -> None:
+        original(self)
+
+    monkeypatch.setattr(torch.Tensor, "backward", original)  # puts it back when the test is over
+    with gradguard.watch(report=False):
+        torch.Tensor.backward = mine
+    assert vars(torch.Tensor)["backward"] is mine
 
 
 def test_an_error_of_the_program_passes_unchanged() -> None:
