@@ -249,6 +249,7 @@ class _Walker:
             return self._enter_tensor(spot, thing)
         if issubclass(cls, (list, dict, deque, set, frozenset)):
             spot.length += len(thing)
+            spot.witness = spot.witness or _first_item(thing)
             if len(thing) > LARGE and not self._has_tensors(thing):
                 return ()
         elif cls.__module__ == "numpy" and hasattr(cls, "nbytes"):
@@ -300,8 +301,20 @@ class _Walker:
         return found
 
 
+def _first_item(collection: Any) -> Any:
+    """A weak reference to the first item; None where it cannot have one (a number, a tuple, a dict)."""
+    items = dict.values(collection) if isinstance(collection, dict) else iter(collection)
+    try:
+        return weakref.ref(next(iter(items)))
+    except (StopIteration, TypeError, RuntimeError):
+        return None
+
+
 def _witness(spot: Spot, tensor: Any) -> None:
-    """Let each place above remember the first tensor in it: as long as that lives, it is the same collection."""
+    """Let each place above remember the first tensor in it, if its first item could not be remembered.
+
+    As long as that lives, it is the same collection; a list that is made anew may well have the address of the old one.
+    """
     reference = weakref.ref(tensor)
     above: Spot | None = spot
     while above is not None and above.witness is None:
