@@ -12,7 +12,7 @@ from rich.text import Text
 from gradguard.findings import Growth, Leak, Place, RunReport, Span
 from gradguard.report.console import SourceLines, wrapped
 from gradguard.report.excerpt import excerpt, printable
-from gradguard.report.run_words import KINDS, duration, headline, holder, rate, size
+from gradguard.report.run_words import KINDS, duration, gains, headline, holder, rate, size
 from gradguard.report.terminal import console as console_for
 
 _STYLE = {"leak": "bold red", "suspect": "bold yellow", "clean": "bold green", "too-short": "bold cyan"}
@@ -66,9 +66,8 @@ def _rate(grown: Growth) -> str:
 
 def _leak(leak: Leak, sources: SourceLines, console: Console) -> None:
     code = [(f"{leak.rule} ", "bold red")] if leak.rule else []
-    title = Text.assemble(
-        *code, (_clean(holder(leak), console), "bold"), f" {KINDS[leak.kind]}, ", (rate(leak), "bold")
-    )
+    title = Text.assemble(*code, (_clean(holder(leak), console), "bold"), _clean(gains(leak), console, " "))
+    title.append(f" {KINDS[leak.kind]}, ").append(rate(leak), "bold")
     if leak.explained is not None and leak.kind != "hook":
         title.append(f" ({leak.explained:.0%} of the growth)")
     _line(console, title)

@@ -42,6 +42,14 @@ def rate(leak: Leak) -> str:
     return f"+{size(leak.bytes_per_step)} a step"
 
 
+def gains(leak: Leak) -> str:
+    """What the holder is, and how many it gains: ``(list, +1 a step)``."""
+    if leak.holder is None:
+        return ""
+    count = f", +{leak.per_step:.3g} a step" if leak.per_step and leak.kind != "hook" else ""
+    return f"({leak.holder.type}{count})"
+
+
 def where(leak: Leak) -> str:
     """``train.py:41``, or nothing."""
     return f"{leak.stored_at.path}:{leak.stored_at.line}" if leak.stored_at else ""

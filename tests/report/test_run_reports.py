@@ -71,7 +71,7 @@ def test_the_console_says_who_holds_what_since_when_and_how_to_end_it() -> None:
     )
     for said in (
         "growth: graphs +1 a step, heap +10.7 KB a step since step 40",
-        "GG103 `train.running` keeps autograd graphs, +10.7 KB a step (99% of the growth)",
+        "GG103 `train.running` (torch.Tensor, +1 a step) keeps autograd graphs, +10.7 KB a step (99% of the growth)",
         "3 |     running += loss  # a comment\n    |     ^^^^^^^^^^^^^^^\n",
         "also stored at train.py:9: running += penalty",
         "made at: train.py:2: loss = criterion(model(x), y) (AddBackward0)",
