@@ -39,6 +39,25 @@ def test_a_sum_keeps_the_graphs_of_its_terms() -> None:
     assert graphs.read() == 0
 
 
+def test_the_loss_counts_when_the_scaled_loss_was_backpropagated() -> None:
+    graphs = Graphs()
+    kept = loss()
+    graphs.mark((kept * 1024).grad_fn)
+    assert graphs.read() == 1
+    del kept
+    assert graphs.read() == 0
+
+
+def test_a_parameter_keeps_no_graph_alive() -> None:
+    graphs = Graphs()
+    parameter = torch.nn.Parameter(torch.ones(()))
+    hooked = parameter.register_hook(lambda grad: grad)  # its node lives from now on
+    for _ in range(3):
+        graphs.mark((parameter * 2).grad_fn)
+    hooked.remove()
+    assert graphs.read() == 0
+
+
 def test_a_held_graph_knows_when_it_was_needed_and_when_it_is_gone() -> None:
     kept = loss()
     held = Held(kept.grad_fn)

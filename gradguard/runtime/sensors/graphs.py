@@ -13,6 +13,11 @@ KEY = "gradguard"
 
 
 HELD = "gradguard held"
+BELOW = 2
+"""Nodes below the head that share its token: it lives as long as any of them."""
+
+LEAF = "AccumulateGrad"
+"""The node of a parameter, which lives as long as that."""
 
 
 class _Token:
@@ -73,9 +78,17 @@ class Graphs:
 
     def mark(self, node: Any) -> None:
         """Count the graph that ``node`` heads; once, however often it is backpropagated."""
-        metadata = node.metadata
-        if KEY not in metadata:
-            metadata[KEY] = _Token(self._alive)
+        if KEY in node.metadata:
+            return
+        token = _Token(self._alive)
+        node.metadata[KEY] = token
+        # What is kept is often not what was backpropagated but the value before: the loss, not the scaled loss.
+        for _ in range(BELOW):
+            following = node.next_functions
+            node = following[0][0] if following else None
+            if node is None or type(node).__name__ == LEAF or KEY in node.metadata:
+                return
+            node.metadata[KEY] = token
 
     def read(self) -> int:
         """Graphs alive now, that of the current step included."""
