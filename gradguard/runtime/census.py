@@ -17,7 +17,7 @@ from time import perf_counter
 from types import FrameType, FunctionType
 from typing import TYPE_CHECKING, Any
 
-from gradguard.runtime.children import ATOMS, children
+from gradguard.runtime.references import ATOMS, references
 from gradguard.runtime.roots import Root, roots
 from gradguard.runtime.sensors.graphs import KEY as BACKPROPAGATED
 
@@ -143,7 +143,6 @@ class Census:
         roots: the namespaces, by the label of their spot.
         orphans: what no variable reaches.
         complete: whether nothing was left out for lack of time.
-        seconds: how long it took.
     """
 
     step: int
@@ -151,7 +150,6 @@ class Census:
     roots: dict[str, Root]
     orphans: Orphans
     complete: bool
-    seconds: float
 
     def forget(self) -> None:
         """Drop every reference to the user's objects; the counts stay."""
@@ -177,13 +175,11 @@ def take(step: int, frame: FrameType | None, internals: TorchInternals, *, mark:
         frame: the innermost frame of the program.
         mark: leave a note in the graphs' metadata, so that the next census knows which graph contains this one.
     """
-    start = perf_counter()
     with internals.without_overrides():
-        walker = _Walker(internals, start + MAX_SECONDS)
+        walker = _Walker(internals, perf_counter() + MAX_SECONDS)
         found = walker.walk(frame)
-        census = Census(step, walker.top, found, _orphans(walker.visited, internals), not walker.cut, 0.0)
+        census = Census(step, walker.top, found, _orphans(walker.visited, internals), not walker.cut)
         _follow_graphs(walker.top, mark)
-    census.seconds = perf_counter() - start
     return census
 
 
@@ -256,7 +252,7 @@ class _Walker:
             spot.other += int(thing.nbytes) if getattr(thing, "base", None) is None else 0
             return ()
         try:
-            return list(children(thing))
+            return list(references(thing))
         except Exception:  # somebody else's object: changed under our hands, or of a kind nobody thought of
             return ()
 
@@ -270,7 +266,7 @@ class _Walker:
             if issubclass(type(each), self._torch.tensor_type):
                 return True
             if type(each) not in ATOMS and not isinstance(each, (type, FunctionType)):
-                waiting.extend(islice((value for _, value in children(each)), SAMPLE))
+                waiting.extend(islice((value for _, value in references(each)), SAMPLE))
         return False
 
     def _enter_tensor(self, spot: Spot, tensor: Any) -> Any:

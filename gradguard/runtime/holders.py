@@ -16,7 +16,7 @@ from typing import Any
 
 from gradguard.findings import Holder
 from gradguard.runtime.census import Census, Spot
-from gradguard.runtime.children import ANY_ITEM, CACHE_TYPES
+from gradguard.runtime.references import ANY_ITEM, CACHE_TYPES
 from gradguard.runtime.roots import Root
 from gradguard.runtime.sensors.graphs import Held
 from gradguard.runtime.usercode import is_user_type
@@ -109,7 +109,7 @@ def compare(before: Census, after: Census) -> list[Suspect]:
         for name, spot in top.below.items():
             old = old_top.below.get(name)
             if old is not None:
-                _gains(old, spot, gains)
+                _note_gains(old, spot, gains)
                 found += _search(old, spot, gains, after.roots[label], steps)
     found = _one_cycle(found) + _behind_cxx(before, after, steps)
     if not found and after.orphans.tensors <= before.orphans.tensors + LEAST_ENTRIES:
@@ -139,8 +139,8 @@ def _larger_values(before: Census, after: Census, steps: int) -> list[Suspect]:
     return found[:1]
 
 
-def _gains(old: Spot | None, new: Spot, gains: dict[int, Gain]) -> Gain:
-    """The gain of ``new`` and of each spot below it, noted in ``gains`` by identity."""
+def _note_gains(old: Spot, new: Spot, gains: dict[int, Gain]) -> None:
+    """Note the gain of ``new`` and of each spot below it in ``gains``, by identity."""
     # A recursion as deep as the user's data would end in RecursionError: the spots come parents first.
     pairs: list[tuple[Spot | None, Spot]] = [(old, new)]
     for previous, spot in pairs:
@@ -153,7 +153,6 @@ def _gains(old: Spot | None, new: Spot, gains: dict[int, Gain]) -> Gain:
             if label not in spot.below:  # what moved to another name was not gained
                 gain.add(_loss(gone))
         gains[id(spot)] = gain
-    return gains[id(new)]
 
 
 def _own_gain(old: Spot | None, new: Spot) -> Gain:

@@ -15,10 +15,10 @@ from time import perf_counter_ns
 from types import FrameType
 from typing import Any
 
-from gradguard.runtime.children import ANY_ITEM
 from gradguard.runtime.holders import Suspect
+from gradguard.runtime.references import ANY_ITEM
 from gradguard.runtime.roots import is_function_frame, may_read, read_locals
-from gradguard.runtime.usercode import is_user_code, user_frames
+from gradguard.runtime.usercode import is_user_code, user_caller, user_frames
 
 MAX_SECONDS = 1.5
 MAX_STEPS = 48
@@ -27,8 +27,6 @@ MAX_CALLS = 2_000_000
 
 ENOUGH = 3
 """Stores seen after which a holder's statement is known."""
-
-MANY_ITEMS = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,16 +139,12 @@ class Tracer:
         if frame in self._traced:
             self._traced.remove(frame)
             self._probes = [_blind if getattr(p, "frame", None) is frame else p for p in self._probes]
-        back = frame.f_back
-        while back is not None and not is_user_code(back.f_code):
-            back = back.f_back
+        back = user_caller(frame)
         self._line = _line_of(back) if back is not None else None
 
 
 def _line_of(frame: FrameType) -> Line:
-    back = frame.f_back
-    while back is not None and not is_user_code(back.f_code):
-        back = back.f_back
+    back = user_caller(frame)
     caller = (back.f_code.co_filename, back.f_lineno) if back is not None else None
     return Line(frame.f_code.co_filename, frame.f_lineno, caller)
 

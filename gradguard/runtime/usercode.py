@@ -82,6 +82,14 @@ def user_frames(frame: FrameType | None) -> list[FrameType]:
     return found[::-1]
 
 
+def user_caller(frame: FrameType) -> FrameType | None:
+    """The nearest frame of the user's that called ``frame``."""
+    back = frame.f_back
+    while back is not None and not is_user_code(back.f_code):
+        back = back.f_back
+    return back
+
+
 def shown(filename: str) -> str:
     """A path as it is reported: relative to the starting directory when inside it, with ``/``."""
     if filename.startswith("<"):

@@ -6,12 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from gradguard.findings import Forecast, Growth, Leak, OutOfMemory, RunReport
-from gradguard.runtime.diagnosis import Diagnosed
+from gradguard.runtime.explain import Diagnosed
 from gradguard.runtime.series import Series
 from gradguard.runtime.trend import Trend, has_fallen, is_back, stands_still
 from gradguard.runtime.usercode import START
 
 SHORT = 30
+"""Fewer steps than this say nothing."""
+
 UNATTRIBUTED_FLOOR = 4_096.0
 """Bytes a step below which growth that no variable explains is not worth a word."""
 
@@ -19,12 +21,19 @@ BYTES_OF_A_NODE = 800.0
 """Of host memory, measured on torch 2.13: what stays of an autograd node when its saved tensors are freed."""
 
 SURE = 0.8
-_NO_BYTES = ("graphs", "hooks")
+COUNTS = ("graphs", "hooks")
+"""Signals that are not in bytes."""
+
+
+def telling(growing: Mapping[str, Trend], series: Mapping[str, Series]) -> dict[str, Trend]:
+    """The growth that counts: resident memory is too noisy where anything better is known."""
+    better = any(name == "heap" or name.startswith("cuda") for name in series)
+    return {name: grown for name, grown in growing.items() if name != "process" or not better}
 
 
 def bytes_per_step(growing: Mapping[str, Trend]) -> float:
     """The growth of the program's memory: heap and devices; resident memory only where nothing better is known."""
-    exact = [t.slope for name, t in growing.items() if name not in (*_NO_BYTES, "process")]
+    exact = [t.slope for name, t in growing.items() if name not in (*COUNTS, "process")]
     return sum(exact) if exact else sum(t.slope for name, t in growing.items() if name == "process")
 
 
@@ -71,6 +80,7 @@ def conclude(
     source: str | None,
     seconds: float,
     totals: Mapping[str, int | None],
+    peaks: Mapping[str, int],
     error: BaseException | None,
     exit_status: int | None,
     command: tuple[str, ...],
@@ -88,6 +98,7 @@ def conclude(
         source: what ended most of them.
         seconds: from the start to the last step.
         totals: bytes of memory of each device.
+        peaks: the most bytes of each signal.
         error: what ended the program, if it failed.
         exit_status: of the program, when known.
         command: what was run.
@@ -101,7 +112,7 @@ def conclude(
     leaks = attribute(standing, growing)
     leaks.sort(key=lambda leak: -(leak.bytes_per_step or 0))
     total = bytes_per_step(growing)
-    word = _verdict(kept, growing, steps, found)
+    word = _verdict(kept, telling(growing, series), steps, found)
     shown = leaks if word in ("leak", "suspect") else []
     return RunReport(
         verdict=word,
@@ -112,7 +123,7 @@ def conclude(
         unexplained_bytes_per_step=round(max(total - sum(x.bytes_per_step or 0 for x in shown), 0.0), 1),
         forecast=_forecast(series, growing, totals, seconds / steps if steps else None),
         out_of_memory=_out_of_memory(error, steps),
-        peak={name: int(s.peak) if s.peak is not None else None for name, s in series.items() if name not in _NO_BYTES},
+        peak=peaks,
         microseconds_per_step=round(microseconds, 2) if microseconds is not None else None,
         diagnosis_seconds=round(diagnosis_seconds, 3),
         notes=tuple(said),
@@ -126,12 +137,12 @@ def _standing(found: Sequence[Diagnosed], series: Mapping[str, Series], notes: l
     """What is left of the diagnoses at the end: some places were emptied since, some were excused."""
     kept = []
     for each in found:
-        path = each.leak.holder.path if each.leak.holder else "?"
+        path = each.path
         if each.excuse == "filling":
             notes.append(f"`{path}` is bounded and was still filling")
         elif each.excuse == "inputs":
             notes.append(f"`{path}` is made anew in each step and grows: larger inputs, not a leak")
-        elif each.excuse in ("emptied", "consumed") and _fell(series, each.step):
+        elif each.excuse in ("emptied", "consumed") and _fell(series):
             notes.append(f"`{path}` grows and is emptied again ({_at(each)})")
         elif each.excuse is None and each.is_retracted:
             notes.append(f"`{path}` grows until it is backpropagated")
@@ -177,7 +188,7 @@ def _came_back(series: Mapping[str, Series], step: int) -> bool:
     return all(is_back(s.steps, s.values, step) for s in _memory(series))
 
 
-def _fell(series: Mapping[str, Series], step: int) -> bool:
+def _fell(series: Mapping[str, Series]) -> bool:
     return any(has_fallen(s.steps, s.values) for s in _memory(series))
 
 
@@ -190,7 +201,7 @@ def _verdict(kept: Sequence[Diagnosed], growing: Mapping[str, Trend], steps: int
         return "suspect"
     sure = {name: t.slope for name, t in growing.items() if t.confidence >= SURE}
     graphs = sure.get("graphs", 0.0) >= 0.2
-    size = any(slope >= UNATTRIBUTED_FLOOR for name, slope in sure.items() if name not in (*_NO_BYTES, "process"))
+    size = any(slope >= UNATTRIBUTED_FLOOR for name, slope in sure.items() if name not in COUNTS)
     held = any(d.excuse != "inputs" for d in found)  # what grew was named, and has been given back
     return "suspect" if (graphs and not held) or (size and not found) else "clean"
 
@@ -202,8 +213,8 @@ def _growth(series: Mapping[str, Series], growing: Mapping[str, Trend]) -> dict[
             result[name] = None
             continue
         grown = growing.get(name)
-        counts = name in _NO_BYTES
-        slope = round(grown.slope, 3 if counts else 1) if grown else 0.0
+        counts = name in COUNTS
+        slope = round(grown.slope, 3 if counts else 1) if grown else None if name == "process" else 0.0
         result[name] = Growth(
             bytes_per_step=None if counts else slope,
             per_step=slope if counts else None,

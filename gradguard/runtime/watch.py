@@ -12,10 +12,11 @@ from typing import Any
 
 from gradguard.findings import Leak, RunReport
 from gradguard.runtime import steps, verdict
-from gradguard.runtime.arrival import when_imported
-from gradguard.runtime.diagnosis import Diagnosed, Diagnosis
-from gradguard.runtime.modulehook import ModuleSteps
-from gradguard.runtime.processes import Children
+from gradguard.runtime.child_processes import ChildProcesses
+from gradguard.runtime.diagnosis import Diagnosis
+from gradguard.runtime.explain import Diagnosed
+from gradguard.runtime.import_hook import when_imported
+from gradguard.runtime.module_steps import ModuleSteps
 from gradguard.runtime.sensors import Metered, Sensor
 from gradguard.runtime.sensors.cuda import Cuda
 from gradguard.runtime.sensors.graphs import Graphs
@@ -29,10 +30,9 @@ from gradguard.runtime.trend import Trend, trend
 FIRST_JUDGEMENT = 20
 LONGEST_PAUSE = 512
 MAX_DIAGNOSES = 4
-SHORT = 30
 BACKWARDS_TO_LOOK_AT = 16
 NODES_TO_LOOK_AT = 4_000
-"""Fewer steps than this say nothing."""
+"""How many backwards, and how much of each one's graph, are looked at for what was found before."""
 
 FLOORS = {"graphs": 0.02, "hooks": 0.2, "process": 65_536.0}
 BYTES_FLOOR = 1_024.0
@@ -81,7 +81,7 @@ class Watch:
         self._torch: TorchInternals | None = None
         self._handles: Callable[[], int] | None = None
         self._module_steps: ModuleSteps | None = None
-        self._children: Children | None = None
+        self._children: ChildProcesses | None = None
         self._heap: Heap | None = None
         self._own_heap = 0
         self._clock = steps.Clock(self._step_ended)
@@ -112,7 +112,7 @@ class Watch:
         self._heap = next((m.sensor for m in self._sensors if isinstance(m.sensor, Heap)), None)
         self._add_sensor("process", Process)
         steps.active.append(self)
-        self._children = Children()
+        self._children = ChildProcesses()
         self._removers.append(self._children.install())
         self._removers.append(when_imported("torch", self._torch_arrived))
         return self
@@ -270,11 +270,11 @@ class Watch:
             self._own_steps += 1
         if self._max_steps is not None and self.steps >= self._max_steps:
             raise EndOfRun
-        if self._stop_on_leak and any(d.is_certain for d in self.found):
+        if self._stop_on_leak and any(d.is_certain and not d.is_retracted for d in self.found):
             raise EndOfRun
 
     def _count(self, source: str) -> None:
-        if source not in self._sources and self._sources and self.steps < SHORT and self._diagnosis is None:
+        if source not in self._sources and self._sources and self.steps < verdict.SHORT and self._diagnosis is None:
             self._start_over()  # a better source of steps: the few before were counted in another unit
         self._sources[source] += 1
         self.steps += 1
@@ -322,7 +322,7 @@ class Watch:
                 self._take_findings()
         elif self.steps >= self._next_judgement:
             self._next_judgement = self.steps + min(max(self.steps // 8, 4), LONGEST_PAUSE)
-            if self._may_diagnose() and self.growing():
+            if self._may_diagnose() and verdict.telling(self.growing(), self.series):
                 self._diagnose(frame)
 
     def _may_diagnose(self) -> bool:
@@ -334,12 +334,9 @@ class Watch:
         )
 
     def growing(self) -> dict[str, Trend]:
-        """The signals that grow steadily now. Resident memory is too noisy to count where anything else is known."""
+        """The signals that grow steadily now."""
         found = {}
-        better = {"heap", *(name for name in self.series if name.startswith("cuda"))} & set(self.series)
         for name, series in self.series.items():
-            if name == "process" and better:
-                continue
             grown = trend(series.steps, series.values, FLOORS.get(name, BYTES_FLOOR))
             if grown is not None:
                 found[name] = grown
@@ -373,14 +370,22 @@ class Watch:
         assert diagnosis is not None
         self._diagnosis_seconds += diagnosis.seconds
         self.notes += [note for note in diagnosis.notes if note not in self.notes]
-        known = {d.leak.holder.path for d in self.found if d.leak.holder is not None}
-        fresh = [d for d in diagnosis.found if d.leak.holder is not None and d.leak.holder.path not in known]
+        known = {d.path for d in self.found}
+        fresh = [d for d in diagnosis.found if d.path not in known]
         self.found += fresh
         self._not_before = self.steps * 2
         shares = verdict.attribute(fresh, self.growing())
         for diagnosed, leak in zip(fresh, shares):
             if diagnosed.is_certain and self._on_confirm is not None:
                 self._on_confirm(leak)
+
+    def _peaks(self) -> dict[str, int]:
+        """The most bytes of each signal; the allocator of a device knows also what came and went within a step."""
+        found = {name: int(s.peak) for name, s in self.series.items() if s.peak is not None}
+        for metered in self._sensors:
+            if isinstance(metered.sensor, Cuda):
+                found[metered.sensor.name] = max(found.get(metered.sensor.name, 0), metered.sensor.peak())
+        return {name: peak for name, peak in found.items() if name not in verdict.COUNTS}
 
     def _judged(self, error: BaseException | None, exit_status: int | None) -> RunReport:
         totals = {}
@@ -406,6 +411,7 @@ class Watch:
             source=source,
             seconds=self._last - self._began,
             totals=totals,
+            peaks=self._peaks(),
             error=error,
             exit_status=exit_status,
             command=self._command,

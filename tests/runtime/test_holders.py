@@ -388,6 +388,20 @@ predict()
     assert [leak.kind for leak in report.leaks] == ["collected"]
 
 
+def test_what_a_script_collects_and_uses_later_is_no_leak(run: object) -> None:
+    body = """
+features = {}
+model = nn.Linear(8, 64)
+with torch.no_grad():
+    for number in range(70):
+        features[number] = model(torch.randn(256, 8))
+print(len(features))
+"""
+    report, _ = run(body)  # type: ignore[operator]
+    assert report.verdict == "suspect"
+    assert [leak.kind for leak in report.leaks] == ["collected"]
+
+
 def test_two_holders_are_both_named(run: object) -> None:
     body = """
 total, outputs = 0, []

@@ -19,11 +19,9 @@ class Sensor(Protocol):
 
     Args:
         name: as in the report: ``graphs``, ``heap``, ``process``, ``cuda:0``.
-        in_bytes: whether it is read in bytes; else it counts.
     """
 
     name: str
-    in_bytes: bool
 
     def read(self) -> int:
         """The value now."""

@@ -20,8 +20,6 @@ class Cuda:
     until the cache is used up.
     """
 
-    in_bytes = True
-
     def __init__(self, device: int, allocator: Allocator) -> None:
         self.name = f"cuda:{device}"
         self._device = device

@@ -10,9 +10,8 @@ from __future__ import annotations
 from typing import Any
 
 KEY = "gradguard"
-
-
 HELD = "gradguard held"
+
 BELOW = 2
 """Nodes below the head that share its token: it lives as long as any of them."""
 
@@ -71,7 +70,6 @@ class Graphs:
     """Counts the graphs that were handed to backward and are alive."""
 
     name = "graphs"
-    in_bytes = False
 
     def __init__(self) -> None:
         self._alive = [0]

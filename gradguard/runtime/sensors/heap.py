@@ -26,7 +26,6 @@ class Heap:
     """
 
     name = "heap"
-    in_bytes = True
 
     def __init__(self) -> None:
         if sys.platform != "linux":

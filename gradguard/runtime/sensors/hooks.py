@@ -12,7 +12,6 @@ class Hooks:
     """Hooks registered so far, less those that GradGuard registered."""
 
     name = "hooks"
-    in_bytes = False
 
     def __init__(self, handles: Callable[[], int]) -> None:
         self._handles = handles

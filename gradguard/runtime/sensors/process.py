@@ -13,7 +13,6 @@ class Process:
     """
 
     name = "process"
-    in_bytes = True
 
     def __init__(self) -> None:
         self._page = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 0

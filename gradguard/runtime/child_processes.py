@@ -9,7 +9,7 @@ from typing import Any
 from gradguard.runtime.steps import Attribute
 
 
-class Children:
+class ChildProcesses:
     """Counts the processes started through multiprocessing, other than a DataLoader's workers."""
 
     def __init__(self) -> None:

@@ -23,7 +23,7 @@ NAMED_KEYS = 16
 _MODULE_PARTS = frozenset({"_parameters", "_buffers", "_modules"})
 """An ``nn.Module`` keeps its parts in these dicts; a user knows them by their own names."""
 
-Children = Iterable[tuple[str, Any]]
+References = Iterable[tuple[str, Any]]
 
 ATOMS = frozenset(
     {int, float, complex, bool, str, bytes, bytearray, type(None), range, slice, type(Ellipsis), type(NotImplemented)}
@@ -32,7 +32,7 @@ ATOMS = frozenset(
 CACHE_TYPES = (type(functools.lru_cache(lambda: None)), itertools.cycle)
 
 
-def children(thing: Any) -> Children:
+def references(thing: Any) -> References:
     """What ``thing`` refers to, each with the piece of a path that leads to it (``.name``, ``["key"]``, ``[*]``)."""
     cls = type(thing)
     if cls in ATOMS or issubclass(cls, ModuleType):
@@ -171,13 +171,9 @@ def _referents(thing: Any) -> Iterator[tuple[str, Any]]:
             yield ANY_ITEM, value
 
 
-def _nothing(thing: Any) -> Children:
-    return ()
-
-
 _WRAPPERS = (staticmethod, classmethod)
 
-_EXPANDERS: list[tuple[Any, Callable[[Any], Children]]] = [
+_EXPANDERS: list[tuple[Any, Callable[[Any], References]]] = [
     (dict, _dict),
     (list, _items(list.__iter__)),
     (deque, _items(deque.__iter__)),

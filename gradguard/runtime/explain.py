@@ -1,0 +1,254 @@
+"""A place that grows, explained: what it keeps, stored by which statement, and whether that is a leak at all."""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from gradguard.findings import Leak, Place
+from gradguard.runtime import advice, lifetime, origin
+from gradguard.runtime.holders import LEAST_BYTES, Suspect
+from gradguard.runtime.stores import form_of, value_name
+from gradguard.runtime.tracer import Line
+
+if TYPE_CHECKING:
+    from gradguard.runtime.sensors.graphs import Held
+    from gradguard.runtime.source import Sources
+
+LARGE_BUFFER = 512 << 20
+"""A bounded buffer that will hold more than this many bytes when it is full is as good as unbounded."""
+
+CARRIED = ("sum", "average", "carried")
+"""The forms of one value that contains those of all steps before, not a collection of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosed:
+    """A place that grows, explained.
+
+    Args:
+        leak: without its bytes per step, which the signals tell.
+        storage_per_step: bytes of tensors that Python sees, in a step.
+        nodes_per_step: autograd nodes, in a step.
+        freed: the graphs were backpropagated: nodes are left, and no saved tensors.
+        excuse: why it is no leak after all: emptied, consumed, filling, inputs; None when it is one.
+        excuse_at: the statement that says so.
+        step: when it was found.
+        rate: bytes that the program's memory grew in a step, when growth was established.
+        held: the graph that was stored last, when it was found.
+        is_made_from_others: a variable that the loop binds before it reads it; what it holds comes from another one.
+    """
+
+    leak: Leak
+    storage_per_step: float
+    nodes_per_step: float
+    freed: bool
+    excuse: str | None
+    excuse_at: Place | None
+    step: int
+    rate: float = 0.0
+    held: Held | None = None
+    is_made_from_others: bool = False
+
+    @property
+    def path(self) -> str:
+        """The holder's path."""
+        return self.leak.holder.path if self.leak.holder is not None else "?"
+
+    @property
+    def is_certain(self) -> bool:
+        """Whether it is a leak before the run is over: what holds no graph may be a cache that is being filled."""
+        return self.excuse is None and self.leak.kind in ("graph", "hook", "cycle", "exception")
+
+    @property
+    def is_retracted(self) -> bool:
+        """Whether it was needed after all: backpropagated since, and then freed."""
+        return self.held is not None and self.held.consumed and self.held.released
+
+    @property
+    def is_carried(self) -> bool:
+        """Whether it is one value that contains those of all steps before."""
+        return self.leak.form in CARRIED
+
+
+@dataclass(frozen=True, slots=True)
+class _Evidence:
+    """What is known of a suspect when it is explained.
+
+    Args:
+        lines: where it is stored into, the most frequent first.
+        statement: the first of them.
+        form: how that stores.
+    """
+
+    suspect: Suspect
+    sources: Sources
+    rate: float
+    lines: Sequence[Line]
+    statement: ast.stmt | None
+    form: str | None
+
+    @property
+    def name(self) -> str:
+        return self.suspect.holder.name
+
+
+def explain(
+    suspect: Suspect, stores: Counter[Line], traced: int, sources: Sources, step: int, rate: float
+) -> Diagnosed:
+    """What is to be said of a place that grew.
+
+    Args:
+        suspect: the place.
+        stores: the lines that were seen to store into it.
+        traced: for how many steps lines were followed.
+        sources: the user's files.
+        step: the step that has just ended.
+        rate: bytes that the program's memory grew in a step, when growth was established.
+    """
+    seen = _evidence(suspect, stores, sources, rate)
+    name, gain = seen.name, suspect.gain
+    places = list(dict.fromkeys(sources.place(line.filename, line.number, name) for line in seen.lines))
+    made = None if suspect.kind == "hook" or not seen.lines else origin.made_at(sources, seen.lines[0], name)
+    kind = _kind(seen, places[0] if places else None, made)
+    excuse, at = _excuse(seen, kind)
+    value = value_name(seen.statement, name) if seen.statement is not None else None
+    leak = Leak(
+        kind=kind,
+        holder=suspect.holder,
+        bytes_per_step=None,
+        per_step=round(_stores_per_step(suspect, stores, traced), 3),
+        explained=None,
+        stored_at=places[0] if places else None,
+        also_stored_at=tuple(places[1:4]),
+        made_at=made,
+        form=seen.form,
+        operation=suspect.operation if suspect.kind != "hook" else None,
+        devices=suspect.devices,
+        freed_by_gc=False if kind == "graph" else None,
+        advice=advice.for_leak(kind, seen.form, name, value, trains=suspect.freed),
+    )
+    nodes = gain.nodes or gain.attached * max(suspect.graph_nodes, 1.0)
+    return Diagnosed(
+        leak=leak,
+        storage_per_step=(gain.storage + gain.other) / suspect.steps,
+        nodes_per_step=nodes / suspect.steps,
+        freed=suspect.freed,
+        excuse=excuse,
+        excuse_at=at,
+        step=step,
+        rate=rate,
+        held=suspect.held,
+        is_made_from_others=_is_made_from_others(seen),
+    )
+
+
+def distinct(found: Sequence[Diagnosed]) -> list[Diagnosed]:
+    """Each holder once; of variables made from each other, only those that are carried from step to step."""
+    own = [each for each in found if not each.is_made_from_others]
+    return list({each.path: each for each in reversed(own or found)}.values())[::-1]
+
+
+def _evidence(suspect: Suspect, stores: Counter[Line], sources: Sources, rate: float) -> _Evidence:
+    name = suspect.holder.name
+    lines = [line for line, _ in stores.most_common()] or _from_source(suspect, sources)
+    statement = sources.statement(lines[0].filename, lines[0].number, name) if lines else None
+    form = form_of(statement, name) if statement is not None else None
+    if form == "sum" and suspect.entries:
+        form = "append"  # `history += [loss]`
+    return _Evidence(suspect, sources, rate, lines, statement, form)
+
+
+def _from_source(suspect: Suspect, sources: Sources) -> list[Line]:
+    """The statement by reading alone: for what no line of the user's was seen to do."""
+    holder = suspect.holder
+    if holder.path.startswith("param.grad"):
+        found = origin.calls_with(sources, r"\.backward\(.*create_graph=(?!False)")
+    elif holder.path == "tensor hook":
+        found = origin.calls_with(sources, r"\.register_hook\(")
+    elif suspect.kind == "hook":
+        found = origin.calls_with(sources, r"\.register_\w*hook\(")
+    elif suspect.kind == "cache":
+        found = origin.calls_with(sources, rf"(^|\.){holder.name}\(")
+    else:
+        function = suspect.root.name if holder.scope == "local" and suspect.root else None
+        found = origin.storing_statements(sources, holder.name, function, suspect.home)
+    return [Line(filename, statement.lineno) for filename, statement in found[:2]]
+
+
+def _stores_per_step(suspect: Suspect, stores: Counter[Line], traced: int) -> float:
+    gain = suspect.gain
+    counted = suspect.entries or gain.hooks or gain.tensors or gain.attached
+    if counted > 0:
+        return counted / suspect.steps
+    return sum(stores.values()) / traced if stores else 1.0
+
+
+def _is_made_from_others(seen: _Evidence) -> bool:
+    if seen.suspect.entries or seen.suspect.root is None or seen.statement is None:
+        return False
+    return not lifetime.is_carried(seen.sources, seen.lines[0].filename, seen.statement, seen.name)
+
+
+# --- judgement ----------------------------------------------------------------------------------------------------
+
+
+def _kind(seen: _Evidence, stored: Place | None, made: Place | None) -> str:
+    """What is kept, seen from the statement that keeps it."""
+    kind = seen.suspect.kind
+    if kind in ("tensor", "view"):
+        code = " ".join(place.code or "" for place in (stored, made) if place is not None)
+        if "state_dict" in code or "deepcopy" in code:
+            return "snapshot"
+        if ".grad" in code:
+            return "gradient"
+        if seen.form in CARRIED:
+            return "tensor"
+    if kind in ("tensor", "heap") and _is_collected(seen):
+        return "collected"
+    return kind
+
+
+def _is_collected(seen: _Evidence) -> bool:
+    """Results collected on purpose: without a graph, in a variable of the loop's own function that is used later."""
+    suspect = seen.suspect
+    if suspect.entries == 0 or seen.statement is None or suspect.gain.storage + suspect.gain.other < LEAST_BYTES:
+        return suspect.kind == "heap"
+    return suspect.holder.scope in ("local", "global") and lifetime.read_after_loop(
+        seen.sources, seen.lines[0].filename, seen.statement, seen.name
+    )
+
+
+def _excuse(seen: _Evidence, kind: str) -> tuple[str | None, Place | None]:
+    """Why growth is none: what only a look at the place and at the source can tell."""
+    suspect = seen.suspect
+    if suspect.inputs and (suspect.gain.attached > 0 or seen.form not in (*CARRIED, "index")):
+        return "inputs", None
+    if _is_filling(suspect, kind, seen.rate):
+        return "filling", None
+    if suspect.root is None or kind in ("hook", "cache", "cycle"):
+        return None, None
+    # A sum that starts anew with each epoch is the classic leak all the same, and so is a list that is local to it.
+    if suspect.entries > 0 and suspect.holder.scope != "local":
+        emptied = lifetime.emptied_in_a_loop(seen.sources, seen.name, suspect.holder.scope, suspect.home)
+        if emptied is not None:
+            return "emptied", emptied
+    if seen.statement is not None:
+        consumed = lifetime.backpropagated_after_loop(seen.sources, seen.lines[0].filename, seen.statement, seen.name)
+        if consumed is not None:
+            return "consumed", consumed
+    return None, None
+
+
+def _is_filling(suspect: Suspect, kind: str, rate: float) -> bool:
+    """Whether it is a bounded buffer that may well become full."""
+    if kind == "optimizer" and any(spot.label == ".state" for spot in suspect.chain):
+        return True  # the history of LBFGS, up to its history_size
+    if suspect.maxlen is None or not suspect.entries:
+        return False
+    visible = suspect.gain.storage / suspect.steps
+    per_step = max(rate, visible) if suspect.gain.attached else visible
+    return per_step * suspect.steps / suspect.entries * suspect.maxlen < LARGE_BUFFER

@@ -1,0 +1,133 @@
+"""How a statement stores into a name: which statements do, in which form, what they store."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+STORING = frozenset({"append", "extend", "add", "insert", "appendleft", "update", "setdefault", "push", "put"})
+
+
+def stores(statement: ast.stmt, name: str) -> bool:
+    if isinstance(statement, ast.Assign):
+        return any(names(target, name) for target in statement.targets)
+    if isinstance(statement, ast.AugAssign | ast.AnnAssign):
+        return names(statement.target, name)
+    if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
+        return _is_storing_call(statement.value, name)
+    return False
+
+
+def _is_storing_call(node: ast.AST, name: str) -> bool:
+    called = node.func if isinstance(node, ast.Call) else None
+    return isinstance(called, ast.Attribute) and called.attr in STORING and names(called.value, name)
+
+
+def names(target: ast.expr, name: str) -> bool:
+    """Whether a target is ``name``, an attribute of that name, an item of it, or a tuple with it."""
+    if isinstance(target, ast.Tuple | ast.List):
+        return any(names(item, name) for item in target.elts)
+    if isinstance(target, ast.Subscript | ast.Starred):
+        return names(target.value, name)
+    return (isinstance(target, ast.Name) and target.id == name) or (
+        isinstance(target, ast.Attribute) and target.attr == name
+    )
+
+
+def only_begins(statement: ast.stmt) -> bool:
+    """Whether what is assigned is empty or a constant."""
+    value = statement.value if isinstance(statement, ast.Assign | ast.AnnAssign) else ast.Name("x")
+    if value is None or isinstance(value, ast.Constant):
+        return True
+    if isinstance(value, ast.List | ast.Tuple | ast.Set):
+        return not value.elts
+    if isinstance(value, ast.Dict):
+        return not value.keys
+    return (
+        isinstance(value, ast.Call)
+        and re.fullmatch(
+            r"(torch\.)?(list|dict|set|deque|collections\.\w+|defaultdict|zeros|ones|zeros_like|empty)",
+            ast.unparse(value.func),
+        )
+        is not None
+    )
+
+
+def form_of(statement: ast.stmt, name: str) -> str | None:
+    """How ``statement`` stores into ``name``: sum, average, append, assign, index, carried, hook or call."""
+    if not isinstance(statement, ast.Expr) and any(_is_storing_call(node, name) for node in ast.walk(statement)):
+        return "append"  # in a lambda, or under a condition
+    if isinstance(statement, ast.AugAssign):
+        return "index" if isinstance(statement.target, ast.Subscript) and not _is_key(statement.target) else "sum"
+    if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
+        called = statement.value.func
+        method = called.attr if isinstance(called, ast.Attribute) else ""
+        if method.startswith("register_"):
+            return "hook"
+        return "append" if method in STORING else "call"
+    if isinstance(statement, ast.Assign | ast.AnnAssign) and statement.value is not None:
+        targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+        if any(isinstance(t, ast.Subscript) for t in targets):
+            return "index"
+        if not reads(statement.value, name):
+            return "assign"
+        if isinstance(statement.value, ast.BinOp):
+            return "average" if any(isinstance(n, ast.Mult) for n in ast.walk(statement.value)) else "sum"
+        return "carried"
+    return None
+
+
+def _is_key(target: ast.Subscript) -> bool:
+    return isinstance(target.slice, ast.Constant) and isinstance(target.slice.value, str)
+
+
+def reads(expression: ast.AST, name: str) -> bool:
+    """Whether ``name`` occurs, as a variable or as an attribute; a method of that name does not count."""
+    nodes = list(ast.walk(expression))
+    methods = {id(n.func) for n in nodes if isinstance(n, ast.Call)}
+    return any(
+        (isinstance(n, ast.Name) and n.id == name)
+        or (isinstance(n, ast.Attribute) and n.attr == name and id(n) not in methods)
+        for n in nodes
+    )
+
+
+def stored_value(statement: ast.stmt, name: str) -> ast.expr | None:
+    """The expression whose value is stored."""
+    if isinstance(statement, ast.Assign | ast.AugAssign | ast.AnnAssign):
+        return statement.value
+    if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call) and statement.value.args:
+        return statement.value.args[-1]
+    return None
+
+
+def value_name(statement: ast.stmt, name: str) -> str | None:
+    """The variable that is stored, when it is one: the ``loss`` of ``total += loss``, not the ``x`` of ``model(x)``."""
+    value = stored_value(statement, name)
+    names = _plain_names(value) if value is not None else []
+    return next((n for n in names if n not in (name, "self", "cls", "torch")), None)
+
+
+def _plain_names(expression: ast.AST) -> list[str]:
+    """The variables of an expression, without those that are only arguments of a call."""
+    if isinstance(expression, ast.Call | ast.Lambda):
+        return []
+    if isinstance(expression, ast.Name):
+        return [expression.id]
+    return [n for child in ast.iter_child_nodes(expression) for n in _plain_names(child)]
+
+
+def called_name(call: ast.Call) -> str | None:
+    return call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", None)
+
+
+def bound_names(node: ast.AST) -> set[str]:
+    if isinstance(node, ast.Assign):
+        targets = node.targets
+    elif isinstance(node, ast.AugAssign | ast.AnnAssign | ast.For | ast.AsyncFor):
+        targets = [node.target]
+    else:
+        return set()
+    return {
+        n.id for target in targets for n in ast.walk(target) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
+    }
