@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 import os
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -19,6 +18,8 @@ from gradguard.config import Settings
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+    from gradguard.findings import RunReport
 
 SCRIPTS = Path(__file__).parent.parent / "demo"
 STEPS = 200
@@ -68,26 +69,28 @@ def show_check(out: Console, script: str) -> None:
     report(result, lambda _, __: split_lines(text), out)
 
 
-def show_run(out: Console, script: str) -> dict[str, Any]:
-    """Run a script of the demo under GradGuard, print its report, and give it back in the JSON form.
+def show_run(out: Console, script: str) -> RunReport:
+    """Run a script of the demo under GradGuard, in a process of its own, and print what it says.
 
     Raises:
         DemoError: it failed.
     """
+    from gradguard.report import run_console, run_json
+
     out.print(f"$ gradguard run {script}", style="bold")
-    color = "always" if out.is_terminal and not out.no_color else "never"
     with tempfile.TemporaryDirectory() as folder:
-        recorded = Path(folder) / "run.json"
-        command = [sys.executable, "-m", "gradguard", "run", "--color", color, "--also-json", str(recorded), script]
-        environment = {**os.environ, "STEPS": str(STEPS), "COLUMNS": str(out.width), "PYTHONPATH": _path()}
+        output = Path(folder) / "run.json"
+        command = [sys.executable, "-m", "gradguard", "run", "--format", "json", "--output", str(output), script]
+        environment = {**os.environ, "STEPS": str(STEPS), "PYTHONPATH": _path()}
         done = subprocess.run(
             command, cwd=SCRIPTS, env=environment, capture_output=True, text=True, encoding="utf-8", check=False
         )
         if done.returncode:
             raise DemoError(f"{script} did not run (exit status {done.returncode}):\n{done.stderr}")
-        click.echo(done.stderr.rstrip("\n"), color=True)
-        found: dict[str, Any] = json.loads(recorded.read_text(encoding="utf-8"))
-        return found
+        report = run_json.parse(output.read_text(encoding="utf-8"), str(SCRIPTS))
+    out.print(done.stderr, end="", soft_wrap=True)  # what was said while it ran
+    run_console.report(report, run_console.source_lines(report), out)
+    return report
 
 
 def _path() -> str:
@@ -96,31 +99,26 @@ def _path() -> str:
     return os.pathsep.join([here, *filter(None, [os.environ.get("PYTHONPATH")])])
 
 
-def show_comparison(out: Console, before: dict[str, Any], after: dict[str, Any]) -> None:
+def show_comparison(out: Console, before: RunReport, after: RunReport) -> None:
     """Print what the fixes changed, measured."""
     from rich.table import Table
 
-    from gradguard.report.run_words import size
+    from gradguard.report.run_words import growth_rate, size
 
-    def growth(run: dict[str, Any], signal: str) -> str:
-        grown = run["growth"].get(signal)
-        if grown is None:
-            return "not known here"
-        slope = grown["per_step"] if grown["bytes_per_step"] is None else grown["bytes_per_step"]
-        if not slope:
-            return "flat"
-        return f"+{slope:.2g} a step" if grown["bytes_per_step"] is None else f"+{size(slope)} a step"
+    def growth(run: RunReport, signal: str) -> str:
+        grown = run.growth.get(signal)
+        return growth_rate(grown) if grown is not None else "not known here"
 
+    def holders(run: RunReport) -> str:
+        return ", ".join(leak.holder.name for leak in run.leaks if leak.holder) or "none"
+
+    runs = (before, after)
     table = Table("", "leaky.py", "fixed.py", box=None, pad_edge=False, header_style="bold")
-    table.add_row("verdict", before["verdict"], after["verdict"])
-    names = {
-        run: ", ".join(leak["holder"]["name"] for leak in data["leaks"] if leak["holder"]) or "none"
-        for run, data in (("before", before), ("after", after))
-    }
-    table.add_row("held by", names["before"], names["after"])
-    table.add_row("live graphs", growth(before, "graphs"), growth(after, "graphs"))
-    table.add_row("heap", growth(before, "heap"), growth(after, "heap"))
-    table.add_row("heap at its peak", size(before["peak"].get("heap")), size(after["peak"].get("heap")))
+    table.add_row("verdict", *(run.verdict for run in runs))
+    table.add_row("held by", *(holders(run) for run in runs))
+    table.add_row("live graphs", *(growth(run, "graphs") for run in runs))
+    table.add_row("heap", *(growth(run, "heap") for run in runs))
+    table.add_row("heap at its peak", *(size(run.peak.get("heap")) for run in runs))
     out.print()
-    out.print(f"Before and after, over {before['steps']} steps:", style="bold")
+    out.print(f"Before and after, over {before.steps} steps:", style="bold")
     out.print(table)

@@ -30,7 +30,6 @@ FORMATS = ("console", "json")
 @click.option("--live", is_flag=True, help="Show a live view (it shares the terminal with the program's own output).")
 @click.option("--format", "style", type=click.Choice(FORMATS), default="console", help="How to report.")
 @click.option("--output", type=click.Path(dir_okay=False, path_type=Path), help="Write the report to this file.")
-@click.option("--also-json", type=click.Path(dir_okay=False, path_type=Path), hidden=True)
 @click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto", help="When to use colour.")
 @click.argument("program", metavar="SCRIPT | -m MODULE")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="[ARGS]...")
@@ -42,7 +41,6 @@ def command(
     live: bool,
     style: str,
     output: Path | None,
-    also_json: Path | None,
     color: str,
     program: str,
     arguments: tuple[str, ...],
@@ -60,7 +58,7 @@ def command(
         sys.excepthook(SyntaxError, error.with_traceback(None), None)
         sys.exit(1)
     _check_output(output)
-    session = _Session(None if as_module else program, style, output, color, fail_on_leak, also_json)
+    session = _Session(None if as_module else program, style, output, color, fail_on_leak)
     words = (("-m",) if as_module else ()) + (program, *arguments)
     session.watch = Watch(on_confirm=session.confirmed, max_steps=max_steps, stop_on_leak=stop_on_leak, command=words)
     if live:
@@ -92,11 +90,9 @@ class _Session:
         output: Path | None,
         color: str,
         fail_on_leak: bool,
-        also_json: Path | None = None,
     ) -> None:
         self._name = name
         self._process = os.getpid()
-        self._also_json = also_json
         self._style = style
         self._output = output.absolute() if output is not None else None  # the program may change the directory
         self._color = color
@@ -139,10 +135,6 @@ class _Session:
 
             report = with_findings(report)
             self._write(report)
-            if self._also_json is not None:
-                from gradguard.report import run_json
-
-                self._also_json.write_text(run_json.render(report), encoding="utf-8")
         return report
 
     def confirmed(self, leak: Leak) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from rich.console import Console
 from rich.text import Text
 
-from gradguard.findings import CheckResult, Finding, Related, Severity
+from gradguard.findings import CheckResult, Finding, Related, Severity, Span
 from gradguard.report.excerpt import changes, excerpt, printable
 from gradguard.report.words import describe, place, summary
 
@@ -26,7 +26,7 @@ def report(result: CheckResult, sources: SourceLines, console: Console) -> None:
         _finding(finding, sources, console)
         console.print()
     for error in result.errors:
-        _line(console, Text.assemble(("error: ", "bold red"), _clean(describe(error), console)))
+        line(console, Text.assemble(("error: ", "bold red"), clean(describe(error), console)))
     if result.errors:
         console.print()
     wrapped(console, Text(summary(result)), 0)
@@ -39,20 +39,21 @@ def _finding(finding: Finding, sources: SourceLines, console: Console) -> None:
     style = _STYLE[finding.severity]
     where = place(finding.path, finding.cell, finding.span.line, finding.span.column)
     certainty = "" if finding.confidence.value == "high" else ", low confidence"
-    header = Text.assemble((_clean(where, console), "bold"), " ", (finding.code, style), f" {finding.name} ")
-    _line(console, header.append(f"[{finding.severity.value}{certainty}]", style))
-    wrapped(console, Text(_clean(finding.message, console)))
+    header = Text.assemble((clean(where, console), "bold"), " ", (finding.code, style), f" {finding.name} ")
+    line(console, header.append(f"[{finding.severity.value}{certainty}]", style))
+    wrapped(console, Text(clean(finding.message, console)))
     lines = sources(finding.path, finding.cell)
-    _excerpt(finding, lines, console, style)
+    show_excerpt(finding.span, lines, console, style)
     for related in finding.related:
         _note(related, console)
     _help(finding, lines, console)
 
 
-def _excerpt(finding: Finding, lines: Sequence[str], console: Console, style: str) -> None:
-    digits = len(str(finding.span.end_line + 1))
+def show_excerpt(span: Span, lines: Sequence[str], console: Console, style: str) -> None:
+    """Print the lines of ``span`` and one around it, with the span underlined in ``style``; nothing without lines."""
+    digits = len(str(span.end_line + 1))
     gutter = INDENT + digits + len(" | ")
-    rows = excerpt(lines, finding.span, _width(console) - gutter, console.encoding)
+    rows = excerpt(lines, span, _width(console) - gutter, console.encoding)
     if rows:
         _row(console, digits, "", "")
     for row in rows:
@@ -64,12 +65,12 @@ def _excerpt(finding: Finding, lines: Sequence[str], console: Console, style: st
 
 def _row(console: Console, digits: int, number: str, text: str, style: str = "") -> None:
     gutter = f"{' ' * INDENT}{number:>{digits}} |"
-    _line(console, Text.assemble((gutter, "blue"), (f" {text}".rstrip(), style)))
+    line(console, Text.assemble((gutter, "blue"), (f" {text}".rstrip(), style)))
 
 
 def _note(related: Related, console: Console) -> None:
     where = place(related.path, related.cell, related.line)
-    text = _clean(f"{where}: {related.message}", console)
+    text = clean(f"{where}: {related.message}", console)
     wrapped(console, Text.assemble(("note: ", "bold cyan"), text))
 
 
@@ -77,17 +78,18 @@ def _help(finding: Finding, lines: Sequence[str], console: Console) -> None:
     advice = finding.help or (finding.fix.description if finding.fix else None)
     if advice is None:
         return
-    wrapped(console, Text.assemble(("help: ", "bold green"), _clean(advice, console)))
+    wrapped(console, Text.assemble(("help: ", "bold green"), clean(advice, console)))
     if finding.fix is None or not lines:
         return
     for change in changes(lines, finding.fix.edits, _width(console) - INDENT - len("  - "), console.encoding):
         style = {"-": "red", "+": "green"}.get(change.sign, "dim")
-        _line(console, Text(f"{' ' * INDENT}  {change.sign} {change.text}", style))
+        line(console, Text(f"{' ' * INDENT}  {change.sign} {change.text}", style))
     if not finding.fix.safe:
         wrapped(console, Text("(this edit can change what the program computes: look at it first)", "dim"), INDENT + 2)
 
 
-def _clean(text: str, console: Console) -> str:
+def clean(text: str, console: Console) -> str:
+    """``text`` on one line, without what a terminal would obey or cannot show."""
     return printable(" ".join(text.split("\n")), console.encoding)
 
 
@@ -95,13 +97,13 @@ def _width(console: Console) -> int:
     return max(console.width, MIN_WIDTH)
 
 
-def _line(console: Console, text: Text) -> None:
+def line(console: Console, text: Text) -> None:
     """Print without wrapping: a terminal makes a path of one piece clickable."""
     console.print(text, soft_wrap=True, highlight=False)
 
 
 def wrapped(console: Console, text: Text, indent: int = INDENT) -> None:
     """Print ``text`` within the width of the terminal, each line indented by ``indent`` columns."""
-    for line in text.wrap(console, _width(console) - indent):
-        line.rstrip()
-        _line(console, Text(" " * indent).append_text(line))
+    for part in text.wrap(console, _width(console) - indent):
+        part.rstrip()
+        line(console, Text(" " * indent).append_text(part))

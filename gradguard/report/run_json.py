@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 from gradguard import __version__
-from gradguard.findings import Growth, Leak, Place, RunReport
+from gradguard.findings import Forecast, Growth, Holder, Leak, OutOfMemory, Place, RunReport
 
 VERSION = 1
 
@@ -16,6 +16,44 @@ VERSION = 1
 def render(report: RunReport) -> str:
     """``report`` as a JSON document; ASCII only."""
     return json.dumps(as_dict(report), indent=1) + "\n"
+
+
+def parse(text: str, start: str) -> RunReport:
+    """The report of a JSON document that :func:`render` has made.
+
+    Args:
+        text: the document.
+        start: the directory in which the run began, to which its paths are relative.
+    """
+    document = json.loads(text)
+    taken = {"verdict", "steps", "step_source", "unexplained_bytes_per_step", "peak", "exit_status"}
+    return RunReport(
+        **{key: document[key] for key in taken},
+        growth={name: Growth(**grown) if grown else None for name, grown in document["growth"].items()},
+        leaks=tuple(_parsed_leak(leak) for leak in document["leaks"]),
+        forecast=Forecast(**document["forecast"]) if document["forecast"] else None,
+        out_of_memory=OutOfMemory(**document["out_of_memory"]) if document["out_of_memory"] else None,
+        microseconds_per_step=document["overhead"]["microseconds_per_step"],
+        diagnosis_seconds=document["overhead"]["diagnosis_seconds"],
+        notes=tuple(document["notes"]),
+        command=tuple(document["command"]),
+        start=start,
+    )
+
+
+def _parsed_leak(leak: dict[str, Any]) -> Leak:
+    def place(found: dict[str, Any] | None) -> Place | None:
+        return Place(**found) if found else None
+
+    parts = {
+        "holder": Holder(**leak["holder"]) if leak["holder"] else None,
+        "stored_at": place(leak["stored_at"]),
+        "made_at": place(leak["made_at"]),
+        "also_stored_at": tuple(Place(**each) for each in leak["also_stored_at"]),
+        "devices": tuple(leak["devices"]),
+        "ranks": tuple(leak["ranks"]),
+    }
+    return Leak(**{**leak, **parts})
 
 
 def as_dict(report: RunReport) -> dict[str, Any]:

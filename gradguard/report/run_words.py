@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gradguard.findings import Leak, RunReport
+from gradguard.findings import Growth, Leak, RunReport
 
 KINDS = {
     "graph": "keeps autograd graphs",
@@ -40,6 +40,15 @@ def rate(leak: Leak) -> str:
         count = leak.per_step or 1.0
         return f"+{count:g} hook{'' if count == 1 else 's'} a step"
     return f"+{size(leak.bytes_per_step)} a step"
+
+
+def growth_rate(grown: Growth) -> str:
+    """How a signal grows: ``+8.5 KB a step``, or ``flat``."""
+    if grown.per_step is not None:
+        return f"+{grown.per_step:.2g} a step" if grown.per_step else "flat"
+    slope = grown.bytes_per_step or 0.0
+    since = f" since step {grown.since_step}" if grown.since_step and grown.since_step > 30 else ""
+    return f"+{size(slope)} a step{since}" if slope else "flat"
 
 
 def gains(leak: Leak) -> str:

@@ -120,6 +120,14 @@ def test_json_validates(report: RunReport) -> None:
     assert document["verdict"] == report.verdict
 
 
+@pytest.mark.parametrize("report", [a_report(), CLEAN])
+def test_a_report_comes_back_from_json(report: RunReport) -> None:
+    """All of it but how the statement stores, which the form does not have."""
+    back = run_json.parse(run_json.render(report), report.start)
+    assert run_json.as_dict(back) == run_json.as_dict(report)
+    assert printed(back) == printed(report)
+
+
 def test_sizes_and_times_are_readable() -> None:
     assert [size(n) for n in (0, 999, 1_000, 8_540, 123_456, 5_600_000, 7.2e9)] == [
         "0 B", "999 B", "1.0 KB", "8.5 KB", "123 KB", "5.6 MB", "7.2 GB",
