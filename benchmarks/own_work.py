@@ -3,7 +3,8 @@
     python benchmarks/own_work.py
 
 Four loops: three models, and 200 operations on eight elements. Own work is counted by the watch itself; the ratio comes
-from stretches with and without a watch in turn, in one process. Prints Markdown for docs/benchmarks.md.
+from stretches with and without a watch in turn, in one process. Then a long run, and a diagnosis beside a large data
+set. Prints Markdown for docs/benchmarks.md.
 """
 
 from __future__ import annotations
@@ -115,6 +116,44 @@ def ratio(step: Callable[[], None]) -> tuple[float, float]:
     return statistics.median(without) * 1000, statistics.median(ratios)
 
 
+def late_microseconds(steps: int) -> float:
+    """Own work over the last eighth of a run of ``steps`` steps."""
+    step = tiny_operations()
+    watch = Watch()
+    with watch:
+        for _ in range(steps * 7 // 8):
+            step()
+        before = watch.own_nanoseconds
+        for _ in range(steps // 8):
+            step()
+        return (watch.own_nanoseconds - before) / 1000 / (steps // 8)
+
+
+class Sample:
+    """A sample of a data set that is held in Python objects."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.labels = {"first": number, "both": [number, number + 1]}
+
+
+def diagnosis_seconds(samples: int) -> tuple[str, float]:
+    """The verdict on a leaking loop beside ``samples`` samples, and the time that the close look took."""
+    data = [Sample(number) for number in range(samples)]
+    parameter = nn.Parameter(torch.ones(8))
+    optimizer = torch.optim.SGD([parameter], lr=1e-3)
+    losses = []
+    with gradguard.watch(report=False) as guard:
+        for sample in data[:100]:
+            loss = (parameter * sample.number).square().mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            losses.append(loss)
+    assert guard.report is not None
+    return guard.report.verdict, guard.report.diagnosis_seconds or 0.0
+
+
 def timed(step: Callable[[], None], count: int) -> float:
     """Seconds of a step, over ``count`` steps."""
     began = time.perf_counter()
@@ -136,6 +175,10 @@ def main() -> None:
         milliseconds, times = ratio(step)
         name = loop.__name__.replace("_", " ")
         print(f"| {name} | {milliseconds:.2f} | {first:.1f} | {median:.1f} | {mean:.1f} | {times:.3f} |", flush=True)
+    print(f"\nOwn microseconds at the end of 16,000 steps: {late_microseconds(16_000):.1f}.")
+    for samples in (1_000, 400_000):
+        verdict, seconds = diagnosis_seconds(samples)
+        print(f"Diagnosis beside {samples:,} samples of 4 objects: {seconds:.2f} s, verdict {verdict}.")
 
 
 if __name__ == "__main__":
