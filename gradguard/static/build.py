@@ -232,12 +232,22 @@ def _subscript(n: cst.Subscript) -> t.Expr:
     parts = [s.slice for s in n.slice]
     index: t.Expr
     if any(isinstance(p, cst.Slice) for p in parts):
-        index = t.Slice(n)
+        index = t.Slice(n, any(_narrows(p) for p in parts), len(parts))
     elif len(parts) == 1:
         index = expr(cst.ensure_type(parts[0], cst.Index).value)
     else:
         index = t.Display(n, "tuple", [expr(p.value) for p in parts if isinstance(p, cst.Index)])
     return t.Subscript(n, expr(n.value), index)
+
+
+def _narrows(part: cst.BaseSlice) -> bool:
+    """Whether one index or slice picks a small part of its dimension, as far as constants tell."""
+    if isinstance(part, cst.Index):
+        value = part.value
+        return isinstance(value.expression if isinstance(value, cst.UnaryOperation) else value, cst.Integer)
+    assert isinstance(part, cst.Slice)
+    first_few = part.lower is None and isinstance(part.upper, cst.Integer)
+    return first_few or isinstance(part.step, cst.Integer)
 
 
 def _call(n: cst.Call) -> t.Call:

@@ -17,6 +17,8 @@ from gradguard.static.called import Called, last
 from gradguard.static.definitions import Class, FunctionRef
 from gradguard.static.expressions import evaluate, recorded
 from gradguard.static.model import (
+    Call,
+    Construction,
     Mode,
     OpaqueCall,
 )
@@ -47,11 +49,28 @@ def call(flow: Flow, node: t.Call, state: State) -> Value:
     )
     values = [(arg, evaluate(flow, arg.value, state)) for arg in node.args]
     called = Called(flow, state, node, func, receiver, values)
+    _note(called)
     for reader in _READERS:
         value = reader(called)
         if value is not None:
             return value
     return _unknown(called)
+
+
+def _note(c: Called) -> None:
+    """Record a call that some rule asks about."""
+    name = c.external if c.external in k.NOTED_FUNCTIONS else ""
+    if c.external.startswith("torch.optim.") and "scheduler" not in c.external:
+        name = "torch.optim"
+    elif not c.external and c.method in k.NOTED_METHODS and not isinstance(c.func.ref, FunctionRef):
+        name = c.method
+    if not name:
+        return
+    given = tuple((a.star or a.keyword, v) for a, v in c.values)
+    c.flow.record(Call(
+        c.flow.site(c.node), c.flow.loop, c.flow.branches > 0, name=name, receiver=c.receiver_path,
+        of=c.receiver or UNKNOWN, given=given, mode=c.state.mode,
+    ))  # fmt: skip
 
 
 def _bound(flow: Flow, node: t.Call, receiver: Value | None, state: State) -> Value:
@@ -91,6 +110,9 @@ def _project(c: Called) -> Value | None:
         return apply_facts(c, ref, c.values, None)
     if c.func.kind is Kind.CLASS and isinstance(ref, Class):
         if ref.is_module:
+            c.flow.record(Construction(
+                c.flow.site(c.node), c.flow.loop, c.flow.branches > 0, name=ref.name, cycles=ref.self_cycles
+            ))  # fmt: skip
             return Value(kind=Kind.MODULE, ref=ref)
         if _optimizer_class(ref):
             return Value(kind=Kind.OPTIMIZER, ref=ref)

@@ -46,7 +46,7 @@ def container_call(c: Called) -> Value | None:
     holder = flow.read(base, state)
     one = c.first is not None and len(c.values) == 1 and c.method in ("append", "appendleft", "add", "push", "put")
     stored = c.first if one and c.first is not None else union(c.arguments, Kind.CONTAINER)
-    if stored.reach:
+    if stored.keeps:
         source = c.node.args[-1].value
         store = flow.store(base, stored, state, c.node, source, Form.APPEND)
         if isinstance(source, t.Display) and len(source.items) == 1:
@@ -54,7 +54,7 @@ def container_call(c: Called) -> Value | None:
             store.value = stored.part(0) or stored
     state.env[base] = replace(
         holder, roots=holder.roots | stored.roots, maybe=holder.maybe | stored.maybe, parts=_with_element(c, holder),
-        kind=Kind.CONTAINER if c.method in always else holder.kind,
+        kind=Kind.CONTAINER if c.method in always else holder.kind, holds=holder.holds | stored.holds,
     )  # fmt: skip
     return NOTHING
 

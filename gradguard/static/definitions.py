@@ -12,7 +12,7 @@ from gradguard.static import knowledge as k
 from gradguard.static import tree as t
 from gradguard.static.build import walk_statements
 from gradguard.static.names import used_as_modules
-from gradguard.static.source import Chunk
+from gradguard.static.source import Chunk, Site
 from gradguard.static.values import Kind, Value
 
 if TYPE_CHECKING:
@@ -162,6 +162,47 @@ class Class:
                         if isinstance(target, t.Attribute) and t.path_of(target.value) == "self":
                             found.setdefault(target.name, []).append((ref, value))
         return found
+
+    @cached_property
+    def is_autograd_function(self) -> bool:
+        """Whether it is a ``torch.autograd.Function``."""
+        return any(n.startswith("torch.") and n.endswith("autograd.Function") for n in self.external_bases)
+
+    @cached_property
+    def self_cycles(self) -> tuple[Site, ...]:
+        """The statements by which an object holds itself: ``self.act = lambda x: self.scale * x``."""
+        found = []
+        for ref in self.methods.values():
+            inner = {d.name: d for d in ref.define.body if isinstance(d, t.Define)}
+            for stmt in walk_statements(ref.define.body):
+                if isinstance(stmt, t.Assign) and self._holds_self(stmt, inner):
+                    found.append(Site(self.chunk, stmt))
+        return tuple(found)
+
+    def _holds_self(self, stmt: t.Assign, inner: dict[str, t.Define]) -> bool:
+        for target, value in t.pairs(stmt.targets, stmt.value):
+            if not isinstance(target, t.Attribute) or t.path_of(target.value) != "self":
+                continue
+            if isinstance(value, t.Call):  # self.handle = self.net.register_forward_hook(lambda ...: self...)
+                hooks = isinstance(value.func, t.Attribute) and value.func.name in k.HOOK_METHODS
+                value = value.args[0].value if hooks and value.args else value
+            if isinstance(value, t.Name) and value.id in inner:
+                body: object = inner[value.id].body
+            elif isinstance(value, t.Lambda) and "self" not in [p.name for p in value.params]:
+                body = value.body
+            else:
+                method = value.name if isinstance(value, t.Attribute) and t.path_of(value.value) == "self" else ""
+                body = value if method in self.methods and not self._is_free(method) else ()
+            if any(isinstance(n, t.Name) and n.id == "self" for n in t.walk(body)):
+                return True
+        return False
+
+    def _is_free(self, method: str) -> bool:
+        """Whether a method is bound to nothing (a static method), or is a property."""
+        names = [
+            t.path_of(d.func if isinstance(d, t.Call) else d) or "" for d in self.methods[method].define.decorators
+        ]
+        return any(n in ("staticmethod", "property") or n.endswith("cached_property") for n in names)
 
     @cached_property
     def modules(self) -> frozenset[str]:

@@ -10,20 +10,23 @@ from gradguard.static import knowledge as k
 from gradguard.static import tree as t
 from gradguard.static.conditions import steady_branch, tensor_test
 from gradguard.static.definitions import Class
-from gradguard.static.model import Mode
+from gradguard.static.model import GradRead, Mode
 from gradguard.static.project import member
 from gradguard.static.values import (
     DETACHED,
     NOTHING,
     NUMBER,
     UNKNOWN,
+    Held,
     Kind,
     Part,
     Root,
     Source,
     Value,
+    computed,
     each_of,
     element,
+    holding,
     iterated,
     join,
     union,
@@ -47,12 +50,19 @@ def recorded(value: Value, state: State, node: t.Node | None = None) -> Value:
     An operation on a leaf starts a graph at ``node``.
     """
     if state.mode is Mode.OFF:
-        return Value(kind=value.kind, parts=tuple((key, recorded(v, state)) for key, v in value.parts))
+        parts = tuple((key, recorded(v, state)) for key, v in value.parts)
+        return replace(cut(value, node), kind=value.kind, parts=parts)
     if node is not None and any(r.source is Source.LEAF for r in value.roots):
         value = value.with_roots(Root(Source.GRAPH, node))
     if state.mode is Mode.UNKNOWN:
         return replace(value, roots=frozenset(), maybe=value.reach)
     return value
+
+
+def cut(value: Value, node: t.Node | None) -> Value:
+    """The tensor without its graph; it shares the storage."""
+    detached = replace(DETACHED, holds=value.holds)
+    return holding(detached, Held.CUT, node) if value.roots and node is not None else detached
 
 
 def _name(flow: Flow, expr: t.Name, state: State) -> Value:
@@ -71,9 +81,9 @@ def _attribute(flow: Flow, expr: t.Attribute, state: State) -> Value:
     if base.kind is Kind.EXTERNAL or base.kind is Kind.CLASS:
         return member(base, expr.name) or UNKNOWN
     if expr.name == "grad":
-        return Value(kind=Kind.GRADIENT)
+        return _gradient(flow, expr, base, path)
     if expr.name in k.BREAKING_ATTRIBUTES and base.kind not in (Kind.INSTANCE, Kind.MODULE):
-        return DETACHED
+        return cut(base, expr) if expr.name == "data" else DETACHED
     if base.kind in (Kind.TENSOR, Kind.OUTPUT) or (part := base.part(expr.name)) is not None:
         part = base.part(expr.name)
         return part if part is not None else replace(base, parts=(), kind=Kind.OUTPUT)
@@ -90,6 +100,13 @@ def _attribute(flow: Flow, expr: t.Attribute, state: State) -> Value:
     if base.roots and expr.name not in k.BREAKING_ATTRIBUTES:
         return _derived(base, expr.name)
     return UNKNOWN
+
+
+def _gradient(flow: Flow, expr: t.Attribute, base: Value, path: str | None) -> Value:
+    """``tensor.grad``: None where the tensor is the result of an operation."""
+    if any(r.source is Source.GRAPH for r in base.roots) and base.kind in (Kind.TENSOR, Kind.OUTPUT):
+        flow.record(GradRead(flow.site(expr), flow.loop, flow.branches > 0, path=path or ""))
+    return holding(Value(kind=Kind.GRADIENT), Held.GRADIENT, expr)
 
 
 def _method(cls: Class, name: str) -> Value | None:
@@ -129,7 +146,9 @@ def _subscript(flow: Flow, expr: t.Subscript, state: State) -> Value:
     if base.kind in (Kind.MODULE, Kind.OPTIMIZER, Kind.SCALER, Kind.LOADER):
         return replace(base, parts=())
     if base.kind in (Kind.TENSOR, Kind.OUTPUT) and not base.parts:
-        return recorded(base, state, expr)
+        return recorded(_indexed(base, expr), state, expr)
+    if base.kind is Kind.GRADIENT:
+        return base
     if isinstance(expr.index, t.Slice):
         trimmed = base.kind in (Kind.CONTAINER, Kind.UNKNOWN)
         parts = base.parts if base.part("each") is not None else ()
@@ -138,6 +157,26 @@ def _subscript(flow: Flow, expr: t.Subscript, state: State) -> Value:
     if path is not None and not base.parts and base.kind is Kind.UNKNOWN and not base.roots:
         return flow.read(flow.canonical(path), state)
     return element(base, index)
+
+
+def _indexed(base: Value, expr: t.Subscript) -> Value:
+    """``tensor[index]``: a view for numbers and slices, a copy for lists, masks and tensors."""
+    index = expr.index
+    narrow = _is_integer(index) or (isinstance(index, t.Slice) and index.narrows)
+    if isinstance(index, t.Display):
+        narrow = all(_is_integer(i) for i in index.items)
+    elif not isinstance(index, t.Slice | t.Constant | t.Operation):
+        base = computed(base)  # by a name: one of many rows, or a copy
+    base = replace(base, holds=base.holds - base.holding(Held.OUTPUT))
+    several = isinstance(index, t.Display) or (isinstance(index, t.Slice) and index.dimensions > 1)
+    is_tensor = several or (base.kind is Kind.TENSOR and base.ref != "batch")
+    return holding(base, Held.VIEW, expr) if narrow and is_tensor else base
+
+
+def _is_integer(index: t.Expr) -> bool:
+    if isinstance(index, t.Operation) and index.operator == "-" and len(index.operands) == 1:
+        index = index.operands[0]
+    return isinstance(index, t.Constant) and isinstance(index.value, int) and not isinstance(index.value, bool)
 
 
 def _lives_outside(value: Value) -> bool:
@@ -150,6 +189,8 @@ def _lives_outside(value: Value) -> bool:
 def _operation(flow: Flow, expr: t.Operation, state: State) -> Value:
     values = [evaluate(flow, operand, state) for operand in expr.operands]
     if expr.operator in _NOT_ARITHMETIC:
+        if expr.operator in ("is", "is not") and (path := t.path_of(expr.operands[0])) is not None:
+            flow.tested_gradients.add(path)
         return NUMBER
     if expr.operator in ("and", "or"):
         return join(values[0], values[1])
@@ -157,7 +198,7 @@ def _operation(flow: Flow, expr: t.Operation, state: State) -> Value:
         return NUMBER
     if any(v.kind is Kind.CONTAINER for v in values) and expr.operator in "+*|":
         return union(values, Kind.CONTAINER)
-    return recorded(union(values), state, expr)
+    return recorded(computed(union(values)), state, expr)
 
 
 def _conditional(flow: Flow, expr: t.Conditional, state: State) -> Value:

@@ -20,12 +20,39 @@ from gradguard.static import loops, places, stores
 from gradguard.static import tree as t
 from gradguard.static.conditions import is_flag, steady_branch, tensor_test
 from gradguard.static.definitions import Class, FunctionRef
-from gradguard.static.model import Event, Form, Function, HookRegistration, Loop, Mode, Scope, Store, ZeroGrad
+from gradguard.static.model import (
+    Backward,
+    Event,
+    Form,
+    Forward,
+    Function,
+    GradCall,
+    HookRegistration,
+    Loop,
+    Mode,
+    Scope,
+    Store,
+    ZeroGrad,
+)
 from gradguard.static.names import bound_names, breaks_graph, named_kind, used_as_modules
 from gradguard.static.project import Project
 from gradguard.static.source import Site
 from gradguard.static.state import Carry, LoopFrame, State, hedge, merge
-from gradguard.static.values import NOTHING, NUMBER, Kind, Root, Roots, Source, Value, each_of, element, join
+from gradguard.static.values import (
+    NOTHING,
+    NOTHING_HELD,
+    NUMBER,
+    Held,
+    Kind,
+    Root,
+    Roots,
+    Source,
+    Value,
+    each_of,
+    element,
+    holding,
+    join,
+)
 
 
 class Flow:
@@ -64,6 +91,8 @@ class Flow:
         self.generators = 0
         self.method_calls: list[tuple[str, Mode]] = []
         self.dry = False
+        self.guards = 0
+        self.tested_gradients: set[str] = set()
         self._called_on: frozenset[str] | None = None
         self.facts.torch = self.module.torch
         self.facts.is_async = define.is_async
@@ -93,7 +122,27 @@ class Flow:
         self.facts.returns = each_of(returned) if self.yielded else returned
         from gradguard.static.judge import judge
 
+        self._describe()
         judge(self)
+
+    def _describe(self) -> None:
+        """What the signature says: decorators that cache, parameters that are tensors."""
+        define = self.ref.define
+        for decorator in define.decorators:
+            func = decorator.func if isinstance(decorator, t.Call) else decorator
+            value = self.module.value_of(func)
+            if value.kind is Kind.EXTERNAL and value.ref in k.CACHES:
+                self.facts.cached = self.site(decorator)
+        tensors = (p.name for p in define.params if p.annotation is not None and self._is_tensor(p.annotation))
+        self.facts.tensor_params = tuple(tensors)
+
+    def _is_tensor(self, annotation: t.Expr) -> bool:
+        if isinstance(annotation, t.Operation):  # Tensor | None
+            return any(self._is_tensor(operand) for operand in annotation.operands)
+        if isinstance(annotation, t.Subscript) and (t.path_of(annotation.value) or "").endswith("Optional"):
+            return self._is_tensor(annotation.index)
+        value = self.module.value_of(annotation)
+        return value.kind is Kind.EXTERNAL and value.ref in k.TENSOR_TYPES
 
     def entry_mode(self) -> Mode:
         """The gradient mode that decorators and frameworks give the function."""
@@ -165,12 +214,14 @@ class Flow:
         names = {
             m.Backward: "backwards", m.GradCall: "grad_calls", m.ZeroGrad: "zero_grads", m.Step: "steps",
             m.Forward: "forwards", m.OpaqueCall: "opaque_calls", m.Store: "stores", m.HookRegistration: "hooks",
+            m.Call: "calls", m.Construction: "constructions", m.GradRead: "grad_reads",
         }  # fmt: skip
         name = names[type(event)]
+        event.guarded = event.guarded or self.guards > 0
         getattr(self.facts, name).append(event)
         self.facts.events.append(event)
         loop = event.loop
-        while loop is not None and name not in ("stores", "hooks"):
+        while loop is not None and hasattr(loop, name):
             getattr(loop, name).append(event)
             loop = loop.parent
 
@@ -204,6 +255,9 @@ class Flow:
 
     def _assign(self, stmt: t.Assign, state: State) -> State:
         value = self.value(stmt.value, state)
+        calls = self.facts.calls
+        if calls and calls[-1].site.node is stmt.value:
+            calls[-1].bound_to = t.path_of(next(t.names_in(stmt.targets[0]), stmt.targets[0]))
         for target in stmt.targets:
             self.bind(target, value, state, stmt, stmt.value)
         return state
@@ -244,7 +298,14 @@ class Flow:
             return
         if not plain:
             stores.store_rebind(self, path, value, state, stmt, source)
+            if path.endswith(".__traceback__"):
+                self._forget_frames(path, state)
         state.assign(path, value)
+
+    def _forget_frames(self, path: str, state: State) -> None:
+        """``error.__traceback__ = None``: the exception lets go of the frames."""
+        base = path.rsplit(".", 1)[0]
+        state.env[base] = replace(self.read(base, state), holds=NOTHING_HELD)
 
     def _alias(self, path: str, source: t.Expr | None) -> bool:
         """Whether a local name becomes another name for an attribute: ``layer = self.model.layer``."""
@@ -280,7 +341,7 @@ class Flow:
             value_site=self.site(source) if source is not None else None, mode=state.mode,
             evaluating=bool(state.evaluating),
         )  # fmt: skip
-        if state.mode is not Mode.OFF and not self.starting:
+        if (state.mode is not Mode.OFF or value.holds) and not self.starting:
             self.record(event)
         return event
 
@@ -301,6 +362,8 @@ class Flow:
             self.returned.append(value)
         else:
             self.returned.append(NOTHING)
+        for frame in self.frames:
+            frame.loop.leaves_early = True
         (self.early_exits if self.starting else self.exits).append(state)
 
     def _raise(self, stmt: t.Raise, state: State) -> None:
@@ -311,6 +374,7 @@ class Flow:
         if self.frames:
             frame = self.frames[-1]
             if stmt.kind == "break":
+                frame.loop.leaves_early = True
                 frame.breaks.append(state)
             else:
                 (frame.early if self.starting else frame.continues).append(state)
@@ -371,14 +435,18 @@ class Flow:
 
     def _try(self, stmt: t.Try, state: State) -> State | None:
         before = state.copy()
+        first = len(self.facts.events)
+        self.guards += bool(stmt.handlers)
         after = self.block(stmt.body, state)
+        self.guards -= bool(stmt.handlers)
+        worked = any(isinstance(e, Backward | Forward | GradCall) for e in self.facts.events[first:])
         start = merge(before, after.copy() if after else None)
         after = self.block(stmt.orelse, after)
         self.branches += 1
         for handler in stmt.handlers:
             caught = start.copy() if start else None
             if caught is not None and handler.name:
-                caught.env[handler.name] = Value()
+                caught.env[handler.name] = holding(Value(), Held.EXCEPTION, handler.name) if worked else Value()
             after = merge(after, self.block(handler.body, caught), "first")
         self.branches -= 1
         return self.block(stmt.final, after)
@@ -387,14 +455,21 @@ class Flow:
         from gradguard.static.modes import gradient_context
 
         mode = state.mode
+        opened, loops_before = [], len(self.facts.loops)
+        expects = any(k.EXPECTS_ERROR.search(t.path_of(c.func) or "") for c, _ in stmt.items if isinstance(c, t.Call))
         for context, target in stmt.items:
             value = self.value(context, state)
+            opened += [call for call in self.facts.calls[-1:] if call.site.node is context]
             entered = gradient_context(self, context, state)
             if entered is not None:
                 state.mode = entered
             if target is not None:
                 self.bind(target, value, state, stmt, None, plain=True)
+        self.guards += expects
         after = self.block(stmt.body, state)
+        self.guards -= expects
+        for call in opened:
+            call.loops = self.facts.loops[loops_before:]
         if after is not None:
             after.mode = mode
         return after

@@ -56,6 +56,20 @@ BREAKING_ATTRIBUTES = frozenset(
 # Results whose second part holds indices: the part at 1 has no graph.
 INDEXED_RESULTS = frozenset("max min sort topk kthvalue median mode cummax cummin".split())
 
+# The result is a view of the receiver's storage (or may be).
+VIEWING_METHODS = frozenset(
+    "detach view view_as reshape reshape_as squeeze unsqueeze permute transpose t T expand expand_as narrow select "
+    "chunk split unbind contiguous flatten unflatten swapaxes movedim diagonal unfold as_strided numpy "
+    "requires_grad_".split()
+)
+# Of these, the ones that pick a part.
+NARROWING_METHODS = frozenset("narrow select chunk split unbind diagonal".split())
+# The result is on another device or of another type, if it differs from what the receiver has.
+MOVING_METHODS = frozenset("to cuda cpu type type_as float double half bfloat16".split())
+# Functions that keep the size of what they are given.
+SHAPE_KEEPING = frozenset("softmax log_softmax sigmoid tanh relu exp log clamp float half double".split())
+TENSOR_TYPES = frozenset("torch.Tensor torch.FloatTensor torch.LongTensor torch.autograd.Variable".split())
+
 # --- functions --------------------------------------------------------------------------------------------------
 
 TENSOR_PREFIXES = ("torch.", "torchvision.", "torch_geometric.", "torch_scatter.", "einops.", "kornia.", "opt_einsum.")
@@ -207,3 +221,17 @@ HOOK_METHODS = frozenset(
     "register_full_backward_pre_hook register_hook register_post_accumulate_grad_hook register_module_forward_hook "
     "register_module_forward_pre_hook register_module_full_backward_hook".split()
 )
+
+# --- what some rule asks about ----------------------------------------------------------------------------------
+
+PYPLOT = "matplotlib.pyplot."
+NOTED_FUNCTIONS = frozenset(
+    "itertools.cycle itertools.tee torch.autograd.set_detect_anomaly torch.autograd.detect_anomaly "
+    "torch.autograd.anomaly_mode.set_detect_anomaly torch.autograd.anomaly_mode.detect_anomaly "
+    "torch.cuda.empty_cache torch.profiler.profile torch.autograd.profiler.profile torch.utils.data.DataLoader "
+    "gc.disable gc.enable gc.collect gc.freeze".split()
+) | frozenset(PYPLOT + name for name in "figure subplots subplot_mosaic close clf cla show".split())
+NOTED_METHODS = frozenset("add_param_group retain_grad numpy requires_grad_ add_figure clf clear show".split())
+CACHES = frozenset("functools.lru_cache functools.cache".split())
+# Contexts in which an error is expected.
+EXPECTS_ERROR = re.compile(r"(?:^|\.)(?:raises|assertRaises\w*|assert_raises\w*|suppress|warns)$")

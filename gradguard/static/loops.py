@@ -102,14 +102,29 @@ def _new_loop(flow: Flow, stmt: t.Repeat, state: State, iterable: Value | None) 
     evaluation = bool(k.EVALUATION_LOADER.search(named)) or (
         over_loader and not flow.module.holds_tests and bool(k.EVALUATION_FUNCTION.search(flow.facts.name))
     )
+    count = _count(stmt.iterable)
     targets = frozenset(
         p for target in ([stmt.target] if stmt.target is not None else []) for e in t.names_in(target)
         if (p := t.path_of(e)) is not None
     )  # fmt: skip
     return Loop(
         flow.site(stmt), flow.loop, over_loader, bool(state.evaluating) or evaluation, targets,
-        stmt.assigned or assigned_paths(stmt),
+        stmt.assigned or assigned_paths(stmt), count=count,
     )  # fmt: skip
+
+
+def _count(iterable: t.Expr | None) -> int | None:
+    """How often ``for i in range(10)`` runs, where that is written as a number."""
+    while (
+        isinstance(iterable, t.Call) and iterable.args and t.path_of(iterable.func) in ("tqdm", "trange", "enumerate")
+    ):
+        if t.path_of(iterable.func) == "trange":
+            break
+        iterable = iterable.args[0].value
+    if isinstance(iterable, t.Call) and t.path_of(iterable.func) in ("range", "trange") and len(iterable.args) == 1:
+        length = iterable.args[0].value
+        return length.value if isinstance(length, t.Constant) and isinstance(length.value, int) else None
+    return len(iterable.items) if isinstance(iterable, t.Display) else None
 
 
 def is_live(flow: Flow, path: str, state: State) -> bool:
@@ -144,5 +159,5 @@ def _carry(flow: Flow, frame: LoopFrame, end: State) -> None:
 
 _EVENT_LISTS = (
     "backwards", "grad_calls", "zero_grads", "steps", "forwards", "stores", "hooks", "opaque_calls", "loops",
-    "events",
+    "calls", "constructions", "grad_reads", "events",
 )  # fmt: skip

@@ -12,22 +12,30 @@ from enum import Enum
 from gradguard.findings import Confidence, Fix, Related
 from gradguard.static.edits import detached, one_line
 from gradguard.static.source import Site
-from gradguard.static.values import Kind, Source, Value
+from gradguard.static.values import Held, Kind, Source, Value
 
 __all__ = [
     "Backward",
+    "Call",
+    "Construction",
     "Form",
     "Forward",
     "Function",
     "GradCall",
+    "GradRead",
     "HookRegistration",
     "Loop",
+    "Mode",
     "Scope",
     "Site",
     "Step",
     "Store",
     "ZeroGrad",
 ]
+
+
+LONG_LOOP = 50
+"""A loop that runs at least as often is long."""
 
 
 class Form(Enum):
@@ -72,6 +80,9 @@ class Loop:
         evaluates: before it ``model.eval()`` was called on every path, or its loader or function is named so.
         targets: what the loop binds in each iteration.
         assigned: the paths that its body assigns or changes.
+        calls: the calls in it that rules ask about, also those in functions that it calls.
+        leaves_early: it may be left by ``break`` or ``return``.
+        count: how many times it runs, where that is written as a number.
     """
 
     site: Site
@@ -86,11 +97,24 @@ class Loop:
     steps: list[Step] = field(default_factory=list)
     forwards: list[Forward] = field(default_factory=list)
     opaque_calls: list[OpaqueCall] = field(default_factory=list)
+    calls: list[Call] = field(default_factory=list)
+    leaves_early: bool = False
+    count: int | None = None
 
     @property
     def trains(self) -> bool:
         """A graph is handed to backward in each iteration."""
         return bool(self.backwards)
+
+    @property
+    def runs_models(self) -> bool:
+        """Each iteration computes something with a model: it trains, evaluates or asks for gradients."""
+        return bool(self.backwards or self.grad_calls or self.forwards)
+
+    @property
+    def is_long(self) -> bool:
+        """It runs many times, as far as can be seen: it is not left early, nor counts up to a small number."""
+        return not self.leaves_early and (self.count is None or self.count >= LONG_LOOP)
 
     @property
     def needs_gradients(self) -> bool:
@@ -120,12 +144,14 @@ class Event:
         loop: the innermost loop around it.
         conditional: it does not happen on every way through its loop or function.
         inner: the event in the callee, if a callee does it.
+        guarded: an error that it raises is caught, or expected (``with pytest.raises``).
     """
 
     site: Site
     loop: Loop | None
     conditional: bool = False
     inner: Event | None = None
+    guarded: bool = field(default=False, kw_only=True)
 
     @property
     def source(self) -> Event:
@@ -145,7 +171,11 @@ class Backward(Event):
         call: the call as written.
         keeps: ``retain_graph`` is true (or may be).
         retain_graph / create_graph / retain_variables: the literal argument's site, where it is ``True``.
-        shared_later: the latest of the later backwards in the same iteration that may need this graph again.
+        needed_again: a later backward in the same iteration may use this graph.
+        carries: the variable that carries the graphs of all earlier iterations into this one.
+        resets: the calls that reset the gradients in the same iteration.
+        freed_by: the earlier backward that surely freed this graph; itself, if it did so in the iteration before.
+        cut_at: where the graph was cut, if the value surely has none.
     """
 
     value: Value = field(default_factory=Value)
@@ -155,6 +185,8 @@ class Backward(Event):
     retain_variables: Site | None = None
     needed_again: bool = False
     carries: str | None = None
+    freed_by: Backward | None = None
+    cut_at: Site | None = None
     resets: list[ZeroGrad] = field(default_factory=list)
 
     @property
@@ -213,6 +245,65 @@ class Forward(Event):
 
 
 @dataclass(eq=False, repr=False)
+class Call(Event):
+    """A call of torch, of another package or of a tensor's method that some rule asks about.
+
+    Args:
+        name: the dotted name of a function, the bare name of a method.
+        receiver: the path of the object whose method it is.
+        of: that object's value.
+        given: the arguments, with what is known of their values.
+        loops: the loops inside of the ``with`` block that it opens.
+        carries_graph: the receiver surely carries a graph.
+        too_late: (of ``retain_grad``) every backward over the tensor's graph was before.
+        mode: the gradient mode it runs in.
+        bound_to: the path that the result is assigned to.
+    """
+
+    name: str = ""
+    receiver: str | None = None
+    of: Value = field(default_factory=Value)
+    given: tuple[tuple[str | None, Value], ...] = ()
+    loops: list[Loop] = field(default_factory=list)
+    carries_graph: bool = False
+    too_late: bool = False
+    mode: Mode = Mode.INHERITED
+    bound_to: str | None = None
+
+    @property
+    def first(self) -> Value:
+        """The value of the first positional argument."""
+        return next((value for keyword, value in self.given if keyword is None), Value())
+
+    def has(self, keyword: str) -> bool:
+        """Whether an argument is given by this name, or may be (``**options``)."""
+        return any(name in (keyword, "**") for name, _ in self.given)
+
+    def literal(self, keyword: str, position: int | None = None) -> object:
+        """The constant passed as ``keyword``; None when it is no constant."""
+        from gradguard.static import tree as t
+
+        node = self.source.site.node
+        found = node.argument(keyword, position) if isinstance(node, t.Call) else None
+        return found.value if isinstance(found, t.Constant) else None
+
+
+@dataclass(eq=False, repr=False)
+class Construction(Event):
+    """An object of a class of the project is made. ``cycles`` are the statements by which it holds itself."""
+
+    name: str = ""
+    cycles: tuple[Site, ...] = ()
+
+
+@dataclass(eq=False, repr=False)
+class GradRead(Event):
+    """``tensor.grad`` is read of a tensor that surely is the result of an operation."""
+
+    path: str = ""
+
+
+@dataclass(eq=False, repr=False)
 class OpaqueCall(Event):
     """A call that could not be followed and that was handed an optimizer, a model, or the object itself."""
 
@@ -229,6 +320,9 @@ class HookRegistration(Event):
         discarded: nothing keeps the handle.
         fresh: the receiver is a tensor of this very iteration, and the hook dies with it.
         repeats: the loop in which the same receiver gets one more hook each time, if any.
+        callback: the function of the project that is registered.
+        kept: the stores by which the hook keeps what it is given.
+        closes_over: the tensor that the hook is registered on, and that it refers to itself.
     """
 
     method: str = ""
@@ -238,6 +332,9 @@ class HookRegistration(Event):
     discarded: bool = False
     fresh: bool = False
     repeats: Loop | None = None
+    callback: object = None
+    kept: list[Store] = field(default_factory=list)
+    closes_over: str | None = None
 
     @property
     def receiver_code(self) -> str:
@@ -264,6 +361,8 @@ class Store(Event):
         freed: backward frees the stored graph's saved tensors; only its nodes stay.
         used: something may still need the graph (a later backward, or a caller that gets the value).
         waits: whether it is used is for the caller to say: it leaks if the caller evaluates.
+        grows: the loop in which each iteration adds to what is there, whatever is stored.
+        grows_by_call: each call adds to what is there, and nothing clears it.
     """
 
     path: str = ""
@@ -284,6 +383,12 @@ class Store(Event):
     waits: bool = False
     evaluating: bool = False
     bounded_key: bool = False
+    grows: Loop | None = None
+    grows_by_call: bool = False
+
+    def piles_up(self, *kinds: Held) -> bool:
+        """Whether it adds memory of these kinds, beside graphs, to a collection that nothing empties."""
+        return bool(self.value.holding(*kinds)) and (self.grows is not None or self.grows_by_call)
 
     @property
     def leaks(self) -> bool:
@@ -381,6 +486,9 @@ class Function:
         gradients_wanted: it asks for gradients of an input.
         torch: the name that the module gives to torch, if it imports it.
         called_without_grad: whether every call of it that can be seen happens under no_grad (reads other files).
+        kept_outputs: of the ``forward`` of an ``autograd.Function``: the statements that put an output on ``ctx``.
+        cached: the decorator that keeps its results for ever (``functools.lru_cache``).
+        tensor_params: the parameters that are tensors by their annotations.
     """
 
     name: str
@@ -396,12 +504,18 @@ class Function:
     forwards: list[Forward] = field(default_factory=list)
     stores: list[Store] = field(default_factory=list)
     hooks: list[HookRegistration] = field(default_factory=list)
+    calls: list[Call] = field(default_factory=list)
+    constructions: list[Construction] = field(default_factory=list)
+    grad_reads: list[GradRead] = field(default_factory=list)
+    kept_outputs: list[Site] = field(default_factory=list)
     opaque_calls: list[OpaqueCall] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
     returns: Value = field(default_factory=Value)
     gradients_wanted: bool = False
     torch: str | None = None
     is_async: bool = False
+    cached: Site | None = None
+    tensor_params: tuple[str, ...] = ()
     called_without_grad: Callable[[], bool] = field(default=lambda: False, repr=False)
 
     @property
@@ -424,6 +538,10 @@ class Function:
         indent = self.site.indent
         edit = self.site.insert_before(f"@{decorator}\n{indent}")
         return Fix(f"decorate with `@{decorator}`", (edit,), safe=False)
+
+    def calls_of(self, *names: str) -> Iterator[Call]:
+        """The calls of these functions (by dotted name) or methods (by bare name)."""
+        return (call for call in self.calls if call.name in names)
 
     def leaking_stores(self) -> Iterator[Store]:
         """The stores that leak; without those of an evaluation that only runs where no graph is recorded."""

@@ -8,7 +8,7 @@ from gradguard.static import knowledge as k
 from gradguard.static import tree as t
 from gradguard.static.called import Called, last
 from gradguard.static.definitions import Class
-from gradguard.static.expressions import recorded
+from gradguard.static.expressions import cut, recorded
 from gradguard.static.model import (
     Forward,
 )
@@ -17,12 +17,15 @@ from gradguard.static.values import (
     NOTHING,
     NUMBER,
     UNKNOWN,
+    Held,
     Kind,
     Root,
     Source,
     Value,
+    computed,
     each_of,
     element,
+    holding,
     iterated,
     join,
     structure,
@@ -47,7 +50,7 @@ def external_call(c: Called) -> Value | None:
     if name in ("collections.namedtuple", "typing.NamedTuple"):
         return Value(kind=Kind.EXTERNAL, ref="builtins.tuple")
     if name in ("copy.deepcopy", "copy.copy"):
-        return c.first or UNKNOWN
+        return _copied(c.first or UNKNOWN, c.node) if tail == "deepcopy" else c.first or UNKNOWN
     if tail in ("deque", "defaultdict", "OrderedDict", "Counter"):
         content = union(c.arguments[:1], Kind.CONTAINER)
         if tail == "defaultdict" and c.first is not None and isinstance(c.first.ref, Class):
@@ -63,9 +66,26 @@ def external_call(c: Called) -> Value | None:
         return c.first if c.first is not None and c.first.kind is Kind.MODULE else Value(kind=Kind.MODULE)
     if k.LOGGING_RECEIVERS.search(c.path.rsplit(".", 1)[0]) and c.method:
         return NOTHING
-    if tail in ("tqdm", "trange", "track", "progress_bar", "prefetch", "chain", "islice", "as_completed", "Variable"):
+    if tail in (
+        "tqdm",
+        "trange",
+        "cycle",
+        "track",
+        "progress_bar",
+        "prefetch",
+        "chain",
+        "islice",
+        "as_completed",
+        "Variable",
+    ):
         return c.first or UNKNOWN
     return None
+
+
+def _copied(value: Value, node: t.Node) -> Value:
+    """A copy: of a model or of its state, a snapshot."""
+    snapshot = value.kind is Kind.MODULE or bool(value.holding(Held.STATE))
+    return holding(computed(value), Held.SNAPSHOT, node) if snapshot else computed(value)
 
 
 def _is_short(c: Called, length: t.Expr | None) -> bool:
@@ -81,11 +101,12 @@ def _is_short(c: Called, length: t.Expr | None) -> bool:
 def _constructed(c: Called, name: str, tail: str) -> Value | None:
     """Modules, optimizers, loaders, parameters."""
     if name in ("torch.nn.Parameter", "torch.nn.parameter.Parameter"):
-        return Value(frozenset((Root(Source.LEAF, c.node),)), kind=Kind.TENSOR)
+        made = Value(frozenset((Root(Source.LEAF, c.node),)), kind=Kind.TENSOR)
+        return holding(made, Held.PARAMETER, c.node)
     if name.startswith("torch.optim.") or tail in ("AdamW", "Lamb", "LARS", "create_optimizer"):
         if "lr_scheduler" in name or "swa_utils" in name:
             return None
-        return Value(kind=Kind.OPTIMIZER, ref=_optimized(c))
+        return holding(Value(kind=Kind.OPTIMIZER, ref=_optimized(c)), Held.OPTIMIZER, c.node)
     if tail == "DataLoader" or name.endswith("prefetch_loader"):
         return Value(kind=Kind.LOADER)
     if tail == "GradScaler":
@@ -118,7 +139,9 @@ _PARAMETERS = ("parameters", "named_parameters")
 def _torch(c: Called, name: str, tail: str) -> Value | None:
     requires_grad = c.node.is_true("requires_grad")
     if tail in k.CREATING_FUNCTIONS and name.count(".") == 1 and tail != "as_tensor":
-        return Value(frozenset((Root(Source.LEAF, c.node),)), kind=Kind.TENSOR) if requires_grad else DETACHED
+        leaf = Value(frozenset((Root(Source.LEAF, c.node),)), kind=Kind.TENSOR)
+        plain = holding(DETACHED, Held.CUT, c.node) if tail == "tensor" else DETACHED
+        return leaf if requires_grad else plain
     if name == "torch.autograd.Variable":
         made = replace(c.first or UNKNOWN, kind=Kind.TENSOR)
         return made.with_roots(Root(Source.LEAF, c.node)) if requires_grad else made
@@ -170,7 +193,7 @@ def _builtin(c: Called, name: str) -> Value | None:
         base = t.path_of(c.node.args[0].value)
         return c.flow.read(c.flow.canonical(f"{base}.{key.value}"), c.state) if base else UNKNOWN
     if name in ("sum", "max", "min", "abs") and values:
-        return recorded(union([element(v, "each") for v in values]), c.state, c.node)
+        return recorded(computed(union([element(v, "each") for v in values])), c.state, c.node)
     if name == "super":
         return UNKNOWN
     if name in k.PASSING_BUILTINS:
@@ -187,6 +210,10 @@ def module_call(c: Called) -> Value | None:
     if not is_module:
         return None
     if k.LOSS_CALLABLE.search(c.path):
+        known = isinstance(c.func.ref, str) and c.func.ref.startswith("torch.nn.")
+        given = union(c.arguments)
+        if known and not given.reach and given.holding(Held.CUT):
+            return c.result(receiver=False)  # a loss without parameters, of values without a graph
         return c.result(Root(Source.LOSS, c.node), receiver=False)
     forward(c)
     return module_result(c)
@@ -204,7 +231,8 @@ def forward(c: Called) -> None:
 def module_result(c: Called) -> Value:
     ref = c.func.ref
     plain = isinstance(ref, str) and ref.startswith("torch.nn.") and ref.rsplit(".", 1)[-1] not in k.STRUCTURED_MODULES
-    return c.result(Root(Source.GRAPH, c.node), kind=Kind.TENSOR if plain else Kind.OUTPUT, receiver=False)
+    result = c.result(Root(Source.GRAPH, c.node), kind=Kind.TENSOR if plain else Kind.OUTPUT, receiver=False)
+    return holding(result, Held.OUTPUT, c.node)
 
 
 def loss_call(c: Called) -> Value | None:
@@ -251,12 +279,13 @@ def tensor_method(c: Called) -> Value | None:
             return receiver
         if receiver.kind is Kind.MODULE and c.method in ("parameters", "named_parameters"):
             leaf = Value(frozenset((Root(Source.LEAF, c.node),)), kind=Kind.TENSOR)
+            leaf = holding(leaf, Held.STATE, c.node)
             return each_of(leaf if c.method == "parameters" else structure(((0, NUMBER), (1, leaf))))
         if receiver.kind is Kind.MODULE and c.method in ("modules", "children", "named_modules", "named_children"):
             each = Value(kind=Kind.MODULE)
             return each_of(each if "named" not in c.method else structure(((0, NUMBER), (1, each))))
         if c.method in ("state_dict", "load_state_dict", "named_buffers", "buffers"):
-            return DETACHED
+            return holding(DETACHED, Held.STATE, c.node) if c.method == "state_dict" else DETACHED
         return None
     if c.method in ("items", "values", "keys") and not c.values:
         return _view(receiver, c.method)
@@ -265,16 +294,37 @@ def tensor_method(c: Called) -> Value | None:
         found = element(receiver, key.value if isinstance(key, t.Constant) else None)
         return join(found, c.arguments[1]) if len(c.arguments) > 1 else found
     if c.method in k.BREAKING_METHODS:
-        return NUMBER if c.method in ("item", "tolist", "numpy", "size", "dim", "numel") else DETACHED
+        if c.method == "detach":
+            return cut(receiver, c.node)
+        if c.method == "numpy":
+            return replace(NUMBER, holds=receiver.holding(Held.VIEW))
+        return NUMBER if c.method in ("item", "tolist", "size", "dim", "numel") else DETACHED
     if c.method == "scale" and k.SCALER_NAME.search(c.receiver_path or ""):
         return c.first or UNKNOWN
     if c.method == "sample" and receiver.kind is Kind.OUTPUT:
         return DETACHED  # torch.distributions draws under no_grad
+    if c.method in k.MOVING_METHODS:
+        moved = replace(computed(receiver), parts=())
+        return recorded(moved, c.state)  # to where it is already, it is the same tensor
     if c.method in k.SHAPING_METHODS:
-        return recorded(replace(receiver, parts=()), c.state, c.node)
+        return recorded(replace(_viewed(c, receiver), parts=()), c.state, c.node)
     if c.method in k.DIFFERENTIABLE_METHODS:
-        return _indexed(c, c.method, c.result(kind=receiver.kind if receiver.kind is Kind.OUTPUT else Kind.TENSOR))
+        result = c.result(kind=receiver.kind if receiver.kind is Kind.OUTPUT else Kind.TENSOR)
+        if c.method == "clone" and receiver.holding(Held.STATE):
+            result = holding(result, Held.SNAPSHOT, c.node)
+        if c.method in k.VIEWING_METHODS:
+            result = replace(result, holds=result.holds | _viewed(c, receiver).holds)
+        elif c.method in k.SHAPE_KEEPING:
+            result = replace(result, holds=result.holds | receiver.holding(Held.OUTPUT))
+        return _indexed(c, c.method, result)
     return None
+
+
+def _viewed(c: Called, receiver: Value) -> Value:
+    """The receiver as a view of itself; of a part of it, where the method picks one."""
+    if c.method in ("narrow", "select"):
+        return holding(replace(receiver, holds=receiver.holds - receiver.holding(Held.OUTPUT)), Held.VIEW, c.node)
+    return receiver
 
 
 def _view(receiver: Value, method: str) -> Value:

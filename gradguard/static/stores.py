@@ -9,10 +9,12 @@ from gradguard.static import tree as t
 from gradguard.static.model import (
     Form,
     Mode,
+    Scope,
 )
 from gradguard.static.names import breaks_graph
 from gradguard.static.state import State
 from gradguard.static.values import (
+    Held,
     Kind,
     Root,
     Source,
@@ -26,7 +28,8 @@ if TYPE_CHECKING:
 
 
 def store_rebind(flow: Flow, path: str, value: Value, state: State, stmt: t.Node, source: t.Expr | None) -> None:
-    if not value.reach or not any(r.source in (Source.CARRIED, Source.PLACE) for r in value.reach):
+    carries_on = any(r.source in (Source.CARRIED, Source.PLACE) for r in value.reach)
+    if not carries_on and not (value.holding(Held.EXCEPTION) and flow.scope(path) is not Scope.LOCAL):
         return
     form, part = rebind_form(path, source)
     node = part or source or stmt
@@ -47,7 +50,7 @@ def store_item(
         flow.empty(base, holder, state)  # xs[:] = []
         return
     if isinstance(target.index, t.Constant) and isinstance(target.index.value, str):
-        if value.reach:
+        if value.keeps:
             store_rebind(flow, path, value, state, stmt, source)
         state.assign(path, value)
         state.env[base] = with_content(holder, value)
@@ -59,7 +62,7 @@ def store_item(
         return
     if holder.kind is Kind.NUMBER:
         return  # an array of numpy takes the number only
-    if value.reach:
+    if value.keeps:
         form = Form.IN_PLACE if holder.kind is Kind.TENSOR else Form.ITEM
         store = flow.store(base, value, state, stmt, source, form)
         store.key = t.path_of(target.index)
@@ -104,7 +107,7 @@ def augment(flow: Flow, stmt: t.Augment, state: State) -> State:
     elif any(r.source is Source.LEAF for r in added.roots):
         added = added.with_roots(Root(Source.GRAPH, stmt.value))
     result = replace(union((before, added)), kind=kind, must=before.must, bounded=before.bounded)
-    if added.reach:
+    if added.keeps:
         single = isinstance(stmt.value, t.Display) and len(stmt.value.items) == 1
         source = stmt.value.items[0] if isinstance(stmt.value, t.Display) and single else stmt.value
         flow.store(path, (added.part(0) or added) if single else added, state, stmt, source, form)

@@ -9,6 +9,8 @@ from gradguard.static import tree as t
 from gradguard.static.expressions import recorded
 from gradguard.static.model import (
     Backward,
+    Call,
+    Construction,
     Event,
     Form,
     Forward,
@@ -26,8 +28,11 @@ from gradguard.static.source import Site, SourceError
 from gradguard.static.values import (
     DETACHED,
     NOTHING,
+    NOTHING_HELD,
     NUMBER,
     UNKNOWN,
+    Holding,
+    Holdings,
     Kind,
     Part,
     Root,
@@ -218,7 +223,18 @@ class _Application:
             elif root.source is Source.PARAM and str(root.key) in self.bound:
                 must |= self.bound[str(root.key)].must
         parts = tuple((key, self.value(part)) for key, part in value.parts)
-        return Value(roots, maybe | spill | spilled, must, value.kind, parts, value.ref, value.bounded)
+        holds = frozenset(Holding(h.held, (self.c.node, h.key)) for h in value.holds)
+        if value.kind in (Kind.UNKNOWN, Kind.CONTAINER):  # not computed from what came in, but that itself
+            holds |= self._passed(value.roots)
+        return Value(roots, maybe | spill | spilled, must, value.kind, parts, value.ref, value.bounded, holds)
+
+    def _passed(self, roots: Roots) -> Holdings:
+        """What the arguments among the roots hold."""
+        found: Holdings = NOTHING_HELD
+        for root in roots:
+            if root.source is Source.PARAM:
+                found |= self._outer(root).holds
+        return found
 
     def _roots(self, roots: Roots) -> tuple[Roots, Roots]:
         found: set[Root] = set()
@@ -301,6 +317,8 @@ class _Application:
                 lost = None
             flow.record(replace(event, site=site, loop=loop, inner=event, target=target, lost=lost))
             state.lost, state.computed = None, False
+        elif isinstance(event, Call | Construction):
+            flow.record(replace(event, site=site, loop=loop, conditional=conditional, inner=event))
         elif isinstance(event, Forward):
             mode = state.mode if event.mode is Mode.INHERITED else event.mode
             module = self.path(event.module) if event.module else None
@@ -322,10 +340,10 @@ class _Application:
         if store.form is Form.REBIND and Root(Source.PLACE, store.path) not in store.value.must and not store.waits:
             return  # what it replaces is gone
         path = self.path(store.path)
-        if path is None or state.mode is Mode.OFF or store.mode is Mode.OFF:
+        if path is None or ((state.mode is Mode.OFF or store.mode is Mode.OFF) and not store.value.holds):
             return
         given = sorted({r.base for r in store.value.reach if r.source is Source.PARAM and r.base in self.bound})
-        attached = [name for name in given if self.bound[name].reach]
+        attached = [name for name in given if self.bound[name].keeps]
         by_caller = bool(attached) and not any(r.source is Source.GRAPH for r in store.value.roots)
         if store.waits and state.evaluating:
             flow.record(replace(store, loop=flow.loop, inner=store, evaluating=True, value=self.value(store.value)))

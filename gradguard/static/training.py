@@ -200,6 +200,8 @@ def hook_call(c: Called) -> Value | None:
         receiver=c.receiver_path, fresh=fresh,
     )  # fmt: skip
     event.receiver = _registered_on(flow, c.receiver_path)
+    callback = c.first or c.value_of("hook")
+    event.callback = callback.ref if callback is not None and callback.kind is Kind.FUNCTION else None
     if isinstance(c.node.func, t.Attribute):
         event.receiver_site = flow.site(c.node.func.value)
     flow.record(event)

@@ -45,7 +45,15 @@ class Subscript(Expr):
 
 @dataclass(slots=True, eq=False, repr=False)
 class Slice(Expr):
-    """One or more slices; their bounds never carry a graph."""
+    """One or more slices; their bounds never carry a graph.
+
+    Args:
+        narrows: they pick a small part: a constant index, the first few, every other one.
+        dimensions: how many dimensions they are about.
+    """
+
+    narrows: bool = False
+    dimensions: int = 1
 
 
 @dataclass(slots=True, eq=False, repr=False)

@@ -25,6 +25,20 @@ class Source(Enum):
     CARRIED = auto()  # a variable as it was when the iteration began
 
 
+class Held(Enum):
+    """The kinds of memory that a value keeps alive beside a graph."""
+
+    GRADIENT = auto()  # a parameter's ``.grad``
+    VIEW = auto()  # a small part of a tensor, whose storage is the whole one's
+    STATE = auto()  # a model's own state, not a copy
+    SNAPSHOT = auto()  # a copy of a model or of its state
+    OUTPUT = auto()  # what a module returned, on the device where it was computed
+    EXCEPTION = auto()  # an exception, with the frames that it passed through and what they hold
+    OPTIMIZER = auto()  # an optimizer, with its state
+    PARAMETER = auto()  # a new parameter
+    CUT = auto()  # no memory: a graph was cut here
+
+
 class Root(NamedTuple):
     source: Source
     key: Hashable
@@ -35,6 +49,13 @@ class Root(NamedTuple):
         return self.key.base if isinstance(self.key, Part) else self.key if isinstance(self.key, str) else ""
 
 
+class Holding(NamedTuple):
+    """Memory that a value keeps alive, and the expression where that began."""
+
+    held: Held
+    key: Hashable
+
+
 class Part(NamedTuple):
     """A part of a parameter or place whose value only the caller knows: ``outputs["loss"]``, an element of a list."""
 
@@ -43,7 +64,9 @@ class Part(NamedTuple):
 
 
 Roots = frozenset[Root]
+Holdings = frozenset[Holding]
 NONE: Roots = frozenset()
+NOTHING_HELD: Holdings = frozenset()
 
 
 class Kind(Enum):
@@ -79,6 +102,7 @@ class Value:
         parts: elements of a tuple by index, values of a dict by constant key.
         ref: what it refers to, by kind: a dotted name, a class, a function.
         bounded: a container that drops old elements by itself, or is trimmed.
+        holds: what it keeps alive besides a graph.
     """
 
     roots: Roots = NONE
@@ -88,6 +112,16 @@ class Value:
     parts: tuple[tuple[object, Value], ...] = ()
     ref: object = None
     bounded: bool = False
+    holds: Holdings = NOTHING_HELD
+
+    @property
+    def keeps(self) -> bool:
+        """Whether it may keep anything alive: a graph, or other memory."""
+        return bool(self.roots or self.maybe or self.holds)
+
+    def holding(self, *kinds: Held) -> Holdings:
+        """What it holds of these kinds."""
+        return frozenset(h for h in self.holds if h.held in kinds)
 
     @property
     def reach(self) -> Roots:
@@ -105,6 +139,8 @@ class Value:
 
 
 DETACHED = Value(kind=Kind.TENSOR)
+BATCH = Value(kind=Kind.TENSOR, ref="batch")
+"""What a loader gives: a tensor, or a structure of tensors."""
 NUMBER = Value(kind=Kind.NUMBER)
 NOTHING = Value(kind=Kind.NOTHING)
 UNKNOWN = Value()
@@ -112,12 +148,26 @@ UNKNOWN = Value()
 
 def union(values: Iterable[Value], kind: Kind = Kind.TENSOR) -> Value:
     """A value made of all of ``values``: an operation's result, a container's content."""
-    roots, maybe, must = NONE, NONE, NONE
+    roots, maybe, must, holds = NONE, NONE, NONE, NOTHING_HELD
     for value in values:
         roots |= value.roots
         maybe |= value.maybe
         must |= value.must
-    return Value(roots, maybe, must, kind)
+        holds |= value.holds
+    return Value(roots, maybe, must, kind, holds=holds)
+
+
+_OF_A_RESULT = frozenset((Held.CUT,))
+
+
+def computed(value: Value) -> Value:
+    """A value that was computed: it shares no memory with what it was computed from."""
+    return replace(value, holds=frozenset(h for h in value.holds if h.held in _OF_A_RESULT)) if value.holds else value
+
+
+def holding(value: Value, held: Held, key: Hashable) -> Value:
+    """The value, which keeps some memory alive besides."""
+    return replace(value, holds=value.holds | {Holding(held, key)})
 
 
 def structure(parts: Iterable[tuple[object, Value]], kind: Kind = Kind.UNKNOWN) -> Value:
@@ -174,7 +224,7 @@ def join(a: Value, b: Value, *, trusted: str = "both") -> Value:
         parts = tuple((k, join(x, y, trusted=trusted)) for (k, x), (_, y) in zip(a.parts, b.parts))
     elif _is_blank(a) or _is_blank(b):
         parts = (b if _is_blank(a) else a).parts
-    return Value(a.roots | b.roots, a.maybe | b.maybe, must, kind, parts, ref, bounded)
+    return Value(a.roots | b.roots, a.maybe | b.maybe, must, kind, parts, ref, bounded, a.holds | b.holds)
 
 
 def _is_blank(value: Value) -> bool:
@@ -207,7 +257,7 @@ def element(value: Value, index: object) -> Value:
     if value.parts and not isinstance(index, int):
         return union((v for _, v in value.parts), Kind.UNKNOWN)
     if value.kind in (Kind.OUTPUT, Kind.TENSOR):
-        return replace(value, parts=())
+        return replace(value, parts=(), ref=None)
     value = part_of(value, index)
     if value.kind is Kind.CONTAINER:
         return replace(value, parts=(), kind=Kind.UNKNOWN)
@@ -217,13 +267,13 @@ def element(value: Value, index: object) -> Value:
         Root(r.source, (r.key, index)) if r.source in (Source.CALL, Source.LOSS) else r for r in value.roots
     )
     kind = value.kind if value.kind is Kind.NUMBER else Kind.UNKNOWN
-    return Value(roots, value.maybe, value.must, kind)
+    return Value(roots, value.maybe, value.must, kind, holds=value.holds)
 
 
 def iterated(value: Value) -> Value:
     """What a loop over ``value`` gives in each iteration."""
     if value.kind is Kind.LOADER:
-        return DETACHED
+        return BATCH
     if value.parts:
         return element(value, "each")
     if value.kind in (Kind.NUMBER, Kind.EXTERNAL):
@@ -232,6 +282,11 @@ def iterated(value: Value) -> Value:
 
 
 def with_content(holder: Value, value: Value) -> Value:
-    parts = () if value.reach else holder.parts
-    kind = holder.kind if holder.kind is not Kind.UNKNOWN else Kind.UNKNOWN
-    return replace(holder, roots=holder.roots | value.roots, maybe=holder.maybe | value.maybe, parts=parts, kind=kind)
+    """A container after ``value`` was put into it."""
+    return replace(
+        holder,
+        roots=holder.roots | value.roots,
+        maybe=holder.maybe | value.maybe,
+        parts=() if value.keeps else holder.parts,
+        holds=holder.holds | value.holds,
+    )

@@ -38,13 +38,13 @@ def marked(snippet: str) -> set[int]:
     return {number for number, line in enumerate(source(snippet).splitlines(), 1) if line.rstrip().endswith("# !")}
 
 
-def assert_flagged(snippet: str, code: str) -> None:
-    """Exactly the marked lines are flagged by the rule."""
+def assert_flagged(snippet: str, code: str, confidence: Confidence = Confidence.HIGH) -> None:
+    """Exactly the marked lines are flagged by the rule, at this confidence or above."""
     expected = marked(snippet)
     assert expected, "the snippet marks no line"
-    assert {f.span.line for f in findings(snippet, code)} == expected
+    assert {f.span.line for f in findings(snippet, code, confidence)} == expected
 
 
-def assert_clean(snippet: str, code: str = "") -> None:
-    """No rule (or not this one) says anything."""
-    assert [(f.span.line, f.code, f.message) for f in findings(snippet, code)] == []
+def assert_clean(snippet: str, code: str = "", confidence: Confidence = Confidence.HIGH) -> None:
+    """No rule (or not this one) says anything, at this confidence or above."""
+    assert [(f.span.line, f.code, f.message) for f in findings(snippet, code, confidence)] == []

@@ -1,0 +1,125 @@
+"""What a backward meets: a graph that another one needs again, that one has freed already, or none at all."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gradguard.static import tree as t
+from gradguard.static.model import Backward, GradCall, Loop, ZeroGrad
+from gradguard.static.roots import graphs, node_of, shared
+from gradguard.static.source import Site
+from gradguard.static.values import Held, Kind, Root, Roots, Source, Value
+
+if TYPE_CHECKING:
+    from gradguard.static.flow import Flow
+
+
+def judge_backward(flow: Flow, backward: Backward) -> None:
+    backward.resets = _resets(flow, backward)
+    backward.freed_by = _freed_by(flow, backward)
+    backward.cut_at = _cut_at(flow, backward)
+    if backward.retain_graph is None:
+        return
+    loop = backward.loop
+    own = graphs(backward.value.reach)
+    order = flow.facts.events.index(backward)
+    for other in flow.facts.events[order + 1 :]:
+        if not isinstance(other, Backward | GradCall):
+            continue
+        if not own or not other.value.reach or shared(backward.value, other.value):
+            backward.needed_again = True
+            return
+    if loop is None:
+        return
+    backward.carries = next(
+        (
+            path for (path, where), carry in flow.carries.items()
+            if where is loop and carry.grows and Root(Source.CARRIED, (path, loop)) in backward.value.reach
+        ),
+        None,
+    )  # fmt: skip
+    if backward.carries is None:
+        unclear = any(r.source is Source.CARRIED and _of_loop(r, loop) for r in backward.value.maybe)
+        backward.needed_again = unclear or not _made_in(loop, backward.value)
+
+
+def _freed_by(flow: Flow, backward: Backward) -> Backward | None:
+    """The backward that surely ran before over a part of this graph, and freed what it saved."""
+    if backward.inner is not None or backward.conditional or backward.guarded:
+        return None
+    own = _made_here(backward.value)
+    order = flow.facts.events.index(backward)
+    for other in flow.facts.events[:order]:
+        if not isinstance(other, Backward) or other.keeps or other.inner is not None or other.conditional:
+            continue
+        if other.loop is backward.loop and any(_in_same_iteration(r, backward) for r in own & _made_here(other.value)):
+            return other
+    loop = backward.loop
+    if loop is None or backward.keeps or loop.leaves_early or (loop.count is not None and loop.count < 2):
+        return None
+    whole = graphs(backward.value.reach) <= own and not backward.value.must
+    return backward if own and whole and not any(_lies_in(r, loop) for r in own) else None
+
+
+def _made_here(value: Value) -> Roots:
+    """The roots at which this function itself called a module; its graph saves tensors."""
+    return frozenset(r for r in value.roots if r.source is Source.GRAPH and isinstance(r.key, t.Call))
+
+
+def _in_same_iteration(root: Root, backward: Backward) -> bool:
+    """Whether what the root stands for is computed once for each time that the backward runs."""
+    loop = backward.loop
+    if loop is None:
+        return True
+    inner = [n for n in t.walk(loop.site.node) if isinstance(n, t.Repeat) and n is not loop.site.node]
+    return _lies_in(root, loop) and not any(root.key in set(t.walk(n)) for n in inner)
+
+
+def _lies_in(root: Root, loop: Loop) -> bool:
+    return node_of(root.key) in set(t.walk(loop.site.node))
+
+
+def _cut_at(flow: Flow, backward: Backward) -> Site | None:
+    """Where the graph was cut of a value that surely has none."""
+    value = backward.value
+    if value.reach or value.kind not in (Kind.TENSOR, Kind.OUTPUT) or backward.inner is not None or backward.guarded:
+        return None
+    cuts = [node for h in value.holding(Held.CUT) if (node := node_of(h.key)) is not None and node.origin is not None]
+    return max((flow.site(n) for n in cuts), key=lambda s: s.span, default=None)
+
+
+def _of_loop(root: Root, loop: Loop) -> bool:
+    return isinstance(root.key, tuple) and root.key[1] is loop
+
+
+def _made_in(loop: Loop, value: Value) -> bool:
+    """Whether the whole graph of a value is made inside one iteration, as far as it was seen."""
+    inside = set(t.walk(loop.site.node))
+    fresh = False
+    for root in value.reach:
+        if root.source in (Source.GRAPH, Source.CALL, Source.LOSS):
+            if node_of(root.key) not in inside:
+                return False
+            fresh = fresh or root.source in (Source.GRAPH, Source.LOSS)
+        elif root.source is Source.PLACE:
+            return False
+    return fresh
+
+
+def _resets(flow: Flow, backward: Backward) -> list[ZeroGrad]:
+    zero_grads = flow.facts.zero_grads
+    if backward.create_graph is not None:
+        # Zeroing in place keeps the gradient's graph, and the next backward adds to it.
+        zero_grads = [z for z in zero_grads if z.to_none or z.target is not None]
+    if backward.create_graph is not None and backward.loop is not None:
+        inside = set(t.walk(backward.loop.site.node))
+        if any(r.source is Source.LEAF and _is_input(r.key) and r.key in inside for r in backward.value.roots):
+            zero_grads = [z for z in zero_grads if z.target is None]  # an optimizer does not know this leaf
+    if backward.loop is None:
+        return list(zero_grads)
+    return [z for z in zero_grads if z.loop is None or z.loop.within(backward.loop) or backward.loop.within(z.loop)]
+
+
+def _is_input(leaf: object) -> bool:
+    """Whether a leaf is made by ``requires_grad_()``: an input, not a parameter."""
+    return isinstance(leaf, t.Call) and isinstance(leaf.func, t.Attribute) and leaf.func.name == "requires_grad_"

@@ -1,0 +1,80 @@
+"""Calls that rules ask about, and what an ``autograd.Function`` keeps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from gradguard.static import tree as t
+from gradguard.static.build import walk_statements
+from gradguard.static.model import Call, Mode, Site
+from gradguard.static.roots import attaching_roots, graphs
+from gradguard.static.values import Kind, Source
+
+if TYPE_CHECKING:
+    from gradguard.static.flow import Flow
+
+
+def judge_call(flow: Flow, call: Call) -> None:
+    """Fill in what can only be said of a call when the whole function was read."""
+    if call.inner is None and call.mode is not Mode.OFF and call.mode is not Mode.UNKNOWN:
+        call.carries_graph = call.of.kind is not Kind.NUMBER and bool(attaching_roots(flow, call.of))
+    if call.name == "retain_grad":
+        call.too_late = _too_late(flow, call)
+
+
+def _too_late(flow: Flow, call: Call) -> bool:
+    """Whether every backward over a tensor's graph was before the call."""
+    own = frozenset(r for r in graphs(call.of.roots) if r.source is Source.GRAPH)
+    if not own or call.conditional or call.inner is not None:
+        return False
+    order = flow.facts.events.index(call)
+    over = [b for b in flow.facts.backwards if not b.value.reach or graphs(b.value.reach) & own]
+    before = [b for b in over if flow.facts.events.index(b) < order]
+    return len(before) == len(over) > 0 and all(b.loop is call.loop and not b.conditional for b in before)
+
+
+def kept_outputs(flow: Flow) -> list[Site]:
+    """The statements of an ``autograd.Function`` that put on ``ctx`` what it returns."""
+    owner = flow.ref.owner
+    if owner is None or flow.facts.name not in ("forward", "setup_context") or not owner.is_autograd_function:
+        return []
+    define = flow.ref.define
+    names = [p.name for p in define.params]
+    if flow.facts.name == "setup_context":
+        return list(_kept(flow, names[0], _parts_of(flow, names[-1]))) if len(names) >= 3 else []
+    outputs = {n.id for s in _returns(flow) for n in _named(s)} - set(names)
+    return list(_kept(flow, names[0], outputs)) if names else []
+
+
+def _returns(flow: Flow) -> Iterator[t.Expr]:
+    for stmt in walk_statements(flow.ref.define.body):
+        if isinstance(stmt, t.Return) and stmt.value is not None:
+            yield stmt.value
+
+
+def _named(expr: t.Expr) -> Iterator[t.Name]:
+    """The names among the elements of a returned tuple."""
+    for single in t.names_in(expr):
+        if isinstance(single, t.Name):
+            yield single
+
+
+def _parts_of(flow: Flow, name: str) -> set[str]:
+    """A name, and those that it is taken apart into: ``a, b = output``."""
+    found = {name}
+    for stmt in walk_statements(flow.ref.define.body):
+        if isinstance(stmt, t.Assign) and t.path_of(stmt.value) == name:
+            found |= {n.id for target in stmt.targets for n in _named(target)}
+    return found
+
+
+def _kept(flow: Flow, context: str, outputs: set[str]) -> Iterator[Site]:
+    for stmt in walk_statements(flow.ref.define.body):
+        if not isinstance(stmt, t.Assign):
+            continue
+        for target, value in t.pairs(stmt.targets, stmt.value):
+            on_context = isinstance(target, t.Attribute) and t.path_of(target.value) == context
+            if on_context and any(n.id in outputs for n in _named(value)):
+                yield flow.site(stmt)
+                break

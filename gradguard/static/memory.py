@@ -1,0 +1,47 @@
+"""Memory besides graphs: which stores add to a collection that nothing empties."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gradguard.static.model import Form, Loop, Scope, Store
+from gradguard.static.values import Held, Root, Source
+
+if TYPE_CHECKING:
+    from gradguard.static.flow import Flow
+
+COLLECTING = (Form.APPEND, Form.ITEM, Form.CONCATENATE)
+
+
+def judge_memory(flow: Flow, store: Store) -> None:
+    """Fill in in which loop a store of memory adds more and more, if it does."""
+    if not store.value.holds:
+        return
+    if store.form is Form.REBIND:  # one at a time: of interest only for what pins more than itself
+        store.grows_by_call = bool(store.value.holding(Held.EXCEPTION)) and store.scope is not Scope.LOCAL
+        return
+    if store.form not in COLLECTING:
+        return
+    loop: Loop | None = store.loop
+    while loop is not None:
+        carry = flow.carries.get((store.path, loop))
+        bounded = carry is None or not carry.grows or (store.form is Form.ITEM and store.bounded_key)
+        if carry is not None and not bounded and (carry.fresh or not cleared(flow, store)):
+            store.grows = loop  # the outermost one counts
+        loop = loop.parent
+    if store.grows is None and _outlives_call(flow, store):
+        store.grows_by_call = not cleared(flow, store)
+
+
+def _outlives_call(flow: Flow, store: Store) -> bool:
+    if store.scope in (Scope.LOCAL, Scope.PARAMETER) or store.inner is not None:
+        return False
+    if store.form is Form.ITEM and (store.bounded_key or store.key is None):
+        return False
+    final = flow.final.env.get(store.path)
+    return final is not None and not final.bounded and Root(Source.PLACE, store.path) in final.must
+
+
+def cleared(flow: Flow, store: Store) -> bool:
+    """Whether something empties what is stored into."""
+    return flow.project.survey.clears(store.holder, flow.module)
