@@ -2,8 +2,7 @@
 
 **What happens.** `hidden` goes into the step and comes out of it: `out, hidden = rnn(x, hidden)`. Its graph then
 reaches back to the first iteration, and grows by one step each time. The same holds for the state of a simulation, for
-an adversarial perturbation that is updated in place of a leaf, and for running statistics that a module updates in
-`forward`.
+and for an adversarial perturbation that is updated in place of a leaf. (Running statistics: GG106.)
 
 With a backward in each iteration torch raises at the second one (*"Trying to backward through the graph a second
 time"*). Users then add `retain_graph=True`, and the program runs, slower each step, until the memory is full (with an
@@ -53,7 +52,7 @@ rule = Rule(
 @rule.in_source
 def carries(function: Function) -> Iterator[Finding]:
     for store in function.leaking_stores():
-        if store.form is Form.REBIND and not store.parameter:
+        if store.form is Form.REBIND and not store.is_average and not store.parameter:
             yield rule.finding(
                 store.site,
                 _message(store),

@@ -25,7 +25,7 @@ for x, y in loader:
     running += loss.detach()     # a tensor; does not wait
 ```
 
-A moving average, `mean = 0.9 * mean + 0.1 * loss`, chains the steps in the same way.
+A moving average, `mean = 0.9 * mean + 0.1 * loss`, chains the steps in the same way (GG106).
 
 **Severity.** An error where activations stay, a warning where backward freed them and only the nodes stay.
 
@@ -53,12 +53,12 @@ rule = Rule(
 @rule.in_source
 def accumulates(function: Function) -> Iterator[Finding]:
     for store in function.leaking_stores():
-        if store.form in (Form.SUM, Form.AVERAGE) and not store.parameter:
+        if store.form is Form.SUM and not store.parameter:
             yield rule.finding(
                 store.site,
                 _message(store),
                 help=f"add {store.advice}{store.number_advice}",
-                fix=store.detach_fix() if store.form is Form.SUM else None,
+                fix=store.detach_fix(),
                 severity=Severity.WARNING if store.freed else Severity.ERROR,
                 confidence=store.confidence,
                 related=store.origin(),
@@ -66,10 +66,9 @@ def accumulates(function: Function) -> Iterator[Finding]:
 
 
 def _message(store: Store) -> str:
-    verb = "chains" if store.form is Form.AVERAGE else "keeps"
-    return f"`{store.path}` {verb} the graph of every `{store.value_code}` added to it ({store.keeps})"
+    return f"`{store.path}` keeps the graph of every `{store.value_code}` added to it ({store.keeps})"
 
 
 @rule.in_run
 def matches(leak: Leak) -> bool:
-    return leak.kind == "graph" and leak.form in ("sum", "average")
+    return leak.kind == "graph" and leak.form == "sum"

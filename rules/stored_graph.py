@@ -49,7 +49,7 @@ _FORMS = (Form.APPEND, Form.ITEM, Form.CONCATENATE, Form.IN_PLACE)
 @rule.in_source
 def stores(function: Function) -> Iterator[Finding]:
     for store in function.leaking_stores():
-        if store.form in _FORMS and not store.parameter:
+        if store.form in _FORMS and not store.is_average and not store.parameter:
             yield rule.finding(
                 store.site,
                 _message(store),

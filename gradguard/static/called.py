@@ -53,7 +53,7 @@ class Called:
         """The path of the object whose method is called."""
         if not isinstance(self.node.func, t.Attribute):
             return None
-        path = t.path_of(self.node.func.value)
+        path = t.path_of(_through_in_place(self.node.func.value))
         return self.flow.canonical(path) if path is not None else None
 
     @property
@@ -82,6 +82,15 @@ class Called:
             return value
         data = frozenset(r for r in value.roots if r.source in (Source.PARAM, Source.PLACE))
         return replace(value, roots=value.roots - data, maybe=value.maybe | data)
+
+
+def _through_in_place(receiver: t.Expr) -> t.Expr:
+    """``x`` of ``x.mul_(0.9)``: an in-place method returns its own tensor."""
+    while isinstance(receiver, t.Call) and isinstance(receiver.func, t.Attribute):
+        if not receiver.func.name.endswith("_") or receiver.func.name.endswith("__"):
+            break
+        receiver = receiver.func.value
+    return receiver
 
 
 def last(path: str) -> str:

@@ -16,6 +16,7 @@ from gradguard.static import tree as t
 from gradguard.static.called import Called, last
 from gradguard.static.definitions import Class, FunctionRef
 from gradguard.static.expressions import evaluate, recorded
+from gradguard.static.loops import kept_in
 from gradguard.static.model import (
     Call,
     Construction,
@@ -70,7 +71,14 @@ def _note(c: Called) -> None:
     c.flow.record(Call(
         c.flow.site(c.node), c.flow.loop, c.flow.branches > 0, name=name, receiver=c.receiver_path,
         of=c.receiver or UNKNOWN, given=given, mode=c.state.mode,
+        kept_in=_kept_in(c) if name == "requires_grad_" else None,
     ))  # fmt: skip
+
+
+def _kept_in(c: Called) -> str | None:
+    setting = c.node.argument("requires_grad", 0)
+    off = isinstance(setting, t.Constant) and setting.value is False
+    return None if off or c.receiver_path is None else kept_in(c.flow, c.receiver_path, c.state)
 
 
 def _bound(flow: Flow, node: t.Call, receiver: Value | None, state: State) -> Value:

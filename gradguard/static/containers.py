@@ -104,9 +104,19 @@ def in_place(c: Called) -> Value | None:
         return c.receiver
     before = flow.read(path, state)
     if added.reach:
-        flow.store(path, added, state, c.node, c.node.args[0].value, Form.IN_PLACE)
+        form = Form.AVERAGE if _blends(c.node) else Form.IN_PLACE
+        flow.store(path, added, state, c.node, c.node.args[0].value, form)
     state.env[path] = replace(before, roots=before.roots | added.roots, maybe=before.maybe | added.maybe)
     return state.env[path]
+
+
+def _blends(node: t.Call) -> bool:
+    """``mean.lerp_(x, 0.1)``, ``mean.mul_(0.9).add_(x)``."""
+    func = node.func
+    if not isinstance(func, t.Attribute):
+        return False
+    before = func.value.func if isinstance(func.value, t.Call) else None
+    return func.name == "lerp_" or (isinstance(before, t.Attribute) and before.name == "mul_")
 
 
 def _through_data(node: t.Call) -> bool:

@@ -169,6 +169,19 @@ class Class:
         return any(n.startswith("torch.") and n.endswith("autograd.Function") for n in self.external_bases)
 
     @cached_property
+    def object_lists(self) -> tuple[Site, ...]:
+        """The statements of the constructor that make lists or dicts of Python objects, as long as their input."""
+        found = []
+        for ref in (r for name in ("__init__", "__post_init__") if (r := self.methods.get(name))):
+            grown = _grown(ref.define)
+            for stmt in walk_statements(ref.define.body):
+                for target, value in t.pairs(stmt.targets, stmt.value) if isinstance(stmt, t.Assign) else ():
+                    path = t.path_of(target) or ""
+                    if path.startswith("self.") and (_makes_objects(value) or (path in grown and _is_empty(value))):
+                        found.append(Site(self.chunk, stmt))
+        return tuple(found)
+
+    @cached_property
     def self_cycles(self) -> tuple[Site, ...]:
         """The statements by which an object holds itself: ``self.act = lambda x: self.scale * x``."""
         found = []
@@ -218,3 +231,28 @@ class Class:
     def buffers(self) -> frozenset[str]:
         """Names given to ``register_buffer``."""
         return frozenset(re.findall(r"register_buffer\(\s*['\"](\w+)['\"]", self.chunk.text))
+
+
+_READERS = ("json.load", "json.loads", "pickle.load", "readlines", "to_dict", "splitlines")
+
+
+def _grown(define: t.Define) -> set[str]:
+    """The paths that a function appends to in a loop."""
+    calls = (n for r in t.walk(define) if isinstance(r, t.Repeat) for n in t.walk(r.body) if isinstance(n, t.Call))
+    named = (c.func for c in calls if isinstance(c.func, t.Attribute) and c.func.name in ("append", "extend"))
+    return {path for func in named if (path := t.path_of(func.value)) is not None}
+
+
+def _is_empty(value: t.Expr) -> bool:
+    return isinstance(value, t.Display | t.DictDisplay) and not (
+        value.items if isinstance(value, t.Display) else value.entries
+    )
+
+
+def _makes_objects(value: t.Expr) -> bool:
+    if isinstance(value, t.Comprehension):
+        return value.kind in ("list", "dict")
+    if isinstance(value, t.Call):
+        name = t.path_of(value.func) or (value.func.name if isinstance(value.func, t.Attribute) else "")
+        return name in _READERS or name.rsplit(".", 1)[-1] in _READERS
+    return False

@@ -21,6 +21,19 @@ def detached(site: Site) -> Edit | None:
     return None
 
 
+def inserted_call(call: Event, code: str) -> Edit | None:
+    """The edit that puts ``.code`` before the method that is called: ``x.detach().cpu().numpy()``."""
+    node = call.site.node
+    if call.inner is not None or not isinstance(node, t.Call) or not isinstance(node.func, t.Attribute):
+        return None
+    receiver = Site(call.site.chunk, node.func.value)
+    text = receiver.code if isinstance(node.func.value, _PRIMARY) else f"({receiver.code})"
+    return receiver.replace(f"{text}.{code}")
+
+
+_PRIMARY = (t.Name, t.Attribute, t.Subscript, t.Call)
+
+
 def argument_removed(backward: Backward, keyword: str) -> Edit | None:
     """The edit that takes a keyword argument out of a backward call."""
     call = backward.source.site.node

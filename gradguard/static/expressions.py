@@ -81,7 +81,7 @@ def _attribute(flow: Flow, expr: t.Attribute, state: State) -> Value:
     if base.kind is Kind.EXTERNAL or base.kind is Kind.CLASS:
         return member(base, expr.name) or UNKNOWN
     if expr.name == "grad":
-        return _gradient(flow, expr, base, path)
+        return _gradient(flow, expr, base, path, state)
     if expr.name in k.BREAKING_ATTRIBUTES and base.kind not in (Kind.INSTANCE, Kind.MODULE):
         return cut(base, expr) if expr.name == "data" else DETACHED
     if base.kind in (Kind.TENSOR, Kind.OUTPUT) or (part := base.part(expr.name)) is not None:
@@ -102,10 +102,11 @@ def _attribute(flow: Flow, expr: t.Attribute, state: State) -> Value:
     return UNKNOWN
 
 
-def _gradient(flow: Flow, expr: t.Attribute, base: Value, path: str | None) -> Value:
+def _gradient(flow: Flow, expr: t.Attribute, base: Value, path: str | None, state: State) -> Value:
     """``tensor.grad``: None where the tensor is the result of an operation."""
-    if any(r.source is Source.GRAPH for r in base.roots) and base.kind in (Kind.TENSOR, Kind.OUTPUT):
-        flow.record(GradRead(flow.site(expr), flow.loop, flow.branches > 0, path=path or ""))
+    if base.is_operation_result and state.mode is not Mode.OFF:
+        tensor = t.path_of(expr.value) or ""
+        flow.record(GradRead(flow.site(expr), flow.loop, flow.branches > 0, path=tensor))
     return holding(Value(kind=Kind.GRADIENT), Held.GRADIENT, expr)
 
 
@@ -190,7 +191,7 @@ def _operation(flow: Flow, expr: t.Operation, state: State) -> Value:
     values = [evaluate(flow, operand, state) for operand in expr.operands]
     if expr.operator in _NOT_ARITHMETIC:
         if expr.operator in ("is", "is not") and (path := t.path_of(expr.operands[0])) is not None:
-            flow.tested_gradients.add(path)
+            flow.facts.tested_gradients.add(path)
         return NUMBER
     if expr.operator in ("and", "or"):
         return join(values[0], values[1])

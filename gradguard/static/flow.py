@@ -20,8 +20,10 @@ from gradguard.static import loops, places, stores
 from gradguard.static import tree as t
 from gradguard.static.conditions import is_flag, steady_branch, tensor_test
 from gradguard.static.definitions import Class, FunctionRef
+from gradguard.static.loops import kept_in
 from gradguard.static.model import (
     Backward,
+    Call,
     Event,
     Form,
     Forward,
@@ -92,7 +94,6 @@ class Flow:
         self.method_calls: list[tuple[str, Mode]] = []
         self.dry = False
         self.guards = 0
-        self.tested_gradients: set[str] = set()
         self._called_on: frozenset[str] | None = None
         self.facts.torch = self.module.torch
         self.facts.is_async = define.is_async
@@ -133,6 +134,9 @@ class Flow:
             value = self.module.value_of(func)
             if value.kind is Kind.EXTERNAL and value.ref in k.CACHES:
                 self.facts.cached = self.site(decorator)
+        self.facts.takes_self = bool(self.params) and self.params[0] == "self" and self.ref.owner is not None
+        self.facts.is_test = self.module.holds_tests or define.name.startswith("test_")
+        self.facts.uses_device = self.module.uses_device
         tensors = (p.name for p in define.params if p.annotation is not None and self._is_tensor(p.annotation))
         self.facts.tensor_params = tuple(tensors)
 
@@ -327,6 +331,10 @@ class Flow:
             path = t.path_of(target.value)
             self.facts.gradients_wanted = True
             if path is not None:
+                kept = kept_in(self, path, state)
+                self.record(Call(
+                    self.site(stmt), self.loop, self.branches > 0, name="requires_grad_", receiver=path, kept_in=kept
+                ))  # fmt: skip
                 leaf = Root(Source.LEAF, target)
                 state.env[path] = self.read(path, state).with_roots(leaf)
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from gradguard.static import knowledge as k
 from gradguard.static import tree as t
 from gradguard.static.build import walk_statements
+from gradguard.static.definitions import Class
 from gradguard.static.model import Call, Mode, Site
 from gradguard.static.roots import attaching_roots, graphs
 from gradguard.static.values import Kind, Source
@@ -19,8 +22,38 @@ def judge_call(flow: Flow, call: Call) -> None:
     """Fill in what can only be said of a call when the whole function was read."""
     if call.inner is None and call.mode is not Mode.OFF and call.mode is not Mode.UNKNOWN:
         call.carries_graph = call.of.kind is not Kind.NUMBER and bool(attaching_roots(flow, call.of))
+    if call.inner is not None:
+        return
     if call.name == "retain_grad":
         call.too_late = _too_late(flow, call)
+    elif call.name == "gc.disable":
+        call.is_undone = flow.project.survey.mentions(_COLLECTS, flow.module)
+    elif call.name == "torch.utils.data.DataLoader" and isinstance(call.first.ref, Class):
+        call.object_lists = call.first.ref.object_lists
+    elif call.name.startswith(k.PYPLOT):
+        call.handed_on = _is_handed_on(flow, call.bound_to)
+
+
+_COLLECTS = re.compile(r"\bgc\.(?:collect|enable)\(|^from gc import ", re.M)
+
+
+def _is_handed_on(flow: Flow, name: str | None) -> bool:
+    """Whether an object leaves the function's sight, or is closed by a method of its own."""
+    if name is None:
+        return False
+    for node in t.walk(flow.ref.define.body):
+        if isinstance(node, t.Return | t.Suspend) and node.value is not None and _mentions(node.value, name):
+            return True
+        if isinstance(node, t.Assign) and t.path_of(node.value) == name:
+            return True
+        if isinstance(node, t.Call) and any(_mentions(a.value, name) for a in node.args):
+            return True
+    return False
+
+
+def _mentions(expr: t.Expr, name: str) -> bool:
+    """Whether an object itself is (a part of) what an expression gives."""
+    return any(t.path_of(single) == name for single in t.names_in(expr))
 
 
 def _too_late(flow: Flow, call: Call) -> bool:

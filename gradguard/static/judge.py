@@ -45,6 +45,7 @@ def _judge_store(flow: Flow, store: Store) -> None:
     if not roots or store.mode in (Mode.OFF, Mode.UNKNOWN) or store.value.kind in (Kind.MODULE, Kind.HANDLE):
         return
     store.carries_graph = True
+    store.is_buffer = _is_buffer(flow, store)
     _judge_lifetime(flow, store)
     if store.leaks:
         store.made_at = _nearest(flow, roots)
@@ -155,14 +156,18 @@ def _judge_call(flow: Flow, store: Store) -> None:
     store.retained = bool(inside) and not store.freed
 
 
+def _is_buffer(flow: Flow, store: Store) -> bool:
+    owner = flow.ref.owner
+    own = owner is not None and owner.is_module and store.path.startswith("self.") and store.holder in owner.buffers
+    return own and store.form is not Form.ITEM
+
+
 def _buffer_statistics(flow: Flow, store: Store) -> list[Root]:
     """A registered buffer that ``forward`` updates from its input: the input carries the graph of what came before."""
     owner = flow.ref.owner
-    if owner is None or not owner.is_module or flow.facts.name != "forward" or store.mode is not Mode.INHERITED:
+    if owner is None or flow.facts.name != "forward" or store.mode is not Mode.INHERITED:
         return []
-    if not store.path.startswith("self.") or store.holder not in owner.buffers or store.form is Form.ITEM:
-        return []
-    if not owner.trains:
+    if not _is_buffer(flow, store) or not owner.trains:
         return []  # a preprocessing step: what it is given is data
     return [r for r in store.value.roots if r.source in (Source.PARAM, Source.GRAPH)]
 

@@ -127,6 +127,21 @@ def _count(iterable: t.Expr | None) -> int | None:
     return len(iterable.items) if isinstance(iterable, t.Display) else None
 
 
+def kept_in(flow: Flow, path: str, state: State) -> str | None:
+    """The collection that an element lives on in: the list that a loop goes over, ``data`` of ``data[i]``."""
+    if "[" in path:
+        base = path[: path.rfind("[")]
+        return base if flow.read(base, state).kind is Kind.CONTAINER else None
+    for frame in reversed(flow.frames):
+        node = frame.loop.site.node
+        if path in frame.loop.targets and isinstance(node, t.Repeat) and node.iterable is not None:
+            if path in frame.loop.assigned:
+                return None
+            whole = iterable_path(node.iterable)
+            return whole if whole is not None and flow.read(whole, state).kind is Kind.CONTAINER else None
+    return None
+
+
 def is_live(flow: Flow, path: str, state: State) -> bool:
     """Whether a path means something before the loop begins."""
     head = path.split(".", 1)[0].split("[", 1)[0]

@@ -125,6 +125,11 @@ class Loop:
         earlier = [b for b in self.backwards if b.site.line <= step.site.line]
         return earlier[-1] if earlier else next(iter(self.backwards), None)
 
+    @property
+    def resets_by_hand(self) -> bool:
+        """Whether some gradient is set to None in it: ``x.grad = None``."""
+        return any(z.target is None for z in self.zero_grads)
+
     def within(self, other: Loop) -> bool:
         """Whether this is ``other`` or lies in it."""
         loop: Loop | None = self
@@ -258,6 +263,10 @@ class Call(Event):
         too_late: (of ``retain_grad``) every backward over the tensor's graph was before.
         mode: the gradient mode it runs in.
         bound_to: the path that the result is assigned to.
+        handed_on: the result is returned, stored, or given to somebody else.
+        kept_in: (of ``requires_grad_``) the collection that the tensor lives on in.
+        object_lists: (of ``DataLoader``) where the data set makes lists of Python objects.
+        is_undone: (of ``gc.disable``) something in the program collects, or switches the collector on again.
     """
 
     name: str = ""
@@ -269,6 +278,22 @@ class Call(Event):
     too_late: bool = False
     mode: Mode = Mode.INHERITED
     bound_to: str | None = None
+    handed_on: bool = False
+    kept_in: str | None = None
+    object_lists: tuple[Site, ...] = ()
+    is_undone: bool = False
+
+    @property
+    def origin(self) -> Call:
+        """The call where it is written."""
+        source = self.source
+        return source if isinstance(source, Call) else self
+
+    @property
+    def is_replaced(self) -> bool:
+        """Whether the loop makes the object anew whose method is called, or takes parts out of it."""
+        path, assigned = self.receiver, self.loop.assigned if self.loop else ()
+        return path is None or any(p == path or p.startswith(f"{path}.") for p in assigned)
 
     @property
     def first(self) -> Value:
@@ -363,6 +388,7 @@ class Store(Event):
         waits: whether it is used is for the caller to say: it leaks if the caller evaluates.
         grows: the loop in which each iteration adds to what is there, whatever is stored.
         grows_by_call: each call adds to what is there, and nothing clears it.
+        is_buffer: it updates a registered buffer of a module.
     """
 
     path: str = ""
@@ -385,6 +411,12 @@ class Store(Event):
     bounded_key: bool = False
     grows: Loop | None = None
     grows_by_call: bool = False
+    is_buffer: bool = False
+
+    @property
+    def is_average(self) -> bool:
+        """Whether it blends a value into a moving average, or into the statistics that a buffer keeps."""
+        return self.form is Form.AVERAGE or self.is_buffer
 
     def piles_up(self, *kinds: Held) -> bool:
         """Whether it adds memory of these kinds, beside graphs, to a collection that nothing empties."""
@@ -487,8 +519,12 @@ class Function:
         torch: the name that the module gives to torch, if it imports it.
         called_without_grad: whether every call of it that can be seen happens under no_grad (reads other files).
         kept_outputs: of the ``forward`` of an ``autograd.Function``: the statements that put an output on ``ctx``.
+        tested_gradients: the paths ``x.grad`` that it compares with None.
         cached: the decorator that keeps its results for ever (``functools.lru_cache``).
         tensor_params: the parameters that are tensors by their annotations.
+        is_test: it is a unit test, or a helper of one.
+        takes_self: it is bound to an object.
+        uses_device: its file puts something on a GPU.
     """
 
     name: str
@@ -514,6 +550,10 @@ class Function:
     gradients_wanted: bool = False
     torch: str | None = None
     is_async: bool = False
+    tested_gradients: set[str] = field(default_factory=set)
+    is_test: bool = False
+    takes_self: bool = False
+    uses_device: bool = False
     cached: Site | None = None
     tensor_params: tuple[str, ...] = ()
     called_without_grad: Callable[[], bool] = field(default=lambda: False, repr=False)

@@ -47,6 +47,11 @@ class Module:
         return name.startswith("test_") or name.endswith("_test.py")
 
     @cached_property
+    def uses_device(self) -> bool:
+        """Whether it puts something on a GPU."""
+        return "cuda" in self.source.text
+
+    @cached_property
     def torch(self) -> str | None:
         """The name that the module gives to torch at its top level."""
         return next((name for name, dotted in self.outline.imports.items() if dotted == "torch"), None)

@@ -96,6 +96,10 @@ class Survey:
                 found[word].add(path)
         return found
 
+    def mentions(self, pattern: re.Pattern[str], near: Module) -> bool:
+        """Whether a file of the program that ``near`` belongs to matches."""
+        return any(pattern.search(text) for text in self._related_texts(near))
+
     def clears(self, attribute: str, near: Module) -> bool:
         """Whether something empties or rebinds an attribute of this name after its object was made."""
         return any(

@@ -124,6 +124,11 @@ class Value:
         return frozenset(h for h in self.holds if h.held in kinds)
 
     @property
+    def is_operation_result(self) -> bool:
+        """Whether it surely is a tensor with a history, not a leaf."""
+        return self.kind in (Kind.TENSOR, Kind.OUTPUT) and any(r.source is Source.GRAPH for r in self.roots)
+
+    @property
     def reach(self) -> Roots:
         """Every root it may have."""
         return self.roots | self.maybe

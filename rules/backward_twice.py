@@ -1,0 +1,57 @@
+"""A second backward over a graph that the first one has freed.
+
+**What happens.** backward frees what the graph saved, as it goes. A second backward over a part that needs those
+saved tensors raises *"Trying to backward through the graph a second time (or directly access saved tensors after they
+have already been freed)"*. This rule says before the run what torch says during it.
+
+```python
+features = encoder(x)
+head_a(features).sum().backward()
+head_b(features).sum().backward()      # raises: the encoder's graph is gone
+```
+
+**Instead**, add the losses and call backward once, which is also the cheapest:
+
+```python
+(head_a(features).sum() + head_b(features).sum()).backward()
+```
+
+or pass `retain_graph=True` to the first of the two (not to the last), or detach what the second must not reach.
+
+**Not flagged.** A graph that is made anew in between, losses that share only data, branches of which one runs, code
+in `try` or under `pytest.raises`.
+
+**References.** <https://pytorch.org/docs/stable/generated/torch.Tensor.backward.html>.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gradguard.catalogue import Rule
+from gradguard.findings import Finding, Related, Severity
+from gradguard.static.model import Backward, Function
+
+rule = Rule("GG203", "backward-twice", Severity.ERROR, frozenset({"backward"}))
+
+
+@rule.in_source
+def raises(function: Function) -> Iterator[Finding]:
+    for backward in function.backwards:
+        first = backward.freed_by
+        if first is None:
+            continue
+        yield rule.finding(
+            backward.site,
+            _message(backward, first),
+            help="add the losses and call backward once, or pass `retain_graph=True` to the first backward",
+            related=(Related(first.site.path, first.site.cell, first.site.line, "this backward frees the graph"),)
+            if first is not backward
+            else (),
+        )
+
+
+def _message(backward: Backward, first: Backward) -> str:
+    if first is backward:
+        return "this raises in the second iteration: the graph is made before the loop, and the first backward freed it"
+    return f"this raises: the backward in line {first.site.line} has freed a part of the graph"

@@ -1,0 +1,55 @@
+"""A cache whose keys are tensors or modules.
+
+**What happens.** `functools.lru_cache` keeps its arguments as keys. A tensor's hash is its identity: two equal
+tensors are two keys, so the cache never hits, and keeps every argument and every result, up to `maxsize` of them (128
+when not said, without limit for `maxsize=None` and `functools.cache`). On a method, `self` is a key too: the class's
+cache keeps the module with its parameters, also after the last reference to it is gone.
+
+```python
+class Attention(nn.Module):
+    @lru_cache(maxsize=None)
+    def mask(self, length): ...
+
+@lru_cache
+def normalise(x: torch.Tensor): ...
+```
+
+**Instead**, cache on what identifies the result (shapes, numbers), in a function outside of the class or in a dict of
+the module; `functools.cached_property` for one value per object.
+
+**Not flagged.** Functions of numbers, strings, shapes, devices and dtypes; methods of classes that are no modules.
+
+**References.** huggingface/transformers#45708, pytorch#147233,
+<https://docs.python.org/3/faq/programming.html#how-do-i-cache-method-calls>.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gradguard.catalogue import Rule
+from gradguard.findings import Finding, Leak, Severity
+from gradguard.static.model import Function
+
+rule = Rule("GG404", "cached-tensor", Severity.WARNING, frozenset({"cache"}))
+
+
+@rule.in_source
+def keeps_its_keys(function: Function) -> Iterator[Finding]:
+    if function.cached is None:
+        return
+    if function.tensor_params:
+        name = function.tensor_params[0]
+        reason = f"the cache is keyed on the tensor `{name}`: it never hits, and keeps what it was given"
+        help = "cache on shapes and numbers, or not at all"
+    elif function.is_module_method and function.takes_self:
+        reason = "the cache keeps `self`: the module and its parameters live as long as the class"
+        help = "move the function out of the class, or keep the results in a dict of the module"
+    else:
+        return
+    yield rule.finding(function.cached, reason, help=help)
+
+
+@rule.in_run
+def matches(leak: Leak) -> bool:
+    return leak.kind == "cache"

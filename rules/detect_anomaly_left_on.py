@@ -1,0 +1,51 @@
+"""Anomaly detection is left on.
+
+**What happens.** With `set_detect_anomaly(True)` autograd records a traceback for every operation in the forward pass
+and looks for NaN after every operation in the backward pass. It is made for finding one bug; every step pays for it,
+in time and in host memory for the tracebacks of the live graph.
+
+```python
+torch.autograd.set_detect_anomaly(True)
+for x, y in loader: ...
+```
+
+**Instead**, switch it on by an option, or around the step that fails: `with torch.autograd.detect_anomaly():`.
+
+**Severity.** Information. Old versions of torch also leaked with it (pytorch#51349); on torch 2.13 it does not grow.
+
+**Not flagged.** Behind a condition (`if args.debug:`), `set_detect_anomaly(False)` or of a variable, in unit tests.
+
+**References.** <https://pytorch.org/docs/stable/autograd.html#anomaly-detection>.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gradguard.catalogue import Rule
+from gradguard.findings import Finding, Severity
+from gradguard.static.model import Call, Function
+
+rule = Rule("GG501", "detect-anomaly-left-on", Severity.INFO, frozenset({"detect_anomaly"}))
+
+_SETTERS = ("torch.autograd.set_detect_anomaly", "torch.autograd.anomaly_mode.set_detect_anomaly")
+_CONTEXTS = ("torch.autograd.detect_anomaly", "torch.autograd.anomaly_mode.detect_anomaly")
+
+
+@rule.in_source
+def left_on(function: Function) -> Iterator[Finding]:
+    if function.is_test:
+        return
+    for call in function.calls_of(*_SETTERS, *_CONTEXTS):
+        if call.inner is None and not call.conditional and _is_on(call):
+            yield rule.finding(
+                call.site,
+                "anomaly detection is on for every step: operations record tracebacks, backward looks for NaN",
+                help="switch it on by an option, for the run that looks for a NaN",
+            )
+
+
+def _is_on(call: Call) -> bool:
+    if call.name in _SETTERS:
+        return call.literal("mode", 0) is True
+    return any(loop.trains for loop in call.loops) or (call.loop is not None and call.loop.trains)

@@ -1,0 +1,53 @@
+"""Figures are made in a loop and never closed.
+
+**What happens.** pyplot keeps every figure in a registry until it is closed, with its canvas and all data drawn into
+it: megabytes of host memory each. Matplotlib warns at the 21st. Losing the variable does not help.
+
+```python
+for epoch in range(epochs):
+    fig, ax = plt.subplots()
+    ax.imshow(sample)
+    fig.savefig(f"{epoch}.png")
+```
+
+**Instead**: `plt.close(fig)` after saving.
+
+**Not flagged.** `plt.close`, `plt.show` (the figure is the user's to close), a figure with a number that is used
+again, one that is returned or handed on, `SummaryWriter.add_figure` (it closes), `matplotlib.figure.Figure`, which is
+not registered.
+
+**References.** Tomiinek/Multilingual_Text_to_Speech#19,
+<https://matplotlib.org/stable/api/_as_gen/matplotlib.pyplot.close.html>.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gradguard.catalogue import Rule
+from gradguard.findings import Finding, Severity
+from gradguard.static.knowledge import PYPLOT
+from gradguard.static.model import Call, Function
+
+rule = Rule("GG505", "figure-not-closed", Severity.WARNING, frozenset({"pyplot", "pylab"}))
+
+_MAKERS = tuple(PYPLOT + name for name in ("figure", "subplots", "subplot_mosaic"))
+_CLOSERS = (PYPLOT + "close", PYPLOT + "clf", PYPLOT + "show", "add_figure", "clf", "show")
+
+
+@rule.in_source
+def stays_registered(function: Function) -> Iterator[Finding]:
+    if any(True for _ in function.calls_of(*_CLOSERS)):
+        return
+    for call in function.calls_of(*_MAKERS):
+        if call.loop is not None and not _is_reused(call) and not call.origin.handed_on:
+            yield rule.finding(
+                call.source.site,
+                "a new figure in every iteration, and none is closed: pyplot keeps each with all that is drawn into it",
+                help="call `plt.close(fig)` when it is saved",
+            )
+
+
+def _is_reused(call: Call) -> bool:
+    """Whether it has a number or a name: the second time it is the same figure."""
+    return call.name.endswith(".figure") and (call.literal("num", 0) is not None or call.has("num"))

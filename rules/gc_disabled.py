@@ -1,0 +1,38 @@
+"""The cyclic collector is switched off, and never runs.
+
+**What happens.** `gc.disable()` makes training a little more even. But cycles then stay for ever: frames of caught
+exceptions, an output on `ctx`, a model that holds itself, and whatever libraries make. Memory grows, slowly or fast,
+and nothing in the loop is to blame.
+
+```python
+gc.disable()
+for x, y in loader: ...
+```
+
+**Instead**, collect at a moment of your choosing: `if step % 500 == 0: gc.collect()`.
+
+**Not flagged.** A program that calls `gc.collect()` or `gc.enable()` anywhere.
+
+**References.** facebookresearch/dinov3#150, allenai/OLMo#509 (with periodic collection).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gradguard.catalogue import Rule
+from gradguard.findings import Finding, Severity
+from gradguard.static.model import Function
+
+rule = Rule("GG504", "gc-disabled", Severity.WARNING, frozenset({"gc.disable", "disable"}))
+
+
+@rule.in_source
+def never_collects(function: Function) -> Iterator[Finding]:
+    for call in function.calls_of("gc.disable"):
+        if call.inner is None and not call.is_undone:
+            yield rule.finding(
+                call.site,
+                "the cyclic collector is off, and nothing calls it: every cycle stays, with the tensors in it",
+                help="call `gc.collect()` every few hundred steps",
+            )

@@ -1,0 +1,43 @@
+"""Gradients stay on the samples of a data set.
+
+**What happens.** `sample.requires_grad_()` changes the sample itself. If the data set holds it, every backward leaves
+a gradient in its `.grad`, of the size of the sample, and nothing removes it: the optimizer does not know the sample,
+so `zero_grad()` does not reset it. The next epoch adds to it, which makes the gradient wrong as well.
+
+```python
+for x in samples:                    # a list of tensors
+    x.requires_grad_()
+    energy(x).sum().backward()
+```
+
+**Instead**, take a new tensor: `x = x.detach().requires_grad_()` shares the data and not the gradient; or use
+`torch.autograd.grad(energy(x).sum(), x)`, which stores nothing.
+
+**Not flagged.** A batch that the loader collated (it is new in each iteration), `clone()` or `detach()` first,
+parameters.
+
+**References.** basiclab/GNGAN-PyTorch#2, TorchSim/torch-sim#540.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gradguard.catalogue import Rule
+from gradguard.findings import Finding, Severity
+from gradguard.static.model import Function
+
+rule = Rule("GG407", "grad-on-data", Severity.WARNING, frozenset({"requires_grad"}))
+
+
+@rule.in_source
+def marks_the_sample(function: Function) -> Iterator[Finding]:
+    for call in function.calls_of("requires_grad_"):
+        loop = call.loop
+        if call.kept_in is None or loop is None or not loop.trains or loop.resets_by_hand:
+            continue
+        yield rule.finding(
+            call.site,
+            f"`{call.receiver}` lives on in `{call.kept_in}`, and so does the gradient that backward leaves in it",
+            help=f"take a new tensor first: `{call.receiver}.detach().requires_grad_()`",
+        )

@@ -1,0 +1,56 @@
+"""An optimizer gets more parameters, or there are more optimizers, in every iteration.
+
+**What happens.** `add_param_group` in the training loop adds to the optimizer for good: the parameters, their
+gradients and their state (Adam: twice their size) stay, and each step takes longer. The same holds for a list that
+gets a new optimizer, or a new parameter, in every iteration.
+
+```python
+for x, y in loader:
+    prompt = nn.Parameter(torch.zeros(16))
+    optimizer.add_param_group({"params": [prompt]})
+```
+
+**Instead**, make parameters and optimizers once, before the loop.
+
+**Not flagged.** Set-up loops that do not train, a group that is added once (`if epoch == 5:`), an optimizer that
+replaces the last one.
+
+**References.** metaopt/torchopt#113 (related),
+<https://pytorch.org/docs/stable/generated/torch.optim.Optimizer.add_param_group.html>.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gradguard.catalogue import Rule
+from gradguard.findings import Finding, Leak, Severity
+from gradguard.static.model import Function
+from gradguard.static.values import Held
+
+rule = Rule("GG411", "growing-optimizer", Severity.WARNING, frozenset({"add_param_group", "optim", "Parameter("}))
+
+
+@rule.in_source
+def grows(function: Function) -> Iterator[Finding]:
+    for call in function.calls_of("add_param_group"):
+        if call.loop is not None and call.loop.trains and not call.conditional and not call.is_replaced:
+            yield rule.finding(
+                call.source.site,
+                f"`{call.receiver}` gets one more group of parameters in every iteration",
+                help="add the group once, before the loop",
+            )
+    for store in function.stores:
+        if store.loop is None or not store.loop.trains or store.conditional or store.inner is not None:
+            continue
+        if store.piles_up(Held.OPTIMIZER, Held.PARAMETER) and store.grows is store.loop:
+            yield rule.finding(
+                store.site,
+                f"`{store.path}` gets one more `{store.value_code}` in every iteration",
+                help="make it once, before the loop",
+            )
+
+
+@rule.in_run
+def matches(leak: Leak) -> bool:
+    return leak.kind == "optimizer"

@@ -1,0 +1,63 @@
+"""A hook keeps the tensors that it sees.
+
+**What happens.** A forward hook that appends its output to a list keeps, in each forward pass, one more activation
+with the whole graph behind it. The list is made once, when the hook is registered, and nobody empties it.
+
+A tensor's hook that refers to the tensor itself, `out.register_hook(lambda g: f(g, out))`, is worse: the tensor's
+`grad_fn` owns the hook, the hook owns the tensor, and the cycle leads through C++. Python's collector does not see
+it: `gc.collect()` frees nothing.
+
+```python
+features = []
+model.layer4.register_forward_hook(lambda m, i, o: features.append(o))
+for x in loader:
+    model(x)
+```
+
+**Instead**, overwrite (`features["layer4"] = o`), detach what is kept, or empty the list in each step. In a tensor's
+hook use what it is given, or a detached copy: `kept = out.detach()`.
+
+**Not flagged.** A hook that overwrites, that detaches, or whose list is emptied or made anew in each iteration; a
+hook around a single forward; a hook that only uses the gradient.
+
+**References.** jacobgil/pytorch-grad-cam#71, meta-pytorch/opacus#176, pytorch#102859.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gradguard.catalogue import Rule
+from gradguard.findings import Finding, Related, Severity
+from gradguard.static.model import Function, HookRegistration
+
+rule = Rule("GG109", "hook-keeps-tensor", Severity.ERROR, frozenset({"register_"}))
+
+
+@rule.in_source
+def keeps(function: Function) -> Iterator[Finding]:
+    for hook in function.hooks:
+        if hook.inner is not None:
+            continue
+        where = _registered(hook)
+        for store in hook.kept:
+            yield rule.finding(
+                store.site,
+                f"the hook adds `{store.value_code}` to `{store.path}` in every forward pass, with its graph, and "
+                "nothing empties it",
+                help=f"store {store.advice}, overwrite instead of adding, or empty `{store.path}` in each step",
+                fix=store.detach_fix(),
+                related=(where,),
+            )
+        if hook.closes_over is not None:
+            yield rule.finding(
+                hook.site,
+                f"the hook on `{hook.closes_over}` refers to `{hook.closes_over}` itself: a cycle through C++ that "
+                "gc.collect() cannot free, with the whole graph behind it",
+                help=f"let the hook use a copy: `kept = {hook.closes_over}.detach()`",
+            )
+
+
+def _registered(hook: HookRegistration) -> Related:
+    site = hook.site
+    return Related(site.path, site.cell, site.line, "the hook is registered here")

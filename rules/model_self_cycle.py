@@ -1,0 +1,54 @@
+"""A model that holds itself, made again and again.
+
+**What happens.** `self.act = lambda x: self.scale * x` is a cycle: the model owns the function, the function owns the
+model. When the last reference goes, the model stays until Python's cyclic collector runs. The collector counts Python
+objects, not bytes: a model of gigabytes is a few hundred objects, so it may run late. A search over hyperparameters
+that makes a model per trial then has several in memory.
+
+```python
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.act = lambda x: self.scale * x
+
+for lr in grid:
+    train(Net(), lr)
+```
+
+**Instead**, make it a method, or call `gc.collect()` after each trial.
+
+**Severity.** Information: memory that comes back late.
+
+**Not flagged.** A model that is made once (a cycle is then harmless), functions that do not use `self`, static
+methods, a loop that calls `gc.collect()`.
+
+**References.** pytorch#128211, <https://pytorch.org/blog/understanding-gpu-memory-2/> (reference cycles).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gradguard.catalogue import Rule
+from gradguard.findings import Finding, Related, Severity
+from gradguard.static.model import Function
+
+rule = Rule("GG408", "model-self-cycle", Severity.INFO, frozenset({"lambda", "self.", "def "}))
+
+
+@rule.in_source
+def lives_on(function: Function) -> Iterator[Finding]:
+    for made in function.constructions:
+        loop = made.loop
+        if loop is None or not made.cycles or any(c.name == "gc.collect" for c in loop.calls):
+            continue
+        where = Related(
+            made.site.path, made.site.cell, made.site.line, f"a `{made.name}` is made here in each iteration"
+        )
+        for site in made.cycles:
+            yield rule.finding(
+                site,
+                f"each `{made.name}` holds itself by this: its memory comes back when the cyclic collector runs",
+                help="use a method, or call `gc.collect()` in the loop that makes the models",
+                related=(where,),
+            )

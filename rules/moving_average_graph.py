@@ -1,0 +1,70 @@
+"""A moving average that carries the graphs of all earlier steps.
+
+**What happens.** `mean = 0.9 * mean + 0.1 * loss` makes the new mean the result of operations on the old one: a chain
+through every step, one link longer each time. None of it can be freed while `mean` lives. The same happens to the
+running statistics that a module keeps in a buffer, to a baseline, and to a shadow copy of the parameters that is
+updated outside of `no_grad`, where every parameter is a leaf that requires grad.
+
+After `loss.backward()` only the chain's nodes stay (about 0.8 KB of host memory for each node and step, almost
+nothing on the GPU). Where no backward ran over the value, all that the graph saved stays as well.
+
+```python
+for x, y in loader:
+    loss = criterion(model(x), y)
+    loss.backward()
+    mean = 0.9 * mean + 0.1 * loss
+
+def forward(self, x):
+    self.running_mean = self.m * self.running_mean + (1 - self.m) * x.mean(0)     # a registered buffer
+```
+
+**Instead**, average what has no graph: `0.1 * loss.item()`, `x.mean(0).detach()`; update parameters and buffers under
+`torch.no_grad()`.
+
+**Severity.** An error where activations stay, a warning where backward freed them and only the nodes stay.
+
+**Not flagged.** Averages of numbers or of detached values, updates under `no_grad` or through `.data`, averages over
+`state_dict()` (its tensors are detached), a combination that is backpropagated and made anew in each iteration.
+
+**References.** alexhernandezgarcia/gflownet#133, pytorch#20275, <https://pytorch.org/docs/stable/notes/faq.html>.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gradguard.catalogue import Rule
+from gradguard.findings import Finding, Leak, Severity
+from gradguard.static.model import Function, Store
+
+rule = Rule(
+    "GG106",
+    "moving-average-graph",
+    Severity.ERROR,
+    frozenset({"backward", "optim", "eval(", "grad(", "_step(", "Loader", "register_buffer"}),
+)
+
+
+@rule.in_source
+def averages(function: Function) -> Iterator[Finding]:
+    for store in function.leaking_stores():
+        if store.is_average and not store.parameter:
+            yield rule.finding(
+                store.site,
+                _message(store),
+                help=f"average {store.advice}{store.number_advice}, or update it under `torch.no_grad()`",
+                fix=store.detach_fix(),
+                severity=Severity.WARNING if store.freed else Severity.ERROR,
+                confidence=store.confidence,
+                related=store.origin(),
+            )
+
+
+def _message(store: Store) -> str:
+    what = "buffer" if store.is_buffer else "moving average"
+    return f"the {what} `{store.path}` chains the graph of every `{store.value_code}` that went into it ({store.keeps})"
+
+
+@rule.in_run
+def matches(leak: Leak) -> bool:
+    return leak.kind == "graph" and leak.form == "average"

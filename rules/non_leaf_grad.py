@@ -1,0 +1,53 @@
+"""The gradient of a tensor that is no leaf.
+
+**What happens.** backward leaves gradients in leaves only: parameters, and tensors made with `requires_grad=True`.
+The result of an operation is no leaf, not even of `torch.randn(3, requires_grad=True) * 0.1`. Its `.grad` is None,
+and torch warns (it does not raise, as is often said). An optimizer that is given one raises *"can't optimize a
+non-leaf Tensor"*.
+
+```python
+x = torch.randn(3, requires_grad=True) * 0.1
+(x ** 2).sum().backward()
+print(x.grad)                   # None
+```
+
+**Instead**, make it a leaf last (`(torch.randn(3) * 0.1).requires_grad_()`), or ask for the gradient with
+`x.retain_grad()` before backward.
+
+**Not flagged.** Leaves, tensors with `retain_grad()`, `x.grad is None` as a question; `.to(device)` of a leaf, which
+is the leaf itself where it is there already.
+
+**References.** <https://pytorch.org/docs/stable/generated/torch.Tensor.is_leaf.html>.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gradguard.catalogue import Rule
+from gradguard.findings import Finding, Severity
+from gradguard.static.model import Function
+
+rule = Rule("GG206", "non-leaf-grad", Severity.ERROR, frozenset({"grad", "optim"}))
+
+
+@rule.in_source
+def is_none(function: Function) -> Iterator[Finding]:
+    retained = {call.receiver for call in function.calls_of("retain_grad")}
+    for read in function.grad_reads:
+        if read.path and f"{read.path}.grad" not in function.tested_gradients and read.path not in retained:
+            yield rule.finding(
+                read.site,
+                f"`{read.path}.grad` is None: `{read.path}` is the result of an operation, not a leaf",
+                help=f"call `{read.path}.retain_grad()` before `backward()`, or make it a leaf last, with "
+                "`.requires_grad_()`",
+            )
+    for call in function.calls_of("torch.optim"):
+        for _, part in call.first.parts:
+            if part.is_operation_result:
+                yield rule.finding(
+                    call.site,
+                    'the optimizer is given the result of an operation: it raises "can\'t optimize a non-leaf Tensor"',
+                    help="make the tensor a leaf last, with `.requires_grad_()`",
+                )
+                break

@@ -1,0 +1,48 @@
+"""A custom `autograd.Function` keeps its output on `ctx`.
+
+**What happens.** The output refers to its `grad_fn`, the `grad_fn` is the `ctx`, and `ctx.y = y` refers back to the
+output: a cycle. After a backward Python's cyclic collector can free it, some time later; where no backward runs over
+the output (evaluation, a branch that is not used) part of the cycle lies in C++, and `gc.collect()` does not free it.
+`save_for_backward` knows this case and stores the output without the cycle.
+
+```python
+class Exp(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        y = x.exp()
+        ctx.y = y
+        return y
+```
+
+**Instead**: `ctx.save_for_backward(y)`, and `y, = ctx.saved_tensors` in `backward`.
+
+**Severity.** A warning: after a backward it is memory that comes back late, a saw-tooth.
+
+**Not flagged.** Inputs, masks, shapes and flags on `ctx` (no cycle, though `save_for_backward` is the better place
+for tensors), intermediate results that are not returned, attributes of an `nn.Module`.
+
+**References.** <https://pytorch.org/docs/stable/notes/extending.html> ("save_for_backward"), pytorch#25340,
+dmlc/dgl#1060.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gradguard.catalogue import Rule
+from gradguard.findings import Finding, Severity
+from gradguard.static.edits import one_line
+from gradguard.static.model import Function
+
+rule = Rule("GG108", "output-on-ctx", Severity.WARNING, frozenset({"autograd", "Function"}))
+
+
+@rule.in_source
+def keeps_its_output(function: Function) -> Iterator[Finding]:
+    for site in function.kept_outputs:
+        yield rule.finding(
+            site,
+            f"`{one_line(site.code)}` ties the output to its own graph: each call leaves a cycle that only "
+            "gc.collect() frees, and nothing at all where no backward runs",
+            help="use `ctx.save_for_backward(...)`, and `ctx.saved_tensors` in backward",
+        )

@@ -1,0 +1,51 @@
+"""A small part of a tensor is kept, and with it the storage of the whole.
+
+**What happens.** `x[0]`, `out[:, 0]` and `h[-1]` are views: they own no memory of their own but share the storage of
+the tensor they were taken from. A list of them keeps every whole batch alive. `.detach()`, `.contiguous()` of a slice
+that is contiguous already, and `.numpy()` do not help; `.cpu()` does on a GPU, and does nothing on a CPU.
+
+```python
+with torch.no_grad():
+    for x, _ in loader:
+        tokens = encoder(x)                  # [batch, length, dim]
+        summaries.append(tokens[:, 0])       # keeps all tokens
+```
+
+**Instead**, copy the part: `tokens[:, 0].clone()`, or `.cpu()` from a GPU.
+
+**Not flagged.** Copies (`.clone()`, `.cpu()`, `.item()`, `.tolist()`), an index that is a tensor, a mask or a list
+(they copy), rows taken one by one in a loop, the whole tensor, arithmetic with the part.
+
+**References.** pytorch#33101, <https://pytorch.org/docs/stable/tensor_view.html>.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gradguard.catalogue import Rule
+from gradguard.findings import Finding, Leak, Severity
+from gradguard.static.model import Function, Store
+from gradguard.static.values import Held
+
+rule = Rule("GG403", "pinned-storage", Severity.WARNING, frozenset({"[", "narrow", "select"}))
+
+
+@rule.in_source
+def pins(function: Function) -> Iterator[Finding]:
+    for store in function.stores:
+        if store.piles_up(Held.VIEW) and not store.leaks and store.inner is None and _runs_models(store):
+            yield rule.finding(
+                store.site,
+                f"`{store.value_code}` is a view of a larger tensor: `{store.path}` keeps the whole storage of each",
+                help=f"store a copy: `{store.value_code}.clone()`",
+            )
+
+
+def _runs_models(store: Store) -> bool:
+    return store.grows is not None and (store.grows.runs_models or store.grows.over_loader)
+
+
+@rule.in_run
+def matches(leak: Leak) -> bool:
+    return leak.kind == "view"

@@ -1,0 +1,51 @@
+"""A profiler around a whole training run.
+
+**What happens.** `torch.profiler.profile` keeps every event until it stops: each operation of each step, in host
+memory. Around an epoch that is gigabytes, and the trace can hardly be opened. With a schedule it records a few steps
+and drops the rest.
+
+```python
+with torch.profiler.profile() as prof:
+    for x, y in loader:
+        train_step(x, y)
+```
+
+**Instead**:
+
+```python
+with torch.profiler.profile(schedule=torch.profiler.schedule(wait=1, warmup=1, active=3), on_trace_ready=...) as prof:
+    for x, y in loader:
+        train_step(x, y)
+        prof.step()
+```
+
+**Not flagged.** A schedule, a profiler around a single step or a loop of a few steps, a loop that is left with
+`break`.
+
+**References.** Lightning-AI/pytorch-lightning#10717, <https://pytorch.org/docs/stable/profiler.html>.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gradguard.catalogue import Rule
+from gradguard.findings import Finding, Severity
+from gradguard.static.model import Function
+
+rule = Rule("GG503", "profiler-without-schedule", Severity.WARNING, frozenset({"profile"}))
+
+
+@rule.in_source
+def records_everything(function: Function) -> Iterator[Finding]:
+    for call in function.calls_of("torch.profiler.profile", "torch.autograd.profiler.profile"):
+        if call.has("schedule") or call.literal("enabled", 0) is False or call.inner is not None:
+            continue
+        long = [loop for loop in call.loops if loop.is_long and (loop.over_loader or loop.trains)]
+        if long:
+            yield rule.finding(
+                call.site,
+                f"the profiler keeps the events of every step of the loop in line {long[0].site.line}: host memory "
+                "grows until it stops",
+                help="pass `schedule=torch.profiler.schedule(wait=1, warmup=1, active=3)` and call `prof.step()`",
+            )

@@ -1,0 +1,49 @@
+"""A parameter's gradient is stored, step after step.
+
+**What happens.** Since torch 2.0 `zero_grad()` sets the gradients to None, and the next backward makes new tensors. A
+list that the old ones were put into keeps them all: the size of the model in each step. With `set_to_none=False` the
+list holds the same tensor many times: no memory, but every entry shows the last gradient. `.detach()` and `.data`
+change nothing, they share the storage.
+
+```python
+for x, y in loader:
+    optimizer.zero_grad()
+    criterion(model(x), y).backward()
+    history.append(model.fc.weight.grad)
+```
+
+**Instead**, store what is wanted of it: `model.fc.weight.grad.norm().item()`.
+
+**Not flagged.** A copy (`.grad.clone()`), which is kept on purpose, a norm or a mean; a list that is made or emptied
+in each step; a dict by parameter that is overwritten.
+
+**References.** pytorch#92731 (the default of `set_to_none`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gradguard.catalogue import Rule
+from gradguard.findings import Finding, Leak, Severity
+from gradguard.static.model import Function
+from gradguard.static.values import Held
+
+rule = Rule("GG402", "stored-gradient", Severity.WARNING, frozenset({".grad"}))
+
+
+@rule.in_source
+def stores(function: Function) -> Iterator[Finding]:
+    for store in function.stores:
+        if store.piles_up(Held.GRADIENT) and store.grows is not None and store.grows.trains:
+            yield rule.finding(
+                store.site,
+                f"`{store.path}` gets a gradient in every iteration, and keeps its memory (or, with "
+                "`set_to_none=False`, the same tensor many times)",
+                help="store a number, `.norm().item()`, or a copy where the values are wanted: `.clone()`",
+            )
+
+
+@rule.in_run
+def matches(leak: Leak) -> bool:
+    return leak.kind == "gradient"

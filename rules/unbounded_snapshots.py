@@ -1,0 +1,51 @@
+"""Copies of the model are collected.
+
+**What happens.** `snapshots.append(copy.deepcopy(model.state_dict()))` keeps one more copy of all parameters each
+time: the size of the model, on the model's device.
+
+```python
+for x, y in loader:
+    train_step(model, x, y)
+    history.append(copy.deepcopy(model.state_dict()))
+```
+
+**Instead**, keep the best one (`best = copy.deepcopy(...)` replaces the last), write them to disk, or bound the list:
+`deque(maxlen=5)`.
+
+**Not flagged.** The best model so far, a bounded or trimmed list, copies for the clients of one round, members of an
+ensemble that are made before training. `model.state_dict()` without a copy is no snapshot at all: its tensors are the
+model's own.
+
+**References.** choderalab/pinot#23.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gradguard.catalogue import Rule
+from gradguard.findings import Confidence, Finding, Leak, Severity
+from gradguard.static.model import Function
+from gradguard.static.values import Held
+
+rule = Rule("GG406", "unbounded-snapshots", Severity.WARNING, frozenset({"deepcopy", "state_dict"}))
+
+
+@rule.in_source
+def collects(function: Function) -> Iterator[Finding]:
+    for store in function.stores:
+        loop = store.grows
+        if not store.piles_up(Held.SNAPSHOT) or store.inner is not None or loop is None or not loop.trains:
+            continue
+        each_batch = store.loop is not None and (store.loop.over_loader or bool(store.loop.backwards))
+        yield rule.finding(
+            store.site,
+            f"`{store.path}` keeps one more copy of the model each time",
+            help="keep the best one, write them to disk, or use a `deque(maxlen=...)`",
+            confidence=Confidence.HIGH if each_batch and loop.is_long and not store.conditional else Confidence.LOW,
+        )
+
+
+@rule.in_run
+def matches(leak: Leak) -> bool:
+    return leak.kind == "snapshot"

@@ -1,0 +1,294 @@
+from __future__ import annotations
+
+import pytest
+
+from tests.rules.snippets import assert_clean, assert_flagged
+
+CODE = "GG404"
+
+FLAGGED = {
+    "method of a module": """
+        from functools import lru_cache
+
+        class Attention(nn.Module):
+            def __init__(self, dim):
+                super().__init__()
+                self.dim = dim
+
+            @lru_cache(maxsize=32)  # !
+            def causal_mask(self, n):
+                return torch.ones(n, n).tril()
+    """,
+    "without parentheses": """
+        import functools
+
+        class Rotary(nn.Module):
+            def __init__(self, dim):
+                super().__init__()
+                self.register_buffer("freq", torch.arange(0, dim, 2))
+
+            @functools.lru_cache  # !
+            def table(self, length: int):
+                return torch.outer(torch.arange(length), self.freq)
+    """,
+    "cache, alias": """
+        from functools import cache as memo
+
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.body = nn.Linear(8, 8)
+
+            @memo  # !
+            def num_parameters(self):
+                return sum(p.numel() for p in self.parameters())
+    """,
+    "below another decorator": """
+        import functools as ft
+
+        class Encoder(nn.Module):
+            def __init__(self, layers):
+                super().__init__()
+                self.layers = nn.ModuleList(layers)
+
+            @property
+            @ft.lru_cache(maxsize=None)  # !
+            def depth(self):
+                return len(self.layers)
+    """,
+    "a module by its base": """
+        from functools import lru_cache
+        from torch.nn import Module
+
+        class Base(Module):
+            pass
+
+        class Decoder(Base):
+            @lru_cache(None)  # !
+            def positions(self, n, device):
+                return torch.arange(n, device=device)
+    """,
+    "function of a tensor": """
+        from functools import lru_cache
+
+        @lru_cache(maxsize=None)  # !
+        def gram(x: torch.Tensor):
+            return x @ x.t()
+
+        def train(model, loader, optimizer):
+            for x, y in loader:
+                optimizer.zero_grad()
+                F.mse_loss(model(gram(x)), y).backward()
+                optimizer.step()
+    """,
+    "function of a tensor or None, bounded": """
+        from functools import lru_cache
+        from typing import Optional
+        from torch import Tensor
+
+        @lru_cache(maxsize=256)  # !
+        def distances(points: Tensor, weights: Optional[Tensor] = None) -> Tensor:
+            d = torch.cdist(points, points)
+            return d if weights is None else d * weights
+    """,
+    "one of several parameters": """
+        import functools
+
+        @functools.cache  # !
+        def interpolate(size: int, kernel: "torch.Tensor | None", mode: str = "bilinear"):
+            grid = torch.linspace(-1, 1, size)
+            return grid if kernel is None else grid * kernel
+
+        @functools.cache  # !
+        def warp(size: int, flow: torch.Tensor | None = None):
+            return size if flow is None else flow * size
+    """,
+    "static, but of a tensor": """
+        from functools import lru_cache
+
+        class Graph:
+            @staticmethod
+            @lru_cache(maxsize=8)  # !
+            def normalise(adj: torch.Tensor):
+                d = adj.sum(1).rsqrt()
+                return d[:, None] * adj * d
+    """,
+    "ordinary class, but of a tensor": """
+        from functools import lru_cache
+        from torch import Tensor
+
+        class Kernel:
+            @lru_cache()  # !
+            def evaluate(self, x: Tensor, y: Tensor) -> Tensor:
+                return torch.exp(-torch.cdist(x, y))
+    """,
+}
+
+CLEAN = {
+    "of a size": """
+        from functools import lru_cache
+
+        @lru_cache(maxsize=None)
+        def causal_mask(n: int) -> torch.Tensor:
+            return torch.ones(n, n).tril()
+
+        class Attention(nn.Module):
+            def forward(self, q, k, v):
+                scores = (q @ k.transpose(-2, -1)).masked_fill(causal_mask(q.shape[-2]) == 0, -1e9)
+                return scores.softmax(-1) @ v
+    """,
+    "of a device and a dtype": """
+        import functools
+
+        @functools.cache
+        def window(size: int, sigma: float, device: torch.device, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+            x = torch.arange(size, device=device, dtype=dtype) - size // 2
+            g = torch.exp(-(x**2) / (2 * sigma**2))
+            return g / g.sum()
+    """,
+    "of a shape": """
+        from functools import lru_cache
+        from typing import Tuple
+
+        @lru_cache(maxsize=16)
+        def grid(shape: Tuple[int, int], size: torch.Size = torch.Size([1])):
+            ys, xs = torch.meshgrid(torch.arange(shape[0]), torch.arange(shape[1]), indexing="ij")
+            return torch.stack([ys, xs])
+    """,
+    "of strings": """
+        from functools import lru_cache
+
+        @lru_cache()
+        def load_vocabulary(path: str = "vocab.txt"):
+            with open(path) as f:
+                return {word.strip(): i for i, word in enumerate(f)}
+    """,
+    "without annotations": """
+        from functools import lru_cache
+
+        @lru_cache(maxsize=4)
+        def betas(steps, schedule):
+            t = torch.linspace(0, 1, steps)
+            return t.cos() if schedule == "cosine" else t * 0.02
+    """,
+    "without arguments": """
+        import functools
+
+        @functools.lru_cache(maxsize=1)
+        def default_device():
+            return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+        def train(model, loader):
+            for x in loader:
+                model(x.to(default_device())).mean().backward()
+    """,
+    "static without a tensor": """
+        from functools import lru_cache
+
+        class PositionalEncoding(nn.Module):
+            @staticmethod
+            @lru_cache(maxsize=8)
+            def table(length: int, dim: int) -> torch.Tensor:
+                return torch.outer(torch.arange(length), torch.arange(dim))
+
+            def forward(self, x):
+                return x + self.table(x.shape[1], x.shape[2])
+    """,
+    "an ordinary class": """
+        from functools import lru_cache
+
+        class Tokenizer:
+            def __init__(self, merges):
+                self.merges = merges
+
+            @lru_cache(maxsize=10_000)
+            def encode(self, word):
+                return tuple(self.merges.get(c, 0) for c in word)
+    """,
+    "a data set": """
+        import functools
+        from torch.utils.data import Dataset
+
+        class Images(Dataset):
+            def __init__(self, paths):
+                self.paths = paths
+
+            @functools.lru_cache(maxsize=128)
+            def read(self, index: int) -> torch.Tensor:
+                return torch.load(self.paths[index])
+
+            def __getitem__(self, index):
+                return self.read(index)
+    """,
+    "cached property": """
+        from functools import cached_property
+        import functools
+
+        class Net(nn.Module):
+            @cached_property
+            def mask(self):
+                return torch.ones(8, 8).tril()
+
+            @functools.cached_property
+            def size(self) -> int:
+                return sum(p.numel() for p in self.parameters())
+    """,
+    "another library's cache": """
+        import streamlit as st
+        from cachetools import LRUCache, cached
+
+        @st.cache
+        def load_model(path: str):
+            return torch.load(path).eval()
+
+        @cached(LRUCache(maxsize=8))
+        def embed(text: str, mean: float):
+            return torch.full((8,), mean)
+    """,
+    "a decorator of the project": """
+        def cache(fn):
+            fn.last = None
+
+            def wrapper(x):
+                fn.last = fn(x)
+                return fn.last
+
+            return wrapper
+
+        @cache
+        def gram(x: torch.Tensor):
+            return x @ x.t()
+    """,
+    "an attribute of the module": """
+        class Rotary(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.cache = {}
+
+            def table(self, n: int):
+                if n not in self.cache:
+                    self.cache = {n: torch.arange(n)}
+                return self.cache[n]
+    """,
+    "a function inside of the forward": """
+        from functools import lru_cache
+
+        class Tree(nn.Module):
+            def forward(self, x, n):
+                @lru_cache(None)
+                def catalan(k: int):
+                    return 1 if k < 2 else sum(catalan(i) * catalan(k - 1 - i) for i in range(k))
+
+                return x * catalan(n)
+    """,
+}
+
+
+@pytest.mark.parametrize("name", FLAGGED)
+def test_flagged(name: str) -> None:
+    assert_flagged(FLAGGED[name], CODE)
+
+
+@pytest.mark.parametrize("name", CLEAN)
+def test_clean(name: str) -> None:
+    assert_clean(CLEAN[name], CODE)

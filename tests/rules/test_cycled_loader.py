@@ -1,0 +1,360 @@
+from __future__ import annotations
+
+import pytest
+
+from tests.rules.snippets import assert_clean, assert_flagged
+
+CODE = "GG405"
+
+FLAGGED = {
+    "zipped with the steps": """
+        import itertools
+
+        def train(model, loader, optimizer, steps):
+            for step, (x, y) in zip(range(steps), itertools.cycle(loader)):  # !
+                optimizer.zero_grad()
+                F.cross_entropy(model(x), y).backward()
+                optimizer.step()
+    """,
+    "next of it": """
+        from itertools import cycle
+
+        def train(model, train_loader, optimizer, max_iter):
+            data_iter = iter(cycle(train_loader))  # !
+            for i in range(max_iter):
+                x, y = next(data_iter)
+                optimizer.zero_grad()
+                F.cross_entropy(model(x), y).backward()
+                optimizer.step()
+    """,
+    "constructed here": """
+        from itertools import cycle
+        from torch.utils.data import DataLoader
+
+        def train(model, dataset, optimizer, steps):
+            batches = cycle(DataLoader(dataset, batch_size=32, shuffle=True))  # !
+            step = 0
+            while step < steps:
+                x, y = next(batches)
+                optimizer.zero_grad()
+                F.cross_entropy(model(x), y).backward()
+                optimizer.step()
+                step += 1
+    """,
+    "attribute of the trainer": """
+        import itertools
+
+        class Trainer:
+            def __init__(self, net, train_set, num_steps):
+                self.net, self.num_steps = net, num_steps
+                self.train_loader = torch.utils.data.DataLoader(train_set, batch_size=16, shuffle=True)
+
+            def train(self, optimizer):
+                stream = itertools.cycle(self.train_loader)  # !
+                for _ in range(self.num_steps):
+                    x, y = next(stream)
+                    optimizer.zero_grad()
+                    F.cross_entropy(self.net(x), y).backward()
+                    optimizer.step()
+    """,
+    "the shorter of two": """
+        from itertools import cycle
+
+        def train(model, loader_a, loader_b, optimizer):
+            for (xa, ya), (xb, _) in zip(cycle(loader_a), loader_b):  # !
+                loss = F.cross_entropy(model(xa), ya) + model(xb).pow(2).mean()
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+    """,
+    "dict of loaders": """
+        import itertools
+
+        def train(model, loaders, optimizer, steps):
+            iters = {name: itertools.cycle(dl) for name, dl in loaders.items()}  # !
+            for step in range(steps):
+                for name in iters:
+                    x, y = next(iters[name])
+                    optimizer.zero_grad()
+                    F.cross_entropy(model(x, name), y).backward()
+                    optimizer.step()
+    """,
+    "list of loaders made here": """
+        from itertools import cycle
+        from torch.utils.data import DataLoader
+
+        def train(model, domains, optimizer, steps):
+            loaders = [DataLoader(d, batch_size=8, shuffle=True) for d in domains]
+            streams = [cycle(l) for l in loaders]  # !
+            for _ in range(steps):
+                loss = sum(F.cross_entropy(model(x), y) for x, y in map(next, streams))
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+    """,
+    "around a progress bar, enumerated": """
+        from itertools import cycle
+        from tqdm import tqdm
+
+        def train(model, dataloader, optimizer, steps):
+            for i, (x, y) in enumerate(cycle(tqdm(dataloader))):  # !
+                optimizer.zero_grad()
+                F.cross_entropy(model(x), y).backward()
+                optimizer.step()
+                if i >= steps:
+                    break
+    """,
+    "tee": """
+        from itertools import tee
+
+        def normalise_then_train(model, train_loader, optimizer):
+            first, second = tee(train_loader)  # !
+            mean = torch.stack([x.mean() for x, _ in first]).mean()
+            for x, y in second:
+                optimizer.zero_grad()
+                F.cross_entropy(model(x - mean), y).backward()
+                optimizer.step()
+    """,
+    "aliases": """
+        import itertools as it
+        from itertools import cycle as forever
+
+        def train(model, labeled_loader, unlabeled_loader, optimizer, steps):
+            labeled = forever(labeled_loader)  # !
+            unlabeled = it.cycle(iter(unlabeled_loader))  # !
+            for _ in range(steps):
+                (x, y), (u, _) = next(labeled), next(unlabeled)
+                optimizer.zero_grad()
+                (F.cross_entropy(model(x), y) + model(u).std()).backward()
+                optimizer.step()
+    """,
+    "a helper makes it": """
+        from itertools import cycle
+        from torch.utils.data import DataLoader
+
+        def infinite(dataset, batch_size):
+            dl = DataLoader(dataset, batch_size, shuffle=True, drop_last=True)
+            return cycle(dl)  # !
+
+        def main(dataset, model, optimizer):
+            data = infinite(dataset, 64)
+            for _ in range(10_000):
+                x, y = next(data)
+                optimizer.zero_grad()
+                F.cross_entropy(model(x), y).backward()
+                optimizer.step()
+    """,
+    "script, only when it is the shorter": """
+        from itertools import cycle
+        from torch.utils.data import DataLoader, TensorDataset
+
+        a = DataLoader(TensorDataset(torch.randn(100, 8)), batch_size=4)
+        b = DataLoader(TensorDataset(torch.randn(900, 8)), batch_size=4)
+        net = nn.Linear(8, 8)
+        opt = torch.optim.Adam(net.parameters())
+        pairs = zip(cycle(a), b) if len(a) < len(b) else zip(a, b)  # !
+        for (x,), (z,) in pairs:
+            opt.zero_grad()
+            F.mse_loss(net(x), z).backward()
+            opt.step()
+    """,
+}
+
+CLEAN = {
+    "names": """
+        from itertools import cycle
+
+        def train(model, loader, optimizer):
+            tasks = cycle(["cls", "seg", "depth"])
+            for x, y in loader:
+                task = next(tasks)
+                optimizer.zero_grad()
+                F.cross_entropy(model(x, task), y[task]).backward()
+                optimizer.step()
+    """,
+    "colours": """
+        import itertools
+        import matplotlib.pyplot as plt
+
+        def plot(model, loader):
+            colors = itertools.cycle("bgrcmyk")
+            markers = itertools.cycle(("o", "s", "^"))
+            with torch.no_grad():
+                for x, y in loader:
+                    plt.scatter(*model(x).T.tolist(), c=next(colors), marker=next(markers))
+    """,
+    "devices": """
+        from itertools import cycle
+        from torch.utils.data import DataLoader
+
+        def run(models, dataset):
+            devices = cycle([f"cuda:{i}" for i in range(torch.cuda.device_count())])
+            placed = [m.to(next(devices)) for m in models]
+            with torch.no_grad():
+                for x in DataLoader(dataset, batch_size=8):
+                    for m, d in zip(placed, cycle(range(4))):
+                        m(x).sum().item()
+    """,
+    "optimizers": """
+        import itertools
+
+        class Trainer:
+            def __init__(self, gen, disc, train_loader):
+                self.gen, self.disc, self.train_loader = gen, disc, train_loader
+                self.opts = [torch.optim.Adam(gen.parameters()), torch.optim.Adam(disc.parameters())]
+
+            def train(self):
+                turns = itertools.cycle(self.opts)
+                for x, _ in self.train_loader:
+                    opt = next(turns)
+                    opt.zero_grad()
+                    self.disc(self.gen(x)).mean().backward()
+                    opt.step()
+    """,
+    "a generator of the project": """
+        def cycle(dl):
+            while True:
+                for batch in dl:
+                    yield batch
+
+        def train(model, loader, optimizer, steps):
+            data = cycle(loader)
+            for _ in range(steps):
+                x, y = next(data)
+                optimizer.zero_grad()
+                F.cross_entropy(model(x), y).backward()
+                optimizer.step()
+    """,
+    "a generator of the project, elsewhere": """
+        from .utils import cycle
+
+        class Trainer:
+            def __init__(self, model, dataset):
+                self.model = model
+                self.dl = cycle(torch.utils.data.DataLoader(dataset, batch_size=16))
+                self.opt = torch.optim.Adam(model.parameters())
+
+            def train(self):
+                for step in range(1000):
+                    loss = self.model(next(self.dl)).mean()
+                    loss.backward()
+                    self.opt.step()
+                    self.opt.zero_grad()
+    """,
+    "begun anew when it is exhausted": """
+        def train(model, loader, optimizer, steps):
+            it = iter(loader)
+            for _ in range(steps):
+                try:
+                    x, y = next(it)
+                except StopIteration:
+                    it = iter(loader)
+                    x, y = next(it)
+                optimizer.zero_grad()
+                F.cross_entropy(model(x), y).backward()
+                optimizer.step()
+    """,
+    "repeat and chain make new iterators": """
+        import itertools
+
+        def train(model, train_loader, optimizer, steps):
+            stream = itertools.chain.from_iterable(itertools.repeat(train_loader))
+            for x, y in itertools.islice(stream, steps):
+                optimizer.zero_grad()
+                F.cross_entropy(model(x), y).backward()
+                optimizer.step()
+    """,
+    "between loaders, in turn": """
+        from itertools import cycle
+        from torch.utils.data import DataLoader
+
+        def train(model, source, target, optimizer, rounds):
+            loaders = [DataLoader(source, batch_size=8), DataLoader(target, batch_size=8)]
+            for r, loader in zip(range(rounds), cycle(loaders)):
+                for x, y in loader:
+                    optimizer.zero_grad()
+                    F.cross_entropy(model(x), y).backward()
+                    optimizer.step()
+    """,
+    "names of the loaders": """
+        import itertools
+
+        def train(model, loaders, optimizer, steps):
+            iters = {k: iter(v) for k, v in loaders.items()}
+            order = itertools.cycle(loaders.keys())
+            for _ in range(steps):
+                name = next(order)
+                x, y = next(iters[name])
+                optimizer.zero_grad()
+                F.cross_entropy(model(x), y).backward()
+                optimizer.step()
+    """,
+    "one batch, to overfit": """
+        from itertools import cycle
+
+        def overfit(model, loader, optimizer, steps):
+            batch = next(iter(loader))
+            for _, (x, y) in zip(range(steps), cycle([batch])):
+                optimizer.zero_grad()
+                F.cross_entropy(model(x), y).backward()
+                optimizer.step()
+    """,
+    "classes of the loader's data set": """
+        import itertools
+
+        def preview(model, train_loader, fig):
+            labels = itertools.cycle(train_loader.dataset.classes)
+            with torch.no_grad():
+                for x, _ in train_loader:
+                    fig.add(model(x).argmax(1).tolist(), next(labels))
+    """,
+    "tee of lines": """
+        import itertools
+
+        def pairs(path, model, loader):
+            with open(path) as lines:
+                a, b = itertools.tee(lines)
+                next(b, None)
+                words = list(zip(a, b))
+            with torch.no_grad():
+                for x in loader:
+                    model(x, words)
+    """,
+    "values of a schedule": """
+        from itertools import cycle, islice
+
+        def train(model, loader, optimizer):
+            rates = cycle(torch.linspace(1e-4, 1e-2, 10).tolist())
+            for (x, y), lr in zip(loader, rates):
+                optimizer.param_groups[0]["lr"] = lr
+                optimizer.zero_grad()
+                F.cross_entropy(model(x), y).backward()
+                optimizer.step()
+            return list(islice(cycle((0, 1)), 10))
+    """,
+    "a method of that name": """
+        class Stream:
+            def __init__(self, loader):
+                self.loader = loader
+
+            def cycle(self, loader):
+                while True:
+                    yield from loader
+
+            def train(self, model, optimizer, steps):
+                for _, (x, y) in zip(range(steps), self.cycle(self.loader)):
+                    optimizer.zero_grad()
+                    F.cross_entropy(model(x), y).backward()
+                    optimizer.step()
+    """,
+}
+
+
+@pytest.mark.parametrize("name", FLAGGED)
+def test_flagged(name: str) -> None:
+    assert_flagged(FLAGGED[name], CODE)
+
+
+@pytest.mark.parametrize("name", CLEAN)
+def test_clean(name: str) -> None:
+    assert_clean(CLEAN[name], CODE)

@@ -1,0 +1,295 @@
+from __future__ import annotations
+
+import pytest
+
+from tests.rules.snippets import assert_clean, assert_flagged
+
+CODE = "GG407"
+
+FLAGGED = {
+    "elements of a list": """
+        def attack(model, labels, epochs):
+            samples = [torch.randn(1, 3, 32, 32) for _ in range(1000)]
+            for epoch in range(epochs):
+                for x, y in zip(samples, labels):
+                    x.requires_grad_()  # !
+                    loss = F.cross_entropy(model(x), y)
+                    loss.backward()
+                    print(x.grad.abs().mean().item())
+    """,
+    "attribute assigned": """
+        def saliency(model, paths):
+            images = [torch.load(p) for p in paths]
+            scores = []
+            for i, img in enumerate(images):
+                img.requires_grad = True  # !
+                model(img).max().backward()
+                scores.append(img.grad.abs().max().item())
+            return scores
+    """,
+    "by index, of a class": """
+        class Critic:
+            def __init__(self, net, n):
+                self.net = net
+                self.data = []
+                for _ in range(n):
+                    self.data.append(torch.randn(64))
+
+            def train(self, optimizer):
+                for i in range(len(self.data)):
+                    self.data[i].requires_grad_()  # !
+                    optimizer.zero_grad()
+                    self.net(self.data[i]).sum().backward()
+                    optimizer.step()
+    """,
+    "images of a data set": """
+        class Images(torch.utils.data.Dataset):
+            def __init__(self, paths):
+                self.images = [torch.load(p) for p in paths]
+
+        def explain(model, paths, order):
+            dataset = Images(paths)
+            for idx in order:
+                dataset.images[idx].requires_grad_(True)  # !
+                model(dataset.images[idx][None]).max().backward()
+                print(idx, dataset.images[idx].grad.norm().item())
+    """,
+    "an element by index, in a while loop": """
+        import random
+
+        def train(net, optimizer, steps):
+            pool = [torch.rand(16) for _ in range(10_000)]
+            step = 0
+            while step < steps:
+                x = pool[random.randrange(len(pool))]
+                x.requires_grad_(True)  # !
+                loss = net(x).pow(2).mean()
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+                step += 1
+    """,
+    "values of a dict": """
+        def sensitivities(model, files):
+            inputs = {f: torch.load(f) for f in files}
+            result = {}
+            for name, img in inputs.items():
+                img = img.requires_grad_()  # !
+                model(img).sum().backward()
+                result[name] = img.grad.norm().item()
+            return result
+    """,
+    "batches kept in a list": """
+        def train(model, loader, optimizer, epochs):
+            batches = list(loader)
+            for epoch in range(epochs):
+                for x, y in batches:
+                    x.requires_grad_()  # !
+                    optimizer.zero_grad()
+                    loss = F.cross_entropy(model(x), y)
+                    loss.backward()
+                    optimizer.step()
+    """,
+    "script": """
+        net = nn.Sequential(nn.Linear(3, 64), nn.Tanh(), nn.Linear(64, 1))
+        opt = torch.optim.Adam(net.parameters())
+        points = [torch.rand(128, 3) for _ in range(500)]
+        for epoch in range(100):
+            for p in points:
+                p.requires_grad_(True)  # !
+                opt.zero_grad()
+                net(p).pow(2).mean().backward()
+                opt.step()
+    """,
+    "through a helper": """
+        def input_norm(model, x):
+            x.requires_grad_()  # !
+            model(x).sum().backward()
+            return x.grad.norm().item()
+
+        def rank(model, n):
+            samples = [torch.randn(8) for _ in range(n)]
+            norms = []
+            for x in samples:
+                norms.append(input_norm(model, x))
+            return norms
+    """,
+}
+
+CLEAN = {
+    "batches of a loader": """
+        def train(model, loader, optimizer):
+            for x, y in loader:
+                x.requires_grad_()
+                loss = F.cross_entropy(model(x), y)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+                print(x.grad.norm().item())
+    """,
+    "a loader made here": """
+        from torch.utils.data import DataLoader, TensorDataset
+
+        def explain(model, images):
+            loader = DataLoader(TensorDataset(images), batch_size=1)
+            for (x,) in loader:
+                x.requires_grad = True
+                model(x).max().backward()
+                print(x.grad.abs().max().item())
+    """,
+    "cloned first": """
+        def attack(model, labels):
+            samples = [torch.randn(1, 3, 32, 32) for _ in range(1000)]
+            for x, y in zip(samples, labels):
+                adv = x.clone().requires_grad_()
+                F.cross_entropy(model(adv), y).backward()
+                print(adv.grad.sign().sum().item())
+    """,
+    "detached first": """
+        def attack(model, labels):
+            samples = [torch.randn(1, 3, 32, 32) for _ in range(1000)]
+            for x, y in zip(samples, labels):
+                x = x.detach()
+                x.requires_grad_(True)
+                F.cross_entropy(model(x), y).backward()
+                print(x.grad.norm().item())
+    """,
+    "to the device first": """
+        class Explainer:
+            def __init__(self, net, paths):
+                self.net = net.cuda()
+                self.images = [torch.load(p) for p in paths]
+
+            def run(self):
+                for i in range(len(self.images)):
+                    x = self.images[i].to("cuda")
+                    x.requires_grad_()
+                    self.net(x).max().backward()
+                    print(x.grad.abs().max().item())
+    """,
+    "parameters": """
+        def train(model, loader, optimizer):
+            params = list(model.parameters())
+            for x, y in loader:
+                for p in params:
+                    p.requires_grad_(True)
+                for p in model.head.parameters():
+                    p.requires_grad = True
+                optimizer.zero_grad()
+                F.cross_entropy(model(x), y).backward()
+                optimizer.step()
+    """,
+    "layers": """
+        def finetune(model, loader, optimizer, epochs):
+            layers = [nn.Linear(8, 8) for _ in range(epochs)]
+            for epoch, layer in enumerate(layers):
+                layer.requires_grad_(True)
+                model.blocks[-epoch].weight.requires_grad_()
+                for x, y in loader:
+                    optimizer.zero_grad()
+                    F.cross_entropy(model(layer(x)), y).backward()
+                    optimizer.step()
+    """,
+    "autograd.grad": """
+        def penalties(critic, n, optimizer):
+            samples = [torch.randn(16, 8) for _ in range(n)]
+            for x in samples:
+                x.requires_grad_()
+                (g,) = torch.autograd.grad(critic(x).sum(), x)
+                print(g.norm().item())
+    """,
+    "the gradient is dropped": """
+        def saliency(model, paths):
+            images = [torch.load(p) for p in paths]
+            scores = []
+            for img in images:
+                img.requires_grad_()
+                model(img).max().backward()
+                scores.append(img.grad.abs().max().item())
+                img.grad = None
+            return scores
+    """,
+    "switched off": """
+        def train(model, loader, optimizer, n):
+            targets = [torch.randn(8) for _ in range(n)]
+            for (x, y), t in zip(loader, targets):
+                t.requires_grad_(False)
+                t.requires_grad = False
+                optimizer.zero_grad()
+                F.mse_loss(model(x), t).backward()
+                optimizer.step()
+    """,
+    "rows of one tensor": """
+        def explain(model, n):
+            images = torch.randn(n, 3, 32, 32)
+            for i, x in enumerate(images):
+                x.requires_grad_()
+                model(x[None]).max().backward()
+                row = images[i]
+                row.requires_grad_()
+                model(row[None]).max().backward()
+                print(x.grad.norm().item() + row.grad.norm().item())
+    """,
+    "a view of the element": """
+        def saliency(model, paths):
+            images = [torch.load(p) for p in paths]
+            for img in images:
+                batch = img.unsqueeze(0).requires_grad_()
+                model(batch).max().backward()
+                print(batch.grad.abs().max().item())
+    """,
+    "arrays": """
+        import numpy as np
+
+        def train(model, files, optimizer):
+            arrays = [np.load(f) for f in files]
+            for a in arrays:
+                x = torch.from_numpy(a).requires_grad_()
+                z = torch.tensor(a, requires_grad=True)
+                optimizer.zero_grad()
+                (model(x) + model(z)).mean().backward()
+                optimizer.step()
+    """,
+    "made in the iteration": """
+        def train(net, optimizer, steps):
+            for _ in range(steps):
+                points = [torch.rand(32, 3) for _ in range(4)]
+                for p in points:
+                    p.requires_grad_()
+                loss = sum(net(p).pow(2).mean() for p in points)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+    """,
+    "they are what is optimized": """
+        def invert(model, targets, steps):
+            codes = [torch.randn(512) for _ in targets]
+            for z in codes:
+                z.requires_grad_()
+            optimizer = torch.optim.Adam(codes)
+            for _ in range(steps):
+                optimizer.zero_grad()
+                sum(F.mse_loss(model(z), t) for z, t in zip(codes, targets)).backward()
+                optimizer.step()
+            return codes
+    """,
+    "without a backward": """
+        def hessians(f, n):
+            points = [torch.randn(3) for _ in range(n)]
+            out = []
+            for p in points:
+                p.requires_grad_()
+                out.append(torch.autograd.functional.hessian(f, p).trace().item())
+            return out
+    """,
+}
+
+
+@pytest.mark.parametrize("name", FLAGGED)
+def test_flagged(name: str) -> None:
+    assert_flagged(FLAGGED[name], CODE)
+
+
+@pytest.mark.parametrize("name", CLEAN)
+def test_clean(name: str) -> None:
+    assert_clean(CLEAN[name], CODE)

@@ -1,0 +1,295 @@
+from __future__ import annotations
+
+import pytest
+
+from tests.rules.snippets import assert_clean, assert_flagged
+
+CODE = "GG411"
+
+FLAGGED = {
+    "group for each batch": """
+        def train(model, loader, optimizer):
+            for x, y in loader:
+                delta = nn.Parameter(torch.zeros_like(x))
+                optimizer.add_param_group({"params": [delta]})  # !
+                optimizer.zero_grad()
+                loss = F.cross_entropy(model(x + delta), y)
+                loss.backward()
+                optimizer.step()
+    """,
+    "optimizer for each epoch": """
+        def train(model, loader, epochs):
+            optimizers = []
+            for epoch in range(epochs):
+                optimizers.append(torch.optim.Adam(model.parameters(), lr=1e-3))  # !
+                for x, y in loader:
+                    optimizers[-1].zero_grad()
+                    F.cross_entropy(model(x), y).backward()
+                    optimizers[-1].step()
+    """,
+    "optimizer for each step, of a trainer": """
+        from torch import optim
+
+        class Trainer:
+            def __init__(self, net):
+                self.net = net
+                self.optimizers = []
+
+            def train_step(self, x, y, lr):
+                opt = optim.SGD(self.net.parameters(), lr=lr)
+                self.optimizers.append(opt)  # !
+                opt.zero_grad()
+                F.cross_entropy(self.net(x), y).backward()
+                opt.step()
+
+            def fit(self, loader):
+                for x, y in loader:
+                    self.train_step(x, y, 0.1)
+    """,
+    "parameter list": """
+        def train(model, loader, optimizer):
+            offsets = nn.ParameterList()
+            for x, y in loader:
+                offsets.append(nn.Parameter(torch.zeros(1)))  # !
+                optimizer.zero_grad()
+                loss = F.mse_loss(model(x) + offsets[-1], y)
+                loss.backward()
+                optimizer.step()
+    """,
+    "param_groups of the optimizer": """
+        def train(model, loader, optimizer):
+            for x, y in loader:
+                scale = nn.Parameter(torch.ones(1))
+                optimizer.param_groups.append({**optimizer.defaults, "params": [scale]})  # !
+                optimizer.zero_grad()
+                F.mse_loss(model(x) * scale, y).backward()
+                optimizer.step()
+    """,
+    "parameters of the first group, in a while loop": """
+        net = nn.Linear(4, 1)
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
+        step = 0
+        while step < 10_000:
+            noise = nn.Parameter(torch.randn(4))
+            optimizer.param_groups[0]["params"].append(noise)  # !
+            optimizer.zero_grad()
+            net(torch.randn(32, 4) + noise).pow(2).mean().backward()
+            optimizer.step()
+            step += 1
+    """,
+    "a helper adds it": """
+        class Adapter:
+            def __init__(self, model):
+                self.model = model
+                self.optimizer = torch.optim.Adam(model.parameters())
+
+            def new_prompt(self):
+                prompt = nn.Parameter(torch.randn(8, 64))
+                self.optimizer.add_param_group({"params": prompt, "lr": 1e-2})  # !
+                return prompt
+
+            def fit(self, loader):
+                for x, y in loader:
+                    prompt = self.new_prompt()
+                    self.optimizer.zero_grad()
+                    F.cross_entropy(self.model(x, prompt), y).backward()
+                    self.optimizer.step()
+    """,
+    "dict of optimizers keyed by the step": """
+        def train(model, loader):
+            used = {}
+            for step, (x, y) in enumerate(loader):
+                opt = torch.optim.Adam(model.parameters())
+                used[step] = opt  # !
+                opt.zero_grad()
+                F.cross_entropy(model(x), y).backward()
+                opt.step()
+    """,
+}
+
+CLEAN = {
+    "set up before the training": """
+        def main(model, loader, heads):
+            optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+            for head in heads:
+                optimizer.add_param_group({"params": head.parameters(), "lr": 0.01})
+            for x, y in loader:
+                optimizer.zero_grad()
+                F.cross_entropy(model(x), y).backward()
+                optimizer.step()
+    """,
+    "unfrozen at an epoch": """
+        def train(model, loader, optimizer, epochs):
+            for epoch in range(epochs):
+                if epoch == 5:
+                    model.backbone.requires_grad_(True)
+                    optimizer.add_param_group({"params": model.backbone.parameters(), "lr": 1e-5})
+                for x, y in loader:
+                    optimizer.zero_grad()
+                    F.cross_entropy(model(x), y).backward()
+                    optimizer.step()
+    """,
+    "guarded by a flag": """
+        class Trainer:
+            def __init__(self, model):
+                self.model = model
+                self.optimizer = torch.optim.Adam(model.head.parameters())
+                self.unfrozen = False
+
+            def fit(self, loader):
+                for x, y in loader:
+                    loss = F.cross_entropy(self.model(x), y)
+                    if loss.item() < 0.5 and not self.unfrozen:
+                        self.optimizer.add_param_group({"params": self.model.body.parameters()})
+                        self.unfrozen = True
+                    self.optimizer.zero_grad()
+                    loss.backward()
+                    self.optimizer.step()
+    """,
+    "rebound": """
+        def train(model, loader, epochs):
+            for epoch in range(epochs):
+                optimizer = torch.optim.SGD(model.parameters(), lr=0.1 / (epoch + 1))
+                for x, y in loader:
+                    optimizer.zero_grad()
+                    F.cross_entropy(model(x), y).backward()
+                    optimizer.step()
+    """,
+    "rebound, with a group": """
+        def adapt(model, loader):
+            for x, y in loader:
+                delta = torch.zeros_like(x, requires_grad=True)
+                optimizer = torch.optim.SGD([delta], lr=0.1)
+                optimizer.add_param_group({"params": model.parameters(), "lr": 0.01})
+                for _ in range(10):
+                    optimizer.zero_grad()
+                    F.cross_entropy(model(x + delta), y).backward()
+                    optimizer.step()
+    """,
+    "schedulers, and one optimizer for each model": """
+        def main(models, loader):
+            optimizers, schedulers = [], []
+            for m in models:
+                optimizers.append(torch.optim.Adam(m.parameters()))
+                schedulers.append(torch.optim.lr_scheduler.StepLR(optimizers[-1], 10))
+            for x, y in loader:
+                for m, optimizer, scheduler in zip(models, optimizers, schedulers):
+                    optimizer.zero_grad()
+                    F.cross_entropy(m(x), y).backward()
+                    optimizer.step()
+                    scheduler.step()
+    """,
+    "optimizers of the round": """
+        def federated(model, clients, rounds, make_copy):
+            for r in range(rounds):
+                optimizers = []
+                for client in clients:
+                    local = make_copy(model)
+                    opt = torch.optim.SGD(local.parameters(), lr=0.1)
+                    optimizers.append(opt)
+                    for x, y in client:
+                        opt.zero_grad()
+                        F.cross_entropy(local(x), y).backward()
+                        opt.step()
+    """,
+    "parameters of a module": """
+        class Mixture(nn.Module):
+            def __init__(self, n):
+                super().__init__()
+                self.weights = nn.ParameterList()
+                for _ in range(n):
+                    self.weights.append(nn.Parameter(torch.randn(8, 8)))
+
+        def train(loader):
+            model = Mixture(4)
+            optimizer = torch.optim.Adam(model.parameters())
+            for x, y in loader:
+                optimizer.zero_grad()
+                F.mse_loss(sum(x @ w for w in model.weights), y).backward()
+                optimizer.step()
+    """,
+    "learning rates": """
+        def train(model, loader, optimizer, scheduler):
+            rates, sizes = [], []
+            for x, y in loader:
+                optimizer.zero_grad()
+                F.cross_entropy(model(x), y).backward()
+                optimizer.step()
+                scheduler.step()
+                rates.append(optimizer.param_groups[0]["lr"])
+                sizes.append(len(optimizer.param_groups))
+    """,
+    "groups by layer": """
+        def build(model, lr, decay):
+            groups = []
+            for name, p in model.named_parameters():
+                groups.append({"params": [p], "lr": lr, "weight_decay": 0.0 if "bias" in name else decay})
+                lr *= 0.95
+            return torch.optim.AdamW(groups)
+
+        def train(model, loader):
+            optimizer = build(model, 1e-3, 0.01)
+            for x, y in loader:
+                optimizer.zero_grad()
+                F.cross_entropy(model(x), y).backward()
+                optimizer.step()
+    """,
+    "the optimizers of the iteration": """
+        def train(gen, disc, loader, g_opt, d_opt):
+            for step, x in enumerate(loader):
+                active = [d_opt]
+                if step % 5 == 0:
+                    active.append(g_opt)
+                for opt in active:
+                    opt.zero_grad()
+                disc(gen(x)).mean().backward()
+                for opt in active:
+                    opt.step()
+    """,
+    "at milestones": """
+        class GradualUnfreezing:
+            def __init__(self, layers, milestones):
+                self.layers, self.milestones = layers, milestones
+
+            def fit(self, model, loader, optimizer, epochs):
+                for epoch in range(epochs):
+                    if epoch in self.milestones:
+                        layer = self.layers.pop()
+                        optimizer.add_param_group({"params": layer.parameters()})
+                    for x, y in loader:
+                        optimizer.zero_grad()
+                        F.cross_entropy(model(x), y).backward()
+                        optimizer.step()
+    """,
+    "added and taken away": """
+        def train(model, loader, optimizer):
+            for x, y in loader:
+                delta = nn.Parameter(torch.zeros_like(x))
+                optimizer.add_param_group({"params": [delta]})
+                optimizer.zero_grad()
+                F.cross_entropy(model(x + delta), y).backward()
+                optimizer.step()
+                optimizer.state.pop(delta, None)
+                optimizer.param_groups.pop()
+    """,
+    "by a fixed name": """
+        def train(model, loader, epochs):
+            optimizers = {}
+            for epoch in range(epochs):
+                optimizers["main"] = torch.optim.Adam(model.parameters())
+                for x, y in loader:
+                    optimizers["main"].zero_grad()
+                    F.cross_entropy(model(x), y).backward()
+                    optimizers["main"].step()
+    """,
+}
+
+
+@pytest.mark.parametrize("name", FLAGGED)
+def test_flagged(name: str) -> None:
+    assert_flagged(FLAGGED[name], CODE)
+
+
+@pytest.mark.parametrize("name", CLEAN)
+def test_clean(name: str) -> None:
+    assert_clean(CLEAN[name], CODE)

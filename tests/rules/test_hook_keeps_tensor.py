@@ -1,0 +1,534 @@
+from __future__ import annotations
+
+import pytest
+
+from tests.rules.snippets import assert_clean, assert_flagged
+
+CODE = "GG109"
+
+FLAGGED = {
+    "outputs in a list": """
+        def train(model, loader, optimizer):
+            feats = []
+
+            def hook(module, inputs, output):
+                feats.append(output)  # !
+
+            model.layer4.register_forward_hook(hook)
+            for x, y in loader:
+                optimizer.zero_grad()
+                loss = F.cross_entropy(model(x), y)
+                loss.backward()
+                optimizer.step()
+    """,
+    "lambda": """
+        def train(model, loader, optimizer):
+            acts = []
+            model.layer4.register_forward_hook(lambda m, i, o: acts.append(o))  # !
+            for x, y in loader:
+                optimizer.zero_grad()
+                loss = F.cross_entropy(model(x), y)
+                loss.backward()
+                optimizer.step()
+    """,
+    "method": """
+        class Extractor:
+            def __init__(self, model, layer):
+                self.model = model
+                self.activations = []
+                layer.register_forward_hook(self.save)
+
+            def save(self, module, args, output):
+                self.activations.append(output)  # !
+
+        def train(model, loader, optimizer):
+            extractor = Extractor(model, model.layer4)
+            for x, y in loader:
+                optimizer.zero_grad()
+                F.cross_entropy(extractor.model(x), y).backward()
+                optimizer.step()
+    """,
+    "input of a layer, global list": """
+        EMBEDDINGS = []
+
+        def keep_input(module, inp, out):
+            EMBEDDINGS.append(inp[0])  # !
+
+        def fit(model, loader, optimizer, epochs=2):
+            model.fc.register_forward_hook(keep_input)
+            for epoch in range(epochs):
+                for x, y in loader:
+                    loss = F.cross_entropy(model(x), y)
+                    optimizer.zero_grad()
+                    loss.backward()
+                    optimizer.step()
+    """,
+    "lists by name": """
+        def watch(model, loader, optimizer):
+            outputs = defaultdict(list)
+
+            def make_hook(name):
+                def hook(module, inputs, output):
+                    outputs[name].append(output)  # !
+                return hook
+
+            for name, module in model.named_children():
+                module.register_forward_hook(make_hook(name))
+            for x, y in loader:
+                optimizer.zero_grad()
+                F.cross_entropy(model(x), y).backward()
+                optimizer.step()
+            return outputs
+    """,
+    "partial": """
+        from functools import partial
+
+        def save(store, module, args, output):
+            store.append(output)  # !
+
+        def train(model, loader, optimizer):
+            store = []
+            handle = model.layer4.register_forward_hook(partial(save, store))
+            for x, y in loader:
+                optimizer.zero_grad()
+                F.cross_entropy(model(x), y).backward()
+                optimizer.step()
+            handle.remove()
+    """,
+    "evaluation with gradients": """
+        def collect(model, loader):
+            model.eval()
+            pairs = []
+
+            def hook(module, inputs, output):
+                pairs.append((inputs[0], output))  # !
+
+            handle = model.layer4.register_forward_hook(hook)
+            for x, _ in loader:
+                model(x)
+            handle.remove()
+            return pairs
+    """,
+    "script": """
+        features = []
+
+        def hook_fn(module, input, output):
+            features.append(output.flatten(1))  # !
+
+        net.layer4.register_forward_hook(hook_fn)
+        for step, (x, y) in enumerate(train_loader):
+            opt.zero_grad()
+            loss = F.cross_entropy(net(x), y)
+            loss.backward()
+            opt.step()
+    """,
+    "penalty over a list that only grows": """
+        class Trainer:
+            def __init__(self, net, optimizer):
+                self.net, self.optimizer = net, optimizer
+                self.acts = []
+                self.net.layer4.register_forward_hook(lambda m, i, out: self.acts.append(out))  # !
+
+            def fit(self, loader):
+                for x, y in loader:
+                    out = self.net(x)
+                    loss = F.cross_entropy(out, y) + 1e-4 * self.acts[-1].abs().mean()
+                    self.optimizer.zero_grad()
+                    loss.backward()
+                    self.optimizer.step()
+    """,
+    "tensor hook with its own tensor": """
+        class Masked(nn.Module):
+            def __init__(self, dim):
+                super().__init__()
+                self.fc = nn.Linear(dim, dim)
+
+            def forward(self, x):
+                out = self.fc(x)
+                out.register_hook(lambda g: g * (out > 0))  # !
+                return out
+    """,
+    "named tensor hook": """
+        def forward_pass(model, x, clip):
+            h = model.encoder(x)
+
+            def scale(grad):
+                norm = h.norm()
+                return grad * clip / (norm + 1e-6)
+
+            h.register_hook(scale)  # !
+            return model.decoder(h)
+
+        def train(model, loader, optimizer):
+            for x, y in loader:
+                optimizer.zero_grad()
+                F.cross_entropy(forward_pass(model, x, 1.0), y).backward()
+                optimizer.step()
+    """,
+    "tensor hook with a default": """
+        def train(model, loader, optimizer):
+            for x, y in loader:
+                out = model(x)
+                out.register_hook(lambda g, out=out: g / (out.abs() + 1))  # !
+                optimizer.zero_grad()
+                F.cross_entropy(out, y).backward()
+                optimizer.step()
+    """,
+    "tensor hook in a training step": """
+        class Trainer:
+            def training_step(self, batch):
+                x, y = batch
+                logits = self.model(x)
+                if logits.requires_grad:
+                    logits.register_hook(lambda grad: print(grad.norm(), logits.shape))  # !
+                loss = F.cross_entropy(logits, y)
+                self.optimizer.zero_grad()
+                loss.backward()
+                self.optimizer.step()
+                return loss.item()
+
+            def fit(self, loader):
+                for batch in loader:
+                    self.training_step(batch)
+    """,
+    "detached too late": """
+        def step(model, optimizer, x, y):
+            feats = model.encoder(x)
+            feats.register_hook(lambda g: g * feats.detach().sigmoid())  # !
+            loss = F.cross_entropy(model.decoder(feats), y)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+    """,
+}
+
+CLEAN = {
+    "overwritten": """
+        def train(model, loader, optimizer):
+            features = {}
+
+            def hook(module, inputs, output):
+                features["layer4"] = output
+
+            model.layer4.register_forward_hook(hook)
+            for x, y in loader:
+                optimizer.zero_grad()
+                loss = F.cross_entropy(model(x), y) + features["layer4"].pow(2).mean()
+                loss.backward()
+                optimizer.step()
+    """,
+    "overwritten, by name": """
+        class Features:
+            def __init__(self, model, names):
+                self.out = {}
+                for name, module in model.named_children():
+                    if name in names:
+                        module.register_forward_hook(self.save(name))
+
+            def save(self, name):
+                def hook(module, args, output):
+                    self.out[name] = output
+                return hook
+
+        def train(model, loader, optimizer):
+            feats = Features(model, ["layer4"])
+            for x, y in loader:
+                loss = F.cross_entropy(model(x), y) + feats.out["layer4"].mean()
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+    """,
+    "detached copies": """
+        def collect(model, loader):
+            feats = []
+
+            def hook(module, inputs, output):
+                feats.append(output.detach().cpu())
+
+            model.layer4.register_forward_hook(hook)
+            model.fc.register_forward_hook(lambda m, i, o: feats.append(o.data.numpy()))
+            for x, _ in loader:
+                model(x)
+            return feats
+    """,
+    "under no_grad": """
+        def embed(model, loader):
+            model.eval()
+            feats = []
+            handle = model.layer4.register_forward_hook(lambda m, i, o: feats.append(o))
+            with torch.no_grad():
+                for x, _ in loader:
+                    model(x)
+            handle.remove()
+            return torch.cat(feats)
+    """,
+    "statistics": """
+        def watch(model, loader, optimizer):
+            stats = []
+
+            def hook(module, inputs, output):
+                stats.append((output.mean().item(), output.std().item(), tuple(output.shape)))
+
+            model.layer4.register_forward_hook(hook)
+            for x, y in loader:
+                optimizer.zero_grad()
+                F.cross_entropy(model(x), y).backward()
+                optimizer.step()
+            return stats
+    """,
+    "cleared each iteration": """
+        def train(model, loader, optimizer):
+            acts = []
+            model.layer4.register_forward_hook(lambda m, i, o: acts.append(o))
+            for x, y in loader:
+                acts.clear()
+                loss = F.cross_entropy(model(x), y) + 1e-4 * sum(a.abs().mean() for a in acts)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+    """,
+    "emptied by a slice": """
+        ACTS = []
+
+        def hook(module, inputs, output):
+            ACTS.append(output)
+
+        def train(model, loader, optimizer):
+            model.layer4.register_forward_hook(hook)
+            for x, y in loader:
+                loss = F.cross_entropy(model(x), y) + ACTS[0].mean()
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+                del ACTS[:]
+    """,
+    "made anew in each call": """
+        class ActivationsAndGradients:
+            def __init__(self, model, layer):
+                self.model = model
+                self.activations = []
+                layer.register_forward_hook(self.save)
+
+            def save(self, module, args, output):
+                self.activations.append(output)
+
+            def __call__(self, x):
+                self.activations = []
+                return self.model(x)
+
+        def run(model, loader):
+            cam = ActivationsAndGradients(model, model.layer4)
+            for x, y in loader:
+                out = cam(x)
+                out[:, 0].sum().backward()
+                print(cam.activations[0].mean().item())
+    """,
+    "popped after use": """
+        class Trainer:
+            def __init__(self, net, optimizer):
+                self.net, self.optimizer, self.feats = net, optimizer, []
+                net.layer4.register_forward_hook(self.hook)
+
+            def hook(self, module, args, output):
+                self.feats.append(output)
+
+            def fit(self, loader):
+                for x, y in loader:
+                    out = self.net(x)
+                    loss = F.cross_entropy(out, y) + self.feats.pop().pow(2).mean()
+                    self.optimizer.zero_grad()
+                    loss.backward()
+                    self.optimizer.step()
+    """,
+    "a list for each batch": """
+        def run(model, loader):
+            for x, _ in loader:
+                acts = []
+                handle = model.layer4.register_forward_hook(lambda m, i, o, acts=acts: acts.append(o))
+                model(x)
+                handle.remove()
+                print(sum(a.norm().item() for a in acts))
+    """,
+    "the hook's list is bounded": """
+        def train(model, loader, optimizer):
+            recent = deque(maxlen=4)
+            model.layer4.register_forward_hook(lambda m, i, o: recent.append(o))
+            for x, y in loader:
+                optimizer.zero_grad()
+                F.cross_entropy(model(x), y).backward()
+                optimizer.step()
+    """,
+    "a single forward": """
+        def summary(model, x):
+            outputs = []
+            handles = [m.register_forward_hook(lambda m, i, o: outputs.append(o)) for m in model.children()]
+            model(x)
+            for handle in handles:
+                handle.remove()
+            for i, out in enumerate(outputs):
+                print(i, tuple(out.shape))
+    """,
+    "removed after the first batch": """
+        def train(model, loader, optimizer):
+            shapes = []
+
+            def hook(module, inputs, output):
+                shapes.append(output)
+
+            handle = model.layer4.register_forward_hook(hook)
+            model(torch.zeros(1, 4))
+            handle.remove()
+            for x, y in loader:
+                optimizer.zero_grad()
+                F.cross_entropy(model(x), y).backward()
+                optimizer.step()
+    """,
+    "the same name, never a hook": """
+        def hook(module, inputs, output):
+            FEATS.append(output)
+
+        FEATS = []
+
+        def train(model, loader, optimizer):
+            for x, y in loader:
+                optimizer.zero_grad()
+                F.cross_entropy(model(x), y).backward()
+                optimizer.step()
+    """,
+    "gradient only": """
+        class Scaled(nn.Module):
+            def __init__(self, dim, scale=0.1):
+                super().__init__()
+                self.fc = nn.Linear(dim, dim)
+                self.scale = scale
+
+            def forward(self, x):
+                out = self.fc(x)
+                if out.requires_grad:
+                    out.register_hook(lambda g: g * self.scale)
+                    out.register_hook(lambda grad: grad.clamp(-1, 1))
+                return out
+    """,
+    "a detached copy": """
+        def forward_pass(model, x):
+            out = model(x)
+            kept = out.detach()
+            mask = out > 0
+            out.register_hook(lambda g: g * kept * mask)
+            return out
+
+        def train(model, loader, optimizer):
+            for x, y in loader:
+                optimizer.zero_grad()
+                F.cross_entropy(forward_pass(model, x), y).backward()
+                optimizer.step()
+    """,
+    "the input": """
+        def forward_pass(model, x):
+            h = model.encoder(x)
+            out = model.decoder(h)
+            out.register_hook(lambda g: g / (x.norm() + h.norm()))
+            return out
+
+        def train(model, loader, optimizer):
+            for x, y in loader:
+                optimizer.zero_grad()
+                F.cross_entropy(forward_pass(model, x), y).backward()
+                optimizer.step()
+    """,
+    "weak reference": """
+        import weakref
+
+        def forward_pass(model, x):
+            out = model(x)
+            ref = weakref.ref(out)
+            out.register_hook(lambda g: g * (ref() > 0))
+            return out
+    """,
+    "tensor hook removed": """
+        def step(model, optimizer, x, y):
+            out = model(x)
+            handle = out.register_hook(lambda g: g * (out > 0))
+            optimizer.zero_grad()
+            F.cross_entropy(out, y).backward()
+            handle.remove()
+            optimizer.step()
+    """,
+    "the name is given up": """
+        def step(model, optimizer, x, y):
+            out = model(x)
+            out.register_hook(lambda g: g * (out > 0))
+            optimizer.zero_grad()
+            loss = F.cross_entropy(out, y)
+            loss.backward()
+            optimizer.step()
+            del out
+            return loss.item()
+    """,
+    "Grad-CAM": """
+        class CAM(nn.Module):
+            def __init__(self, features, classifier):
+                super().__init__()
+                self.features, self.classifier = features, classifier
+                self.gradients = None
+
+            def save_gradient(self, grad):
+                self.gradients = grad
+
+            def forward(self, x):
+                h = self.features(x)
+                h.register_hook(self.save_gradient)
+                return self.classifier(h.flatten(1))
+    """,
+    "parameter": """
+        def prune(model):
+            weight = model.fc.weight
+            weight.register_hook(lambda g: g * (weight != 0))
+            for p in model.parameters():
+                p.register_hook(lambda g, p=p: g + 1e-4 * p.detach())
+
+        def attack(model, x, y):
+            delta = torch.zeros_like(x, requires_grad=True)
+            delta.register_hook(lambda g: g * (delta < 1))
+            F.cross_entropy(model(x + delta), y).backward()
+            return delta.grad
+    """,
+    "the parameter's name is the output's name": """
+        def train(model, loader, optimizer):
+            for x, y in loader:
+                out = model(x)
+                out.register_hook(lambda out: out * 0.5)
+                optimizer.zero_grad()
+                F.cross_entropy(out, y).backward()
+                optimizer.step()
+    """,
+    "the loop's own name: the next iteration lets go of it": """
+        def train(model, loader, optimizer):
+            for x, y in loader:
+                out = model(x)
+                out.register_hook(lambda g: g * (out > 0))
+                optimizer.zero_grad()
+                F.cross_entropy(out, y).backward()
+                optimizer.step()
+    """,
+    "a script's own name": """
+        net = nn.Linear(4, 3)
+        opt = torch.optim.SGD(net.parameters(), lr=0.01)
+        for x, y in train_loader:
+            out = net(x)
+            out.register_hook(lambda g: g * (out > 0))
+            opt.zero_grad()
+            F.cross_entropy(out, y).backward()
+            opt.step()
+    """,
+}
+
+
+@pytest.mark.parametrize("name", FLAGGED)
+def test_flagged(name: str) -> None:
+    assert_flagged(FLAGGED[name], CODE)
+
+
+@pytest.mark.parametrize("name", CLEAN)
+def test_clean(name: str) -> None:
+    assert_clean(CLEAN[name], CODE)

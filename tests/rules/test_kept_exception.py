@@ -1,0 +1,421 @@
+from __future__ import annotations
+
+import pytest
+
+from tests.rules.snippets import assert_clean, assert_flagged
+
+CODE = "GG110"
+
+FLAGGED = {
+    "list of errors": """
+        def train_step(model, x, y, optimizer):
+            optimizer.zero_grad()
+            loss = F.cross_entropy(model(x), y)
+            loss.backward()
+            optimizer.step()
+            return loss.item()
+
+        def train(model, loader, optimizer):
+            errors = []
+            for x, y in loader:
+                try:
+                    train_step(model, x, y, optimizer)
+                except RuntimeError as e:
+                    errors.append(e)  # !
+            print(f"{len(errors)} batches failed")
+    """,
+    "by step": """
+        def train(model, loader, optimizer):
+            failures = {}
+            for step, (x, y) in enumerate(loader):
+                try:
+                    loss = F.cross_entropy(model(x), y)
+                    optimizer.zero_grad()
+                    loss.backward()
+                    optimizer.step()
+                except RuntimeError as e:
+                    print(f"step {step} failed: {e}")
+                    failures[step] = e  # !
+            return failures
+    """,
+    "attribute": """
+        class Trainer:
+            def __init__(self, model, optimizer):
+                self.model, self.optimizer = model, optimizer
+                self.last_error = None
+
+            def step(self, x, y):
+                loss = F.cross_entropy(self.model(x), y)
+                self.optimizer.zero_grad()
+                loss.backward()
+                self.optimizer.step()
+
+            def fit(self, loader):
+                for x, y in loader:
+                    try:
+                        self.step(x, y)
+                    except RuntimeError as e:
+                        self.last_error = e  # !
+    """,
+    "tuple": """
+        def evaluate(model, loader):
+            model.eval()
+            results = []
+            with torch.no_grad():
+                for i, (x, y) in enumerate(loader):
+                    try:
+                        results.append((i, F.cross_entropy(model(x), y).item()))
+                    except (RuntimeError, ValueError) as err:
+                        results.append((i, err))  # !
+            return results
+    """,
+    "record": """
+        class Runner:
+            def __init__(self, net, opt):
+                self.net, self.opt = net, opt
+                self.log = []
+
+            def run_epoch(self, loader):
+                for i, (inputs, targets) in enumerate(loader):
+                    try:
+                        out = self.net(inputs)
+                        loss = F.cross_entropy(out, targets)
+                        self.opt.zero_grad()
+                        loss.backward()
+                        self.opt.step()
+                    except Exception as exc:
+                        self.log.append({"batch": i, "ok": False, "error": exc})  # !
+                        continue
+                    self.log.append({"batch": i, "ok": True, "loss": loss.item()})
+    """,
+    "out of memory, global": """
+        FAILED = []
+
+        def fit(model, loader, optimizer):
+            for x, y in loader:
+                try:
+                    optimizer.zero_grad()
+                    F.cross_entropy(model(x), y).backward()
+                    optimizer.step()
+                except torch.cuda.OutOfMemoryError as oom:
+                    torch.cuda.empty_cache()
+                    FAILED.append(oom)  # !
+    """,
+    "grown list by augmented assignment": """
+        def sweep(build, loader, lrs):
+            problems = []
+            for lr in lrs:
+                model = build()
+                optimizer = torch.optim.SGD(model.parameters(), lr=lr)
+                try:
+                    for x, y in loader:
+                        optimizer.zero_grad()
+                        F.cross_entropy(model(x), y).backward()
+                        optimizer.step()
+                except RuntimeError as e:
+                    problems += [(lr, e)]  # !
+            return problems
+    """,
+    "script": """
+        errors = defaultdict(list)
+        net = nn.Linear(4, 3)
+        opt = torch.optim.SGD(net.parameters(), lr=0.1)
+        for epoch in range(3):
+            for x, y in train_loader:
+                try:
+                    opt.zero_grad()
+                    F.cross_entropy(net(x), y).backward()
+                    opt.step()
+                except RuntimeError as e:
+                    errors[epoch].append(e)  # !
+    """,
+    "helper that keeps it": """
+        class Guard:
+            def __init__(self):
+                self.seen = []
+
+            def safe_step(self, model, batch, optimizer):
+                x, y = batch
+                try:
+                    loss = F.cross_entropy(model(x), y)
+                    optimizer.zero_grad()
+                    loss.backward()
+                    optimizer.step()
+                    return loss.item()
+                except RuntimeError as e:
+                    self.seen.append(e)  # !
+                    return None
+
+        def train(model, loader, optimizer):
+            guard = Guard()
+            for batch in loader:
+                guard.safe_step(model, batch, optimizer)
+    """,
+}
+
+CLEAN = {
+    "message": """
+        def train(model, loader, optimizer):
+            errors, by_step = [], {}
+            for step, (x, y) in enumerate(loader):
+                try:
+                    optimizer.zero_grad()
+                    F.cross_entropy(model(x), y).backward()
+                    optimizer.step()
+                except RuntimeError as e:
+                    errors.append(str(e))
+                    by_step[step] = repr(e)
+                    errors.append(f"{step}: {e}")
+            return errors, by_step
+    """,
+    "formatted traceback": """
+        import traceback
+
+        def train(model, loader, optimizer):
+            errors = []
+            for x, y in loader:
+                try:
+                    optimizer.zero_grad()
+                    F.cross_entropy(model(x), y).backward()
+                    optimizer.step()
+                except RuntimeError as e:
+                    errors.append(traceback.format_exc())
+                    errors.append("".join(traceback.format_exception(type(e), e, e.__traceback__)))
+            return errors
+    """,
+    "arguments and type": """
+        def train(model, loader, optimizer):
+            errors = []
+            counts = defaultdict(int)
+            for x, y in loader:
+                try:
+                    optimizer.zero_grad()
+                    F.cross_entropy(model(x), y).backward()
+                    optimizer.step()
+                except (RuntimeError, ValueError) as e:
+                    errors.append((type(e).__name__, e.args))
+                    counts[type(e)] += 1
+            return errors, counts
+    """,
+    "logged": """
+        import logging
+
+        logger = logging.getLogger(__name__)
+
+        def train(model, loader, optimizer):
+            for x, y in loader:
+                try:
+                    optimizer.zero_grad()
+                    F.cross_entropy(model(x), y).backward()
+                    optimizer.step()
+                except RuntimeError as e:
+                    logger.warning("skipping: %s", e)
+                    logger.exception(e)
+                    print("skipped", e)
+                    continue
+    """,
+    "raised again": """
+        def train(model, loader, optimizer):
+            for step, (x, y) in enumerate(loader):
+                try:
+                    optimizer.zero_grad()
+                    F.cross_entropy(model(x), y).backward()
+                    optimizer.step()
+                except ValueError as e:
+                    raise RuntimeError(f"step {step}") from e
+                except RuntimeError as e:
+                    if "out of memory" not in str(e):
+                        raise e
+                    torch.cuda.empty_cache()
+    """,
+    "without its traceback": """
+        def attempt(model, x, y, optimizer):
+            try:
+                optimizer.zero_grad()
+                F.cross_entropy(model(x), y).backward()
+                optimizer.step()
+            except RuntimeError as e:
+                return e.with_traceback(None)
+            return None
+
+        def train(model, loader, optimizer):
+            errors = []
+            for x, y in loader:
+                error = attempt(model, x, y, optimizer)
+                if error is not None:
+                    errors.append(error)
+            return errors
+    """,
+    "traceback dropped before it is kept": """
+        def train(model, loader, optimizer):
+            errors = []
+            for x, y in loader:
+                try:
+                    optimizer.zero_grad()
+                    F.cross_entropy(model(x), y).backward()
+                    optimizer.step()
+                except RuntimeError as e:
+                    e.__traceback__ = None
+                    errors.append(e)
+                except ValueError as e:
+                    errors.append(e.with_traceback(None))
+            return errors
+    """,
+    "frames cleared": """
+        import traceback
+
+        def train(model, loader, optimizer):
+            errors = []
+            for x, y in loader:
+                try:
+                    optimizer.zero_grad()
+                    F.cross_entropy(model(x), y).backward()
+                    optimizer.step()
+                except RuntimeError as e:
+                    traceback.clear_frames(e.__traceback__)
+                    errors.append(e)
+            return errors
+    """,
+    "cleared in the iteration": """
+        def train(models, loader, optimizers):
+            for x, y in loader:
+                errors = []
+                for model, optimizer in zip(models, optimizers):
+                    try:
+                        optimizer.zero_grad()
+                        F.cross_entropy(model(x), y).backward()
+                        optimizer.step()
+                    except RuntimeError as e:
+                        errors.append(e)
+                for e in errors:
+                    print(e)
+                errors.clear()
+    """,
+    "list of one iteration": """
+        class Trainer:
+            def fit(self, loader):
+                self.pending = []
+                for x, y in loader:
+                    try:
+                        self.optimizer.zero_grad()
+                        F.cross_entropy(self.model(x), y).backward()
+                        self.optimizer.step()
+                    except RuntimeError as e:
+                        self.pending.append(e)
+                    for e in self.pending:
+                        self.report(str(e))
+                    self.pending.clear()
+
+            def report(self, text):
+                print(text)
+    """,
+    "the loop ends": """
+        def train(model, loader, optimizer):
+            failure = None
+            for x, y in loader:
+                try:
+                    optimizer.zero_grad()
+                    F.cross_entropy(model(x), y).backward()
+                    optimizer.step()
+                except RuntimeError as e:
+                    failure = e
+                    break
+            if failure is not None:
+                raise RuntimeError("training stopped") from failure
+    """,
+    "reset before the next try": """
+        def train(model, loader, optimizer):
+            for x, y in loader:
+                error = None
+                try:
+                    optimizer.zero_grad()
+                    F.cross_entropy(model(x), y).backward()
+                    optimizer.step()
+                except RuntimeError as e:
+                    error = e
+                if error is not None:
+                    print("failed:", error)
+    """,
+    "out of memory, a flag": """
+        def find_batch_size(model, make_batch, size=512):
+            while size > 1:
+                oom = False
+                try:
+                    F.mse_loss(model(make_batch(size)), torch.zeros(size, 3)).backward()
+                except RuntimeError as e:
+                    oom = "out of memory" in str(e)
+                    if not oom:
+                        raise
+                if not oom:
+                    return size
+                torch.cuda.empty_cache()
+                size //= 2
+            return size
+    """,
+    "no tensors": """
+        import json
+        from pathlib import Path
+
+        def read_all(folder):
+            errors, rows = [], []
+            for path in sorted(Path(folder).glob("*.json")):
+                try:
+                    rows.append(json.loads(path.read_text()))
+                except json.JSONDecodeError as e:
+                    errors.append((path, e))
+            return rows, errors
+    """,
+    "another e": """
+        def train(model, loader, optimizer):
+            energies, e = [], 0.0
+            for x, y in loader:
+                try:
+                    optimizer.zero_grad()
+                    loss = F.cross_entropy(model(x), y)
+                    loss.backward()
+                    optimizer.step()
+                    e = loss.item()
+                except RuntimeError:
+                    continue
+                energies.append(e)
+            return energies
+    """,
+    "import once": """
+        try:
+            import apex
+        except ImportError as e:
+            APEX_ERROR = e
+            apex = None
+
+        def train(model, loader, optimizer):
+            for x, y in loader:
+                optimizer.zero_grad()
+                F.cross_entropy(model(x), y).backward()
+                optimizer.step()
+    """,
+    "end of the data": """
+        def train(model, loader, optimizer, steps):
+            batches, epochs = iter(loader), []
+            for step in range(steps):
+                try:
+                    x, y = next(batches)
+                except StopIteration as stop:
+                    epochs.append((step, stop.value))
+                    batches = iter(loader)
+                    x, y = next(batches)
+                optimizer.zero_grad()
+                F.cross_entropy(model(x), y).backward()
+                optimizer.step()
+            return epochs
+    """,
+}
+
+
+@pytest.mark.parametrize("name", FLAGGED)
+def test_flagged(name: str) -> None:
+    assert_flagged(FLAGGED[name], CODE)
+
+
+@pytest.mark.parametrize("name", CLEAN)
+def test_clean(name: str) -> None:
+    assert_clean(CLEAN[name], CODE)

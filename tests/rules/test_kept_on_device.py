@@ -1,0 +1,288 @@
+from __future__ import annotations
+
+import pytest
+
+from gradguard.findings import Confidence
+from tests.rules.snippets import assert_clean, assert_flagged
+
+CODE = "GG409"
+
+FLAGGED = {
+    "outputs": """
+        def predict(model, loader, device):
+            model.to(device).eval()
+            preds = []
+            with torch.no_grad():
+                for x, _ in loader:
+                    preds.append(model(x.to(device)))  # !
+            return torch.cat(preds)
+    """,
+    "decorator, probabilities": """
+        @torch.no_grad()
+        def evaluate(model, loader):
+            model.cuda()
+            model.eval()
+            probs, labels = [], []
+            for x, y in loader:
+                logits = model(x.cuda(non_blocking=True))
+                probs.append(F.softmax(logits, dim=1))  # !
+                labels.append(y)
+            return torch.cat(probs).cpu(), torch.cat(labels)
+    """,
+    "inference mode, detached anyway": """
+        def infer(net, test_loader):
+            device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+            net = net.to(device)
+            outputs = []
+            with torch.inference_mode():
+                for batch in test_loader:
+                    batch = batch.to(device)
+                    out = net(batch)
+                    outputs += [out.detach()]  # !
+            return torch.cat(outputs)
+    """,
+    "attribute of the evaluator": """
+        class Evaluator:
+            def __init__(self, model, device):
+                self.model, self.device = model.to(device), device
+                self.outputs = []
+
+            @torch.no_grad()
+            def run(self, loader):
+                self.model.eval()
+                for x, y in loader:
+                    x = x.to(self.device)
+                    self.outputs.append(self.model(x))  # !
+    """,
+    "dict of lists": """
+        def evaluate(model, val_loader, device):
+            model.eval()
+            model.to(device)
+            results = {"features": [], "logits": []}
+            with torch.no_grad():
+                for images, _ in val_loader:
+                    feats = model.backbone(images.to(device))
+                    results["features"].append(feats)  # !
+                    results["logits"].append(model.head(feats))  # !
+            return {k: torch.cat(v) for k, v in results.items()}
+    """,
+    "comprehension": """
+        @torch.inference_mode()
+        def features(model, loader):
+            model = model.eval().cuda()
+            return torch.cat([model(x.cuda()) for x, _ in loader])  # !
+    """,
+    "a helper predicts": """
+        def forward(model, batch, device):
+            return model(batch.to(device)).sigmoid()
+
+        @torch.no_grad()
+        def predict(model, loader):
+            device = "cuda:0"
+            model.to(device).eval()
+            results = []
+            for batch in loader:
+                results.append(forward(model, batch, device))  # !
+            return results
+    """,
+    "script, in a tuple": """
+        model = nn.Linear(8, 2).cuda().eval()
+        loader = torch.utils.data.DataLoader(torch.randn(1000, 8), batch_size=10)
+        kept = []
+        with torch.no_grad():
+            for i, x in enumerate(loader):
+                out = model(x.cuda())
+                kept.append((i, out))  # !
+        torch.save(kept, "out.pt")
+    """,
+}
+
+CLEAN = {
+    "to the CPU": """
+        def predict(model, loader, device):
+            model.to(device).eval()
+            preds, more = [], []
+            with torch.no_grad():
+                for x, _ in loader:
+                    out = model(x.to(device))
+                    preds.append(out.cpu())
+                    more.append(out.detach().to("cpu"))
+            return torch.cat(preds), more
+    """,
+    "to the CPU before": """
+        @torch.no_grad()
+        def predict(model, loader):
+            model.cuda().eval()
+            preds = []
+            for x in loader:
+                out = model(x.cuda())
+                out = out.sigmoid().cpu()
+                preds.append(out)
+            return preds
+    """,
+    "numbers": """
+        @torch.no_grad()
+        def evaluate(model, loader, device):
+            model.to(device).eval()
+            losses, preds = [], []
+            for x, y in loader:
+                out = model(x.to(device))
+                losses.append(F.cross_entropy(out, y.to(device)).item())
+                preds.extend(out.argmax(1).tolist())
+                preds += out.max(1)[1].tolist()
+            return losses, preds
+    """,
+    "arrays": """
+        import numpy as np
+
+        @torch.no_grad()
+        def embed(model, loader):
+            model.cuda().eval()
+            rows = []
+            for x, _ in loader:
+                feats = model(x.cuda())
+                rows.append(feats.cpu().numpy())
+                rows.append(feats.detach().cpu().float().numpy())
+            return np.concatenate(rows)
+    """,
+    "counts": """
+        def accuracy(model, loader, device):
+            model.to(device).eval()
+            correct = total = 0
+            with torch.no_grad():
+                for x, y in loader:
+                    out = model(x.to(device))
+                    correct += (out.argmax(1) == y.to(device)).sum()
+                    total += len(y)
+            return correct.item() / total
+    """,
+    "a scalar for each batch": """
+        @torch.no_grad()
+        def evaluate(model, loader):
+            model.cuda().eval()
+            scores = []
+            for x, y in loader:
+                out = model(x.cuda())
+                scores.append((out.argmax(1) == y.cuda()).float().mean())
+            return torch.stack(scores).mean().item()
+    """,
+    "metrics": """
+        @torch.no_grad()
+        def evaluate(model, loader, metric, device):
+            model.to(device).eval()
+            sums = defaultdict(float)
+            for x, y in loader:
+                out = model(x.to(device))
+                metric.update(out, y.to(device))
+                sums["mse"] += F.mse_loss(out, y.to(device)).item()
+            return metric.compute(), sums
+    """,
+    "written for each batch": """
+        class Extractor:
+            def __init__(self, model):
+                self.model = model.cuda().eval()
+                self.pending = []
+
+            @torch.no_grad()
+            def run(self, loader):
+                for i, x in enumerate(loader):
+                    self.pending.append(self.model(x.cuda()))
+                    torch.save(self.pending, f"{i}.pt")
+                    self.pending.clear()
+    """,
+    "a list of the iteration": """
+        @torch.no_grad()
+        def predict(model, loader, device):
+            model.to(device).eval()
+            final = []
+            for x in loader:
+                views = []
+                for flip in (False, True):
+                    views.append(model((x.flip(-1) if flip else x).to(device)))
+                final.append(torch.stack(views).mean(0).cpu())
+            return final
+    """,
+    "nothing is moved": """
+        @torch.no_grad()
+        def embed(model, loader):
+            model.eval()
+            feats = []
+            for x, _ in loader:
+                feats.append(model(x))
+            return torch.cat(feats)
+    """,
+    "moved to the CPU": """
+        def embed(model, loader):
+            device = torch.device("cpu")
+            model.to(device).eval()
+            feats = []
+            with torch.no_grad():
+                for x, _ in loader:
+                    feats.append(model(x.to(device)))
+            return torch.cat(feats)
+    """,
+    "labels that stay where they are": """
+        @torch.no_grad()
+        def evaluate(model, loader, device):
+            model.to(device).eval()
+            labels, names, preds = [], [], []
+            for x, y, name in loader:
+                out = model(x.to(device))
+                preds.append(out.argmax(1).cpu())
+                labels.append(y)
+                names.extend(name)
+            return preds, labels, names
+    """,
+    "bounded": """
+        @torch.no_grad()
+        def evaluate(model, loader):
+            model.cuda().eval()
+            recent = deque(maxlen=8)
+            shown = []
+            for i, (x, _) in enumerate(loader):
+                out = model(x.cuda())
+                recent.append(out)
+                if i == 0:
+                    shown.append(out)
+            return recent, shown
+    """,
+    "layers of one batch": """
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.layers = nn.ModuleList(nn.Linear(8, 8) for _ in range(4))
+
+            @torch.no_grad()
+            def trace(self, x):
+                self.cuda()
+                x, outs = x.cuda(), []
+                for layer in self.layers:
+                    x = layer(x)
+                    outs.append(x)
+                return outs
+    """,
+    "crops of one image": """
+        @torch.no_grad()
+        def sliding(model, image, device, size=256):
+            model.to(device).eval()
+            image, rows = image.to(device), []
+            for top in range(0, image.shape[-2], size):
+                rows.append(model(image[..., top : top + size, :]))
+            return torch.cat(rows, dim=-2)
+    """,
+}
+
+
+@pytest.mark.parametrize("name", FLAGGED)
+def test_flagged(name: str) -> None:
+    assert_flagged(FLAGGED[name], CODE, Confidence.LOW)
+
+
+@pytest.mark.parametrize("name", FLAGGED)
+def test_not_said_unless_asked_for(name: str) -> None:
+    assert_clean(FLAGGED[name], CODE)
+
+
+@pytest.mark.parametrize("name", CLEAN)
+def test_clean(name: str) -> None:
+    assert_clean(CLEAN[name], CODE, Confidence.LOW)

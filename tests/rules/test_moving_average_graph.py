@@ -1,0 +1,576 @@
+from __future__ import annotations
+
+import pytest
+
+from tests.rules.snippets import assert_clean, assert_flagged
+
+CODE = "GG106"
+
+FLAGGED = {
+    "loss": """
+        def train(model, loader, optimizer):
+            avg = 0.0
+            for x, y in loader:
+                optimizer.zero_grad()
+                loss = F.cross_entropy(model(x), y)
+                loss.backward()
+                optimizer.step()
+                avg = 0.9 * avg + 0.1 * loss  # !
+            print(f"loss {avg:.4f}")
+    """,
+    "loss, first value apart": """
+        def train(model, loader, optimizer, beta=0.98):
+            smooth = None
+            for step, (x, y) in enumerate(loader):
+                loss = F.mse_loss(model(x), y)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+                smooth = loss if smooth is None else smooth * beta + loss * (1 - beta)  # !
+                if step % 10 == 0:
+                    print(step, smooth.item())
+    """,
+    "script": """
+        net = nn.Linear(4, 3)
+        opt = torch.optim.SGD(net.parameters(), lr=0.01)
+        running = None
+        for epoch in range(2):
+            for inputs, targets in train_loader:
+                opt.zero_grad()
+                loss = F.cross_entropy(net(inputs), targets)
+                loss.backward()
+                opt.step()
+                if running is None:
+                    running = loss
+                else:
+                    running = 0.99 * running + 0.01 * loss  # !
+    """,
+    "dict of meters": """
+        def train_epoch(model, loader, optimizer):
+            meters = {"loss": 0.0, "acc": 0.0}
+            for x, y in loader:
+                logits = model(x)
+                loss = F.cross_entropy(logits, y)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+                acc = (logits.argmax(1) == y).float().mean()
+                meters["loss"] = 0.95 * meters["loss"] + 0.05 * loss  # !
+                meters["acc"] = 0.95 * meters["acc"] + 0.05 * acc
+            return meters
+    """,
+    "attribute of the trainer": """
+        class Trainer:
+            def __init__(self, model, optimizer):
+                self.model = model
+                self.optimizer = optimizer
+                self.ema_loss = 0.0
+
+            def fit(self, loader):
+                for x, y in loader:
+                    self.optimizer.zero_grad()
+                    loss = F.cross_entropy(self.model(x), y)
+                    loss.backward()
+                    self.optimizer.step()
+                    self.ema_loss = 0.99 * self.ema_loss + (1 - 0.99) * loss  # !
+    """,
+    "baseline of REINFORCE": """
+        class Reinforce:
+            def __init__(self, policy, optimizer, m=0.9):
+                self.policy, self.optimizer, self.m = policy, optimizer, m
+                self.baseline = 0.0
+
+            def update(self, states, actions, rewards):
+                log_p = F.log_softmax(self.policy(states), dim=-1)
+                reward_loss = F.nll_loss(log_p, actions, reduction="none") * rewards
+                reward_loss = reward_loss.mean()
+                self.optimizer.zero_grad()
+                reward_loss.backward()
+                self.optimizer.step()
+                self.baseline = self.m * self.baseline + (1 - self.m) * reward_loss  # !
+    """,
+    "running mean of features": """
+        class Centered(nn.Module):
+            def __init__(self, dim, momentum=0.9):
+                super().__init__()
+                self.proj = nn.Linear(dim, dim)
+                self.momentum = momentum
+                self.register_buffer("center", torch.zeros(dim))
+
+            def forward(self, x):
+                h = self.proj(x)
+                if not self.training:
+                    return h - self.center
+                mean = h.mean(dim=0)
+                self.center = self.center * self.momentum + mean * (1 - self.momentum)  # !
+                return h - mean
+    """,
+    "running statistics of a batch norm": """
+        class BatchNorm(nn.Module):
+            def __init__(self, dim, m=0.9, eps=1e-5):
+                super().__init__()
+                self.m, self.eps = m, eps
+                self.gamma = nn.Parameter(torch.ones(dim))
+                self.beta = nn.Parameter(torch.zeros(dim))
+                self.register_buffer("running_mean", torch.zeros(dim))
+                self.register_buffer("running_var", torch.ones(dim))
+
+            def forward(self, x):
+                mean, var = self.running_mean, self.running_var
+                if self.training:
+                    mean, var = x.mean(0), x.var(0, unbiased=False)
+                    self.running_mean = self.m * self.running_mean + (1 - self.m) * x.mean(0)  # !
+                    self.running_var = self.m * self.running_var + (1 - self.m) * var  # !
+                return self.gamma * (x - mean) / torch.sqrt(var + self.eps) + self.beta
+    """,
+    "in place": """
+        class Whiten(nn.Module):
+            def __init__(self, dim, m=0.99):
+                super().__init__()
+                self.fc = nn.Linear(dim, dim)
+                self.m = m
+                self.register_buffer("running_mean", torch.zeros(dim))
+                self.register_buffer("running_var", torch.ones(dim))
+
+            def forward(self, x):
+                z = self.fc(x)
+                self.running_mean.mul_(self.m).add_((1 - self.m) * z.mean(0))  # !
+                self.running_var.mul_(self.m).add_(z.var(0), alpha=1 - self.m)  # !
+                return z
+    """,
+    "lerp": """
+        class Prototypes(nn.Module):
+            def __init__(self, dim):
+                super().__init__()
+                self.encoder = nn.Sequential(nn.Linear(dim, dim), nn.ReLU())
+                self.register_buffer("prototype", torch.zeros(dim))
+
+            def forward(self, x):
+                feats = self.encoder(x)
+                self.prototype.lerp_(feats.mean(0), 0.1)  # !
+                return feats
+    """,
+    "parameters in a dict": """
+        def update_ema(model, shadow, d=0.999):
+            for name, p in model.named_parameters():
+                shadow[name] = d * shadow[name] + (1 - d) * p  # !
+
+        def train(model, loader, optimizer):
+            shadow = {name: p.detach().clone() for name, p in model.named_parameters()}
+            for x, y in loader:
+                optimizer.zero_grad()
+                F.cross_entropy(model(x), y).backward()
+                optimizer.step()
+                update_ema(model, shadow)
+            return shadow
+    """,
+    "parameters in an EMA class": """
+        class EMA:
+            def __init__(self, model, decay):
+                self.model, self.decay = model, decay
+                self.shadow = {n: p.data.clone() for n, p in model.named_parameters() if p.requires_grad}
+
+            def update(self):
+                for name, param in self.model.named_parameters():
+                    if param.requires_grad:
+                        self.shadow[name] = (1.0 - self.decay) * param + self.decay * self.shadow[name]  # !
+
+        def train(model, loader, optimizer):
+            ema = EMA(model, 0.999)
+            for x, y in loader:
+                optimizer.zero_grad()
+                F.cross_entropy(model(x), y).backward()
+                optimizer.step()
+                ema.update()
+    """,
+    "parameters in the loop itself": """
+        def train(model, loader, optimizer, decay=0.99):
+            averaged = [p.detach().clone() for p in model.parameters()]
+            for x, y in loader:
+                optimizer.zero_grad()
+                F.mse_loss(model(x), y).backward()
+                optimizer.step()
+                for i, p in enumerate(model.parameters()):
+                    averaged[i] = averaged[i] * decay + p * (1 - decay)  # !
+            return averaged
+    """,
+    "output of a teacher in a while loop": """
+        def distill(student, optimizer, batches, max_steps):
+            center = torch.zeros(1, 3)
+            step = 0
+            while step < max_steps:
+                x = next(batches)
+                out = student(x)
+                loss = F.mse_loss(out, out.detach() - center.detach())
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+                center = center * 0.9 + out.mean(dim=0, keepdim=True) * 0.1  # !
+                step += 1
+    """,
+    "global": """
+        LOSS_EMA = 0.0
+
+        def train_step(model, batch, optimizer):
+            global LOSS_EMA
+            x, y = batch
+            loss = F.cross_entropy(model(x), y)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            LOSS_EMA = 0.9 * LOSS_EMA + 0.1 * loss  # !
+            return LOSS_EMA
+    """,
+}
+
+CLEAN = {
+    "item": """
+        def train(model, loader, optimizer):
+            avg = 0.0
+            for x, y in loader:
+                optimizer.zero_grad()
+                loss = F.cross_entropy(model(x), y)
+                loss.backward()
+                optimizer.step()
+                avg = 0.9 * avg + 0.1 * loss.item()
+            return avg
+    """,
+    "detached": """
+        def train(model, loader, optimizer):
+            avg = torch.zeros(())
+            for x, y in loader:
+                optimizer.zero_grad()
+                loss = F.cross_entropy(model(x), y)
+                loss.backward()
+                optimizer.step()
+                avg = 0.9 * avg + 0.1 * loss.detach()
+                avg = 0.9 * avg + 0.1 * loss.data
+                avg = 0.9 * avg + 0.1 * float(loss)
+            return avg
+    """,
+    "the number has its own name": """
+        def train(model, loader, optimizer, beta=0.98):
+            avg_loss, batch_num, losses = 0.0, 0, []
+            for x, y in loader:
+                batch_num += 1
+                optimizer.zero_grad()
+                loss = F.cross_entropy(model(x), y)
+                loss.backward()
+                optimizer.step()
+                loss = loss.item()
+                avg_loss = beta * avg_loss + (1 - beta) * loss
+                losses.append(avg_loss / (1 - beta**batch_num))
+            return losses
+    """,
+    "average under no_grad": """
+        def train(model, loader, optimizer):
+            avg = torch.zeros(())
+            for x, y in loader:
+                optimizer.zero_grad()
+                loss = F.cross_entropy(model(x), y)
+                loss.backward()
+                optimizer.step()
+                with torch.no_grad():
+                    avg = 0.9 * avg + 0.1 * loss
+    """,
+    "trainer with numbers": """
+        class Trainer:
+            def __init__(self, model, optimizer):
+                self.model, self.optimizer = model, optimizer
+                self.baseline = 0.0
+
+            def step(self, states, actions, rewards):
+                log_p = F.log_softmax(self.model(states), dim=-1)
+                adv = rewards - self.baseline
+                loss = (F.nll_loss(log_p, actions, reduction="none") * adv).mean()
+                self.optimizer.zero_grad()
+                loss.backward()
+                self.optimizer.step()
+                self.baseline = 0.9 * self.baseline + 0.1 * rewards.mean()
+                self.smooth = 0.9 * getattr(self, "smooth", 0.0) + 0.1 * loss.cpu().item()
+    """,
+    "accuracy": """
+        def train(model, loader, optimizer):
+            acc = torch.zeros(())
+            for x, y in loader:
+                logits = model(x)
+                loss = F.cross_entropy(logits, y)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+                correct = (logits.argmax(1) == y).float().mean()
+                acc = 0.95 * acc + 0.05 * correct
+            return acc
+    """,
+    "shadow of parameters under no_grad": """
+        class EMA:
+            def __init__(self, model, decay=0.999):
+                self.model, self.decay = model, decay
+                self.shadow = {n: p.detach().clone() for n, p in model.named_parameters()}
+
+            @torch.no_grad()
+            def update(self):
+                for name, p in self.model.named_parameters():
+                    self.shadow[name] = self.decay * self.shadow[name] + (1 - self.decay) * p
+
+        def train(model, loader, optimizer):
+            ema = EMA(model)
+            for x, y in loader:
+                optimizer.zero_grad()
+                F.cross_entropy(model(x), y).backward()
+                optimizer.step()
+                ema.update()
+    """,
+    "shadow of parameters' data": """
+        class EMA:
+            def __init__(self, model, decay):
+                self.model, self.decay = model, decay
+                self.shadow = {n: p.data.clone() for n, p in model.named_parameters() if p.requires_grad}
+
+            def update(self):
+                for name, param in self.model.named_parameters():
+                    if param.requires_grad:
+                        new_average = (1.0 - self.decay) * param.data + self.decay * self.shadow[name]
+                        self.shadow[name] = new_average.clone()
+
+        def train(model, loader, optimizer):
+            ema = EMA(model, 0.999)
+            for x, y in loader:
+                optimizer.zero_grad()
+                F.cross_entropy(model(x), y).backward()
+                optimizer.step()
+                ema.update()
+    """,
+    "from the state dict": """
+        def train(model, loader, optimizer, d=0.9998):
+            ema = {k: v.clone() for k, v in model.state_dict().items()}
+            for x, y in loader:
+                optimizer.zero_grad()
+                F.cross_entropy(model(x), y).backward()
+                optimizer.step()
+                for k, v in model.state_dict().items():
+                    if v.dtype.is_floating_point:
+                        ema[k] = d * ema[k] + (1 - d) * v
+    """,
+    "state dict in place": """
+        class ModelEMA:
+            def __init__(self, model, decay=0.9999):
+                from copy import deepcopy
+                self.ema = deepcopy(model).eval()
+                self.decay = decay
+
+            def update(self, model):
+                msd = model.state_dict()
+                for k, v in self.ema.state_dict().items():
+                    if v.dtype.is_floating_point:
+                        v *= self.decay
+                        v += (1 - self.decay) * msd[k].detach()
+
+        def train(model, loader, optimizer):
+            ema = ModelEMA(model)
+            for x, y in loader:
+                optimizer.zero_grad()
+                F.cross_entropy(model(x), y).backward()
+                optimizer.step()
+                ema.update(model)
+    """,
+    "target network": """
+        def soft_update(target, source, tau=0.005):
+            for tp, sp in zip(target.parameters(), source.parameters()):
+                tp.data.copy_(tau * sp.data + (1.0 - tau) * tp.data)
+
+        def momentum_update(q, k, m=0.999):
+            for param_q, param_k in zip(q.parameters(), k.parameters()):
+                param_k.data = param_k.data * m + param_q.data * (1.0 - m)
+
+        def train(q, k, loader, optimizer):
+            for x, y in loader:
+                loss = F.mse_loss(q(x), k(x).detach())
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+                soft_update(k, q)
+                momentum_update(q, k)
+    """,
+    "copied under no_grad": """
+        def train(model, target, loader, optimizer, tau=0.01):
+            for x, y in loader:
+                loss = F.cross_entropy(model(x), y)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+                with torch.no_grad():
+                    for tp, p in zip(target.parameters(), model.parameters()):
+                        tp.copy_((1 - tau) * tp + tau * p)
+                        tp.mul_(1 - tau).add_(p, alpha=tau)
+    """,
+    "buffer from detached features": """
+        class Centered(nn.Module):
+            def __init__(self, dim, m=0.9):
+                super().__init__()
+                self.proj = nn.Linear(dim, dim)
+                self.m = m
+                self.register_buffer("center", torch.zeros(dim))
+
+            def forward(self, x):
+                h = self.proj(x)
+                if self.training:
+                    feats = h.detach()
+                    self.center = self.m * self.center + (1 - self.m) * feats.mean(0)
+                    self.center.mul_(self.m).add_((1 - self.m) * h.data.mean(0))
+                return h - self.center
+    """,
+    "buffer under no_grad": """
+        class BatchNorm(nn.Module):
+            def __init__(self, dim, m=0.9):
+                super().__init__()
+                self.weight = nn.Parameter(torch.ones(dim))
+                self.m = m
+                self.register_buffer("running_mean", torch.zeros(dim))
+
+            def forward(self, x):
+                mean = x.mean(0)
+                if self.training:
+                    with torch.no_grad():
+                        self.running_mean = self.m * self.running_mean + (1 - self.m) * mean
+                        self.running_mean.lerp_(mean, 0.1)
+                return (x - mean) * self.weight
+    """,
+    "buffer in a method without gradients": """
+        class DINOLoss(nn.Module):
+            def __init__(self, dim, momentum=0.9):
+                super().__init__()
+                self.register_buffer("center", torch.zeros(1, dim))
+                self.center_momentum = momentum
+
+            def forward(self, student, teacher):
+                target = F.softmax(teacher - self.center, dim=-1).detach()
+                loss = torch.sum(-target * F.log_softmax(student, dim=-1), dim=-1).mean()
+                self.update_center(teacher)
+                return loss
+
+            @torch.no_grad()
+            def update_center(self, teacher):
+                batch_center = teacher.sum(dim=0, keepdim=True) / len(teacher)
+                self.center = self.center * self.center_momentum + batch_center * (1 - self.center_momentum)
+    """,
+    "code book wrapped as a parameter again": """
+        class Quantizer(nn.Module):
+            def __init__(self, k, dim, decay=0.99):
+                super().__init__()
+                self.embedding = nn.Embedding(k, dim)
+                self.register_buffer("cluster_size", torch.zeros(k))
+                self.ema_w = nn.Parameter(torch.randn(k, dim))
+                self.decay, self.k = decay, k
+
+            def forward(self, flat):
+                idx = torch.cdist(flat, self.embedding.weight).argmin(1)
+                onehot = F.one_hot(idx, self.k).float()
+                if self.training:
+                    self.cluster_size = self.cluster_size * self.decay + (1 - self.decay) * onehot.sum(0)
+                    dw = onehot.t() @ flat
+                    self.ema_w = nn.Parameter(self.ema_w * self.decay + (1 - self.decay) * dw)
+                return self.embedding(idx)
+    """,
+    "within one step": """
+        def train(model, loader, optimizer):
+            for x, y in loader:
+                avg = 0.0
+                for k in range(3):
+                    loss = F.cross_entropy(model(x + k), y)
+                    avg = 0.5 * avg + 0.5 * loss
+                optimizer.zero_grad()
+                avg.backward()
+                optimizer.step()
+    """,
+    "backpropagated and made anew": """
+        def train(model, loader, optimizer):
+            avg = torch.zeros(())
+            for x, y in loader:
+                optimizer.zero_grad()
+                avg = 0.9 * avg + 0.1 * F.cross_entropy(model(x), y)
+                avg.backward()
+                optimizer.step()
+                avg = avg.detach()
+    """,
+    "mixing two images": """
+        def train(model, loader, optimizer):
+            for x, y in loader:
+                lam = torch.rand(()).item()
+                x = lam * x + (1 - lam) * x.flip(0)
+                out = model(x)
+                loss = lam * F.cross_entropy(out, y) + (1 - lam) * F.cross_entropy(out, y.flip(0))
+                loss = 0.9 * loss + 0.1 * out.pow(2).mean()
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+    """,
+    "leaky cell": """
+        class Leaky(nn.Module):
+            def __init__(self, n, hidden, alpha=0.2):
+                super().__init__()
+                self.inp, self.rec = nn.Linear(n, hidden), nn.Linear(hidden, hidden)
+                self.hidden, self.alpha = hidden, alpha
+
+            def forward(self, seq):
+                h = torch.zeros(seq.shape[1], self.hidden)
+                for x in seq:
+                    h = (1 - self.alpha) * h + self.alpha * torch.tanh(self.inp(x) + self.rec(h))
+                return h
+    """,
+    "returns of an episode": """
+        def update(policy, optimizer, rewards, log_probs, values, gamma=0.99, lam=0.95):
+            R, gae, loss = torch.zeros(1), torch.zeros(1), 0
+            for i in reversed(range(len(rewards) - 1)):
+                R = gamma * R + rewards[i]
+                delta = rewards[i] + gamma * values[i + 1] - values[i]
+                gae = gae * gamma * lam + delta
+                loss = loss - log_probs[i] * gae
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+    """,
+    "gradients": """
+        def train(model, loader, beta=0.9, lr=0.1):
+            velocity = {n: torch.zeros_like(p) for n, p in model.named_parameters()}
+            for x, y in loader:
+                model.zero_grad()
+                F.cross_entropy(model(x), y).backward()
+                for n, p in model.named_parameters():
+                    velocity[n] = beta * velocity[n] + (1 - beta) * p.grad
+                    p.data -= lr * velocity[n]
+    """,
+    "validation": """
+        def validate(model, loader):
+            model.eval()
+            avg = 0.0
+            with torch.no_grad():
+                for x, y in loader:
+                    avg = 0.9 * avg + 0.1 * F.cross_entropy(model(x), y)
+            return avg
+    """,
+    "time and rate": """
+        import time
+
+        def train(model, loader, optimizer):
+            batch_time, lr, end = 0.0, 0.1, time.time()
+            for x, y in loader:
+                optimizer.zero_grad()
+                loss = F.cross_entropy(model(x), y)
+                loss.backward()
+                optimizer.step()
+                batch_time = 0.9 * batch_time + 0.1 * (time.time() - end)
+                lr = 0.99 * lr + 0.01 * 1e-4
+                end = time.time()
+    """,
+}
+
+
+@pytest.mark.parametrize("name", FLAGGED)
+def test_flagged(name: str) -> None:
+    assert_flagged(FLAGGED[name], CODE)
+
+
+@pytest.mark.parametrize("name", CLEAN)
+def test_clean(name: str) -> None:
+    assert_clean(CLEAN[name], CODE)

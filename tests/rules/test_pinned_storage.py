@@ -1,0 +1,410 @@
+from __future__ import annotations
+
+import pytest
+
+from tests.rules.snippets import assert_clean, assert_flagged
+
+CODE = "GG403"
+
+FLAGGED = {
+    "first sample of each batch": """
+        def train(model, loader, optimizer):
+            samples = []
+            for x, y in loader:
+                optimizer.zero_grad()
+                F.cross_entropy(model(x), y).backward()
+                optimizer.step()
+                samples.append(x[0])  # !
+            return samples
+    """,
+    "first token": """
+        @torch.no_grad()
+        def embed(model, loader):
+            model.eval()
+            embeddings = []
+            for ids, mask in loader:
+                hidden = model(input_ids=ids, attention_mask=mask).last_hidden_state
+                embeddings.append(hidden[:, 0])  # !
+            return torch.cat(embeddings)
+    """,
+    "state of the last layer": """
+        class Sentiment:
+            def __init__(self):
+                self.lstm = nn.LSTM(64, 128, num_layers=2, batch_first=True)
+                self.states = []
+
+            def fit(self, loader, head, optimizer):
+                for x, y in loader:
+                    _, (h, c) = self.lstm(x)
+                    loss = F.cross_entropy(head(h[-1]), y)
+                    optimizer.zero_grad()
+                    loss.backward()
+                    optimizer.step()
+                    self.states.append(h[-1].detach())  # !
+    """,
+    "a slice": """
+        class Gallery:
+            def __init__(self, encoder):
+                self.encoder = encoder
+                self.gallery = []
+
+            def build(self, loader):
+                with torch.no_grad():
+                    for images, _ in loader:
+                        feats = self.encoder(images).flatten(1)
+                        self.gallery.append(feats[:5])  # !
+    """,
+    "split and chunk": """
+        def means(vae, loader):
+            mus, heads = [], []
+            with torch.no_grad():
+                for x, _ in loader:
+                    h = vae.encode(x.flatten(1)).float()
+                    mus.append(h.chunk(2, dim=1)[0])  # !
+                    heads.append(h.split(4, dim=1)[0].detach())  # !
+            return torch.cat(mus), heads
+    """,
+    "narrow": """
+        def collect(net, loader):
+            kept = []
+            with torch.inference_mode():
+                for x in loader:
+                    logits = net(x)
+                    kept.append(logits.narrow(1, 0, 4))  # !
+            return kept
+    """,
+    "dict keyed by the step": """
+        def train(model, loader, optimizer):
+            previews = {}
+            for step, (images, target) in enumerate(loader):
+                out = model(images)
+                loss = F.mse_loss(out, target)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+                previews[step] = out.detach()[0]  # !
+    """,
+    "comprehension": """
+        def previews(model, train_loader):
+            with torch.no_grad():
+                return [model(images).sigmoid()[0] for images, _ in train_loader]  # !
+    """,
+    "through a variable, in a tuple": """
+        def train(model, loader, optimizer, epochs):
+            log = []
+            for epoch in range(epochs):
+                for i, (x, y) in enumerate(loader):
+                    optimizer.zero_grad()
+                    logits = model(x)
+                    F.cross_entropy(logits, y).backward()
+                    optimizer.step()
+                    example = logits.detach()[-1]
+                    log.append((epoch, i, example))  # !
+    """,
+    "a helper takes the part": """
+        def first(batch: torch.Tensor) -> torch.Tensor:
+            return batch[0].detach()
+
+        def train(model, loader, optimizer):
+            shown = []
+            for x, y in loader:
+                optimizer.zero_grad()
+                F.cross_entropy(model(x), y).backward()
+                optimizer.step()
+                shown += [first(x)]  # !
+    """,
+    "script, a while loop": """
+        net = nn.Linear(32, 32)
+        opt = torch.optim.SGD(net.parameters(), lr=0.1)
+        kept = defaultdict(list)
+        step = 0
+        while step < 1000:
+            noise = torch.randn(512, 32)
+            opt.zero_grad()
+            net(noise).pow(2).mean().backward()
+            opt.step()
+            kept["noise"].append(noise[0])  # !
+            step += 1
+    """,
+}
+
+CLEAN = {
+    "cloned": """
+        def train(model, loader, optimizer):
+            samples, states = [], []
+            for x, y in loader:
+                optimizer.zero_grad()
+                out = model(x)
+                F.cross_entropy(out, y).backward()
+                optimizer.step()
+                samples.append(x[0].clone())
+                states.append(out[:, 0].detach().clone())
+    """,
+    "conversions that copy": """
+        def collect(model, loader):
+            first, halves = [], []
+            with torch.no_grad():
+                for x in loader:
+                    out = model(x).float()
+                    first.append(out[:, 0].contiguous())
+                    halves.append(out[0].half())
+            return first, halves
+    """,
+    "copied from the device": """
+        @torch.no_grad()
+        def embed(model, loader):
+            model.cuda().eval()
+            embeddings = []
+            for ids in loader:
+                hidden = model(ids.cuda()).last_hidden_state
+                embeddings.append(hidden[:, 0].cpu())
+            return torch.cat(embeddings)
+    """,
+    "numbers": """
+        def evaluate(model, loader):
+            scores, rows = [], []
+            with torch.no_grad():
+                for x, y in loader:
+                    out = model(x)
+                    scores.append(out[0, 0].item())
+                    rows.append(out[0].tolist())
+                    rows.extend(out[:, 1].tolist())
+            return scores, rows
+    """,
+    "indexed by a tensor": """
+        def hard_examples(model, loader, k):
+            kept = []
+            with torch.no_grad():
+                for x, y in loader:
+                    losses = F.cross_entropy(model(x), y, reduction="none")
+                    idx = losses.topk(k).indices
+                    kept.append(x[idx])
+                    kept.append(x[losses > 1.0])
+                    kept.append(x[torch.randperm(len(x))[:5]])
+            return torch.cat(kept)
+    """,
+    "indexed by a list": """
+        def collect(net, loader):
+            few = []
+            with torch.no_grad():
+                for x, y in loader:
+                    out = net(x)
+                    few.append(out[[0, -1]])
+                    few.append(out[y == 1])
+                    few.append(out.index_select(0, torch.tensor([0, 1])))
+            return few
+    """,
+    "all the rows": """
+        def predict(model, loader):
+            out = []
+            with torch.no_grad():
+                for x, _ in loader:
+                    y = model(x)
+                    for i in range(y.shape[0]):
+                        out.append(y[i])
+            return out
+    """,
+    "all the rows, at once": """
+        def predict(model, loader):
+            out, again = [], []
+            with torch.no_grad():
+                for x, _ in loader:
+                    y = model(x)
+                    out.extend(y)
+                    again += list(y.unbind(0))
+                    again.extend(y[i] for i in range(len(y)))
+            return out, again
+    """,
+    "both halves": """
+        def encode(vae, loader):
+            mus, logvars = [], []
+            with torch.no_grad():
+                for x, _ in loader:
+                    mu, logvar = vae.encode(x).chunk(2, dim=1)
+                    mus.append(mu)
+                    logvars.append(logvar)
+            return torch.cat(mus), torch.cat(logvars)
+    """,
+    "the whole": """
+        def predict(model, loader):
+            out = []
+            with torch.no_grad():
+                for x, _ in loader:
+                    y = model(x)
+                    out.append(y)
+                    out.append(y[:])
+            return torch.cat(out)
+    """,
+    "results of arithmetic": """
+        def evaluate(model, loader):
+            diffs, firsts = [], []
+            with torch.no_grad():
+                for x, y in loader:
+                    p = model(x).softmax(1)
+                    diffs.append(p[:, 0] - p[:, 1])
+                    firsts.append(x[0] * 0.5 + 0.5)
+                    firsts.append(torch.stack([x[0], x[1]]))
+            return diffs, firsts
+    """,
+    "the batch is a tuple": """
+        def collect(loader, net):
+            inputs, targets, paths = [], [], []
+            with torch.no_grad():
+                for batch in loader:
+                    inputs.append(batch[0])
+                    targets.append(batch[1])
+                    paths.append(batch[-1])
+                    net(batch[0])
+            return inputs, targets, paths
+    """,
+    "the batch is a dict": """
+        def collect(loader, model):
+            labels, ids = [], []
+            with torch.no_grad():
+                for batch in loader:
+                    out = model(batch["input_ids"])
+                    labels.append(batch["labels"])
+                    ids.append(out["logits"])
+            return torch.cat(labels), torch.cat(ids)
+    """,
+    "the model returns a tuple": """
+        @torch.no_grad()
+        def predict(model, loader):
+            logits, states = [], []
+            for batch in loader:
+                outputs = model(**batch)
+                logits.append(outputs[0].detach())
+                states.append(outputs[1])
+            return torch.cat(logits), states
+    """,
+    "the only layer is the whole state": """
+        class Sentiment:
+            def __init__(self):
+                self.gru = nn.GRU(64, 128, batch_first=True)
+                self.states = []
+
+            @torch.no_grad()
+            def encode(self, loader):
+                for x, _ in loader:
+                    _, h = self.gru(x)
+                    self.states.append(h[-1])
+                return torch.cat(self.states)
+    """,
+    "values and indices": """
+        def evaluate(model, loader):
+            best, order = [], []
+            with torch.no_grad():
+                for x, _ in loader:
+                    out = model(x)
+                    best.append(out.max(dim=1)[1])
+                    best.append(torch.max(out, 1)[0])
+                    order.append(out.sort(dim=1, descending=True)[1])
+                    order.append(torch.topk(out, 5)[1])
+            return best, order
+    """,
+    "shapes and strings": """
+        def statistics(model, loader):
+            sizes, names, first = [], [], []
+            for x, path in loader:
+                model(x).mean().backward()
+                sizes.append(x.shape[0])
+                sizes.append(x.size()[-1])
+                name = path[0].split("/")[0]
+                names.append(name[:5])
+                first.append(path[0])
+            return sizes, names, first
+    """,
+    "lists of images": """
+        def detect(model, loader, device):
+            shown = []
+            with torch.no_grad():
+                for images, targets in loader:
+                    images = [img.to(device) for img in images]
+                    outputs = list(model(images))
+                    shown.append(images[0])
+                    shown.append((outputs[0], targets[0]))
+            return shown
+    """,
+    "numpy": """
+        import numpy as np
+
+        def fit(model, data: np.ndarray, optimizer, steps):
+            kept = []
+            for _ in range(steps):
+                batch = np.random.permutation(data)[:32]
+                optimizer.zero_grad()
+                model(torch.from_numpy(batch)).mean().backward()
+                optimizer.step()
+                kept.append(batch[0].mean())
+                kept.append(np.asarray([3, 4])[0])
+    """,
+    "one image at a time": """
+        @torch.no_grad()
+        def segment(model, images, transform):
+            masks = []
+            for image in images:
+                x = transform(image).unsqueeze(0)
+                out = model(x)
+                masks.append(model(x)[0])
+                masks.append(out.softmax(1)[0])
+            return masks
+    """,
+    "batches of one": """
+        from torch.utils.data import DataLoader
+
+        def run(model, dataset):
+            results = []
+            loader = DataLoader(dataset, batch_size=1)
+            with torch.no_grad():
+                for x, _ in loader:
+                    y = model(x)
+                    results.append(y[0])
+            return results
+    """,
+    "one batch only": """
+        def train(model, loader, optimizer):
+            shown = []
+            for i, (x, y) in enumerate(loader):
+                optimizer.zero_grad()
+                F.cross_entropy(model(x), y).backward()
+                optimizer.step()
+                if i == 0:
+                    shown.append(x[:8])
+                if len(shown) < 4:
+                    shown.append(x[0])
+            return shown
+    """,
+    "for this batch, or for a few": """
+        def train(model, loader, optimizer):
+            recent = deque(maxlen=4)
+            for x, y in loader:
+                crops = []
+                for k in range(4):
+                    crops.append(x[:, :, k : k + 24])
+                loss = sum(F.cross_entropy(model(c), y) for c in crops)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+                recent.append(x[0])
+    """,
+    "joined": """
+        def embed(model, loader):
+            bank = torch.zeros(0, 128)
+            with torch.no_grad():
+                for x, _ in loader:
+                    h = model(x)
+                    bank = torch.cat([bank, h[:, 0]])
+                    last = h[-1]
+            return bank, last
+    """,
+}
+
+
+@pytest.mark.parametrize("name", FLAGGED)
+def test_flagged(name: str) -> None:
+    assert_flagged(FLAGGED[name], CODE)
+
+
+@pytest.mark.parametrize("name", CLEAN)
+def test_clean(name: str) -> None:
+    assert_clean(CLEAN[name], CODE)

@@ -1,0 +1,296 @@
+from __future__ import annotations
+
+import pytest
+
+from tests.rules.snippets import assert_clean, assert_flagged
+
+CODE = "GG402"
+
+FLAGGED = {
+    "append": """
+        def train(model, loader, optimizer):
+            grads = []
+            for x, y in loader:
+                optimizer.zero_grad()
+                loss = F.cross_entropy(model(x), y)
+                loss.backward()
+                grads.append(model.fc.weight.grad)  # !
+                optimizer.step()
+            return grads
+    """,
+    "detached, in a trainer": """
+        class Trainer:
+            def __init__(self, net):
+                self.net = net
+                self.optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+                self.gradients = []
+
+            def fit(self, loader):
+                for x, y in loader:
+                    self.optimizer.zero_grad()
+                    F.cross_entropy(self.net(x), y).backward()
+                    for p in self.net.parameters():
+                        self.gradients.append(p.grad.detach())  # !
+                    self.optimizer.step()
+    """,
+    "list comprehension of all": """
+        def train(model, loader, optimizer):
+            history = []
+            for x, y in loader:
+                loss = F.mse_loss(model(x), y)
+                optimizer.zero_grad()
+                loss.backward()
+                history.append([p.grad for p in model.parameters() if p.grad is not None])  # !
+                optimizer.step()
+    """,
+    "dict keyed by the step": """
+        def train(model, loader, optimizer):
+            by_step = {}
+            for step, (x, y) in enumerate(loader):
+                optimizer.zero_grad(set_to_none=True)
+                F.cross_entropy(model(x), y).backward()
+                by_step[step] = {n: p.grad for n, p in model.named_parameters()}  # !
+                optimizer.step()
+            return by_step
+    """,
+    "dict of lists by name": """
+        def train(model, loader, optimizer, epochs):
+            grads = defaultdict(list)
+            for epoch in range(epochs):
+                for x, y in loader:
+                    optimizer.zero_grad()
+                    F.cross_entropy(model(x), y).backward()
+                    for name, param in model.named_parameters():
+                        if param.requires_grad:
+                            grads[name].append(param.grad.data)  # !
+                    optimizer.step()
+            torch.save(dict(grads), "grads.pt")
+    """,
+    "first into a variable": """
+        def train(model, loader, optimizer):
+            log = []
+            for i, (x, y) in enumerate(loader):
+                optimizer.zero_grad()
+                F.cross_entropy(model(x), y).backward()
+                g = model.conv1.weight.grad.detach()
+                log.append((i, g))  # !
+                optimizer.step()
+    """,
+    "a helper collects them": """
+        def get_grads(model):
+            return [p.grad for p in model.parameters()]
+
+        def train(model, loader, optimizer):
+            all_grads = []
+            for x, y in loader:
+                optimizer.zero_grad()
+                F.cross_entropy(model(x), y).backward()
+                all_grads.append(get_grads(model))  # !
+                optimizer.step()
+    """,
+    "script, a while loop that resets by hand": """
+        model = nn.Linear(10, 1)
+        trajectory = []
+        step = 0
+        while step < 1000:
+            loss = model(torch.randn(32, 10)).pow(2).mean()
+            loss.backward()
+            trajectory.append(model.weight.grad)  # !
+            with torch.no_grad():
+                for p in model.parameters():
+                    p -= 0.1 * p.grad
+                    p.grad = None
+            step += 1
+    """,
+    "list plus list, global": """
+        GRADS = []
+
+        def train_step(model, x, y, optimizer):
+            optimizer.zero_grad()
+            F.cross_entropy(model(x), y).backward()
+            optimizer.step()
+            global GRADS
+            GRADS += [p.grad for p in model.parameters()]  # !
+    """,
+}
+
+CLEAN = {
+    "copied": """
+        def train(model, loader, optimizer):
+            grads = []
+            for x, y in loader:
+                optimizer.zero_grad()
+                F.cross_entropy(model(x), y).backward()
+                grads.append(model.fc.weight.grad.clone())
+                grads.append(model.fc.bias.grad.detach().clone())
+                optimizer.step()
+    """,
+    "norms": """
+        def train(model, loader, optimizer):
+            norms, means = [], defaultdict(list)
+            for x, y in loader:
+                optimizer.zero_grad()
+                F.cross_entropy(model(x), y).backward()
+                norms.append(sum(p.grad.norm().item() ** 2 for p in model.parameters()) ** 0.5)
+                for name, p in model.named_parameters():
+                    means[name].append(p.grad.abs().mean())
+                    means[name + ".max"].append(p.grad.detach().max().item())
+                optimizer.step()
+    """,
+    "the norm that clipping returns": """
+        def train(model, loader, optimizer):
+            norms = []
+            for x, y in loader:
+                optimizer.zero_grad()
+                F.cross_entropy(model(x), y).backward()
+                norms.append(nn.utils.clip_grad_norm_(model.parameters(), 1.0))
+                optimizer.step()
+    """,
+    "the last one": """
+        class Trainer:
+            def fit(self, model, loader, optimizer):
+                previous = None
+                for x, y in loader:
+                    optimizer.zero_grad()
+                    F.cross_entropy(model(x), y).backward()
+                    previous = model.fc.weight.grad
+                    self.last_grad = model.fc.weight.grad.detach()
+                    optimizer.step()
+                return previous
+    """,
+    "a list of the iteration": """
+        def train(model, loader, optimizer):
+            for x, y in loader:
+                optimizer.zero_grad()
+                F.cross_entropy(model(x), y).backward()
+                grads = []
+                for p in model.parameters():
+                    grads.append(p.grad)
+                total = torch.stack([g.norm() for g in grads]).norm()
+                if total < 1e3:
+                    optimizer.step()
+    """,
+    "one list for each task of the iteration": """
+        def pcgrad(model, loader, optimizer, tasks):
+            for x, ys in loader:
+                per_task = []
+                out = model(x)
+                for task in tasks:
+                    optimizer.zero_grad()
+                    F.mse_loss(out[task], ys[task]).backward(retain_graph=True)
+                    per_task.append([p.grad for p in model.parameters()])
+                optimizer.zero_grad()
+                for p, *gs in zip(model.parameters(), *per_task):
+                    p.grad = torch.stack(gs).mean(0)
+                optimizer.step()
+    """,
+    "cleared in each iteration": """
+        class Trainer:
+            def __init__(self):
+                self.grads = []
+
+            def fit(self, model, loader, optimizer):
+                for x, y in loader:
+                    self.grads.clear()
+                    optimizer.zero_grad()
+                    F.cross_entropy(model(x), y).backward()
+                    for p in model.parameters():
+                        self.grads.append(p.grad)
+                    optimizer.step()
+    """,
+    "by the name of the parameter": """
+        def train(model, loader, optimizer):
+            latest = {}
+            for x, y in loader:
+                optimizer.zero_grad()
+                F.cross_entropy(model(x), y).backward()
+                for name, param in model.named_parameters():
+                    latest[name] = param.grad
+                optimizer.step()
+            return latest
+    """,
+    "bounded": """
+        def train(model, loader, optimizer):
+            recent = deque(maxlen=10)
+            for x, y in loader:
+                optimizer.zero_grad()
+                F.cross_entropy(model(x), y).backward()
+                recent.append([p.grad for p in model.parameters()])
+                optimizer.step()
+    """,
+    "zeroed in place: one tensor, many times": """
+        def train(model, loader, optimizer):
+            grads = []
+            for x, y in loader:
+                optimizer.zero_grad(set_to_none=False)
+                F.cross_entropy(model(x), y).backward()
+                grads.append(model.fc.weight.grad)
+                optimizer.step()
+    """,
+    "two models compared": """
+        def same_gradient(a, b, x):
+            grads = []
+            for m in (a, b):
+                m(x).sum().backward()
+                grads.append(m.weight.grad)
+            return torch.allclose(grads[0], grads[1])
+    """,
+    "once, after a backward": """
+        def flat_grad(model, x, y):
+            F.cross_entropy(model(x), y).backward()
+            grads = []
+            for p in model.parameters():
+                grads.append(p.grad.view(-1))
+            return torch.cat(grads)
+    """,
+    "running sum by name": """
+        def fisher(model, loader):
+            total = {n: torch.zeros_like(p) for n, p in model.named_parameters()}
+            for x, y in loader:
+                model.zero_grad()
+                F.cross_entropy(model(x), y).backward()
+                for n, p in model.named_parameters():
+                    total[n] += p.grad.detach() ** 2 / len(loader)
+            return total
+    """,
+    "parameters without a gradient, by name": """
+        def train(model, loader, optimizer):
+            unused = []
+            for x, y in loader:
+                optimizer.zero_grad()
+                F.cross_entropy(model(x), y).backward()
+                unused.append([n for n, p in model.named_parameters() if p.grad is None])
+                optimizer.step()
+    """,
+    "the gradient of an image, of numpy": """
+        import numpy as np
+
+        def train(model, loader, optimizer):
+            edges, shading = [], []
+            for x, y in loader:
+                optimizer.zero_grad()
+                F.cross_entropy(model(x), y).backward()
+                optimizer.step()
+                edges.append(np.gradient(x[0].numpy()))
+                shading.append(optimizer.grad_scale)
+    """,
+    "a saliency map": """
+        def saliency(model, loader):
+            maps = []
+            for x, y in loader:
+                x = x.clone().requires_grad_()
+                model(x).gather(1, y[:, None]).sum().backward()
+                maps.append(x.grad.abs().amax(1))
+            return torch.cat(maps)
+    """,
+}
+
+
+@pytest.mark.parametrize("name", FLAGGED)
+def test_flagged(name: str) -> None:
+    assert_flagged(FLAGGED[name], CODE)
+
+
+@pytest.mark.parametrize("name", CLEAN)
+def test_clean(name: str) -> None:
+    assert_clean(CLEAN[name], CODE)

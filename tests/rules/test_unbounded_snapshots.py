@@ -1,0 +1,361 @@
+from __future__ import annotations
+
+import pytest
+
+from tests.rules.snippets import assert_clean, assert_flagged
+
+CODE = "GG406"
+
+FLAGGED = {
+    "state dict, each batch": """
+        import copy
+
+        def train(model, loader, optimizer):
+            snapshots = []
+            for x, y in loader:
+                optimizer.zero_grad()
+                F.cross_entropy(model(x), y).backward()
+                optimizer.step()
+                snapshots.append(copy.deepcopy(model.state_dict()))  # !
+            return snapshots
+    """,
+    "the model itself": """
+        from copy import deepcopy
+
+        def train(net, loader, optimizer, epochs):
+            trajectory = []
+            for epoch in range(epochs):
+                for x, y in loader:
+                    optimizer.zero_grad()
+                    F.mse_loss(net(x), y).backward()
+                    optimizer.step()
+                    trajectory.append(deepcopy(net))  # !
+            return trajectory
+    """,
+    "clones by name": """
+        def train(model, loader, optimizer):
+            weights = []
+            for x, y in loader:
+                loss = F.cross_entropy(model(x), y)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+                weights.append({k: v.clone() for k, v in model.state_dict().items()})  # !
+    """,
+    "dict keyed by the step": """
+        import copy
+
+        class Trainer:
+            def __init__(self, model):
+                self.model = model
+                self.optimizer = torch.optim.Adam(model.parameters())
+                self.checkpoints = {}
+
+            def fit(self, loader):
+                for step, (x, y) in enumerate(loader):
+                    self.optimizer.zero_grad()
+                    F.cross_entropy(self.model(x), y).backward()
+                    self.optimizer.step()
+                    self.checkpoints[step] = copy.deepcopy(self.model.state_dict())  # !
+    """,
+    "in the step of a trainer": """
+        import copy
+
+        class Trainer:
+            def __init__(self, model, optimizer):
+                self.model, self.optimizer = model, optimizer
+                self.history = []
+
+            def train_step(self, x, y):
+                self.optimizer.zero_grad()
+                F.cross_entropy(self.model(x), y).backward()
+                self.optimizer.step()
+                self.history.append(copy.deepcopy(self.model))  # !
+
+            def fit(self, loader):
+                for x, y in loader:
+                    self.train_step(x, y)
+    """,
+    "first into a variable, in a tuple": """
+        import copy as cp
+
+        def train(model, loader, optimizer):
+            log = []
+            for i, (x, y) in enumerate(loader):
+                optimizer.zero_grad()
+                loss = F.cross_entropy(model(x), y)
+                loss.backward()
+                optimizer.step()
+                state = cp.deepcopy(model.state_dict())
+                log.append((i, loss.item(), state))  # !
+    """,
+    "a helper copies": """
+        def snapshot(model):
+            return {name: p.detach().clone() for name, p in model.state_dict().items()}
+
+        def train(model, loader, optimizer):
+            states = []
+            for x, y in loader:
+                optimizer.zero_grad()
+                F.cross_entropy(model(x), y).backward()
+                optimizer.step()
+                states += [snapshot(model)]  # !
+            return states
+    """,
+    "script, a while loop, copied to the CPU": """
+        net = nn.Linear(2, 1)
+        opt = torch.optim.SGD(net.parameters(), lr=0.1)
+        path = []
+        i = 0
+        while i < 5000:
+            opt.zero_grad()
+            net(torch.randn(16, 2)).pow(2).mean().backward()
+            opt.step()
+            path.append({k: v.detach().cpu().clone() for k, v in net.state_dict().items()})  # !
+            i += 1
+    """,
+    "lists by name": """
+        from copy import deepcopy
+
+        def train(gen, disc, loader, g_opt, d_opt):
+            history = defaultdict(list)
+            for real in loader:
+                d_opt.zero_grad()
+                disc(real).mean().backward()
+                d_opt.step()
+                g_opt.zero_grad()
+                disc(gen(torch.randn(len(real), 64))).mean().backward()
+                g_opt.step()
+                history["gen"].append(deepcopy(gen.state_dict()))  # !
+    """,
+}
+
+CLEAN = {
+    "the best only": """
+        import copy
+
+        def train(model, loader, optimizer, evaluate, epochs):
+            best, best_state = 0.0, None
+            for epoch in range(epochs):
+                for x, y in loader:
+                    optimizer.zero_grad()
+                    F.cross_entropy(model(x), y).backward()
+                    optimizer.step()
+                acc = evaluate(model)
+                if acc > best:
+                    best, best_state = acc, copy.deepcopy(model.state_dict())
+            model.load_state_dict(best_state)
+    """,
+    "the best only, an attribute": """
+        from copy import deepcopy
+
+        class EarlyStopping:
+            def __init__(self):
+                self.best, self.state = float("inf"), None
+
+            def fit(self, model, loader, optimizer):
+                for x, y in loader:
+                    loss = F.cross_entropy(model(x), y)
+                    optimizer.zero_grad()
+                    loss.backward()
+                    optimizer.step()
+                    if loss.item() < self.best:
+                        self.best = loss.item()
+                        self.state = deepcopy(model.state_dict())
+    """,
+    "the last": """
+        import copy
+
+        def train(model, loader, optimizer):
+            for x, y in loader:
+                before = copy.deepcopy(model.state_dict())
+                optimizer.zero_grad()
+                loss = F.cross_entropy(model(x), y)
+                loss.backward()
+                optimizer.step()
+                if torch.isnan(loss):
+                    model.load_state_dict(before)
+    """,
+    "by a fixed name": """
+        import copy
+
+        def train(model, loader, optimizer):
+            states = {"first": copy.deepcopy(model.state_dict())}
+            for x, y in loader:
+                optimizer.zero_grad()
+                F.cross_entropy(model(x), y).backward()
+                optimizer.step()
+                states["last"] = copy.deepcopy(model.state_dict())
+            return states
+    """,
+    "deque": """
+        import copy
+
+        def train(model, loader, optimizer):
+            recent = deque(maxlen=5)
+            for x, y in loader:
+                optimizer.zero_grad()
+                F.cross_entropy(model(x), y).backward()
+                optimizer.step()
+                recent.append(copy.deepcopy(model.state_dict()))
+            return recent
+    """,
+    "trimmed": """
+        import copy
+
+        def train(model, loader, optimizer, keep=3):
+            recent, older = [], []
+            for x, y in loader:
+                optimizer.zero_grad()
+                F.cross_entropy(model(x), y).backward()
+                optimizer.step()
+                recent.append(copy.deepcopy(model.state_dict()))
+                if len(recent) > keep:
+                    recent.pop(0)
+                older.append(copy.deepcopy(model))
+                older = older[-keep:]
+    """,
+    "a pool of opponents, trimmed": """
+        from copy import deepcopy
+
+        class SelfPlay:
+            def __init__(self, policy, optimizer):
+                self.policy, self.optimizer = policy, optimizer
+                self.pool = []
+
+            def train(self, loader):
+                for obs, ret in loader:
+                    self.optimizer.zero_grad()
+                    F.mse_loss(self.policy(obs), ret).backward()
+                    self.optimizer.step()
+                    self.pool.append(deepcopy(self.policy.state_dict()))
+                    if len(self.pool) > 10:
+                        del self.pool[0]
+    """,
+    "clients of a round": """
+        import copy
+
+        def federated(model, clients, rounds, local_train):
+            for r in range(rounds):
+                local = []
+                for client in clients:
+                    net = copy.deepcopy(model)
+                    for x, y in client:
+                        local_train(net, x, y).backward()
+                    local.append(copy.deepcopy(net.state_dict()))
+                mean = {k: torch.stack([s[k].float() for s in local]).mean(0) for k in local[0]}
+                model.load_state_dict(mean)
+    """,
+    "clients of a round, a list that is cleared": """
+        import copy
+
+        class Server:
+            def __init__(self, model):
+                self.model, self.updates = model, []
+
+            def run(self, clients, rounds):
+                for _ in range(rounds):
+                    for client in clients:
+                        client.fit(self.model).backward()
+                        self.updates.append(copy.deepcopy(client.model.state_dict()))
+                    self.aggregate()
+                    self.updates.clear()
+
+            def aggregate(self):
+                self.model.load_state_dict(self.updates[0])
+    """,
+    "an ensemble": """
+        import copy
+
+        def ensemble(net, n):
+            nets = []
+            for _ in range(n):
+                nets.append(copy.deepcopy(net))
+            return nn.ModuleList(nets)
+    """,
+    "clones of a layer": """
+        import copy
+
+        def clones(module, n):
+            return nn.ModuleList([copy.deepcopy(module) for _ in range(n)])
+
+        def train(loader, optimizer):
+            layers = clones(nn.Linear(8, 8), 6)
+            for x, y in loader:
+                for layer in layers:
+                    x = layer(x)
+                optimizer.zero_grad()
+                F.mse_loss(x, y).backward()
+                optimizer.step()
+    """,
+    "aliases": """
+        def train(model, loader, optimizer):
+            states = []
+            for x, y in loader:
+                optimizer.zero_grad()
+                F.cross_entropy(model(x), y).backward()
+                optimizer.step()
+                states.append(model.state_dict())
+            return states
+    """,
+    "something else is copied": """
+        import copy
+
+        def train(model, loader, optimizer, config):
+            metrics, log = {"loss": 0.0}, []
+            for x, y in loader:
+                optimizer.zero_grad()
+                loss = F.cross_entropy(model(x), y)
+                loss.backward()
+                optimizer.step()
+                metrics["loss"] = loss.item()
+                log.append(copy.deepcopy(metrics))
+                log.append({k: v for k, v in config.items()})
+    """,
+    "to a file": """
+        import copy
+
+        def train(model, loader, optimizer):
+            saved = []
+            for step, (x, y) in enumerate(loader):
+                optimizer.zero_grad()
+                F.cross_entropy(model(x), y).backward()
+                optimizer.step()
+                torch.save(copy.deepcopy(model.state_dict()), f"step{step}.pt")
+                saved.append(f"step{step}.pt")
+            return saved
+    """,
+    "only once": """
+        import copy
+
+        def train(model, loader, optimizer):
+            kept = []
+            for step, (x, y) in enumerate(loader):
+                optimizer.zero_grad()
+                F.cross_entropy(model(x), y).backward()
+                optimizer.step()
+                if step == 100:
+                    kept.append(copy.deepcopy(model.state_dict()))
+            return kept
+    """,
+    "a few numbers of it": """
+        def train(model, loader, optimizer):
+            norms = []
+            for x, y in loader:
+                optimizer.zero_grad()
+                F.cross_entropy(model(x), y).backward()
+                optimizer.step()
+                norms.append({k: v.float().norm().item() for k, v in model.state_dict().items()})
+            return norms
+    """,
+}
+
+
+@pytest.mark.parametrize("name", FLAGGED)
+def test_flagged(name: str) -> None:
+    assert_flagged(FLAGGED[name], CODE)
+
+
+@pytest.mark.parametrize("name", CLEAN)
+def test_clean(name: str) -> None:
+    assert_clean(CLEAN[name], CODE)
