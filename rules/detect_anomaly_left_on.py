@@ -34,7 +34,8 @@ _CONTEXTS = ("torch.autograd.detect_anomaly", "torch.autograd.anomaly_mode.detec
 
 @rule.in_source
 def left_on(function: Function) -> Iterator[Finding]:
-    if function.is_test:
+    switched_off = any(call.literal("mode", 0) is False for call in function.calls_of(*_SETTERS))
+    if function.is_test or switched_off:
         return
     for call in function.calls_of(*_SETTERS, *_CONTEXTS):
         if call.inner is None and not call.conditional and _is_on(call):

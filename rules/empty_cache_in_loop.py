@@ -47,4 +47,4 @@ def _is_step(function: Function, loop: Loop) -> bool:
     inner = [other for other in function.loops if other is not loop and other.within(loop)]
     if any(other.over_loader or other.trains for other in inner):
         return False
-    return (loop.over_loader and loop.runs_models) or bool(loop.backwards) or (loop.over_loader and not inner)
+    return loop.is_step or (loop.over_loader and not loop.backwards)

@@ -26,6 +26,7 @@ from collections.abc import Iterator
 from gradguard.catalogue import Rule
 from gradguard.findings import Finding, Severity
 from gradguard.static.model import Function
+from gradguard.static.values import Held, Kind
 
 rule = Rule("GG407", "grad-on-data", Severity.WARNING, frozenset({"requires_grad"}))
 
@@ -33,11 +34,13 @@ rule = Rule("GG407", "grad-on-data", Severity.WARNING, frozenset({"requires_grad
 @rule.in_source
 def marks_the_sample(function: Function) -> Iterator[Finding]:
     for call in function.calls_of("requires_grad_"):
-        loop = call.loop
-        if call.kept_in is None or loop is None or not loop.trains or loop.resets_by_hand:
+        loop, name = call.loop, call.origin.receiver
+        if loop is None or not loop.trains or loop.resets_by_hand or not call.of.holding(Held.MEMBER):
+            continue
+        if call.origin.literal("requires_grad", 0) is False or call.of.kind is Kind.MODULE:
             continue
         yield rule.finding(
-            call.site,
-            f"`{call.receiver}` lives on in `{call.kept_in}`, and so does the gradient that backward leaves in it",
-            help=f"take a new tensor first: `{call.receiver}.detach().requires_grad_()`",
+            call.source.site,
+            f"`{name}` is an element of a collection and lives on, and so does the gradient that backward leaves in it",
+            help=f"take a new tensor first: `{name}.detach().requires_grad_()`",
         )

@@ -25,7 +25,7 @@ from collections.abc import Iterator
 
 from gradguard.catalogue import Rule
 from gradguard.findings import Finding, Leak, Severity
-from gradguard.static.model import Function
+from gradguard.static.model import Function, Store
 from gradguard.static.values import Held
 
 rule = Rule("GG411", "growing-optimizer", Severity.WARNING, frozenset({"add_param_group", "optim", "Parameter("}))
@@ -34,21 +34,27 @@ rule = Rule("GG411", "growing-optimizer", Severity.WARNING, frozenset({"add_para
 @rule.in_source
 def grows(function: Function) -> Iterator[Finding]:
     for call in function.calls_of("add_param_group"):
-        if call.loop is not None and call.loop.trains and not call.conditional and not call.is_replaced:
+        if call.loop is not None and call.loop.is_step and not call.conditional and not call.is_replaced:
             yield rule.finding(
                 call.source.site,
                 f"`{call.receiver}` gets one more group of parameters in every iteration",
                 help="add the group once, before the loop",
             )
     for store in function.stores:
-        if store.loop is None or not store.loop.trains or store.conditional or store.inner is not None:
-            continue
-        if store.piles_up(Held.OPTIMIZER, Held.PARAMETER) and store.grows is store.loop:
+        if not store.conditional and (store.piles_up_each_step(Held.PARAMETER) or _makes_optimizers(store)):
             yield rule.finding(
                 store.site,
                 f"`{store.path}` gets one more `{store.value_code}` in every iteration",
                 help="make it once, before the loop",
             )
+
+
+def _makes_optimizers(store: Store) -> bool:
+    """Whether it keeps one more optimizer in each iteration, or each epoch, of the training."""
+    if store.piles_up_each_step(Held.OPTIMIZER):
+        return True
+    loop = store.grows
+    return loop is not None and store.piles_up(Held.OPTIMIZER) and loop.trains and loop.is_outermost and loop.is_long
 
 
 @rule.in_run

@@ -34,7 +34,10 @@ rule = Rule("GG409", "kept-on-device", Severity.INFO, frozenset({".cuda(", ".to(
 @rule.in_source
 def collects(function: Function) -> Iterator[Finding]:
     for store in function.stores:
-        if store.mode is Mode.OFF and store.piles_up(Held.OUTPUT) and store.inner is None and function.uses_device:
+        loop = store.grows
+        if loop is None or not function.uses_device or store.mode is not Mode.OFF or store.inner is not None:
+            continue
+        if store.piles_up(Held.OUTPUT) and store.loop is not None and any(x.over_loader for x in store.loop.around()):
             yield rule.finding(
                 store.site,
                 f"`{store.path}` keeps `{store.value_code}` of every batch on the device",

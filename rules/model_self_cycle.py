@@ -39,8 +39,7 @@ rule = Rule("GG408", "model-self-cycle", Severity.INFO, frozenset({"lambda", "se
 @rule.in_source
 def lives_on(function: Function) -> Iterator[Finding]:
     for made in function.constructions:
-        loop = made.loop
-        if loop is None or not made.cycles or any(c.name == "gc.collect" for c in loop.calls):
+        if not made.repeats or not made.cycles or made.is_kept or any(function.calls_of("gc.collect")):
             continue
         where = Related(
             made.site.path, made.site.cell, made.site.line, f"a `{made.name}` is made here in each iteration"

@@ -34,7 +34,7 @@ rule = Rule("GG403", "pinned-storage", Severity.WARNING, frozenset({"[", "narrow
 @rule.in_source
 def pins(function: Function) -> Iterator[Finding]:
     for store in function.stores:
-        if store.piles_up(Held.VIEW) and not store.leaks and store.inner is None and _runs_models(store):
+        if store.piles_up(Held.VIEW) and not store.leaks and store.inner is None and _goes_over_batches(store):
             yield rule.finding(
                 store.site,
                 f"`{store.value_code}` is a view of a larger tensor: `{store.path}` keeps the whole storage of each",
@@ -42,8 +42,8 @@ def pins(function: Function) -> Iterator[Finding]:
             )
 
 
-def _runs_models(store: Store) -> bool:
-    return store.grows is not None and (store.grows.runs_models or store.grows.over_loader)
+def _goes_over_batches(store: Store) -> bool:
+    return store.grows is not None and store.loop is not None and any(x.over_loader for x in store.loop.around())
 
 
 @rule.in_run

@@ -31,6 +31,7 @@ from collections.abc import Iterator
 
 from gradguard.catalogue import Rule
 from gradguard.findings import Finding, Severity
+from gradguard.static.knowledge import PROFILERS
 from gradguard.static.model import Function
 
 rule = Rule("GG503", "profiler-without-schedule", Severity.WARNING, frozenset({"profile"}))
@@ -38,8 +39,10 @@ rule = Rule("GG503", "profiler-without-schedule", Severity.WARNING, frozenset({"
 
 @rule.in_source
 def records_everything(function: Function) -> Iterator[Finding]:
-    for call in function.calls_of("torch.profiler.profile", "torch.autograd.profiler.profile"):
-        if call.has("schedule") or call.literal("enabled", 0) is False or call.inner is not None:
+    for call in function.calls_of(*PROFILERS):
+        if call.inner is not None or call.has("schedule"):
+            continue
+        if call.has("enabled") and call.literal("enabled") is not True:
             continue
         long = [loop for loop in call.loops if loop.is_long and (loop.over_loader or loop.trains)]
         if long:

@@ -35,7 +35,7 @@ rule = Rule("GG402", "stored-gradient", Severity.WARNING, frozenset({".grad"}))
 @rule.in_source
 def stores(function: Function) -> Iterator[Finding]:
     for store in function.stores:
-        if store.piles_up(Held.GRADIENT) and store.grows is not None and store.grows.trains:
+        if store.piles_up_each_step(Held.GRADIENT) and function.frees_gradients:
             yield rule.finding(
                 store.site,
                 f"`{store.path}` gets a gradient in every iteration, and keeps its memory (or, with "

@@ -34,15 +34,13 @@ rule = Rule("GG406", "unbounded-snapshots", Severity.WARNING, frozenset({"deepco
 @rule.in_source
 def collects(function: Function) -> Iterator[Finding]:
     for store in function.stores:
-        loop = store.grows
-        if not store.piles_up(Held.SNAPSHOT) or store.inner is not None or loop is None or not loop.trains:
+        if not store.piles_up_each_step(Held.SNAPSHOT):
             continue
-        each_batch = store.loop is not None and (store.loop.over_loader or bool(store.loop.backwards))
         yield rule.finding(
             store.site,
             f"`{store.path}` keeps one more copy of the model each time",
             help="keep the best one, write them to disk, or use a `deque(maxlen=...)`",
-            confidence=Confidence.HIGH if each_batch and loop.is_long and not store.conditional else Confidence.LOW,
+            confidence=Confidence.LOW if store.conditional else Confidence.HIGH,
         )
 
 

@@ -47,23 +47,25 @@ def _freed_by(flow: Flow, backward: Backward) -> Backward | None:
     """The backward that surely ran before over a part of this graph, and freed what it saved."""
     if backward.inner is not None or backward.conditional or backward.guarded:
         return None
-    own = _made_here(backward.value)
+    own = _made_here(flow, backward.value)
     order = flow.facts.events.index(backward)
     for other in flow.facts.events[:order]:
         if not isinstance(other, Backward) or other.keeps or other.inner is not None or other.conditional:
             continue
-        if other.loop is backward.loop and any(_in_same_iteration(r, backward) for r in own & _made_here(other.value)):
+        again = own & _made_here(flow, other.value) if other.loop is backward.loop else frozenset()
+        if any(_in_same_iteration(r, backward) for r in again):
             return other
     loop = backward.loop
     if loop is None or backward.keeps or loop.leaves_early or (loop.count is not None and loop.count < 2):
         return None
-    whole = graphs(backward.value.reach) <= own and not backward.value.must
-    return backward if own and whole and not any(_lies_in(r, loop) for r in own) else None
+    if any(r.source is Source.CARRIED for r in backward.value.reach):
+        return None  # made anew in the loop as well
+    return backward if any(not _lies_in(r, loop) for r in own) else None
 
 
-def _made_here(value: Value) -> Roots:
-    """The roots at which this function itself called a module; its graph saves tensors."""
-    return frozenset(r for r in value.roots if r.source is Source.GRAPH and isinstance(r.key, t.Call))
+def _made_here(flow: Flow, value: Value) -> Roots:
+    """The roots at which this function itself made a graph that surely saves tensors."""
+    return frozenset(r for r in value.roots if r.source is Source.GRAPH and r.key in flow.saving)
 
 
 def _in_same_iteration(root: Root, backward: Backward) -> bool:
@@ -71,12 +73,12 @@ def _in_same_iteration(root: Root, backward: Backward) -> bool:
     loop = backward.loop
     if loop is None:
         return True
-    inner = [n for n in t.walk(loop.site.node) if isinstance(n, t.Repeat) and n is not loop.site.node]
+    inner = (n for n in loop.nodes if isinstance(n, t.Repeat) and n is not loop.site.node)
     return _lies_in(root, loop) and not any(root.key in set(t.walk(n)) for n in inner)
 
 
 def _lies_in(root: Root, loop: Loop) -> bool:
-    return node_of(root.key) in set(t.walk(loop.site.node))
+    return node_of(root.key) in loop.nodes
 
 
 def _cut_at(flow: Flow, backward: Backward) -> Site | None:
@@ -94,7 +96,7 @@ def _of_loop(root: Root, loop: Loop) -> bool:
 
 def _made_in(loop: Loop, value: Value) -> bool:
     """Whether the whole graph of a value is made inside one iteration, as far as it was seen."""
-    inside = set(t.walk(loop.site.node))
+    inside = loop.nodes
     fresh = False
     for root in value.reach:
         if root.source in (Source.GRAPH, Source.CALL, Source.LOSS):
@@ -112,7 +114,7 @@ def _resets(flow: Flow, backward: Backward) -> list[ZeroGrad]:
         # Zeroing in place keeps the gradient's graph, and the next backward adds to it.
         zero_grads = [z for z in zero_grads if z.to_none or z.target is not None]
     if backward.create_graph is not None and backward.loop is not None:
-        inside = set(t.walk(backward.loop.site.node))
+        inside = backward.loop.nodes
         if any(r.source is Source.LEAF and _is_input(r.key) and r.key in inside for r in backward.value.roots):
             zero_grads = [z for z in zero_grads if z.target is None]  # an optimizer does not know this leaf
     if backward.loop is None:

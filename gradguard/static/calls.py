@@ -16,7 +16,6 @@ from gradguard.static import tree as t
 from gradguard.static.called import Called, last
 from gradguard.static.definitions import Class, FunctionRef
 from gradguard.static.expressions import evaluate, recorded
-from gradguard.static.loops import kept_in
 from gradguard.static.model import (
     Call,
     Construction,
@@ -67,18 +66,18 @@ def _note(c: Called) -> None:
         name = c.method
     if not name:
         return
-    given = tuple((a.star or a.keyword, v) for a, v in c.values)
+    given = tuple((a.star or a.keyword, _known(a, v)) for a, v in c.values)
     c.flow.record(Call(
         c.flow.site(c.node), c.flow.loop, c.flow.branches > 0, name=name, receiver=c.receiver_path,
         of=c.receiver or UNKNOWN, given=given, mode=c.state.mode,
-        kept_in=_kept_in(c) if name == "requires_grad_" else None,
     ))  # fmt: skip
 
 
-def _kept_in(c: Called) -> str | None:
-    setting = c.node.argument("requires_grad", 0)
-    off = isinstance(setting, t.Constant) and setting.value is False
-    return None if off or c.receiver_path is None else kept_in(c.flow, c.receiver_path, c.state)
+def _known(arg: t.Arg, value: Value) -> Value:
+    """An argument's value; a loader, if its name says so and nothing else is known."""
+    path = t.path_of(arg.value)
+    named = path is not None and value.kind is Kind.UNKNOWN and not path.endswith("s")
+    return Value(kind=Kind.LOADER) if named and named_kind(path or "") is Kind.LOADER else value
 
 
 def _bound(flow: Flow, node: t.Call, receiver: Value | None, state: State) -> Value:
@@ -119,7 +118,8 @@ def _project(c: Called) -> Value | None:
     if c.func.kind is Kind.CLASS and isinstance(ref, Class):
         if ref.is_module:
             c.flow.record(Construction(
-                c.flow.site(c.node), c.flow.loop, c.flow.branches > 0, name=ref.name, cycles=ref.self_cycles
+                c.flow.site(c.node), c.flow.loop, c.flow.branches > 0, name=ref.name, cycles=ref.self_cycles,
+                repeats=c.flow.loop is not None or c.flow.generating > 0,
             ))  # fmt: skip
             return Value(kind=Kind.MODULE, ref=ref)
         if _optimizer_class(ref):

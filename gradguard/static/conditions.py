@@ -46,6 +46,16 @@ def tensor_test(test: t.Expr) -> tuple[str | None, bool]:
     return None, True
 
 
+def length_test(test: t.Expr) -> str | None:
+    """The collection that a condition keeps short: ``len(shown) < 4``."""
+    if isinstance(test, t.Operation) and test.operator == "and":
+        return next((path for operand in test.operands if (path := length_test(operand)) is not None), None)
+    if isinstance(test, t.Operation) and test.operator in ("<", "<=") and isinstance(test.operands[0], t.Call):
+        call = test.operands[0]
+        return t.path_of(call.args[0].value) if t.path_of(call.func) == "len" and call.args else None
+    return None
+
+
 def is_flag(test: t.Expr) -> bool:
     """Whether a condition is a mode that the caller chooses: ``train``, ``not self.training``."""
     if isinstance(test, t.Operation) and test.operator == "not":

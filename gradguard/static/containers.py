@@ -15,10 +15,12 @@ from gradguard.static.model import (
 from gradguard.static.values import (
     DETACHED,
     NOTHING,
+    Held,
     Kind,
     Root,
     Source,
     Value,
+    holding,
     join,
     union,
 )
@@ -38,7 +40,9 @@ def container_call(c: Called) -> Value | None:
     always = ("append", "extend", "appendleft", "extendleft")
     if c.method not in k.ADDING_METHODS or not (c.method in always or c.receiver.kind is Kind.CONTAINER):
         return None
-    if c.receiver.kind in (Kind.MODULE, Kind.OPTIMIZER, Kind.TENSOR, Kind.NUMBER, Kind.EXTERNAL):
+    if c.receiver.kind in (Kind.TENSOR, Kind.NUMBER, Kind.EXTERNAL):
+        return None
+    if c.receiver.kind in (Kind.MODULE, Kind.OPTIMIZER) and not any(v.holding(*_PILING) for v in c.arguments):
         return None
     base = path
     while base.endswith("[*]"):
@@ -59,6 +63,9 @@ def container_call(c: Called) -> Value | None:
     return NOTHING
 
 
+_PILING = (Held.OPTIMIZER, Held.PARAMETER)  # self.optimizers.append(...), nn.ParameterList().append(...)
+
+
 def _with_element(c: Called, holder: Value) -> tuple[tuple[object, Value], ...]:
     """The parts of a list after ``append``: what an element looks like, as long as that is known."""
     if c.method not in ("append", "appendleft") or c.first is None:
@@ -67,7 +74,8 @@ def _with_element(c: Called, holder: Value) -> tuple[tuple[object, Value], ...]:
     empty = not holder.parts and all(r.source in (Source.CARRIED, Source.PLACE) for r in holder.roots)
     if known is None and not empty:
         return ()
-    return (("each", c.first if known is None else join(known, c.first)),)
+    member = holding(c.first, Held.MEMBER, c.node)
+    return (("each", member if known is None else join(known, member)),)
 
 
 def _bound_it(c: Called, path: str) -> None:

@@ -164,6 +164,11 @@ class Class:
         return found
 
     @cached_property
+    def is_dataset(self) -> bool:
+        """Whether it is a map-style ``torch.utils.data.Dataset``, of this name in whatever package."""
+        return any(n.rsplit(".", 1)[-1].endswith("Dataset") for n in self.external_bases)
+
+    @cached_property
     def is_autograd_function(self) -> bool:
         """Whether it is a ``torch.autograd.Function``."""
         return any(n.startswith("torch.") and n.endswith("autograd.Function") for n in self.external_bases)
@@ -177,9 +182,18 @@ class Class:
             for stmt in walk_statements(ref.define.body):
                 for target, value in t.pairs(stmt.targets, stmt.value) if isinstance(stmt, t.Assign) else ():
                     path = t.path_of(target) or ""
-                    if path.startswith("self.") and (_makes_objects(value) or (path in grown and _is_empty(value))):
+                    grows = (path in grown and _is_empty(value)) or t.path_of(value) in grown
+                    if path.startswith("self.") and (grows or self._makes_objects(value)):
                         found.append(Site(self.chunk, stmt))
         return tuple(found)
+
+    def _makes_objects(self, value: t.Expr) -> bool:
+        """Whether an expression makes a list or a dict of Python objects; a method that returns one, too."""
+        name = (t.path_of(value.func) or "") if isinstance(value, t.Call) else ""
+        if name.startswith("self.") and (ref := self.methods.get(name[5:])) is not None:
+            returned = (s.value for s in walk_statements(ref.define.body) if isinstance(s, t.Return))
+            return any(isinstance(v, t.Comprehension) and _makes_objects(v) for v in returned)
+        return _makes_objects(value)
 
     @cached_property
     def self_cycles(self) -> tuple[Site, ...]:
@@ -193,22 +207,28 @@ class Class:
         return tuple(found)
 
     def _holds_self(self, stmt: t.Assign, inner: dict[str, t.Define]) -> bool:
-        for target, value in t.pairs(stmt.targets, stmt.value):
-            if not isinstance(target, t.Attribute) or t.path_of(target.value) != "self":
-                continue
-            if isinstance(value, t.Call):  # self.handle = self.net.register_forward_hook(lambda ...: self...)
-                hooks = isinstance(value.func, t.Attribute) and value.func.name in k.HOOK_METHODS
-                value = value.args[0].value if hooks and value.args else value
-            if isinstance(value, t.Name) and value.id in inner:
-                body: object = inner[value.id].body
-            elif isinstance(value, t.Lambda) and "self" not in [p.name for p in value.params]:
-                body = value.body
-            else:
-                method = value.name if isinstance(value, t.Attribute) and t.path_of(value.value) == "self" else ""
-                body = value if method in self.methods and not self._is_free(method) else ()
-            if any(isinstance(n, t.Name) and n.id == "self" for n in t.walk(body)):
-                return True
-        return False
+        return any(
+            isinstance(target, t.Attribute) and t.path_of(target.value) == "self" and self._refers(value, inner)
+            for target, value in t.pairs(stmt.targets, stmt.value)
+        )
+
+    def _refers(self, value: t.Expr, inner: dict[str, t.Define]) -> bool:
+        """Whether an expression gives something that refers to ``self``: a function over it, a bound method."""
+        if isinstance(value, t.Conditional):
+            return self._refers(value.body, inner) or self._refers(value.orelse, inner)
+        if isinstance(value, t.DictDisplay):
+            return any(self._refers(item, inner) for _, item in value.entries)
+        if isinstance(value, t.Display):
+            return any(self._refers(item, inner) for item in value.items)
+        if isinstance(value, t.Call):  # partial(self.f, 2), net.register_forward_hook(lambda ...: self...)
+            name = value.func.name if isinstance(value.func, t.Attribute) else t.path_of(value.func) or ""
+            keeps = name == "partial" or name in k.HOOK_METHODS
+            return keeps and bool(value.args) and self._refers(value.args[0].value, inner)
+        if isinstance(value, t.Attribute):
+            return t.path_of(value.value) == "self" and value.name in self.methods and not self._is_free(value.name)
+        if isinstance(value, t.Lambda):
+            return "self" not in [p.name for p in value.params] and _names_self(value.body)
+        return isinstance(value, t.Name) and value.id in inner and _names_self(inner[value.id].body)
 
     def _is_free(self, method: str) -> bool:
         """Whether a method is bound to nothing (a static method), or is a property."""
@@ -256,3 +276,7 @@ def _makes_objects(value: t.Expr) -> bool:
         name = t.path_of(value.func) or (value.func.name if isinstance(value.func, t.Attribute) else "")
         return name in _READERS or name.rsplit(".", 1)[-1] in _READERS
     return False
+
+
+def _names_self(body: object) -> bool:
+    return any(isinstance(n, t.Name) and n.id == "self" for n in t.walk(body))

@@ -30,6 +30,7 @@ from gradguard.static.values import (
     iterated,
     join,
     union,
+    viewed,
 )
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ def recorded(value: Value, state: State, node: t.Node | None = None) -> Value:
     """
     if state.mode is Mode.OFF:
         parts = tuple((key, recorded(v, state)) for key, v in value.parts)
-        return replace(cut(value, node), kind=value.kind, parts=parts)
+        return replace(cut(value, node), kind=value.kind, parts=parts, holds=cut(value, node).holds | value.holds)
     if node is not None and any(r.source is Source.LEAF for r in value.roots):
         value = value.with_roots(Root(Source.GRAPH, node))
     if state.mode is Mode.UNKNOWN:
@@ -61,7 +62,7 @@ def recorded(value: Value, state: State, node: t.Node | None = None) -> Value:
 
 def cut(value: Value, node: t.Node | None) -> Value:
     """The tensor without its graph; it shares the storage."""
-    detached = replace(DETACHED, holds=value.holds)
+    detached = replace(DETACHED, holds=viewed(value).holds)
     return holding(detached, Held.CUT, node) if value.roots and node is not None else detached
 
 
@@ -83,7 +84,9 @@ def _attribute(flow: Flow, expr: t.Attribute, state: State) -> Value:
     if expr.name == "grad":
         return _gradient(flow, expr, base, path, state)
     if expr.name in k.BREAKING_ATTRIBUTES and base.kind not in (Kind.INSTANCE, Kind.MODULE):
-        return cut(base, expr) if expr.name == "data" else DETACHED
+        if expr.name == "data":
+            return cut(base, expr)
+        return DETACHED if expr.name == "grad_fn" else NUMBER
     if base.kind in (Kind.TENSOR, Kind.OUTPUT) or (part := base.part(expr.name)) is not None:
         part = base.part(expr.name)
         return part if part is not None else replace(base, parts=(), kind=Kind.OUTPUT)
@@ -164,12 +167,14 @@ def _indexed(base: Value, expr: t.Subscript) -> Value:
     """``tensor[index]``: a view for numbers and slices, a copy for lists, masks and tensors."""
     index = expr.index
     narrow = _is_integer(index) or (isinstance(index, t.Slice) and index.narrows)
-    if isinstance(index, t.Display):
+    base = viewed(base)
+    by_position = isinstance(index, t.Display) and index.kind == "tuple"
+    if isinstance(index, t.Display) and by_position:
         narrow = all(_is_integer(i) for i in index.items)
     elif not isinstance(index, t.Slice | t.Constant | t.Operation):
         base = computed(base)  # by a name: one of many rows, or a copy
     base = replace(base, holds=base.holds - base.holding(Held.OUTPUT))
-    several = isinstance(index, t.Display) or (isinstance(index, t.Slice) and index.dimensions > 1)
+    several = by_position or (isinstance(index, t.Slice) and index.dimensions > 1)
     is_tensor = several or (base.kind is Kind.TENSOR and base.ref != "batch")
     return holding(base, Held.VIEW, expr) if narrow and is_tensor else base
 
@@ -188,7 +193,10 @@ def _lives_outside(value: Value) -> bool:
 
 
 def _operation(flow: Flow, expr: t.Operation, state: State) -> Value:
-    values = [evaluate(flow, operand, state) for operand in expr.operands]
+    values = [evaluate(flow, expr.operands[0], state)]
+    flow.branches += expr.operator in ("and", "or")  # what follows is computed on some ways only
+    values += [evaluate(flow, operand, state) for operand in expr.operands[1:]]
+    flow.branches -= expr.operator in ("and", "or")
     if expr.operator in _NOT_ARITHMETIC:
         if expr.operator in ("is", "is not") and (path := t.path_of(expr.operands[0])) is not None:
             flow.facts.tested_gradients.add(path)
@@ -248,12 +256,16 @@ def _comprehension(flow: Flow, expr: t.Comprehension, state: State) -> Value:
             evaluate(flow, condition, state)
     if expr.key is not None:
         evaluate(flow, expr.key, state)
+    flow.generating += expr.kind == "generator"  # one after the other; what a list is made of lives together
     value = evaluate(flow, expr.element, state)
+    flow.generating -= expr.kind == "generator"
     for name, before in hidden.items():
         if before is None:
             state.env.pop(name, None)
         else:
             state.env[name] = before
+    if expr.kind != "generator":
+        value = holding(value, Held.MEMBER, expr)
     return each_of(value)
 
 

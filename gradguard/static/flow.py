@@ -18,9 +18,9 @@ from typing import Any
 from gradguard.static import knowledge as k
 from gradguard.static import loops, places, stores
 from gradguard.static import tree as t
-from gradguard.static.conditions import is_flag, steady_branch, tensor_test
+from gradguard.static.conditions import is_flag, length_test, steady_branch, tensor_test
 from gradguard.static.definitions import Class, FunctionRef
-from gradguard.static.loops import kept_in
+from gradguard.static.loops import loops_called
 from gradguard.static.model import (
     Backward,
     Call,
@@ -94,6 +94,9 @@ class Flow:
         self.method_calls: list[tuple[str, Mode]] = []
         self.dry = False
         self.guards = 0
+        self.generating = 0
+        self.saving: set[object] = set()
+        self.capped: list[str] = []
         self._called_on: frozenset[str] | None = None
         self.facts.torch = self.module.torch
         self.facts.is_async = define.is_async
@@ -145,6 +148,8 @@ class Flow:
             return any(self._is_tensor(operand) for operand in annotation.operands)
         if isinstance(annotation, t.Subscript) and (t.path_of(annotation.value) or "").endswith("Optional"):
             return self._is_tensor(annotation.index)
+        if isinstance(annotation, t.Constant) and isinstance(annotation.value, str):
+            return bool(k.TENSOR_IN_TEXT.search(annotation.value))
         value = self.module.value_of(annotation)
         return value.kind is Kind.EXTERNAL and value.ref in k.TENSOR_TYPES
 
@@ -303,10 +308,10 @@ class Flow:
         if not plain:
             stores.store_rebind(self, path, value, state, stmt, source)
             if path.endswith(".__traceback__"):
-                self._forget_frames(path, state)
+                self.forget_frames(path, state)
         state.assign(path, value)
 
-    def _forget_frames(self, path: str, state: State) -> None:
+    def forget_frames(self, path: str, state: State) -> None:
         """``error.__traceback__ = None``: the exception lets go of the frames."""
         base = path.rsplit(".", 1)[0]
         state.env[base] = replace(self.read(base, state), holds=NOTHING_HELD)
@@ -331,9 +336,9 @@ class Flow:
             path = t.path_of(target.value)
             self.facts.gradients_wanted = True
             if path is not None:
-                kept = kept_in(self, path, state)
                 self.record(Call(
-                    self.site(stmt), self.loop, self.branches > 0, name="requires_grad_", receiver=path, kept_in=kept
+                    self.site(stmt), self.loop, self.branches > 0, name="requires_grad_", receiver=path,
+                    of=self.read(path, state),
                 ))  # fmt: skip
                 leaf = Root(Source.LEAF, target)
                 state.env[path] = self.read(path, state).with_roots(leaf)
@@ -349,6 +354,7 @@ class Flow:
             value_site=self.site(source) if source is not None else None, mode=state.mode,
             evaluating=bool(state.evaluating),
         )  # fmt: skip
+        event.capped = path in self.capped
         if (state.mode is not Mode.OFF or value.holds) and not self.starting:
             self.record(event)
         return event
@@ -432,7 +438,10 @@ class Flow:
             (second if holds else first).assign(self.canonical(tested), NUMBER)
         self.branches += 1
         self.starting += steady == "second"
+        cap = length_test(stmt.test)
+        self.capped.append(self.canonical(cap or ""))
         after_body = self.block(stmt.body, first)
+        self.capped.pop()
         self.starting += (steady == "first") - (steady == "second")
         after_else = self.block(stmt.orelse, second)
         self.starting -= steady == "first"
@@ -463,7 +472,7 @@ class Flow:
         from gradguard.static.modes import gradient_context
 
         mode = state.mode
-        opened, loops_before = [], len(self.facts.loops)
+        opened, loops_before, events_before = [], len(self.facts.loops), len(self.facts.events)
         expects = any(k.EXPECTS_ERROR.search(t.path_of(c.func) or "") for c, _ in stmt.items if isinstance(c, t.Call))
         for context, target in stmt.items:
             value = self.value(context, state)
@@ -477,7 +486,7 @@ class Flow:
         after = self.block(stmt.body, state)
         self.guards -= expects
         for call in opened:
-            call.loops = self.facts.loops[loops_before:]
+            call.loops = self.facts.loops[loops_before:] + loops_called(self.facts.events[events_before:])
         if after is not None:
             after.mode = mode
         return after

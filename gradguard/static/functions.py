@@ -10,7 +10,7 @@ from gradguard.static import knowledge as k
 from gradguard.static import tree as t
 from gradguard.static.build import walk_statements
 from gradguard.static.definitions import Class
-from gradguard.static.model import Call, Mode, Site
+from gradguard.static.model import Call, Construction, Loop, Mode, Site
 from gradguard.static.roots import attaching_roots, graphs
 from gradguard.static.values import Kind, Source
 
@@ -28,13 +28,23 @@ def judge_call(flow: Flow, call: Call) -> None:
         call.too_late = _too_late(flow, call)
     elif call.name == "gc.disable":
         call.is_undone = flow.project.survey.mentions(_COLLECTS, flow.module)
-    elif call.name == "torch.utils.data.DataLoader" and isinstance(call.first.ref, Class):
-        call.object_lists = call.first.ref.object_lists
+    elif call.name == "torch.utils.data.DataLoader":
+        data = next((v for name, v in call.given if name == "dataset"), call.first)
+        call.object_lists = data.ref.object_lists if isinstance(data.ref, Class) and data.ref.is_dataset else ()
+    elif call.name in k.PROFILERS and not call.loops and call.bound_to is not None:
+        call.loops = _loops_from(flow, call, f"{call.bound_to}.start")
     elif call.name.startswith(k.PYPLOT):
         call.handed_on = _is_handed_on(flow, call.bound_to)
 
 
-_COLLECTS = re.compile(r"\bgc\.(?:collect|enable)\(|^from gc import ", re.M)
+_COLLECTS = re.compile(r"\bgc\.(?:collect|enable)\(|^\s*from gc import [^\n]*\b(?:collect|enable)\b", re.M)
+
+
+def _loops_from(flow: Flow, call: Call, start: str) -> list[Loop]:
+    """The loops after ``profiler.start()``."""
+    if not any(isinstance(n, t.Call) and t.path_of(n.func) == start for n in t.walk(flow.ref.define.body)):
+        return []
+    return [loop for loop in flow.facts.loops if loop.site.line > call.site.line]
 
 
 def _is_handed_on(flow: Flow, name: str | None) -> bool:
@@ -47,7 +57,10 @@ def _is_handed_on(flow: Flow, name: str | None) -> bool:
         if isinstance(node, t.Assign) and t.path_of(node.value) == name:
             return True
         if isinstance(node, t.Call) and any(_mentions(a.value, name) for a in node.args):
-            return True
+            head = (t.path_of(node.func) or "").split(".", 1)[0]
+            callee = flow.module.resolve(head) if head else None
+            if callee is None or str(callee.ref).split(".", 1)[0] not in k.LOOKING_PACKAGES:
+                return True
     return False
 
 
@@ -67,6 +80,23 @@ def _too_late(flow: Flow, call: Call) -> bool:
     return len(before) == len(over) > 0 and all(b.loop is call.loop and not b.conditional for b in before)
 
 
+def judge_construction(flow: Flow, made: Construction) -> None:
+    """Fill in whether a module is put into a collection, where it is not alone."""
+    node = made.site.node
+    if made.inner is not None:
+        return
+    names = {
+        t.path_of(target)
+        for stmt in walk_statements(flow.ref.define.body)
+        if isinstance(stmt, t.Assign) and any(n is node for n in t.walk(stmt.value))
+        for target in stmt.targets
+    }
+    adding = (n for n in t.walk(flow.ref.define.body) if isinstance(n, t.Call) and isinstance(n.func, t.Attribute))
+    for call in adding:
+        if call.func.name in k.ADDING_METHODS:  # type: ignore[attr-defined]
+            made.is_kept |= any(t.path_of(a.value) in names or a.value is node for a in call.args)
+
+
 def kept_outputs(flow: Flow) -> list[Site]:
     """The statements of an ``autograd.Function`` that put on ``ctx`` what it returns."""
     owner = flow.ref.owner
@@ -76,8 +106,15 @@ def kept_outputs(flow: Flow) -> list[Site]:
     names = [p.name for p in define.params]
     if flow.facts.name == "setup_context":
         return list(_kept(flow, names[0], _parts_of(flow, names[-1]))) if len(names) >= 3 else []
-    outputs = {n.id for s in _returns(flow) for n in _named(s)} - set(names)
+    outputs = {n.id for s in _returns(flow) for n in _named(s)} - set(names) - _without_gradient(flow, names[0])
     return list(_kept(flow, names[0], outputs)) if names else []
+
+
+def _without_gradient(flow: Flow, context: str) -> set[str]:
+    """The names given to ``ctx.mark_non_differentiable``: these outputs have no graph."""
+    calls = (n for n in t.walk(flow.ref.define.body) if isinstance(n, t.Call))
+    marks = (c for c in calls if t.path_of(c.func) == f"{context}.mark_non_differentiable")
+    return {path for c in marks for a in c.args if (path := t.path_of(a.value)) is not None}
 
 
 def _returns(flow: Flow) -> Iterator[t.Expr]:
@@ -103,11 +140,14 @@ def _parts_of(flow: Flow, name: str) -> set[str]:
 
 
 def _kept(flow: Flow, context: str, outputs: set[str]) -> Iterator[Site]:
-    for stmt in walk_statements(flow.ref.define.body):
-        if not isinstance(stmt, t.Assign):
-            continue
+    assigns = [s for s in walk_statements(flow.ref.define.body) if isinstance(s, t.Assign)]
+    for stmt in assigns:
+        line = flow.site(stmt).line
+        later = {n.id for s in assigns if flow.site(s).line > line for x in s.targets for n in _named(x)}
+        also = {n.id for x in stmt.targets for n in _named(x)}  # ctx.y = y = ...
         for target, value in t.pairs(stmt.targets, stmt.value):
             on_context = isinstance(target, t.Attribute) and t.path_of(target.value) == context
-            if on_context and any(n.id in outputs for n in _named(value)):
+            kept = ({n.id for n in _named(value)} | also) & outputs - later
+            if on_context and kept:
                 yield flow.site(stmt)
                 break

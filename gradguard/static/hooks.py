@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING
 
 from gradguard.static import tree as t
 from gradguard.static.definitions import FunctionRef
-from gradguard.static.memory import cleared
 from gradguard.static.model import Form, HookRegistration, Mode, Scope, Store
 from gradguard.static.names import bound_names
 from gradguard.static.roots import graphs
 from gradguard.static.source import SourceError
-from gradguard.static.values import Source
+from gradguard.static.values import Kind, Source
 
 if TYPE_CHECKING:
     from gradguard.static.flow import Flow
@@ -84,23 +83,39 @@ def _collects(flow: Flow, callback: Flow, store: Store) -> bool:
     if holder is not None and holder.bounded:
         return False
     if store.path.startswith("self."):
-        return not cleared(flow, store)
+        return not flow.project.survey.empties(store.holder, flow.module, callback.facts.name)
     if flow.scope(store.path) not in (Scope.LOCAL, Scope.GLOBAL):
         return False
     outer = flow.final.env.get(store.path)
     if (outer is not None and outer.bounded) or store.path in flow.emptied:
         return False
-    loops = (loop for loop in flow.facts.loops if store.path not in loop.assigned)
+    removed = _last_removal(flow)
+    loops = (loop for loop in flow.facts.loops if store.path not in loop.assigned and loop.site.line <= removed)
     return any(f.mode is not Mode.OFF for loop in loops for f in loop.forwards)
 
 
+def _last_removal(flow: Flow) -> float:
+    """The line of the last ``handle.remove()``; none at all: the hooks stay."""
+    calls = (n for n in t.walk(flow.ref.define.body) if isinstance(n, t.Call) and isinstance(n.func, t.Attribute))
+    lines = [flow.site(n).line for n in calls if n.func.name == "remove" and not n.args]  # type: ignore[attr-defined]
+    return max(lines, default=float("inf"))
+
+
 def _closes_over(flow: Flow, hook: HookRegistration) -> str | None:
-    """The tensor of this call that a hook is registered on and refers to: it holds itself through C++."""
-    path = hook.receiver
-    if hook.method != "register_hook" or path is None or not path.isidentifier() or not hook.fresh:
+    """The tensor that a hook is registered on and refers to for ever: it holds itself through C++.
+
+    A closure refers to a variable: in a loop, the next iteration puts another tensor there, and the old one is free.
+    """
+    path, callback = hook.receiver, hook.callback
+    if hook.method != "register_hook" or path is None or not path.isidentifier() or not hook.of.is_operation_result:
         return None
-    callback = hook.callback
-    if not isinstance(callback, FunctionRef) or path in [p.name for p in callback.define.params]:
+    if not isinstance(callback, FunctionRef) or _last_removal(flow) != float("inf"):
         return None
+    own = next((p for p in callback.define.params if p.name == path), None)
+    if own is not None:  # lambda g, out=out: ...
+        return path if own.default is not None and t.path_of(own.default) == path else None
     used = any(isinstance(n, t.Name) and n.id == path for n in t.walk(callback.define.body))
-    return path if used and path not in bound_names(callback.define)[0] else None
+    if not used or path in bound_names(callback.define)[0] or hook.loop is not None:
+        return None
+    is_script = flow.facts.name == "<module>"
+    return None if is_script or flow.final.env.get(path, hook.of).kind is Kind.NOTHING else path

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from gradguard.static import knowledge as k
 from gradguard.static.backwards import judge_backward
-from gradguard.static.functions import judge_call, kept_outputs
+from gradguard.static.functions import judge_call, judge_construction, kept_outputs
 from gradguard.static.hooks import judge_hook
 from gradguard.static.memory import COLLECTING, cleared, judge_memory
 from gradguard.static.model import Backward, Event, Form, GradCall, Loop, Mode, Scope, Site, Store
@@ -31,6 +31,8 @@ def judge(flow: Flow) -> None:
         judge_hook(flow, hook)
     for call in flow.facts.calls:
         judge_call(flow, call)
+    for made in flow.facts.constructions:
+        judge_construction(flow, made)
     flow.facts.kept_outputs = kept_outputs(flow)
     if len({step.target for step in flow.facts.steps}) > 1:
         for step in flow.facts.steps:  # whose parameters the module's reset concerns cannot be told
@@ -55,7 +57,8 @@ def _judge_lifetime(flow: Flow, store: Store) -> None:
     loop: Loop | None = store.loop
     while loop is not None:
         carry = flow.carries.get((store.path, loop))
-        if carry is not None and carry.grows and not (store.form is Form.ITEM and store.bounded_key):
+        bounded = store.capped or (store.form is Form.ITEM and store.bounded_key)
+        if carry is not None and carry.grows and not bounded:
             _judge_in_loop(flow, store, loop, carry.fresh)
             if not store.used:
                 return
@@ -115,6 +118,8 @@ def _outside(event: Event, loop: Loop) -> bool:
 
 def _escapes(flow: Flow, store: Store, carried: Root) -> bool:
     """Whether code that was not read may get the graph: a caller, a callee, another object."""
+    if store.is_average and any(r.source is Source.LEAF for r in store.value.roots):
+        return False  # an average of parameters: nobody asks for its gradient
     wanted = {carried, *(r for r in graphs(store.value.roots) if r.source not in (Source.PARAM, Source.PLACE))}
     if wanted & flow.escaped or wanted & flow.facts.returns.reach:
         return True

@@ -59,15 +59,21 @@ INDEXED_RESULTS = frozenset("max min sort topk kthvalue median mode cummax cummi
 # The result is a view of the receiver's storage (or may be).
 VIEWING_METHODS = frozenset(
     "detach view view_as reshape reshape_as squeeze unsqueeze permute transpose t T expand expand_as narrow select "
-    "chunk split unbind contiguous flatten unflatten swapaxes movedim diagonal unfold as_strided numpy "
+    "chunk split unbind flatten unflatten swapaxes movedim diagonal unfold as_strided numpy "
     "requires_grad_".split()
 )
-# Of these, the ones that pick a part.
-NARROWING_METHODS = frozenset("narrow select chunk split unbind diagonal".split())
+# Methods that other objects have as well: distributions, batches of tokens.
+NOT_ONLY_OF_TENSORS = frozenset("log_prob rsample entropy to cuda cpu type mean sample where cat".split())
 # The result is on another device or of another type, if it differs from what the receiver has.
 MOVING_METHODS = frozenset("to cuda cpu type type_as float double half bfloat16".split())
 # Functions that keep the size of what they are given.
 SHAPE_KEEPING = frozenset("softmax log_softmax sigmoid tanh relu exp log clamp float half double".split())
+# Operations whose graph needs saved tensors, so that it cannot be used twice.
+SAVING = frozenset(
+    "pow exp log sqrt sigmoid tanh softmax log_softmax relu matmul mm bmm mv norm std var logsumexp square "
+    "cross_entropy mse_loss nll_loss binary_cross_entropy binary_cross_entropy_with_logits l1_loss smooth_l1_loss "
+    "linear conv1d conv2d conv3d cosine_similarity".split()
+)
 TENSOR_TYPES = frozenset("torch.Tensor torch.FloatTensor torch.LongTensor torch.autograd.Variable".split())
 
 # --- functions --------------------------------------------------------------------------------------------------
@@ -235,3 +241,8 @@ NOTED_METHODS = frozenset("add_param_group retain_grad numpy requires_grad_ add_
 CACHES = frozenset("functools.lru_cache functools.cache".split())
 # Contexts in which an error is expected.
 EXPECTS_ERROR = re.compile(r"(?:^|\.)(?:raises|assertRaises\w*|assert_raises\w*|suppress|warns)$")
+# A tensor in an annotation that is written as a string.
+TENSOR_IN_TEXT = re.compile(r"(?:^|\||\[)\s*(?:torch\.)?Tensor\b")
+PROFILERS = ("torch.profiler.profile", "torch.autograd.profiler.profile")
+# Packages that look at what they are given, and neither keep nor close it.
+LOOKING_PACKAGES = frozenset("wandb numpy matplotlib PIL".split())

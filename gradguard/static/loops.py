@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gradguard.static import knowledge as k
 from gradguard.static import tree as t
-from gradguard.static.model import (
-    Loop,
-    Scope,
-)
+from gradguard.static.model import Backward, Event, Forward, Loop, Scope
 from gradguard.static.names import assigned_paths, iterable_path
 from gradguard.static.state import Carry, LoopFrame, State, merge
 from gradguard.static.values import (
@@ -121,25 +119,29 @@ def _count(iterable: t.Expr | None) -> int | None:
         if t.path_of(iterable.func) == "trange":
             break
         iterable = iterable.args[0].value
-    if isinstance(iterable, t.Call) and t.path_of(iterable.func) in ("range", "trange") and len(iterable.args) == 1:
+    name = (t.path_of(iterable.func) or "").rsplit(".", 1)[-1] if isinstance(iterable, t.Call) else ""
+    if isinstance(iterable, t.Call) and name == "islice" and len(iterable.args) == 2:
+        length = iterable.args[1].value
+        return length.value if isinstance(length, t.Constant) and isinstance(length.value, int) else None
+    if isinstance(iterable, t.Call) and name == "zip":
+        counts = [count for arg in iterable.args if (count := _count(arg.value)) is not None]
+        return min(counts, default=None)
+    if isinstance(iterable, t.Call) and name in ("range", "trange") and len(iterable.args) == 1:
         length = iterable.args[0].value
         return length.value if isinstance(length, t.Constant) and isinstance(length.value, int) else None
     return len(iterable.items) if isinstance(iterable, t.Display) else None
 
 
-def kept_in(flow: Flow, path: str, state: State) -> str | None:
-    """The collection that an element lives on in: the list that a loop goes over, ``data`` of ``data[i]``."""
-    if "[" in path:
-        base = path[: path.rfind("[")]
-        return base if flow.read(base, state).kind is Kind.CONTAINER else None
-    for frame in reversed(flow.frames):
-        node = frame.loop.site.node
-        if path in frame.loop.targets and isinstance(node, t.Repeat) and node.iterable is not None:
-            if path in frame.loop.assigned:
-                return None
-            whole = iterable_path(node.iterable)
-            return whole if whole is not None and flow.read(whole, state).kind is Kind.CONTAINER else None
-    return None
+def loops_called(events: Iterable[Event]) -> list[Loop]:
+    """The loops of called functions in which a model runs or is trained."""
+    found: dict[Loop, None] = {}
+    for event in events:
+        inner = event.inner if isinstance(event, Backward | Forward) else None
+        while inner is not None:
+            if inner.loop is not None:
+                found[inner.loop] = None
+            inner = inner.inner
+    return list(found)
 
 
 def is_live(flow: Flow, path: str, state: State) -> bool:

@@ -25,12 +25,21 @@ def judge_memory(flow: Flow, store: Store) -> None:
     loop: Loop | None = store.loop
     while loop is not None:
         carry = flow.carries.get((store.path, loop))
-        bounded = carry is None or not carry.grows or (store.form is Form.ITEM and store.bounded_key)
+        bounded = carry is None or not carry.grows or store.capped or (store.form is Form.ITEM and store.bounded_key)
         if carry is not None and not bounded and (carry.fresh or not cleared(flow, store)):
             store.grows = loop  # the outermost one counts
         loop = loop.parent
+    if store.grows is not None and _ends_with_the_step(store.grows):
+        store.grows = None
+        return
     if store.grows is None and _outlives_call(flow, store):
         store.grows_by_call = not cleared(flow, store)
+        store.in_step = store.loop is None and any(b.loop is None for b in flow.facts.backwards)
+
+
+def _ends_with_the_step(grows: Loop) -> bool:
+    """Whether a collection that grows in an inner loop is begun anew for each batch."""
+    return any(loop is not grows and (loop.over_loader or loop.is_step) for loop in grows.around())
 
 
 def _outlives_call(flow: Flow, store: Store) -> bool:
@@ -44,4 +53,4 @@ def _outlives_call(flow: Flow, store: Store) -> bool:
 
 def cleared(flow: Flow, store: Store) -> bool:
     """Whether something empties what is stored into."""
-    return flow.project.survey.clears(store.holder, flow.module)
+    return flow.project.survey.clears(store.holder, flow.module, flow.facts.name)

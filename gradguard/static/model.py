@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import cached_property
 
 from gradguard.findings import Confidence, Fix, Related
 from gradguard.static.edits import detached, one_line
@@ -112,6 +113,23 @@ class Loop:
         return bool(self.backwards or self.grad_calls or self.forwards)
 
     @property
+    def is_step(self) -> bool:
+        """One iteration is one step of training: backward is called in it, and not in a loop inside of it."""
+        return any(b.loop is self and not b.is_in_loop_of_callee for b in self.backwards)
+
+    @property
+    def is_outermost(self) -> bool:
+        """No loop that trains is around it: what grows in it is never begun anew."""
+        return self.parent is None or not self.parent.trains
+
+    @cached_property
+    def nodes(self) -> frozenset[object]:
+        """Every node of its source."""
+        from gradguard.static import tree as t
+
+        return frozenset(t.walk(self.site.node))
+
+    @property
     def is_long(self) -> bool:
         """It runs many times, as far as can be seen: it is not left early, nor counts up to a small number."""
         return not self.leaves_early and (self.count is None or self.count >= LONG_LOOP)
@@ -130,14 +148,16 @@ class Loop:
         """Whether some gradient is set to None in it: ``x.grad = None``."""
         return any(z.target is None for z in self.zero_grads)
 
-    def within(self, other: Loop) -> bool:
-        """Whether this is ``other`` or lies in it."""
+    def around(self) -> Iterator[Loop]:
+        """The loop itself, and those around it, innermost first."""
         loop: Loop | None = self
         while loop is not None:
-            if loop is other:
-                return True
+            yield loop
             loop = loop.parent
-        return False
+
+    def within(self, other: Loop) -> bool:
+        """Whether this is ``other`` or lies in it."""
+        return any(loop is other for loop in self.around())
 
 
 @dataclass(eq=False, repr=False)
@@ -157,6 +177,16 @@ class Event:
     conditional: bool = False
     inner: Event | None = None
     guarded: bool = field(default=False, kw_only=True)
+
+    @property
+    def is_in_loop_of_callee(self) -> bool:
+        """Whether the function that is called here does it in a loop of its own."""
+        inner = self.inner
+        while inner is not None:
+            if inner.loop is not None:
+                return True
+            inner = inner.inner
+        return False
 
     @property
     def source(self) -> Event:
@@ -264,7 +294,6 @@ class Call(Event):
         mode: the gradient mode it runs in.
         bound_to: the path that the result is assigned to.
         handed_on: the result is returned, stored, or given to somebody else.
-        kept_in: (of ``requires_grad_``) the collection that the tensor lives on in.
         object_lists: (of ``DataLoader``) where the data set makes lists of Python objects.
         is_undone: (of ``gc.disable``) something in the program collects, or switches the collector on again.
     """
@@ -279,7 +308,6 @@ class Call(Event):
     mode: Mode = Mode.INHERITED
     bound_to: str | None = None
     handed_on: bool = False
-    kept_in: str | None = None
     object_lists: tuple[Site, ...] = ()
     is_undone: bool = False
 
@@ -315,10 +343,19 @@ class Call(Event):
 
 @dataclass(eq=False, repr=False)
 class Construction(Event):
-    """An object of a class of the project is made. ``cycles`` are the statements by which it holds itself."""
+    """A module of a class of the project is made.
+
+    Args:
+        name: the class.
+        cycles: the statements by which it holds itself.
+        repeats: it is made again and again.
+        is_kept: it is put into a collection.
+    """
 
     name: str = ""
     cycles: tuple[Site, ...] = ()
+    repeats: bool = False
+    is_kept: bool = False
 
 
 @dataclass(eq=False, repr=False)
@@ -345,6 +382,7 @@ class HookRegistration(Event):
         discarded: nothing keeps the handle.
         fresh: the receiver is a tensor of this very iteration, and the hook dies with it.
         repeats: the loop in which the same receiver gets one more hook each time, if any.
+        of: the receiver's value.
         callback: the function of the project that is registered.
         kept: the stores by which the hook keeps what it is given.
         closes_over: the tensor that the hook is registered on, and that it refers to itself.
@@ -358,6 +396,7 @@ class HookRegistration(Event):
     fresh: bool = False
     repeats: Loop | None = None
     callback: object = None
+    of: Value = field(default_factory=Value)
     kept: list[Store] = field(default_factory=list)
     closes_over: str | None = None
 
@@ -388,6 +427,9 @@ class Store(Event):
         waits: whether it is used is for the caller to say: it leaks if the caller evaluates.
         grows: the loop in which each iteration adds to what is there, whatever is stored.
         grows_by_call: each call adds to what is there, and nothing clears it.
+        capped: it is stored only while the collection is short.
+        is_item: it is stored under a key or an index.
+        in_step: its function is one step of training: it calls backward, outside of a loop.
         is_buffer: it updates a registered buffer of a module.
     """
 
@@ -409,8 +451,11 @@ class Store(Event):
     waits: bool = False
     evaluating: bool = False
     bounded_key: bool = False
+    capped: bool = False
+    is_item: bool = False
     grows: Loop | None = None
     grows_by_call: bool = False
+    in_step: bool = False
     is_buffer: bool = False
 
     @property
@@ -421,6 +466,15 @@ class Store(Event):
     def piles_up(self, *kinds: Held) -> bool:
         """Whether it adds memory of these kinds, beside graphs, to a collection that nothing empties."""
         return bool(self.value.holding(*kinds)) and (self.grows is not None or self.grows_by_call)
+
+    def piles_up_each_step(self, *kinds: Held) -> bool:
+        """Whether it does so once in each step of training, for longer than an outer loop that begins anew."""
+        if not self.piles_up(*kinds) or (self.inner is not None and self.grows is None):
+            return False
+        if self.grows is None:
+            return self.in_step
+        around = self.loop.around() if self.loop is not None else ()
+        return self.grows.is_outermost and any(loop.is_step and loop.is_long for loop in around)
 
     @property
     def leaks(self) -> bool:
@@ -479,6 +533,8 @@ class Store(Event):
         """High, but for a graph that merely seems to be of no use to anybody."""
         loop = self.outlives
         if loop is None or self.freed or self.retained or self.evaluating:
+            return Confidence.HIGH
+        if self.is_average and any(around.trains for around in loop.around()):
             return Confidence.HIGH
         return Confidence.HIGH if loop.needs_gradients or loop.evaluates or loop.over_loader else Confidence.LOW
 
@@ -569,6 +625,11 @@ class Function:
         while outermost.parent is not None:
             outermost = outermost.parent
         return self.gradients_wanted or (bool(outermost.backwards or outermost.grad_calls) and not loop.evaluates)
+
+    @property
+    def frees_gradients(self) -> bool:
+        """Whether the gradients of a step are tensors of their own: nothing zeroes them in place."""
+        return not self.zero_grads or any(z.to_none for z in self.zero_grads)
 
     def without_grad(self) -> Fix | None:
         """Decorate the function with ``no_grad``, if nothing in it needs gradients and torch has a name here."""

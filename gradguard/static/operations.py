@@ -30,6 +30,7 @@ from gradguard.static.values import (
     join,
     structure,
     union,
+    viewed,
 )
 
 
@@ -49,6 +50,9 @@ def external_call(c: Called) -> Value | None:
         return made
     if name in ("collections.namedtuple", "typing.NamedTuple"):
         return Value(kind=Kind.EXTERNAL, ref="builtins.tuple")
+    if name == "traceback.clear_frames" and c.node.args and (path := t.path_of(c.node.args[0].value)) is not None:
+        c.flow.forget_frames(path, c.state)
+        return NOTHING
     if name in ("copy.deepcopy", "copy.copy"):
         return _copied(c.first or UNKNOWN, c.node) if tail == "deepcopy" else c.first or UNKNOWN
     if tail in ("deque", "defaultdict", "OrderedDict", "Counter"):
@@ -145,6 +149,8 @@ def _torch(c: Called, name: str, tail: str) -> Value | None:
     if name == "torch.autograd.Variable":
         made = replace(c.first or UNKNOWN, kind=Kind.TENSOR)
         return made.with_roots(Root(Source.LEAF, c.node)) if requires_grad else made
+    if name in ("torch.utils.data.random_split", "torch.utils.data.Subset", "torch.utils.data.ConcatDataset"):
+        return each_of(c.first or UNKNOWN) if tail == "random_split" else c.first
     if name.startswith("torch.utils.checkpoint."):
         return c.result(Root(Source.GRAPH, c.node), kind=Kind.OUTPUT, receiver=False)
     if name.startswith(
@@ -155,7 +161,12 @@ def _torch(c: Called, name: str, tail: str) -> Value | None:
         return DETACHED
     if name.startswith(("torch.func.", "torch.jit.", "torch.hub.", "torch.fx.", "torch.compiler", "torch.export")):
         return Value(kind=Kind.MODULE) if name.startswith(("torch.jit.", "torch.hub.")) else None
-    return _indexed(c, tail, c.result(receiver=False))
+    result = c.result(receiver=False)
+    if tail in k.SAVING:
+        c.flow.saving.add(c.node)
+    if tail in k.SHAPE_KEEPING and c.first is not None:
+        result = replace(result, holds=result.holds | c.first.holding(Held.OUTPUT))
+    return _indexed(c, tail, result)
 
 
 def _indexed(c: Called, name: str, result: Value) -> Value:
@@ -186,6 +197,8 @@ def _builtin(c: Called, name: str) -> Value | None:
         return iterated(values[0])
     if name in ("iter", "reversed", "sorted") and values:
         return values[0]
+    if name in ("list", "tuple") and len(values) == 1 and values[0].kind is Kind.LOADER:
+        return each_of(holding(iterated(values[0]), Held.MEMBER, c.node))
     if name in k.CONTAINER_BUILTINS:
         parts = tuple((a.keyword, v) for a, v in c.values if a.keyword) if name == "dict" else ()
         return replace(union(values, Kind.CONTAINER), parts=parts)
@@ -216,6 +229,10 @@ def module_call(c: Called) -> Value | None:
             return c.result(receiver=False)  # a loss without parameters, of values without a graph
         return c.result(Root(Source.LOSS, c.node), receiver=False)
     forward(c)
+    for arg, value in c.values:  # what a module takes is a tensor
+        path = t.path_of(arg.value)
+        if value.ref == "batch" and path is not None:
+            c.state.env[path] = replace(value, ref=None)
     return module_result(c)
 
 
@@ -232,6 +249,7 @@ def module_result(c: Called) -> Value:
     ref = c.func.ref
     plain = isinstance(ref, str) and ref.startswith("torch.nn.") and ref.rsplit(".", 1)[-1] not in k.STRUCTURED_MODULES
     result = c.result(Root(Source.GRAPH, c.node), kind=Kind.TENSOR if plain else Kind.OUTPUT, receiver=False)
+    c.flow.saving.add(c.node)
     return holding(result, Held.OUTPUT, c.node)
 
 
@@ -305,13 +323,19 @@ def tensor_method(c: Called) -> Value | None:
         return DETACHED  # torch.distributions draws under no_grad
     if c.method in k.MOVING_METHODS:
         moved = replace(computed(receiver), parts=())
+        moved = replace(moved, holds=moved.holds | receiver.holding(Held.STATE))
         return recorded(moved, c.state)  # to where it is already, it is the same tensor
     if c.method in k.SHAPING_METHODS:
-        return recorded(replace(_viewed(c, receiver), parts=()), c.state, c.node)
+        kind = Kind.TENSOR if receiver.kind is Kind.OUTPUT and c.method not in k.NOT_ONLY_OF_TENSORS else receiver.kind
+        return recorded(replace(_viewed(c, receiver), parts=(), kind=kind), c.state, c.node)
     if c.method in k.DIFFERENTIABLE_METHODS:
         result = c.result(kind=receiver.kind if receiver.kind is Kind.OUTPUT else Kind.TENSOR)
+        if c.method in k.SAVING:
+            c.flow.saving.add(c.node)
         if c.method == "clone" and receiver.holding(Held.STATE):
             result = holding(result, Held.SNAPSHOT, c.node)
+        if result.kind is Kind.OUTPUT and c.method not in k.NOT_ONLY_OF_TENSORS:
+            result = replace(result, kind=Kind.TENSOR)
         if c.method in k.VIEWING_METHODS:
             result = replace(result, holds=result.holds | _viewed(c, receiver).holds)
         elif c.method in k.SHAPE_KEEPING:
@@ -324,7 +348,7 @@ def _viewed(c: Called, receiver: Value) -> Value:
     """The receiver as a view of itself; of a part of it, where the method picks one."""
     if c.method in ("narrow", "select"):
         return holding(replace(receiver, holds=receiver.holds - receiver.holding(Held.OUTPUT)), Held.VIEW, c.node)
-    return receiver
+    return receiver if c.method == "requires_grad_" else viewed(receiver)
 
 
 def _view(receiver: Value, method: str) -> Value:

@@ -12,6 +12,7 @@ from gradguard.static.names import named_kind
 from gradguard.static.state import State
 from gradguard.static.values import (
     NUMBER,
+    Held,
     Kind,
     Root,
     Source,
@@ -43,6 +44,8 @@ def parameter(flow: Flow, param: t.Param) -> Value:
             return Value(kind=Kind.LOADER)
         if name.startswith("torch.optim."):
             return Value(kind=Kind.OPTIMIZER)
+        if name in k.TENSOR_TYPES:
+            return Value(root, must=root, kind=Kind.TENSOR)
         if isinstance(param.annotation, t.Name) and param.annotation.id in ("int", "float", "str", "bool"):
             return NUMBER
     if param.name in flow._receivers() and (cls := flow.project.survey.argument_class(flow.ref, param.name)):
@@ -143,7 +146,14 @@ def _outer_name(flow: Flow, name: str) -> Value:
 def _bare(value: Value) -> Value:
     """A value without its graph: what it is, and whether it is a leaf."""
     leaves = frozenset(r for r in value.roots if r.source is Source.LEAF)
-    return Value(leaves, kind=value.kind, ref=value.ref, bounded=value.bounded)
+    members = value.holding(Held.MEMBER)
+    return Value(leaves, kind=value.kind, ref=value.ref, bounded=value.bounded, holds=members)
+
+
+def _is_kept(part: Value) -> bool:
+    """Whether a part of an attribute's value says more than its name does."""
+    objects = (Kind.INSTANCE, Kind.MODULE, Kind.OPTIMIZER)
+    return part.kind in objects or bool(_bare(part).roots or _bare(part).holds)
 
 
 def kind_of(ref: FunctionRef, expr: t.Expr) -> Value:
@@ -157,6 +167,5 @@ def kind_of(ref: FunctionRef, expr: t.Expr) -> Value:
     for param in ref.define.params:
         state.env[param.name] = parameter(flow, param)
     value = flow.value(expr, state)
-    objects = (Kind.INSTANCE, Kind.MODULE, Kind.OPTIMIZER)
-    parts = tuple((key, _bare(part)) for key, part in value.parts if part.kind in objects or _bare(part).roots)
+    parts = tuple((key, _bare(part)) for key, part in value.parts if _is_kept(part))
     return replace(_bare(value), parts=parts)

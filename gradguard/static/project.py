@@ -6,6 +6,7 @@ Other files are read on demand, when a name leads there; nothing is imported or 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -49,7 +50,9 @@ class Module:
     @cached_property
     def uses_device(self) -> bool:
         """Whether it puts something on a GPU."""
-        return "cuda" in self.source.text
+        text = self.source.text
+        on_cpu = re.search(r"torch\.device\(\s*['\"]cpu", text) and "cuda" not in text
+        return not on_cpu and re.search(r"\.cuda\(|\.to\([^)\n]*(?:device|cuda|gpu)|\bdevice=", text) is not None
 
     @cached_property
     def torch(self) -> str | None:

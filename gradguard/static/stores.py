@@ -57,7 +57,7 @@ def store_item(
         return
     form, added = rebind_form(path, source)
     if form in (Form.SUM, Form.AVERAGE) and value.reach:  # d[k] = d.get(k, 0) + x
-        flow.store(base, value, state, stmt, added or source, form)
+        flow.store(base, value, state, stmt, added or source, form).is_item = True
         state.env[base] = with_content(holder, value)
         return
     if holder.kind is Kind.NUMBER:
@@ -110,7 +110,8 @@ def augment(flow: Flow, stmt: t.Augment, state: State) -> State:
     if added.keeps:
         single = isinstance(stmt.value, t.Display) and len(stmt.value.items) == 1
         source = stmt.value.items[0] if isinstance(stmt.value, t.Display) and single else stmt.value
-        flow.store(path, (added.part(0) or added) if single else added, state, stmt, source, form)
+        store = flow.store(path, (added.part(0) or added) if single else added, state, stmt, source, form)
+        store.is_item = item
     state.env[path] = result
     return state
 

@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from gradguard.static.definitions import FunctionRef
     from gradguard.static.flow import Flow
 
+_MUTATING = (Form.APPEND, Form.ITEM, Form.IN_PLACE)
 _MAX_EVENTS = 200
 _MAX_ROOTS = 32
 _KEPT = (Source.CARRIED, Source.PLACE, Source.PARAM)
@@ -163,7 +164,7 @@ class _Application:
             self.state.assign(path, value)
         self._reset()
         for event in facts.stores:
-            if event.scope is Scope.PARAMETER and event.form in (Form.APPEND, Form.ITEM, Form.IN_PLACE):
+            if event.scope is Scope.PARAMETER and (event.is_item or event.form in _MUTATING):
                 self._mutate(event)
         if self.callee.ref.define.is_generator:
             self.flow.generators += 1
@@ -317,8 +318,14 @@ class _Application:
                 lost = None
             flow.record(replace(event, site=site, loop=loop, inner=event, target=target, lost=lost))
             state.lost, state.computed = None, False
-        elif isinstance(event, Call | Construction):
-            flow.record(replace(event, site=site, loop=loop, conditional=conditional, inner=event))
+        elif isinstance(event, Call):
+            of, receiver = self.value(event.of), self.path(event.receiver) if event.receiver else None
+            flow.record(replace(
+                event, site=site, loop=loop, conditional=conditional, inner=event, of=of, receiver=receiver
+            ))  # fmt: skip
+        elif isinstance(event, Construction):
+            repeats = event.repeats or loop is not None
+            flow.record(replace(event, site=site, loop=loop, conditional=conditional, inner=event, repeats=repeats))
         elif isinstance(event, Forward):
             mode = state.mode if event.mode is Mode.INHERITED else event.mode
             module = self.path(event.module) if event.module else None

@@ -100,14 +100,24 @@ class Survey:
         """Whether a file of the program that ``near`` belongs to matches."""
         return any(pattern.search(text) for text in self._related_texts(near))
 
-    def clears(self, attribute: str, near: Module) -> bool:
-        """Whether something empties or rebinds an attribute of this name after its object was made."""
-        return any(
-            self._is_called(method, near)
-            for text in self._related_texts(near)
-            if attribute in text
-            for method in _clearing_methods(attribute, text)
-        )
+    def clears(self, attribute: str, near: Module, function: str) -> bool:
+        """Whether something empties or rebinds an attribute of this name after its object was made.
+
+        Args:
+            near: the module that stores into it.
+            function: the one that does; what it does itself was read more closely.
+        """
+        return any(self._is_called(method, near) for method in self._clearing(attribute, near, function))
+
+    def empties(self, attribute: str, near: Module, function: str) -> bool:
+        """Whether any function does so, also one that nothing here calls."""
+        return any(True for _ in self._clearing(attribute, near, function))
+
+    def _clearing(self, attribute: str, near: Module, function: str) -> Iterator[str]:
+        for text in self._related_texts(near):
+            if attribute in text:
+                own = function if text is near.source.text else ""
+                yield from _clearing_methods(attribute, text) - {own}
 
     def _is_called(self, method: str, near: Module) -> bool:
         """Whether a function runs at all: something calls it that runs, or that a user of the project may call."""
@@ -283,7 +293,17 @@ def _functions(text: str) -> Iterator[tuple[str, str]]:
         elif line[:1].strip() and not line.startswith(("@", "class", ")", "]", "}", "#")):
             function = "<module>"
         if match is None or _DEFINITION.sub("", line, count=1).count(":") > 1:
-            yield function, line
+            yield function, _without_comment(line)
+
+
+def _without_comment(line: str) -> str:
+    """A line without its comment, as far as the quotes before it tell."""
+    start = line.find("#")
+    while start >= 0:
+        if line.count('"', 0, start) % 2 == 0 and line.count("'", 0, start) % 2 == 0:
+            return line[:start]
+        start = line.find("#", start + 1)
+    return line
 
 
 def _users(name: str, text: str) -> set[str]:

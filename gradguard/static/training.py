@@ -72,8 +72,10 @@ def handed_over(c: Called, value: Value) -> None:
         found = node.argument(keyword)
         return flow.site(found) if found is not None and node.is_true(keyword) else None
 
-    retain = node.argument("retain_graph")
-    create = node.argument("create_graph")
+    first = 2 if c.external else 1  # backward(gradient, retain_graph, create_graph)
+    on_tensor = bool(c.external) or value is c.receiver
+    retain = node.argument("retain_graph", first if on_tensor else None)
+    create = node.argument("create_graph", first + 1 if on_tensor else None)
     keeps = any(
         x is not None and not (isinstance(x, t.Constant) and x.value in (False, None)) for x in (retain, create)
     )
@@ -197,7 +199,7 @@ def hook_call(c: Called) -> Value | None:
     fresh = c.method == "register_hook" and bool(receiver.roots) and receiver.kind in (Kind.TENSOR, Kind.OUTPUT)
     event = HookRegistration(
         flow.site(c.node), flow.loop, flow.branches > 0, method=c.method or last(c.path),
-        receiver=c.receiver_path, fresh=fresh,
+        receiver=c.receiver_path, fresh=fresh, of=receiver,
     )  # fmt: skip
     event.receiver = _registered_on(flow, c.receiver_path)
     callback = c.first or c.value_of("hook")

@@ -36,6 +36,7 @@ class Held(Enum):
     EXCEPTION = auto()  # an exception, with the frames that it passed through and what they hold
     OPTIMIZER = auto()  # an optimizer, with its state
     PARAMETER = auto()  # a new parameter
+    MEMBER = auto()  # no memory of its own: it is an element of a collection, which lives on
     CUT = auto()  # no memory: a graph was cut here
 
 
@@ -170,6 +171,11 @@ def computed(value: Value) -> Value:
     return replace(value, holds=frozenset(h for h in value.holds if h.held in _OF_A_RESULT)) if value.holds else value
 
 
+def viewed(value: Value) -> Value:
+    """Another tensor of the same storage: no element of the collection that the first one is in."""
+    return replace(value, holds=value.holds - value.holding(Held.MEMBER)) if value.holds else value
+
+
 def holding(value: Value, held: Held, key: Hashable) -> Value:
     """The value, which keeps some memory alive besides."""
     return replace(value, holds=value.holds | {Holding(held, key)})
@@ -262,7 +268,7 @@ def element(value: Value, index: object) -> Value:
     if value.parts and not isinstance(index, int):
         return union((v for _, v in value.parts), Kind.UNKNOWN)
     if value.kind in (Kind.OUTPUT, Kind.TENSOR):
-        return replace(value, parts=(), ref=None)
+        return replace(value, parts=())
     value = part_of(value, index)
     if value.kind is Kind.CONTAINER:
         return replace(value, parts=(), kind=Kind.UNKNOWN)

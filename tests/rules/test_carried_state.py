@@ -84,18 +84,6 @@ FLAGGED = {
                 optimizer.step()
                 prev = cur  # !
     """,
-    "buffer in forward": """
-        class Norm(nn.Module):
-            def __init__(self, dim):
-                super().__init__()
-                self.register_buffer("running_mean", torch.zeros(dim))
-                self.scale = nn.Parameter(torch.ones(dim))
-
-            def forward(self, x):
-                mean = x.mean(0)
-                self.running_mean = torch.lerp(self.running_mean, mean, 0.1)  # !
-                return (x - mean) * self.scale
-    """,
     "detach that does nothing": """
         def train(rnn, loader, optimizer):
             state = rnn.begin_state()

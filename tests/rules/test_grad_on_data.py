@@ -31,9 +31,7 @@ FLAGGED = {
         class Critic:
             def __init__(self, net, n):
                 self.net = net
-                self.data = []
-                for _ in range(n):
-                    self.data.append(torch.randn(64))
+                self.data = [torch.randn(64) for _ in range(n)]
 
             def train(self, optimizer):
                 for i in range(len(self.data)):

@@ -276,6 +276,22 @@ CLEAN = {
                     errors.append(e)
             return errors
     """,
+    "summaries": """
+        import traceback
+
+        def train(model, loader, optimizer):
+            errors = []
+            for x, y in loader:
+                try:
+                    optimizer.zero_grad()
+                    F.cross_entropy(model(x), y).backward()
+                    optimizer.step()
+                except RuntimeError as e:
+                    errors.append(traceback.TracebackException.from_exception(e))
+                    errors.append(traceback.extract_tb(e.__traceback__))
+                    errors.append(RuntimeError(str(e)))
+            return errors
+    """,
     "cleared in the iteration": """
         def train(models, loader, optimizers):
             for x, y in loader:

@@ -130,16 +130,6 @@ FLAGGED = {
                 optimizer.step()
                 total += loss.cpu()  # !
     """,
-    "moving average": """
-        def train(model, loader, optimizer):
-            ema = None
-            for x, y in loader:
-                optimizer.zero_grad()
-                loss = F.cross_entropy(model(x), y)
-                loss.backward()
-                optimizer.step()
-                ema = loss if ema is None else 0.9 * ema + 0.1 * loss  # !
-    """,
     "global": """
         total = 0.0
 

@@ -27,21 +27,6 @@ FLAGGED = {
                 embeddings.append(hidden[:, 0])  # !
             return torch.cat(embeddings)
     """,
-    "state of the last layer": """
-        class Sentiment:
-            def __init__(self):
-                self.lstm = nn.LSTM(64, 128, num_layers=2, batch_first=True)
-                self.states = []
-
-            def fit(self, loader, head, optimizer):
-                for x, y in loader:
-                    _, (h, c) = self.lstm(x)
-                    loss = F.cross_entropy(head(h[-1]), y)
-                    optimizer.zero_grad()
-                    loss.backward()
-                    optimizer.step()
-                    self.states.append(h[-1].detach())  # !
-    """,
     "a slice": """
         class Gallery:
             def __init__(self, encoder):

@@ -1,0 +1,404 @@
+from __future__ import annotations
+
+import pytest
+
+from tests.rules.snippets import assert_clean, assert_flagged
+
+CODE = "GG203"
+
+FLAGGED = {
+    "twice in a row": """
+        def step(model, x, y, optimizer):
+            optimizer.zero_grad()
+            loss = F.cross_entropy(model(x), y)
+            loss.backward()
+            loss.backward()  # !
+            optimizer.step()
+    """,
+    "an update between": """
+        def train(model, loader, optimizer):
+            for x, y in loader:
+                loss = F.cross_entropy(model(x), y)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+                optimizer.zero_grad()
+                loss.backward()  # !
+                optimizer.step()
+    """,
+    "two losses over one encoding": """
+        def train(model, loader, optimizer):
+            for x, y in loader:
+                optimizer.zero_grad()
+                feats = model.encoder(x)
+                cls_loss = F.cross_entropy(model.head(feats), y)
+                rec_loss = F.mse_loss(model.decoder(feats), x)
+                cls_loss.backward()
+                rec_loss.backward()  # !
+                optimizer.step()
+    """,
+    "two optimizers over one encoding": """
+        class Trainer:
+            def update(self, x, y):
+                h = self.model.encoder(x)
+                loss_a = F.cross_entropy(self.model.head(h), y)
+                self.opt_a.zero_grad()
+                loss_a.backward()
+                self.opt_a.step()
+
+                loss_b = F.mse_loss(self.model.decoder(h), x)
+                self.opt_b.zero_grad()
+                loss_b.backward()  # !
+                self.opt_b.step()
+    """,
+    "discriminator without detach": """
+        def train_gan(G, D, loader, opt_g, opt_d):
+            bce = nn.BCEWithLogitsLoss()
+            for real in loader:
+                ones, zeros = torch.ones(len(real), 1), torch.zeros(len(real), 1)
+                fake = G(torch.randn(len(real), 4))
+                d_loss = bce(D(real), ones) + bce(D(fake), zeros)
+                opt_d.zero_grad()
+                d_loss.backward()
+                opt_d.step()
+                g_loss = bce(D(fake), ones)
+                opt_g.zero_grad()
+                g_loss.backward()  # !
+                opt_g.step()
+    """,
+    "loss made before the loop": """
+        net = nn.Linear(4, 3)
+        opt = torch.optim.SGD(net.parameters(), lr=0.1)
+        loss = F.mse_loss(net(inputs), targets)
+        for epoch in range(100):
+            opt.zero_grad()
+            loss.backward()  # !
+            opt.step()
+    """,
+    "output made before the loop": """
+        def fit(model, x, y, epochs=50):
+            optimizer = torch.optim.Adam(model.parameters())
+            criterion = nn.CrossEntropyLoss()
+            out = model(x)
+            for _ in range(epochs):
+                loss = criterion(out, y)
+                optimizer.zero_grad()
+                loss.backward()  # !
+                optimizer.step()
+    """,
+    "penalty computed once": """
+        def train(model, loader, optimizer):
+            l2 = sum(p.pow(2).sum() for p in model.parameters())
+            for x, y in loader:
+                optimizer.zero_grad()
+                loss = F.cross_entropy(model(x), y) + 1e-4 * l2
+                loss.backward()  # !
+                optimizer.step()
+    """,
+    "attribute": """
+        class Agent:
+            def learn(self, states, actions, returns):
+                logits = self.policy(states)
+                self.loss = F.cross_entropy(logits, actions) * returns.mean()
+                self.optimizer.zero_grad()
+                self.loss.backward()
+                self.optimizer.step()
+                print(self.loss.item())
+                self.loss.backward()  # !
+    """,
+    "actor and critic share the body": """
+        def update(net, optimizer, obs, actions, returns):
+            h = net.encoder(obs)
+            logp = F.log_softmax(net.head(h), dim=-1)
+            value = net.decoder(h).mean(-1)
+            policy_loss = (F.nll_loss(logp, actions, reduction="none") * (returns - value.detach())).mean()
+            value_loss = F.mse_loss(value, returns)
+            optimizer.zero_grad()
+            policy_loss.backward()
+            (0.5 * value_loss).backward()  # !
+            optimizer.step()
+    """,
+    "while": """
+        def fit(model, x, y, optimizer, tol):
+            hidden = torch.tanh(model.encoder(x))
+            previous = float("inf")
+            while previous > tol:
+                loss = F.cross_entropy(model.head(hidden), y)
+                optimizer.zero_grad()
+                loss.backward()  # !
+                optimizer.step()
+                previous = loss.item()
+    """,
+    "only the last is retained": """
+        def step(model, x, y, optimizer):
+            out = model(x)
+            a = F.cross_entropy(out, y)
+            b = out.pow(2).mean()
+            optimizer.zero_grad()
+            a.backward()
+            b.backward(retain_graph=True)  # !
+            optimizer.step()
+    """,
+}
+
+CLEAN = {
+    "retained": """
+        def step(model, x, y, optimizer):
+            optimizer.zero_grad()
+            loss = F.cross_entropy(model(x), y)
+            loss.backward(retain_graph=True)
+            loss.backward()
+            optimizer.step()
+    """,
+    "retained by position, retained for the second order": """
+        def step(model, x, y, optimizer):
+            loss = F.cross_entropy(model(x), y)
+            loss.backward(None, True)
+            loss.backward()
+            other = F.cross_entropy(model(x), y)
+            other.backward(create_graph=True)
+            other.backward()
+            optimizer.zero_grad()
+    """,
+    "retained, two losses": """
+        def train(model, loader, optimizer):
+            for x, y in loader:
+                optimizer.zero_grad()
+                feats = model.encoder(x)
+                cls_loss = F.cross_entropy(model.head(feats), y)
+                rec_loss = F.mse_loss(model.decoder(feats), x)
+                cls_loss.backward(retain_graph=True)
+                rec_loss.backward()
+                optimizer.step()
+    """,
+    "retained until the last": """
+        def step(model, x, y, optimizer, n=3):
+            optimizer.zero_grad()
+            feats = model.encoder(x)
+            for i in range(n):
+                loss = F.cross_entropy(model.head(feats), y) / n
+                loss.backward(retain_graph=i < n - 1)
+            optimizer.step()
+    """,
+    "sum": """
+        def step(model, x, y, optimizer):
+            feats = model.encoder(x)
+            cls_loss = F.cross_entropy(model.head(feats), y)
+            rec_loss = F.mse_loss(model.decoder(feats), x)
+            optimizer.zero_grad()
+            (cls_loss + 0.1 * rec_loss).backward()
+            optimizer.step()
+    """,
+    "both at once": """
+        def step(model, x, y, optimizer):
+            feats = model.encoder(x)
+            cls_loss = F.cross_entropy(model.head(feats), y)
+            rec_loss = F.mse_loss(model.decoder(feats), x)
+            optimizer.zero_grad()
+            torch.autograd.backward([cls_loss, rec_loss])
+            optimizer.step()
+    """,
+    "the second head gets detached features": """
+        def step(model, x, y, optimizer):
+            optimizer.zero_grad()
+            feats = model.encoder(x)
+            F.cross_entropy(model.head(feats), y).backward()
+            F.mse_loss(model.decoder(feats.detach()), x).backward()
+            optimizer.step()
+    """,
+    "discriminator with detach": """
+        def train_gan(G, D, loader, opt_g, opt_d):
+            bce = nn.BCEWithLogitsLoss()
+            for real in loader:
+                ones, zeros = torch.ones(len(real), 1), torch.zeros(len(real), 1)
+                opt_d.zero_grad()
+                bce(D(real), ones).backward()
+                fake = G(torch.randn(len(real), 4))
+                bce(D(fake.detach()), zeros).backward()
+                opt_d.step()
+                opt_g.zero_grad()
+                bce(D(fake), ones).backward()
+                opt_g.step()
+    """,
+    "computed again": """
+        def step(model, x, y, optimizer):
+            loss = F.cross_entropy(model(x), y)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            loss = F.cross_entropy(model(x), y)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+    """,
+    "sharpness-aware": """
+        def step(model, x, y, optimizer, perturb, restore):
+            F.cross_entropy(model(x), y).backward()
+            perturb(model)
+            optimizer.zero_grad()
+            F.cross_entropy(model(x), y).backward()
+            restore(model)
+            optimizer.step()
+    """,
+    "one or the other": """
+        def step(model, x, y, optimizer, scaler=None):
+            loss = F.cross_entropy(model(x), y)
+            optimizer.zero_grad()
+            if scaler is not None:
+                scaler.scale(loss).backward()
+                scaler.step(optimizer)
+            else:
+                loss.backward()
+                optimizer.step()
+    """,
+    "one of them leaves": """
+        def train(model, loader, optimizer, warm):
+            for step, (x, y) in enumerate(loader):
+                loss = F.cross_entropy(model(x), y)
+                if step < warm:
+                    loss.backward()
+                    continue
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+    """,
+    "tried": """
+        def probe(model, x, y):
+            loss = F.cross_entropy(model(x), y)
+            loss.backward()
+            try:
+                loss.backward()
+            except RuntimeError:
+                print("freed, as it should be")
+    """,
+    "expected": """
+        import pytest
+        from contextlib import suppress
+
+        def test_graph_is_freed():
+            model = nn.Linear(4, 3)
+            loss = model(torch.randn(2, 4)).pow(2).sum()
+            loss.backward()
+            with pytest.raises(RuntimeError, match="second time"):
+                loss.backward()
+            with suppress(RuntimeError):
+                loss.backward()
+    """,
+    "nothing was saved": """
+        def demo():
+            x = torch.ones(3, requires_grad=True)
+            y = torch.ones(3, requires_grad=True)
+            loss = x.sum() + y.sum()
+            loss.backward()
+            loss.backward()
+            s = x + y
+            s.sum().backward()
+            s.mean().backward()
+            print(x.grad, y.grad)
+    """,
+    "only the inputs are shared": """
+        def step(model_a, model_b, x, y, opt_a, opt_b):
+            x = x.flatten(1).float() / 255
+            loss_a = F.cross_entropy(model_a(x), y)
+            loss_b = F.cross_entropy(model_b(x), y)
+            opt_a.zero_grad()
+            opt_b.zero_grad()
+            loss_a.backward()
+            loss_b.backward()
+            opt_a.step()
+            opt_b.step()
+    """,
+    "only the leaf is shared": """
+        def descend(steps):
+            w = torch.randn(3, requires_grad=True)
+            for i in range(steps):
+                loss = (w * w).sum()
+                loss.backward()
+                with torch.no_grad():
+                    w -= 0.1 * w.grad
+                    w.grad = None
+            (w * 2).sum().backward()
+    """,
+    "features without a graph": """
+        def train_heads(backbone, head_a, head_b, loader, optimizer):
+            for x, y in loader:
+                with torch.no_grad():
+                    feats = backbone(x)
+                optimizer.zero_grad()
+                F.cross_entropy(head_a(feats), y).backward()
+                F.cross_entropy(head_b(feats), y).backward()
+                optimizer.step()
+    """,
+    "features made once, without a graph": """
+        def probe(backbone, head, x, y, optimizer):
+            feats = backbone(x).detach()
+            for _ in range(100):
+                loss = F.cross_entropy(head(feats), y)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+    """,
+    "frozen encoder": """
+        def train_heads(model, x, y, optimizer):
+            for p in model.encoder.parameters():
+                p.requires_grad_(False)
+            feats = model.encoder(x)
+            for _ in range(10):
+                optimizer.zero_grad()
+                F.cross_entropy(model.head(feats), y).backward()
+                F.mse_loss(model.decoder(feats), x).backward()
+                optimizer.step()
+    """,
+    "made anew at the end of the turn": """
+        def fit(model, x, y, optimizer, steps):
+            loss = F.cross_entropy(model(x), y)
+            for _ in range(steps):
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+                loss = F.cross_entropy(model(x), y)
+            print(loss.item())
+    """,
+    "once, in a loop": """
+        def fit(model, x, y, optimizer, n):
+            loss = F.cross_entropy(model(x), y)
+            for i in range(n):
+                if i == n - 1:
+                    loss.backward()
+            other = F.cross_entropy(model(x), y)
+            for group in optimizer.param_groups:
+                other.backward()
+                break
+    """,
+    "losses of their own": """
+        def step(models, x, y, optimizer):
+            losses = [F.cross_entropy(m(x), y) for m in models]
+            optimizer.zero_grad()
+            losses[0].backward()
+            losses[1].backward()
+            optimizer.step()
+    """,
+    "closure": """
+        def fit(model, x, y):
+            optimizer = torch.optim.LBFGS(model.parameters(), max_iter=5)
+
+            def closure():
+                optimizer.zero_grad()
+                loss = F.cross_entropy(model(x), y)
+                loss.backward()
+                return loss
+
+            for _ in range(3):
+                optimizer.step(closure)
+    """,
+}
+
+
+@pytest.mark.parametrize("name", FLAGGED)
+def test_flagged(name: str) -> None:
+    assert_flagged(FLAGGED[name], CODE)
+
+
+@pytest.mark.parametrize("name", CLEAN)
+def test_clean(name: str) -> None:
+    assert_clean(CLEAN[name], CODE)

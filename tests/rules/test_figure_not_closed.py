@@ -1,0 +1,379 @@
+from __future__ import annotations
+
+import pytest
+
+from tests.rules.snippets import assert_clean, assert_flagged
+
+CODE = "GG505"
+
+FLAGGED = {
+    "saved each epoch": """
+        import matplotlib.pyplot as plt
+
+        def train(model, loader, optimizer, epochs):
+            history = []
+            for epoch in range(epochs):
+                for x, y in loader:
+                    optimizer.zero_grad()
+                    loss = F.cross_entropy(model(x), y)
+                    loss.backward()
+                    optimizer.step()
+                    history.append(loss.item())
+                plt.figure()  # !
+                plt.plot(history)
+                plt.savefig(f"loss_{epoch}.png")
+    """,
+    "subplots each batch": """
+        import matplotlib.pyplot as plt
+
+        def train(model, loader, optimizer):
+            for step, (x, y) in enumerate(loader):
+                out = model(x)
+                loss = F.mse_loss(out, y)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+                fig, axes = plt.subplots(1, 2, figsize=(8, 4))  # !
+                axes[0].imshow(x[0, 0].cpu())
+                axes[1].imshow(out[0, 0].detach().cpu())
+                fig.savefig(f"samples/{step:06d}.png")
+    """,
+    "script": """
+        from matplotlib import pyplot
+
+        for epoch in range(100):
+            for real in train_loader:
+                opt.zero_grad()
+                loss = net(real).mean()
+                loss.backward()
+                opt.step()
+            fig = pyplot.figure(figsize=(4, 4))  # !
+            ax = fig.add_subplot(111)
+            ax.scatter(*net.sample(500).detach().numpy().T)
+            fig.savefig(f"out/epoch{epoch}.pdf", bbox_inches="tight")
+    """,
+    "logged as an image": """
+        import matplotlib.pyplot as plt
+        import wandb
+
+        class Trainer:
+            def fit(self, loader, epochs):
+                for epoch in range(epochs):
+                    for x, y in loader:
+                        self.optimizer.zero_grad()
+                        loss = F.cross_entropy(self.model(x), y)
+                        loss.backward()
+                        self.optimizer.step()
+                    fig, ax = plt.subplots()  # !
+                    ax.hist(self.model.fc.weight.detach().flatten().numpy())
+                    wandb.log({"weights": wandb.Image(fig), "epoch": epoch})
+    """,
+    "axes cleared, figure kept": """
+        import matplotlib.pyplot as plt
+
+        def fit(net, batches, opt, max_steps):
+            losses, step = [], 0
+            while step < max_steps:
+                x, y = next(batches)
+                opt.zero_grad()
+                loss = F.mse_loss(net(x), y)
+                loss.backward()
+                opt.step()
+                losses.append(loss.item())
+                fig, ax = plt.subplots()  # !
+                ax.plot(losses)
+                fig.savefig("loss.png")
+                ax.cla()
+                step += 1
+    """,
+    "deleted, not closed": """
+        import matplotlib.pyplot as plt
+
+        def train(model, loader, optimizer, epochs):
+            for epoch in range(epochs):
+                for x, y in loader:
+                    optimizer.zero_grad()
+                    F.cross_entropy(model(x), y).backward()
+                    optimizer.step()
+                fig = plt.figure()  # !
+                plt.bar(range(3), model(torch.zeros(1, 4)).softmax(-1)[0].tolist())
+                fig.savefig("probs.png")
+                del fig
+    """,
+    "in a helper": """
+        import matplotlib.pyplot as plt
+
+        def save_samples(images, path):
+            fig, axes = plt.subplots(4, 4)  # !
+            for ax, image in zip(axes.flat, images):
+                ax.imshow(image.permute(1, 2, 0))
+                ax.axis("off")
+            fig.savefig(path)
+
+        def train(model, loader, optimizer, epochs):
+            for epoch in range(epochs):
+                for x in loader:
+                    optimizer.zero_grad()
+                    loss = F.mse_loss(model(x), x)
+                    loss.backward()
+                    optimizer.step()
+                save_samples(model(x).detach().cpu(), f"epoch{epoch}.png")
+    """,
+}
+
+CLEAN = {
+    "closed": """
+        import matplotlib.pyplot as plt
+
+        def train(model, loader, optimizer, epochs):
+            for epoch in range(epochs):
+                for x, y in loader:
+                    optimizer.zero_grad()
+                    loss = F.cross_entropy(model(x), y)
+                    loss.backward()
+                    optimizer.step()
+                fig, ax = plt.subplots()
+                ax.imshow(model.fc.weight.detach())
+                fig.savefig(f"{epoch}.png")
+                plt.close(fig)
+    """,
+    "the current one is closed": """
+        import matplotlib.pyplot as plt
+
+        def train(model, loader, optimizer, epochs):
+            losses = []
+            for epoch in range(epochs):
+                for x, y in loader:
+                    optimizer.zero_grad()
+                    loss = F.cross_entropy(model(x), y)
+                    loss.backward()
+                    optimizer.step()
+                    losses.append(loss.item())
+                plt.figure()
+                plt.plot(losses)
+                plt.savefig("loss.png")
+                plt.close()
+    """,
+    "all closed": """
+        import matplotlib.pyplot as plt
+
+        class Trainer:
+            def fit(self, loader, epochs):
+                for epoch in range(epochs):
+                    for x, y in loader:
+                        self.optimizer.zero_grad()
+                        F.cross_entropy(self.model(x), y).backward()
+                        self.optimizer.step()
+                    for name, p in self.model.named_parameters():
+                        fig = plt.figure()
+                        plt.hist(p.detach().flatten().numpy())
+                        fig.savefig(f"{epoch}_{name}.png")
+                    plt.close("all")
+    """,
+    "closed whatever happens": """
+        import matplotlib.pyplot as plt
+
+        def train(model, loader, optimizer):
+            for step, (x, y) in enumerate(loader):
+                optimizer.zero_grad()
+                F.cross_entropy(model(x), y).backward()
+                optimizer.step()
+                fig = plt.figure()
+                try:
+                    fig.gca().imshow(x[0, 0])
+                    fig.savefig(f"{step}.png")
+                finally:
+                    plt.close(fig)
+    """,
+    "the same number": """
+        import matplotlib.pyplot as plt
+
+        def train(model, loader, optimizer):
+            losses = []
+            for x, y in loader:
+                optimizer.zero_grad()
+                loss = F.cross_entropy(model(x), y)
+                loss.backward()
+                optimizer.step()
+                losses.append(loss.item())
+                plt.figure(1)
+                plt.clf()
+                plt.plot(losses)
+                plt.pause(0.001)
+    """,
+    "the same name": """
+        import matplotlib.pyplot as plt
+
+        def train(model, loader, optimizer):
+            for x, y in loader:
+                optimizer.zero_grad()
+                F.cross_entropy(model(x), y).backward()
+                optimizer.step()
+                fig = plt.figure("weights")
+                fig.clf()
+                fig.gca().imshow(model.fc.weight.detach())
+                fig, ax = plt.subplots(num=2, clear=True)
+                ax.imshow(x[0])
+                fig.savefig("x.png")
+    """,
+    "made before the loop": """
+        import matplotlib.pyplot as plt
+
+        def train(model, loader, optimizer):
+            fig, ax = plt.subplots()
+            losses = []
+            for x, y in loader:
+                optimizer.zero_grad()
+                loss = F.cross_entropy(model(x), y)
+                loss.backward()
+                optimizer.step()
+                losses.append(loss.item())
+                ax.clear()
+                ax.plot(losses)
+                fig.savefig("loss.png")
+    """,
+    "after the loop": """
+        import matplotlib.pyplot as plt
+
+        def train(model, loader, optimizer):
+            losses = []
+            for x, y in loader:
+                optimizer.zero_grad()
+                loss = F.cross_entropy(model(x), y)
+                loss.backward()
+                optimizer.step()
+                losses.append(loss.item())
+            plt.figure(figsize=(6, 4))
+            plt.plot(losses)
+            plt.savefig("loss.png")
+    """,
+    "shown": """
+        import matplotlib.pyplot as plt
+
+        for epoch in range(10):
+            for x, y in train_loader:
+                opt.zero_grad()
+                F.cross_entropy(net(x), y).backward()
+                opt.step()
+            plt.figure()
+            plt.imshow(net.fc.weight.detach())
+            plt.show()
+    """,
+    "returned": """
+        import matplotlib.pyplot as plt
+
+        def plot_weights(model):
+            fig, ax = plt.subplots()
+            ax.imshow(model.fc.weight.detach())
+            return fig
+
+        def train(model, loader, optimizer, epochs):
+            for epoch in range(epochs):
+                for x, y in loader:
+                    optimizer.zero_grad()
+                    F.cross_entropy(model(x), y).backward()
+                    optimizer.step()
+                fig = plot_weights(model)
+                fig.savefig("weights.png")
+                plt.close(fig)
+    """,
+    "TensorBoard closes it": """
+        import matplotlib.pyplot as plt
+        from torch.utils.tensorboard import SummaryWriter
+
+        def train(model, loader, optimizer, epochs):
+            writer = SummaryWriter()
+            for epoch in range(epochs):
+                for x, y in loader:
+                    optimizer.zero_grad()
+                    F.cross_entropy(model(x), y).backward()
+                    optimizer.step()
+                fig = plt.figure()
+                plt.imshow(model.fc.weight.detach())
+                writer.add_figure("weights", fig, epoch)
+    """,
+    "no pyplot": """
+        from matplotlib.figure import Figure
+
+        def train(model, loader, optimizer, epochs):
+            for epoch in range(epochs):
+                for x, y in loader:
+                    optimizer.zero_grad()
+                    F.cross_entropy(model(x), y).backward()
+                    optimizer.step()
+                fig = Figure(figsize=(4, 4))
+                fig.subplots().imshow(model.fc.weight.detach())
+                fig.savefig(f"{epoch}.png")
+    """,
+    "no new figure": """
+        import matplotlib.pyplot as plt
+
+        def train(model, loader, optimizer, epochs):
+            losses = []
+            for epoch in range(epochs):
+                for x, y in loader:
+                    optimizer.zero_grad()
+                    loss = F.cross_entropy(model(x), y)
+                    loss.backward()
+                    optimizer.step()
+                    losses.append(loss.item())
+                plt.subplot(1, 2, 1)
+                plt.plot(losses)
+                plt.savefig("loss.png")
+                plt.clf()
+    """,
+    "another figure": """
+        import plotly.graph_objects as go
+
+        def train(model, loader, optimizer, epochs):
+            for epoch in range(epochs):
+                for x, y in loader:
+                    optimizer.zero_grad()
+                    F.cross_entropy(model(x), y).backward()
+                    optimizer.step()
+                fig = go.Figure()
+                fig.add_heatmap(z=model.fc.weight.detach())
+                fig.write_html(f"{epoch}.html")
+    """,
+    "closed by a helper": """
+        import matplotlib.pyplot as plt
+
+        def save_and_close(fig, path):
+            fig.tight_layout()
+            fig.savefig(path)
+            plt.close(fig)
+
+        def train(model, loader, optimizer, epochs):
+            for epoch in range(epochs):
+                for x, y in loader:
+                    optimizer.zero_grad()
+                    F.cross_entropy(model(x), y).backward()
+                    optimizer.step()
+                fig, ax = plt.subplots()
+                ax.imshow(model.fc.weight.detach())
+                save_and_close(fig, f"{epoch}.png")
+    """,
+    "given to somebody": """
+        import matplotlib.pyplot as plt
+        from utils import finish
+
+        def train(model, loader, optimizer):
+            for x, y in loader:
+                optimizer.zero_grad()
+                F.cross_entropy(model(x), y).backward()
+                optimizer.step()
+                fig = plt.figure()
+                fig.gca().imshow(x[0])
+                finish(fig)
+    """,
+}
+
+
+@pytest.mark.parametrize("name", FLAGGED)
+def test_flagged(name: str) -> None:
+    assert_flagged(FLAGGED[name], CODE)
+
+
+@pytest.mark.parametrize("name", CLEAN)
+def test_clean(name: str) -> None:
+    assert_clean(CLEAN[name], CODE)
