@@ -30,7 +30,7 @@ rule = Rule("GG504", "gc-disabled", Severity.WARNING, frozenset({"gc.disable", "
 @rule.in_source
 def never_collects(function: Function) -> Iterator[Finding]:
     for call in function.calls_of("gc.disable"):
-        if call.inner is None and not call.is_undone and any(loop.trains for loop in function.loops):
+        if call.inner is None and not call.is_undone:
             yield rule.finding(
                 call.site,
                 "the cyclic collector is off, and nothing calls it: every cycle stays, with the tensors in it",

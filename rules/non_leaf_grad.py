@@ -14,7 +14,7 @@ print(x.grad)                   # None
 **Instead**, make it a leaf last (`(torch.randn(3) * 0.1).requires_grad_()`), or ask for the gradient with
 `x.retain_grad()` before backward.
 
-**Not flagged.** Leaves, tensors with `retain_grad()`, `x.grad is None` as a question; `.to(device)` of a leaf, which
+**Not flagged.** Leaves, tensors with `retain_grad()`, code that asks `x.is_leaf`; `.to(device)` of a leaf, which
 is the leaf itself where it is there already.
 
 **References.** <https://pytorch.org/docs/stable/generated/torch.Tensor.is_leaf.html>.
@@ -27,6 +27,7 @@ from collections.abc import Iterator
 from gradguard.catalogue import Rule
 from gradguard.findings import Finding, Severity
 from gradguard.static.model import Function
+from gradguard.static.values import Value
 
 rule = Rule("GG206", "non-leaf-grad", Severity.ERROR, frozenset({"grad", "optim"}))
 
@@ -34,8 +35,9 @@ rule = Rule("GG206", "non-leaf-grad", Severity.ERROR, frozenset({"grad", "optim"
 @rule.in_source
 def is_none(function: Function) -> Iterator[Finding]:
     retained = {call.receiver for call in function.calls_of("retain_grad")}
+    unclear = retained - {read.path for read in function.grad_reads}  # for t in (h, out): t.retain_grad()
     for read in function.grad_reads:
-        if read.path and f"{read.path}.grad" not in function.tested_gradients and read.path not in retained:
+        if read.path and read.path not in retained and not unclear:
             yield rule.finding(
                 read.site,
                 f"`{read.path}.grad` is None: `{read.path}` is the result of an operation, not a leaf",
@@ -43,11 +45,16 @@ def is_none(function: Function) -> Iterator[Finding]:
                 "`.requires_grad_()`",
             )
     for call in function.calls_of("torch.optim"):
-        for _, part in call.first.parts:
-            if part.is_operation_result:
-                yield rule.finding(
-                    call.site,
-                    'the optimizer is given the result of an operation: it raises "can\'t optimize a non-leaf Tensor"',
-                    help="make the tensor a leaf last, with `.requires_grad_()`",
-                )
-                break
+        if any(part.is_operation_result for part in _parts(call.first)):
+            yield rule.finding(
+                call.site,
+                'the optimizer is given the result of an operation: it raises "can\'t optimize a non-leaf Tensor"',
+                help="make the tensor a leaf last, with `.requires_grad_()`",
+            )
+
+
+def _parts(value: Value) -> Iterator[Value]:
+    """The elements of a list of tensors, or of a list of groups of them."""
+    for _, part in value.parts:
+        yield part
+        yield from _parts(part)

@@ -43,7 +43,11 @@ def pins(function: Function) -> Iterator[Finding]:
 
 
 def _goes_over_batches(store: Store) -> bool:
-    return store.grows is not None and store.loop is not None and any(x.over_loader for x in store.loop.around())
+    return (
+        store.grows is not None
+        and store.loop is not None
+        and any(x.over_loader or x.is_step for x in store.loop.around())
+    )
 
 
 @rule.in_run

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from gradguard.static import tree as t
@@ -43,11 +44,16 @@ def judge_backward(flow: Flow, backward: Backward) -> None:
         backward.needed_again = unclear or not _made_in(loop, backward.value)
 
 
+_FREEZES = re.compile(r"requires_grad\s*=\s*False|requires_grad_\(\s*(?:requires_grad\s*=\s*)?False|freeze|frozen")
+
+
 def _freed_by(flow: Flow, backward: Backward) -> Backward | None:
     """The backward that surely ran before over a part of this graph, and freed what it saved."""
     if backward.inner is not None or backward.conditional or backward.guarded:
         return None
     own = _made_here(flow, backward.value)
+    if not own or flow.project.survey.mentions(_FREEZES, flow.module):
+        return None  # what is frozen may have no graph
     order = flow.facts.events.index(backward)
     for other in flow.facts.events[:order]:
         if not isinstance(other, Backward) or other.keeps or other.inner is not None or other.conditional:

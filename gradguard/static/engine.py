@@ -143,7 +143,7 @@ class _Run:
                 for finding in rule.source_check(flow.facts):
                     place = (finding.path, finding.cell, finding.span, finding.code)
                     known = self.findings.get(place)
-                    if known is None or (known.fix is None and finding.fix is not None):
+                    if known is None or _says_more(finding, known):
                         self.findings[place] = finding
 
     def result(self, settings: Settings, count: int) -> CheckResult:
@@ -165,6 +165,13 @@ class _Run:
         wanted = [f for f in kept if settings.min_confidence is Confidence.LOW or f.confidence is Confidence.HIGH]
         errors = sorted(set(self.errors), key=lambda e: (e.path, e.line or 0, e.message))
         return CheckResult(count, tuple(sorted(wanted, key=lambda f: f.sort_key)), tuple(errors))
+
+
+def _says_more(finding: Finding, known: Finding) -> bool:
+    """Whether a finding at the same place is the better one: surer, or with a fix."""
+    if finding.confidence is not known.confidence:
+        return finding.confidence is Confidence.HIGH
+    return known.fix is None and finding.fix is not None
 
 
 def _mentioned(data: bytes) -> bool:

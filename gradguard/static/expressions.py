@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from gradguard.static import knowledge as k
+from gradguard.static import loops
 from gradguard.static import tree as t
 from gradguard.static.conditions import steady_branch, tensor_test
 from gradguard.static.definitions import Class
@@ -38,6 +39,9 @@ if TYPE_CHECKING:
     from gradguard.static.state import State
 
 _NOT_ARITHMETIC = frozenset(("==", "!=", "<", ">", "<=", ">=", "in", "not in", "is", "is not", "not"))
+
+
+_COMPARISONS = frozenset(("==", "!=", "<", ">", "<=", ">="))
 
 
 def evaluate(flow: Flow, expr: t.Expr, state: State) -> Value:
@@ -81,6 +85,10 @@ def _attribute(flow: Flow, expr: t.Attribute, state: State) -> Value:
     base = evaluate(flow, expr.value, state)
     if base.kind is Kind.EXTERNAL or base.kind is Kind.CLASS:
         return member(base, expr.name) or UNKNOWN
+    if expr.name == "is_leaf" and (tested := t.path_of(expr.value)) is not None:
+        flow.asked.add(tested)
+    if expr.name == "indices" and base.kind in (Kind.TENSOR, Kind.OUTPUT):
+        return DETACHED  # of topk, max, sort
     if expr.name == "grad":
         return _gradient(flow, expr, base, path, state)
     if expr.name in k.BREAKING_ATTRIBUTES and base.kind not in (Kind.INSTANCE, Kind.MODULE):
@@ -109,7 +117,8 @@ def _gradient(flow: Flow, expr: t.Attribute, base: Value, path: str | None, stat
     """``tensor.grad``: None where the tensor is the result of an operation."""
     if base.is_operation_result and state.mode is not Mode.OFF:
         tensor = t.path_of(expr.value) or ""
-        flow.record(GradRead(flow.site(expr), flow.loop, flow.branches > 0, path=tensor))
+        if tensor not in flow.asked:
+            flow.record(GradRead(flow.site(expr), flow.loop, flow.branches > 0, path=tensor))
     return holding(Value(kind=Kind.GRADIENT), Held.GRADIENT, expr)
 
 
@@ -197,9 +206,9 @@ def _operation(flow: Flow, expr: t.Operation, state: State) -> Value:
     flow.branches += expr.operator in ("and", "or")  # what follows is computed on some ways only
     values += [evaluate(flow, operand, state) for operand in expr.operands[1:]]
     flow.branches -= expr.operator in ("and", "or")
+    if expr.operator in _COMPARISONS and any(v.kind in (Kind.TENSOR, Kind.OUTPUT) for v in values):
+        return cut(computed(union(values)), expr)
     if expr.operator in _NOT_ARITHMETIC:
-        if expr.operator in ("is", "is not") and (path := t.path_of(expr.operands[0])) is not None:
-            flow.facts.tested_gradients.add(path)
         return NUMBER
     if expr.operator in ("and", "or"):
         return join(values[0], values[1])
@@ -249,15 +258,19 @@ def _comprehension(flow: Flow, expr: t.Comprehension, state: State) -> Value:
 
     names = [p for c in expr.clauses for e in t.names_in(c.target) if (p := t.path_of(e)) is not None]
     hidden = {name: state.env.get(name) for name in names}
+    batches: Value | None = None
     for clause in expr.clauses:
         iterable = evaluate(flow, clause.iterable, state)
+        batches = batches or iterable
         flow.bind(clause.target, iterated(iterable), state, expr, None, plain=True)
         for condition in clause.conditions:
             evaluate(flow, condition, state)
     if expr.key is not None:
         evaluate(flow, expr.key, state)
     flow.generating += expr.kind == "generator"  # one after the other; what a list is made of lives together
-    value = evaluate(flow, expr.element, state)
+    with loops.collecting(flow, expr, batches, state) as collected:
+        value = evaluate(flow, expr.element, state)
+        collected.append(value)
     flow.generating -= expr.kind == "generator"
     for name, before in hidden.items():
         if before is None:

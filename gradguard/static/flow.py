@@ -96,6 +96,7 @@ class Flow:
         self.guards = 0
         self.generating = 0
         self.saving: set[object] = set()
+        self.asked: set[str] = set()
         self.capped: list[str] = []
         self._called_on: frozenset[str] | None = None
         self.facts.torch = self.module.torch

@@ -27,7 +27,7 @@ def judge_call(flow: Flow, call: Call) -> None:
     if call.name == "retain_grad":
         call.too_late = _too_late(flow, call)
     elif call.name == "gc.disable":
-        call.is_undone = flow.project.survey.mentions(_COLLECTS, flow.module)
+        call.is_undone = not _trains(flow) or flow.project.survey.mentions(_COLLECTS, flow.module)
     elif call.name == "torch.utils.data.DataLoader":
         data = next((v for name, v in call.given if name == "dataset"), call.first)
         call.object_lists = data.ref.object_lists if isinstance(data.ref, Class) and data.ref.is_dataset else ()
@@ -40,11 +40,24 @@ def judge_call(flow: Flow, call: Call) -> None:
 _COLLECTS = re.compile(r"\bgc\.(?:collect|enable)\(|^\s*from gc import [^\n]*\b(?:collect|enable)\b", re.M)
 
 
+def _trains(flow: Flow) -> bool:
+    """Whether a training loop runs below a function, or in another method of its object."""
+    if any(loop.trains for loop in flow.facts.loops) or any(b.is_in_loop_of_callee for b in flow.facts.backwards):
+        return True
+    owner = flow.ref.owner
+    return owner is not None and ".backward(" in owner.chunk.text and flow.facts.name == "__init__"
+
+
 def _loops_from(flow: Flow, call: Call, start: str) -> list[Loop]:
     """The loops after ``profiler.start()``."""
-    if not any(isinstance(n, t.Call) and t.path_of(n.func) == start for n in t.walk(flow.ref.define.body)):
+    if not any(_calls(n, start) for n in t.walk(flow.ref.define.body)):
         return []
-    return [loop for loop in flow.facts.loops if loop.site.line > call.site.line]
+    later = [loop for loop in flow.facts.loops if loop.site.line > call.site.line]
+    return [loop for loop in later if not any(_calls(n, f"{call.bound_to}.stop") for n in loop.nodes)]
+
+
+def _calls(node: object, path: str) -> bool:
+    return isinstance(node, t.Call) and t.path_of(node.func) == path
 
 
 def _is_handed_on(flow: Flow, name: str | None) -> bool:
@@ -77,7 +90,9 @@ def _too_late(flow: Flow, call: Call) -> bool:
     order = flow.facts.events.index(call)
     over = [b for b in flow.facts.backwards if not b.value.reach or graphs(b.value.reach) & own]
     before = [b for b in over if flow.facts.events.index(b) < order]
-    return len(before) == len(over) > 0 and all(b.loop is call.loop and not b.conditional for b in before)
+    if not before or len(before) < len(over) or any(b.keeps for b in before):
+        return False
+    return all(b.loop is call.loop and not b.conditional for b in before)
 
 
 def judge_construction(flow: Flow, made: Construction) -> None:

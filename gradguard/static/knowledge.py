@@ -64,8 +64,10 @@ VIEWING_METHODS = frozenset(
 )
 # Methods that other objects have as well: distributions, batches of tokens.
 NOT_ONLY_OF_TENSORS = frozenset("log_prob rsample entropy to cuda cpu type mean sample where cat".split())
-# The result is on another device or of another type, if it differs from what the receiver has.
-MOVING_METHODS = frozenset("to cuda cpu type type_as float double half bfloat16".split())
+# The result is on another device, of another type or in another order, if that differs from what the receiver has.
+MOVING_METHODS = frozenset("contiguous to cuda cpu type type_as float double half bfloat16".split())
+# Methods that nothing but a tensor has.
+ONLY_OF_TENSORS = frozenset("chunk narrow unsqueeze permute softmax log_softmax sigmoid unbind requires_grad_".split())
 # Functions that keep the size of what they are given.
 SHAPE_KEEPING = frozenset("softmax log_softmax sigmoid tanh relu exp log clamp float half double".split())
 # Operations whose graph needs saved tensors, so that it cannot be used twice.
@@ -107,7 +109,8 @@ PASSING_BUILTINS = frozenset(
 )
 LOGGING_RECEIVERS = re.compile(
     r"(?:^|[._])(?:log|logger|logging|wandb|writer|tb|tensorboard|tqdm|pbar|bar|progress|progress_bar|console|"
-    r"summary|summary_writer|tb_writer|loop|mlflow|neptune|comet|experiment|print)(?:_?\w*)$",
+    r"summary|summary_writer|summarywriter|tb_writer|tblogger|loop|mlflow|neptune|comet|experiment|print)"
+    r"(?:s|\d+|_\w+)?$",
     re.I,
 )
 LOGGING_METHODS = frozenset(
@@ -169,6 +172,10 @@ MODULE_NAME = re.compile(
 MODULE_METHODS = frozenset(
     "parameters named_parameters eval train modules named_modules children named_children register_forward_hook "
     "register_forward_pre_hook register_full_backward_hook".split()
+)
+# Methods of a module that return it.
+FLUENT_METHODS = frozenset(
+    "to cuda cpu half float double bfloat16 requires_grad_ share_memory apply eval train type".split()
 )
 OPTIMIZER_NAME = re.compile(
     r"(?:^|[._])(?:\w*optim\w*|opts?|opt_?[A-Za-z0-9]+|\w+_opt|\w+_opts|solver|sgd|adam|trainer_[A-Z])$", re.I

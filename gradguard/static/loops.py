@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gradguard.static import knowledge as k
 from gradguard.static import tree as t
-from gradguard.static.model import Backward, Event, Forward, Loop, Scope
+from gradguard.static.model import Backward, Event, Form, Forward, Loop, Scope
 from gradguard.static.names import assigned_paths, iterable_path
 from gradguard.static.state import Carry, LoopFrame, State, merge
 from gradguard.static.values import (
@@ -130,6 +131,35 @@ def _count(iterable: t.Expr | None) -> int | None:
         length = iterable.args[0].value
         return length.value if isinstance(length, t.Constant) and isinstance(length.value, int) else None
     return len(iterable.items) if isinstance(iterable, t.Display) else None
+
+
+COLLECTED = "[...]"
+
+
+@contextmanager
+def collecting(flow: Flow, expr: t.Comprehension, iterable: Value | None, state: State) -> Iterator[list[Value]]:
+    """Read a list's comprehension over batches as the loop that it is: all that it makes lives together.
+
+    The caller puts the value of the element into the list that it is given.
+    """
+    clause = expr.clauses[0]
+    stmt = t.Repeat(expr.origin, clause.target, clause.iterable, None, [], [], assigned=frozenset())
+    loop = _new_loop(flow, stmt, state, iterable)
+    if expr.kind not in ("list", "set", "dict") or not loop.over_loader:
+        yield []
+        return
+    loop.site = flow.site(expr)
+    frame = LoopFrame(loop, {})
+    flow.frames.append(frame)
+    flow.facts.loops.append(loop)
+    branches, flow.branches = flow.branches, 0
+    made: list[Value] = []
+    yield made
+    if made and made[0].keeps:
+        flow.store(COLLECTED, made[0], state, expr, expr.element, Form.APPEND)
+        flow.carries[(COLLECTED, loop)] = Carry(True, made[0], True)
+    flow.branches = branches
+    flow.frames.pop()
 
 
 def loops_called(events: Iterable[Event]) -> list[Loop]:

@@ -295,7 +295,7 @@ class Call(Event):
         bound_to: the path that the result is assigned to.
         handed_on: the result is returned, stored, or given to somebody else.
         object_lists: (of ``DataLoader``) where the data set makes lists of Python objects.
-        is_undone: (of ``gc.disable``) something in the program collects, or switches the collector on again.
+        is_undone: (of ``gc.disable``) nothing trains, or something collects or switches the collector on again.
     """
 
     name: str = ""
@@ -575,7 +575,6 @@ class Function:
         torch: the name that the module gives to torch, if it imports it.
         called_without_grad: whether every call of it that can be seen happens under no_grad (reads other files).
         kept_outputs: of the ``forward`` of an ``autograd.Function``: the statements that put an output on ``ctx``.
-        tested_gradients: the paths ``x.grad`` that it compares with None.
         cached: the decorator that keeps its results for ever (``functools.lru_cache``).
         tensor_params: the parameters that are tensors by their annotations.
         is_test: it is a unit test, or a helper of one.
@@ -606,7 +605,6 @@ class Function:
     gradients_wanted: bool = False
     torch: str | None = None
     is_async: bool = False
-    tested_gradients: set[str] = field(default_factory=set)
     is_test: bool = False
     takes_self: bool = False
     uses_device: bool = False

@@ -144,7 +144,7 @@ def _torch(c: Called, name: str, tail: str) -> Value | None:
     requires_grad = c.node.is_true("requires_grad")
     if tail in k.CREATING_FUNCTIONS and name.count(".") == 1 and tail != "as_tensor":
         leaf = Value(frozenset((Root(Source.LEAF, c.node),)), kind=Kind.TENSOR)
-        plain = holding(DETACHED, Held.CUT, c.node) if tail == "tensor" else DETACHED
+        plain = holding(DETACHED, Held.CUT, c.node) if tail in ("tensor", "from_numpy") else DETACHED
         return leaf if requires_grad else plain
     if name == "torch.autograd.Variable":
         made = replace(c.first or UNKNOWN, kind=Kind.TENSOR)
@@ -223,7 +223,8 @@ def module_call(c: Called) -> Value | None:
     if not is_module:
         return None
     if k.LOSS_CALLABLE.search(c.path):
-        known = isinstance(c.func.ref, str) and c.func.ref.startswith("torch.nn.")
+        known = isinstance(c.func.ref, str) and c.func.ref.startswith("torch.nn.") and c.func.ref.endswith("Loss")
+        known = known and not str(c.func.ref).endswith("WithLoss")  # that one has parameters
         given = union(c.arguments)
         if known and not given.reach and given.holding(Held.CUT):
             return c.result(receiver=False)  # a loss without parameters, of values without a graph
@@ -282,18 +283,7 @@ def tensor_method(c: Called) -> Value | None:
     if receiver.kind in (Kind.MODULE, Kind.OPTIMIZER, Kind.SCALER, Kind.LOADER):
         if receiver.kind is Kind.SCALER and c.method == "scale":
             return c.first or UNKNOWN
-        if c.method in (
-            "to",
-            "cuda",
-            "cpu",
-            "half",
-            "float",
-            "double",
-            "requires_grad_",
-            "share_memory",
-            "bfloat16",
-            "apply",
-        ):
+        if c.method in k.FLUENT_METHODS:
             return receiver
         if receiver.kind is Kind.MODULE and c.method in ("parameters", "named_parameters"):
             leaf = Value(frozenset((Root(Source.LEAF, c.node),)), kind=Kind.TENSOR)
@@ -305,6 +295,8 @@ def tensor_method(c: Called) -> Value | None:
         if c.method in ("state_dict", "load_state_dict", "named_buffers", "buffers"):
             return holding(DETACHED, Held.STATE, c.node) if c.method == "state_dict" else DETACHED
         return None
+    if c.method == "state_dict" and not c.values:
+        return holding(DETACHED, Held.STATE, c.node)
     if c.method in ("items", "values", "keys") and not c.values:
         return _view(receiver, c.method)
     if c.method == "get" and receiver.kind is Kind.CONTAINER and c.node.args:
@@ -316,7 +308,7 @@ def tensor_method(c: Called) -> Value | None:
             return cut(receiver, c.node)
         if c.method == "numpy":
             return replace(NUMBER, holds=receiver.holding(Held.VIEW))
-        return NUMBER if c.method in ("item", "tolist", "size", "dim", "numel") else DETACHED
+        return NUMBER if c.method in ("item", "tolist", "size", "dim", "numel") else holding(DETACHED, Held.CUT, c.node)
     if c.method == "scale" and k.SCALER_NAME.search(c.receiver_path or ""):
         return c.first or UNKNOWN
     if c.method == "sample" and receiver.kind is Kind.OUTPUT:
@@ -326,7 +318,7 @@ def tensor_method(c: Called) -> Value | None:
         moved = replace(moved, holds=moved.holds | receiver.holding(Held.STATE))
         return recorded(moved, c.state)  # to where it is already, it is the same tensor
     if c.method in k.SHAPING_METHODS:
-        kind = Kind.TENSOR if receiver.kind is Kind.OUTPUT and c.method not in k.NOT_ONLY_OF_TENSORS else receiver.kind
+        kind = Kind.TENSOR if _is_tensor(c, receiver) else receiver.kind
         return recorded(replace(_viewed(c, receiver), parts=(), kind=kind), c.state, c.node)
     if c.method in k.DIFFERENTIABLE_METHODS:
         result = c.result(kind=receiver.kind if receiver.kind is Kind.OUTPUT else Kind.TENSOR)
@@ -334,7 +326,7 @@ def tensor_method(c: Called) -> Value | None:
             c.flow.saving.add(c.node)
         if c.method == "clone" and receiver.holding(Held.STATE):
             result = holding(result, Held.SNAPSHOT, c.node)
-        if result.kind is Kind.OUTPUT and c.method not in k.NOT_ONLY_OF_TENSORS:
+        if _is_tensor(c, receiver):
             result = replace(result, kind=Kind.TENSOR)
         if c.method in k.VIEWING_METHODS:
             result = replace(result, holds=result.holds | _viewed(c, receiver).holds)
@@ -342,6 +334,14 @@ def tensor_method(c: Called) -> Value | None:
             result = replace(result, holds=result.holds | receiver.holding(Held.OUTPUT))
         return _indexed(c, c.method, result)
     return None
+
+
+def _is_tensor(c: Called, receiver: Value) -> bool:
+    """Whether a method that is called says that its object is a tensor."""
+    if receiver.kind is Kind.UNKNOWN:
+        by_size = c.method == "split" and bool(c.node.args) and isinstance(c.node.args[0].value, t.Constant)
+        return c.method in k.ONLY_OF_TENSORS or (by_size and isinstance(c.node.args[0].value.value, int))  # type: ignore[attr-defined]
+    return receiver.kind is Kind.OUTPUT and c.method not in k.NOT_ONLY_OF_TENSORS
 
 
 def _viewed(c: Called, receiver: Value) -> Value:

@@ -103,13 +103,14 @@ FLAGGED = {
             opt.step()
     """,
     "by way of numpy": """
-        def step(model, x, y, optimizer):
-            out = model(x).detach().cpu().numpy()
-            out = torch.from_numpy(out.clip(-1, 1))
-            loss = F.cross_entropy(out, y)
-            optimizer.zero_grad()
-            loss.backward()  # !
-            optimizer.step()
+        def step(model, loader, optimizer):
+            for x, y in loader:
+                out = model(x).detach().cpu().numpy()
+                out = torch.from_numpy(out.clip(-1, 1))
+                loss = F.cross_entropy(out, y)
+                optimizer.zero_grad()
+                loss.backward()  # !
+                optimizer.step()
     """,
     "gradients switched off": """
         def finetune(model, x, y, optimizer):
