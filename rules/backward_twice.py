@@ -30,7 +30,7 @@ from collections.abc import Iterator
 
 from gradguard.catalogue import Rule
 from gradguard.findings import Finding, Related, Severity
-from gradguard.static.model import Backward, Function
+from gradguard.static.model import Backward, Function, GradCall
 
 rule = Rule("GG203", "backward-twice", Severity.ERROR, frozenset({"backward"}))
 
@@ -45,13 +45,14 @@ def raises(function: Function) -> Iterator[Finding]:
             backward.site,
             _message(backward, first),
             help="add the losses and call backward once, or pass `retain_graph=True` to the first backward",
-            related=(Related(first.site.path, first.site.cell, first.site.line, "this backward frees the graph"),)
+            related=(Related(first.site.path, first.site.cell, first.site.line, "this frees the graph"),)
             if first is not backward
             else (),
         )
 
 
-def _message(backward: Backward, first: Backward) -> str:
+def _message(backward: Backward, first: Backward | GradCall) -> str:
     if first is backward:
         return "this raises in the second iteration: the graph is made before the loop, and the first backward freed it"
-    return f"this raises: the backward in line {first.site.line} has freed a part of the graph"
+    what = "backward" if isinstance(first, Backward) else "autograd.grad"
+    return f"this raises: the {what} in line {first.site.line} has freed a part of the graph"

@@ -26,14 +26,15 @@ from collections.abc import Iterator
 from gradguard.catalogue import Rule
 from gradguard.findings import Finding, Related, Severity
 from gradguard.static.edits import one_line
-from gradguard.static.model import Function
+from gradguard.static.model import Backward, Function, GradCall
 
 rule = Rule("GG204", "backward-without-graph", Severity.ERROR, frozenset({"backward"}))
 
 
 @rule.in_source
 def raises(function: Function) -> Iterator[Finding]:
-    for backward in function.backwards:
+    events: tuple[Backward | GradCall, ...] = (*function.backwards, *function.grad_calls)
+    for backward in events:
         cut = backward.cut_at
         if cut is None:
             continue

@@ -47,8 +47,13 @@ def judge_backward(flow: Flow, backward: Backward) -> None:
 _FREEZES = re.compile(r"requires_grad\s*=\s*False|requires_grad_\(\s*(?:requires_grad\s*=\s*)?False|freeze|frozen")
 
 
-def _freed_by(flow: Flow, backward: Backward) -> Backward | None:
-    """The backward that surely ran before over a part of this graph, and freed what it saved."""
+def judge_grad_call(flow: Flow, call: GradCall) -> None:
+    """Fill in whether ``autograd.grad`` is asked of a value without a graph."""
+    call.cut_at = _cut_at(flow, call)
+
+
+def _freed_by(flow: Flow, backward: Backward) -> Backward | GradCall | None:
+    """The backward or ``grad`` that surely ran before over a part of this graph, and freed what it saved."""
     if backward.inner is not None or backward.conditional or backward.guarded:
         return None
     own = _made_here(flow, backward.value)
@@ -56,7 +61,7 @@ def _freed_by(flow: Flow, backward: Backward) -> Backward | None:
         return None  # what is frozen may have no graph
     order = flow.facts.events.index(backward)
     for other in flow.facts.events[:order]:
-        if not isinstance(other, Backward) or other.keeps or other.inner is not None or other.conditional:
+        if not isinstance(other, Backward | GradCall) or other.keeps or other.inner is not None or other.conditional:
             continue
         again = own & _made_here(flow, other.value) if other.loop is backward.loop else frozenset()
         if any(_in_same_iteration(r, backward) for r in again):
@@ -87,7 +92,7 @@ def _lies_in(root: Root, loop: Loop) -> bool:
     return node_of(root.key) in loop.nodes
 
 
-def _cut_at(flow: Flow, backward: Backward) -> Site | None:
+def _cut_at(flow: Flow, backward: Backward | GradCall) -> Site | None:
     """Where the graph was cut of a value that surely has none."""
     value = backward.value
     if value.reach or value.kind not in (Kind.TENSOR, Kind.OUTPUT) or backward.inner is not None or backward.guarded:
@@ -129,5 +134,8 @@ def _resets(flow: Flow, backward: Backward) -> list[ZeroGrad]:
 
 
 def _is_input(leaf: object) -> bool:
-    """Whether a leaf is made by ``requires_grad_()``: an input, not a parameter."""
-    return isinstance(leaf, t.Call) and isinstance(leaf.func, t.Attribute) and leaf.func.name == "requires_grad_"
+    """Whether a leaf is made by ``requires_grad_()`` or ``requires_grad=True``: an input, not a parameter."""
+    if not isinstance(leaf, t.Call):
+        return False
+    by_method = isinstance(leaf.func, t.Attribute) and leaf.func.name == "requires_grad_"
+    return by_method or leaf.is_true("requires_grad")

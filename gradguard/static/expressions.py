@@ -119,7 +119,8 @@ def _gradient(flow: Flow, expr: t.Attribute, base: Value, path: str | None, stat
         tensor = t.path_of(expr.value) or ""
         if tensor not in flow.asked:
             flow.record(GradRead(flow.site(expr), flow.loop, flow.branches > 0, path=tensor))
-    return holding(Value(kind=Kind.GRADIENT), Held.GRADIENT, expr)
+    gradient = holding(Value(kind=Kind.GRADIENT), Held.GRADIENT, expr)
+    return gradient if "create_graph" in flow.module.source.text else holding(gradient, Held.CUT, expr)
 
 
 def _method(cls: Class, name: str) -> Value | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gradguard.static import knowledge as k
-from gradguard.static.backwards import judge_backward
+from gradguard.static.backwards import judge_backward, judge_grad_call
 from gradguard.static.functions import judge_call, judge_construction, kept_outputs
 from gradguard.static.hooks import judge_hook
 from gradguard.static.memory import COLLECTING, cleared, judge_memory
@@ -27,6 +27,8 @@ def judge(flow: Flow) -> None:
         judge_memory(flow, store)
     for backward in flow.facts.backwards:
         judge_backward(flow, backward)
+    for grad_call in flow.facts.grad_calls:
+        judge_grad_call(flow, grad_call)
     for hook in flow.facts.hooks:
         judge_hook(flow, hook)
     for call in flow.facts.calls:

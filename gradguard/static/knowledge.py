@@ -43,8 +43,8 @@ INPLACE_GRAPH_METHODS = frozenset(
     "add_ sub_ mul_ div_ copy_ index_add_ index_copy_ index_put_ masked_fill_ masked_scatter_ scatter_ scatter_add_ "
     "lerp_ addcmul_ addcdiv_ baddbmm_ addmm_ addmv_ pow_ set_ put_".split()
 )
-# In-place methods that leave the receiver without a graph.
-RESETTING_METHODS = frozenset("detach_ zero_ fill_ normal_ uniform_ random_".split())
+# In-place methods that leave the receiver without a graph. (zero_ and fill_ do not: what was there stays behind it.)
+RESETTING_METHODS = frozenset(("detach_",))
 # Methods that look only at the shape, type or device of their arguments.
 SHAPING_METHODS = frozenset(
     "to type_as view_as expand_as reshape_as view reshape expand repeat permute transpose flatten unflatten squeeze "

@@ -220,7 +220,7 @@ class Backward(Event):
     retain_variables: Site | None = None
     needed_again: bool = False
     carries: str | None = None
-    freed_by: Backward | None = None
+    freed_by: Backward | GradCall | None = None
     cut_at: Site | None = None
     resets: list[ZeroGrad] = field(default_factory=list)
 
@@ -236,6 +236,7 @@ class GradCall(Event):
 
     value: Value = field(default_factory=Value)
     keeps: bool = False
+    cut_at: Site | None = None
 
 
 @dataclass(eq=False, repr=False)

@@ -20,12 +20,16 @@ from gradguard.static.names import named_kind
 from gradguard.static.proof import prove
 from gradguard.static.summary import apply_facts
 from gradguard.static.values import (
+    DETACHED,
     NOTHING,
     UNKNOWN,
+    Held,
     Kind,
     Root,
     Source,
     Value,
+    each_of,
+    holding,
 )
 
 if TYPE_CHECKING:
@@ -104,8 +108,8 @@ def grad_call(c: Called) -> Value | None:
     keeps = creates or c.node.argument("retain_graph") is not None
     prove(c.flow, value)
     c.flow.record(GradCall(c.flow.site(c.node), c.flow.loop, c.flow.branches > 0, value=value, keeps=keeps))
-    if not creates:
-        return Value(kind=Kind.OUTPUT)
+    if not creates:  # a tuple of tensors without a graph
+        return each_of(holding(DETACHED, Held.CUT, c.node), Kind.OUTPUT)
     result = c.result(Root(Source.GRAPH, c.node))
     return result if c.node.is_true("create_graph") else Value(maybe=result.reach, kind=Kind.OUTPUT)
 
