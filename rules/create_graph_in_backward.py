@@ -44,7 +44,7 @@ rule = Rule("GG102", "create-graph-in-backward", Severity.ERROR, frozenset({"cre
 @rule.in_source
 def keeps_a_cycle(function: Function) -> Iterator[Finding]:
     for backward in function.backwards:
-        if backward.create_graph is None or backward.resets or backward.inner is not None:
+        if backward.create_graph is None or backward.resets or backward.inner is not None or backward.at_start:
             continue
         yield rule.finding(
             backward.site,

@@ -25,7 +25,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gradguard.catalogue import Rule
-from gradguard.findings import Finding, Severity
+from gradguard.findings import Confidence, Finding, Severity
 from gradguard.static.knowledge import PYPLOT
 from gradguard.static.model import Call, Function
 
@@ -41,10 +41,12 @@ def stays_registered(function: Function) -> Iterator[Finding]:
         return
     for call in function.calls_of(*_MAKERS):
         if call.loop is not None and not _is_reused(call) and not call.origin.handed_on:
+            in_training = call.loop.trains and call.site.cell is None  # a notebook closes them when the cell ends
             yield rule.finding(
                 call.source.site,
                 "a new figure in every iteration, and none is closed: pyplot keeps each with all that is drawn into it",
                 help="call `plt.close(fig)` when it is saved",
+                confidence=Confidence.HIGH if in_training and call.loop.is_long else Confidence.LOW,
             )
 
 

@@ -34,7 +34,9 @@ rule = Rule("GG411", "growing-optimizer", Severity.WARNING, frozenset({"add_para
 @rule.in_source
 def grows(function: Function) -> Iterator[Finding]:
     for call in function.calls_of("add_param_group"):
-        if call.loop is not None and call.loop.is_step and not call.conditional and not call.is_replaced:
+        if call.loop is None or not call.loop.trains or not call.loop.is_long:
+            continue
+        if not call.conditional and not call.is_replaced:
             yield rule.finding(
                 call.source.site,
                 f"`{call.receiver}` gets one more group of parameters in every iteration",

@@ -14,8 +14,8 @@ print(x.grad)                   # None
 **Instead**, make it a leaf last (`(torch.randn(3) * 0.1).requires_grad_()`), or ask for the gradient with
 `x.retain_grad()` before backward.
 
-**Not flagged.** Leaves, tensors with `retain_grad()`, code that asks `x.is_leaf`; `.to(device)` of a leaf, which
-is the leaf itself where it is there already.
+**Not flagged.** Leaves, tensors with `retain_grad()`, code that asks `x.is_leaf` or `x.grad is None`, or sets
+`x.grad` itself; `.to(device)` of a leaf, which is the leaf itself where it is there already.
 
 **References.** <https://pytorch.org/docs/stable/generated/torch.Tensor.is_leaf.html>.
 """
@@ -36,7 +36,7 @@ rule = Rule("GG206", "non-leaf-grad", Severity.ERROR, frozenset({"grad", "optim"
 def is_none(function: Function) -> Iterator[Finding]:
     retained = {call.receiver for call in function.calls_of("retain_grad")}
     unclear = retained - {read.path for read in function.grad_reads}  # for t in (h, out): t.retain_grad()
-    for read in function.grad_reads:
+    for read in function.grad_reads if not function.assigns_gradients else ():
         if read.path and read.path not in retained and not unclear:
             yield rule.finding(
                 read.site,

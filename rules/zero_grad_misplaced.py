@@ -18,8 +18,19 @@ loss.backward()
 optimizer.step()
 ```
 
-**Not flagged.** A reset that ends the iteration (a guard against NaN: `optimizer.zero_grad(); continue`), the reset of
-another optimizer, a reset in one branch only, a second backward after the reset.
+The same loss without a trace: gradients are to be accumulated over some batches, but the reset is in each iteration
+and the step in every fourth.
+
+```python
+for i, (x, y) in enumerate(loader):
+    optimizer.zero_grad()                 # belongs to the step
+    criterion(model(x), y).backward()
+    if (i + 1) % 4 == 0:
+        optimizer.step()
+```
+
+**Not flagged.** A reset that ends the iteration (a guard against NaN: `optimizer.zero_grad(); continue`), the reset
+of another optimizer, a reset in one branch only, a second backward after the reset.
 """
 
 from __future__ import annotations
@@ -28,15 +39,14 @@ from collections.abc import Iterator
 
 from gradguard.catalogue import Rule
 from gradguard.findings import Finding, Related, Severity
-from gradguard.static.model import Function
+from gradguard.static.model import Function, ZeroGrad
 
 rule = Rule("GG202", "zero-grad-misplaced", Severity.ERROR, frozenset({"zero_grad", "grad"}))
 
 
-@rule.in_source
 def wipes(function: Function) -> Iterator[Finding]:
     for step in function.steps:
-        if step.lost is None or step.inner is not None:
+        if step.lost is None or step.inner is not None or not _concerns(function, step.lost):
             continue
         site = step.site
         yield rule.finding(
@@ -45,3 +55,27 @@ def wipes(function: Function) -> Iterator[Finding]:
             help="move the reset before `backward()`",
             related=(Related(site.path, site.cell, site.line, "this step finds no gradients, or zeros"),),
         )
+
+
+def _concerns(function: Function, reset: ZeroGrad) -> bool:
+    """Whether a module's reset is that of the model that was run: one of its parts may be reset on purpose."""
+    ran = {forward.module for forward in function.forwards}
+    return not reset.of_module or reset.target is None or reset.target in ran or not ran
+
+
+@rule.in_source
+def wipes_accumulation(function: Function) -> Iterator[Finding]:
+    yield from wipes(function)
+    for loop in function.loops:
+        steps = [s for s in loop.steps if s.loop is loop]
+        resets = [z for z in loop.zero_grads if z.loop is loop and z.target is not None]
+        for reset in resets:
+            own = [s for s in steps if s.target == reset.target]
+            plain = not reset.conditional and reset.inner is None
+            if plain and loop.is_step and own and all(s.periodic and not s.zeroes for s in own):
+                yield rule.finding(
+                    reset.site,
+                    f"`{reset.target}` steps every few iterations, but its gradients are reset in each: what was to be "
+                    "accumulated is lost",
+                    help="reset them where the step is, after it",
+                )

@@ -15,8 +15,7 @@ from gradguard.static.values import (
     Root,
     Source,
     Value,
-    computed,
-    union,
+    combined,
 )
 
 if TYPE_CHECKING:
@@ -73,7 +72,7 @@ class Called:
         """The result of a differentiable call: the graphs of all that went in."""
         given = [self.as_target(arg, value, i) for i, (arg, value) in enumerate(self.values)]
         parts = [*([self.receiver] if receiver and self.receiver is not None else []), *given]
-        return recorded(computed(union(parts, kind)).with_roots(*extra), self.state, self.node)
+        return recorded(combined(parts, kind).with_roots(*extra), self.state, self.node)
 
     def as_target(self, arg: t.Arg, value: Value, position: int) -> Value:
         """An argument as it enters the result: what a loss is compared with hardly ever carries a graph."""

@@ -114,6 +114,8 @@ def _bound(flow: Flow, node: t.Call, receiver: Value | None, state: State) -> Va
 def _project(c: Called) -> Value | None:
     ref = c.func.ref
     if c.func.kind is Kind.FUNCTION and isinstance(ref, FunctionRef):
+        if c.method == "forward" and c.receiver is not None and c.receiver.kind is Kind.MODULE:
+            operations.forward(c)
         return apply_facts(c, ref, c.values, None)
     if c.func.kind is Kind.CLASS and isinstance(ref, Class):
         if ref.is_module:
@@ -124,7 +126,7 @@ def _project(c: Called) -> Value | None:
             return Value(kind=Kind.MODULE, ref=ref)
         if _optimizer_class(ref):
             return Value(kind=Kind.OPTIMIZER, ref=ref)
-        if ref.is_record and c.values:
+        if ref.is_record and c.values and (not ref.methods or union(c.arguments).reach):
             return union(c.arguments, Kind.OUTPUT)  # a record: a dataclass, a named tuple
         constructor = ref.method("__init__")
         if constructor is not None:

@@ -46,6 +46,11 @@ def tensor_test(test: t.Expr) -> tuple[str | None, bool]:
     return None, True
 
 
+def is_periodic(test: t.Expr) -> bool:
+    """Whether a condition holds every so many iterations: ``(i + 1) % 4 == 0``."""
+    return any(isinstance(n, t.Operation) and n.operator == "%" for n in t.walk(test))
+
+
 def length_test(test: t.Expr) -> str | None:
     """The collection that a condition keeps short: ``len(shown) < 4``."""
     if isinstance(test, t.Operation) and test.operator == "and":

@@ -50,6 +50,10 @@ def container_call(c: Called) -> Value | None:
     holder = flow.read(base, state)
     one = c.first is not None and len(c.values) == 1 and c.method in ("append", "appendleft", "add", "push", "put")
     stored = c.first if one and c.first is not None else union(c.arguments, Kind.CONTAINER)
+    if c.method in ("extend", "extendleft") and c.first is not None and c.first.kind is Kind.NUMBER:
+        stored = replace(stored, holds=frozenset())  # the elements of an array are copies
+    if c.method == "update" and not stored.reach and not _new_key(c):
+        return NOTHING  # grads.update({name: p.grad ...}): the same keys each time
     if stored.keeps:
         source = c.node.args[-1].value
         store = flow.store(base, stored, state, c.node, source, Form.APPEND)
@@ -61,6 +65,13 @@ def container_call(c: Called) -> Value | None:
         kind=Kind.CONTAINER if c.method in always else holder.kind, holds=holder.holds | stored.holds,
     )  # fmt: skip
     return NOTHING
+
+
+def _new_key(c: Called) -> bool:
+    """Whether ``d.update({key: value})`` adds under a key that changes."""
+    given = c.node.args[0].value if len(c.node.args) == 1 else None
+    keys = [key for key, _ in given.entries] if isinstance(given, t.DictDisplay) else []
+    return bool(keys) and all(key is not None and not isinstance(key, t.Constant) for key in keys)
 
 
 _PILING = (Held.OPTIMIZER, Held.PARAMETER)  # self.optimizers.append(...), nn.ParameterList().append(...)

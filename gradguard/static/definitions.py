@@ -161,7 +161,19 @@ class Class:
                     for target, value in t.pairs(stmt.targets, stmt.value):
                         if isinstance(target, t.Attribute) and t.path_of(target.value) == "self":
                             found.setdefault(target.name, []).append((ref, value))
+        self._add_fields(found)
         return found
+
+    def _add_fields(self, found: dict[str, list[tuple[FunctionRef, t.Expr]]]) -> None:
+        """What the class's own body assigns: ``history: list = field(default_factory=list)``."""
+        script = FunctionRef(self.module, t.Define(None, "<class>", [], [], []), self.chunk)
+        for stmt in self.define.body:
+            if not isinstance(stmt, t.Assign) or not isinstance(stmt.targets[0], t.Name):
+                continue
+            value = stmt.value
+            factory = value.argument("default_factory") if isinstance(value, t.Call) else None
+            made = t.Call(value.origin, factory, []) if factory is not None else value
+            found.setdefault(stmt.targets[0].id, []).append((script, made))
 
     @cached_property
     def is_dataset(self) -> bool:
@@ -245,12 +257,16 @@ class Class:
     @cached_property
     def trains(self) -> bool:
         """Whether it has something to train, so that what it computes, and what comes into it, carries graphs."""
+        if any("Norm" in n for n in self.external_bases):
+            return True
         return re.search(r"\bParameter\(|\b(?:nn|torch\.nn)\.(?!Module\b)[A-Z]\w*\(", self.chunk.text) is not None
 
     @cached_property
     def buffers(self) -> frozenset[str]:
         """Names given to ``register_buffer``."""
-        return frozenset(re.findall(r"register_buffer\(\s*['\"](\w+)['\"]", self.chunk.text))
+        own = frozenset(re.findall(r"register_buffer\(\s*['\"](\w+)['\"]", self.chunk.text))
+        normalizes = any("BatchNorm" in n or "_NormBase" in n for n in self.external_bases)
+        return own | {"running_mean", "running_var"} if normalizes else own
 
 
 _READERS = ("json.load", "json.loads", "pickle.load", "readlines", "to_dict", "splitlines")

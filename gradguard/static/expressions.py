@@ -24,6 +24,7 @@ from gradguard.static.values import (
     Root,
     Source,
     Value,
+    combined,
     computed,
     each_of,
     element,
@@ -115,7 +116,7 @@ def _attribute(flow: Flow, expr: t.Attribute, state: State) -> Value:
 
 def _gradient(flow: Flow, expr: t.Attribute, base: Value, path: str | None, state: State) -> Value:
     """``tensor.grad``: None where the tensor is the result of an operation."""
-    if base.is_operation_result and state.mode is not Mode.OFF:
+    if base.is_operation_result and state.mode is not Mode.OFF and not flow.asking:
         tensor = t.path_of(expr.value) or ""
         if tensor not in flow.asked:
             flow.record(GradRead(flow.site(expr), flow.loop, flow.branches > 0, path=tensor))
@@ -176,7 +177,10 @@ def _subscript(flow: Flow, expr: t.Subscript, state: State) -> Value:
 def _indexed(base: Value, expr: t.Subscript) -> Value:
     """``tensor[index]``: a view for numbers and slices, a copy for lists, masks and tensors."""
     index = expr.index
-    narrow = _is_integer(index) or (isinstance(index, t.Slice) and index.narrows)
+    old_item = (
+        isinstance(expr.value, t.Attribute) and expr.value.name == "data"
+    )  # loss.data[0], the item() of torch 0.3
+    narrow = (_is_integer(index) and not old_item) or (isinstance(index, t.Slice) and index.narrows)
     base = viewed(base)
     by_position = isinstance(index, t.Display) and index.kind == "tuple"
     if isinstance(index, t.Display) and by_position:
@@ -199,11 +203,13 @@ def _lives_outside(value: Value) -> bool:
     """A container from an attribute or an outer name."""
     if value.kind not in (Kind.CONTAINER, Kind.UNKNOWN) or value.part("each") is not None:
         return False
-    return any(r.source is Source.PLACE and not isinstance(r.key, Part) for r in value.roots)
+    return any(r.source is Source.PLACE and not isinstance(r.key, Part) for r in value.must)
 
 
 def _operation(flow: Flow, expr: t.Operation, state: State) -> Value:
+    flow.asking += expr.operator in ("is", "is not")
     values = [evaluate(flow, expr.operands[0], state)]
+    flow.asking -= expr.operator in ("is", "is not")
     flow.branches += expr.operator in ("and", "or")  # what follows is computed on some ways only
     values += [evaluate(flow, operand, state) for operand in expr.operands[1:]]
     flow.branches -= expr.operator in ("and", "or")
@@ -217,7 +223,7 @@ def _operation(flow: Flow, expr: t.Operation, state: State) -> Value:
         return NUMBER
     if any(v.kind is Kind.CONTAINER for v in values) and expr.operator in "+*|":
         return union(values, Kind.CONTAINER)
-    return recorded(computed(union(values)), state, expr)
+    return recorded(combined(values), state, expr)
 
 
 def _conditional(flow: Flow, expr: t.Conditional, state: State) -> Value:

@@ -18,7 +18,7 @@ from typing import Any
 from gradguard.static import knowledge as k
 from gradguard.static import loops, places, stores
 from gradguard.static import tree as t
-from gradguard.static.conditions import is_flag, length_test, steady_branch, tensor_test
+from gradguard.static.conditions import is_flag, is_periodic, length_test, steady_branch, tensor_test
 from gradguard.static.definitions import Class, FunctionRef
 from gradguard.static.loops import loops_called
 from gradguard.static.model import (
@@ -32,11 +32,12 @@ from gradguard.static.model import (
     HookRegistration,
     Loop,
     Mode,
+    OpaqueCall,
     Scope,
     Store,
     ZeroGrad,
 )
-from gradguard.static.names import bound_names, breaks_graph, named_kind, used_as_modules
+from gradguard.static.names import bound_names, breaks_graph, named_kind, used_as_modules, used_as_tensors
 from gradguard.static.project import Project
 from gradguard.static.source import Site
 from gradguard.static.state import Carry, LoopFrame, State, hedge, merge
@@ -97,6 +98,8 @@ class Flow:
         self.generating = 0
         self.saving: set[object] = set()
         self.asked: set[str] = set()
+        self.asking = 0
+        self.periods = 0
         self.capped: list[str] = []
         self._called_on: frozenset[str] | None = None
         self.facts.torch = self.module.torch
@@ -141,7 +144,12 @@ class Flow:
         self.facts.takes_self = bool(self.params) and self.params[0] == "self" and self.ref.owner is not None
         self.facts.is_test = self.module.holds_tests or define.name.startswith("test_")
         self.facts.uses_device = self.module.uses_device
-        tensors = (p.name for p in define.params if p.annotation is not None and self._is_tensor(p.annotation))
+        used = used_as_tensors(define.body) if self.facts.cached is not None else frozenset()
+        tensors = (
+            p.name
+            for p in define.params
+            if p.name in used or (p.annotation is not None and self._is_tensor(p.annotation))
+        )
         self.facts.tensor_params = tuple(tensors)
 
     def _is_tensor(self, annotation: t.Expr) -> bool:
@@ -228,6 +236,8 @@ class Flow:
         }  # fmt: skip
         name = names[type(event)]
         event.guarded = event.guarded or self.guards > 0
+        event.periodic = event.periodic or self.periods > 0
+        event.at_start = event.at_start or self.starting > 0
         getattr(self.facts, name).append(event)
         self.facts.events.append(event)
         loop = event.loop
@@ -346,7 +356,8 @@ class Flow:
 
     def zero(self, event: ZeroGrad, state: State) -> None:
         self.record(event)
-        state.lost = event if state.computed and not event.conditional else state.lost
+        by_name = event.target is not None or event.of_module  # p.grad = None may concern some parameters only
+        state.lost = event if state.computed and not event.conditional and by_name else state.lost
 
     def store(self, path: str, value: Value, state: State, stmt: t.Node, source: t.Expr | None, form: Form) -> Store:
         """Note that a value was stored."""
@@ -421,6 +432,8 @@ class Flow:
     def _define(self, stmt: t.Define, state: State) -> State:
         ref = FunctionRef(self.module, stmt, self.ref.chunk, None, self)
         self.nested.append(ref)
+        if any(isinstance(n, t.Attribute) and n.name == "zero_grad" for n in t.walk(stmt.body)):
+            self.record(OpaqueCall(self.site(stmt), self.loop, self.branches > 0))  # it may be handed to anybody
         state.env[stmt.name] = Value(kind=Kind.FUNCTION, ref=ref)
         return state
 
@@ -438,11 +451,13 @@ class Flow:
         if tested is not None:  # in the other branch it is a number
             (second if holds else first).assign(self.canonical(tested), NUMBER)
         self.branches += 1
+        self.periods += is_periodic(stmt.test)
         self.starting += steady == "second"
         cap = length_test(stmt.test)
         self.capped.append(self.canonical(cap or ""))
         after_body = self.block(stmt.body, first)
         self.capped.pop()
+        self.periods -= is_periodic(stmt.test)
         self.starting += (steady == "first") - (steady == "second")
         after_else = self.block(stmt.orelse, second)
         self.starting -= steady == "first"

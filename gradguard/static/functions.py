@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 def judge_call(flow: Flow, call: Call) -> None:
     """Fill in what can only be said of a call when the whole function was read."""
     if call.inner is None and call.mode is not Mode.OFF and call.mode is not Mode.UNKNOWN:
-        call.carries_graph = call.of.kind is not Kind.NUMBER and bool(attaching_roots(flow, call.of))
+        own = (r for r in attaching_roots(flow, call.of) if not isinstance(r.key, tuple))
+        call.carries_graph = call.of.kind is not Kind.NUMBER and any(own)
     if call.inner is not None:
         return
     if call.name == "retain_grad":
@@ -121,8 +122,20 @@ def kept_outputs(flow: Flow) -> list[Site]:
     names = [p.name for p in define.params]
     if flow.facts.name == "setup_context":
         return list(_kept(flow, names[0], _parts_of(flow, names[-1]))) if len(names) >= 3 else []
-    outputs = {n.id for s in _returns(flow) for n in _named(s)} - set(names) - _without_gradient(flow, names[0])
+    rebound = {
+        n.id for s in walk_statements(define.body) if isinstance(s, t.Assign) for x in s.targets for n in _named(x)
+    }
+    returned = {n.id for s in _returns(flow) for n in _named(s)}
+    outputs = {part for name in returned for part in _parts_of(flow, name)} | _aliases(flow, returned)
+    outputs -= (set(names) - rebound) | _without_gradient(flow, names[0])
     return list(_kept(flow, names[0], outputs)) if names else []
+
+
+def _aliases(flow: Flow, names: set[str]) -> set[str]:
+    """The names that are given to these ones as they are: ``last = c`` gives ``c``."""
+    assigns = (s for s in walk_statements(flow.ref.define.body) if isinstance(s, t.Assign))
+    pairs = (pair for s in assigns for pair in t.pairs(s.targets, s.value))
+    return {value.id for target, value in pairs if isinstance(value, t.Name) and t.path_of(target) in names}
 
 
 def _without_gradient(flow: Flow, context: str) -> set[str]:

@@ -58,13 +58,16 @@ def judge_hook(flow: Flow, hook: HookRegistration) -> None:
 def _kept(flow: Flow, hook: HookRegistration) -> Iterator[Store]:
     """The stores by which a hook collects what it is given, from one forward to the next."""
     callback = _flow_of(flow, hook)
-    if callback is None or callback.facts.entry_mode is Mode.OFF:
-        return
+    if callback is None or callback.facts.entry_mode is Mode.OFF or "forward" not in hook.method:
+        return  # what a backward hook is given has no graph
     given = set(callback.params[-3:])  # module, input, output; or the gradient
     for store in callback.facts.stores:
         roots = graphs(store.value.roots)
         is_given = any(r.source is Source.PARAM and r.base in given for r in roots)
-        if store.form is Form.APPEND and is_given and store.mode is not Mode.OFF and _collects(flow, callback, store):
+        path = _path_here(hook, callback, store)
+        if store.form is not Form.APPEND or not is_given or store.mode is Mode.OFF or path is None:
+            continue
+        if _collects(flow, callback, store, path):
             yield store
 
 
@@ -75,22 +78,33 @@ def _flow_of(flow: Flow, hook: HookRegistration) -> Flow | None:
         return None
 
 
-def _collects(flow: Flow, callback: Flow, store: Store) -> bool:
-    """Whether nothing empties what a hook adds to, while the module runs again and again."""
+def _path_here(hook: HookRegistration, callback: Flow, store: Store) -> str | None:
+    """What a hook stores into, as the function that registers it calls it."""
+    head = store.path.split(".", 1)[0].split("[", 1)[0]
     if callback.scope(store.path) is Scope.LOCAL:
-        return False
+        return None
+    if head not in callback.params or head == "self":
+        return store.path
+    position = callback.params.index(head)
+    bound = hook.bound[position] if position < len(hook.bound) else None
+    return bound + store.path[len(head) :] if bound is not None else None
+
+
+def _collects(flow: Flow, callback: Flow, store: Store, path: str) -> bool:
+    """Whether nothing empties what a hook adds to, while the module runs again and again."""
     holder = callback.final.env.get(store.path)
     if holder is not None and holder.bounded:
         return False
-    if store.path.startswith("self."):
-        return not flow.project.survey.empties(store.holder, flow.module, callback.facts.name)
-    if flow.scope(store.path) not in (Scope.LOCAL, Scope.GLOBAL):
+    if path.startswith("self."):
+        attribute = path.split("[", 1)[0].rsplit(".", 1)[-1]
+        return not flow.project.survey.empties(attribute, flow.module, callback.facts.name)
+    if flow.scope(path) not in (Scope.LOCAL, Scope.GLOBAL):
         return False
-    outer = flow.final.env.get(store.path)
-    if (outer is not None and outer.bounded) or store.path in flow.emptied:
+    outer = flow.final.env.get(path)
+    if (outer is not None and outer.bounded) or path in flow.emptied:
         return False
     removed = _last_removal(flow)
-    loops = (loop for loop in flow.facts.loops if store.path not in loop.assigned and loop.site.line <= removed)
+    loops = (loop for loop in flow.facts.loops if path not in loop.assigned and loop.site.line <= removed)
     return any(f.mode is not Mode.OFF for loop in loops for f in loop.forwards)
 
 
@@ -111,6 +125,8 @@ def _closes_over(flow: Flow, hook: HookRegistration) -> str | None:
         return None
     if not isinstance(callback, FunctionRef) or _last_removal(flow) != float("inf"):
         return None
+    if path in hook.bound:
+        return path  # partial(hook, out): the tensor itself, not the variable
     own = next((p for p in callback.define.params if p.name == path), None)
     if own is not None:  # lambda g, out=out: ...
         return path if own.default is not None and t.path_of(own.default) == path else None

@@ -5,6 +5,7 @@ Everything here is a question about roots; see ``values``.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from gradguard.static import knowledge as k
@@ -13,7 +14,7 @@ from gradguard.static.functions import judge_call, judge_construction, kept_outp
 from gradguard.static.hooks import judge_hook
 from gradguard.static.memory import COLLECTING, cleared, judge_memory
 from gradguard.static.model import Backward, Event, Form, GradCall, Loop, Mode, Scope, Site, Store
-from gradguard.static.roots import attaching_roots, graphs, site_of
+from gradguard.static.roots import attaching_roots, graphs, site_of, wholes
 from gradguard.static.values import Kind, Root, Source
 
 if TYPE_CHECKING:
@@ -27,6 +28,8 @@ def judge(flow: Flow) -> None:
         judge_memory(flow, store)
     for backward in flow.facts.backwards:
         judge_backward(flow, backward)
+    if flow.facts.grad_reads:
+        flow.facts.assigns_gradients = flow.project.survey.mentions(_ASSIGNS_GRADIENTS, flow.module)
     for grad_call in flow.facts.grad_calls:
         judge_grad_call(flow, grad_call)
     for hook in flow.facts.hooks:
@@ -39,6 +42,9 @@ def judge(flow: Flow) -> None:
     if len({step.target for step in flow.facts.steps}) > 1:
         for step in flow.facts.steps:  # whose parameters the module's reset concerns cannot be told
             step.lost = None if step.lost is not None and step.lost.of_module else step.lost
+
+
+_ASSIGNS_GRADIENTS = re.compile(r"\.grad\s*=(?!=)\s*(?!None)")
 
 
 def _judge_store(flow: Flow, store: Store) -> None:
@@ -72,7 +78,7 @@ def _judge_in_loop(flow: Flow, store: Store, loop: Loop, fresh: bool) -> None:
     """The store grows in ``loop``: does anything need the graphs, and what do they keep?"""
     own = graphs(store.value.roots)
     carried = Root(Source.CARRIED, (store.path, loop))
-    inside: list[Backward | GradCall] = [b for b in loop.backwards if graphs(b.value.reach) & own]
+    inside: list[Backward | GradCall] = [b for b in loop.backwards if (graphs(b.value.reach) | wholes(b.value)) & own]
     inside += [g for g in loop.grad_calls if graphs(g.value.reach) & own or carried in g.value.reach]
     again = [b for b in loop.backwards if carried in b.value.reach]
     freeing = [b for b in inside if not b.keeps]
@@ -101,7 +107,7 @@ def _judge_in_loop(flow: Flow, store: Store, loop: Loop, fresh: bool) -> None:
             or flow.facts.name == "forward"
             or _escapes(flow, store, carried)
         )
-        store.waits = store.used
+        store.waits = store.used and flow.facts.name != "forward"  # its loops are over layers
     if not fresh and not store.used and store.form in COLLECTING:
         store.used = cleared(flow, store)
 

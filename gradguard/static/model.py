@@ -170,6 +170,8 @@ class Event:
         conditional: it does not happen on every way through its loop or function.
         inner: the event in the callee, if a callee does it.
         guarded: an error that it raises is caught, or expected (``with pytest.raises``).
+        periodic: it happens every so many iterations.
+        at_start: it happens once, at the start.
     """
 
     site: Site
@@ -177,6 +179,8 @@ class Event:
     conditional: bool = False
     inner: Event | None = None
     guarded: bool = field(default=False, kw_only=True)
+    periodic: bool = field(default=False, kw_only=True)
+    at_start: bool = field(default=False, kw_only=True)
 
     @property
     def is_in_loop_of_callee(self) -> bool:
@@ -385,6 +389,7 @@ class HookRegistration(Event):
         repeats: the loop in which the same receiver gets one more hook each time, if any.
         of: the receiver's value.
         callback: the function of the project that is registered.
+        bound: the paths of what ``functools.partial`` gives to its first parameters.
         kept: the stores by which the hook keeps what it is given.
         closes_over: the tensor that the hook is registered on, and that it refers to itself.
     """
@@ -397,6 +402,7 @@ class HookRegistration(Event):
     fresh: bool = False
     repeats: Loop | None = None
     callback: object = None
+    bound: tuple[str | None, ...] = ()
     of: Value = field(default_factory=Value)
     kept: list[Store] = field(default_factory=list)
     closes_over: str | None = None
@@ -576,6 +582,7 @@ class Function:
         torch: the name that the module gives to torch, if it imports it.
         called_without_grad: whether every call of it that can be seen happens under no_grad (reads other files).
         kept_outputs: of the ``forward`` of an ``autograd.Function``: the statements that put an output on ``ctx``.
+        assigns_gradients: its program sets ``x.grad`` to something.
         cached: the decorator that keeps its results for ever (``functools.lru_cache``).
         tensor_params: the parameters that are tensors by their annotations.
         is_test: it is a unit test, or a helper of one.
@@ -606,6 +613,7 @@ class Function:
     gradients_wanted: bool = False
     torch: str | None = None
     is_async: bool = False
+    assigns_gradients: bool = False
     is_test: bool = False
     takes_self: bool = False
     uses_device: bool = False

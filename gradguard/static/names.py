@@ -37,6 +37,12 @@ def used_as_modules(body: object) -> frozenset[str]:
     return frozenset(found)
 
 
+def used_as_tensors(body: object) -> frozenset[str]:
+    """The names on which a method is called that only tensors have."""
+    calls = (n.func for n in t.walk(body) if isinstance(n, t.Call) and isinstance(n.func, t.Attribute))
+    return frozenset(f.value.id for f in calls if f.name in k.ONLY_OF_TENSORS and isinstance(f.value, t.Name))
+
+
 def breaks_graph(target: t.Expr) -> bool:
     """Whether assigning to this target cannot store a graph: ``x.data``, ``x.grad``, ``x.data[i]``."""
     while isinstance(target, t.Attribute | t.Subscript):

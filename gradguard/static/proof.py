@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from gradguard.static import knowledge as k
-from gradguard.static import tree as t
 from gradguard.static.called import last
-from gradguard.static.values import Root, Source, Value
+from gradguard.static.roots import wholes_of
+from gradguard.static.values import Source, Value
 
 if TYPE_CHECKING:
     from gradguard.static.flow import Flow
@@ -22,16 +21,8 @@ def prove(flow: Flow, value: Value) -> None:
     open_roots = [r for r in value.roots if r.source not in (Source.GRAPH, Source.LEAF, Source.CARRIED)]
     if len(open_roots) == 1 and not any(r.source is Source.GRAPH for r in value.roots):
         flow.proven.update(open_roots)
-        flow.proven.update(_wholes(open_roots[0]))
+        flow.proven.update(wholes_of(open_roots[0]))
         return
     for root in open_roots:
         if root.source is Source.LOSS or k.LOSS_NAME.search(last(flow.hints.get(root, ""))):
             flow.proven.add(root)
-
-
-def _wholes(root: Root) -> Iterator[Root]:
-    """What the root is a part of: of a dict whose ``"loss"`` carries a graph, the dict does."""
-    key: object = root.key
-    while isinstance(key, tuple) and not isinstance(key[1], t.Node | tuple):
-        key = key[0]
-        yield Root(root.source, key)

@@ -9,7 +9,7 @@ from gradguard.static.source import Site
 from gradguard.static.values import Root, Roots, Source, Value
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable
+    from collections.abc import Hashable, Iterator
 
     from gradguard.static.flow import Flow
 
@@ -48,3 +48,16 @@ def site_of(flow: Flow, root: Root) -> Site | None:
     """Where a root's graph starts."""
     node = node_of(root.key)
     return flow.site(node) if node is not None and node.origin is not None else None
+
+
+def wholes(value: Value) -> Roots:
+    """What the roots of a value are parts of: of ``output["loss"]``, the output."""
+    return frozenset(whole for root in value.roots for whole in wholes_of(root))
+
+
+def wholes_of(root: Root) -> Iterator[Root]:
+    """What the root is a part of: of a dict whose ``"loss"`` carries a graph, the dict does."""
+    key: object = root.key
+    while isinstance(key, tuple) and not isinstance(key[1], t.Node | tuple):
+        key = key[0]
+        yield Root(root.source, key)

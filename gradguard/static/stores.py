@@ -55,7 +55,8 @@ def store_item(
         state.assign(path, value)
         state.env[base] = with_content(holder, value)
         return
-    form, added = rebind_form(path, source)
+    whole = base if isinstance(target.index, t.Slice) and mentions_whole(source, base) else path
+    form, added = rebind_form(whole, source)
     if form in (Form.SUM, Form.AVERAGE) and value.reach:  # d[k] = d.get(k, 0) + x
         flow.store(base, value, state, stmt, added or source, form).is_item = True
         state.env[base] = with_content(holder, value)
@@ -63,11 +64,20 @@ def store_item(
     if holder.kind is Kind.NUMBER:
         return  # an array of numpy takes the number only
     if value.keeps:
-        form = Form.IN_PLACE if holder.kind is Kind.TENSOR else Form.ITEM
+        form = Form.IN_PLACE if holder.kind is Kind.TENSOR or _is_buffer(flow, base) else Form.ITEM
         store = flow.store(base, value, state, stmt, source, form)
         store.key = t.path_of(target.index)
         store.bounded_key = _bounded_key(flow, target.index)
     state.env[base] = with_content(holder, value)
+
+
+def _is_buffer(flow: Flow, path: str) -> bool:
+    owner = flow.ref.owner
+    return owner is not None and path.startswith("self.") and path[5:] in owner.buffers
+
+
+def mentions_whole(source: t.Expr | None, path: str) -> bool:
+    return source is not None and mentions(source, path)
 
 
 def _bounded_key(flow: Flow, index: t.Expr) -> bool:

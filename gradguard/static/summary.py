@@ -31,6 +31,7 @@ from gradguard.static.values import (
     NOTHING_HELD,
     NUMBER,
     UNKNOWN,
+    Held,
     Holding,
     Holdings,
     Kind,
@@ -224,7 +225,7 @@ class _Application:
             elif root.source is Source.PARAM and str(root.key) in self.bound:
                 must |= self.bound[str(root.key)].must
         parts = tuple((key, self.value(part)) for key, part in value.parts)
-        holds = frozenset(Holding(h.held, (self.c.node, h.key)) for h in value.holds)
+        holds = frozenset(Holding(h.held, (self.c.node, h.key)) for h in value.holds if h.held is not Held.CUT)
         if value.kind in (Kind.UNKNOWN, Kind.CONTAINER):  # not computed from what came in, but that itself
             holds |= self._passed(value.roots)
         return Value(roots, maybe | spill | spilled, must, value.kind, parts, value.ref, value.bounded, holds)

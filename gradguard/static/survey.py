@@ -319,13 +319,26 @@ def _clearing_methods(attribute: str, text: str) -> set[str]:
         rf"\.{name}\.(?:clear|pop|popleft|popitem)\(|\bdel\s[^\n]*\.{name}\b"
         rf"|\.{name}\[[^\]]*\]\s*=(?!=)\s*(?:\[|None|0)|setattr\([^,]+,\s*['\"]{name}['\"]"
     )
-    rebound = re.compile(rf"\.{name}\s*(?::[^=]+)?=(?!=)")
+    rebound = re.compile(
+        rf"\.{name}\s*(?::[^=]+)?=(?!=)|^[^=(]*,\s*[\w.]+\.{name}\s*=(?!=)|^\s*[\w.]+\.{name}\s*,[^=(]*=(?!=)"
+    )
     from_itself = re.compile(rf"\.{name}\s*(?::[^=]+)?=(?!=).*\.{name}\b")
+    each = re.compile(rf"\bfor\s+(?:\w+\s*,\s*)*(\w+)\s+in\s+[\w.]*\.{name}\b")
     found: set[str] = set()
+    elements: set[tuple[str, str]] = set()
     for function, line in _functions(text):
+        cleared = _CLEARED.search(line)
+        if cleared is not None and (function, cleared[1]) in elements:
+            found.add(function)  # for outputs in self.kept.values(): outputs.clear()
         if attribute not in line:
             continue
-        again = function not in _AT_START and rebound.search(line) and not from_itself.search(line)
-        if emptied.search(line) or again:
+        if (loop := each.search(line)) is not None:
+            elements.add((function, loop[1]))
+        again = function not in _AT_START and rebound.search(line)
+        if emptied.search(line) or (again and (_FRESH.search(line) or not from_itself.search(line))):
             found.add(function)
     return found
+
+
+_CLEARED = re.compile(r"\b(\w+)\.(?:clear|pop|popleft|popitem)\(")
+_FRESH = re.compile(r"=.*(?:\[\]|\{\}|\bNone\b|\blist\(\)|\bdict\(\)|\bdeque\()")

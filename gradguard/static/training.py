@@ -124,7 +124,7 @@ def zero_grad(c: Called) -> Value | None:
         and not (k.ZEROING_NAME.search(name) and not isinstance(c.func.ref, FunctionRef))
     ):
         return None
-    target = c.receiver_path if name == "zero_grad" else None
+    target = c.receiver_path if name == "zero_grad" else _own_leaf(c) if by_hand else None
     if target is not None and any(target in f.loop.targets for f in flow.frames):
         target = None  # one of several: for o in optimizers: o.zero_grad()
     setting = c.node.argument("set_to_none", 0)
@@ -138,6 +138,20 @@ def zero_grad(c: Called) -> Value | None:
         c.state,
     )  # fmt: skip
     return NOTHING
+
+
+def _own_leaf(c: Called) -> str | None:
+    """The path of an input whose gradient is zeroed by hand, where it surely is no parameter."""
+    node: t.Expr = c.node.func
+    while isinstance(node, t.Attribute):
+        node = node.value
+        path = t.path_of(node)
+        known = (
+            c.flow.read(c.flow.canonical(path), c.state) if path is not None and not path.endswith(".grad") else None
+        )
+        if known is not None and any(r.source is Source.LEAF for r in known.roots) and not known.holding(Held.STATE):
+            return path
+    return None
 
 
 def _modules(optimizer: Value | None) -> frozenset[str] | None:
@@ -208,10 +222,19 @@ def hook_call(c: Called) -> Value | None:
     event.receiver = _registered_on(flow, c.receiver_path)
     callback = c.first or c.value_of("hook")
     event.callback = callback.ref if callback is not None and callback.kind is Kind.FUNCTION else None
+    event.bound = _bound_by_partial(c)
     if isinstance(c.node.func, t.Attribute):
         event.receiver_site = flow.site(c.node.func.value)
     flow.record(event)
     return Value(kind=Kind.HANDLE, ref=event)
+
+
+def _bound_by_partial(c: Called) -> tuple[str | None, ...]:
+    """The paths that ``partial(hook, a, b)`` gives to the hook's first parameters."""
+    made = c.node.args[0].value if c.node.args else None
+    if not isinstance(made, t.Call) or last(t.path_of(made.func) or "") != "partial":
+        return ()
+    return tuple(t.path_of(arg.value) for arg in made.args[1:] if arg.keyword is None)
 
 
 def _registered_on(flow: Flow, path: str | None) -> str | None:

@@ -126,8 +126,9 @@ class Value:
 
     @property
     def is_operation_result(self) -> bool:
-        """Whether it surely is a tensor with a history, not a leaf."""
-        return self.kind in (Kind.TENSOR, Kind.OUTPUT) and any(r.source is Source.GRAPH for r in self.roots)
+        """Whether it surely is a tensor with a history that began in this very function, not a leaf."""
+        own = any(r.source is Source.GRAPH and not isinstance(r.key, tuple) for r in self.roots)
+        return own and self.kind in (Kind.TENSOR, Kind.OUTPUT)
 
     @property
     def reach(self) -> Roots:
@@ -163,12 +164,21 @@ def union(values: Iterable[Value], kind: Kind = Kind.TENSOR) -> Value:
     return Value(roots, maybe, must, kind, holds=holds)
 
 
+_UNCLEAR = (Kind.UNKNOWN, Kind.FUNCTION, Kind.CLASS, Kind.EXTERNAL, Kind.INSTANCE, Kind.CONTAINER)
 _OF_A_RESULT = frozenset((Held.CUT,))
 
 
 def computed(value: Value) -> Value:
     """A value that was computed: it shares no memory with what it was computed from."""
     return replace(value, holds=frozenset(h for h in value.holds if h.held in _OF_A_RESULT)) if value.holds else value
+
+
+def combined(values: Iterable[Value], kind: Kind = Kind.TENSOR) -> Value:
+    """The result of an operation on ``values``; that its graph was cut is certain only if each of them is known."""
+    given = tuple(values)
+    result = computed(union(given, kind))
+    unclear = any(v.kind in _UNCLEAR and not v.reach and not v.holding(Held.CUT) for v in given)
+    return replace(result, holds=result.holds - result.holding(Held.CUT)) if unclear else result
 
 
 def viewed(value: Value) -> Value:
@@ -204,10 +214,19 @@ def held_in(container: Value, element: Value) -> Value:
     return replace(element, maybe=element.maybe | carried, parts=parts)
 
 
+_DEEP = 4
+_MANY = 8
+
+
+def _is_deep(root: Root) -> bool:
+    """Whether a root is a part of a part of a part: what is in it is not told apart any more."""
+    return isinstance(root.key, Part) and len(root.key.keys) >= _DEEP
+
+
 def part_of(value: Value, key: object) -> Value:
     """A part of a value that came from outside, by its key: the caller may know it more closely."""
-    outer = frozenset(r for r in value.roots if r.source in _OUTER)
-    if not outer:
+    outer = frozenset(r for r in value.roots if r.source in _OUTER and not _is_deep(r))
+    if not outer or len(outer) > _MANY:
         return value
     parts = frozenset(
         Root(r.source, Part(r.base, (*(r.key.keys if isinstance(r.key, Part) else ()), key))) for r in outer

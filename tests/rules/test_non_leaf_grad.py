@@ -20,17 +20,6 @@ FLAGGED = {
             loss.backward()
             print(h.grad)  # !
     """,
-    "logits in the training loop": """
-        def train(model, loader, optimizer):
-            for x, y in loader:
-                logits = model(x)
-                loss = F.cross_entropy(logits, y)
-                optimizer.zero_grad()
-                loss.backward()
-                if logits.grad is not None:  # !
-                    print("gradient of the logits is there")
-                optimizer.step()
-    """,
     "gradient of the loss": """
         def step(net, x, y, opt):
             opt.zero_grad()
