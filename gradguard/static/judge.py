@@ -9,12 +9,14 @@ import re
 from typing import TYPE_CHECKING
 
 from gradguard.static import knowledge as k
+from gradguard.static import tree as t
 from gradguard.static.backwards import judge_backward, judge_grad_call
 from gradguard.static.functions import judge_call, judge_construction, kept_outputs
 from gradguard.static.hooks import judge_hook
 from gradguard.static.memory import COLLECTING, cleared, judge_memory
 from gradguard.static.model import Backward, Event, Form, GradCall, Loop, Mode, Scope, Site, Store
-from gradguard.static.roots import attaching_roots, graphs, site_of, wholes
+from gradguard.static.roots import attaching_roots, graphs, node_of, site_of, wholes
+from gradguard.static.route import route
 from gradguard.static.values import Kind, Root, Source
 
 if TYPE_CHECKING:
@@ -59,6 +61,10 @@ def _judge_store(flow: Flow, store: Store) -> None:
     _judge_lifetime(flow, store)
     if store.leaks:
         store.made_at = _nearest(flow, roots)
+        if store.value_site is not None and isinstance(store.value_site.node, t.Expr):
+            starts = [node for root in roots if (node := node_of(root.key)) is not None]
+            routes = (route(flow, store.value_site.node, start) for start in starts)
+            store.route = max(routes, key=lambda found: (len(found), found), default=())
 
 
 def _judge_lifetime(flow: Flow, store: Store) -> None:

@@ -426,7 +426,8 @@ class Store(Event):
 
     Filled in when the function has been read:
         carries_graph: the value carries a graph.
-        made_at: the expression that started the graph, and how.
+        made_at: the expression that started the graph.
+        route: the expressions by which the graph came into the value, the value first.
         outlives: the loop whose iterations the value outlives, None if it does not or if it outlives the call.
         outlives_call: it outlives the call itself (an attribute, a global, a closure), and nothing clears it.
         freed: backward frees the stored graph's saved tensors; only its nodes stay.
@@ -450,6 +451,7 @@ class Store(Event):
     mode: Mode = Mode.INHERITED
     carries_graph: bool = False
     made_at: Site | None = None
+    route: tuple[str, ...] = ()
     outlives: Loop | None = None
     outlives_call: bool = False
     freed: bool = False
@@ -565,7 +567,8 @@ class Store(Event):
         if self.made_at is None:
             return ()
         site = self.made_at
-        return (Related(site.path, site.cell, site.line, f"the graph comes from `{one_line(site.code)}`"),)
+        way = ": " + " <- ".join(f"`{code}`" for code in self.route) if len(self.route) > 2 else ""
+        return (Related(site.path, site.cell, site.line, f"the graph comes from `{one_line(site.code)}`{way}"),)
 
 
 @dataclass(eq=False, repr=False)

@@ -421,3 +421,26 @@ def test_the_order_of_sets_does_not_matter(seed: str, shell: object) -> None:
         return subprocess.run(command, cwd=CHECKOUT, env=env, capture_output=True, check=False).stdout
 
     assert run(seed) == run("4242")
+
+
+def test_the_way_by_which_a_graph_came_is_told() -> None:
+    (finding,) = findings(
+        """
+        def train(model, criterion, loader, opt):
+            total = 0
+            for x, y in loader:
+                features = model.encoder(x)
+                out, _ = model.head(features)
+                loss = criterion(out, y)
+                opt.zero_grad()
+                loss.backward()
+                opt.step()
+                total += loss / 2
+        """
+    )
+    (where,) = finding.related
+    assert where.line == 11
+    assert where.message == (
+        "the graph comes from `criterion(out, y)`: "
+        "`loss / 2` <- `criterion(out, y)` <- `model.head(features)` <- `model.encoder(x)`"
+    )
