@@ -2,7 +2,9 @@
 
 **What happens.** backward frees what the graph saved, as it goes. A second backward over a part that needs those
 saved tensors raises *"Trying to backward through the graph a second time (or directly access saved tensors after they
-have already been freed)"*. This rule says before the run what torch says during it.
+have already been freed)"*. Nearly every operation saves something, even `x * 2`; sums, means, `cat`, views and slices
+do not, and can be repeated. `zero_grad()` or a step in between change nothing. This rule says before the run what
+torch says during it.
 
 ```python
 features = encoder(x)

@@ -2,8 +2,9 @@
 
 **What happens.** `functools.lru_cache` keeps its arguments as keys. A tensor's hash is its identity: two equal
 tensors are two keys, so the cache never hits, and keeps every argument and every result, up to `maxsize` of them (128
-when not said, without limit for `maxsize=None` and `functools.cache`). On a method, `self` is a key too: the class's
-cache keeps the module with its parameters, also after the last reference to it is gone.
+when not said, without limit for `maxsize=None` and `functools.cache`). Where it does hit, after the same tensor was
+changed in place, it gives the old result. On a method, `self` is a key too: the class's cache keeps the module with
+its parameters, also after the last reference to it is gone.
 
 ```python
 class Attention(nn.Module):

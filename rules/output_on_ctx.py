@@ -1,9 +1,10 @@
 """A custom `autograd.Function` keeps its output on `ctx`.
 
 **What happens.** The output refers to its `grad_fn`, the `grad_fn` is the `ctx`, and `ctx.y = y` refers back to the
-output: a cycle. After a backward Python's cyclic collector can free it, some time later; where no backward runs over
-the output (evaluation, a branch that is not used) part of the cycle lies in C++, and `gc.collect()` does not free it.
-`save_for_backward` knows this case and stores the output without the cycle.
+output: a cycle. Python's cyclic collector frees it, some time later: measured on torch 2.13, a saw-tooth of some 230
+outputs, whether backward ran or not. A *view* of the output (`ctx.y = y.view(-1)`) is worse: `gc.collect()` does not
+free it at all. Tensors on `ctx` also miss torch's check for values that were changed in place: the gradient is
+silently wrong. `save_for_backward` knows both cases.
 
 ```python
 class Exp(torch.autograd.Function):
@@ -42,7 +43,7 @@ def keeps_its_output(function: Function) -> Iterator[Finding]:
     for site in function.kept_outputs:
         yield rule.finding(
             site,
-            f"`{one_line(site.code)}` ties the output to its own graph: each call leaves a cycle that only "
-            "gc.collect() frees, and nothing at all where no backward runs",
+            f"`{one_line(site.code)}` ties the output to its own graph: each call leaves a cycle, whose memory "
+            "comes back only when the cyclic collector runs",
             help="use `ctx.save_for_backward(...)`, and `ctx.saved_tensors` in backward",
         )

@@ -18,7 +18,7 @@ MARK = re.compile(r"# leak: (?P<holder>.+)$", re.M)
 
 
 def findings(folder: Path, twin: str, copy: Path) -> list[Finding]:
-    """What is found in one program, in a copy without the mark: its entry point and the helpers that are not the other's.
+    """What is found in one program, in a copy without the mark, without what only the other twin uses.
 
     Args:
         folder: the fixture.
