@@ -35,7 +35,7 @@ def judge_backward(flow: Flow, backward: Backward) -> None:
     backward.carries = next(
         (
             path for (path, where), carry in flow.carries.items()
-            if where is loop and carry.grows and Root(Source.CARRIED, (path, loop)) in backward.value.reach
+            if where is loop and carry.grows and Root(Source.CARRIED, (path, loop)) in backward.value.roots
         ),
         None,
     )  # fmt: skip

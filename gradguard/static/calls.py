@@ -53,8 +53,12 @@ def call(flow: Flow, node: t.Call, state: State) -> Value:
     for reader in _READERS:
         value = reader(called)
         if value is not None:
-            return value
-    return _unknown(called)
+            break
+    else:
+        value = _unknown(called)
+    if node.is_true("requires_grad") and value.kind is not Kind.MODULE:
+        value = value.with_roots(Root(Source.LEAF, node))
+    return value
 
 
 def _note(c: Called) -> None:

@@ -39,6 +39,8 @@ def tensor_test(test: t.Expr) -> tuple[str | None, bool]:
     if isinstance(test, t.Call) and test.args:
         name = (t.path_of(test.func) or "").rsplit(".", 1)[-1]
         kind = t.path_of(test.args[1].value) if len(test.args) > 1 else None
+        if name == "isinstance" and (kind or "").rsplit(".", 1)[-1] in ("Number", "float", "int", "bool", "str"):
+            return t.path_of(test.args[0].value), False
         if name == "is_tensor" or (name == "isinstance" and (kind or "").rsplit(".", 1)[-1] == "Tensor"):
             return t.path_of(test.args[0].value), True
         if name == "hasattr" and isinstance(a := test.args[-1].value, t.Constant) and a.value in ("item", "detach"):

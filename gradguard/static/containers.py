@@ -140,8 +140,8 @@ def _blends(node: t.Call) -> bool:
 
 def _through_data(node: t.Call) -> bool:
     value: t.Expr = node.func
-    while isinstance(value, t.Attribute | t.Subscript):
+    while isinstance(value, t.Attribute | t.Subscript | t.Call):
         if isinstance(value, t.Attribute) and value.name in ("data", "grad"):
             return True
-        value = value.value
+        value = value.func if isinstance(value, t.Call) else value.value
     return False

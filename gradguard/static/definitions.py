@@ -13,7 +13,7 @@ from gradguard.static import tree as t
 from gradguard.static.build import walk_statements
 from gradguard.static.names import used_as_modules
 from gradguard.static.source import Chunk, Site
-from gradguard.static.values import Kind, Value
+from gradguard.static.values import Kind, Root, Source, Value
 
 if TYPE_CHECKING:
     from gradguard.static.flow import Flow
@@ -148,8 +148,12 @@ class Class:
             for ref, value in cls._assignments.get(name, ()):
                 found = kind_of(ref, value)
                 if found.kind not in (Kind.UNKNOWN, Kind.NOTHING):
-                    return found
+                    return found.with_roots(Root(Source.LEAF, value)) if cls._wants_gradient(name) else found
         return None
+
+    def _wants_gradient(self, name: str) -> bool:
+        """Whether its methods ask for the gradient of an attribute: ``self.log_alpha.requires_grad = True``."""
+        return re.search(rf"\bself\.{re.escape(name)}\.requires_grad(?:_\(|\s*=\s*True)", self.chunk.text) is not None
 
     @cached_property
     def _assignments(self) -> dict[str, list[tuple[FunctionRef, t.Expr]]]:

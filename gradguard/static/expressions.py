@@ -160,6 +160,9 @@ def _subscript(flow: Flow, expr: t.Subscript, state: State) -> Value:
         return base.ref.element
     if base.kind in (Kind.MODULE, Kind.OPTIMIZER, Kind.SCALER, Kind.LOADER):
         return replace(base, parts=())
+    key = expr.index.value if isinstance(expr.index, t.Constant) else None
+    if base.kind is Kind.OUTPUT and isinstance(key, str) and k.MEASURE_KEY.search(key):
+        return replace(base, roots=frozenset(), maybe=base.reach, parts=(), kind=Kind.UNKNOWN)
     if base.kind in (Kind.TENSOR, Kind.OUTPUT) and not base.parts:
         return recorded(_indexed(base, expr), state, expr)
     if base.kind is Kind.GRADIENT:
@@ -169,6 +172,8 @@ def _subscript(flow: Flow, expr: t.Subscript, state: State) -> Value:
         parts = base.parts if base.part("each") is not None else ()
         return replace(base, parts=parts, bounded=base.bounded or trimmed)
     index = expr.index.value if isinstance(expr.index, t.Constant) else None
+    if isinstance(index, str) and not base.parts and k.MEASURE_KEY.search(index):
+        base = replace(base, roots=frozenset(), maybe=base.reach)
     if path is not None and not base.parts and base.kind is Kind.UNKNOWN and not base.roots:
         return flow.read(flow.canonical(path), state)
     return element(base, index)

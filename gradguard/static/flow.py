@@ -99,6 +99,7 @@ class Flow:
         self.saving: set[object] = set()
         self.asked: set[str] = set()
         self.asking = 0
+        self.slots: set[tuple[str, str | None]] = set()
         self.periods = 0
         self.capped: list[str] = []
         self._called_on: frozenset[str] | None = None
@@ -294,9 +295,10 @@ class Flow:
         """
         if isinstance(target, t.Display):
             whole = isinstance(source, t.Display) and len(source.items) == len(target.items)
+            beside_loss = any(isinstance(item, t.Name) and k.LOSS_RESULT.search(item.id) for item in target.items)
             for index, item in enumerate(target.items):
                 part = element(value, index)
-                if isinstance(item, t.Name) and value.part(index) is None and k.NUMBER_NAME.match(item.id):
+                if value.part(index) is None and _is_extra(item, beside_loss):
                     part = replace(part, roots=frozenset(), maybe=part.reach)  # loss, count = model(batch)
                 self.bind(item, part, state, stmt, source.items[index] if whole else None, plain=plain)  # type: ignore[union-attr]
             return
@@ -340,7 +342,8 @@ class Flow:
 
     def _reset_gradient(self, target: t.Expr, value: Value, state: State, stmt: t.Node) -> None:
         """``p.grad = None`` and ``p.requires_grad = ...``."""
-        if isinstance(target, t.Attribute) and target.name == "grad" and value.kind is Kind.NOTHING:
+        resets = value.kind is Kind.NOTHING or value.ref == "data"
+        if isinstance(target, t.Attribute) and target.name == "grad" and resets:
             self.zero(ZeroGrad(self.site(stmt), self.loop, self.branches > 0), state)
         frozen = isinstance(stmt, t.Assign) and isinstance(stmt.value, t.Constant) and not stmt.value.value
         if isinstance(target, t.Attribute) and target.name == "requires_grad" and not frozen:
@@ -520,6 +523,15 @@ class Flow:
         return after
 
     # --- loops ---
+
+
+def _is_extra(target: t.Expr, beside_loss: bool) -> bool:
+    """Whether one of several results is a count or a measure, by its name; beside a loss, all but outputs."""
+    if not isinstance(target, t.Name):
+        return beside_loss
+    if k.NUMBER_NAME.match(target.id):
+        return True
+    return beside_loss and not k.LOSS_RESULT.search(target.id) and not k.OUTPUT_RESULT.search(target.id)
 
 
 _READ: dict[type, Callable[[Flow, Any, State], State | None]] = {

@@ -11,7 +11,7 @@ from gradguard.static import tree as t
 from gradguard.static.build import walk_statements
 from gradguard.static.definitions import Class
 from gradguard.static.model import Call, Construction, Loop, Mode, Site
-from gradguard.static.roots import attaching_roots, graphs
+from gradguard.static.roots import graphs
 from gradguard.static.values import Kind, Source
 
 if TYPE_CHECKING:
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 def judge_call(flow: Flow, call: Call) -> None:
     """Fill in what can only be said of a call when the whole function was read."""
     if call.inner is None and call.mode is not Mode.OFF and call.mode is not Mode.UNKNOWN:
-        own = (r for r in attaching_roots(flow, call.of) if not isinstance(r.key, tuple))
-        call.carries_graph = call.of.kind is not Kind.NUMBER and any(own)
+        proven = any(r in flow.proven and not isinstance(r.key, tuple) for r in call.of.roots)
+        call.carries_graph = call.of.kind is not Kind.NUMBER and (proven or call.of.has_own_graph)
     if call.inner is not None:
         return
     if call.name == "retain_grad":
@@ -99,8 +99,6 @@ def _too_late(flow: Flow, call: Call) -> bool:
 def judge_construction(flow: Flow, made: Construction) -> None:
     """Fill in whether a module is put into a collection, where it is not alone."""
     node = made.site.node
-    if made.inner is not None:
-        return
     names = {
         t.path_of(target)
         for stmt in walk_statements(flow.ref.define.body)

@@ -91,7 +91,7 @@ def _judge_in_loop(flow: Flow, store: Store, loop: Loop, fresh: bool) -> None:
     store.outlives = loop
     store.freed = bool(freeing)
     store.retained = bool(inside) and not freeing
-    if store.form in COLLECTING:
+    if store.form in COLLECTING and not any(carried in b.value.roots for b in again):
         store.freed = any(b not in again for b in freeing)
     elif any(not b.keeps for b in again):
         store.used = True  # torch itself raises in the second iteration, or something resets it out of our sight

@@ -130,6 +130,14 @@ NUMBER_NAME = re.compile(
     r"\w*ind(?:ex|exes|ices)|\w*masks?|\w*lens?|\w*lengths?|\w*sizes?|\w*samples|\w*labels?|\w*tokens|steps?|lr|meta|info)$",
     re.I,
 )
+# Names of results that carry a graph where a model returns its loss and more.
+LOSS_RESULT = re.compile(r"loss|cost$|objective|elbo", re.I)
+OUTPUT_RESULT = re.compile(
+    r"out|logit|pred|hidden|state|feat|embed|hyp|prob|score|y_?hat|recon|latent|repr|mu$|logvar|^z|^h\d*$|^x|^y|action|value",
+    re.I,
+)
+# Keys under which a model reports how well it does.
+MEASURE_KEY = re.compile(r"reward|acc|metric|stat|correct|count|num_|n_", re.I)
 # A class that cannot be read, called on something: most often it holds what it is given.
 RECORD_NAME = re.compile(r"^[A-Z][a-z]+(?:[A-Z][a-z0-9]+)*$")
 MEASURING_CALLABLE = re.compile(

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
 def gradient_context(flow: Flow, expr: t.Expr, state: State | None = None) -> Mode | None:
     """The gradient mode that a decorator or a context manager sets, None if it does not."""
+    if isinstance(expr, t.Conditional):  # with torch.no_grad() if frozen else nullcontext():
+        either = {gradient_context(flow, expr.body, state), gradient_context(flow, expr.orelse, state)}
+        return None if either == {None} else either.pop() if len(either) == 1 else Mode.UNKNOWN
     called = isinstance(expr, t.Call)
     func = expr.func if isinstance(expr, t.Call) else expr
     path = t.path_of(func) or ""

@@ -13,6 +13,7 @@ from gradguard.static.model import (
     Forward,
 )
 from gradguard.static.values import (
+    DATA,
     DETACHED,
     NOTHING,
     NUMBER,
@@ -144,7 +145,7 @@ def _torch(c: Called, name: str, tail: str) -> Value | None:
     requires_grad = c.node.is_true("requires_grad")
     if tail in k.CREATING_FUNCTIONS and name.count(".") == 1 and tail != "as_tensor":
         leaf = Value(frozenset((Root(Source.LEAF, c.node),)), kind=Kind.TENSOR)
-        plain = holding(DETACHED, Held.CUT, c.node) if tail in ("tensor", "from_numpy") else DETACHED
+        plain = holding(DATA, Held.CUT, c.node) if tail in ("tensor", "from_numpy") else DATA
         return leaf if requires_grad else plain
     if name == "torch.autograd.Variable":
         made = replace(c.first or UNKNOWN, kind=Kind.TENSOR)

@@ -67,7 +67,9 @@ def store_item(
         form = Form.IN_PLACE if holder.kind is Kind.TENSOR or _is_buffer(flow, base) else Form.ITEM
         store = flow.store(base, value, state, stmt, source, form)
         store.key = t.path_of(target.index)
-        store.bounded_key = _bounded_key(flow, target.index)
+        if source is not None and any(t.path_of(n) == path for n in t.walk(source) if isinstance(n, t.Subscript)):
+            flow.slots.add((base, store.key))  # hidden[i] = detach(hidden[i])
+        store.bounded_key = _bounded_key(flow, target.index) or (base, store.key) in flow.slots
     state.env[base] = with_content(holder, value)
 
 

@@ -127,8 +127,14 @@ class Value:
     @property
     def is_operation_result(self) -> bool:
         """Whether it surely is a tensor with a history that began in this very function, not a leaf."""
+        return self.has_own_graph and self.kind in (Kind.TENSOR, Kind.OUTPUT)
+
+    @property
+    def has_own_graph(self) -> bool:
+        """Whether a graph surely began in this very function: not only in one that it called, on some of its ways."""
+        leaves = [r for r in self.roots if r.source is Source.LEAF]
         own = any(r.source is Source.GRAPH and not isinstance(r.key, tuple) for r in self.roots)
-        return own and self.kind in (Kind.TENSOR, Kind.OUTPUT)
+        return own and not any(isinstance(r.key, tuple) for r in leaves)
 
     @property
     def reach(self) -> Roots:
@@ -148,6 +154,8 @@ class Value:
 DETACHED = Value(kind=Kind.TENSOR)
 BATCH = Value(kind=Kind.TENSOR, ref="batch")
 """What a loader gives: a tensor, or a structure of tensors."""
+DATA = Value(kind=Kind.TENSOR, ref="data")
+"""A tensor that was made here: it has no graph."""
 NUMBER = Value(kind=Kind.NUMBER)
 NOTHING = Value(kind=Kind.NOTHING)
 UNKNOWN = Value()
@@ -164,7 +172,12 @@ def union(values: Iterable[Value], kind: Kind = Kind.TENSOR) -> Value:
     return Value(roots, maybe, must, kind, holds=holds)
 
 
-_UNCLEAR = (Kind.UNKNOWN, Kind.FUNCTION, Kind.CLASS, Kind.EXTERNAL, Kind.INSTANCE, Kind.CONTAINER)
+def _is_clear(value: Value) -> bool:
+    """Whether it is known that a value has a graph, or that it has none."""
+    data = value.kind in (Kind.NUMBER, Kind.NOTHING, Kind.LOADER) or value.ref in ("batch", "data")
+    return data or bool(value.reach or value.holding(Held.CUT))
+
+
 _OF_A_RESULT = frozenset((Held.CUT,))
 
 
@@ -177,7 +190,7 @@ def combined(values: Iterable[Value], kind: Kind = Kind.TENSOR) -> Value:
     """The result of an operation on ``values``; that its graph was cut is certain only if each of them is known."""
     given = tuple(values)
     result = computed(union(given, kind))
-    unclear = any(v.kind in _UNCLEAR and not v.reach and not v.holding(Held.CUT) for v in given)
+    unclear = any(not _is_clear(v) for v in given)
     return replace(result, holds=result.holds - result.holding(Held.CUT)) if unclear else result
 
 
@@ -291,7 +304,7 @@ def element(value: Value, index: object) -> Value:
     value = part_of(value, index)
     if value.kind is Kind.CONTAINER:
         return replace(value, parts=(), kind=Kind.UNKNOWN)
-    if index != 0 and any(r.source is Source.LOSS for r in value.roots):
+    if any(r.source is Source.LOSS for r in value.roots):  # which of the results has the graph, backward shows
         value = replace(value, roots=frozenset(r for r in value.roots if r.source is Source.LOSS), maybe=value.reach)
     roots = frozenset(
         Root(r.source, (r.key, index)) if r.source in (Source.CALL, Source.LOSS) else r for r in value.roots

@@ -42,9 +42,9 @@ def test_a_terminal_gets_the_page_rendered(shell: Shell) -> None:
 
 
 def test_an_unknown_code_names_the_nearest(gradguard: Run) -> None:
-    done = gradguard("explain", "GG113")
+    done = gradguard("explain", "GG1O3")
     assert (done.status, done.out) == (2, "")
-    assert "unknown code `GG113`; did you mean `GG103`?" in done.err
+    assert "unknown code `GG1O3`; did you mean `GG103`?" in done.err
     assert "did you mean `stored-graph`?" in gradguard("explain", "stored-grahp").err
     assert "`gradguard rules` lists them" in gradguard("explain", "xyzzy").err
 
