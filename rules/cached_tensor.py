@@ -32,7 +32,7 @@ from gradguard.catalogue import Rule
 from gradguard.findings import Finding, Leak, Severity
 from gradguard.static.model import Function
 
-rule = Rule("GG404", "cached-tensor", Severity.WARNING, frozenset({"cache"}))
+rule = Rule("GG404", "cached-tensor", Severity.WARNING, frozenset({"functools"}))
 
 
 @rule.in_source

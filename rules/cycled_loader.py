@@ -30,7 +30,7 @@ from gradguard.findings import Finding, Severity
 from gradguard.static.model import Function
 from gradguard.static.values import Kind
 
-rule = Rule("GG405", "cycled-loader", Severity.ERROR, frozenset({"cycle", "tee"}))
+rule = Rule("GG405", "cycled-loader", Severity.ERROR, frozenset({"itertools"}))
 
 
 @rule.in_source

@@ -25,7 +25,7 @@ from gradguard.catalogue import Rule
 from gradguard.findings import Finding, Severity
 from gradguard.static.model import Function
 
-rule = Rule("GG504", "gc-disabled", Severity.WARNING, frozenset({"gc.disable", "disable"}))
+rule = Rule("GG504", "gc-disabled", Severity.WARNING, frozenset({"import gc", "from gc"}))
 
 
 @rule.in_source

@@ -35,7 +35,7 @@ from gradguard.catalogue import Rule
 from gradguard.findings import Finding, Leak, Severity
 from gradguard.static.model import Function
 
-rule = Rule("GG401", "hook-in-loop", Severity.WARNING, frozenset({"register_"}))
+rule = Rule("GG401", "hook-in-loop", Severity.WARNING, frozenset({"_hook"}))
 
 
 @rule.in_source

@@ -33,7 +33,7 @@ from gradguard.catalogue import Rule
 from gradguard.findings import Finding, Related, Severity
 from gradguard.static.model import Function, HookRegistration
 
-rule = Rule("GG109", "hook-keeps-tensor", Severity.ERROR, frozenset({"register_"}))
+rule = Rule("GG109", "hook-keeps-tensor", Severity.ERROR, frozenset({"_hook"}))
 
 
 @rule.in_source

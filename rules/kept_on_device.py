@@ -28,7 +28,7 @@ from gradguard.findings import Confidence, Finding, Severity
 from gradguard.static.model import Function, Mode
 from gradguard.static.values import Held
 
-rule = Rule("GG409", "kept-on-device", Severity.INFO, frozenset({".cuda(", ".to("}))
+rule = Rule("GG409", "kept-on-device", Severity.INFO, frozenset({"no_grad", "inference_mode"}))
 
 
 @rule.in_source

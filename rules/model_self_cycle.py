@@ -33,7 +33,7 @@ from gradguard.catalogue import Rule
 from gradguard.findings import Finding, Related, Severity
 from gradguard.static.model import Function
 
-rule = Rule("GG408", "model-self-cycle", Severity.INFO, frozenset({"lambda", "self.", "def "}))
+rule = Rule("GG408", "model-self-cycle", Severity.INFO, frozenset({"backward", "optim", "eval("}))
 
 
 @rule.in_source

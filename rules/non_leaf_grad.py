@@ -29,7 +29,7 @@ from gradguard.findings import Finding, Severity
 from gradguard.static.model import Function
 from gradguard.static.values import Value
 
-rule = Rule("GG206", "non-leaf-grad", Severity.ERROR, frozenset({"grad", "optim"}))
+rule = Rule("GG206", "non-leaf-grad", Severity.ERROR, frozenset({".grad", "optim"}))
 
 
 @rule.in_source

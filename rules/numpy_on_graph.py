@@ -26,7 +26,7 @@ from gradguard.findings import Confidence, Finding, Fix, Severity
 from gradguard.static.edits import inserted_call
 from gradguard.static.model import Call, Function, Mode
 
-rule = Rule("GG302", "numpy-on-graph", Severity.ERROR, frozenset({"numpy"}))
+rule = Rule("GG302", "numpy-on-graph", Severity.ERROR, frozenset({".numpy("}))
 
 
 @rule.in_source

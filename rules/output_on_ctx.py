@@ -35,7 +35,7 @@ from gradguard.findings import Finding, Severity
 from gradguard.static.edits import one_line
 from gradguard.static.model import Function
 
-rule = Rule("GG108", "output-on-ctx", Severity.WARNING, frozenset({"autograd", "Function"}))
+rule = Rule("GG108", "output-on-ctx", Severity.WARNING, frozenset({"autograd.Function", "Function)"}))
 
 
 @rule.in_source

@@ -34,7 +34,7 @@ from gradguard.findings import Finding, Severity
 from gradguard.static.knowledge import PROFILERS
 from gradguard.static.model import Function
 
-rule = Rule("GG503", "profiler-without-schedule", Severity.WARNING, frozenset({"profile"}))
+rule = Rule("GG503", "profiler-without-schedule", Severity.WARNING, frozenset({"profiler"}))
 
 
 @rule.in_source
