@@ -41,7 +41,9 @@ def keeps_its_keys(function: Function) -> Iterator[Finding]:
         return
     if function.tensor_params:
         name = function.tensor_params[0]
-        reason = f"the cache is keyed on the tensor `{name}`: it never hits, and keeps what it was given"
+        reason = (
+            f"the cache is keyed on the tensor `{name}`: only the very same object hits, and it keeps what it was given"
+        )
         help = "cache on shapes and numbers, or not at all"
     elif function.is_module_method and function.takes_self:
         reason = "the cache keeps `self`: the module and its parameters live as long as the class"

@@ -34,7 +34,9 @@ rule = Rule("GG502", "empty-cache-in-loop", Severity.INFO, frozenset({"empty_cac
 @rule.in_source
 def waits_for_nothing(function: Function) -> Iterator[Finding]:
     for call in function.calls_of("torch.cuda.empty_cache"):
-        if call.loop is not None and not call.conditional and _is_step(function, call.loop):
+        if call.loop is None or call.conditional or function.is_test or not call.loop.is_long:
+            continue
+        if _is_step(function, call.loop):
             yield rule.finding(
                 call.source.site,
                 "empty_cache() in every iteration frees no tensor, waits for the GPU, and slows the next allocations",

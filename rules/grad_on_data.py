@@ -21,11 +21,12 @@ parameters.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from gradguard.catalogue import Rule
-from gradguard.findings import Finding, Severity
-from gradguard.static.model import Function
+from gradguard.findings import Confidence, Finding, Severity
+from gradguard.static.model import Call, Function
 from gradguard.static.values import Held, Kind
 
 rule = Rule("GG407", "grad-on-data", Severity.WARNING, frozenset({"requires_grad"}))
@@ -43,4 +44,11 @@ def marks_the_sample(function: Function) -> Iterator[Finding]:
             call.source.site,
             f"`{name}` is an element of a collection and lives on, and so does the gradient that backward leaves in it",
             help=f"take a new tensor first: `{name}.detach().requires_grad_()`",
+            confidence=Confidence.HIGH if _is_data(call) else Confidence.LOW,
         )
+
+
+def _is_data(call: Call) -> bool:
+    """Whether the collection is a local one, or named as data: an object's own may be what it trains."""
+    receiver = call.origin.receiver or ""
+    return not receiver.startswith("self.") or re.search(r"data|sample|image|input|batch", receiver) is not None

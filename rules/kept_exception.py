@@ -33,7 +33,12 @@ from gradguard.findings import Finding, Leak, Severity
 from gradguard.static.model import Form, Function
 from gradguard.static.values import Held
 
-rule = Rule("GG110", "kept-exception", Severity.WARNING, frozenset({"backward", "forward(", "eval(", "no_grad", "out of memory"}))
+rule = Rule(
+    "GG110",
+    "kept-exception",
+    Severity.WARNING,
+    frozenset({"backward", "forward(", "eval(", "no_grad", "out of memory"}),
+)
 
 
 @rule.in_source

@@ -29,7 +29,9 @@ from gradguard.findings import Finding, Leak, Severity
 from gradguard.static.model import Function, Store
 from gradguard.static.values import Held
 
-rule = Rule("GG403", "pinned-storage", Severity.WARNING, frozenset({"Loader", "backward", "no_grad", "inference_mode", "eval("}))
+rule = Rule(
+    "GG403", "pinned-storage", Severity.WARNING, frozenset({"Loader", "backward", "no_grad", "inference_mode", "eval("})
+)
 
 
 @rule.in_source

@@ -54,7 +54,9 @@ def is_periodic(test: t.Expr) -> bool:
 
 
 def length_test(test: t.Expr) -> str | None:
-    """The collection that a condition keeps short: ``len(shown) < 4``."""
+    """The collection that a condition keeps short: ``len(shown) < 4``; or as large as its keys: ``key not in cache``."""
+    if isinstance(test, t.Operation) and test.operator == "not in":
+        return t.path_of(test.operands[1])
     if isinstance(test, t.Operation) and test.operator == "and":
         return next((path for operand in test.operands if (path := length_test(operand)) is not None), None)
     if isinstance(test, t.Operation) and test.operator in ("<", "<=") and isinstance(test.operands[0], t.Call):

@@ -102,6 +102,7 @@ class Flow:
         self.slots: set[tuple[str, str | None]] = set()
         self.periods = 0
         self.capped: list[str] = []
+        self.scoped: list[str] = []
         self._called_on: frozenset[str] | None = None
         self.facts.torch = self.module.torch
         self.facts.is_async = define.is_async
@@ -369,7 +370,7 @@ class Flow:
             value_site=self.site(source) if source is not None else None, mode=state.mode,
             evaluating=bool(state.evaluating),
         )  # fmt: skip
-        event.capped = path in self.capped
+        event.capped = path in self.capped or any(path.startswith(f"{scope}.") for scope in self.scoped)
         if (state.mode is not Mode.OFF or value.holds) and not self.starting:
             self.record(event)
         return event
@@ -502,8 +503,11 @@ class Flow:
             if target is not None:
                 self.bind(target, value, state, stmt, None, plain=True)
         self.guards += expects
+        scoped = [p for c, _ in stmt.items if isinstance(c, t.Call) and (p := _scope_of(c)) is not None]
+        self.scoped += map(self.canonical, scoped)
         after = self.block(stmt.body, state)
         self.guards -= expects
+        del self.scoped[len(self.scoped) - len(scoped) :]
         for call in opened:
             call.loops = self.facts.loops[loops_before:] + loops_called(self.facts.events[events_before:])
         if after is not None:
@@ -523,6 +527,12 @@ class Flow:
         return after
 
     # --- loops ---
+
+
+def _scope_of(context: t.Call) -> str | None:
+    """``graph`` of ``with graph.local_scope()``: what is stored in it is dropped at the end (DGL)."""
+    func = context.func
+    return t.path_of(func.value) if isinstance(func, t.Attribute) and func.name == "local_scope" else None
 
 
 def _is_extra(target: t.Expr, beside_loss: bool) -> bool:

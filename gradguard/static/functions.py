@@ -12,7 +12,7 @@ from gradguard.static.build import walk_statements
 from gradguard.static.definitions import Class
 from gradguard.static.model import Call, Construction, Loop, Mode, Site
 from gradguard.static.roots import graphs
-from gradguard.static.values import Kind, Source
+from gradguard.static.values import UNKNOWN, Kind, Source
 
 if TYPE_CHECKING:
     from gradguard.static.flow import Flow
@@ -27,6 +27,8 @@ def judge_call(flow: Flow, call: Call) -> None:
         return
     if call.name == "retain_grad":
         call.too_late = _too_late(flow, call)
+    elif "anomaly" in call.name:
+        call.is_undone = not flow.project.survey.mentions(_BACKWARD, flow.module)
     elif call.name == "gc.disable":
         call.is_undone = not _trains(flow) or flow.project.survey.mentions(_COLLECTS, flow.module)
     elif call.name == "torch.utils.data.DataLoader":
@@ -38,6 +40,7 @@ def judge_call(flow: Flow, call: Call) -> None:
         call.handed_on = _is_handed_on(flow, call.bound_to)
 
 
+_BACKWARD = re.compile(r"backward\(|\.fit\(|Trainer|autograd\.grad\(")
 _COLLECTS = re.compile(r"\bgc\.(?:collect|enable)\(|^\s*from gc import [^\n]*\b(?:collect|enable)\b", re.M)
 
 
@@ -166,6 +169,7 @@ def _parts_of(flow: Flow, name: str) -> set[str]:
 
 
 def _kept(flow: Flow, context: str, outputs: set[str]) -> Iterator[Site]:
+    outputs = {n for n in outputs if flow.final.env.get(n, UNKNOWN).kind not in (Kind.NUMBER, Kind.NOTHING)}
     assigns = [s for s in walk_statements(flow.ref.define.body) if isinstance(s, t.Assign)]
     for stmt in assigns:
         line = flow.site(stmt).line
@@ -174,6 +178,13 @@ def _kept(flow: Flow, context: str, outputs: set[str]) -> Iterator[Site]:
         for target, value in t.pairs(stmt.targets, stmt.value):
             on_context = isinstance(target, t.Attribute) and t.path_of(target.value) == context
             kept = ({n.id for n in _named(value)} | also) & outputs - later
-            if on_context and kept:
+            if on_context and kept and not _is_dropped(flow, target):
                 yield flow.site(stmt)
                 break
+
+
+def _is_dropped(flow: Flow, target: t.Expr) -> bool:
+    """Whether the class takes it off ``ctx`` again: ``del ctx.y``, ``ctx.y = None``, ``ctx.outputs.pop()``."""
+    name = re.escape(target.name) if isinstance(target, t.Attribute) else ""
+    drops = rf"del\s+\w+\.{name}\b|\w+\.{name}\s*=\s*None|\w+\.{name}\.pop\("
+    return flow.ref.owner is not None and re.search(drops, flow.ref.owner.chunk.text) is not None

@@ -97,6 +97,8 @@ def _collects(flow: Flow, callback: Flow, store: Store, path: str) -> bool:
         return False
     if path.startswith("self."):
         attribute = path.split("[", 1)[0].rsplit(".", 1)[-1]
+        if ".remove()" in flow.module.source.text:
+            return False
         return not flow.project.survey.empties(attribute, flow.module, callback.facts.name)
     if flow.scope(path) not in (Scope.LOCAL, Scope.GLOBAL):
         return False

@@ -154,7 +154,7 @@ def _judge_call(flow: Flow, store: Store) -> None:
     place = Root(Source.PLACE, store.path)
     if final is None or final.bounded or place not in final.must:
         return
-    if store.form is Form.ITEM and (store.bounded_key or store.key is None):
+    if store.capped or (store.form is Form.ITEM and (store.bounded_key or not _new_key(store))):
         return
     own = graphs(store.value.roots)
     inside = [b for b in flow.facts.backwards if graphs(b.value.reach) & own]
@@ -175,6 +175,11 @@ def _judge_call(flow: Flow, store: Store) -> None:
     store.retained = bool(inside) and not store.freed
 
 
+def _new_key(store: Store) -> bool:
+    """Whether each call stores under another key, as far as its name tells."""
+    return store.key is not None and k.GROWING_KEY.search(store.key) is not None
+
+
 def _is_buffer(flow: Flow, store: Store) -> bool:
     owner = flow.ref.owner
     own = owner is not None and owner.is_module and store.path.startswith("self.") and store.holder in owner.buffers
@@ -184,7 +189,7 @@ def _is_buffer(flow: Flow, store: Store) -> bool:
 def _buffer_statistics(flow: Flow, store: Store) -> list[Root]:
     """A registered buffer that ``forward`` updates from its input: the input carries the graph of what came before."""
     owner = flow.ref.owner
-    if owner is None or flow.facts.name != "forward" or store.mode is not Mode.INHERITED:
+    if owner is None or flow.facts.name != "forward" or store.mode is not Mode.INHERITED or flow.facts.is_test:
         return []
     if not _is_buffer(flow, store) or not owner.trains:
         return []  # a preprocessing step: what it is given is data

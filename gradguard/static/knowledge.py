@@ -108,9 +108,9 @@ PASSING_BUILTINS = frozenset(
     "list tuple set dict sum max min sorted reversed iter next zip enumerate map filter abs getattr".split()
 )
 LOGGING_RECEIVERS = re.compile(
-    r"(?:^|[._])(?:log|logger|logging|wandb|writer|tb|tensorboard|tqdm|pbar|bar|progress|progress_bar|console|"
+    r"(?:^|[._])(?:logs?|(?:logger|logging|wandb|writer|tb|tensorboard|tqdm|pbar|bar|progress|progress_bar|console|"
     r"summary|summary_writer|summarywriter|tb_writer|tblogger|loop|mlflow|neptune|comet|experiment|print)"
-    r"(?:s|\d+|_\w+)?$",
+    r"(?:s|\d+|_\w+)?)$",
     re.I,
 )
 LOGGING_METHODS = frozenset(
@@ -241,6 +241,11 @@ HOOK_METHODS = frozenset(
     "register_forward_hook register_forward_pre_hook register_full_backward_hook register_backward_hook "
     "register_full_backward_pre_hook register_hook register_post_accumulate_grad_hook register_module_forward_hook "
     "register_module_forward_pre_hook register_module_full_backward_hook".split()
+)
+
+# Keys that are different each time.
+GROWING_KEY = re.compile(
+    r"(?:^|[._])(?:\w*(?:step|iter|epoch|idx|index|uid|id|count|time|batch|name|key)\w*|i|j|n|t|it)$", re.I
 )
 
 # --- what some rule asks about ----------------------------------------------------------------------------------

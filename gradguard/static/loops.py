@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -97,7 +98,8 @@ def _new_loop(flow: Flow, stmt: t.Repeat, state: State, iterable: Value | None) 
     if stmt.iterable is not None:
         path = iterable_path(stmt.iterable)
     named = path or ""
-    over_loader = bool(iterable and iterable.kind is Kind.LOADER) or bool(k.LOADER_NAME.search(named))
+    by_name = k.LOADER_NAME.search(named) and not re.search(r"loaders$", named, re.I)  # one loader after the other
+    over_loader = bool(iterable and iterable.kind is Kind.LOADER and not named.endswith("oaders")) or bool(by_name)
     evaluation = bool(k.EVALUATION_LOADER.search(named)) or (
         over_loader and not flow.module.holds_tests and bool(k.EVALUATION_FUNCTION.search(flow.facts.name))
     )

@@ -53,4 +53,5 @@ def _outlives_call(flow: Flow, store: Store) -> bool:
 
 def cleared(flow: Flow, store: Store) -> bool:
     """Whether something empties what is stored into."""
-    return flow.project.survey.clears(store.holder, flow.module, flow.facts.name)
+    bare = store.scope is Scope.GLOBAL and "." not in store.path
+    return flow.project.survey.clears(store.holder, flow.module, flow.facts.name, bare)

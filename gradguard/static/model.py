@@ -300,7 +300,7 @@ class Call(Event):
         bound_to: the path that the result is assigned to.
         handed_on: the result is returned, stored, or given to somebody else.
         object_lists: (of ``DataLoader``) where the data set makes lists of Python objects.
-        is_undone: (of ``gc.disable``) nothing trains, or something collects or switches the collector on again.
+        is_undone: it does no harm: nothing trains; or, of ``gc.disable``, something collects or switches it on again.
     """
 
     name: str = ""

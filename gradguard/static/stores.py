@@ -53,6 +53,8 @@ def store_item(
         if value.keeps:
             store_rebind(flow, path, value, state, stmt, source)
         state.assign(path, value)
+        if not value.reach and holder.parts == ():  # what showed that the whole carries a graph is taken out
+            holder = replace(holder, roots=holder.must, maybe=holder.reach)
         state.env[base] = with_content(holder, value)
         return
     whole = base if isinstance(target.index, t.Slice) and mentions_whole(source, base) else path
@@ -67,7 +69,8 @@ def store_item(
         form = Form.IN_PLACE if holder.kind is Kind.TENSOR or _is_buffer(flow, base) else Form.ITEM
         store = flow.store(base, value, state, stmt, source, form)
         store.key = t.path_of(target.index)
-        if source is not None and any(t.path_of(n) == path for n in t.walk(source) if isinstance(n, t.Subscript)):
+        new = stmt.value if isinstance(stmt, t.Assign) else source
+        if any(t.path_of(n) == path for n in t.walk(new) if isinstance(n, t.Subscript)):
             flow.slots.add((base, store.key))  # hidden[i] = detach(hidden[i])
         store.bounded_key = _bounded_key(flow, target.index) or (base, store.key) in flow.slots
     state.env[base] = with_content(holder, value)

@@ -350,8 +350,10 @@ class _Application:
         path = self.path(store.path)
         if path is None or ((state.mode is Mode.OFF or store.mode is Mode.OFF) and not store.value.holds):
             return
-        given = sorted({r.base for r in store.value.reach if r.source is Source.PARAM and r.base in self.bound})
-        attached = [name for name in given if self.bound[name].keeps]
+        given = {r.base for r in store.value.reach if r.source is Source.PARAM and r.base in self.bound}
+        order = [name for name in self.callee.params if name in given] + sorted(given - set(self.callee.params))
+        attached = [name for name in order if self.bound[name].keeps]
+        attached.sort(key=lambda name: not self.bound[name].roots)  # what surely carries a graph comes first
         by_caller = bool(attached) and not any(r.source is Source.GRAPH for r in store.value.roots)
         if store.waits and state.evaluating:
             flow.record(replace(store, loop=flow.loop, inner=store, evaluating=True, value=self.value(store.value)))

@@ -100,24 +100,27 @@ class Survey:
         """Whether a file of the program that ``near`` belongs to matches."""
         return any(pattern.search(text) for text in self._related_texts(near))
 
-    def clears(self, attribute: str, near: Module, function: str) -> bool:
+    def clears(self, attribute: str, near: Module, function: str, bare: bool = False) -> bool:
         """Whether something empties or rebinds an attribute of this name after its object was made.
 
         Args:
             near: the module that stores into it.
             function: the one that does; what it does itself was read more closely.
+            bare: it is a global, written without an object before it.
         """
-        return any(self._is_called(method, near) for method in self._clearing(attribute, near, function))
+        return any(self._is_called(method, near) for method in self._clearing(attribute, near, function, bare))
 
     def empties(self, attribute: str, near: Module, function: str) -> bool:
         """Whether any function does so, also one that nothing here calls."""
         return any(True for _ in self._clearing(attribute, near, function))
 
-    def _clearing(self, attribute: str, near: Module, function: str) -> Iterator[str]:
+    def _clearing(self, attribute: str, near: Module, function: str, bare: bool = False) -> Iterator[str]:
         for text in self._related_texts(near):
             if attribute in text:
                 own = function if text is near.source.text else ""
                 yield from _clearing_methods(attribute, text) - {own}
+                if bare:
+                    yield from _clearing_methods(attribute, _with_object(attribute, text)) - {own, "<module>"}
 
     def _is_called(self, method: str, near: Module) -> bool:
         """Whether a function runs at all: something calls it that runs, or that a user of the project may call."""
@@ -310,6 +313,11 @@ def _users(name: str, text: str) -> set[str]:
     """The functions of a file that mention another one."""
     pattern = re.compile(rf"\b{re.escape(name)}\b")
     return {function for function, line in _functions(text) if name in line and pattern.search(line)}
+
+
+def _with_object(name: str, text: str) -> str:
+    """The text with each use of a global written like that of an attribute."""
+    return re.sub(rf"(?<![\w.]){re.escape(name)}\b", f"module.{name}", text)
 
 
 def _clearing_methods(attribute: str, text: str) -> set[str]:
