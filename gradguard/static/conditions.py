@@ -54,7 +54,7 @@ def is_periodic(test: t.Expr) -> bool:
 
 
 def length_test(test: t.Expr) -> str | None:
-    """The collection that a condition keeps short: ``len(shown) < 4``; or as large as its keys: ``key not in cache``."""
+    """The collection that a condition keeps short: ``len(shown) < 4``, or as large as its keys: ``x not in cache``."""
     if isinstance(test, t.Operation) and test.operator == "not in":
         return t.path_of(test.operands[1])
     if isinstance(test, t.Operation) and test.operator == "and":

@@ -127,7 +127,7 @@ LOSS_NAME = re.compile(r"loss|cost|nll|^err|objective|penalty|energy|kl|elbo|bce
 # Names that one gives to a count, a measure or an index among the things that a call returns.
 NUMBER_NAME = re.compile(
     r"^(?:n|n_\w+|num\w*|\w+_num|\w*counts?|\w*acc|\w*accuracy|\w*accuracies|(?:n_)?correct\w*|hits?|\w*_ids?|ids?|idx\w*|"
-    r"\w*ind(?:ex|exes|ices)|\w*masks?|\w*lens?|\w*lengths?|\w*sizes?|\w*samples|\w*labels?|\w*tokens|steps?|lr|meta|info)$",
+    r"\w*ind(?:ex|exes|ices)|\w*masks?|\w*lens?|\w*lengths?|\w*sizes?|\w*samples|\w*labels?|\w*tokens|steps?|lr|meta|infos?|\w*stats?|statistics|\w*metrics?|logs?|extras?|measures?)$",
     re.I,
 )
 # Names of results that carry a graph where a model returns its loss and more.
