@@ -30,8 +30,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gradguard.catalogue import Rule
-from gradguard.findings import Finding, Related, Severity
-from gradguard.static.model import Function
+from gradguard.findings import Confidence, Finding, Related, Severity
+from gradguard.static.model import Function, Store
 
 rule = Rule(
     "GG107", "stored-by-callee", Severity.ERROR, frozenset({"backward", "optim", "eval(", "grad(", "_step(", "Loader"})
@@ -51,6 +51,11 @@ def hands_over(function: Function) -> Iterator[Finding]:
                 help=f"pass {store.advice}{store.number_advice}",
                 fix=store.detach_fix(),
                 severity=Severity.WARNING if store.freed else Severity.ERROR,
-                confidence=store.confidence,
+                confidence=store.confidence if store.outlives is not None or _is_statistic(store) else Confidence.LOW,
                 related=(Related(inside.path, inside.cell, inside.line, "it is stored here"), *store.origin()),
             )
+
+
+def _is_statistic(store: Store) -> bool:
+    """Whether the callee updates a buffer of a module with it."""
+    return isinstance(store.source, Store) and store.source.is_buffer

@@ -60,7 +60,7 @@ def wipes(function: Function) -> Iterator[Finding]:
 def _concerns(function: Function, reset: ZeroGrad) -> bool:
     """Whether a module's reset is that of the model that was run: one of its parts may be reset on purpose."""
     ran = {forward.module for forward in function.forwards}
-    return not reset.of_module or reset.target is None or reset.target in ran or not ran
+    return not reset.of_module or reset.target is None or reset.target in ran
 
 
 @rule.in_source

@@ -28,7 +28,7 @@ def judge_call(flow: Flow, call: Call) -> None:
     if call.name == "retain_grad":
         call.too_late = _too_late(flow, call)
     elif "anomaly" in call.name:
-        call.is_undone = not flow.project.survey.mentions(_BACKWARD, flow.module)
+        call.is_undone = _BACKWARD.search(flow.module.source.text) is None
     elif call.name == "gc.disable":
         call.is_undone = not _trains(flow) or flow.project.survey.mentions(_COLLECTS, flow.module)
     elif call.name == "torch.utils.data.DataLoader":
@@ -134,7 +134,7 @@ def kept_outputs(flow: Flow) -> list[Site]:
 
 def _aliases(flow: Flow, names: set[str]) -> set[str]:
     """The names that are given to these ones as they are: ``last = c`` gives ``c``."""
-    assigns = (s for s in walk_statements(flow.ref.define.body) if isinstance(s, t.Assign))
+    assigns = (s for s in flow.ref.define.body if isinstance(s, t.Assign))  # on every way
     pairs = (pair for s in assigns for pair in t.pairs(s.targets, s.value))
     return {value.id for target, value in pairs if isinstance(value, t.Name) and t.path_of(target) in names}
 

@@ -244,9 +244,7 @@ HOOK_METHODS = frozenset(
 )
 
 # Keys that are different each time.
-GROWING_KEY = re.compile(
-    r"(?:^|[._])(?:\w*(?:step|iter|epoch|idx|index|uid|id|count|time|batch|name|key)\w*|i|j|n|t|it)$", re.I
-)
+GROWING_KEY = re.compile(r"(?:^|[._])(?:\w*(?:step|iter|epoch|idx|index|uid|id|count|time|batch)\w*|i|j|n|t|it)$", re.I)
 
 # --- what some rule asks about ----------------------------------------------------------------------------------
 

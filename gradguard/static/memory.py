@@ -53,5 +53,6 @@ def _outlives_call(flow: Flow, store: Store) -> bool:
 
 def cleared(flow: Flow, store: Store) -> bool:
     """Whether something empties what is stored into."""
-    bare = store.scope is Scope.GLOBAL and "." not in store.path
-    return flow.project.survey.clears(store.holder, flow.module, flow.facts.name, bare)
+    if store.scope is Scope.GLOBAL and "." not in store.path:  # those who use the module are to call what empties it
+        return flow.project.survey.empties(store.holder, flow.module, flow.facts.name, bare=True)
+    return flow.project.survey.clears(store.holder, flow.module, flow.facts.name)

@@ -100,19 +100,22 @@ class Survey:
         """Whether a file of the program that ``near`` belongs to matches."""
         return any(pattern.search(text) for text in self._related_texts(near))
 
-    def clears(self, attribute: str, near: Module, function: str, bare: bool = False) -> bool:
+    def clears(self, attribute: str, near: Module, function: str) -> bool:
         """Whether something empties or rebinds an attribute of this name after its object was made.
 
         Args:
             near: the module that stores into it.
             function: the one that does; what it does itself was read more closely.
+        """
+        return any(self._is_called(method, near) for method in self._clearing(attribute, near, function))
+
+    def empties(self, attribute: str, near: Module, function: str, bare: bool = False) -> bool:
+        """Whether any function does so, also one that nothing here calls.
+
+        Args:
             bare: it is a global, written without an object before it.
         """
-        return any(self._is_called(method, near) for method in self._clearing(attribute, near, function, bare))
-
-    def empties(self, attribute: str, near: Module, function: str) -> bool:
-        """Whether any function does so, also one that nothing here calls."""
-        return any(True for _ in self._clearing(attribute, near, function))
+        return any(True for _ in self._clearing(attribute, near, function, bare))
 
     def _clearing(self, attribute: str, near: Module, function: str, bare: bool = False) -> Iterator[str]:
         for text in self._related_texts(near):

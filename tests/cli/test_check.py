@@ -208,7 +208,7 @@ def test_standard_input_can_be_excluded(shell: Shell) -> None:
     ("words", "says"),
     [
         (["check", "--selct", "GG1"], "No such option"),
-        (["check", "--select", "GG113"], "error: --select: unknown code `GG113`; did you mean `GG103`?"),
+        (["check", "--select", "GG1O3"], "error: --select: unknown code `GG1O3`; did you mean `GG103`?"),
         (["check", "--ignore", "los-accumulation"], "did you mean `loss-accumulation`?"),
         (["check", "--format", "xml"], "'xml' is not one of"),
         (["check", ""], "A path is empty"),

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from gradguard.findings import Confidence
 from tests.rules.snippets import assert_clean, assert_flagged
 
 CODE = "GG404"
@@ -123,6 +124,8 @@ FLAGGED = {
                 return torch.exp(-torch.cdist(x, y))
     """,
 }
+
+BOUNDED = ("function of a tensor or None, bounded", "static, but of a tensor", "ordinary class, but of a tensor")
 
 CLEAN = {
     "of a size": """
@@ -286,7 +289,12 @@ CLEAN = {
 
 @pytest.mark.parametrize("name", FLAGGED)
 def test_flagged(name: str) -> None:
-    assert_flagged(FLAGGED[name], CODE)
+    assert_flagged(FLAGGED[name], CODE, Confidence.LOW if name in BOUNDED else Confidence.HIGH)
+
+
+@pytest.mark.parametrize("name", BOUNDED)
+def test_a_bounded_cache_waits(name: str) -> None:
+    assert_clean(FLAGGED[name], CODE)
 
 
 @pytest.mark.parametrize("name", CLEAN)
