@@ -343,8 +343,7 @@ class Flow:
 
     def _reset_gradient(self, target: t.Expr, value: Value, state: State, stmt: t.Node) -> None:
         """``p.grad = None`` and ``p.requires_grad = ...``."""
-        resets = value.kind is Kind.NOTHING or value.ref == "data"
-        if isinstance(target, t.Attribute) and target.name == "grad" and resets:
+        if isinstance(target, t.Attribute) and target.name == "grad":  # whatever it is, it replaces what was there
             self.zero(ZeroGrad(self.site(stmt), self.loop, self.branches > 0), state)
         frozen = isinstance(stmt, t.Assign) and isinstance(stmt.value, t.Constant) and not stmt.value.value
         if isinstance(target, t.Attribute) and target.name == "requires_grad" and not frozen:

@@ -159,6 +159,11 @@ STRUCTURED_MODULES = frozenset(
     "RNN LSTM GRU LSTMCell MultiheadAttention AdaptiveLogSoftmaxWithLoss ModuleList ModuleDict Module DataParallel "
     "DistributedDataParallel FractionalMaxPool2d".split()
 )
+# Modules of torch.nn without parameters: what they return has a graph only if what they are given has.
+WITHOUT_PARAMETERS = frozenset(
+    "Softmax LogSoftmax Sigmoid Tanh ReLU LeakyReLU ELU GELU SiLU Softplus Identity Flatten Dropout MaxPool2d "
+    "AvgPool2d AdaptiveAvgPool2d Upsample CosineSimilarity".split()
+)
 MODULE_FUNCTIONS = frozenset(
     "DataParallel DistributedDataParallel DDP FullyShardedDataParallel compile create_model from_pretrained "
     "from_config script trace convert_sync_batchnorm".split()

@@ -55,4 +55,5 @@ def cleared(flow: Flow, store: Store) -> bool:
     """Whether something empties what is stored into."""
     if store.scope is Scope.GLOBAL and "." not in store.path:  # those who use the module are to call what empties it
         return flow.project.survey.empties(store.holder, flow.module, flow.facts.name, bare=True)
-    return flow.project.survey.clears(store.holder, flow.module, flow.facts.name)
+    objects = store.path.split("[", 1)[0].split(".")[1:] or [store.holder]  # of self.rollout.values also the rollout
+    return any(flow.project.survey.clears(name, flow.module, flow.facts.name) for name in objects)

@@ -230,6 +230,8 @@ def module_call(c: Called) -> Value | None:
         if known and not given.reach and given.holding(Held.CUT):
             return c.result(receiver=False)  # a loss without parameters, of values without a graph
         return c.result(Root(Source.LOSS, c.node), receiver=False)
+    if isinstance(c.func.ref, str) and c.func.ref.rsplit(".", 1)[-1] in k.WITHOUT_PARAMETERS:
+        return c.result(receiver=False)
     forward(c)
     for arg, value in c.values:  # what a module takes is a tensor
         path = t.path_of(arg.value)
