@@ -172,7 +172,8 @@ def _from_source(suspect: Suspect, sources: Sources) -> list[Line]:
     elif suspect.kind == "hook":
         found = origin.calls_with(sources, r"\.register_\w*hook\(")
     elif suspect.kind == "cache":
-        found = origin.calls_with(sources, rf"(^|\.){holder.name}\(")
+        by_name = origin.calls_with(sources, rf"^{holder.name}\(")  # x.norm() may be anybody's method
+        found = by_name or origin.calls_with(sources, rf"\.{holder.name}\(")
     else:
         function = suspect.root.name if holder.scope == "local" and suspect.root else None
         found = origin.storing_statements(sources, holder.name, function, suspect.home)
