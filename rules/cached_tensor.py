@@ -30,8 +30,7 @@ from collections.abc import Iterator
 
 from gradguard.catalogue import Rule
 from gradguard.findings import Confidence, Finding, Leak, Severity
-from gradguard.static import tree as t
-from gradguard.static.model import Function, Site
+from gradguard.static.model import Function
 
 rule = Rule("GG404", "cached-tensor", Severity.WARNING, frozenset({"functools"}))
 
@@ -46,7 +45,7 @@ def keeps_its_keys(function: Function) -> Iterator[Finding]:
             f"the cache is keyed on the tensor `{name}`: only the very same object hits, and it keeps what it was given"
         )
         help = "cache on shapes and numbers, or not at all"
-        confidence = Confidence.HIGH if _is_unbounded(function.cached) else Confidence.LOW
+        confidence = Confidence.LOW if function.cache_is_bounded else Confidence.HIGH
     elif function.is_module_method and function.takes_self:
         reason = "the cache keeps `self`: the module and its parameters live as long as the class"
         help = "move the function out of the class, or keep the results in a dict of the module"
@@ -54,15 +53,6 @@ def keeps_its_keys(function: Function) -> Iterator[Finding]:
     else:
         return
     yield rule.finding(function.cached, reason, help=help, confidence=confidence)
-
-
-def _is_unbounded(decorator: Site) -> bool:
-    """``@cache`` and ``@lru_cache(maxsize=None)``; the default keeps 128."""
-    node = decorator.node
-    if not isinstance(node, t.Call):
-        return (t.path_of(node) or "").endswith("cache") and "lru" not in decorator.code  # type: ignore[arg-type]
-    size = node.argument("maxsize", 0)
-    return isinstance(size, t.Constant) and size.value is None
 
 
 @rule.in_run

@@ -39,7 +39,7 @@ def left_on(function: Function) -> Iterator[Finding]:
     if function.is_test or switched_off:
         return
     for call in function.calls_of(*_SETTERS, *_CONTEXTS):
-        if call.inner is None and not call.conditional and not call.is_undone and _is_on(call):
+        if call.inner is None and not call.conditional and not call.is_harmless and _is_on(call):
             yield rule.finding(
                 call.site,
                 "anomaly detection is on for every step: operations record tracebacks, backward looks for NaN",

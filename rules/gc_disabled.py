@@ -31,7 +31,7 @@ rule = Rule("GG504", "gc-disabled", Severity.WARNING, frozenset({"import gc", "f
 @rule.in_source
 def never_collects(function: Function) -> Iterator[Finding]:
     for call in function.calls_of("gc.disable"):
-        if call.inner is None and not call.is_undone:
+        if call.inner is None and not call.is_harmless:
             yield rule.finding(
                 call.site,
                 "the cyclic collector is off, and nothing calls it: every cycle stays, with the tensors in it",

@@ -35,10 +35,10 @@ rule = Rule("GG407", "grad-on-data", Severity.WARNING, frozenset({"requires_grad
 @rule.in_source
 def marks_the_sample(function: Function) -> Iterator[Finding]:
     for call in function.calls_of("requires_grad_"):
-        loop, name = call.loop, call.origin.receiver
+        loop, name = call.loop, call.written.receiver
         if loop is None or not loop.trains or loop.resets_by_hand or not call.of.holding(Held.MEMBER):
             continue
-        if call.origin.literal("requires_grad", 0) is False or call.of.kind is Kind.MODULE:
+        if call.written.literal("requires_grad", 0) is False or call.of.kind is Kind.MODULE:
             continue
         yield rule.finding(
             call.source.site,
@@ -50,5 +50,5 @@ def marks_the_sample(function: Function) -> Iterator[Finding]:
 
 def _is_data(call: Call) -> bool:
     """Whether the collection is a local one, or named as data: an object's own may be what it trains."""
-    receiver = call.origin.receiver or ""
+    receiver = call.written.receiver or ""
     return not receiver.startswith("self.") or re.search(r"data|sample|image|input|batch", receiver) is not None

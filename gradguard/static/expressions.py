@@ -57,7 +57,8 @@ def recorded(value: Value, state: State, node: t.Node | None = None) -> Value:
     """
     if state.mode is Mode.OFF:
         parts = tuple((key, recorded(v, state)) for key, v in value.parts)
-        return replace(cut(value, node), kind=value.kind, parts=parts, holds=cut(value, node).holds | value.holds)
+        bare = cut(value, node)
+        return replace(bare, kind=value.kind, parts=parts, holds=bare.holds | value.holds)
     if node is not None and any(r.source is Source.LEAF for r in value.roots):
         value = value.with_roots(Root(Source.GRAPH, node))
     if state.mode is Mode.UNKNOWN:
@@ -87,11 +88,11 @@ def _attribute(flow: Flow, expr: t.Attribute, state: State) -> Value:
     if base.kind is Kind.EXTERNAL or base.kind is Kind.CLASS:
         return member(base, expr.name) or UNKNOWN
     if expr.name == "is_leaf" and (tested := t.path_of(expr.value)) is not None:
-        flow.asked.add(tested)
+        flow.asked_whether_leaf.add(tested)
     if expr.name == "indices" and base.kind in (Kind.TENSOR, Kind.OUTPUT):
         return DETACHED  # of topk, max, sort
     if expr.name == "grad":
-        return _gradient(flow, expr, base, path, state)
+        return _gradient(flow, expr, base, state)
     if expr.name in k.BREAKING_ATTRIBUTES and base.kind not in (Kind.INSTANCE, Kind.MODULE):
         if expr.name == "data":
             return cut(base, expr)
@@ -114,11 +115,11 @@ def _attribute(flow: Flow, expr: t.Attribute, state: State) -> Value:
     return UNKNOWN
 
 
-def _gradient(flow: Flow, expr: t.Attribute, base: Value, path: str | None, state: State) -> Value:
+def _gradient(flow: Flow, expr: t.Attribute, base: Value, state: State) -> Value:
     """``tensor.grad``: None where the tensor is the result of an operation."""
-    if base.is_operation_result and state.mode is not Mode.OFF and not flow.asking:
+    if base.is_operation_result and state.mode is not Mode.OFF and not flow.comparing:
         tensor = t.path_of(expr.value) or ""
-        if tensor not in flow.asked:
+        if tensor not in flow.asked_whether_leaf:
             flow.record(GradRead(flow.site(expr), flow.loop, flow.branches > 0, path=tensor))
     gradient = holding(Value(kind=Kind.GRADIENT), Held.GRADIENT, expr)
     return gradient if "create_graph" in flow.module.source.text else holding(gradient, Held.CUT, expr)
@@ -182,10 +183,9 @@ def _subscript(flow: Flow, expr: t.Subscript, state: State) -> Value:
 def _indexed(base: Value, expr: t.Subscript) -> Value:
     """``tensor[index]``: a view for numbers and slices, a copy for lists, masks and tensors."""
     index = expr.index
-    old_item = (
-        isinstance(expr.value, t.Attribute) and expr.value.name == "data"
-    )  # loss.data[0], the item() of torch 0.3
-    narrow = (_is_integer(index) and not old_item) or (isinstance(index, t.Slice) and index.narrows)
+    through_data = isinstance(expr.value, t.Attribute) and expr.value.name == "data"
+    narrow = _is_integer(index) and not through_data  # loss.data[0] was the item() of torch 0.3
+    narrow = narrow or (isinstance(index, t.Slice) and index.narrows)
     base = viewed(base)
     by_position = isinstance(index, t.Display) and index.kind == "tuple"
     if isinstance(index, t.Display) and by_position:
@@ -212,9 +212,9 @@ def _lives_outside(value: Value) -> bool:
 
 
 def _operation(flow: Flow, expr: t.Operation, state: State) -> Value:
-    flow.asking += expr.operator in ("is", "is not")
+    flow.comparing += expr.operator in ("is", "is not")
     values = [evaluate(flow, expr.operands[0], state)]
-    flow.asking -= expr.operator in ("is", "is not")
+    flow.comparing -= expr.operator in ("is", "is not")
     flow.branches += expr.operator in ("and", "or")  # what follows is computed on some ways only
     values += [evaluate(flow, operand, state) for operand in expr.operands[1:]]
     flow.branches -= expr.operator in ("and", "or")

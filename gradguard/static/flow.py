@@ -15,20 +15,15 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
+from gradguard.static import branches, loops, places, signature, stores
 from gradguard.static import knowledge as k
-from gradguard.static import loops, places, stores
 from gradguard.static import tree as t
-from gradguard.static.conditions import is_flag, is_periodic, length_test, steady_branch, tensor_test
 from gradguard.static.definitions import Class, FunctionRef
-from gradguard.static.loops import loops_called
 from gradguard.static.model import (
-    Backward,
     Call,
     Event,
     Form,
-    Forward,
     Function,
-    GradCall,
     HookRegistration,
     Loop,
     Mode,
@@ -37,15 +32,13 @@ from gradguard.static.model import (
     Store,
     ZeroGrad,
 )
-from gradguard.static.names import bound_names, breaks_graph, named_kind, used_as_modules, used_as_tensors
+from gradguard.static.names import bound_names, breaks_graph, named_kind, used_as_modules
 from gradguard.static.project import Project
 from gradguard.static.source import Site
-from gradguard.static.state import Carry, LoopFrame, State, hedge, merge
+from gradguard.static.state import Carry, LoopFrame, State, merge
 from gradguard.static.values import (
     NOTHING,
     NOTHING_HELD,
-    NUMBER,
-    Held,
     Kind,
     Root,
     Roots,
@@ -53,7 +46,6 @@ from gradguard.static.values import (
     Value,
     each_of,
     element,
-    holding,
     join,
 )
 
@@ -97,8 +89,8 @@ class Flow:
         self.guards = 0
         self.generating = 0
         self.saving: set[object] = set()
-        self.asked: set[str] = set()
-        self.asking = 0
+        self.asked_whether_leaf: set[str] = set()
+        self.comparing = 0
         self.slots: set[tuple[str, str | None]] = set()
         self.periods = 0
         self.capped: list[str] = []
@@ -132,37 +124,8 @@ class Flow:
         self.facts.returns = each_of(returned) if self.yielded else returned
         from gradguard.static.judge import judge
 
-        self._describe()
+        signature.describe(self)
         judge(self)
-
-    def _describe(self) -> None:
-        """What the signature says: decorators that cache, parameters that are tensors."""
-        define = self.ref.define
-        for decorator in define.decorators:
-            func = decorator.func if isinstance(decorator, t.Call) else decorator
-            value = self.module.value_of(func)
-            if value.kind is Kind.EXTERNAL and value.ref in k.CACHES:
-                self.facts.cached = self.site(decorator)
-        self.facts.takes_self = bool(self.params) and self.params[0] == "self" and self.ref.owner is not None
-        self.facts.is_test = self.module.holds_tests or define.name.startswith("test_")
-        self.facts.uses_device = self.module.uses_device
-        used = used_as_tensors(define.body) if self.facts.cached is not None else frozenset()
-        tensors = (
-            p.name
-            for p in define.params
-            if p.name in used or (p.annotation is not None and self._is_tensor(p.annotation))
-        )
-        self.facts.tensor_params = tuple(tensors)
-
-    def _is_tensor(self, annotation: t.Expr) -> bool:
-        if isinstance(annotation, t.Operation):  # Tensor | None
-            return any(self._is_tensor(operand) for operand in annotation.operands)
-        if isinstance(annotation, t.Subscript) and (t.path_of(annotation.value) or "").endswith("Optional"):
-            return self._is_tensor(annotation.index)
-        if isinstance(annotation, t.Constant) and isinstance(annotation.value, str):
-            return bool(k.TENSOR_IN_TEXT.search(annotation.value))
-        value = self.module.value_of(annotation)
-        return value.kind is Kind.EXTERNAL and value.ref in k.TENSOR_TYPES
 
     def entry_mode(self) -> Mode:
         """The gradient mode that decorators and frameworks give the function."""
@@ -446,93 +409,6 @@ class Flow:
         state.env[stmt.name] = Value(kind=Kind.CLASS, ref=cls)
         return state
 
-    def _if(self, stmt: t.If, state: State) -> State | None:
-        self.value(stmt.test, state)
-        first, second = state.copy(), state
-        steady = steady_branch(stmt.test)
-        tested, holds = tensor_test(stmt.test)
-        if tested is not None:  # in the other branch it is a number
-            (second if holds else first).assign(self.canonical(tested), NUMBER)
-        self.branches += 1
-        self.periods += is_periodic(stmt.test)
-        self.starting += steady == "second"
-        cap = length_test(stmt.test)
-        self.capped.append(self.canonical(cap or ""))
-        after_body = self.block(stmt.body, first)
-        self.capped.pop()
-        self.periods -= is_periodic(stmt.test)
-        self.starting += (steady == "first") - (steady == "second")
-        after_else = self.block(stmt.orelse, second)
-        self.starting -= steady == "first"
-        self.branches -= 1
-        if after_body is not None and after_else is not None and is_flag(stmt.test):
-            hedge(after_body, after_else)
-        return merge(after_body, after_else, steady)
-
-    def _try(self, stmt: t.Try, state: State) -> State | None:
-        before = state.copy()
-        first = len(self.facts.events)
-        self.guards += bool(stmt.handlers)
-        after = self.block(stmt.body, state)
-        self.guards -= bool(stmt.handlers)
-        worked = any(isinstance(e, Backward | Forward | GradCall) for e in self.facts.events[first:])
-        start = merge(before, after.copy() if after else None)
-        after = self.block(stmt.orelse, after)
-        self.branches += 1
-        for handler in stmt.handlers:
-            caught = start.copy() if start else None
-            if caught is not None and handler.name:
-                caught.env[handler.name] = holding(Value(), Held.EXCEPTION, handler.name) if worked else Value()
-            after = merge(after, self.block(handler.body, caught), "first")
-        self.branches -= 1
-        return self.block(stmt.final, after)
-
-    def _with(self, stmt: t.With, state: State) -> State | None:
-        from gradguard.static.modes import gradient_context
-
-        mode = state.mode
-        opened, loops_before, events_before = [], len(self.facts.loops), len(self.facts.events)
-        expects = any(k.EXPECTS_ERROR.search(t.path_of(c.func) or "") for c, _ in stmt.items if isinstance(c, t.Call))
-        for context, target in stmt.items:
-            value = self.value(context, state)
-            opened += [call for call in self.facts.calls[-1:] if call.site.node is context]
-            entered = gradient_context(self, context, state)
-            if entered is not None:
-                state.mode = entered
-            if target is not None:
-                self.bind(target, value, state, stmt, None, plain=True)
-        self.guards += expects
-        scoped = [p for c, _ in stmt.items if isinstance(c, t.Call) and (p := _scope_of(c)) is not None]
-        self.scoped += map(self.canonical, scoped)
-        after = self.block(stmt.body, state)
-        self.guards -= expects
-        del self.scoped[len(self.scoped) - len(scoped) :]
-        for call in opened:
-            call.loops = self.facts.loops[loops_before:] + loops_called(self.facts.events[events_before:])
-        if after is not None:
-            after.mode = mode
-        return after
-
-    def _match(self, stmt: t.Match, state: State) -> State | None:
-        subject = self.value(stmt.subject, state)
-        after: State | None = state.copy()
-        self.branches += 1
-        for case in stmt.cases:
-            way = state.copy()
-            for name in case.names:
-                way.env[name] = subject
-            after = merge(after, self.block(case.body, way))
-        self.branches -= 1
-        return after
-
-    # --- loops ---
-
-
-def _scope_of(context: t.Call) -> str | None:
-    """``graph`` of ``with graph.local_scope()``: what is stored in it is dropped at the end (DGL)."""
-    func = context.func
-    return t.path_of(func.value) if isinstance(func, t.Attribute) and func.name == "local_scope" else None
-
 
 def _is_extra(target: t.Expr, beside_loss: bool) -> bool:
     """Whether one of several results is a count or a measure, by its name; beside a loss, all but outputs."""
@@ -551,13 +427,13 @@ _READ: dict[type, Callable[[Flow, Any, State], State | None]] = {
     t.DefineClass: Flow._defineclass,
     t.Delete: Flow._delete,
     t.Evaluate: Flow._evaluate,
-    t.If: Flow._if,
+    t.If: branches.if_,
     t.Import: Flow._import,
     t.Leave: Flow._leave,
-    t.Match: Flow._match,
+    t.Match: branches.match,
     t.Raise: Flow._raise,
     t.Repeat: loops.repeat,
     t.Return: Flow._return,
-    t.Try: Flow._try,
-    t.With: Flow._with,
+    t.Try: branches.try_,
+    t.With: branches.with_,
 }

@@ -28,9 +28,9 @@ def judge_call(flow: Flow, call: Call) -> None:
     if call.name == "retain_grad":
         call.too_late = _too_late(flow, call)
     elif "anomaly" in call.name:
-        call.is_undone = _BACKWARD.search(flow.module.source.text) is None
+        call.is_harmless = _BACKWARD.search(flow.module.source.text) is None
     elif call.name == "gc.disable":
-        call.is_undone = not _trains(flow) or flow.project.survey.mentions(_COLLECTS, flow.module)
+        call.is_harmless = not _trains(flow) or flow.project.survey.mentions(_COLLECTS, flow.module)
     elif call.name == "torch.utils.data.DataLoader":
         data = next((v for name, v in call.given if name == "dataset"), call.first)
         call.object_lists = data.ref.object_lists if isinstance(data.ref, Class) and data.ref.is_dataset else ()

@@ -1,0 +1,109 @@
+"""Statements with more than one way through them: ``if``, ``try``, ``with``, ``match``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gradguard.static import knowledge as k
+from gradguard.static import tree as t
+from gradguard.static.conditions import is_flag, is_periodic, length_test, steady_branch, tensor_test
+from gradguard.static.loops import loops_called
+from gradguard.static.model import Backward, Forward, GradCall
+from gradguard.static.state import State, hedge, merge
+from gradguard.static.values import NUMBER, Held, Value, holding
+
+if TYPE_CHECKING:
+    from gradguard.static.flow import Flow
+
+
+def if_(flow: Flow, stmt: t.If, state: State) -> State | None:
+    """Both branches, each with what the condition says about it."""
+    flow.value(stmt.test, state)
+    first, second = state.copy(), state
+    steady = steady_branch(stmt.test)
+    tested, holds = tensor_test(stmt.test)
+    if tested is not None:  # in the other branch it is a number
+        (second if holds else first).assign(flow.canonical(tested), NUMBER)
+    flow.branches += 1
+    flow.periods += is_periodic(stmt.test)
+    flow.starting += steady == "second"
+    cap = length_test(stmt.test)
+    flow.capped.append(flow.canonical(cap or ""))
+    after_body = flow.block(stmt.body, first)
+    flow.capped.pop()
+    flow.periods -= is_periodic(stmt.test)
+    flow.starting += (steady == "first") - (steady == "second")
+    after_else = flow.block(stmt.orelse, second)
+    flow.starting -= steady == "first"
+    flow.branches -= 1
+    if after_body is not None and after_else is not None and is_flag(stmt.test):
+        hedge(after_body, after_else)
+    return merge(after_body, after_else, steady)
+
+
+def try_(flow: Flow, stmt: t.Try, state: State) -> State | None:
+    """A body that may stop anywhere, and what runs then; an exception keeps what its frames hold."""
+    before = state.copy()
+    first = len(flow.facts.events)
+    flow.guards += bool(stmt.handlers)
+    after = flow.block(stmt.body, state)
+    flow.guards -= bool(stmt.handlers)
+    worked = any(isinstance(e, Backward | Forward | GradCall) for e in flow.facts.events[first:])
+    start = merge(before, after.copy() if after else None)
+    after = flow.block(stmt.orelse, after)
+    flow.branches += 1
+    for handler in stmt.handlers:
+        caught = start.copy() if start else None
+        if caught is not None and handler.name:
+            caught.env[handler.name] = holding(Value(), Held.EXCEPTION, handler.name) if worked else Value()
+        after = merge(after, flow.block(handler.body, caught), "first")
+    flow.branches -= 1
+    return flow.block(stmt.final, after)
+
+
+def with_(flow: Flow, stmt: t.With, state: State) -> State | None:
+    """A block, in the gradient mode and the scope that its contexts give it."""
+    from gradguard.static.modes import gradient_context
+
+    mode = state.mode
+    opened, loops_before, events_before = [], len(flow.facts.loops), len(flow.facts.events)
+    expects = any(k.EXPECTS_ERROR.search(t.path_of(c.func) or "") for c, _ in stmt.items if isinstance(c, t.Call))
+    for context, target in stmt.items:
+        value = flow.value(context, state)
+        opened += [call for call in flow.facts.calls[-1:] if call.site.node is context]
+        entered = gradient_context(flow, context, state)
+        if entered is not None:
+            state.mode = entered
+        if target is not None:
+            flow.bind(target, value, state, stmt, None, plain=True)
+    flow.guards += expects
+    scoped = [p for c, _ in stmt.items if isinstance(c, t.Call) and (p := _scope_of(c)) is not None]
+    flow.scoped += map(flow.canonical, scoped)
+    after = flow.block(stmt.body, state)
+    flow.guards -= expects
+    del flow.scoped[len(flow.scoped) - len(scoped) :]
+    for call in opened:
+        call.loops = flow.facts.loops[loops_before:] + loops_called(flow.facts.events[events_before:])
+    if after is not None:
+        after.mode = mode
+    return after
+
+
+def match(flow: Flow, stmt: t.Match, state: State) -> State | None:
+    """Each case, or none of them."""
+    subject = flow.value(stmt.subject, state)
+    after: State | None = state.copy()
+    flow.branches += 1
+    for case in stmt.cases:
+        way = state.copy()
+        for name in case.names:
+            way.env[name] = subject
+        after = merge(after, flow.block(case.body, way))
+    flow.branches -= 1
+    return after
+
+
+def _scope_of(context: t.Call) -> str | None:
+    """``graph`` of ``with graph.local_scope()``: what is stored in it is dropped at the end (DGL)."""
+    func = context.func
+    return t.path_of(func.value) if isinstance(func, t.Attribute) and func.name == "local_scope" else None

@@ -1,0 +1,365 @@
+"""What a function does, where it does it: the loops, the backwards, steps, hooks and calls that rules ask about.
+
+Part of the model (see ``model``). Nothing here imports libcst.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import Enum
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from gradguard.static import tree as t
+from gradguard.static.edits import one_line
+from gradguard.static.source import Site
+from gradguard.static.values import Value
+
+if TYPE_CHECKING:
+    from gradguard.static.stored import Store
+
+LONG_LOOP = 50
+"""A loop that runs at least as often is long."""
+
+
+class Mode(Enum):
+    """Whether operations record a graph."""
+
+    INHERITED = "inherited"  # as the caller has it
+    ON = "on"
+    OFF = "off"
+    UNKNOWN = "unknown"
+
+
+@dataclass(eq=False, repr=False)
+class Loop:
+    """A ``for`` or ``while`` loop.
+
+    Args:
+        site: the whole loop.
+        parent: the loop around it in the same function.
+        over_loader: it iterates over batches of data, as far as names and types tell.
+        evaluates: before it ``model.eval()`` was called on every path, or its loader or function is named so.
+        targets: what the loop binds in each iteration.
+        assigned: the paths that its body assigns or changes.
+        calls: the calls in it that rules ask about, also those in functions that it calls.
+        leaves_early: it may be left by ``break`` or ``return``.
+        count: how many times it runs, where that is written as a number.
+    """
+
+    site: Site
+    parent: Loop | None
+    over_loader: bool = False
+    evaluates: bool = False
+    targets: frozenset[str] = frozenset()
+    assigned: frozenset[str] = frozenset()
+    backwards: list[Backward] = field(default_factory=list)
+    grad_calls: list[GradCall] = field(default_factory=list)
+    zero_grads: list[ZeroGrad] = field(default_factory=list)
+    steps: list[Step] = field(default_factory=list)
+    forwards: list[Forward] = field(default_factory=list)
+    opaque_calls: list[OpaqueCall] = field(default_factory=list)
+    calls: list[Call] = field(default_factory=list)
+    leaves_early: bool = False
+    count: int | None = None
+
+    @property
+    def trains(self) -> bool:
+        """A graph is handed to backward in each iteration."""
+        return bool(self.backwards)
+
+    @property
+    def is_step(self) -> bool:
+        """One iteration is one step of training: backward is called in it, and not in a loop inside of it."""
+        return any(b.loop is self and not b.is_in_loop_of_callee for b in self.backwards)
+
+    @property
+    def is_outermost(self) -> bool:
+        """No loop that trains is around it: what grows in it is never begun anew."""
+        return self.parent is None or not self.parent.trains
+
+    @cached_property
+    def nodes(self) -> frozenset[object]:
+        """Every node of its source."""
+        return frozenset(t.walk(self.site.node))
+
+    @property
+    def is_long(self) -> bool:
+        """It runs many times, as far as can be seen: it is not left early, nor counts up to a small number."""
+        return not self.leaves_early and (self.count is None or self.count >= LONG_LOOP)
+
+    @property
+    def needs_gradients(self) -> bool:
+        return bool(self.backwards or self.grad_calls)
+
+    def backward_before(self, step: Step) -> Backward | None:
+        """The last backward before a step, in the order of the source; the first one of all if none is before."""
+        earlier = [b for b in self.backwards if b.site.line <= step.site.line]
+        return earlier[-1] if earlier else next(iter(self.backwards), None)
+
+    @property
+    def resets_by_hand(self) -> bool:
+        """Whether some gradient is set to None in it: ``x.grad = None``."""
+        return any(z.target is None for z in self.zero_grads)
+
+    def around(self) -> Iterator[Loop]:
+        """The loop itself, and those around it, innermost first."""
+        loop: Loop | None = self
+        while loop is not None:
+            yield loop
+            loop = loop.parent
+
+    def within(self, other: Loop) -> bool:
+        """Whether this is ``other`` or lies in it."""
+        return any(loop is other for loop in self.around())
+
+
+@dataclass(eq=False, repr=False)
+class Event:
+    """Something a function does, where it does it.
+
+    Args:
+        site: the expression or statement in this function (a call, where a callee does it).
+        loop: the innermost loop around it.
+        conditional: it does not happen on every way through its loop or function.
+        inner: the event in the callee, if a callee does it.
+        guarded: an error that it raises is caught, or expected (``with pytest.raises``).
+        periodic: it happens every so many iterations.
+        at_start: it happens once, at the start.
+    """
+
+    site: Site
+    loop: Loop | None
+    conditional: bool = False
+    inner: Event | None = None
+    guarded: bool = field(default=False, kw_only=True)
+    periodic: bool = field(default=False, kw_only=True)
+    at_start: bool = field(default=False, kw_only=True)
+
+    @property
+    def is_in_loop_of_callee(self) -> bool:
+        """Whether the function that is called here does it in a loop of its own."""
+        inner = self.inner
+        while inner is not None:
+            if inner.loop is not None:
+                return True
+            inner = inner.inner
+        return False
+
+    @property
+    def source(self) -> Event:
+        """The event where it is written."""
+        event: Event = self
+        while event.inner is not None:
+            event = event.inner
+        return event
+
+
+@dataclass(eq=False, repr=False)
+class Backward(Event):
+    """A graph is handed to backward.
+
+    Args:
+        value: the tensor that backward is called on.
+        call: the call as written.
+        keeps: ``retain_graph`` is true (or may be).
+        retain_graph / create_graph / retain_variables: the literal argument's site, where it is ``True``.
+        needed_again: a later backward in the same iteration may use this graph.
+        carries: the variable that carries the graphs of all earlier iterations into this one.
+        resets: the calls that reset the gradients in the same iteration.
+        freed_by: the earlier backward that surely freed this graph; itself, if it did so in the iteration before.
+        cut_at: where the graph was cut, if the value surely has none.
+    """
+
+    value: Value = field(default_factory=Value)
+    keeps: bool = False
+    retain_graph: Site | None = None
+    create_graph: Site | None = None
+    retain_variables: Site | None = None
+    needed_again: bool = False
+    carries: str | None = None
+    freed_by: Backward | GradCall | None = None
+    cut_at: Site | None = None
+    resets: list[ZeroGrad] = field(default_factory=list)
+
+    @property
+    def retain_graph_argument(self) -> Site:
+        """Where `retain_graph=True` is written."""
+        return self.retain_graph or self.site
+
+
+@dataclass(eq=False, repr=False)
+class GradCall(Event):
+    """``torch.autograd.grad``."""
+
+    value: Value = field(default_factory=Value)
+    keeps: bool = False
+    cut_at: Site | None = None
+
+
+@dataclass(eq=False, repr=False)
+class ZeroGrad(Event):
+    """Gradients are reset.
+
+    Args:
+        target: the path of the optimizer or module, None for any.
+        of: the modules whose parameters the optimizer has, None when not known.
+    """
+
+    target: str | None = None
+    of: frozenset[str] | None = None
+    of_module: bool = False
+    to_none: bool = True
+
+
+@dataclass(eq=False, repr=False)
+class Step(Event):
+    """An optimizer steps.
+
+    Args:
+        target: the path of the optimizer, None for any.
+        of: the modules whose parameters it has, None when not known.
+        zeroes: it resets the gradients itself.
+        lost: the ``zero_grad`` that wiped the gradients between the backward and this step, on every path.
+    """
+
+    target: str | None = None
+    of: frozenset[str] | None = None
+    zeroes: bool = False
+    lost: ZeroGrad | None = None
+
+
+@dataclass(eq=False, repr=False)
+class Forward(Event):
+    """A module is called. ``module`` is its path, ``mode`` the gradient mode it runs in."""
+
+    module: str | None = None
+    mode: Mode = Mode.INHERITED
+    evaluates: bool = False
+
+
+@dataclass(eq=False, repr=False)
+class Call(Event):
+    """A call of torch, of another package or of a tensor's method that some rule asks about.
+
+    Args:
+        name: the dotted name of a function, the bare name of a method.
+        receiver: the path of the object whose method it is.
+        of: that object's value.
+        given: the arguments, with what is known of their values.
+        loops: the loops inside of the ``with`` block that it opens.
+        carries_graph: the receiver surely carries a graph.
+        too_late: (of ``retain_grad``) every backward over the tensor's graph was before.
+        mode: the gradient mode it runs in.
+        bound_to: the path that the result is assigned to.
+        handed_on: the result is returned, stored, or given to somebody else.
+        object_lists: (of ``DataLoader``) where the data set makes lists of Python objects.
+        is_harmless: nothing trains; or, of ``gc.disable``, something collects or switches it on again.
+    """
+
+    name: str = ""
+    receiver: str | None = None
+    of: Value = field(default_factory=Value)
+    given: tuple[tuple[str | None, Value], ...] = ()
+    loops: list[Loop] = field(default_factory=list)
+    carries_graph: bool = False
+    too_late: bool = False
+    mode: Mode = Mode.INHERITED
+    bound_to: str | None = None
+    handed_on: bool = False
+    object_lists: tuple[Site, ...] = ()
+    is_harmless: bool = False
+
+    @property
+    def written(self) -> Call:
+        """The call where it is written."""
+        source = self.source
+        return source if isinstance(source, Call) else self
+
+    @property
+    def is_replaced(self) -> bool:
+        """Whether the loop makes the object anew whose method is called, or takes parts out of it."""
+        path, assigned = self.receiver, self.loop.assigned if self.loop else ()
+        return path is None or any(p == path or p.startswith(f"{path}.") for p in assigned)
+
+    @property
+    def first(self) -> Value:
+        """The value of the first positional argument."""
+        return next((value for keyword, value in self.given if keyword is None), Value())
+
+    def has(self, keyword: str) -> bool:
+        """Whether an argument is given by this name, or may be (``**options``)."""
+        return any(name in (keyword, "**") for name, _ in self.given)
+
+    def literal(self, keyword: str, position: int | None = None) -> object:
+        """The constant passed as ``keyword``; None when it is no constant."""
+        node = self.source.site.node
+        found = node.argument(keyword, position) if isinstance(node, t.Call) else None
+        return found.value if isinstance(found, t.Constant) else None
+
+
+@dataclass(eq=False, repr=False)
+class Construction(Event):
+    """A module of a class of the project is made.
+
+    Args:
+        name: the class.
+        cycles: the statements by which it holds itself.
+        repeats: it is made again and again.
+        is_kept: it is put into a collection.
+    """
+
+    name: str = ""
+    cycles: tuple[Site, ...] = ()
+    repeats: bool = False
+    is_kept: bool = False
+
+
+@dataclass(eq=False, repr=False)
+class GradRead(Event):
+    """``tensor.grad`` is read of a tensor that surely is the result of an operation."""
+
+    path: str = ""
+
+
+@dataclass(eq=False, repr=False)
+class OpaqueCall(Event):
+    """A call that could not be followed and that was handed an optimizer, a model, or the object itself."""
+
+
+@dataclass(eq=False, repr=False)
+class HookRegistration(Event):
+    """A ``register_*hook`` call.
+
+    Args:
+        method: its name.
+        receiver: the path it is registered on.
+        receiver_site: the receiver as written.
+        removed: something removes it again, or may.
+        discarded: nothing keeps the handle.
+        fresh: the receiver is a tensor of this very iteration, and the hook dies with it.
+        repeats: the loop in which the same receiver gets one more hook each time, if any.
+        of: the receiver's value.
+        callback: the function of the project that is registered.
+        bound: the paths of what ``functools.partial`` gives to its first parameters.
+        kept: the stores by which the hook keeps what it is given.
+        closes_over: the tensor that the hook is registered on, and that it refers to itself.
+    """
+
+    method: str = ""
+    receiver: str | None = None
+    receiver_site: Site | None = None
+    removed: bool = False
+    discarded: bool = False
+    fresh: bool = False
+    repeats: Loop | None = None
+    callback: object = None
+    bound: tuple[str | None, ...] = ()
+    of: Value = field(default_factory=Value)
+    kept: list[Store] = field(default_factory=list)
+    closes_over: str | None = None
+
+    @property
+    def receiver_code(self) -> str:
+        return one_line(self.receiver_site.code) if self.receiver_site else str(self.receiver)

@@ -1,0 +1,53 @@
+"""What a function's definition says before its body is read: decorators that cache, parameters that are tensors."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gradguard.static import knowledge as k
+from gradguard.static import tree as t
+from gradguard.static.names import used_as_tensors
+from gradguard.static.values import Kind
+
+if TYPE_CHECKING:
+    from gradguard.static.flow import Flow
+    from gradguard.static.project import Module
+
+
+def describe(flow: Flow) -> None:
+    """Fill in what rules ask about the definition."""
+    define, facts = flow.ref.define, flow.facts
+    facts.takes_self = flow.ref.owner is not None and flow.params[:1] == ["self"]
+    facts.is_test = flow.module.holds_tests or define.name.startswith("test_")
+    facts.uses_device = flow.module.uses_device
+    for decorator in define.decorators:
+        value = flow.module.value_of(decorator.func if isinstance(decorator, t.Call) else decorator)
+        if value.kind is Kind.EXTERNAL and value.ref in k.CACHES:
+            facts.cached = flow.site(decorator)
+            facts.cache_is_bounded = _is_bounded(decorator, str(value.ref))
+            facts.tensor_params = tuple(_tensors(define, flow.module))
+
+
+def _is_bounded(decorator: t.Expr, name: str) -> bool:
+    """Whether a cache drops old entries: ``lru_cache`` keeps 128, where ``maxsize`` does not say otherwise."""
+    size = decorator.argument("maxsize", 0) if isinstance(decorator, t.Call) else None
+    unlimited = isinstance(size, t.Constant) and size.value is None
+    return name.endswith("lru_cache") and not unlimited
+
+
+def _tensors(define: t.Define, module: Module) -> list[str]:
+    """The parameters that are tensors, by their annotations or by what is done with them."""
+    used = used_as_tensors(define.body)
+    annotated = ((p.name, p.annotation) for p in define.params)
+    return [name for name, hint in annotated if name in used or (hint is not None and _is_tensor(hint, module))]
+
+
+def _is_tensor(annotation: t.Expr, module: Module) -> bool:
+    if isinstance(annotation, t.Operation):  # Tensor | None
+        return any(_is_tensor(operand, module) for operand in annotation.operands)
+    if isinstance(annotation, t.Subscript) and (t.path_of(annotation.value) or "").endswith("Optional"):
+        return _is_tensor(annotation.index, module)
+    if isinstance(annotation, t.Constant) and isinstance(annotation.value, str):
+        return k.TENSOR_IN_TEXT.search(annotation.value) is not None
+    value = module.value_of(annotation)
+    return value.kind is Kind.EXTERNAL and value.ref in k.TENSOR_TYPES

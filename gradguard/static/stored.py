@@ -1,0 +1,193 @@
+"""A store: a value is put where it may outlive the iteration that made it.
+
+Part of the model (see ``model``). Nothing here imports libcst.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+
+from gradguard.findings import Confidence, Fix, Related
+from gradguard.static import tree as t
+from gradguard.static.edits import detached, one_line
+from gradguard.static.events import Event, Loop, Mode
+from gradguard.static.source import Site
+from gradguard.static.values import Held, Kind, Source, Value
+
+
+class Form(Enum):
+    """How a statement stores a value."""
+
+    SUM = "sum"  # total += x
+    AVERAGE = "average"  # mean = 0.9 * mean + 0.1 * x
+    APPEND = "append"  # history.append(x), history += [x]
+    ITEM = "item"  # history[key] = x
+    CONCATENATE = "concatenate"  # bank = torch.cat([bank, x])
+    REBIND = "rebind"  # state = f(x, state)
+    IN_PLACE = "in place"  # total.add_(x), weights[i] = x on a tensor
+
+
+class Scope(Enum):
+    """Where the thing stored into lives."""
+
+    LOCAL = "local"
+    PARAMETER = "parameter"
+    ATTRIBUTE = "attribute"
+    CLOSURE = "closure"
+    GLOBAL = "global"
+
+
+@dataclass(eq=False, repr=False)
+class Store(Event):
+    """A value is put where it may outlive the iteration that made it.
+
+    Args:
+        path: what is stored into: ``running``, ``self.history``, ``stats["loss"]``.
+        value: what is stored.
+        value_site: the stored expression.
+        form: how.
+        scope: where the target lives.
+        parameter: the value came into the callee as an argument, so the call is what the caller can change.
+
+    Filled in when the function has been read:
+        carries_graph: the value carries a graph.
+        made_at: the expression that started the graph.
+        route: the expressions by which the graph came into the value, the value first.
+        outlives: the loop whose iterations the value outlives, None if it does not or if it outlives the call.
+        outlives_call: it outlives the call itself (an attribute, a global, a closure), and nothing clears it.
+        freed: backward frees the stored graph's saved tensors; only its nodes stay.
+        used: something may still need the graph (a later backward, or a caller that gets the value).
+        waits: whether it is used is for the caller to say: it leaks if the caller evaluates.
+        grows: the loop in which each iteration adds to what is there, whatever is stored.
+        grows_by_call: each call adds to what is there, and nothing clears it.
+        capped: it is stored only while the collection is short.
+        is_item: it is stored under a key or an index.
+        in_step: its function is one step of training: it calls backward, outside of a loop.
+        is_buffer: it updates a registered buffer of a module.
+    """
+
+    path: str = ""
+    value: Value = field(default_factory=Value)
+    value_site: Site | None = None
+    form: Form = Form.REBIND
+    scope: Scope = Scope.LOCAL
+    parameter: bool = False
+    key: str | None = None
+    mode: Mode = Mode.INHERITED
+    carries_graph: bool = False
+    made_at: Site | None = None
+    route: tuple[str, ...] = ()
+    outlives: Loop | None = None
+    outlives_call: bool = False
+    freed: bool = False
+    retained: bool = False
+    used: bool = False
+    waits: bool = False
+    evaluating: bool = False
+    bounded_key: bool = False
+    capped: bool = False
+    is_item: bool = False
+    grows: Loop | None = None
+    grows_by_call: bool = False
+    in_step: bool = False
+    is_buffer: bool = False
+
+    @property
+    def is_average(self) -> bool:
+        """Whether it blends a value into a moving average, or into the statistics that a buffer keeps."""
+        return self.form is Form.AVERAGE or self.is_buffer
+
+    def piles_up(self, *kinds: Held) -> bool:
+        """Whether it adds memory of these kinds, beside graphs, to a collection that nothing empties."""
+        return bool(self.value.holding(*kinds)) and (self.grows is not None or self.grows_by_call)
+
+    def piles_up_each_step(self, *kinds: Held) -> bool:
+        """Whether it does so once in each step of training, for longer than an outer loop that begins anew."""
+        if not self.piles_up(*kinds) or (self.inner is not None and self.grows is None):
+            return False
+        if self.grows is None:
+            return self.in_step
+        around = self.loop.around() if self.loop is not None else ()
+        return self.grows.is_outermost and any(loop.is_step and loop.is_long for loop in around)
+
+    @property
+    def leaks(self) -> bool:
+        """The sentence that nearly every rule asks for: a graph outlives the iteration that made it, for nothing."""
+        return self.carries_graph and (self.outlives is not None or self.outlives_call) and not self.used
+
+    @property
+    def needs_mode(self) -> bool:
+        """Whether it leaks only if the caller lets graphs be recorded: nothing here shows that it does."""
+        loop = self.outlives
+        shown = self.freed or self.retained or (loop is not None and loop.needs_gradients)
+        return self.mode is Mode.INHERITED and not shown
+
+    @property
+    def holder(self) -> str:
+        """The last identifier stored into: ``history`` of ``self.history``."""
+        return self.path.split("[")[0].rsplit(".", 1)[-1]
+
+    @property
+    def value_code(self) -> str:
+        return one_line(self.value_site.code) if self.value_site else "value"
+
+    @property
+    def is_tensor(self) -> bool | None:
+        """Whether what is stored is one tensor: certainly, certainly not (a tuple, a dict), or None when not known."""
+        node = self.value_site.node if self.value_site else None
+        if self.value.parts or isinstance(node, t.Display | t.DictDisplay | t.Comprehension | t.Starred):
+            return False
+        if self.value.kind is Kind.TENSOR or any(r.source is Source.LOSS for r in self.value.roots):
+            return True
+        return None
+
+    @property
+    def advice(self) -> str:
+        """How to store the value without its graph, in words."""
+        if self.is_tensor is False:
+            return f"the values in `{self.value_code}` without their graphs (`.detach()` each of them)"
+        return f"`{self._called('detach')}`"
+
+    @property
+    def number_advice(self) -> str:
+        """As a number, where one is meant."""
+        return "" if self.is_tensor is False else f", or `{self._called('item')}` where a number is meant"
+
+    def _called(self, method: str) -> str:
+        node = self.value_site.node if self.value_site else None
+        primary = node is None or isinstance(node, t.Name | t.Attribute | t.Subscript | t.Call)
+        return f"{self.value_code}.{method}()" if primary else f"({self.value_code}).{method}()"
+
+    @property
+    def confidence(self) -> Confidence:
+        """High, but for a graph that merely seems to be of no use to anybody."""
+        loop = self.outlives
+        if loop is None or self.freed or self.retained or self.evaluating:
+            return Confidence.HIGH
+        if self.is_average and any(around.trains for around in loop.around()):
+            return Confidence.HIGH
+        return Confidence.HIGH if loop.needs_gradients or loop.evaluates or loop.over_loader else Confidence.LOW
+
+    @property
+    def keeps(self) -> str:
+        """What stays in memory, in words."""
+        if self.freed:
+            return "only the graph's nodes: backward already freed the activations"
+        return "every activation of every iteration"
+
+    def detach_fix(self) -> Fix | None:
+        """Store the value without its graph."""
+        site = self.value_site
+        if site is None or (self.inner is not None and not self.parameter) or self.is_tensor is False:
+            return None
+        edit = detached(site)
+        return Fix(f"detach `{one_line(site.code)}`", (edit,), safe=self.is_tensor is True) if edit else None
+
+    def origin(self) -> tuple[Related, ...]:
+        """Where the graph starts, as a related place."""
+        if self.made_at is None:
+            return ()
+        site = self.made_at
+        way = ": " + " <- ".join(f"`{code}`" for code in self.route) if len(self.route) > 2 else ""
+        return (Related(site.path, site.cell, site.line, f"the graph comes from `{one_line(site.code)}`{way}"),)
