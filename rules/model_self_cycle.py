@@ -33,7 +33,12 @@ from gradguard.catalogue import Rule
 from gradguard.findings import Finding, Related, Severity
 from gradguard.static.model import Function
 
-rule = Rule("GG408", "model-self-cycle", Severity.INFO, frozenset({"backward", "optim", "eval("}))
+rule = Rule(
+    "GG408",
+    "model-self-cycle",
+    Severity.INFO,
+    frozenset({"backward", "optim", "eval(", "evaluate(", "train(", "fit(", "objective(", "seed("}),
+)
 
 
 @rule.in_source

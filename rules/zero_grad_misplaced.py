@@ -44,7 +44,13 @@ from gradguard.static.model import Function, ZeroGrad
 rule = Rule("GG202", "zero-grad-misplaced", Severity.ERROR, frozenset({"zero_grad", "grad"}))
 
 
+@rule.in_source
 def wipes(function: Function) -> Iterator[Finding]:
+    yield from _before_the_step(function)
+    yield from _while_accumulating(function)
+
+
+def _before_the_step(function: Function) -> Iterator[Finding]:
     for step in function.steps:
         if step.lost is None or step.inner is not None or not _concerns(function, step.lost):
             continue
@@ -63,9 +69,7 @@ def _concerns(function: Function, reset: ZeroGrad) -> bool:
     return not reset.of_module or reset.target is None or reset.target in ran
 
 
-@rule.in_source
-def wipes_accumulation(function: Function) -> Iterator[Finding]:
-    yield from wipes(function)
+def _while_accumulating(function: Function) -> Iterator[Finding]:
     for loop in function.loops:
         steps = [s for s in loop.steps if s.loop is loop]
         resets = [z for z in loop.zero_grads if z.loop is loop and z.target is not None]

@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from gradguard.static import knowledge as k
+from gradguard.static import objects
 from gradguard.static import tree as t
 from gradguard.static.build import walk_statements
 from gradguard.static.names import used_as_modules
@@ -192,66 +193,12 @@ class Class:
     @cached_property
     def object_lists(self) -> tuple[Site, ...]:
         """The statements of the constructor that make lists or dicts of Python objects, as long as their input."""
-        found = []
-        for ref in (r for name in ("__init__", "__post_init__") if (r := self.methods.get(name))):
-            grown = _grown(ref.define)
-            for stmt in walk_statements(ref.define.body):
-                for target, value in t.pairs(stmt.targets, stmt.value) if isinstance(stmt, t.Assign) else ():
-                    path = t.path_of(target) or ""
-                    grows = (path in grown and _is_empty(value)) or t.path_of(value) in grown
-                    if path.startswith("self.") and (grows or self._makes_objects(value)):
-                        found.append(Site(self.chunk, stmt))
-        return tuple(found)
-
-    def _makes_objects(self, value: t.Expr) -> bool:
-        """Whether an expression makes a list or a dict of Python objects; a method that returns one, too."""
-        name = (t.path_of(value.func) or "") if isinstance(value, t.Call) else ""
-        if name.startswith("self.") and (ref := self.methods.get(name[5:])) is not None:
-            returned = (s.value for s in walk_statements(ref.define.body) if isinstance(s, t.Return))
-            return any(isinstance(v, t.Comprehension) and _makes_objects(v) for v in returned)
-        return _makes_objects(value)
+        return objects.object_lists(self)
 
     @cached_property
     def self_cycles(self) -> tuple[Site, ...]:
         """The statements by which an object holds itself: ``self.act = lambda x: self.scale * x``."""
-        found = []
-        for ref in self.methods.values():
-            inner = {d.name: d for d in ref.define.body if isinstance(d, t.Define)}
-            for stmt in walk_statements(ref.define.body):
-                if isinstance(stmt, t.Assign) and self._holds_self(stmt, inner):
-                    found.append(Site(self.chunk, stmt))
-        return tuple(found)
-
-    def _holds_self(self, stmt: t.Assign, inner: dict[str, t.Define]) -> bool:
-        return any(
-            isinstance(target, t.Attribute) and t.path_of(target.value) == "self" and self._refers(value, inner)
-            for target, value in t.pairs(stmt.targets, stmt.value)
-        )
-
-    def _refers(self, value: t.Expr, inner: dict[str, t.Define]) -> bool:
-        """Whether an expression gives something that refers to ``self``: a function over it, a bound method."""
-        if isinstance(value, t.Conditional):
-            return self._refers(value.body, inner) or self._refers(value.orelse, inner)
-        if isinstance(value, t.DictDisplay):
-            return any(self._refers(item, inner) for _, item in value.entries)
-        if isinstance(value, t.Display):
-            return any(self._refers(item, inner) for item in value.items)
-        if isinstance(value, t.Call):  # partial(self.f, 2), net.register_forward_hook(lambda ...: self...)
-            name = value.func.name if isinstance(value.func, t.Attribute) else t.path_of(value.func) or ""
-            keeps = name == "partial" or name in k.HOOK_METHODS
-            return keeps and bool(value.args) and self._refers(value.args[0].value, inner)
-        if isinstance(value, t.Attribute):
-            return t.path_of(value.value) == "self" and value.name in self.methods and not self._is_free(value.name)
-        if isinstance(value, t.Lambda):
-            return "self" not in [p.name for p in value.params] and _names_self(value.body)
-        return isinstance(value, t.Name) and value.id in inner and _names_self(inner[value.id].body)
-
-    def _is_free(self, method: str) -> bool:
-        """Whether a method is bound to nothing (a static method), or is a property."""
-        names = [
-            t.path_of(d.func if isinstance(d, t.Call) else d) or "" for d in self.methods[method].define.decorators
-        ]
-        return any(n in ("staticmethod", "property") or n.endswith("cached_property") for n in names)
+        return objects.self_cycles(self)
 
     @cached_property
     def modules(self) -> frozenset[str]:
@@ -271,32 +218,3 @@ class Class:
         own = frozenset(re.findall(r"register_buffer\(\s*['\"](\w+)['\"]", self.chunk.text))
         normalizes = any("BatchNorm" in n or "_NormBase" in n for n in self.external_bases)
         return own | {"running_mean", "running_var"} if normalizes else own
-
-
-_READERS = ("json.load", "json.loads", "pickle.load", "readlines", "to_dict", "splitlines")
-
-
-def _grown(define: t.Define) -> set[str]:
-    """The paths that a function appends to in a loop."""
-    calls = (n for r in t.walk(define) if isinstance(r, t.Repeat) for n in t.walk(r.body) if isinstance(n, t.Call))
-    named = (c.func for c in calls if isinstance(c.func, t.Attribute) and c.func.name in ("append", "extend"))
-    return {path for func in named if (path := t.path_of(func.value)) is not None}
-
-
-def _is_empty(value: t.Expr) -> bool:
-    return isinstance(value, t.Display | t.DictDisplay) and not (
-        value.items if isinstance(value, t.Display) else value.entries
-    )
-
-
-def _makes_objects(value: t.Expr) -> bool:
-    if isinstance(value, t.Comprehension):
-        return value.kind in ("list", "dict")
-    if isinstance(value, t.Call):
-        name = t.path_of(value.func) or (value.func.name if isinstance(value.func, t.Attribute) else "")
-        return name in _READERS or name.rsplit(".", 1)[-1] in _READERS
-    return False
-
-
-def _names_self(body: object) -> bool:
-    return any(isinstance(n, t.Name) and n.id == "self" for n in t.walk(body))

@@ -177,6 +177,11 @@ class Flow:
             outer = outer.ref.outer
         return Scope.GLOBAL
 
+    def is_buffer(self, path: str) -> bool:
+        """Whether a path is a registered buffer of the module that the function belongs to."""
+        owner = self.ref.owner
+        return owner is not None and owner.is_module and path.startswith("self.") and path[5:] in owner.buffers
+
     @property
     def current_env(self) -> dict[str, Value]:
         return self._state.env if hasattr(self, "_state") else {}

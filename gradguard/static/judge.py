@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 
 from gradguard.static import knowledge as k
 from gradguard.static import tree as t
+from gradguard.static.autograd_functions import kept_outputs
 from gradguard.static.backwards import judge_backward, judge_grad_call
-from gradguard.static.functions import judge_call, judge_construction, kept_outputs
 from gradguard.static.hooks import judge_hook
 from gradguard.static.memory import COLLECTING, cleared, judge_memory
 from gradguard.static.model import Backward, Event, Form, GradCall, Loop, Mode, Scope, Site, Store
+from gradguard.static.noted import judge_call, judge_construction
 from gradguard.static.roots import attaching_roots, graphs, node_of, site_of, wholes
 from gradguard.static.route import route
 from gradguard.static.values import Kind, Root, Source
@@ -57,7 +58,7 @@ def _judge_store(flow: Flow, store: Store) -> None:
     if not roots or store.mode in (Mode.OFF, Mode.UNKNOWN) or store.value.kind in (Kind.MODULE, Kind.HANDLE):
         return
     store.carries_graph = True
-    store.is_buffer = _is_buffer(flow, store)
+    store.is_buffer = store.form is not Form.ITEM and flow.is_buffer(store.path)
     _judge_lifetime(flow, store)
     if store.leaks:
         store.made_at = _nearest(flow, roots)
@@ -180,18 +181,12 @@ def _new_key(store: Store) -> bool:
     return store.key is not None and k.GROWING_KEY.search(store.key) is not None
 
 
-def _is_buffer(flow: Flow, store: Store) -> bool:
-    owner = flow.ref.owner
-    own = owner is not None and owner.is_module and store.path.startswith("self.") and store.holder in owner.buffers
-    return own and store.form is not Form.ITEM
-
-
 def _buffer_statistics(flow: Flow, store: Store) -> list[Root]:
     """A registered buffer that ``forward`` updates from its input: the input carries the graph of what came before."""
     owner = flow.ref.owner
     if owner is None or flow.facts.name != "forward" or store.mode is not Mode.INHERITED or flow.facts.is_test:
         return []
-    if not _is_buffer(flow, store) or not owner.trains:
+    if store.form is Form.ITEM or not flow.is_buffer(store.path) or not owner.trains:
         return []  # a preprocessing step: what it is given is data
     return [r for r in store.value.roots if r.source in (Source.PARAM, Source.GRAPH)]
 

@@ -57,7 +57,7 @@ def store_item(
             holder = replace(holder, roots=holder.must, maybe=holder.reach)
         state.env[base] = with_content(holder, value)
         return
-    whole = base if isinstance(target.index, t.Slice) and mentions_whole(source, base) else path
+    whole = base if isinstance(target.index, t.Slice) and source is not None and mentions(source, base) else path
     form, added = rebind_form(whole, source)
     if form in (Form.SUM, Form.AVERAGE) and value.reach:  # d[k] = d.get(k, 0) + x
         flow.store(base, value, state, stmt, added or source, form).is_item = True
@@ -66,7 +66,7 @@ def store_item(
     if holder.kind is Kind.NUMBER:
         return  # an array of numpy takes the number only
     if value.keeps:
-        form = Form.IN_PLACE if holder.kind is Kind.TENSOR or _is_buffer(flow, base) else Form.ITEM
+        form = Form.IN_PLACE if holder.kind is Kind.TENSOR or flow.is_buffer(base) else Form.ITEM
         store = flow.store(base, value, state, stmt, source, form)
         store.key = t.path_of(target.index)
         new = stmt.value if isinstance(stmt, t.Assign) else source
@@ -74,15 +74,6 @@ def store_item(
             flow.slots.add((base, store.key))  # hidden[i] = detach(hidden[i])
         store.bounded_key = _bounded_key(flow, target.index) or (base, store.key) in flow.slots
     state.env[base] = with_content(holder, value)
-
-
-def _is_buffer(flow: Flow, path: str) -> bool:
-    owner = flow.ref.owner
-    return owner is not None and path.startswith("self.") and path[5:] in owner.buffers
-
-
-def mentions_whole(source: t.Expr | None, path: str) -> bool:
-    return source is not None and mentions(source, path)
 
 
 def _bounded_key(flow: Flow, index: t.Expr) -> bool:

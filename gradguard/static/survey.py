@@ -37,6 +37,7 @@ class Survey:
         self._calls: dict[Path, _Calls] = {}
         self._called: dict[tuple[str, Path | None], bool] = {}
         self._programs: dict[Path, set[Path]] = {}
+        self._mentioned: dict[tuple[re.Pattern[str], Path | None], bool] = {}
         self._import_words: dict[Path, set[str]] = {}
         self._arguments: dict[tuple[Module, str, str], set[Class]] = {}
 
@@ -98,7 +99,10 @@ class Survey:
 
     def mentions(self, pattern: re.Pattern[str], near: Module) -> bool:
         """Whether a file of the program that ``near`` belongs to matches."""
-        return any(pattern.search(text) for text in self._related_texts(near))
+        key = (pattern, near.path)
+        if key not in self._mentioned:
+            self._mentioned[key] = any(pattern.search(text) for text in self._related_texts(near))
+        return self._mentioned[key]
 
     def clears(self, attribute: str, near: Module, function: str) -> bool:
         """Whether something empties or rebinds an attribute of this name after its object was made.

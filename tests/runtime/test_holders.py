@@ -200,6 +200,16 @@ def norm(x):
 for model, output, loss in training():
     norm(torch.randn(4096))  # here
 """),
+    "a cache with the name of a method": ("cache", "cache of norm()", "cache", """
+def size(x):
+    return [float(x.norm())]
+
+@functools.lru_cache(maxsize=None)
+def norm(x):
+    return x.square()
+for model, output, loss in training():
+    norm(torch.randn(4096))  # here
+"""),
     "exceptions": ("global", "errors", "exception", """
 errors = []
 def fail(output):

@@ -1,0 +1,91 @@
+"""What an ``autograd.Function`` keeps on its context."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from gradguard.static import tree as t
+from gradguard.static.build import walk_statements
+from gradguard.static.model import Site
+from gradguard.static.values import UNKNOWN, Kind
+
+if TYPE_CHECKING:
+    from gradguard.static.flow import Flow
+
+
+def kept_outputs(flow: Flow) -> list[Site]:
+    """The statements of an ``autograd.Function`` that put on ``ctx`` what it returns."""
+    owner = flow.ref.owner
+    if owner is None or flow.facts.name not in ("forward", "setup_context") or not owner.is_autograd_function:
+        return []
+    define = flow.ref.define
+    names = [p.name for p in define.params]
+    if flow.facts.name == "setup_context":
+        return list(_kept(flow, names[0], _parts_of(flow, names[-1]))) if len(names) >= 3 else []
+    rebound = {
+        n.id for s in walk_statements(define.body) if isinstance(s, t.Assign) for x in s.targets for n in _named(x)
+    }
+    returned = {n.id for s in _returns(flow) for n in _named(s)}
+    outputs = {part for name in returned for part in _parts_of(flow, name)} | _aliases(flow, returned)
+    outputs -= (set(names) - rebound) | _without_gradient(flow, names[0])
+    return list(_kept(flow, names[0], outputs)) if names else []
+
+
+def _aliases(flow: Flow, names: set[str]) -> set[str]:
+    """The names that are given to these ones as they are: ``last = c`` gives ``c``."""
+    assigns = (s for s in flow.ref.define.body if isinstance(s, t.Assign))  # on every way
+    pairs = (pair for s in assigns for pair in t.pairs(s.targets, s.value))
+    return {value.id for target, value in pairs if isinstance(value, t.Name) and t.path_of(target) in names}
+
+
+def _without_gradient(flow: Flow, context: str) -> set[str]:
+    """The names given to ``ctx.mark_non_differentiable``: these outputs have no graph."""
+    calls = (n for n in t.walk(flow.ref.define.body) if isinstance(n, t.Call))
+    marks = (c for c in calls if t.path_of(c.func) == f"{context}.mark_non_differentiable")
+    return {path for c in marks for a in c.args if (path := t.path_of(a.value)) is not None}
+
+
+def _returns(flow: Flow) -> Iterator[t.Expr]:
+    for stmt in walk_statements(flow.ref.define.body):
+        if isinstance(stmt, t.Return) and stmt.value is not None:
+            yield stmt.value
+
+
+def _named(expr: t.Expr) -> Iterator[t.Name]:
+    """The names among the elements of a returned tuple."""
+    for single in t.names_in(expr):
+        if isinstance(single, t.Name):
+            yield single
+
+
+def _parts_of(flow: Flow, name: str) -> set[str]:
+    """A name, and those that it is taken apart into: ``a, b = output``."""
+    found = {name}
+    for stmt in walk_statements(flow.ref.define.body):
+        if isinstance(stmt, t.Assign) and t.path_of(stmt.value) == name:
+            found |= {n.id for target in stmt.targets for n in _named(target)}
+    return found
+
+
+def _kept(flow: Flow, context: str, outputs: set[str]) -> Iterator[Site]:
+    outputs = {n for n in outputs if flow.final.env.get(n, UNKNOWN).kind not in (Kind.NUMBER, Kind.NOTHING)}
+    assigns = [s for s in walk_statements(flow.ref.define.body) if isinstance(s, t.Assign)]
+    for stmt in assigns:
+        line = flow.site(stmt).line
+        later = {n.id for s in assigns if flow.site(s).line > line for x in s.targets for n in _named(x)}
+        also = {n.id for x in stmt.targets for n in _named(x)}  # ctx.y = y = ...
+        for target, value in t.pairs(stmt.targets, stmt.value):
+            on_context = isinstance(target, t.Attribute) and t.path_of(target.value) == context
+            kept = ({n.id for n in _named(value)} | also) & outputs - later
+            if on_context and kept and not _is_dropped(flow, target):
+                yield flow.site(stmt)
+                break
+
+
+def _is_dropped(flow: Flow, target: t.Expr) -> bool:
+    """Whether the class takes it off ``ctx`` again: ``del ctx.y``, ``ctx.y = None``, ``ctx.outputs.pop()``."""
+    name = re.escape(target.name) if isinstance(target, t.Attribute) else ""
+    drops = rf"del\s+\w+\.{name}\b|\w+\.{name}\s*=\s*None|\w+\.{name}\.pop\("
+    return flow.ref.owner is not None and re.search(drops, flow.ref.owner.chunk.text) is not None
