@@ -202,7 +202,7 @@ for model, output, loss in training():
 """),
     "a cache with the name of a method": ("cache", "cache of norm()", "cache", """
 def size(x):
-    return [float(x.norm())]
+    return float(x.norm())
 
 @functools.lru_cache(maxsize=None)
 def norm(x):
