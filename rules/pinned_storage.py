@@ -46,7 +46,7 @@ def pins(function: Function) -> Iterator[Finding]:
 
 
 def _goes_over_batches(store: Store) -> bool:
-    return (
+    return store.in_step or (
         store.grows is not None
         and store.loop is not None
         and any(x.over_loader or x.is_step for x in store.loop.around())

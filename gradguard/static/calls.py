@@ -28,10 +28,12 @@ from gradguard.static.state import State
 from gradguard.static.summary import apply_facts
 from gradguard.static.values import (
     UNKNOWN,
+    Held,
     Kind,
     Root,
     Source,
     Value,
+    holding,
     union,
 )
 
@@ -49,6 +51,10 @@ def call(flow: Flow, node: t.Call, state: State) -> Value:
     )
     values = [(arg, evaluate(flow, arg.value, state)) for arg in node.args]
     called = Called(flow, state, node, func, receiver, values)
+    if called.method == "enter_context":
+        entered = [event for event in flow.facts.calls if any(event.site.node is arg.value for arg in node.args)]
+        for event in entered:
+            event.entered = True
     _note(called)
     for reader in _READERS:
         value = reader(called)
@@ -135,7 +141,8 @@ def _project(c: Called) -> Value | None:
         constructor = ref.method("__init__")
         if constructor is not None:
             apply_facts(c, constructor, c.values, "")
-        return Value(kind=Kind.INSTANCE, ref=ref)
+        made = Value(kind=Kind.INSTANCE, ref=ref)
+        return holding(made, Held.MEMBER, c.node) if ref.gives_members else made
     if c.func.kind in (Kind.MODULE, Kind.INSTANCE) and isinstance(ref, Class):
         forward = ref.method("forward" if c.func.kind is Kind.MODULE else "__call__")
         if forward is not None:

@@ -32,6 +32,8 @@ class FunctionRef:
     chunk: Chunk
     owner: Class | None = None
     outer: Flow | None = None
+    given: tuple[tuple[t.Arg, Value], ...] = ()
+    """What ``functools.partial`` gives it first."""
 
     @cached_property
     def own_calls(self) -> frozenset[str]:
@@ -194,6 +196,11 @@ class Class:
     def object_lists(self) -> tuple[Site, ...]:
         """The statements of the constructor that make lists or dicts of Python objects, as long as their input."""
         return objects.object_lists(self)
+
+    @cached_property
+    def gives_members(self) -> bool:
+        """Whether it is a data set whose items are the objects that it keeps."""
+        return self.is_dataset and objects.gives_members(self)
 
     @cached_property
     def self_cycles(self) -> tuple[Site, ...]:

@@ -20,6 +20,7 @@ from gradguard.static import suppress
 from gradguard.static.discover import shown
 from gradguard.static.patterns import ignored_codes
 from gradguard.static.source import Source, SourceError
+from gradguard.static.survey import imported_names, module_name
 
 if TYPE_CHECKING:
     from gradguard.static.project import Module, Project
@@ -78,16 +79,34 @@ def _read(
     """The files worth opening, with their bytes and whether any rule may apply; and those that cannot be read."""
     kept: dict[Path, tuple[bytes, bool]] = {}
     errors: list[FileError] = []
+    about_torch: list[Path] = []
+    others: list[Path] = []
     for path in files:
         try:
             data = path.read_bytes()
         except OSError as error:
             errors.append(FileError(shown(path), None, (error.strerror or str(error)).lower()))
             continue
-        relevant = bool(screen is not None and _ABOUT_TORCH.search(data) and screen.search(data))
-        if relevant or _mentioned(data):
-            kept[path] = (data, relevant)
+        applies = screen is not None and screen.search(data) is not None
+        is_about = _ABOUT_TORCH.search(data) is not None
+        if is_about:
+            about_torch.append(path)
+        elif applies:
+            others.append(path)
+        if (applies and is_about) or _mentioned(data):
+            kept[path] = (data, applies and is_about)
+    for path in _imported(others, about_torch):
+        kept[path] = (path.read_bytes(), True)
     return kept, errors
+
+
+def _imported(others: list[Path], about_torch: list[Path]) -> list[Path]:
+    """Those of the other files that one about torch imports: callbacks, meters and buffers need no torch themselves."""
+    wanted = {module_name(path) for path in others}
+    found: set[str] = set()
+    for path in about_torch if wanted else ():
+        found |= wanted & imported_names(path.read_bytes().decode(errors="replace"))
+    return [path for path in others if module_name(path) in found]
 
 
 @contextmanager

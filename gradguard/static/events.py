@@ -249,6 +249,7 @@ class Call(Event):
         of: that object's value.
         given: the arguments, with what is known of their values.
         loops: the loops inside of the ``with`` block that it opens.
+        entered: it is entered by ``stack.enter_context(...)``.
         carries_graph: the receiver surely carries a graph.
         too_late: (of ``retain_grad``) every backward over the tensor's graph was before.
         mode: the gradient mode it runs in.
@@ -263,6 +264,7 @@ class Call(Event):
     of: Value = field(default_factory=Value)
     given: tuple[tuple[str | None, Value], ...] = ()
     loops: list[Loop] = field(default_factory=list)
+    entered: bool = False
     carries_graph: bool = False
     too_late: bool = False
     mode: Mode = Mode.INHERITED

@@ -21,6 +21,7 @@ from gradguard.static.values import (
     Held,
     Kind,
     Part,
+    Registrar,
     Root,
     Source,
     Value,
@@ -91,6 +92,8 @@ def _attribute(flow: Flow, expr: t.Attribute, state: State) -> Value:
         flow.asked_whether_leaf.add(tested)
     if expr.name == "indices" and base.kind in (Kind.TENSOR, Kind.OUTPUT):
         return DETACHED  # of topk, max, sort
+    if expr.name in k.HOOK_METHODS and path is not None:
+        return Value(kind=Kind.FUNCTION, ref=Registrar(expr.name, flow.canonical(path.rsplit(".", 1)[0]), base))
     if expr.name == "grad":
         return _gradient(flow, expr, base, state)
     if expr.name in k.BREAKING_ATTRIBUTES and base.kind not in (Kind.INSTANCE, Kind.MODULE):

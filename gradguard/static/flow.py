@@ -39,6 +39,7 @@ from gradguard.static.state import Carry, LoopFrame, State, merge
 from gradguard.static.values import (
     NOTHING,
     NOTHING_HELD,
+    Held,
     Kind,
     Root,
     Roots,
@@ -46,6 +47,7 @@ from gradguard.static.values import (
     Value,
     each_of,
     element,
+    holding,
     join,
 )
 
@@ -265,10 +267,13 @@ class Flow:
         if isinstance(target, t.Display):
             whole = isinstance(source, t.Display) and len(source.items) == len(target.items)
             beside_loss = any(isinstance(item, t.Name) and k.LOSS_RESULT.search(item.id) for item in target.items)
+            takes_one = any(isinstance(item, t.Starred) and _is_dropped(item) for item in target.items)
             for index, item in enumerate(target.items):
                 part = element(value, index)
                 if value.part(index) is None and _is_extra(item, beside_loss):
                     part = replace(part, roots=frozenset(), maybe=part.reach)  # loss, count = model(batch)
+                if takes_one and value.kind is Kind.TENSOR and value.part(index) is None:
+                    part = holding(part, Held.VIEW, target)
                 self.bind(item, part, state, stmt, source.items[index] if whole else None, plain=plain)  # type: ignore[union-attr]
             return
         if isinstance(target, t.Starred):
@@ -413,6 +418,11 @@ class Flow:
         self.nested.extend(cls.methods.values())
         state.env[stmt.name] = Value(kind=Kind.CLASS, ref=cls)
         return state
+
+
+def _is_dropped(target: t.Starred) -> bool:
+    """``*_``: what is not used."""
+    return (t.path_of(target.value) or "").startswith("_")
 
 
 def _is_extra(target: t.Expr, beside_loss: bool) -> bool:

@@ -54,11 +54,11 @@ def _judge_store(flow: Flow, store: Store) -> None:
     if store.waits and store.evaluating:
         _judge_evaluated(flow, store)
         return
+    store.is_buffer = store.form is not Form.ITEM and flow.is_buffer(store.path)
     roots = attaching_roots(flow, store.value) or _buffer_statistics(flow, store)
     if not roots or store.mode in (Mode.OFF, Mode.UNKNOWN) or store.value.kind in (Kind.MODULE, Kind.HANDLE):
         return
     store.carries_graph = True
-    store.is_buffer = store.form is not Form.ITEM and flow.is_buffer(store.path)
     _judge_lifetime(flow, store)
     if store.leaks:
         store.made_at = _nearest(flow, roots)
@@ -186,7 +186,7 @@ def _buffer_statistics(flow: Flow, store: Store) -> list[Root]:
     owner = flow.ref.owner
     if owner is None or flow.facts.name != "forward" or store.mode is not Mode.INHERITED or flow.facts.is_test:
         return []
-    if store.form is Form.ITEM or not flow.is_buffer(store.path) or not owner.trains:
+    if not store.is_buffer or not owner.trains:
         return []  # a preprocessing step: what it is given is data
     return [r for r in store.value.roots if r.source in (Source.PARAM, Source.GRAPH)]
 

@@ -235,6 +235,11 @@ SET_GRAD = frozenset(
 
 # Called by the framework once per batch, with gradients.
 PER_STEP_METHODS = frozenset("training_step train_step compute_loss".split())
+# Run by a trainer after each step or epoch, among the methods of callbacks.
+CALLBACK_METHOD = re.compile(
+    r"^(?:on|after|end_of)_(?:(?:train|training|val|validation|test|eval)_)?(?:epoch|batch|step|iteration|update)"
+    r"(?:_end|_start|_begin|_completed|_finished)?$"
+)
 # Run by the framework without gradients.
 NO_GRAD_METHODS = frozenset(
     "validation_step test_step predict_step on_validation_epoch_end validation_epoch_end test_epoch_end "
@@ -242,6 +247,8 @@ NO_GRAD_METHODS = frozenset(
 )
 LIGHTNING_BASES = frozenset("LightningModule Callback".split())
 
+# What takes a module out of another one by its name.
+LOOKUPS = frozenset("get_submodule getattr named_modules named_children modules children".split())
 HOOK_METHODS = frozenset(
     "register_forward_hook register_forward_pre_hook register_full_backward_hook register_backward_hook "
     "register_full_backward_pre_hook register_hook register_post_accumulate_grad_hook register_module_forward_hook "

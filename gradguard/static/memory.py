@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gradguard.static import knowledge as k
 from gradguard.static.model import Form, Loop, Scope, Store
 from gradguard.static.values import Held, Root, Source
 
@@ -34,7 +35,14 @@ def judge_memory(flow: Flow, store: Store) -> None:
         return
     if store.grows is None and _outlives_call(flow, store):
         store.grows_by_call = not cleared(flow, store)
-        store.in_step = store.loop is None and any(b.loop is None for b in flow.facts.backwards)
+        store.in_step = store.loop is None and (
+            any(b.loop is None for b in flow.facts.backwards) or _is_called_back(flow)
+        )
+
+
+def _is_called_back(flow: Flow) -> bool:
+    """Whether it is a method that a trainer calls after each step or epoch: ``on_epoch_end``."""
+    return flow.facts.takes_self and k.CALLBACK_METHOD.match(flow.facts.name) is not None
 
 
 def _ends_with_the_step(grows: Loop) -> bool:

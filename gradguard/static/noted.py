@@ -33,6 +33,8 @@ def judge_call(flow: Flow, call: Call) -> None:
     elif call.name == "torch.utils.data.DataLoader":
         data = next((v for name, v in call.given if name == "dataset"), call.first)
         call.object_lists = data.ref.object_lists if isinstance(data.ref, Class) and data.ref.is_dataset else ()
+    elif call.name in k.PROFILERS and call.entered:
+        call.loops = _loops_after(flow, call)
     elif call.name in k.PROFILERS and not call.loops and call.bound_to is not None:
         call.loops = _loops_from(flow, call, f"{call.bound_to}.start")
     elif call.name.startswith(k.PYPLOT):
@@ -55,8 +57,12 @@ def _loops_from(flow: Flow, call: Call, start: str) -> list[Loop]:
     """The loops after ``profiler.start()``."""
     if not any(_calls(n, start) for n in t.walk(flow.ref.define.body)):
         return []
-    later = [loop for loop in flow.facts.loops if loop.site.line > call.site.line]
-    return [loop for loop in later if not any(_calls(n, f"{call.bound_to}.stop") for n in loop.nodes)]
+    stop = f"{call.bound_to}.stop"
+    return [loop for loop in _loops_after(flow, call) if not any(_calls(n, stop) for n in loop.nodes)]
+
+
+def _loops_after(flow: Flow, call: Call) -> list[Loop]:
+    return [loop for loop in flow.facts.loops if loop.site.line > call.site.line]
 
 
 def _calls(node: object, path: str) -> bool:

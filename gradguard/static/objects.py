@@ -61,6 +61,21 @@ def _is_empty(value: t.Expr) -> bool:
     )
 
 
+def gives_members(cls: Class) -> bool:
+    """Whether ``dataset[i]`` gives the very object that it keeps, not a new one."""
+    getter = cls.method("__getitem__")
+    returned = [s.value for s in walk_statements(getter.define.body) if isinstance(s, t.Return)] if getter else []
+    return any(value is not None and _is_item_of_self(value) for value in returned)
+
+
+def _is_item_of_self(value: t.Expr) -> bool:
+    base, indexed = value, False
+    while isinstance(base, t.Subscript | t.Attribute):
+        indexed = indexed or isinstance(base, t.Subscript)
+        base = base.value
+    return indexed and isinstance(base, t.Name) and base.id == "self"
+
+
 def self_cycles(cls: Class) -> tuple[Site, ...]:
     """The statements by which an object holds itself: ``self.act = lambda x: self.scale * x``."""
     found = []

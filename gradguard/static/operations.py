@@ -7,7 +7,7 @@ from dataclasses import replace
 from gradguard.static import knowledge as k
 from gradguard.static import tree as t
 from gradguard.static.called import Called, last
-from gradguard.static.definitions import Class
+from gradguard.static.definitions import Class, FunctionRef
 from gradguard.static.expressions import cut, recorded
 from gradguard.static.model import (
     Forward,
@@ -16,6 +16,7 @@ from gradguard.static.values import (
     DATA,
     DETACHED,
     NOTHING,
+    NOTHING_HELD,
     NUMBER,
     UNKNOWN,
     Held,
@@ -56,6 +57,8 @@ def external_call(c: Called) -> Value | None:
         return NOTHING
     if name in ("copy.deepcopy", "copy.copy"):
         return _copied(c.first or UNKNOWN, c.node) if tail == "deepcopy" else c.first or UNKNOWN
+    if name in ("dataclasses.replace", "copy.replace") and c.first is not None:
+        return _replaced(c, c.first)
     if tail in ("deque", "defaultdict", "OrderedDict", "Counter"):
         content = union(c.arguments[:1], Kind.CONTAINER)
         if tail == "defaultdict" and c.first is not None and isinstance(c.first.ref, Class):
@@ -63,8 +66,8 @@ def external_call(c: Called) -> Value | None:
             return each_of(made)
         bounded = tail == "deque" and _is_short(c, c.node.argument("maxlen", 1))
         return replace(content, bounded=bounded, must=frozenset())
-    if name in ("functools.partial",) and c.first is not None:
-        return c.first
+    if name == "functools.partial" and c.first is not None:
+        return _partial(c, c.first)
     if name.startswith(k.TENSOR_PREFIXES):
         return _torch(c, name, tail)
     if tail in k.MODULE_FUNCTIONS:
@@ -85,6 +88,22 @@ def external_call(c: Called) -> Value | None:
     ):
         return c.first or UNKNOWN
     return None
+
+
+def _partial(c: Called, function: Value) -> Value:
+    """The function, with the arguments that it is given already."""
+    if not isinstance(function.ref, FunctionRef):
+        return function
+    return replace(function, ref=replace(function.ref, given=(*function.ref.given, *c.values[1:])))
+
+
+def _replaced(c: Called, record: Value) -> Value:
+    """``replace(state, pos=pos)``: the record with some other fields."""
+    given = {arg.keyword: value for arg, value in c.values if arg.keyword is not None}
+    kept = tuple((key, part) for key, part in record.parts if key not in given)
+    parts = (*kept, *((name, value) for name, value in given.items()))
+    rest = kept if record.parts else (("rest", replace(record, parts=())),)
+    return replace(union(v for _, v in (*rest, *given.items())), kind=Kind.OUTPUT, parts=parts)
 
 
 def _copied(value: Value, node: t.Node) -> Value:
@@ -113,7 +132,9 @@ def _constructed(c: Called, name: str, tail: str) -> Value | None:
             return None
         return holding(Value(kind=Kind.OPTIMIZER, ref=_optimized(c)), Held.OPTIMIZER, c.node)
     if tail == "DataLoader" or name.endswith("prefetch_loader"):
-        return Value(kind=Kind.LOADER)
+        size, data = c.node.argument("batch_size", 1), c.value_of("dataset", 0) or UNKNOWN
+        one_by_one = isinstance(size, t.Constant) and size.value is None  # what the data set gives, as it is
+        return Value(kind=Kind.LOADER, holds=data.holding(Held.MEMBER) if one_by_one else NOTHING_HELD)
     if tail == "GradScaler":
         return Value(kind=Kind.SCALER)
     if name in ("torch.nn.ModuleList", "torch.nn.ModuleDict", "torch.nn.ParameterList"):

@@ -61,14 +61,14 @@ class Module:
 
     @cached_property
     def uses_torch(self) -> bool:
-        """Whether it is about PyTorch: it imports torch, or takes everything from a module of the project that does."""
+        """Whether it imports torch, or everything of a file that does, or is imported by one."""
         if not self.outline.imported_roots.isdisjoint(k.TORCH_LIBRARIES):
             return True
         for base in self.outline.star_imports:
             found = self.project.find(base, self)
             if found is not None and found[0] is not self and found[0].uses_torch:
                 return True
-        return False
+        return self.project.survey.serves_torch(self)
 
     def function(self, name: str) -> FunctionRef | None:
         if name not in self._functions and name in self.outline.functions:

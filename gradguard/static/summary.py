@@ -77,7 +77,7 @@ def apply_facts(c: Called, ref: FunctionRef, values: list[tuple[t.Arg, Value]], 
         return UNKNOWN
     if flow.dry:
         return Value(kind=callee.facts.returns.kind, ref=callee.facts.returns.ref)
-    return _Application(c, callee, values, receiver).run()
+    return _Application(c, callee, [*ref.given, *values], receiver).run()
 
 
 class _Application:
@@ -324,6 +324,7 @@ class _Application:
             flow.record(replace(
                 event, site=site, loop=loop, conditional=conditional, inner=event, of=of, receiver=receiver
             ))  # fmt: skip
+            self._mark_leaf(event, receiver)
         elif isinstance(event, Construction):
             repeats = event.repeats or loop is not None
             flow.record(replace(event, site=site, loop=loop, conditional=conditional, inner=event, repeats=repeats))
@@ -342,6 +343,17 @@ class _Application:
                 flow.record(replace(event, site=site, loop=loop, inner=event, receiver=receiver, repeats=None))
         elif isinstance(event, Store):
             self._replay_store(event)
+
+    def _mark_leaf(self, event: Call, receiver: str | None) -> None:
+        """``requires_grad_()`` on an argument marks the caller's own tensor."""
+        param = (event.receiver or "").split(".", 1)[0]
+        given = event.name == "requires_grad_" and param in self.bound and param not in self.callee.locals
+        if event.literal("requires_grad", 0) is False or event.of.kind is Kind.MODULE:
+            return
+        if given and receiver is not None:
+            self.flow.touch(receiver, self.state)
+            marked = self.flow.read(receiver, self.state).with_roots(Root(Source.LEAF, self.c.node))
+            self.state.env[receiver] = replace(marked, kind=Kind.TENSOR)
 
     def _replay_store(self, store: Store) -> None:
         flow, state = self.flow, self.state

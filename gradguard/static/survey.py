@@ -23,6 +23,7 @@ _CALLED_BY_OTHERS = re.compile(r"^(?:on_\w+|__\w+__|forward|training_step|\w+_ep
 _CALL = re.compile(r"(?<!def )\b([A-Za-z_]\w*)\(")
 _IMPORTS = re.compile(r"^[ \t]*(?:from|import)[ \t]+(?:[^\n(]*\([^)]*\)|[^\n]*)", re.M)
 _WORD = re.compile(r"[A-Za-z_]\w*")
+_TORCH = re.compile(r"^\s*(?:from|import)\s+(?:torch|pytorch_lightning|lightning)\b", re.M)
 _DEFINITION = re.compile(r"\s*(?:async\s+)?def\s+(\w+)")
 _MAX_PASSES = 4
 _AT_START = ("__init__", "__post_init__", "__new__")
@@ -69,7 +70,7 @@ class Survey:
         if near.path is None:
             return set()
         if near.path not in self._programs:
-            users = _closure({near.path}, lambda p: self._importers.get(_module_name(p), set()))
+            users = _closure({near.path}, lambda p: self._importers.get(module_name(p), set()))
             self._programs[near.path] = _closure(
                 users, lambda p: set().union(*(self._files_named.get(w, set()) for w in self._imported(p)))
             )
@@ -78,15 +79,14 @@ class Survey:
     def _imported(self, path: Path) -> set[str]:
         """Every name in a file's import statements."""
         if path not in self._import_words:
-            lines = _IMPORTS.findall(self.text(path))
-            self._import_words[path] = {word for line in lines for word in _WORD.findall(line)}
+            self._import_words[path] = imported_names(self.text(path))
         return self._import_words[path]
 
     @cached_property
     def _files_named(self) -> dict[str, set[Path]]:
         found: defaultdict[str, set[Path]] = defaultdict(set)
         for path in self.project.files:
-            found[_module_name(path)].add(path)
+            found[module_name(path)].add(path)
         return found
 
     @cached_property
@@ -96,6 +96,13 @@ class Survey:
             for word in self._imported(path):
                 found[word].add(path)
         return found
+
+    def serves_torch(self, module: Module) -> bool:
+        """Whether a file that imports torch imports this one: callbacks, meters, buffers need no torch themselves."""
+        if module.path is None:
+            return False
+        users = self._importers.get(module_name(module.path), ())
+        return any(_TORCH.search(self.text(user)) for user in users if user != module.path)
 
     def mentions(self, pattern: re.Pattern[str], near: Module) -> bool:
         """Whether a file of the program that ``near`` belongs to matches."""
@@ -282,7 +289,12 @@ def _closure(start: set[Path], step: Callable[[Path], set[Path]]) -> set[Path]:
     return found
 
 
-def _module_name(path: Path) -> str:
+def imported_names(text: str) -> set[str]:
+    """Every name in a file's import statements."""
+    return {word for line in _IMPORTS.findall(text) for word in _WORD.findall(line)}
+
+
+def module_name(path: Path) -> str:
     """The name that a file is imported by: a package's is its folder's."""
     return path.parent.name if path.stem == "__init__" else path.stem
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from gradguard.static import knowledge as k
 from gradguard.static import tree as t
+from gradguard.static.build import walk_statements
 from gradguard.static.called import Called, last
 from gradguard.static.definitions import FunctionRef
 from gradguard.static.model import (
@@ -25,6 +26,7 @@ from gradguard.static.values import (
     UNKNOWN,
     Held,
     Kind,
+    Registrar,
     Root,
     Source,
     Value,
@@ -210,16 +212,19 @@ def _stepped(c: Called, target: str | None, optimizer: Value | None, *, zeroes: 
 
 
 def hook_call(c: Called) -> Value | None:
-    if last(c.path) not in k.HOOK_METHODS and c.method not in k.HOOK_METHODS:
+    flow, ref = c.flow, c.func.ref
+    path: str | None
+    if isinstance(ref, Registrar):
+        method, receiver, path = ref.method, ref.of, ref.receiver
+    elif last(c.path) in k.HOOK_METHODS or c.method in k.HOOK_METHODS:
+        method, receiver, path = c.method or last(c.path), c.receiver or UNKNOWN, c.receiver_path
+    else:
         return None
-    flow = c.flow
-    receiver = c.receiver or UNKNOWN
-    fresh = c.method == "register_hook" and bool(receiver.roots) and receiver.kind in (Kind.TENSOR, Kind.OUTPUT)
+    fresh = method == "register_hook" and bool(receiver.roots) and receiver.kind in (Kind.TENSOR, Kind.OUTPUT)
     event = HookRegistration(
-        flow.site(c.node), flow.loop, flow.branches > 0, method=c.method or last(c.path),
-        receiver=c.receiver_path, fresh=fresh, of=receiver,
-    )  # fmt: skip
-    event.receiver = _registered_on(flow, c.receiver_path)
+        flow.site(c.node), flow.loop, flow.branches > 0, method=method, receiver=path, fresh=fresh, of=receiver
+    )
+    event.receiver = _registered_on(flow, path)
     callback = c.first or c.value_of("hook")
     event.callback = callback.ref if callback is not None and callback.kind is Kind.FUNCTION else None
     event.bound = _bound_by_partial(c)
@@ -238,12 +243,27 @@ def _bound_by_partial(c: Called) -> tuple[str | None, ...]:
 
 
 def _registered_on(flow: Flow, path: str | None) -> str | None:
-    """The path of the receiver; of one that loops over ``net.modules()``, that of ``net``."""
+    """The path of the receiver; of one that is taken out of ``net`` (in a loop, by its name), that of ``net``."""
+    head = (path or "").split(".", 1)[0].split("[", 1)[0]
     for frame in reversed(flow.frames):
-        head = (path or "").split(".", 1)[0].split("[", 1)[0]
         loop = frame.loop.site.node
         if head in frame.loop.targets and isinstance(loop, t.Repeat) and loop.iterable is not None:
-            calls = (n for n in t.walk(loop.iterable) if isinstance(n, t.Call) and isinstance(n.func, t.Attribute))
-            objects = [p for n in calls if (p := t.path_of(n.func.value)) is not None]  # type: ignore[attr-defined]
-            path = flow.canonical(objects[0]) if objects else None
+            path = _object_in(flow, loop.iterable)
+    for stmt in walk_statements(flow.ref.define.body):
+        if isinstance(stmt, t.Assign) and path in [t.path_of(target) for target in stmt.targets]:
+            names = (last(t.path_of(n.func) or "") for n in t.walk(stmt.value) if isinstance(n, t.Call))
+            if any(name in k.LOOKUPS for name in names):
+                path = _object_in(flow, stmt.value)
     return path
+
+
+def _object_in(flow: Flow, expr: t.Expr) -> str | None:
+    """The object that modules are taken out of."""
+    for node in t.walk(expr):
+        if not isinstance(node, t.Call):
+            continue
+        by_name = t.path_of(node.func) == "getattr"
+        holder = node.func.value if isinstance(node.func, t.Attribute) else node.argument("", 0) if by_name else None
+        if holder is not None and (path := t.path_of(holder)) is not None:
+            return flow.canonical(path)
+    return None

@@ -91,6 +91,14 @@ class Kind(Enum):
     GRADIENT = auto()  # a ``.grad``
 
 
+class Registrar(NamedTuple):
+    """A method that installs a hook, not called yet: ``install = layer.register_forward_hook``."""
+
+    method: str
+    receiver: str
+    of: Value
+
+
 @dataclass(frozen=True, slots=True)
 class Value:
     """An abstract value.
@@ -279,7 +287,8 @@ def _is_blank(value: Value) -> bool:
 
 def _common(a: Value, b: Value) -> tuple[Kind, object]:
     if a.kind is b.kind:
-        return a.kind, a.ref if a.ref == b.ref else None
+        install = isinstance(a.ref, Registrar) and isinstance(b.ref, Registrar)
+        return a.kind, a.ref if a.ref == b.ref or install else None
     for one, other in ((a, b), (b, a)):
         if one.kind in (Kind.NOTHING, Kind.UNKNOWN) or (
             one.kind is Kind.NUMBER and other.kind in (Kind.TENSOR, Kind.OUTPUT)
@@ -298,7 +307,8 @@ def element(value: Value, index: object) -> Value:
     if (rows := value.part("columns")) is not None:
         return each_of(element(rows, index))
     if value.parts and not isinstance(index, int):
-        return union((v for _, v in value.parts), Kind.UNKNOWN)
+        parts = [part for _, part in value.parts]
+        return _any_of(parts) if index == "each" and all(p.parts for p in parts) else union(parts, Kind.UNKNOWN)
     if value.kind in (Kind.OUTPUT, Kind.TENSOR):
         return replace(value, parts=())
     value = part_of(value, index)
@@ -313,10 +323,18 @@ def element(value: Value, index: object) -> Value:
     return Value(roots, value.maybe, value.must, kind, holds=value.holds)
 
 
+def _any_of(values: list[Value]) -> Value:
+    """One of several rows: ``for name, loss in (("l1", l1), ("l2", l2))``."""
+    first, *others = values
+    for other in others:
+        first = join(first, other)
+    return first
+
+
 def iterated(value: Value) -> Value:
     """What a loop over ``value`` gives in each iteration."""
     if value.kind is Kind.LOADER:
-        return BATCH
+        return replace(BATCH, holds=value.holds)
     if value.parts:
         return element(value, "each")
     if value.kind in (Kind.NUMBER, Kind.EXTERNAL):
