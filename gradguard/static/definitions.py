@@ -34,6 +34,12 @@ class FunctionRef:
     outer: Flow | None = None
     given: tuple[tuple[t.Arg, Value], ...] = ()
     """What ``functools.partial`` gives it first."""
+    bindings: tuple[tuple[str, Value], ...] = ()
+    """Parameters whose values are known, for a reading of its own: the function that a decorator is given."""
+    variant: object = None
+    """Tells such readings of one definition apart."""
+    is_bare: bool = False
+    """Its decorators do not count: it is called by one of them."""
 
     @cached_property
     def own_calls(self) -> frozenset[str]:

@@ -301,7 +301,9 @@ def _lambda(flow: Flow, expr: t.Lambda, state: State) -> Value:
     from gradguard.static.definitions import FunctionRef
 
     body = t.Define(expr.origin, "<lambda>", expr.params, [t.Return(expr.origin, expr.body)], [])
-    return Value(kind=Kind.FUNCTION, ref=FunctionRef(flow.module, body, flow.ref.chunk, None, flow))
+    return Value(
+        kind=Kind.FUNCTION, ref=FunctionRef(flow.module, body, flow.ref.chunk, None, flow, variant=flow.ref.variant)
+    )
 
 
 def _walrus(flow: Flow, expr: t.Walrus, state: State) -> Value:

@@ -109,7 +109,8 @@ class Flow:
         state = State({}, self.entry_mode())
         self.facts.entry_mode = state.mode
         for param in self.ref.define.params:
-            state.env[param.name] = places.parameter(self, param)
+            known = dict(self.ref.bindings).get(param.name)
+            state.env[param.name] = known or places.parameter(self, param)
         end = self.block(self.ref.define.body, state)
         if end is not None:
             self.exits.append(end)
@@ -406,7 +407,7 @@ class Flow:
         return state
 
     def _define(self, stmt: t.Define, state: State) -> State:
-        ref = FunctionRef(self.module, stmt, self.ref.chunk, None, self)
+        ref = FunctionRef(self.module, stmt, self.ref.chunk, None, self, variant=self.ref.variant)
         self.nested.append(ref)
         if any(isinstance(n, t.Attribute) and n.name == "zero_grad" for n in t.walk(stmt.body)):
             self.record(OpaqueCall(self.site(stmt), self.loop, self.branches > 0))  # it may be handed to anybody

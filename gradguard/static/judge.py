@@ -62,10 +62,17 @@ def _judge_store(flow: Flow, store: Store) -> None:
     _judge_lifetime(flow, store)
     if store.leaks:
         store.made_at = _nearest(flow, roots)
-        if store.value_site is not None and isinstance(store.value_site.node, t.Expr):
-            starts = [node for root in roots if (node := node_of(root.key)) is not None]
-            routes = (route(flow, store.value_site.node, start) for start in starts)
-            store.route = max(routes, key=lambda found: (len(found), found), default=())
+        store.route = _longest_route(flow, store, roots)
+
+
+def _longest_route(flow: Flow, store: Store, roots: list[Root]) -> tuple[str, ...]:
+    """The way of the graph, where it is written in this function."""
+    source = store.value_site
+    if source is None or source.chunk is not flow.ref.chunk or not isinstance(source.node, t.Expr):
+        return ()
+    starts = [node for root in roots if (node := node_of(root.key)) is not None]
+    routes = (route(flow, source.node, start) for start in starts)
+    return max(routes, key=lambda found: (len(found), found), default=())
 
 
 def _judge_lifetime(flow: Flow, store: Store) -> None:

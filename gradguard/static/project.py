@@ -241,7 +241,8 @@ class Project:
         self._modules: dict[Path, Module | None] = {}
         self._roots: dict[Path, Path] = {}
         self._found: dict[tuple[str, Path], Path | None] = {}
-        self._facts: dict[tuple[t.Define, Class | None], Flow | None] = {}
+        self._facts: dict[tuple[t.Define, Class | None, object], Flow | None] = {}
+        self._wrappers: dict[t.Define, FunctionRef | None] = {}
         self.survey = Survey(self)
 
     def add(self, source: Source, path: Path | None) -> Module:
@@ -269,7 +270,7 @@ class Project:
         """What a function does; None while it is being read (recursion)."""
         from gradguard.static.flow import Flow
 
-        key = (ref.define, ref.owner)
+        key = (ref.define, ref.owner, ref.variant)
         if key not in self._facts:
             self._facts[key] = None
             flow = Flow(self, ref)
@@ -279,6 +280,15 @@ class Project:
                 raise SourceError("nested too deeply to be analysed", ref.chunk.first_line) from None
             self._facts[key] = flow
         return self._facts[key]
+
+    def wrapper(self, ref: FunctionRef) -> FunctionRef | None:
+        """What runs in place of a function because of its decorators, where that matters."""
+        from gradguard.static.decorated import wrapper_of
+
+        if ref.define not in self._wrappers:
+            self._wrappers[ref.define] = None
+            self._wrappers[ref.define] = wrapper_of(self, ref)
+        return None if ref.is_bare else self._wrappers[ref.define]
 
     def flows(self, module: Module, errors: list[FileError] | None = None) -> list[Flow]:
         """What each function of a module does, nested ones and the module's own statements too.

@@ -70,7 +70,7 @@ def apply_facts(c: Called, ref: FunctionRef, values: list[tuple[t.Arg, Value]], 
     flow.applied.add(ref.define)
     flow.calls.append((ref.define, c.state.mode))
     try:
-        callee = flow.project.flow(ref)
+        callee = flow.project.flow(flow.project.wrapper(ref) or ref)
     except SourceError:
         callee = None
     if callee is None:
@@ -194,9 +194,9 @@ class _Application:
             return None if mapped is None else mapped + path[len(head) :]
         if self.callee.scope(path) is Scope.LOCAL:
             return None
-        if self.callee.ref.outer is self.flow or self.callee.ref.outer is not None:
-            return path
         same = self.callee.module is self.flow.module
+        if self.callee.scope(path) is Scope.CLOSURE or (same and self.callee.ref.outer is not None):
+            return path
         if not same and self.callee.module.path is not None and "." not in path:
             return f"{self.callee.module.path.stem}.{path}"  # a global of another file
         shadowed = self.flow.facts.name != "<module>" and self.flow.scope(path) is not Scope.GLOBAL

@@ -308,7 +308,8 @@ def element(value: Value, index: object) -> Value:
         return each_of(element(rows, index))
     if value.parts and not isinstance(index, int):
         parts = [part for _, part in value.parts]
-        return _any_of(parts) if index == "each" and all(p.parts for p in parts) else union(parts, Kind.UNKNOWN)
+        alike = all(p.parts or isinstance(p.ref, Registrar) for p in parts)
+        return _any_of(parts) if index == "each" and alike else union(parts, Kind.UNKNOWN)
     if value.kind in (Kind.OUTPUT, Kind.TENSOR):
         return replace(value, parts=())
     value = part_of(value, index)

@@ -95,6 +95,38 @@ FLAGGED = {
                 F.cross_entropy(out, y).backward(retain_graph=True)
                 optimizer.step()
     """,
+    "a record, replaced": """
+        from dataclasses import dataclass, replace
+
+        @dataclass(frozen=True)
+        class State:
+            pos: torch.Tensor
+            vel: torch.Tensor
+            time: float = 0.0
+
+        class Verlet:
+            def __init__(self, potential, dt):
+                self.potential, self.dt = potential, dt
+
+            def force(self, pos):
+                if not pos.requires_grad:
+                    pos.requires_grad_(True)
+                return -torch.autograd.grad(self.potential(pos), pos)[0]
+
+            def step(self, state):
+                half = state.vel + 0.5 * self.dt * self.force(state.pos)
+                pos = state.pos + self.dt * half
+                vel = half + 0.5 * self.dt * self.force(pos)
+                return replace(state, pos=pos, vel=vel, time=state.time + self.dt)
+
+        def simulate(potential, start, steps):
+            integrator = Verlet(potential, 0.01)
+            state = State(start, torch.zeros_like(start))
+            for i in range(steps):
+                state = integrator.step(state)  # !
+                if i % 100 == 0:
+                    print(state.time, state.vel.pow(2).sum().item())
+    """,
 }
 
 FLAGGED["a parameter is a module if it is used as one"] = """
@@ -297,6 +329,37 @@ CLEAN = {
                 optimizer.zero_grad()
                 loss.backward()
                 optimizer.step()
+    """,
+    "a record, replaced by what is detached": """
+        from dataclasses import dataclass, replace
+
+        @dataclass(frozen=True)
+        class State:
+            pos: torch.Tensor
+            vel: torch.Tensor
+            time: float = 0.0
+
+        class Verlet:
+            def __init__(self, potential, dt):
+                self.potential, self.dt = potential, dt
+
+            def force(self, pos):
+                pos = pos.detach().requires_grad_(True)
+                return -torch.autograd.grad(self.potential(pos), pos)[0]
+
+            def step(self, state):
+                half = state.vel + 0.5 * self.dt * self.force(state.pos)
+                pos = state.pos + self.dt * half
+                vel = half + 0.5 * self.dt * self.force(pos)
+                return replace(state, pos=pos, vel=vel, time=state.time + self.dt)
+
+        def simulate(potential, start, steps):
+            integrator = Verlet(potential, 0.01)
+            state = State(start, torch.zeros_like(start))
+            for i in range(steps):
+                state = integrator.step(state)
+                if i % 100 == 0:
+                    print(state.time, state.vel.pow(2).sum().item())
     """,
 }
 

@@ -112,6 +112,41 @@ FLAGGED = {
                 norms.append(input_norm(model, x))
             return norms
     """,
+    "a loader that does not collate": """
+        from torch.utils.data import DataLoader, Dataset
+
+        class Configurations(Dataset):
+            def __init__(self, n):
+                self.items = [{"pos": torch.rand(20, 3), "energy": torch.rand(())} for _ in range(n)]
+
+            def __len__(self):
+                return len(self.items)
+
+            def __getitem__(self, i):
+                return self.items[i]
+
+        class Matching:
+            def __init__(self, model, optimizer):
+                self.model, self.optimizer = model, optimizer
+
+            def loss(self, item):
+                pos = item["pos"].requires_grad_()  # !
+                energy = self.model(pos)
+                (force,) = torch.autograd.grad(energy.sum(), pos, create_graph=True)
+                return F.mse_loss(energy, item["energy"]) + force.square().mean()
+
+            def step(self, item):
+                loss = self.loss(item)
+                self.optimizer.zero_grad()
+                loss.backward()
+                self.optimizer.step()
+
+        def fit(task, n):
+            loader = DataLoader(Configurations(n), batch_size=None, shuffle=True)
+            matching = Matching(task.model, task.optimizer)
+            for item in loader:
+                matching.step(item)
+    """,
 }
 
 CLEAN = {
@@ -279,6 +314,46 @@ CLEAN = {
                 p.requires_grad_()
                 out.append(torch.autograd.functional.hessian(f, p).trace().item())
             return out
+    """,
+    "a loader that does not collate, items made anew": """
+        from torch.utils.data import DataLoader, Dataset
+
+        class Configurations(Dataset):
+            def __init__(self, n):
+                self.rows = [[float(j) for j in range(60)] for _ in range(n)]
+
+            def __len__(self):
+                return len(self.rows)
+
+            def __getitem__(self, i):
+                return torch.tensor(self.rows[i])
+
+        def fit(model, optimizer, n):
+            for pos in DataLoader(Configurations(n), batch_size=None):
+                pos.requires_grad_()
+                optimizer.zero_grad()
+                model(pos).sum().backward()
+                optimizer.step()
+    """,
+    "a loader that collates": """
+        from torch.utils.data import DataLoader, Dataset
+
+        class Configurations(Dataset):
+            def __init__(self, n):
+                self.items = [torch.rand(20, 3) for _ in range(n)]
+
+            def __len__(self):
+                return len(self.items)
+
+            def __getitem__(self, i):
+                return self.items[i]
+
+        def fit(model, optimizer, n):
+            for pos in DataLoader(Configurations(n), batch_size=8):
+                pos.requires_grad_()
+                optimizer.zero_grad()
+                model(pos).sum().backward()
+                optimizer.step()
     """,
 }
 

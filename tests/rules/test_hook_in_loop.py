@@ -51,6 +51,32 @@ FLAGGED = {
                 F.cross_entropy(model(x), y).backward()
                 optimizer.step()
     """,
+    "registered through a variable, on what is looked up": """
+        import functools
+
+        def keep(slot, key, module, inputs, output):
+            slot[key] = output
+
+        class Cam:
+            def __init__(self, model):
+                self.model = model
+
+            def __call__(self, layer, x):
+                slot = {}
+                module = self.model.get_submodule(layer)
+                for install in (module.register_forward_hook, module.register_full_backward_hook):
+                    install(functools.partial(keep, slot, "a"))  # !
+                self.model(x).sum().backward()
+                return slot
+
+        def train(net, loader, optimizer):
+            cam = Cam(net)
+            for x, y in loader:
+                optimizer.zero_grad()
+                F.cross_entropy(net(x), y).backward()
+                optimizer.step()
+                cam("features.3", x)
+    """,
 }
 
 CLEAN = {
@@ -118,6 +144,18 @@ CLEAN = {
                 for x in loader:
                     atexit.register(hook)
                     model(x)
+    """,
+    "registered through a variable, once": """
+        def prepare(net, hook):
+            install = net.head.register_forward_hook
+            install(hook)
+
+        def train(net, loader, optimizer, hook):
+            prepare(net, hook)
+            for x, y in loader:
+                optimizer.zero_grad()
+                F.cross_entropy(net(x), y).backward()
+                optimizer.step()
     """,
 }
 

@@ -111,6 +111,21 @@ FLAGGED = {
             kept["noise"].append(noise[0])  # !
             step += 1
     """,
+    "the first of several, the others dropped": """
+        class Preview:
+            def __init__(self, net, optimizer):
+                self.net, self.optimizer = net, optimizer
+                self.gallery = []
+
+            def step(self, noisy, clean):
+                out = self.net(noisy)
+                loss = F.mse_loss(out, clean)
+                self.optimizer.zero_grad()
+                loss.backward()
+                self.optimizer.step()
+                first, *_ = (noisy - out.detach()).unbind(0)
+                self.gallery.append((noisy.size(0), first))  # !
+    """,
 }
 
 CLEAN = {
@@ -381,6 +396,33 @@ CLEAN = {
                     bank = torch.cat([bank, h[:, 0]])
                     last = h[-1]
             return bank, last
+    """,
+    "the first of several, copied": """
+        class Preview:
+            def __init__(self, net, optimizer):
+                self.net, self.optimizer = net, optimizer
+                self.gallery = []
+
+            def step(self, noisy, clean):
+                out = self.net(noisy)
+                loss = F.mse_loss(out, clean)
+                self.optimizer.zero_grad()
+                loss.backward()
+                self.optimizer.step()
+                first, *_ = (noisy - out.detach()).unbind(0)
+                self.gallery.append((noisy.size(0), first.clone()))
+    """,
+    "first and rest, both kept": """
+        def train(model, loader, optimizer):
+            heads, tails = [], []
+            for x, y in loader:
+                optimizer.zero_grad()
+                F.mse_loss(model(x), y).backward()
+                optimizer.step()
+                head, *tail = (x * 2).unbind(0)
+                heads.append(head)
+                tails.append(tail)
+            return heads, tails
     """,
 }
 

@@ -92,6 +92,19 @@ FLAGGED = {
                 train_epoch(model, loader, optimizer)
             prof.export_chrome_trace("trace.json")
     """,
+    "through an exit stack": """
+        from contextlib import ExitStack
+        from torch.profiler import profile, ProfilerActivity
+
+        def run(model, optimizer, loader, wanted):
+            with ExitStack() as stack:
+                prof = stack.enter_context(profile(activities=[ProfilerActivity.CPU])) if wanted else None  # !
+                for x, y in loader:
+                    optimizer.zero_grad()
+                    F.cross_entropy(model(x), y).backward()
+                    optimizer.step()
+            return prof
+    """,
 }
 
 CLEAN = {
@@ -255,6 +268,19 @@ CLEAN = {
                 if step == 10:
                     prof.stop()
                     prof.export_chrome_trace("trace.json")
+    """,
+    "through an exit stack, with a schedule": """
+        from contextlib import ExitStack
+        from torch.profiler import profile, schedule
+
+        def run(model, optimizer, loader):
+            with ExitStack() as stack:
+                prof = stack.enter_context(profile(schedule=schedule(wait=1, warmup=1, active=3)))
+                for x, y in loader:
+                    optimizer.zero_grad()
+                    F.cross_entropy(model(x), y).backward()
+                    optimizer.step()
+                    prof.step()
     """,
 }
 

@@ -98,6 +98,23 @@ FLAGGED = {
                 loss.backward()
                 optimizer.step()
     """,
+    "a function with some arguments given": """
+        from functools import partial
+
+        def log(history, weight, value):
+            history.append(weight * value)
+
+        def train(model, loader, optimizer):
+            losses = []
+            note = partial(log, losses, 0.5)
+            for x, y in loader:
+                loss = F.cross_entropy(model(x), y)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+                note(loss)  # !
+            return losses
+    """,
 }
 
 CLEAN = {

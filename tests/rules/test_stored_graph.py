@@ -186,6 +186,32 @@ FLAGGED = {
                 optimizer.step()
                 log.append(loss)  # !
     """,
+    "a decorator that records what is returned": """
+        import functools
+
+        HISTORY = {}
+
+        def tracked(name):
+            def wrap(fn):
+                @functools.wraps(fn)
+                def inner(*args, **kwargs):
+                    value = fn(*args, **kwargs)
+                    HISTORY.setdefault(name, []).append(value)  # !
+                    return value
+                return inner
+            return wrap
+
+        @tracked("ce")
+        def loss_of(model, x, y):
+            return F.cross_entropy(model(x), y)
+
+        def train(model, loader, optimizer):
+            for x, y in loader:
+                loss = loss_of(model, x, y)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+    """,
 }
 
 CLEAN = {
@@ -401,6 +427,70 @@ CLEAN = {
                     optimizer.step()
                 results.append((lr, loss.item()))
             return results
+    """,
+    "a decorator that records numbers": """
+        import functools
+
+        HISTORY = {}
+
+        def tracked(name):
+            def wrap(fn):
+                @functools.wraps(fn)
+                def inner(*args, **kwargs):
+                    value = fn(*args, **kwargs)
+                    HISTORY.setdefault(name, []).append(value.item())
+                    return value
+                return inner
+            return wrap
+
+        @tracked("ce")
+        def loss_of(model, x, y):
+            return F.cross_entropy(model(x), y)
+
+        def train(model, loader, optimizer):
+            for x, y in loader:
+                loss = loss_of(model, x, y)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+    """,
+    "a decorator that counts": """
+        def counted(fn):
+            calls = []
+
+            def inner(*args):
+                calls.append(1)
+                return fn(*args)
+
+            return inner
+
+        @counted
+        def loss_of(model, x, y):
+            return F.cross_entropy(model(x), y)
+
+        def train(model, loader, optimizer):
+            for x, y in loader:
+                loss = loss_of(model, x, y)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+    """,
+    "a function with some arguments given that stores numbers": """
+        from functools import partial
+
+        def log(history, weight, value):
+            history.append(weight * value.item())
+
+        def train(model, loader, optimizer):
+            losses = []
+            note = partial(log, losses, 0.5)
+            for x, y in loader:
+                loss = F.cross_entropy(model(x), y)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+                note(loss)
+            return losses
     """,
 }
 

@@ -128,6 +128,20 @@ FLAGGED = {
                 g_opt.step()
                 history["gen"].append(deepcopy(gen.state_dict()))  # !
     """,
+    "a callback": """
+        import copy
+
+        class RestoreBest:
+            def __init__(self, monitor):
+                self.monitor = monitor
+                self.epochs = []
+
+            def on_epoch_end(self, trainer, epoch, metrics):
+                self.epochs.append((metrics[self.monitor], copy.deepcopy(trainer.model.state_dict())))  # !
+
+            def on_fit_end(self, trainer):
+                trainer.model.load_state_dict(max(self.epochs, key=lambda e: e[0])[1])
+    """,
 }
 
 CLEAN = {
@@ -347,6 +361,29 @@ CLEAN = {
                 optimizer.step()
                 norms.append({k: v.float().norm().item() for k, v in model.state_dict().items()})
             return norms
+    """,
+    "a callback that keeps three": """
+        import copy
+
+        class KeepThree:
+            def __init__(self, monitor):
+                self.monitor = monitor
+                self.epochs = []
+
+            def on_epoch_end(self, trainer, epoch, metrics):
+                self.epochs.append((metrics[self.monitor], copy.deepcopy(trainer.model.state_dict())))
+                self.epochs.sort(key=lambda e: -e[0])
+                del self.epochs[3:]
+    """,
+    "a callback of the end": """
+        import copy
+
+        class Keeper:
+            def __init__(self):
+                self.final = []
+
+            def on_fit_end(self, trainer):
+                self.final.append(copy.deepcopy(trainer.model.state_dict()))
     """,
 }
 

@@ -204,3 +204,15 @@ def test_an_internal_fault_is_reported_as_one(tmp_path: Path, monkeypatch: pytes
     result = run(tmp_path, {"a.py": LEAK.format(comment="")})
     assert result.errors
     assert "internal error" in result.errors[0].message
+
+
+def test_a_file_without_torch_that_a_program_with_torch_imports(tmp_path: Path) -> None:
+    """A callback needs no torch of its own; the same file beside a program that does not import it is nobody's."""
+    callback = (
+        "import copy\n\nclass Best:\n    def __init__(self):\n        self.kept = []\n\n"
+        "    def on_epoch_end(self, trainer):\n        self.kept.append(copy.deepcopy(trainer.model.state_dict()))\n"
+    )
+    strangers = run(tmp_path, {"callbacks.py": callback, "train.py": "import torch\nimport numpy\n"})
+    assert not strangers.findings
+    found = run(tmp_path, {"train.py": "import torch\nfrom callbacks import Best\n"}).findings
+    assert [(f.path, f.code, f.span.line) for f in found] == [("callbacks.py", "GG406", 8)]
