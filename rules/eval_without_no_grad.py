@@ -21,7 +21,8 @@ def evaluate(model, loader): ...
 ```
 
 **Not flagged.** A loop that needs gradients (training under `model.eval()` with frozen batch norm, adversarial
-attacks, MAML, energy models); a function that is only called under `no_grad`; Lightning's `validation_step` and the
+attacks, MAML, energy models); a model whose parameters were all frozen; inputs that are `volatile` (torch 0.3, where
+that was `no_grad`); a function that is only called under `no_grad`; Lightning's `validation_step` and the
 like, which the framework runs without gradients.
 
 **References.** <https://pytorch.org/docs/stable/notes/autograd.html#evaluation-mode-nn-module-eval>.
@@ -61,4 +62,5 @@ def _recording(loop: Loop) -> Forward | None:
     """The first module call that records a graph in an evaluation loop."""
     if not loop.evaluates or loop.needs_gradients or loop.steps:
         return None
-    return next((f for f in loop.forwards if f.mode in (Mode.INHERITED, Mode.ON) and f.inner is None), None)
+    recorded = (f for f in loop.forwards if f.mode in (Mode.INHERITED, Mode.ON) and not f.is_frozen)
+    return next((f for f in recorded if f.inner is None), None)

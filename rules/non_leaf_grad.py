@@ -25,7 +25,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gradguard.catalogue import Rule
-from gradguard.findings import Finding, Severity
+from gradguard.findings import Confidence, Finding, Severity
 from gradguard.static.model import Function
 from gradguard.static.values import Value
 
@@ -43,6 +43,7 @@ def is_none(function: Function) -> Iterator[Finding]:
                 f"`{read.path}.grad` is None: `{read.path}` is the result of an operation, not a leaf",
                 help=f"call `{read.path}.retain_grad()` before `backward()`, or make it a leaf last, with "
                 "`.requires_grad_()`",
+                confidence=Confidence.LOW if read.site.cell is not None else Confidence.HIGH,  # lessons show it
             )
     for call in function.calls_of("torch.optim"):
         if any(part.is_operation_result for part in _parts(call.first)):

@@ -232,11 +232,19 @@ class Step(Event):
 
 @dataclass(eq=False, repr=False)
 class Forward(Event):
-    """A module is called. ``module`` is its path, ``mode`` the gradient mode it runs in."""
+    """A module is called.
+
+    Args:
+        module: its path.
+        mode: the gradient mode it runs in.
+        evaluates: it was put into evaluation mode before.
+        is_frozen: none of its parameters wants a gradient.
+    """
 
     module: str | None = None
     mode: Mode = Mode.INHERITED
     evaluates: bool = False
+    is_frozen: bool = False
 
 
 @dataclass(eq=False, repr=False)

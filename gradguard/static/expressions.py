@@ -238,7 +238,11 @@ def _conditional(flow: Flow, expr: t.Conditional, state: State) -> Value:
 
     evaluate(flow, expr.test, state)
     tested, holds = tensor_test(expr.test)
-    first, second = evaluate(flow, expr.body, state), evaluate(flow, expr.orelse, state)
+    before = state.mode
+    first, after = evaluate(flow, expr.body, state), state.mode
+    state.mode = before
+    second = evaluate(flow, expr.orelse, state)
+    state.mode = state.mode if state.mode is after else Mode.UNKNOWN
     other = expr.orelse if holds else expr.body
     if tested is not None and t.path_of(other) == tested:
         first, second = (first, NUMBER) if holds else (NUMBER, second)

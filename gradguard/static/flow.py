@@ -320,6 +320,8 @@ class Flow:
         if isinstance(target, t.Attribute) and target.name == "grad":  # whatever it is, it replaces what was there
             self.zero(ZeroGrad(self.site(stmt), self.loop, self.branches > 0), state)
         frozen = isinstance(stmt, t.Assign) and isinstance(stmt.value, t.Constant) and not stmt.value.value
+        if isinstance(target, t.Attribute) and target.name == "requires_grad":
+            self._freeze(t.path_of(target.value), state, frozen)
         if isinstance(target, t.Attribute) and target.name == "requires_grad" and not frozen:
             path = t.path_of(target.value)
             self.facts.gradients_wanted = True
@@ -330,6 +332,22 @@ class Flow:
                 ))  # fmt: skip
                 leaf = Root(Source.LEAF, target)
                 state.env[path] = self.read(path, state).with_roots(leaf)
+
+    def _freeze(self, parameter: str | None, state: State, frozen: bool) -> None:
+        """``for p in net.parameters(): p.requires_grad = False``, for all of them."""
+        loop = self.loop.site.node if self.loop is not None else None
+        if self.loop is None or parameter not in self.loop.targets or not isinstance(loop, t.Repeat):
+            return
+        call = loop.iterable
+        whole = isinstance(call, t.Call) and isinstance(call.func, t.Attribute) and not call.args
+        if whole and call.func.name in ("parameters", "named_parameters"):  # type: ignore[union-attr]
+            path = t.path_of(call.func.value)  # type: ignore[union-attr]
+            if path is not None:
+                self.freeze(self.canonical(path), state, frozen and self.branches == 0)
+
+    def freeze(self, module: str, state: State, frozen: bool) -> None:
+        """All parameters of a module stop asking for gradients, or ask again."""
+        state.frozen = state.frozen | {module} if frozen else state.frozen - {module}
 
     def zero(self, event: ZeroGrad, state: State) -> None:
         self.record(event)

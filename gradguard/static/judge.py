@@ -104,6 +104,9 @@ def _judge_in_loop(flow: Flow, store: Store, loop: Loop, fresh: bool) -> None:
     elif any(not b.keeps for b in again):
         store.used = True  # torch itself raises in the second iteration, or something resets it out of our sight
         return
+    if freeing and _ends_with_the_step(flow, store, loop):
+        store.used = True
+        return
     consumers: list[Backward | GradCall] = [*flow.facts.backwards, *flow.facts.grad_calls]
     outside = [b for b in consumers if _outside(b, loop)]
     if any(carried in b.value.reach or (not inside and graphs(b.value.reach) & own) for b in outside):
@@ -124,6 +127,14 @@ def _judge_in_loop(flow: Flow, store: Store, loop: Loop, fresh: bool) -> None:
         store.waits = store.used and flow.facts.name != "forward"  # its loops are over layers
     if not fresh and not store.used and store.form in COLLECTING:
         store.used = cleared(flow, store)
+
+
+def _ends_with_the_step(flow: Flow, store: Store, loop: Loop) -> bool:
+    """Whether the loop goes over parts of one batch, and the next step begins anew: one step's graphs are no leak."""
+    if loop.over_loader or loop.steps or loop.parent is None:
+        return False
+    carry = flow.carries.get((store.path, loop.parent))
+    return any(s.loop is loop.parent for s in loop.parent.steps) and (carry is None or not carry.grows)
 
 
 def _judge_evaluated(flow: Flow, store: Store) -> None:

@@ -70,6 +70,7 @@ def _iterate(
     flow.frames.append(frame)
     flow.facts.loops.append(loop)
     branches, flow.branches = flow.branches, 0
+    periods, flow.periods = flow.periods, 0
     if stmt.test is not None:
         flow.value(stmt.test, state)
     if generates and stmt.iterable is not None:
@@ -81,7 +82,7 @@ def _iterate(
         end = merge(end, other)
     for other in frame.early:
         end = merge(end, other, "first")
-    flow.branches = branches
+    flow.branches, flow.periods = branches, periods
     flow.frames.pop()
     late: set[str] = loop.__dict__.pop("late", set())
     if end is not None and not late:

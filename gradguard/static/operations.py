@@ -9,9 +9,7 @@ from gradguard.static import tree as t
 from gradguard.static.called import Called, last
 from gradguard.static.definitions import Class, FunctionRef
 from gradguard.static.expressions import cut, recorded
-from gradguard.static.model import (
-    Forward,
-)
+from gradguard.static.model import Forward, Mode
 from gradguard.static.values import (
     DATA,
     DETACHED,
@@ -147,7 +145,8 @@ def _constructed(c: Called, name: str, tail: str) -> Value | None:
         )
         return c.first if wraps else Value(kind=Kind.MODULE, ref=name)
     if tail in k.MODULE_FUNCTIONS and c.method != "from_config":
-        return c.first if c.first is not None and c.first.kind is Kind.MODULE else Value(kind=Kind.MODULE)
+        known = c.first is not None and c.first.kind in (Kind.MODULE, Kind.FUNCTION)
+        return c.first if known else Value(kind=Kind.MODULE)
     return None
 
 
@@ -168,6 +167,8 @@ def _torch(c: Called, name: str, tail: str) -> Value | None:
         leaf = Value(frozenset((Root(Source.LEAF, c.node),)), kind=Kind.TENSOR)
         plain = holding(DATA, Held.CUT, c.node) if tail in ("tensor", "from_numpy") else DATA
         return leaf if requires_grad else plain
+    if name == "torch.autograd.Variable" and c.node.is_true("volatile"):
+        c.state.mode = Mode.UNKNOWN  # torch 0.3, where this was no_grad
     if name == "torch.autograd.Variable":
         made = replace(c.first or UNKNOWN, kind=Kind.TENSOR)
         return made.with_roots(Root(Source.LEAF, c.node)) if requires_grad else made
@@ -266,12 +267,14 @@ def forward(c: Called) -> None:
     path = c.receiver_path if c.method == "forward" else c.path
     flow.record(Forward(
         flow.site(c.node), flow.loop, flow.branches > 0, module=path or None, mode=c.state.mode,
-        evaluates=bool(c.state.evaluating),
+        evaluates=bool(c.state.evaluating), is_frozen=path in c.state.frozen,
     ))  # fmt: skip
 
 
 def module_result(c: Called) -> Value:
     ref = c.func.ref
+    if c.path in c.state.frozen:
+        return holding(c.result(kind=Kind.OUTPUT, receiver=False), Held.OUTPUT, c.node)
     plain = isinstance(ref, str) and ref.startswith("torch.nn.") and ref.rsplit(".", 1)[-1] not in k.STRUCTURED_MODULES
     result = c.result(Root(Source.GRAPH, c.node), kind=Kind.TENSOR if plain else Kind.OUTPUT, receiver=False)
     c.flow.saving.add(c.node)

@@ -246,11 +246,14 @@ class Project:
         self.survey = Survey(self)
 
     def add(self, source: Source, path: Path | None) -> Module:
-        """Read a file's outline.
+        """Read a file's outline; a file that was read on demand before stays the module that others know.
 
         Raises:
             SourceError: it is not Python.
         """
+        known = self._modules.get(path) if path is not None else None
+        if known is not None and known.source.text == source.text:
+            return known
         module = Module(self, source, path, source.outline)
         if path is not None:
             self._modules[path] = module

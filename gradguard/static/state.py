@@ -27,6 +27,8 @@ class State:
         mode: the gradient mode.
         evaluating: paths on which ``.eval()`` was called.
         lost: the ``zero_grad`` that came after the last backward, on every path.
+        computed: gradients were computed since the last reset.
+        frozen: paths of modules whose parameters all have ``requires_grad=False``.
     """
 
     env: dict[str, Value]
@@ -34,9 +36,10 @@ class State:
     evaluating: frozenset[str] = frozenset()
     lost: ZeroGrad | None = None
     computed: bool = False
+    frozen: frozenset[str] = frozenset()
 
     def copy(self) -> State:
-        return State(dict(self.env), self.mode, self.evaluating, self.lost, self.computed)
+        return State(dict(self.env), self.mode, self.evaluating, self.lost, self.computed, self.frozen)
 
     def assign(self, path: str, value: Value) -> None:
         """Bind a path; its parts are those of the new value now."""
@@ -68,7 +71,8 @@ def merge(a: State | None, b: State | None, trusted: str = "both") -> State | No
             env[path] = join(x, y, trusted=trusted)
     mode = a.mode if a.mode is b.mode else Mode.UNKNOWN
     lost = a.lost if a.lost is b.lost else None
-    return State(env, mode, a.evaluating & b.evaluating, lost, a.computed or b.computed)
+    frozen = a.frozen & b.frozen
+    return State(env, mode, a.evaluating & b.evaluating, lost, a.computed or b.computed, frozen)
 
 
 def hedge(a: State, b: State) -> None:

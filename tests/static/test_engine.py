@@ -216,3 +216,15 @@ def test_a_file_without_torch_that_a_program_with_torch_imports(tmp_path: Path) 
     assert not strangers.findings
     found = run(tmp_path, {"train.py": "import torch\nfrom callbacks import Best\n"}).findings
     assert [(f.path, f.code, f.span.line) for f in found] == [("callbacks.py", "GG406", 8)]
+
+
+def test_a_file_that_was_read_on_demand_is_the_same_module(tmp_path: Path) -> None:
+    """The caller comes first in the alphabet, and holds no_grad: the callee is read once, not twice."""
+    callee = (
+        "import torch\n\ndef validate(net, loader):\n    net.eval()\n    for x, y in loader:\n        print(net(x))\n"
+    )
+    caller = "import torch\nfrom {} import validate\n\ndef run(net, loader):\n    {}\n        validate(net, loader)\n"
+    held = caller.format("validation", "with torch.no_grad():")
+    assert not run(tmp_path, {"a_run.py": held, "validation.py": callee}).findings
+    free = caller.format("validation", "if net:")
+    assert codes(run(tmp_path, {"a_run.py": free, "validation.py": callee})) == ["GG301"]
