@@ -56,6 +56,15 @@ class Called:
         return self.flow.canonical(path) if path is not None else None
 
     @property
+    def module_path(self) -> str | None:
+        """The path of the module whose method is called, also at the end of a chain: ``net.eval().cuda()``."""
+        node: t.Expr = self.node
+        while isinstance(node, t.Call) and isinstance(node.func, t.Attribute) and node.func.name in k.FLUENT_METHODS:
+            node = node.func.value
+        path = t.path_of(node)
+        return self.flow.canonical(path) if path is not None else None
+
+    @property
     def arguments(self) -> list[Value]:
         return [value for _, value in self.values]
 

@@ -104,8 +104,8 @@ def in_place(c: Called) -> Value | None:
     flow, state, path = c.flow, c.state, c.receiver_path
     if c.method == "requires_grad_":
         off = isinstance(m := c.node.argument("requires_grad", 0), t.Constant) and m.value is False
-        if c.receiver.kind is Kind.MODULE and path is not None:
-            flow.freeze(path, state, bool(off))
+        if c.receiver.kind is Kind.MODULE and (module := c.module_path) is not None:
+            flow.freeze(module, state, bool(off))
         if off or c.receiver.kind is Kind.MODULE:
             return c.receiver
         flow.facts.gradients_wanted = True

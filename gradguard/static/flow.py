@@ -268,7 +268,7 @@ class Flow:
         if isinstance(target, t.Display):
             whole = isinstance(source, t.Display) and len(source.items) == len(target.items)
             beside_loss = any(isinstance(item, t.Name) and k.LOSS_RESULT.search(item.id) for item in target.items)
-            takes_one = any(isinstance(item, t.Starred) and _is_dropped(item) for item in target.items)
+            takes_one = _is_taken_apart(source) and any(map(_is_dropped, target.items))
             for index, item in enumerate(target.items):
                 part = element(value, index)
                 if value.part(index) is None and _is_extra(item, beside_loss):
@@ -439,9 +439,15 @@ class Flow:
         return state
 
 
-def _is_dropped(target: t.Starred) -> bool:
+def _is_dropped(target: t.Expr) -> bool:
     """``*_``: what is not used."""
-    return (t.path_of(target.value) or "").startswith("_")
+    return isinstance(target, t.Starred) and (t.path_of(target.value) or "").startswith("_")
+
+
+def _is_taken_apart(source: t.Expr | None) -> bool:
+    """``x.unbind(0)``, ``torch.split(x, 1)``: views of one tensor."""
+    func = source.func if isinstance(source, t.Call) else None
+    return isinstance(func, t.Attribute) and func.name in k.SPLITTING
 
 
 def _is_extra(target: t.Expr, beside_loss: bool) -> bool:

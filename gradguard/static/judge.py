@@ -131,10 +131,12 @@ def _judge_in_loop(flow: Flow, store: Store, loop: Loop, fresh: bool) -> None:
 
 def _ends_with_the_step(flow: Flow, store: Store, loop: Loop) -> bool:
     """Whether the loop goes over parts of one batch, and the next step begins anew: one step's graphs are no leak."""
-    if loop.over_loader or loop.steps or loop.parent is None:
+    outer = loop.parent
+    if loop.over_loader or outer is None:
         return False
-    carry = flow.carries.get((store.path, loop.parent))
-    return any(s.loop is loop.parent for s in loop.parent.steps) and (carry is None or not carry.grows)
+    carry = flow.carries.get((store.path, outer))
+    is_step = outer.over_loader or (not loop.steps and any(s.loop is outer for s in outer.steps))
+    return is_step and (carry is None or not carry.grows)
 
 
 def _judge_evaluated(flow: Flow, store: Store) -> None:

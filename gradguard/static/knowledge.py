@@ -247,6 +247,8 @@ NO_GRAD_METHODS = frozenset(
 )
 LIGHTNING_BASES = frozenset("LightningModule Callback".split())
 
+# What takes a tensor apart into views.
+SPLITTING = frozenset("unbind split chunk tensor_split unsafe_split unsafe_chunk".split())
 # What takes a module out of another one by its name.
 LOOKUPS = frozenset("get_submodule getattr named_modules named_children modules children".split())
 HOOK_METHODS = frozenset(

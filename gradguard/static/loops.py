@@ -91,6 +91,8 @@ def _iterate(
     after = None if endless else merge(entry, end)
     for other in frame.breaks:
         after = merge(after, other)
+    if after is not None and end is not None:
+        after.frozen |= end.frozen  # a loop over parameters runs
     return after, late
 
 

@@ -299,7 +299,7 @@ def _common(a: Value, b: Value) -> tuple[Kind, object]:
 
 def element(value: Value, index: object) -> Value:
     """One part of a value that is unpacked or indexed."""
-    part = value.part(index)
+    part = value.part(index) if index != "each" else None
     if part is not None:
         return part
     if (each := value.part("each")) is not None:

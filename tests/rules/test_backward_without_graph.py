@@ -347,6 +347,16 @@ CLEAN = {
             with pytest.raises(RuntimeError):
                 loss.backward()
     """,
+    "either phase sets the mode": """
+        def run(model, loader, optimizer, phase):
+            torch.set_grad_enabled(True) if phase == "train" else torch.set_grad_enabled(False)
+            for x, y in loader:
+                loss = F.cross_entropy(model(x), y)
+                if phase == "train":
+                    optimizer.zero_grad()
+                    loss.backward()
+                    optimizer.step()
+    """,
 }
 
 

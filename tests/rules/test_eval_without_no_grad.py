@@ -60,6 +60,14 @@ FLAGGED = {
             mask = model(image).sigmoid() > 0.5  # !
             save(mask)
     """,
+    "frozen in part": """
+        def evaluate(net, loader):
+            net.eval()
+            for p in net.backbone.parameters():
+                p.requires_grad = False
+            for x in loader:
+                print(net(x).argmax(1))  # !
+    """,
 }
 
 CLEAN = {
@@ -197,6 +205,41 @@ CLEAN = {
             predictor = Predictor(net)
             for x in test_loader:
                 print(predictor(x))
+    """,
+    "every parameter is frozen": """
+        def evaluate(net, loader):
+            net.eval()
+            for name, p in net.named_parameters():
+                p.requires_grad = False
+            net = net.to("cpu")
+            for x in loader:
+                print(net(x).argmax(1))
+    """,
+    "every parameter is frozen, by the module": """
+        def evaluate(net, loader):
+            net.eval().requires_grad_(False)
+            for x in loader:
+                print(net(x).argmax(1))
+    """,
+    "volatile inputs of torch 0.3": """
+        from torch.autograd import Variable
+
+        def evaluate(net, loader):
+            net.eval()
+            for x in loader:
+                print(net(Variable(x, volatile=True)).max(1)[1])
+    """,
+    "a compiled function of arrays": """
+        import numpy as np
+
+        def inertia(points, centers):
+            return ((points[:, None] - centers[None]) ** 2).sum(-1).min(1)
+
+        fast = torch.compile(inertia)
+
+        def evaluate(loader):
+            for points in loader:
+                print(fast(points, np.zeros((4, 3))))
     """,
 }
 

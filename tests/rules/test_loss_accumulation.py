@@ -398,6 +398,18 @@ CLEAN = {
             meta_loss.backward()
             meta_opt.step()
     """,
+    "the rounds of one batch": """
+        def train(generator, critic, loader, optimizer, rounds):
+            for real in loader:
+                total = 0.0
+                for _ in range(rounds):
+                    optimizer.zero_grad()
+                    loss = critic(generator(real).detach()).mean() - critic(real).mean()
+                    loss.backward()
+                    optimizer.step()
+                    total += loss
+                print(total.item() / rounds)
+    """,
 }
 
 

@@ -492,6 +492,39 @@ CLEAN = {
                 note(loss)
             return losses
     """,
+    "the parts of one batch": """
+        def train(model, loader, optimizer):
+            for x, y in loader:
+                optimizer.zero_grad()
+                outputs, losses = [], []
+                for chunk, target in zip(x.chunk(4), y.chunk(4)):
+                    output = model(chunk)
+                    outputs.append(output)
+                    loss = F.cross_entropy(output, target)
+                    losses.append(loss)
+                    loss.backward()
+                optimizer.step()
+                print(torch.cat(outputs).argmax(1).eq(y).sum(), sum(losses).item())
+    """,
+    "gradients that a penalty needs": """
+        class Invariance(nn.Module):
+            def update(self, minibatches):
+                total, grads = 0, []
+                for x, y in minibatches:
+                    loss = F.cross_entropy(self.network(x), y)
+                    total += loss
+                    grads.append(torch.autograd.grad(loss, self.network.parameters(), create_graph=True))
+                mean = total / len(minibatches)
+                center = torch.autograd.grad(mean, self.network.parameters(), retain_graph=True)
+                penalty = 0
+                for grad in grads:
+                    for g, c in zip(grad, center):
+                        penalty += (g - c).pow(2).sum()
+                objective = mean + penalty
+                self.optimizer.zero_grad()
+                objective.backward()
+                self.optimizer.step()
+    """,
 }
 
 

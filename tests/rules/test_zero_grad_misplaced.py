@@ -109,6 +109,17 @@ CLEAN = {
                     optimizer.step()
                     optimizer.zero_grad()
     """,
+    "all of it, every few episodes": """
+        def explore(agent, module, optimizer, buffer, episodes):
+            for i in range(episodes):
+                agent.play(buffer)
+                if (i + 1) % 100 == 0:
+                    for _ in range(10):
+                        optimizer.zero_grad()
+                        loss = module.get_loss(buffer.sample(32))
+                        loss.backward()
+                        optimizer.step()
+    """,
 }
 
 
