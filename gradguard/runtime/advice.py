@@ -37,9 +37,26 @@ _BY_KIND = {
     "cycle": "break the cycle: `torch.autograd.grad(..., create_graph=True)` instead of backward, or `p.grad = None`"
     " after use; in a tensor hook, use a detached copy",
     "cache": "the cache keeps every tensor it was called with: bound it (`maxsize=`), or key it on plain values",
+    "optimizer": "make the parameters and their optimizer once, or make a new optimizer: a group that was added stays",
     "gradient": "keep a number (`p.grad.norm().item()`), or bound `{name}`",
     "snapshot": "keep the best or the last few in `{name}`, or save to disk",
     "view": "store `.clone()`: a view keeps the whole storage that it looks into",
     "exception": "store `str(error)`: an exception keeps its traceback, and that the frames with all their variables",
     "collected": "this keeps all results on purpose: move them to the CPU, or reduce them batch by batch",
 }
+
+
+def for_garbage(name: str, peak: int, of_function: bool) -> str:
+    """Advice for what only the cyclic collector frees.
+
+    Args:
+        name: the attribute by which an object holds itself.
+        peak: bytes that waited for the collector at once, at most.
+        of_function: the object is the context of an ``autograd.Function``.
+    """
+    edit = (
+        f"use `ctx.save_for_backward({name})` for an output"
+        if of_function
+        else f"let `{name}` not refer to the object that it belongs to (a method, or a weak reference)"
+    )
+    return f"{edit}; `gc.collect()` frees what waits, up to {peak / 1e6:.1f} MB at once"

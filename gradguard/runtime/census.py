@@ -17,7 +17,7 @@ from time import perf_counter
 from types import FrameType, FunctionType
 from typing import TYPE_CHECKING, Any
 
-from gradguard.runtime.references import ATOMS, references
+from gradguard.runtime.references import ANY_ITEM, ATOMS, references
 from gradguard.runtime.roots import Root, roots
 from gradguard.runtime.sensors.graphs import KEY as BACKPROPAGATED
 
@@ -183,6 +183,19 @@ def take(step: int, frame: FrameType | None, internals: TorchInternals, *, mark:
     return census
 
 
+def reach(frame: FrameType | None, internals: TorchInternals) -> tuple[set[int], bool]:
+    """The identities of all objects that the user's variables reach, and whether nothing was left out.
+
+    Args:
+        frame: the innermost frame of the program.
+    """
+    with internals.without_overrides():
+        walker = _Walker(internals, perf_counter() + MAX_SECONDS)
+        found = walker.walk(frame)
+        Census(0, walker.top, found, Orphans(), True).dissolve()
+    return walker.visited, not walker.cut
+
+
 class _Walker:
     """Breadth first through everything that the user's variables reach."""
 
@@ -191,6 +204,7 @@ class _Walker:
         self.visited: set[int] = set()
         self.cut = False
         self._storages: set[int] = set()
+        self._hooks: list[tuple[Spot, Any]] = []
         self._torch = internals
         self._deadline = deadline
 
@@ -205,6 +219,9 @@ class _Walker:
         self.visited.update(id(root.variables) for root in found.values())
         for label, root in found.items():
             self._walk_root(self.top.child(label), root)
+        hooks, self._hooks = self._hooks, []
+        for spot, thing in hooks:  # last: what a hook uses has a better name elsewhere
+            self._walk_variable(spot, thing)
         return found
 
     def _walk_root(self, spot: Spot, root: Root) -> None:
@@ -227,7 +244,11 @@ class _Walker:
             if len(self.visited) % 1024 == 0 and self._is_late():
                 return
             for label, each in self._enter(spot, thing):
-                if type(each) not in ATOMS and id(each) not in self.visited:
+                if type(each) in ATOMS or id(each) in self.visited:
+                    continue
+                if spot.label.endswith("_hooks") and label == ANY_ITEM:
+                    self._hooks.append((spot.child(label), each))
+                else:
                     waiting.append((spot.child(label), each))
 
     def _is_late(self) -> bool:

@@ -51,6 +51,7 @@ class Diagnosis:
         self._rate_at_first = 0.0
         self._before: census.Census | None = None
         self._due = 0
+        self.in_vain = 0
         self._looks = 0
         self._suspects: list[Suspect] = []
         self._tracer: Tracer | None = None
@@ -112,7 +113,9 @@ class Diagnosis:
         after.roots = {}
         if self._suspects:
             self._trace(step, frame)
-        elif self._looks < MAX_LOOKS:
+            return
+        self.in_vain += 1
+        if self._looks < MAX_LOOKS:
             self._due = step + BETWEEN * 2**self._looks
         else:
             self._close()

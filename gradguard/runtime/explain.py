@@ -154,12 +154,30 @@ def distinct(found: Sequence[Diagnosed]) -> list[Diagnosed]:
 
 def _evidence(suspect: Suspect, stores: Counter[Line], sources: Sources, rate: float) -> _Evidence:
     name = suspect.holder.name
-    lines = [line for line, _ in stores.most_common()] or _from_source(suspect, sources)
+    lines = _where_it_begins(suspect, sources) or [line for line, _ in stores.most_common()]
+    lines = lines or _from_source(suspect, sources)
     statement = sources.statement(lines[0].filename, lines[0].number, name) if lines else None
     form = form_of(statement, name) if statement is not None else None
     if form == "sum" and suspect.entries:
         form = "append"  # `history += [loss]`
     return _Evidence(suspect, sources, rate, lines, statement, form)
+
+
+def _where_it_begins(suspect: Suspect, sources: Sources) -> list[Line]:
+    """The statement that makes it a leak, where that is not the one that is seen to store."""
+    if suspect.kind == "gradient" or (suspect.kind == "tensor" and suspect.holder.name == "grad"):
+        return _calls(sources, r"\.requires_grad_\((?!False)")  # backward stores, but only where it was asked to
+    if suspect.kind == "cache" and suspect.holder.scope == "cache":
+        return [Line(*place) for place in origin.cached_functions(sources, suspect.holder.name)]
+    if suspect.kind == "cache":
+        return _calls(sources, r"\b(cycle|tee)\(")
+    if suspect.kind == "optimizer" and suspect.holder.name == "param_groups":
+        return _calls(sources, r"\.add_param_group\(")
+    return []
+
+
+def _calls(sources: Sources, pattern: str) -> list[Line]:
+    return [Line(filename, statement.lineno) for filename, statement in origin.calls_with(sources, pattern)[:2]]
 
 
 def _from_source(suspect: Suspect, sources: Sources) -> list[Line]:
@@ -246,7 +264,7 @@ def _excuse(seen: _Evidence, kind: str) -> tuple[str | None, Place | None]:
 
 def _is_filling(suspect: Suspect, kind: str, rate: float) -> bool:
     """Whether it is a bounded buffer that may well become full."""
-    if kind == "optimizer" and any(spot.label == ".state" for spot in suspect.chain):
+    if kind == "optimizer" and any(spot.label == ".state" for spot in suspect.chain[:-1]):
         return True  # the history of LBFGS, up to its history_size
     if suspect.maxlen is None or not suspect.entries:
         return False

@@ -307,7 +307,7 @@ def describe(chain: list[Spot], root: Root, kind: str) -> Holder:
     for parent, each in pairwise(chain):
         owner, label = parent.thing, each.label
         if kind == "cache" and isinstance(owner, CACHE_TYPES):
-            return _cache(owner)
+            return _cache(owner, path, scope)
         if isinstance(owner, FunctionType) and label.startswith("<"):
             scope, argument = label[1:].split(">.")
             path = f"{_owner_name(owner, scope)}.{argument}"
@@ -321,25 +321,28 @@ def describe(chain: list[Spot], root: Root, kind: str) -> Holder:
             path += label
     thing = chain[-1].thing
     if kind == "cache" and isinstance(thing, CACHE_TYPES):
-        return _cache(thing)
+        return _cache(thing, path, scope)
+    if kind == "optimizer" and path.endswith(".state"):
+        path = path.removesuffix("state") + "param_groups"
     return Holder(_last_name(path), path, type_name(thing), scope)
 
 
 def home(chain: list[Spot], root: Root) -> str | None:
     """The file of the class, function or module whose variable it is."""
-    found = root.origin.f_code.co_filename if isinstance(root.origin, FrameType) else _file_of(root.name)
+    found = root.origin.f_code.co_filename if isinstance(root.origin, FrameType) else file_of(root.name)
     for parent, each in pairwise(chain):
         owner = parent.thing
         if isinstance(owner, FunctionType):
             found = owner.__code__.co_filename
         elif isinstance(owner, type):
-            found = _file_of(owner.__module__)
+            found = file_of(owner.__module__)
         elif each.label.startswith(".") and is_user_type(type(owner)):
-            found = _file_of(type(owner).__module__)
+            found = file_of(type(owner).__module__)
     return found
 
 
-def _file_of(module: str) -> str | None:
+def file_of(module: str) -> str | None:
+    """The file of a module that is loaded."""
     found = getattr(sys.modules.get(module), "__file__", None)
     return found if isinstance(found, str) else None
 
@@ -350,8 +353,10 @@ def _owner_name(function: FunctionType, scope: str) -> str:
     return around.rpartition(".")[2] if scope == "closure" and around else function.__name__
 
 
-def _cache(owner: Any) -> Holder:
-    name = getattr(owner, "__name__", type(owner).__name__)
+def _cache(owner: Any, path: str, scope: str) -> Holder:
+    name = getattr(owner, "__name__", None)
+    if name is None:  # itertools.cycle: the variable that holds it
+        return Holder(_last_name(path), path, type_name(owner), scope)
     return Holder(name, f"cache of {name}()", type_name(owner), "cache")
 
 

@@ -111,3 +111,13 @@ def calls_with(sources: Sources, pattern: str) -> list[tuple[str, ast.stmt]]:
                 if statement is not None and not isinstance(statement, FunctionNode | ast.ClassDef):
                     found.append((source.filename, statement))
     return found
+
+
+def cached_functions(sources: Sources, name: str) -> list[tuple[str, int]]:
+    """The decorators of the user's functions of this name that cache: file and line."""
+    found = []
+    for source in sources.all():
+        for node in ast.walk(source.tree):
+            if isinstance(node, FunctionNode) and node.name == name:
+                found += [(source.filename, d.lineno) for d in node.decorator_list if "cache" in ast.unparse(d)]
+    return found

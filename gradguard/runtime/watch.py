@@ -13,6 +13,7 @@ from typing import Any
 from gradguard.findings import Leak, RunReport
 from gradguard.runtime import steps, verdict
 from gradguard.runtime.child_processes import ChildProcesses
+from gradguard.runtime.cycles import Cycles
 from gradguard.runtime.diagnosis import Diagnosis
 from gradguard.runtime.explain import Diagnosed
 from gradguard.runtime.import_hook import when_imported
@@ -83,6 +84,7 @@ class Watch:
         self._module_steps: ModuleSteps | None = None
         self._children: ChildProcesses | None = None
         self._heap: Heap | None = None
+        self._cycles: Cycles | None = None
         self._own_heap = 0
         self._clock = steps.Clock(self._step_ended)
         self._sources: Counter[str] = Counter()
@@ -112,6 +114,8 @@ class Watch:
         self._heap = next((m.sensor for m in self._sensors if isinstance(m.sensor, Heap)), None)
         self._add_sensor("process", Process)
         steps.active.append(self)
+        self._cycles = Cycles(self._heap.read if self._heap is not None else None)
+        self._removers.append(self._cycles.install())
         self._children = ChildProcesses()
         self._removers.append(self._children.install())
         self._removers.append(when_imported("torch", self._torch_arrived))
@@ -139,6 +143,8 @@ class Watch:
             return self.report
         self._is_on = False
         self._close_diagnosis()
+        if self._cycles is not None:
+            self.found += self._cycles.found(self.steps)
         self._remove()
         self.report = self._judged(error, exit_status)
         self._sensors = []
@@ -317,13 +323,30 @@ class Watch:
             if diagnosed.held is not None:
                 diagnosed.held.look()
         if self._diagnosis is not None:
+            in_vain = self._diagnosis.in_vain
             self._with_own_heap(lambda d: d.on_step(self.steps, frame))
+            if self._diagnosis.in_vain > in_vain:
+                self._look_for_cycles(frame)
             if self._diagnosis.is_over:
                 self._take_findings()
         elif self.steps >= self._next_judgement:
             self._next_judgement = self.steps + min(max(self.steps // 8, 4), LONGEST_PAUSE)
-            if self._may_diagnose() and verdict.telling(self.growing(), self.series):
+            grows = bool(verdict.telling(self.growing(), self.series))
+            if self._may_diagnose() and grows:
                 self._diagnose(frame)
+            elif self._cycles is not None and self._cycles.is_due(self.steps):
+                self._look_for_cycles(frame)
+
+    def _look_for_cycles(self, frame: FrameType | None) -> None:
+        """The collector frees something in every step, or memory grows and no variable explains it."""
+        cycles, internals = self._cycles, self._torch
+        if cycles is None or internals is None:
+            return
+        before, start = self._heap.read() if self._heap is not None else 0, perf_counter_ns()
+        cycles.look(self.steps, frame, internals)
+        self._diagnosis_seconds += (perf_counter_ns() - start) / 1e9
+        if self._heap is not None:
+            self._own_heap += self._heap.read() - before
 
     def _may_diagnose(self) -> bool:
         return (

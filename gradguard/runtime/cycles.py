@@ -1,0 +1,323 @@
+"""Objects that hold themselves, so that only the cyclic collector frees them, and the tensors that wait with them.
+
+The collector says how many objects it freed (``gc.callbacks``, at no cost to a step). If it frees some in every step,
+or if memory grows and no variable explains it, a look at what is alive tells which of the user's classes refer to
+themselves and are reached by no variable. That they are garbage is proven when some of them die inside of a collection,
+or when they become more and nothing but other garbage refers to them.
+"""
+
+from __future__ import annotations
+
+import ast
+import gc
+import weakref
+from collections import defaultdict, deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from types import FrameType, FunctionType, ModuleType
+from typing import TYPE_CHECKING, Any
+
+from gradguard.findings import Holder, Leak, Place
+from gradguard.runtime import advice, census, origin
+from gradguard.runtime.explain import Diagnosed
+from gradguard.runtime.holders import file_of, type_name
+from gradguard.runtime.references import ATOMS, references
+from gradguard.runtime.source import Sources, place_of
+from gradguard.runtime.usercode import is_user_type
+
+if TYPE_CHECKING:
+    from gradguard.runtime.torch_internals import TorchInternals
+
+MAX_LOOKS = 4
+OBJECTS_PER_STEP = 1.0
+"""Objects that the collector frees in a step, from which on a look is worth its cost."""
+
+BETWEEN = 16
+"""Steps between two looks."""
+
+WATCHED = 64
+"""Instances of one class whose death is waited for."""
+
+DEPTH = 5
+NEAR = 400
+"""How far from an object a reference back to it is looked for."""
+
+UNREACHED = 5
+"""So many instances that nothing refers to are garbage, also before a collection."""
+
+LARGE = 1 << 20
+"""Bytes: less garbage than this, of a class that is no module, is not worth a word."""
+
+
+@dataclass(slots=True)
+class _Kind:
+    """One class whose instances refer to themselves.
+
+    Args:
+        name: the attribute by which they do.
+        path: the holder's path.
+        type: the class's name.
+        home: the file of the class.
+        is_model: it has parameters, or it is the context of an autograd function: what waits is never small.
+        size: bytes of the tensors of one instance.
+        seen: instances that no variable reached, at one look.
+        dead: instances that died inside of a collection.
+    """
+
+    name: str
+    path: str
+    type: str
+    home: str | None
+    is_model: bool
+    size: int
+    seen: int = 0
+    dead: int = 0
+    is_proven: bool = False
+    waiting: list[Any] = field(default_factory=list)
+
+
+class Cycles:
+    """Watches the cyclic collector.
+
+    Args:
+        heap: bytes in use now; None where that is not known.
+    """
+
+    def __init__(self, heap: Callable[[], int] | None) -> None:
+        self.collected = 0
+        self._heap = heap
+        self._collecting = False
+        self._before = 0
+        self._freed = 0
+        self._peak = 0
+        self._kinds: dict[type, _Kind] = {}
+        self.looks = 0
+        self._first = 0
+        self._next = 0
+        self._base = 0
+
+    def install(self) -> Callable[[], None]:
+        """Listen to the collector; returns what ends that."""
+        gc.callbacks.append(self._note)
+        return self._remove
+
+    def _remove(self) -> None:
+        if self._note in gc.callbacks:
+            gc.callbacks.remove(self._note)
+
+    def _note(self, phase: str, info: dict[str, int]) -> None:
+        if phase == "start":
+            self._collecting = True
+            self._before = self._heap() if self._kinds and self._heap is not None else 0
+            return
+        self._collecting = False
+        self.collected += info.get("collected", 0)
+        if self._before and self._heap is not None:
+            freed = self._before - self._heap()
+            self._freed += max(freed, 0)
+            self._peak = max(self._peak, freed)
+
+    def is_due(self, step: int) -> bool:
+        """Whether to look now: the collector frees something in every step."""
+        if self._first == 0:
+            self._first, self._base = step, self.collected
+            return False
+        if self.looks >= MAX_LOOKS or step < self._next:
+            return False
+        rate = (self.collected - self._base) / max(step - self._first, 1)
+        return rate >= OBJECTS_PER_STEP and step - self._first >= BETWEEN
+
+    def look(self, step: int, frame: FrameType | None, internals: TorchInternals) -> None:
+        """See which objects of the user's classes no variable reaches, and wait for their end."""
+        self.looks += 1
+        self._next = step + BETWEEN * self.looks
+        reached, complete = census.reach(frame, internals)
+        if not complete:
+            return
+        groups: defaultdict[type, list[Any]] = defaultdict(list)
+        for thing in gc.get_objects():
+            if id(thing) not in reached and not isinstance(thing, (type, FrameType, ModuleType, FunctionType)):
+                cls = type(thing)
+                if _function_of(cls) is not None or is_user_type(cls):
+                    groups[cls].append(thing)
+        for cls, found in groups.items():
+            self._consider(cls, found, internals)
+
+    def _consider(self, cls: type, found: list[Any], internals: TorchInternals) -> None:
+        of_function = _function_of(cls) is not None
+        told = [(each, _own_output(each, internals) if of_function else _refers_to_itself(each)) for each in found]
+        told = [(each, name) for each, name in told if name is not None]
+        if len(told) < 2:
+            return
+        first, name = told[0]
+        kind = self._kinds.get(cls)
+        if kind is None:
+            assert name is not None
+            kind = self._kinds[cls] = _kind_of(cls, first, name, internals)
+        more = 0 < kind.seen < len(told) >= UNREACHED  # a model that a library holds does not grow in number
+        kind.is_proven |= more and (of_function or all(_is_unreached(each, found) for each, _ in told[:2]))
+        kind.seen = max(kind.seen, len(told))
+        for each, name in told[:WATCHED]:
+            target = getattr(each, name or "", None) if of_function else each
+            try:
+                kind.waiting.append(weakref.ref(target, partial(self._died, kind)))
+            except TypeError:
+                return
+
+    def _died(self, kind: _Kind, _: Any) -> None:
+        kind.dead += self._collecting
+
+    def found(self, step: int) -> list[Diagnosed]:
+        """The leaks, at the end."""
+        sources = Sources()
+        steps = max(step - self._first, 1)
+        found = []
+        for kind in self._kinds.values():
+            kind.waiting.clear()
+            peak = max(self._peak, kind.size * kind.seen)
+            if (kind.dead >= 2 or kind.is_proven) and (kind.is_model or peak >= LARGE):
+                rate = max(self._freed, kind.size * kind.seen) / steps
+                found.append(_diagnosed(kind, sources, step, rate, peak))
+        return found
+
+
+def _diagnosed(kind: _Kind, sources: Sources, step: int, rate: float, peak: int) -> Diagnosed:
+    places = _statements(kind, sources)
+    leak = Leak(
+        kind="cycle",
+        holder=Holder(kind.name, kind.path, kind.type, "internal" if kind.path.startswith("ctx") else "attribute"),
+        bytes_per_step=None,
+        per_step=None,
+        explained=None,
+        stored_at=places[0] if places else None,
+        also_stored_at=tuple(places[1:4]),
+        freed_by_gc=True,
+        devices=("cpu",),
+        advice=advice.for_garbage(kind.name, peak, kind.path.startswith("ctx")),
+    )
+    return Diagnosed(leak, rate, 0.0, False, None, None, step, rate)
+
+
+def _statements(kind: _Kind, sources: Sources) -> list[Place]:
+    found = origin.storing_statements(sources, kind.name, None, kind.home)
+    return [place_of(filename, statement) for filename, statement in found if _sets_attribute(statement, kind.name)]
+
+
+def _sets_attribute(statement: ast.stmt, name: str) -> bool:
+    targets = (n for n in ast.walk(statement) if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Store))
+    return any(target.attr == name for target in targets)
+
+
+# --- what refers to itself ------------------------------------------------------------------------------------------
+
+
+def _function_of(cls: type) -> type | None:
+    """The user's ``autograd.Function`` whose contexts are of this class."""
+    forward = getattr(cls, "_forward_cls", None)
+    return forward if isinstance(forward, type) and is_user_type(forward) else None
+
+
+def _own_output(context: Any, internals: TorchInternals) -> str | None:
+    """The attribute of a context in which it keeps its own output."""
+    for name, value in list(getattr(context, "__dict__", {}).items()):
+        if isinstance(value, internals.tensor_type) and value.grad_fn is context:
+            return str(name)
+    return None
+
+
+def _refers_to_itself(thing: Any) -> str | None:
+    """The attribute through which an object leads back to itself."""
+    own = getattr(thing, "__dict__", None)
+    for name, value in list(own.items()) if isinstance(own, dict) else ():
+        if type(value) not in ATOMS and _leads_to(value, thing):
+            return _inner_name(name, value, thing)
+    return None
+
+
+def _inner_name(name: str, value: Any, thing: Any) -> str:
+    """The attribute by which a part refers to its whole, where that is what closes the circle."""
+    if name != "_modules":
+        return str(name)
+    return next((str(n) for n, part in value.items() if part is not None and _leads_to(part, thing)), str(name))
+
+
+def _leads_to(start: Any, target: Any) -> bool:
+    waiting, seen = deque([(start, 0)]), {id(start)}
+    while waiting and len(seen) < NEAR:
+        thing, depth = waiting.popleft()
+        if thing is target:
+            return True
+        if depth == DEPTH:
+            continue
+        try:
+            following = list(references(thing))
+        except Exception:  # somebody else's object
+            continue
+        for _, each in following:
+            if type(each) not in ATOMS and not isinstance(each, type) and id(each) not in seen:
+                seen.add(id(each))
+                waiting.append((each, depth + 1))
+    return False
+
+
+def _is_unreached(thing: Any, ours: list[Any]) -> bool:
+    """Whether nothing refers to an object but others that nothing refers to."""
+    members = {id(thing): thing}
+    fresh = [thing]
+    mine = {id(members), id(fresh), id(ours)}
+    while fresh:
+        above = gc.get_referrers(*fresh)
+        mine.add(id(above))
+        following = []
+        for each in above:
+            if id(each) in members or id(each) in mine or _is_of_this_look(each):
+                continue
+            if isinstance(each, (FrameType, ModuleType, type)) or len(members) > NEAR:
+                return False
+            members[id(each)] = each
+            following.append(each)
+        fresh = following
+        mine.add(id(fresh))
+    return True
+
+
+def _is_of_this_look(thing: Any) -> bool:
+    """Whether what refers to an object is this module's own frame, list or tuple."""
+    if isinstance(thing, FrameType):
+        return thing.f_code.co_filename == __file__
+    return isinstance(thing, (list, tuple)) and any(
+        isinstance(each, FrameType) and each.f_code.co_filename == __file__ for each in gc.get_referrers(thing)
+    )
+
+
+def _kind_of(cls: type, thing: Any, name: str, internals: TorchInternals) -> _Kind:
+    function = _function_of(cls)
+    size = _bytes_of(thing, internals)
+    owner = function or cls
+    path = f"ctx.{name} of {owner.__name__}" if function is not None else f"{owner.__name__}.{name}"
+    module = file_of(owner.__module__)
+    is_model = function is not None or issubclass(cls, internals.module_type)
+    return _Kind(name, path, type_name(thing) if function is None else owner.__name__, module, is_model, size)
+
+
+def _bytes_of(thing: Any, internals: TorchInternals) -> int:
+    """Bytes of the tensors that an object leads to."""
+    waiting, seen, storages = deque([thing]), {id(thing)}, {}
+    while waiting and len(seen) < 10 * NEAR:
+        each = waiting.popleft()
+        if isinstance(each, internals.tensor_type):
+            address, size = internals.storage_of(each)
+            storages[address] = size
+            if each.is_leaf and each.grad is not None:
+                waiting.append(each.grad)
+            continue
+        try:
+            following = list(references(each))
+        except Exception:  # somebody else's object
+            continue
+        for _, value in following:
+            if type(value) not in ATOMS and not isinstance(value, type) and id(value) not in seen:
+                seen.add(id(value))
+                waiting.append(value)
+    return sum(storages.values())
