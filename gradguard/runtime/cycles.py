@@ -3,7 +3,7 @@
 The collector says how many objects it freed (``gc.callbacks``, at no cost to a step). If it frees some in every step,
 or if memory grows and no variable explains it, a look at what is alive tells which of the user's classes refer to
 themselves and are reached by no variable. That they are garbage is proven when some of them die inside of a collection,
-or when they become more and nothing but other garbage refers to them.
+or when new ones come that nothing but other garbage refers to.
 """
 
 from __future__ import annotations
@@ -42,9 +42,6 @@ WATCHED = 64
 DEPTH = 5
 NEAR = 400
 """How far from an object a reference back to it is looked for."""
-
-UNREACHED = 5
-"""So many instances that nothing refers to are garbage, also before a collection."""
 
 LARGE = 1 << 20
 """Bytes: less garbage than this, of a class that is no module, is not worth a word."""
@@ -137,10 +134,11 @@ class Cycles:
             return
         groups: defaultdict[type, list[Any]] = defaultdict(list)
         for thing in gc.get_objects():
-            if id(thing) not in reached and not isinstance(thing, (type, FrameType, ModuleType, FunctionType)):
-                cls = type(thing)
-                if _function_of(cls) is not None or is_user_type(cls):
-                    groups[cls].append(thing)
+            cls = type(thing)  # not `isinstance`: it asks the object for its `__class__`
+            if id(thing) in reached or issubclass(cls, (type, FrameType, ModuleType, FunctionType)):
+                continue
+            if _function_of(cls) is not None or is_user_type(cls):
+                groups[cls].append(thing)
         for cls, found in groups.items():
             self._consider(cls, found, internals)
 
@@ -148,15 +146,16 @@ class Cycles:
         of_function = _function_of(cls) is not None
         told = [(each, _own_output(each, internals) if of_function else _refers_to_itself(each)) for each in found]
         told = [(each, name) for each, name in told if name is not None]
-        if len(told) < 2:
+        if not told:
             return
         first, name = told[0]
         kind = self._kinds.get(cls)
         if kind is None:
             assert name is not None
             kind = self._kinds[cls] = _kind_of(cls, first, name, internals)
-        more = 0 < kind.seen < len(told) >= UNREACHED  # a model that a library holds does not grow in number
-        kind.is_proven |= more and (of_function or all(_is_unreached(each, found) for each, _ in told[:2]))
+        fresh = [each for each, _ in told if id(each) not in {id(ref()) for ref in kind.waiting}]
+        again = kind.seen > 0 and bool(fresh)  # a model that a library holds is not made anew
+        kind.is_proven |= of_function or (again and all(_is_unreached(each, found) for each in fresh[:2]))
         kind.seen = max(kind.seen, len(told))
         for each, name in told[:WATCHED]:
             target = getattr(each, name or "", None) if of_function else each
@@ -176,7 +175,7 @@ class Cycles:
         for kind in self._kinds.values():
             kind.waiting.clear()
             peak = max(self._peak, kind.size * kind.seen)
-            if (kind.dead >= 2 or kind.is_proven) and (kind.is_model or peak >= LARGE):
+            if (kind.dead or kind.is_proven) and (kind.is_model or peak >= LARGE):
                 rate = max(self._freed, kind.size * kind.seen) / steps
                 found.append(_diagnosed(kind, sources, step, rate, peak))
         return found
@@ -221,7 +220,7 @@ def _function_of(cls: type) -> type | None:
 def _own_output(context: Any, internals: TorchInternals) -> str | None:
     """The attribute of a context in which it keeps its own output."""
     for name, value in list(getattr(context, "__dict__", {}).items()):
-        if isinstance(value, internals.tensor_type) and value.grad_fn is context:
+        if issubclass(type(value), internals.tensor_type) and value.grad_fn is context:
             return str(name)
     return None
 
@@ -255,7 +254,7 @@ def _leads_to(start: Any, target: Any) -> bool:
         except Exception:  # somebody else's object
             continue
         for _, each in following:
-            if type(each) not in ATOMS and not isinstance(each, type) and id(each) not in seen:
+            if type(each) not in ATOMS and not issubclass(type(each), type) and id(each) not in seen:
                 seen.add(id(each))
                 waiting.append((each, depth + 1))
     return False
@@ -273,7 +272,7 @@ def _is_unreached(thing: Any, ours: list[Any]) -> bool:
         for each in above:
             if id(each) in members or id(each) in mine or _is_of_this_look(each):
                 continue
-            if isinstance(each, (FrameType, ModuleType, type)) or len(members) > NEAR:
+            if issubclass(type(each), (FrameType, ModuleType, type)) or len(members) > NEAR:
                 return False
             members[id(each)] = each
             following.append(each)
@@ -284,10 +283,10 @@ def _is_unreached(thing: Any, ours: list[Any]) -> bool:
 
 def _is_of_this_look(thing: Any) -> bool:
     """Whether what refers to an object is this module's own frame, list or tuple."""
-    if isinstance(thing, FrameType):
-        return thing.f_code.co_filename == __file__
-    return isinstance(thing, (list, tuple)) and any(
-        isinstance(each, FrameType) and each.f_code.co_filename == __file__ for each in gc.get_referrers(thing)
+    if type(thing) is FrameType:
+        return bool(thing.f_code.co_filename == __file__)
+    return type(thing) in (list, tuple) and any(
+        type(each) is FrameType and each.f_code.co_filename == __file__ for each in gc.get_referrers(thing)
     )
 
 
@@ -306,7 +305,7 @@ def _bytes_of(thing: Any, internals: TorchInternals) -> int:
     waiting, seen, storages = deque([thing]), {id(thing)}, {}
     while waiting and len(seen) < 10 * NEAR:
         each = waiting.popleft()
-        if isinstance(each, internals.tensor_type):
+        if issubclass(type(each), internals.tensor_type):
             address, size = internals.storage_of(each)
             storages[address] = size
             if each.is_leaf and each.grad is not None:
@@ -317,7 +316,7 @@ def _bytes_of(thing: Any, internals: TorchInternals) -> int:
         except Exception:  # somebody else's object
             continue
         for _, value in following:
-            if type(value) not in ATOMS and not isinstance(value, type) and id(value) not in seen:
+            if type(value) not in ATOMS and not issubclass(type(value), type) and id(value) not in seen:
                 seen.add(id(value))
                 waiting.append(value)
     return sum(storages.values())

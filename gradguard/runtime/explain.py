@@ -218,6 +218,8 @@ def _is_made_from_others(seen: _Evidence) -> bool:
 def _kind(seen: _Evidence, stored: Place | None, made: Place | None) -> str:
     """What is kept, seen from the statement that keeps it."""
     kind = seen.suspect.kind
+    if kind == "tensor" and seen.suspect.holder.name == "grad":
+        return "gradient"
     if kind in ("tensor", "view"):
         code = " ".join(place.code or "" for place in (stored, made) if place is not None)
         if "state_dict" in code or "deepcopy" in code:

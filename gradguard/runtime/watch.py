@@ -143,8 +143,7 @@ class Watch:
             return self.report
         self._is_on = False
         self._close_diagnosis()
-        if self._cycles is not None:
-            self.found += self._cycles.found(self.steps)
+        self._take_cycles()
         self._remove()
         self.report = self._judged(error, exit_status)
         self._sensors = []
@@ -387,6 +386,18 @@ class Watch:
             except Exception as error:
                 self.notes.append(f"the diagnosis failed: {error!r}")
                 self._diagnosis = None
+
+    def _take_cycles(self) -> None:
+        """What only the cyclic collector frees, after a last look if one look alone has proven nothing."""
+        cycles = self._cycles
+        if cycles is None:
+            return
+        try:
+            if cycles.looks == 1 and not self.found and verdict.telling(self.growing(), self.series):
+                self._look_for_cycles(sys._getframe())
+            self.found += cycles.found(self.steps)
+        except Exception as error:
+            self.notes.append(f"looking for cycles failed: {error!r}")
 
     def _take_findings(self) -> None:
         diagnosis, self._diagnosis = self._diagnosis, None
