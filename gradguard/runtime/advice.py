@@ -36,6 +36,8 @@ _BY_KIND = {
     "hook": "register the hook once before the loop, or keep its handle and call `handle.remove()` in every step",
     "cycle": "break the cycle: `torch.autograd.grad(..., create_graph=True)` instead of backward, or `p.grad = None`"
     " after use; in a tensor hook, use a detached copy",
+    "profiler": "pass `schedule=torch.profiler.schedule(...)` and call `prof.step()`, or profile a few steps only",
+    "saved": "return `tensor.detach()` from the pack hook: a saved output that keeps its own graph is a cycle in C++",
     "cache": "the cache keeps every tensor it was called with: bound it (`maxsize=`), or key it on plain values",
     "optimizer": "make the parameters and their optimizer once, or make a new optimizer: a group that was added stays",
     "gradient": "keep a number (`p.grad.norm().item()`), or bound `{name}`",

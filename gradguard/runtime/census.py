@@ -126,9 +126,11 @@ class Orphans:
         tensors: how many.
         second_order: leaves whose gradient has a graph (``create_graph=True``).
         hooked: tensors with hooks on them.
+        attached: tensors with a graph.
     """
 
     tensors: int = 0
+    attached: int = 0
     second_order: int = 0
     hooked: int = 0
 
@@ -420,6 +422,7 @@ def _orphans(visited: set[int], internals: TorchInternals) -> Orphans:
     for thing in gc.get_referrers(internals.tensor_type, internals.parameter_type):
         if issubclass(type(thing), internals.tensor_type) and id(thing) not in visited:
             found.tensors += 1
+            found.attached += thing.grad_fn is not None
             if thing.is_leaf and thing.grad is not None and thing.grad.grad_fn is not None:
                 found.second_order += 1
             if thing._backward_hooks:

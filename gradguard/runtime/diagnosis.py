@@ -15,8 +15,8 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 from gradguard.runtime import census
-from gradguard.runtime.explain import Diagnosed, distinct, explain
-from gradguard.runtime.holders import Suspect, compare, describe
+from gradguard.runtime.explain import Diagnosed, distinct, explain, profiler_events
+from gradguard.runtime.holders import SAVED, Suspect, compare, describe
 from gradguard.runtime.roots import Root
 from gradguard.runtime.source import Sources
 from gradguard.runtime.tracer import Tracer
@@ -115,6 +115,10 @@ class Diagnosis:
             self._trace(step, frame)
             return
         self.in_vain += 1
+        if self._torch.is_profiling():
+            self.found = [profiler_events(Sources(), step, self._rate_at_first)]
+            self._close()
+            return
         if self._looks < MAX_LOOKS:
             self._due = step + BETWEEN * 2**self._looks
         else:
@@ -149,7 +153,7 @@ class Diagnosis:
         for suspect, stores, levels in zip(self._suspects, tracer.stores, tracer.rebound):
             _outermost(suspect, levels)
             found.append(explain(suspect, stores, max(tracer.steps, 1), sources, step, self._rate_at_first))
-        self.found = distinct(found)
+        self.found = distinct([d for d in found if d.path != SAVED or d.leak.stored_at is not None])
         self._close()
 
     def _close(self) -> None:

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from gradguard.findings import Leak, Place
+from gradguard.findings import Holder, Leak, Place
 from gradguard.runtime import advice, lifetime, origin
-from gradguard.runtime.holders import LEAST_BYTES, Suspect
+from gradguard.runtime.holders import LEAST_BYTES, SAVED, Suspect
 from gradguard.runtime.stores import form_of, value_name
 from gradguard.runtime.tracer import Line
 
@@ -62,6 +62,12 @@ class Diagnosed:
     def is_certain(self) -> bool:
         """Whether it is a leak before the run is over: what holds no graph may be a cache that is being filled."""
         return self.excuse is None and self.leak.kind in ("graph", "hook", "cycle", "exception")
+
+    @property
+    def is_leak(self) -> bool:
+        """Whether it is one of any kind but results collected on purpose; not growth that nobody can name."""
+        named = self.leak.holder is not None and self.leak.holder.scope == "internal"
+        return self.leak.kind != "collected" and (self.leak.kind != "heap" or named)
 
     @property
     def is_retracted(self) -> bool:
@@ -129,7 +135,9 @@ def explain(
         operation=suspect.operation if suspect.kind != "hook" else None,
         devices=suspect.devices,
         freed_by_gc=False if kind == "graph" else None,
-        advice=advice.for_leak(kind, seen.form, name, value, trains=suspect.freed),
+        advice=advice.for_leak(
+            "saved" if suspect.holder.path == SAVED else kind, seen.form, name, value, trains=suspect.freed
+        ),
     )
     nodes = gain.nodes or gain.attached * max(suspect.graph_nodes, 1.0)
     return Diagnosed(
@@ -144,6 +152,30 @@ def explain(
         held=suspect.held,
         is_made_from_others=_is_made_from_others(seen),
     )
+
+
+def _advised(suspect: Suspect, kind: str) -> str:
+    return "saved" if suspect.holder.path == SAVED else kind
+
+
+def profiler_events(sources: Sources, step: int, rate: float) -> Diagnosed:
+    """What is to be said of growth while a profiler records every step: no variable of the program holds its events."""
+    places = [
+        sources.place(line.filename, line.number, "profile")
+        for line in _calls(sources, r"(?<!\w)(?:profile|emit_nvtx)\(")
+    ]
+    leak = Leak(
+        kind="heap",
+        holder=Holder("profile", "events of torch.profiler", "torch.profiler.profile", "internal"),
+        bytes_per_step=None,
+        per_step=None,
+        explained=None,
+        stored_at=places[0] if places else None,
+        also_stored_at=tuple(places[1:4]),
+        devices=("cpu",),
+        advice=advice.for_leak("profiler", None, "profile", None, trains=True),
+    )
+    return Diagnosed(leak, rate, 0.0, False, None, None, step, rate)
 
 
 def distinct(found: Sequence[Diagnosed]) -> list[Diagnosed]:
@@ -171,6 +203,8 @@ def _where_it_begins(suspect: Suspect, sources: Sources) -> list[Line]:
         return [Line(*place) for place in origin.cached_functions(sources, suspect.holder.name)]
     if suspect.kind == "cache":
         return _calls(sources, r"\b(cycle|tee)\(")
+    if suspect.holder.path == SAVED:
+        return [Line(*place) for place in origin.packed_as_given(sources)]
     if suspect.kind == "optimizer" and suspect.holder.name == "param_groups":
         return _calls(sources, r"\.add_param_group\(")
     return []

@@ -23,6 +23,9 @@ from gradguard.runtime.usercode import is_user_type
 
 MOST_OF = 0.6
 LEAST_ENTRIES = 2
+SAVED = "saved tensor cycle"
+"""The path of what a pack hook gave back as it was: its graph holds it, and it holds the graph."""
+
 LEAST_BYTES = 2_048
 """Bytes a step below which tensors without a graph are nobody's leak (a list of detached losses)."""
 
@@ -111,7 +114,9 @@ def compare(before: Census, after: Census) -> list[Suspect]:
             if old is not None:
                 _note_gains(old, spot, gains)
                 found += _search(old, spot, gains, after.roots[label], steps)
-    found = _one_cycle(found) + _behind_cxx(before, after, steps)
+    found = _one_cycle(found)
+    hidden = _behind_cxx(before, after, steps)
+    found += [suspect for suspect in hidden if suspect.holder.path != SAVED or not found]
     if not found and after.orphans.tensors <= before.orphans.tensors + LEAST_ENTRIES:
         found = _larger_values(before, after, steps)
     return sorted(found, key=lambda s: -s.gain.weight)
@@ -284,13 +289,19 @@ def _behind_cxx(before: Census, after: Census, steps: int) -> list[Suspect]:
     """What grew where no variable leads: cycles through C++."""
     found = []
     least = max(steps // 8, LEAST_ENTRIES)
-    for field_name, path in (("second_order", "param.grad cycle (create_graph)"), ("hooked", "tensor hook")):
+    for field_name, name, path in _CYCLES:
         gained = getattr(after.orphans, field_name) - getattr(before.orphans, field_name)
         if gained >= least:
-            holder = Holder("grad" if field_name == "second_order" else "register_hook", path, "cycle", "internal")
+            holder = Holder(name, path, "cycle", "internal")
             found.append(Suspect("cycle", Gain(tensors=gained, nodes=gained), steps, 0, holder, devices=("cpu",)))
     return found[:1]
 
+
+_CYCLES = (
+    ("second_order", "grad", "param.grad cycle (create_graph)"),
+    ("hooked", "register_hook", "tensor hook"),
+    ("attached", "saved_tensors_hooks", SAVED),
+)
 
 # --- names --------------------------------------------------------------------------------------------------------
 

@@ -121,3 +121,52 @@ def cached_functions(sources: Sources, name: str) -> list[tuple[str, int]]:
             if isinstance(node, FunctionNode) and node.name == name:
                 found += [(source.filename, d.lineno) for d in node.decorator_list if "cache" in ast.unparse(d)]
     return found
+
+
+def packed_as_given(sources: Sources) -> list[tuple[str, int]]:
+    """The statements by which a pack hook of ``saved_tensors_hooks`` returns its own argument: file and line."""
+    found = []
+    for source in sources.all():
+        packs = _pack_hooks(source)
+        for node in ast.walk(source.tree):
+            if isinstance(node, FunctionNode) and node.name in packs:
+                given = {a.arg for a in node.args.args} - {"self"}
+                returns = (n for n in ast.walk(node) if isinstance(n, ast.Return) and n.value is not None)
+                for each in returns:
+                    if given & {n.id for n in _parts(each.value) if isinstance(n, ast.Name)}:
+                        found.append((source.filename, each.lineno))
+            elif isinstance(node, ast.Lambda) and _is_pack_lambda(source, node):
+                found.append((source.filename, node.lineno))
+    return found
+
+
+def _pack_hooks(source: Source) -> set[str]:
+    """The names of the functions that a file gives to ``saved_tensors_hooks`` first."""
+    found = set()
+    for node in ast.walk(source.tree):
+        if isinstance(node, ast.Call) and node.args and _takes_hooks(source, node):
+            pack = node.args[0]
+            found.add(pack.attr if isinstance(pack, ast.Attribute) else getattr(pack, "id", ""))
+    return found
+
+
+def _takes_hooks(source: Source, call: ast.Call) -> bool:
+    if called_name(call) == "saved_tensors_hooks":
+        return True
+    around = next((n for n in source.around(call) if isinstance(n, ast.ClassDef)), None)
+    bases = [ast.unparse(base) for base in around.bases] if around is not None else []
+    return called_name(call) == "__init__" and any(base.endswith("saved_tensors_hooks") for base in bases)
+
+
+def _is_pack_lambda(source: Source, node: ast.Lambda) -> bool:
+    call = source.parents.get(node)
+    takes = isinstance(call, ast.Call) and call.args[:1] == [node] and _takes_hooks(source, call)
+    return takes and {a.arg for a in node.args.args} >= {getattr(node.body, "id", None)}
+
+
+def _parts(value: ast.expr | None) -> list[ast.expr]:
+    if isinstance(value, ast.Tuple | ast.List):
+        return value.elts
+    if isinstance(value, ast.Dict):
+        return value.values
+    return [value] if value is not None else []

@@ -62,6 +62,10 @@ class TorchInternals:
         found: Callable[[], bool] = self.torch.compiler.is_compiling
         return found
 
+    def is_profiling(self) -> bool:
+        """Whether the autograd profiler records now."""
+        return bool(_probe(lambda: self.torch.autograd._profiler_enabled()))
+
     def has_compiled(self) -> bool:
         """Whether torch.compile has compiled anything: then tracing could change what runs."""
         dynamo = sys.modules.get("torch._dynamo.utils")

@@ -195,7 +195,7 @@ def _fell(series: Mapping[str, Series]) -> bool:
 def _verdict(kept: Sequence[Diagnosed], growing: Mapping[str, Trend], steps: int, found: Sequence[Diagnosed]) -> str:
     if steps < SHORT:
         return "too-short"
-    if any(d.excuse is None and d.leak.kind not in ("collected", "heap") for d in kept):
+    if any(d.excuse is None and d.is_leak for d in kept):
         return "leak"
     if kept:
         return "suspect"
