@@ -47,7 +47,7 @@ def records_for_nothing(function: Function) -> Iterator[Finding]:
         forward = _recording(loop)
         if forward is None or (loop.parent is not None and _recording(loop.parent) is forward):
             continue
-        if function.needs_gradients_around(loop) or function.called_without_grad():
+        if function.needs_gradients_around(loop) or function.backpropagates(forward) or function.called_without_grad():
             continue
         yield rule.finding(
             forward.site,

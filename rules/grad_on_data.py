@@ -27,7 +27,7 @@ from collections.abc import Iterator
 from gradguard.catalogue import Rule
 from gradguard.findings import Confidence, Finding, Severity
 from gradguard.static.model import Call, Function
-from gradguard.static.values import Held, Kind
+from gradguard.static.values import Kind
 
 rule = Rule("GG407", "grad-on-data", Severity.WARNING, frozenset({"requires_grad"}))
 
@@ -36,7 +36,7 @@ rule = Rule("GG407", "grad-on-data", Severity.WARNING, frozenset({"requires_grad
 def marks_the_sample(function: Function) -> Iterator[Finding]:
     for call in function.calls_of("requires_grad_"):
         loop, name = call.loop, call.written.receiver
-        if loop is None or not loop.trains or loop.resets_by_hand or not call.of.holding(Held.MEMBER):
+        if loop is None or not loop.trains or loop.resets_by_hand or not call.is_of_member:
             continue
         if call.written.literal("requires_grad", 0) is False or call.of.kind is Kind.MODULE:
             continue

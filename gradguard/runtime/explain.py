@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from gradguard.findings import Holder, Leak, Place
@@ -124,7 +125,7 @@ def explain(
     value = value_name(seen.statement, name) if seen.statement is not None else None
     leak = Leak(
         kind=kind,
-        holder=suspect.holder,
+        holder=_without_open_keys(suspect.holder, seen.statement),
         bytes_per_step=None,
         per_step=round(_stores_per_step(suspect, stores, traced), 3),
         explained=None,
@@ -154,6 +155,20 @@ def explain(
     )
 
 
+def _without_open_keys(holder: Holder, statement: ast.stmt | None) -> Holder:
+    """The collection, where the statement stores under a key that it computes: ``totals[name] += loss``."""
+    path = holder.path
+    while statement is not None and (key := _LAST_KEY.search(path)) is not None:
+        written = {n.value for n in ast.walk(statement) if isinstance(n, ast.Constant)}
+        if key[1] in written or not any(isinstance(n, ast.Subscript | ast.Call) for n in ast.walk(statement)):
+            break
+        path = path[: key.start()]
+    return replace(holder, path=path) if path != holder.path else holder
+
+
+_LAST_KEY = re.compile(r'\["([^"]*)"\]$')
+
+
 def _advised(suspect: Suspect, kind: str) -> str:
     return "saved" if suspect.holder.path == SAVED else kind
 
@@ -180,8 +195,19 @@ def profiler_events(sources: Sources, step: int, rate: float) -> Diagnosed:
 
 def distinct(found: Sequence[Diagnosed]) -> list[Diagnosed]:
     """Each holder once; of variables made from each other, only those that are carried from step to step."""
-    own = [each for each in found if not each.is_made_from_others]
-    return list({each.path: each for each in reversed(own or found)}.values())[::-1]
+    own = [each for each in found if not each.is_made_from_others] or found
+    return [_together([d for d in own if d.path == path]) for path in dict.fromkeys(each.path for each in own)]
+
+
+def _together(found: Sequence[Diagnosed]) -> Diagnosed:
+    """Several entries of one collection."""
+    first = found[0]
+    return replace(
+        first,
+        leak=replace(first.leak, per_step=round(sum(d.leak.per_step or 0.0 for d in found), 3)),
+        storage_per_step=sum(d.storage_per_step for d in found),
+        nodes_per_step=sum(d.nodes_per_step for d in found),
+    )
 
 
 def _evidence(suspect: Suspect, stores: Counter[Line], sources: Sources, rate: float) -> _Evidence:

@@ -20,25 +20,32 @@ def if_(flow: Flow, stmt: t.If, state: State) -> State | None:
     """Both branches, each with what the condition says about it."""
     flow.value(stmt.test, state)
     first, second = state.copy(), state
-    steady = steady_branch(stmt.test)
+    steady = "first" if _is_on_by_default(flow, stmt.test) else steady_branch(stmt.test)
     tested, holds = tensor_test(stmt.test)
     if tested is not None:  # in the other branch it is a number
         (second if holds else first).assign(flow.canonical(tested), NUMBER)
     flow.branches += 1
     flow.periods += is_periodic(stmt.test)
-    flow.starting += steady == "second"
+    start = steady_branch(stmt.test)
+    flow.starting += start == "second"
     cap = length_test(stmt.test)
     flow.capped.append(flow.canonical(cap or ""))
     after_body = flow.block(stmt.body, first)
     flow.capped.pop()
     flow.periods -= is_periodic(stmt.test)
-    flow.starting += (steady == "first") - (steady == "second")
+    flow.starting += (start == "first") - (start == "second")
     after_else = flow.block(stmt.orelse, second)
-    flow.starting -= steady == "first"
+    flow.starting -= start == "first"
     flow.branches -= 1
     if after_body is not None and after_else is not None and is_flag(stmt.test):
         hedge(after_body, after_else)
     return merge(after_body, after_else, steady)
+
+
+def _is_on_by_default(flow: Flow, test: t.Expr) -> bool:
+    """Whether a condition is a parameter that is True unless a caller says otherwise: ``init_hidden=True``."""
+    params = (p for p in flow.ref.define.params if isinstance(test, t.Name) and p.name == test.id)
+    return any(isinstance(p.default, t.Constant) and p.default.value is True for p in params)
 
 
 def try_(flow: Flow, stmt: t.Try, state: State) -> State | None:
@@ -70,7 +77,7 @@ def with_(flow: Flow, stmt: t.With, state: State) -> State | None:
     expects = any(k.EXPECTS_ERROR.search(t.path_of(c.func) or "") for c, _ in stmt.items if isinstance(c, t.Call))
     for context, target in stmt.items:
         value = flow.value(context, state)
-        opened += [call for call in flow.facts.calls[-1:] if call.site.node is context]
+        opened += flow.calls_giving(context)[-1:]
         entered = gradient_context(flow, context, state)
         if entered is not None:
             state.mode = entered

@@ -51,11 +51,12 @@ def call(flow: Flow, node: t.Call, state: State) -> Value:
     )
     values = [(arg, evaluate(flow, arg.value, state)) for arg in node.args]
     called = Called(flow, state, node, func, receiver, values)
-    if called.method == "enter_context":
-        entered = [event for event in flow.facts.calls if any(event.site.node is arg.value for arg in node.args)]
-        for event in entered:
+    if called.method == "enter_context" and called.first is not None:
+        for event in flow.calls_giving(node.args[0].value):
             event.entered = True
     _note(called)
+    if node.is_true("volatile"):
+        state.mode = Mode.UNKNOWN  # `Variable(x, volatile=True)` of torch 0.3, where this was no_grad
     for reader in _READERS:
         value = reader(called)
         if value is not None:

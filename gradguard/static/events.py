@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from gradguard.static import tree as t
 from gradguard.static.edits import one_line
 from gradguard.static.source import Site
-from gradguard.static.values import Value
+from gradguard.static.values import Held, Value
 
 if TYPE_CHECKING:
     from gradguard.static.stored import Store
@@ -280,6 +280,13 @@ class Call(Event):
     handed_on: bool = False
     object_lists: tuple[Site, ...] = ()
     is_harmless: bool = False
+
+    @property
+    def is_of_member(self) -> bool:
+        """Whether the object is an element of a collection that lives longer than an iteration of its loop."""
+        nodes = self.loop.nodes if self.loop is not None else frozenset()
+        keys = (h.key[0] if isinstance(h.key, tuple) else h.key for h in self.of.holding(Held.MEMBER))
+        return any(key not in nodes for key in keys)
 
     @property
     def written(self) -> Call:

@@ -218,6 +218,11 @@ class Flow:
             getattr(loop, name).append(event)
             loop = loop.parent
 
+    def calls_giving(self, expr: t.Expr) -> list[Call]:
+        """The noted calls that an expression is, or whose result it names."""
+        path = t.path_of(expr)
+        return [c for c in self.facts.calls if c.site.node is expr or (path is not None and c.bound_to == path)]
+
     def read(self, path: str, state: State) -> Value:
         """The value at a path, as far as this function and its surroundings tell."""
         return places.read(self, path, state)

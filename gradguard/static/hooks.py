@@ -46,7 +46,7 @@ def judge_hook(flow: Flow, hook: HookRegistration) -> None:
             names = {n.id for n in t.walk(node.iterable) if isinstance(n, t.Name)}
         elif any(_is_part(hook.receiver, path) for path in node.assigned or ()):
             return
-        elif loop.forwards or loop.backwards or loop.over_loader:
+        elif (loop.forwards and flow.facts.name != "__init__") or loop.backwards or loop.over_loader:
             hook.repeats = loop
             return
         loop = loop.parent

@@ -137,7 +137,9 @@ OUTPUT_RESULT = re.compile(
     re.I,
 )
 # Keys under which a model reports how well it does.
-MEASURE_KEY = re.compile(r"reward|acc|metric|stat|correct|count|num_|n_", re.I)
+MEASURE_KEY = re.compile(
+    r"reward|acc|metric|stat|correct|count|num_|n_|(?:^|_)(?:ids?|idx|index|indices|labels?)$", re.I
+)
 # A class that cannot be read, called on something: most often it holds what it is given.
 RECORD_NAME = re.compile(r"^[A-Z][a-z]+(?:[A-Z][a-z0-9]+)*$")
 MEASURING_CALLABLE = re.compile(
@@ -162,7 +164,10 @@ STRUCTURED_MODULES = frozenset(
 # Modules of torch.nn without parameters: what they return has a graph only if what they are given has.
 WITHOUT_PARAMETERS = frozenset(
     "Softmax LogSoftmax Sigmoid Tanh ReLU LeakyReLU ELU GELU SiLU Softplus Identity Flatten Dropout MaxPool2d "
-    "AvgPool2d AdaptiveAvgPool2d Upsample CosineSimilarity".split()
+    "AvgPool2d AdaptiveAvgPool2d Upsample CosineSimilarity MaxPool1d MaxPool3d AvgPool1d AvgPool3d AdaptiveAvgPool1d "
+    "AdaptiveMaxPool2d ReflectionPad1d ReflectionPad2d ReplicationPad1d ReplicationPad2d ReplicationPad3d ZeroPad2d "
+    "ConstantPad1d ConstantPad2d ConstantPad3d UpsamplingBilinear2d UpsamplingNearest2d PixelShuffle PixelUnshuffle "
+    "Unfold Fold PairwiseDistance Dropout2d Dropout3d Softmax2d Hardtanh ReLU6 Mish Unflatten".split()
 )
 MODULE_FUNCTIONS = frozenset(
     "DataParallel DistributedDataParallel DDP FullyShardedDataParallel compile create_model from_pretrained "
@@ -180,6 +185,11 @@ MODULE_NAME = re.compile(
     r"classifier|policy|policy_net|target_net|actor|critic|actor_critic|value_net|q_net|qnet|dqn|rnn|lstm|gru|"
     r"transformer|unet|resnet|vgg|bert|vae|gan|mlp|cnn|discriminator\w*|generator\w*|student|teacher|ddp_model|"
     r"G|D|G_\w+|D_\w+|gnn|gcn|autoencoder|predictor|regressor|embedder|cell|\w+cell|head|projector|embedding|potential)(?:_?\d+)?$"
+)
+# A name that says what is done, not what something is: `get_model`, `select_action_from_actor`.
+VERB = re.compile(
+    r"(?:select|get|sample|compute|choose|update|train|make|create|build|load|save|reset|set|run|add|sync|copy|freeze|"
+    r"print|register|apply|define|parse|prepare|setup)_"
 )
 # Methods that only a module has.
 MODULE_METHODS = frozenset(

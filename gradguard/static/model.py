@@ -26,7 +26,7 @@ from gradguard.static.events import (
 )
 from gradguard.static.source import Site
 from gradguard.static.stored import Form, Scope, Store
-from gradguard.static.values import Value
+from gradguard.static.values import Root, Source, Value
 
 __all__ = [
     "Backward",
@@ -116,6 +116,11 @@ class Function:
         while outermost.parent is not None:
             outermost = outermost.parent
         return self.gradients_wanted or (bool(outermost.backwards or outermost.grad_calls) and not loop.evaluates)
+
+    def backpropagates(self, forward: Forward) -> bool:
+        """Whether a backward anywhere in the function goes through a module call."""
+        start = Root(Source.GRAPH, forward.site.node)
+        return any(start in backward.value.reach for backward in self.backwards)
 
     @property
     def frees_gradients(self) -> bool:

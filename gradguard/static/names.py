@@ -21,7 +21,7 @@ def named_kind(path: str) -> Kind:
         return Kind.SCALER
     if k.LOADER_NAME.search(last.rsplit(".", 1)[-1]):
         return Kind.LOADER
-    if k.MODULE_NAME.search(last):
+    if k.MODULE_NAME.search(last) and not k.VERB.match(last.rsplit(".", 1)[-1]):
         return Kind.MODULE
     return Kind.UNKNOWN
 

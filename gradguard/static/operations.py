@@ -9,7 +9,7 @@ from gradguard.static import tree as t
 from gradguard.static.called import Called, last
 from gradguard.static.definitions import Class, FunctionRef
 from gradguard.static.expressions import cut, recorded
-from gradguard.static.model import Forward, Mode
+from gradguard.static.model import Forward
 from gradguard.static.values import (
     DATA,
     DETACHED,
@@ -167,8 +167,6 @@ def _torch(c: Called, name: str, tail: str) -> Value | None:
         leaf = Value(frozenset((Root(Source.LEAF, c.node),)), kind=Kind.TENSOR)
         plain = holding(DATA, Held.CUT, c.node) if tail in ("tensor", "from_numpy") else DATA
         return leaf if requires_grad else plain
-    if name == "torch.autograd.Variable" and c.node.is_true("volatile"):
-        c.state.mode = Mode.UNKNOWN  # torch 0.3, where this was no_grad
     if name == "torch.autograd.Variable":
         made = replace(c.first or UNKNOWN, kind=Kind.TENSOR)
         return made.with_roots(Root(Source.LEAF, c.node)) if requires_grad else made

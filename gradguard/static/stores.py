@@ -32,8 +32,17 @@ def store_rebind(flow: Flow, path: str, value: Value, state: State, stmt: t.Node
     if not carries_on and not (value.holding(Held.EXCEPTION) and flow.scope(path) is not Scope.LOCAL):
         return
     form, part = rebind_form(path, source)
+    if form is Form.SUM and _is_step_of_leaf(value):
+        form, part = Form.REBIND, None
     node = part or source or stmt
     flow.store(path, value, state, stmt, node if isinstance(node, t.Expr) else None, form)
+
+
+def _is_step_of_leaf(value: Value) -> bool:
+    """Whether nothing that is added has a graph, but the leaf itself has: ``delta = delta + rate * gradient``."""
+    leaf = any(r.source is Source.LEAF for r in value.roots)
+    others = (r for r in value.roots if r.source not in (Source.LEAF, Source.CARRIED))
+    return leaf and all(r.source is Source.GRAPH and isinstance(r.key, t.Operation) for r in others)
 
 
 def store_item(
