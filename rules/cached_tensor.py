@@ -57,4 +57,4 @@ def keeps_its_keys(function: Function) -> Iterator[Finding]:
 
 @rule.in_run
 def matches(leak: Leak) -> bool:
-    return leak.kind == "cache"
+    return leak.kind == "cache" and leak.holder is not None and leak.holder.scope == "cache"

@@ -26,7 +26,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gradguard.catalogue import Rule
-from gradguard.findings import Finding, Severity
+from gradguard.findings import Finding, Leak, Severity
 from gradguard.static.model import Function
 from gradguard.static.values import Kind
 
@@ -44,3 +44,8 @@ def keeps_every_batch(function: Function) -> Iterator[Finding]:
             f"`{call.name}` keeps every batch of the first epoch in memory{again}",
             help="use a generator: `while True: yield from loader`",
         )
+
+
+@rule.in_run
+def matches(leak: Leak) -> bool:
+    return leak.kind == "cache" and leak.holder is not None and leak.holder.type == "itertools.cycle"

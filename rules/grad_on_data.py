@@ -25,7 +25,7 @@ import re
 from collections.abc import Iterator
 
 from gradguard.catalogue import Rule
-from gradguard.findings import Confidence, Finding, Severity
+from gradguard.findings import Confidence, Finding, Leak, Severity
 from gradguard.static.model import Call, Function
 from gradguard.static.values import Kind
 
@@ -52,3 +52,8 @@ def _is_data(call: Call) -> bool:
     """Whether the collection is a local one, or named as data: an object's own may be what it trains."""
     receiver = call.written.receiver or ""
     return not receiver.startswith("self.") or re.search(r"data|sample|image|input|batch", receiver) is not None
+
+
+@rule.in_run
+def matches(leak: Leak) -> bool:
+    return leak.kind == "gradient" and leak.holder is not None and leak.holder.name == "grad"

@@ -30,7 +30,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gradguard.catalogue import Rule
-from gradguard.findings import Finding, Related, Severity
+from gradguard.findings import Finding, Leak, Related, Severity
 from gradguard.static.model import Function, HookRegistration
 
 rule = Rule("GG109", "hook-keeps-tensor", Severity.ERROR, frozenset({"_hook"}))
@@ -63,3 +63,8 @@ def keeps(function: Function) -> Iterator[Finding]:
 def _registered(hook: HookRegistration) -> Related:
     site = hook.site
     return Related(site.path, site.cell, site.line, "the hook is registered here")
+
+
+@rule.in_run
+def matches(leak: Leak) -> bool:
+    return leak.kind == "cycle" and leak.holder is not None and leak.holder.name == "register_hook"

@@ -30,7 +30,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gradguard.catalogue import Rule
-from gradguard.findings import Finding, Related, Severity
+from gradguard.findings import Finding, Leak, Related, Severity
 from gradguard.static.model import Function
 
 rule = Rule(
@@ -56,3 +56,8 @@ def lives_on(function: Function) -> Iterator[Finding]:
                 help="use a method, or call `gc.collect()` in the loop that makes the models",
                 related=(where,),
             )
+
+
+@rule.in_run
+def matches(leak: Leak) -> bool:
+    return leak.kind == "cycle" and leak.holder is not None and leak.holder.scope == "attribute"

@@ -31,7 +31,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gradguard.catalogue import Rule
-from gradguard.findings import Finding, Severity
+from gradguard.findings import Finding, Leak, Severity
 from gradguard.static.edits import one_line
 from gradguard.static.model import Function
 
@@ -47,3 +47,8 @@ def keeps_its_output(function: Function) -> Iterator[Finding]:
             "comes back only when the cyclic collector runs",
             help="use `ctx.save_for_backward(...)`, and `ctx.saved_tensors` in backward",
         )
+
+
+@rule.in_run
+def matches(leak: Leak) -> bool:
+    return leak.kind == "cycle" and leak.holder is not None and leak.holder.path.startswith("ctx.")

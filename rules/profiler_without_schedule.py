@@ -30,7 +30,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gradguard.catalogue import Rule
-from gradguard.findings import Finding, Severity
+from gradguard.findings import Finding, Leak, Severity
 from gradguard.static.knowledge import PROFILERS
 from gradguard.static.model import Function
 
@@ -52,3 +52,8 @@ def records_everything(function: Function) -> Iterator[Finding]:
                 "grows until it stops",
                 help="pass `schedule=torch.profiler.schedule(wait=1, warmup=1, active=3)` and call `prof.step()`",
             )
+
+
+@rule.in_run
+def matches(leak: Leak) -> bool:
+    return leak.holder is not None and leak.holder.type == "torch.profiler.profile"

@@ -46,4 +46,4 @@ def stores(function: Function) -> Iterator[Finding]:
 
 @rule.in_run
 def matches(leak: Leak) -> bool:
-    return leak.kind == "gradient"
+    return leak.kind == "gradient" and (leak.holder is None or leak.holder.name != "grad")

@@ -308,7 +308,7 @@ def _excuse(seen: _Evidence, kind: str) -> tuple[str | None, Place | None]:
     suspect = seen.suspect
     if suspect.inputs and (suspect.gain.attached > 0 or seen.form not in (*CARRIED, "index")):
         return "inputs", None
-    if _is_filling(suspect, kind, seen.rate):
+    if _is_filling(suspect, kind, seen.rate) or _is_cache_of_items(seen):
         return "filling", None
     if suspect.root is None or kind in ("hook", "cache", "cycle"):
         return None, None
@@ -322,6 +322,19 @@ def _excuse(seen: _Evidence, kind: str) -> tuple[str | None, Place | None]:
         if consumed is not None:
             return "consumed", consumed
     return None, None
+
+
+def _is_cache_of_items(seen: _Evidence) -> bool:
+    """Whether a data set keeps each item that it was asked for: ``self.cache[index] = ...`` in ``__getitem__``."""
+    if seen.statement is None or seen.form != "index" or seen.suspect.gain.attached > 0:
+        return False
+    source = seen.sources.get(seen.lines[0].filename)
+    function = source.function_of(seen.statement) if source is not None else None
+    if not isinstance(function, ast.FunctionDef) or function.name != "__getitem__":
+        return False
+    index = function.args.args[1].arg if len(function.args.args) > 1 else ""
+    keys = [t.slice for t in ast.walk(seen.statement) if isinstance(t, ast.Subscript) and isinstance(t.ctx, ast.Store)]
+    return any(isinstance(key, ast.Name) and key.id == index for key in keys)
 
 
 def _is_filling(suspect: Suspect, kind: str, rate: float) -> bool:

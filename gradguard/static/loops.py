@@ -20,6 +20,7 @@ from gradguard.static.values import (
     Source,
     Value,
     iterated,
+    join,
 )
 
 if TYPE_CHECKING:
@@ -90,10 +91,20 @@ def _iterate(
     endless = isinstance(stmt.test, t.Constant) and bool(stmt.test.value)
     after = None if endless else merge(entry, end)
     for other in frame.breaks:
+        _as_left(flow, frame, other)
         after = merge(after, other)
     if after is not None and end is not None:
         after.frozen |= end.frozen  # a loop over parameters runs
     return after, late
+
+
+def _as_left(flow: Flow, frame: LoopFrame, state: State) -> None:
+    """Where a loop is left at its head, a path that each iteration sets has what the last one left there."""
+    for path in frame.phis:
+        carry, root = flow.carries.get((path, frame.loop)), Root(Source.CARRIED, (path, frame.loop))
+        value = state.env.get(path)
+        if carry is not None and not carry.grows and value is not None and root in value.must:
+            state.env[path] = join(value, carry.end)
 
 
 def _new_loop(flow: Flow, stmt: t.Repeat, state: State, iterable: Value | None) -> Loop:

@@ -41,8 +41,8 @@ def store_rebind(flow: Flow, path: str, value: Value, state: State, stmt: t.Node
 def _is_step_of_leaf(value: Value) -> bool:
     """Whether nothing that is added has a graph, but the leaf itself has: ``delta = delta + rate * gradient``."""
     leaf = any(r.source is Source.LEAF for r in value.roots)
-    others = (r for r in value.roots if r.source not in (Source.LEAF, Source.CARRIED))
-    return leaf and all(r.source is Source.GRAPH and isinstance(r.key, t.Operation) for r in others)
+    graphs = (r for r in value.roots if r.source in (Source.GRAPH, Source.LOSS))
+    return leaf and all(r.source is Source.GRAPH and isinstance(r.key, t.Operation) for r in graphs)
 
 
 def store_item(

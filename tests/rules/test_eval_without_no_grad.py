@@ -241,6 +241,34 @@ CLEAN = {
             for points in loader:
                 print(fast(points, np.zeros((4, 3))))
     """,
+    "padding has no parameters": """
+        def evaluate(net, loader):
+            net.eval()
+            pad = nn.ReplicationPad2d((0, 3, 0, 5))
+            for x in loader:
+                x = pad(x)
+                with torch.no_grad():
+                    print(net(x).argmax(1))
+    """,
+    "volatile inputs by a helper": """
+        def evaluate(net, loader):
+            net.eval()
+            for x in loader:
+                print(net(make_variable(x, volatile=True)).max(1)[1])
+    """,
+    "a critic in evaluation mode, trained through": """
+        def train(model, critic, loader, optimizer, frames):
+            model.train()
+            critic.eval()
+            for x, y in loader:
+                optimizer.zero_grad()
+                loss = 0
+                for j in range(frames):
+                    prediction = model(x[:, j])
+                    loss += F.mse_loss(prediction, y[:, j]) - critic(prediction).mean()
+                loss.backward()
+                optimizer.step()
+    """,
 }
 
 

@@ -355,6 +355,16 @@ CLEAN = {
                 model(pos).sum().backward()
                 optimizer.step()
     """,
+    "a list of the parts of one batch": """
+        def train(model, loader, optimizer):
+            for data in loader:
+                images, labels = [data[key].cuda() for key in ("images", "labels")]
+                parts = [images, labels]
+                parts[0].requires_grad_()
+                optimizer.zero_grad()
+                model(*parts).sum().backward()
+                optimizer.step()
+    """,
 }
 
 

@@ -157,6 +157,19 @@ CLEAN = {
                 F.cross_entropy(net(x), y).backward()
                 optimizer.step()
     """,
+    "layers that are made in the constructor": """
+        def normalised(module):
+            module.register_forward_pre_hook(print)
+            return module
+
+        class Stack(nn.Module):
+            def __init__(self, size, rnn_cell=nn.LSTMCell):
+                super().__init__()
+                self.layers = nn.ModuleList()
+                for _ in range(3):
+                    rnn = rnn_cell(size, size)
+                    self.layers.append(normalised(rnn))
+    """,
 }
 
 

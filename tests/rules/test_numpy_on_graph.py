@@ -317,6 +317,13 @@ CLEAN = {
             with pytest.raises(RuntimeError):
                 out.numpy()
     """,
+    "a method that is named after a network": """
+        def play(agent, env):
+            state = torch.Tensor(env.reset())
+            while True:
+                action = agent.select_action_from_target_actor(state)
+                state, reward, done = env.step(action.cpu().numpy()[0])
+    """,
 }
 
 

@@ -525,6 +525,38 @@ CLEAN = {
                 objective.backward()
                 self.optimizer.step()
     """,
+    "a state that is made anew unless a caller says otherwise": """
+        class Decoder(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.rnn = nn.LSTM(3, 4, 2)
+                self.start = nn.Linear(3, 4)
+
+            def decode(self, x, z, init_hidden=True):
+                if init_hidden:
+                    self.h0 = torch.zeros(2, x.size(0), 4)
+                else:
+                    self.h0.data.zero_()
+                self.h0[-1] = self.start(z)
+                return self.rnn(x, (self.h0, self.h0))[0]
+
+        def evaluate(model, feed):
+            total = 0.0
+            while True:
+                batch = feed.next_batch()
+                if batch is None:
+                    break
+                total += F.mse_loss(model.decode(batch.x, batch.z), batch.y).item()
+            return total
+
+        def main(loader, feed, optimizer):
+            model = Decoder()
+            for x, z, y in loader:
+                optimizer.zero_grad()
+                F.mse_loss(model.decode(x, z), y).backward()
+                optimizer.step()
+                print(evaluate(model, feed))
+    """,
 }
 
 

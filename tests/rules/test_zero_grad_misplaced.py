@@ -120,6 +120,19 @@ CLEAN = {
                         loss.backward()
                         optimizer.step()
     """,
+    "a generator that steps less often": """
+        def train(generator, critic, loader, g_optimizer, d_optimizer):
+            for i, real in enumerate(loader):
+                d_optimizer.zero_grad()
+                g_optimizer.zero_grad()
+                with torch.no_grad():
+                    fake = generator(real)
+                (critic(fake) - critic(real)).mean().backward()
+                d_optimizer.step()
+                if i % 5 == 0:
+                    (-critic(generator(real)).mean()).backward()
+                    g_optimizer.step()
+    """,
 }
 
 

@@ -16,12 +16,22 @@ import jsonschema
 import pytest
 
 from tests.support import CHECKOUT
-from tests.test_fixtures import LEAKS, MARK
+from tests.test_fixtures import LEAKS, MARK, TRAPS
 
 pytest.importorskip("torch")
 
 SCHEMA = CHECKOUT.parent / "shared" / "schema" / "run.schema.json"
 STEPS = (60, 200)
+KEPT_ON_PURPOSE = {"eval_logits_kept", "predict_returns_all"}
+"""Results without a graph that the program uses at the end: growth, but at most suspect."""
+
+NOT_IN_60 = {"trial_model_cycle"}
+"""The cyclic collector has hardly run by then."""
+
+WITHOUT_RULE = {"saved_tensor_hooks", "eval_logits_kept"}
+
+STILL_FILLING = {"feature_queue_cat"}
+"""After 60 steps it cannot be known that the queue will be trimmed: suspect."""
 
 Job = tuple[Path, int]
 
@@ -42,9 +52,10 @@ def reports(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[Job, Futu
     folder = tmp_path_factory.mktemp("runs")
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         yield {
-            (script, steps): pool.submit(run, script, steps, folder / f"{leak.name}-{script.stem}-{steps}.json")
-            for leak in LEAKS
-            for script in (leak / "leak.py", leak / "clean.py")
+            (script, steps): pool.submit(
+                run, script, steps, folder / f"{script.parent.name}-{script.stem}-{steps}.json"
+            )
+            for script in (*(leak / name for leak in LEAKS for name in ("leak.py", "clean.py")), *TRAPS)
             for steps in STEPS
         }
         pool.shutdown(cancel_futures=True)
@@ -65,11 +76,14 @@ def mark(folder: Path) -> tuple[str, int, str]:
 @pytest.mark.parametrize("folder", LEAKS, ids=lambda p: p.name)
 def test_leak_is_diagnosed(folder: Path, steps: int, reports: dict[Job, Future[dict[str, Any]]]) -> None:
     report = reports[folder / "leak.py", steps].result()
-    assert report["verdict"] == "leak", report
+    if steps == 60 and folder.name in NOT_IN_60:
+        assert report["verdict"] == "clean"
+        return
+    assert report["verdict"] == ("suspect" if folder.name in KEPT_ON_PURPOSE else "leak"), report
     leak = report["leaks"][0]
     named = (leak["stored_at"]["path"], leak["stored_at"]["line"], leak["holder"]["path"])
     assert named == mark(folder)
-    assert leak["rule"] is not None
+    assert (leak["rule"] is not None) == (folder.name not in WITHOUT_RULE)
     assert leak["advice"]
 
 
@@ -78,6 +92,17 @@ def test_leak_is_diagnosed(folder: Path, steps: int, reports: dict[Job, Future[d
 def test_clean_twin_is_clean(folder: Path, steps: int, reports: dict[Job, Future[dict[str, Any]]]) -> None:
     report = reports[folder / "clean.py", steps].result()
     assert (report["verdict"], report["leaks"]) == ("clean", [])
+
+
+@pytest.mark.parametrize("steps", STEPS)
+@pytest.mark.parametrize("program", TRAPS, ids=lambda p: p.stem)
+def test_trap_is_clean(program: Path, steps: int, reports: dict[Job, Future[dict[str, Any]]]) -> None:
+    report = reports[program, steps].result()
+    if program.stem in KEPT_ON_PURPOSE:
+        assert (report["verdict"], report["leaks"][0]["kind"]) == ("suspect", "collected")
+    else:
+        assert report["verdict"] == ("suspect" if steps == 60 and program.stem in STILL_FILLING else "clean")
+        assert report["leaks"] == []
 
 
 def test_every_report_validates(reports: dict[Job, Future[dict[str, Any]]]) -> None:
