@@ -42,7 +42,7 @@ def _matched(leak: Leak, rules: catalogue.Catalogue) -> Leak:
 
 
 def _explained(leak: Leak, findings: Sequence[Finding], start: str) -> Leak:
-    if leak.stored_at is None or leak.kind not in ("graph", "hook", "cycle"):
+    if leak.stored_at is None or leak.kind in ("heap", "collected"):
         return leak
     stored = (_absolute(leak.stored_at.path, start), leak.stored_at.line)
     exact = [f for f in findings if (_absolute(f.path, os.getcwd()), f.span.line) == stored]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections import deque
+from collections import OrderedDict, deque
 from dataclasses import dataclass, field
 from itertools import pairwise
 from types import FrameType, FunctionType
@@ -254,6 +254,8 @@ def _suspect(spot: Spot, gain: Gain, entries: int, root: Root, steps: int) -> Su
         kind = "heap"
     if any(_is_optimizer(thing) for thing in things):
         kind = "optimizer"
+    elif kind == "tensor" and any(_is_state(each.thing) for each in below):
+        kind = "snapshot"
     maxlen = spot.thing.maxlen if isinstance(spot.thing, deque) else None
     heads = [tensor for each in below for tensor in each.slots]
     operation = heads[-1].grad_fn.name() if heads else None
@@ -279,6 +281,11 @@ def _suspect(spot: Spot, gain: Gain, entries: int, root: Root, steps: int) -> Su
         freed,
         home(chain, root),
     )
+
+
+def _is_state(thing: Any) -> bool:
+    """Whether it is what ``state_dict()`` returned, or a copy."""
+    return type(thing) is OrderedDict and "_metadata" in getattr(thing, "__dict__", ())
 
 
 def _is_optimizer(thing: Any) -> bool:
