@@ -11,7 +11,7 @@ from rich.text import Text
 
 from gradguard.findings import Growth, Leak, Place, RunReport, Span
 from gradguard.report.console import SourceLines, clean, line, show_excerpt, wrapped
-from gradguard.report.run_words import KINDS, duration, gains, growth_rate, headline, holder, rate
+from gradguard.report.run_words import duration, gains, growth_rate, headline, holder, rate, what
 from gradguard.report.terminal import console as console_for
 
 _STYLE = {"leak": "bold red", "suspect": "bold yellow", "clean": "bold green", "too-short": "bold cyan"}
@@ -65,7 +65,7 @@ def _is_telling(name: str, growth: Growth, run: RunReport) -> bool:
 def _leak(leak: Leak, sources: SourceLines, console: Console) -> None:
     code = [(f"{leak.rule} ", "bold red")] if leak.rule else []
     title = Text.assemble(*code, (clean(holder(leak), console), "bold"), f" {clean(gains(leak), console)}")
-    title.append(f" {KINDS[leak.kind]}, ").append(rate(leak), "bold")
+    title.append(f" {what(leak)}, ").append(rate(leak), "bold")
     if leak.explained is not None and leak.kind != "hook":
         title.append(f" ({leak.explained:.0%} of the growth)")
     line(console, title)

@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gradguard.findings import Leak, RunReport
-from gradguard.report.run_words import KINDS, headline, holder, rate, where
+from gradguard.report.run_words import headline, holder, rate, what, where
 
 
 def confirmed(leak: Leak) -> str:
     """One line the moment a leak is confirmed."""
     stored = f" {where(leak)}: {leak.stored_at.code}" if leak.stored_at else ""
-    return f"gradguard: leak confirmed: {holder(leak)} {KINDS[leak.kind]}, {rate(leak)};{stored}"
+    return f"gradguard: leak confirmed: {holder(leak)} {what(leak)}, {rate(leak)};{stored}"
 
 
 def lines(report: RunReport) -> Iterator[str]:
     """The report, one line for each thing to say."""
     yield f"gradguard: {headline(report)}"
     for leak in report.leaks:
-        yield f"gradguard: {holder(leak)} {KINDS[leak.kind]}, {rate(leak)}"
+        yield f"gradguard: {holder(leak)} {what(leak)}, {rate(leak)}"
         if leak.stored_at:
             yield f"gradguard:   stored at {where(leak)}: {leak.stored_at.code}"
         if leak.advice:

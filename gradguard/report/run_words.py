@@ -21,6 +21,13 @@ KINDS = {
 }
 
 
+def what(leak: Leak) -> str:
+    """What a leak does, in a few words."""
+    if leak.kind == "cycle" and leak.freed_by_gc:
+        return "is a reference cycle: what it holds waits for the cyclic collector"
+    return KINDS[leak.kind]
+
+
 def size(count: float | None) -> str:
     """Bytes in a readable unit: ``8.5 KB``."""
     if count is None:
@@ -82,7 +89,7 @@ def headline(report: RunReport) -> str:
     at = f" ({where(first)})" if first.stored_at else ""
     more = f", and {len(report.leaks) - 1} more" if len(report.leaks) > 1 else ""
     word = "Leak" if report.verdict == "leak" else "Suspect"
-    return f"{word}: {holder(first)} {KINDS[first.kind]}, {rate(first)}{at}{more}."
+    return f"{word}: {holder(first)} {what(first)}, {rate(first)}{at}{more}."
 
 
 def duration(seconds: float) -> str:

@@ -1,0 +1,122 @@
+"""What only the cyclic collector frees: named where it matters, nothing said of what is small or lives on."""
+
+from __future__ import annotations
+
+import gc
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from torch import nn  # noqa: E402
+
+from gradguard.findings import RunReport  # noqa: E402
+from gradguard.runtime.cycles import Cycles  # noqa: E402
+from gradguard.runtime.watch import Watch  # noqa: E402
+
+TRIALS = 40
+WIDTH = 64
+
+
+class Looped(nn.Module):
+    """Refers to itself by a function over it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = nn.Linear(WIDTH, WIDTH)
+        self.scaled = lambda x: self.body(x) * 2
+
+    def forward(self, x: object) -> object:
+        return self.scaled(x)
+
+
+class Plain(nn.Module):
+    """Does the same, without a cycle."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = nn.Linear(WIDTH, WIDTH)
+
+    def forward(self, x: object) -> object:
+        return self.body(x) * 2
+
+
+class KeepsOutput(torch.autograd.Function):
+    """Keeps its output on the context."""
+
+    @staticmethod
+    def forward(ctx, x):  # type: ignore[no-untyped-def]
+        result = x.exp()
+        ctx.result = result
+        return result
+
+    @staticmethod
+    def backward(ctx, grad):  # type: ignore[no-untyped-def]
+        return grad * ctx.result
+
+
+def trials(make: type[nn.Module], steps: int = 4) -> RunReport:
+    """A new model for each trial."""
+    with Watch() as guard:
+        for _ in range(TRIALS):
+            model = make()
+            optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+            for _ in range(steps):
+                optimizer.zero_grad()
+                model(torch.randn(8, WIDTH)).square().mean().backward()
+                optimizer.step()
+    assert guard.report is not None
+    return guard.report
+
+
+def test_a_model_per_trial_that_refers_to_itself() -> None:
+    report = trials(Looped)
+    assert report.verdict == "leak"
+    (leak,) = report.leaks
+    assert leak.holder is not None
+    assert (leak.kind, leak.holder.path, leak.freed_by_gc) == ("cycle", "Looped.scaled", True)
+    assert leak.stored_at is not None
+    assert leak.stored_at.code == "self.scaled = lambda x: self.body(x) * 2"
+
+
+def test_a_model_per_trial_that_does_not() -> None:
+    assert trials(Plain).verdict == "clean"
+
+
+def test_one_model_that_refers_to_itself_and_lives_on() -> None:
+    model = Looped()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    with Watch() as guard:
+        for _ in range(120):
+            optimizer.zero_grad()
+            model(torch.randn(8, WIDTH)).square().mean().backward()
+            optimizer.step()
+    assert guard.report is not None
+    assert guard.report.verdict == "clean"
+
+
+def test_an_output_on_the_context() -> None:
+    model = nn.Linear(WIDTH, WIDTH)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    with Watch() as guard:
+        for _ in range(120):
+            optimizer.zero_grad()
+            KeepsOutput.apply(model(torch.randn(32, WIDTH))).mean().backward()  # type: ignore[no-untyped-call]
+            optimizer.step()
+    report = guard.report
+    assert report is not None
+    assert [leak.holder.path for leak in report.leaks if leak.holder] == ["ctx.result of KeepsOutput"]
+    assert report.leaks[0].freed_by_gc
+
+
+def test_nothing_of_ours_is_left_with_the_collector() -> None:
+    before = list(gc.callbacks)
+    assert trials(Plain).steps
+    assert gc.callbacks == before
+
+
+def test_it_looks_only_where_the_collector_has_work() -> None:
+    cycles = Cycles(None)
+    assert not any(cycles.is_due(step) for step in range(1, 200))
+    cycles.collected += 10_000
+    assert cycles.is_due(200)
