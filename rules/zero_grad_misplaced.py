@@ -72,7 +72,7 @@ def _concerns(function: Function, reset: ZeroGrad) -> bool:
 def _while_accumulating(function: Function) -> Iterator[Finding]:
     for loop in function.loops:
         steps = [s for s in loop.steps if s.loop is loop]
-        if len({s.target for s in steps}) > 1:
+        if any(s.periodic for s in steps) and not all(s.periodic for s in steps):
             continue  # a generator and a critic: which backward is whose cannot be told
         resets = [z for z in loop.zero_grads if z.loop is loop and z.target is not None]
         for reset in resets:
