@@ -43,7 +43,7 @@ def is_none(function: Function) -> Iterator[Finding]:
                 f"`{read.path}.grad` is None: `{read.path}` is the result of an operation, not a leaf",
                 help=f"call `{read.path}.retain_grad()` before `backward()`, or make it a leaf last, with "
                 "`.requires_grad_()`",
-                confidence=Confidence.LOW if read.site.cell is not None else Confidence.HIGH,  # lessons show it
+                confidence=Confidence.LOW,  # on public code it is read on purpose, to show that it is None
             )
     for call in function.calls_of("torch.optim"):
         if any(part.is_operation_result for part in _parts(call.first)):

@@ -194,19 +194,19 @@ for model, output, loss in training():
     )
 """),
     "a cache": ("cache", "cache of norm()", "cache", """
-@functools.lru_cache(maxsize=None)
+@functools.lru_cache(maxsize=None)  # here
 def norm(x):
     return x.square()
 for model, output, loss in training():
-    norm(torch.randn(4096))  # here
+    norm(torch.randn(4096))
 """),
     "a cache with the name of a method": ("cache", "cache of norm()", "cache", """
 def size(x):
     return float(x.norm())
 
-@functools.lru_cache(maxsize=None)
 def norm(x):
     return x.square()
+norm = functools.lru_cache(maxsize=None)(norm)
 for model, output, loss in training():
     norm(torch.randn(4096))  # here
 """),
