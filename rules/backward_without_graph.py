@@ -16,6 +16,9 @@ loss.backward()                 # raises
 **Not flagged.** A loss of which one term has a graph, `requires_grad_()` afterwards, a loss function with parameters
 of its own, `set_grad_enabled(flag)`.
 
+**Low confidence.** Reported with `--min-confidence low` only: on public code nearly all that it named had a graph, by
+ways that reading did not see.
+
 **References.** <https://pytorch.org/docs/stable/generated/torch.Tensor.detach.html>.
 """
 

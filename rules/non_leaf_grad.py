@@ -17,6 +17,9 @@ print(x.grad)                   # None
 **Not flagged.** Leaves, tensors with `retain_grad()`, code that asks `x.is_leaf` or `x.grad is None`, or sets
 `x.grad` itself; `.to(device)` of a leaf, which is the leaf itself where it is there already.
 
+**Low confidence.** A `.grad` that is read is reported with `--min-confidence low` only: on public code most were
+lessons that show that it is None. An optimizer that is given a non-leaf is reported by default.
+
 **References.** <https://pytorch.org/docs/stable/generated/torch.Tensor.is_leaf.html>.
 """
 

@@ -130,14 +130,12 @@ class Cycles:
         self.looks += 1
         self._next = step + BETWEEN * self.looks
         reached, complete = census.reach(frame, internals)
-        if not complete:
-            return
         groups: defaultdict[type, list[Any]] = defaultdict(list)
         for thing in gc.get_objects():
             cls = type(thing)  # not `isinstance`: it asks the object for its `__class__`
             if id(thing) in reached or issubclass(cls, (type, FrameType, ModuleType, FunctionType)):
                 continue
-            if _function_of(cls) is not None or is_user_type(cls):
+            if _function_of(cls) is not None or (complete and is_user_type(cls)):
                 groups[cls].append(thing)
         for cls, found in groups.items():
             self._consider(cls, found, internals)

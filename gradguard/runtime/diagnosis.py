@@ -154,6 +154,7 @@ class Diagnosis:
             _outermost(suspect, levels)
             found.append(explain(suspect, stores, max(tracer.steps, 1), sources, step, self._rate_at_first))
         self.found = distinct([d for d in found if d.path != SAVED or d.leak.stored_at is not None])
+        self.in_vain += not self.found
         self._close()
 
     def _close(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from collections.abc import Iterator
 
 import pytest
 
@@ -15,6 +16,17 @@ from gradguard.runtime.cycles import Cycles  # noqa: E402
 from gradguard.runtime.watch import Watch  # noqa: E402
 
 TRIALS = 40
+
+
+@pytest.fixture(autouse=True)
+def _no_collections() -> Iterator[None]:
+    """How often the collector runs depends on all that is alive: in a process with many tests it tells nothing."""
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
 WIDTH = 64
 
 
