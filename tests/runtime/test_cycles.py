@@ -67,11 +67,11 @@ class KeepsOutput(torch.autograd.Function):
         return grad * ctx.result
 
 
-def trials(make: type[nn.Module], steps: int = 4) -> RunReport:
+def trials(architecture: type[nn.Module], steps: int = 4) -> RunReport:
     """A new model for each trial."""
     with Watch() as guard:
         for _ in range(TRIALS):
-            model = make()
+            model = architecture()
             optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
             for _ in range(steps):
                 optimizer.zero_grad()
