@@ -22,6 +22,9 @@ def judge_backward(flow: Flow, backward: Backward) -> None:
     if backward.retain_graph is None:
         return
     loop = backward.loop
+    if _needed_in_callee(backward):
+        backward.needed_again = True
+        return
     own = graphs(backward.value.reach)
     order = flow.facts.events.index(backward)
     for other in flow.facts.events[order + 1 :]:
@@ -43,6 +46,12 @@ def judge_backward(flow: Flow, backward: Backward) -> None:
     if backward.carries is None:
         unclear = any(r.source is Source.CARRIED and _of_loop(r, loop) for r in backward.value.maybe)
         backward.needed_again = unclear or not _made_in(loop, backward.value)
+
+
+def _needed_in_callee(backward: Backward) -> bool:
+    """Whether a loop of the function that was called runs it over one graph again."""
+    inner = backward.inner
+    return isinstance(inner, Backward) and inner.loop is not None and inner.needed_again
 
 
 _FREEZES = re.compile(r"requires_grad\s*=\s*False|requires_grad_\(\s*(?:requires_grad\s*=\s*)?False|freeze|frozen")

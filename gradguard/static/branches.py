@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 from gradguard.static import knowledge as k
 from gradguard.static import tree as t
-from gradguard.static.conditions import is_flag, is_periodic, length_test, steady_branch, tensor_test
+from gradguard.static.conditions import is_flag, is_periodic, key_test, length_test, steady_branch, tensor_test
 from gradguard.static.loops import loops_called
 from gradguard.static.model import Backward, Forward, GradCall
 from gradguard.static.state import State, hedge, merge
-from gradguard.static.values import NUMBER, Held, Value, holding
+from gradguard.static.values import NUMBER, Held, Kind, Value, Word, holding
 
 if TYPE_CHECKING:
     from gradguard.static.flow import Flow
@@ -24,6 +24,9 @@ def if_(flow: Flow, stmt: t.If, state: State) -> State | None:
     tested, holds = tensor_test(stmt.test)
     if tested is not None:  # in the other branch it is a number
         (second if holds else first).assign(flow.canonical(tested), NUMBER)
+    key, text, equal = key_test(stmt.test)
+    if key is not None:
+        (first if equal else second).assign(flow.canonical(key), Value(kind=Kind.NUMBER, ref=Word(text)))
     flow.branches += 1
     flow.periods += is_periodic(stmt.test)
     start = steady_branch(stmt.test)

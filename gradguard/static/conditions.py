@@ -48,6 +48,17 @@ def tensor_test(test: t.Expr) -> tuple[str | None, bool]:
     return None, True
 
 
+def key_test(test: t.Expr) -> tuple[str | None, str, bool]:
+    """The name that a condition compares with a string, the string, and whether it holds if they are equal."""
+    if isinstance(test, t.Operation) and test.operator in ("==", "!=", "in", "not in") and len(test.operands) == 2:
+        left, right = test.operands
+        if test.operator.endswith("in"):
+            right = right.items[0] if isinstance(right, t.Display) and len(right.items) == 1 else test
+        if isinstance(left, t.Name) and isinstance(right, t.Constant) and isinstance(right.value, str):
+            return left.id, right.value, test.operator in ("==", "in")
+    return None, "", True
+
+
 def is_periodic(test: t.Expr) -> bool:
     """Whether a condition holds every so many iterations: ``(i + 1) % 4 == 0``."""
     return any(isinstance(n, t.Operation) and n.operator == "%" for n in t.walk(test))

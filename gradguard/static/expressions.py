@@ -25,6 +25,7 @@ from gradguard.static.values import (
     Root,
     Source,
     Value,
+    Word,
     combined,
     computed,
     each_of,
@@ -78,6 +79,8 @@ def _name(flow: Flow, expr: t.Name, state: State) -> Value:
 
 
 def _constant(flow: Flow, expr: t.Constant, state: State) -> Value:
+    if isinstance(expr.value, str):
+        return replace(NUMBER, ref=Word(expr.value))
     return NOTHING if expr.value is None else NUMBER
 
 
@@ -146,8 +149,9 @@ def _derived(value: Value, key: object) -> Value:
 
 
 def _subscript(flow: Flow, expr: t.Subscript, state: State) -> Value:
-
-    evaluate(flow, expr.index, state)
+    key = evaluate(flow, expr.index, state).ref
+    if isinstance(key, Word) and not isinstance(expr.index, t.Constant):
+        return element(evaluate(flow, expr.value, state), key.text)
     path = t.path_of(expr)
     if path is not None and path.endswith('"]') and (known := state.env.get(flow.canonical(path))) is not None:
         return known
@@ -164,8 +168,8 @@ def _subscript(flow: Flow, expr: t.Subscript, state: State) -> Value:
         return base.ref.element
     if base.kind in (Kind.MODULE, Kind.OPTIMIZER, Kind.SCALER, Kind.LOADER):
         return replace(base, parts=())
-    key = expr.index.value if isinstance(expr.index, t.Constant) else None
-    if base.kind is Kind.OUTPUT and isinstance(key, str) and k.MEASURE_KEY.search(key):
+    index = expr.index.value if isinstance(expr.index, t.Constant) else None
+    if base.kind is Kind.OUTPUT and isinstance(index, str) and k.MEASURE_KEY.search(index):
         return replace(base, roots=frozenset(), maybe=base.reach, parts=(), kind=Kind.UNKNOWN)
     if base.kind in (Kind.TENSOR, Kind.OUTPUT) and not base.parts:
         return recorded(_indexed(base, expr), state, expr)
@@ -175,7 +179,6 @@ def _subscript(flow: Flow, expr: t.Subscript, state: State) -> Value:
         trimmed = base.kind in (Kind.CONTAINER, Kind.UNKNOWN)
         parts = base.parts if base.part("each") is not None else ()
         return replace(base, parts=parts, bounded=base.bounded or trimmed)
-    index = expr.index.value if isinstance(expr.index, t.Constant) else None
     if isinstance(index, str) and not base.parts and k.MEASURE_KEY.search(index):
         base = replace(base, roots=frozenset(), maybe=base.reach)
     if path is not None and not base.parts and base.kind is Kind.UNKNOWN and not base.roots:

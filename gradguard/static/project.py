@@ -322,22 +322,31 @@ class Project:
         return self._flows[module]
 
     def called_without_grad(self, ref: FunctionRef, seen: frozenset[t.Define] = frozenset()) -> bool:
-        """Whether every call of a function that can be seen happens where no graph is recorded."""
+        """Whether every call of a function that can be seen happens where no graph is recorded.
+
+        A method that no call was seen to reach may be called on an object whose class only the run knows
+        (``getattr(module, name)(...)``): there one call by its name says how it is meant.
+        """
         if ref.define in seen or len(seen) > 4:
             return False
-        modes: list[bool] = []
-        by_name: list[bool] = []
-        for module in self.survey.callers(ref.define.name, ref.module):
-            for flow in self.flows(module):
-                for define, mode in flow.calls:
-                    if define is ref.define:
-                        inherited = mode is Mode.INHERITED
-                        held = inherited and self.called_without_grad(flow.ref, seen | {ref.define})
-                        modes.append(held or mode in (Mode.OFF, Mode.UNKNOWN))
-                if ref.owner is not None:
-                    by_name += [mode is Mode.OFF for name, mode in flow.method_calls if name == ref.define.name]
-        seen_calls = modes or by_name
-        return bool(seen_calls) and all(seen_calls)
+        seen |= {ref.define}
+        name = ref.define.name
+        callers = self.survey.callers(name, ref.module)
+        reached = [held for m in callers for held in self._held_at(m, seen, lambda f: _modes_of(f, ref.define))]
+        if reached or ref.owner is None:
+            return bool(reached) and all(reached)
+        anywhere = self.survey.callers_anywhere(name, ref.module)
+        return any(held for m in anywhere for held in self._held_at(m, seen, lambda f: _modes_named(f, name)))
+
+    def _held_at(
+        self, module: Module, seen: frozenset[t.Define], modes: Callable[[Flow], Iterable[Mode]]
+    ) -> Iterator[bool]:
+        """For each call in a module whether no graph is recorded there; a recursive call runs as its caller does."""
+        for flow in self.flows(module):
+            for mode in modes(flow) if flow.ref.define not in seen else ():
+                yield mode in (Mode.OFF, Mode.UNKNOWN) or (
+                    mode is Mode.INHERITED and self.called_without_grad(flow.ref, seen)
+                )
 
     # --- files ---
 
@@ -392,6 +401,14 @@ class Project:
             module, package = base.with_name(base.name + ".py"), base / "__init__.py"
             self._found[key] = module if module.is_file() else package if package.is_file() else None
         return self._found[key]
+
+
+def _modes_of(flow: Flow, define: t.Define) -> Iterator[Mode]:
+    return (mode for called, mode in flow.calls if called is define)
+
+
+def _modes_named(flow: Flow, name: str) -> Iterator[Mode]:
+    return (mode for called, mode in flow.method_calls if called == name)
 
 
 def _parent(path: Path, level: int) -> Path:

@@ -14,6 +14,7 @@ from gradguard.static.model import (
 from gradguard.static.names import breaks_graph
 from gradguard.static.state import State
 from gradguard.static.values import (
+    NOTHING_HELD,
     Held,
     Kind,
     Root,
@@ -21,6 +22,7 @@ from gradguard.static.values import (
     Value,
     union,
     with_content,
+    with_item,
 )
 
 if TYPE_CHECKING:
@@ -64,9 +66,11 @@ def store_item(
         state.assign(path, value)
         if not value.reach and holder.parts == ():  # what showed that the whole carries a graph is taken out
             holder = replace(holder, roots=holder.must, maybe=holder.reach)
-        state.env[base] = with_content(holder, value)
+        state.env[base] = with_item(holder, target.index.value, value)
         return
     whole = base if isinstance(target.index, t.Slice) and source is not None and mentions(source, base) else path
+    if holder.kind is Kind.TENSOR or (isinstance(target.index, t.Slice) and target.index.dimensions > 1):
+        value = replace(value, holds=NOTHING_HELD)  # the numbers are copied
     form, added = rebind_form(whole, source)
     if form in (Form.SUM, Form.AVERAGE) and value.reach:  # d[k] = d.get(k, 0) + x
         flow.store(base, value, state, stmt, added or source, form).is_item = True
@@ -117,6 +121,8 @@ def augment(flow: Flow, stmt: t.Augment, state: State) -> State:
     else:
         form = Form.SUM if stmt.operator in "+-" else Form.AVERAGE
         kind = Kind.TENSOR if added.reach or before.reach else before.kind
+    if item or before.kind in (Kind.TENSOR, Kind.OUTPUT, Kind.NUMBER):
+        added = replace(added, holds=NOTHING_HELD)  # a sum is a tensor of its own
     if state.mode is Mode.OFF and form is Form.SUM:
         added = replace(added, roots=frozenset(), maybe=frozenset())
     elif any(r.source is Source.LEAF for r in added.roots):

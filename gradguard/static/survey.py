@@ -165,6 +165,14 @@ class Survey:
                 if module is not None:
                     yield module
 
+    def callers_anywhere(self, name: str, near: Module) -> Iterator[Module]:
+        """The modules of all files in which a function of this name is called."""
+        yield near
+        for path in self._callers.get(name, ()):
+            module = self.project.module(path) if path != near.path else None
+            if module is not None:
+                yield module
+
     def argument_class(self, ref: FunctionRef, param: str) -> Class | None:
         """The class of the project that every call seen passes as ``param``, if it is one."""
         params = [p.name for p in ref.define.params]

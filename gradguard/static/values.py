@@ -99,6 +99,12 @@ class Registrar(NamedTuple):
     of: Value
 
 
+class Word(NamedTuple):
+    """A string that is known: which part of a dict a key means."""
+
+    text: str
+
+
 @dataclass(frozen=True, slots=True)
 class Value:
     """An abstract value.
@@ -308,7 +314,9 @@ def element(value: Value, index: object) -> Value:
         return each_of(element(rows, index))
     if value.parts and not isinstance(index, int):
         parts = [part for _, part in value.parts]
-        alike = all(p.parts or isinstance(p.ref, Registrar) for p in parts)
+        if isinstance(index, str) and index != "each" and _has_names(value):  # a KeyError, or a key that was not seen
+            return Value(maybe=union(parts).reach)
+        alike = all(p.parts or isinstance(p.ref, Registrar | Word) for p in parts)
         return _any_of(parts) if index == "each" and alike else union(parts, Kind.UNKNOWN)
     if value.kind in (Kind.OUTPUT, Kind.TENSOR):
         return replace(value, parts=())
@@ -341,6 +349,20 @@ def iterated(value: Value) -> Value:
     if value.kind in (Kind.NUMBER, Kind.EXTERNAL):
         return NUMBER if value.kind is Kind.NUMBER else Value()
     return element(value, "each")
+
+
+def with_item(holder: Value, key: str, value: Value) -> Value:
+    """A dict after ``holder[key] = value``: of one whose keys are known, this one is known too."""
+    result = with_content(holder, value)
+    here = not any(r.source is Source.PLACE for r in holder.must)  # elsewhere others may put something into it
+    if not here or not _has_names(holder):
+        return result
+    return replace(result, parts=(*((name, part) for name, part in holder.parts if name != key), (key, value)))
+
+
+def _has_names(value: Value) -> bool:
+    """Whether all parts of a value are known by their keys: a dict that was written out."""
+    return bool(value.parts) and all(isinstance(key, str) and key not in ("each", "columns") for key, _ in value.parts)
 
 
 def with_content(holder: Value, value: Value) -> Value:

@@ -129,6 +129,20 @@ FLAGGED = {
 }
 
 CLEAN = {
+    "boxes of each image, scaled in place": """
+        @torch.no_grad()
+        def ground_truth(net, val_loader):
+            boxes = []
+            for images, targets, sizes in val_loader:
+                net(images)
+                for i in range(len(images)):
+                    width = sizes[i][0]
+                    found = targets[i].numpy()
+                    found[:, 0] *= width
+                    found[:, 1] = found[:, 2]
+                    boxes.append(found)
+            return boxes
+    """,
     "cloned": """
         def train(model, loader, optimizer):
             samples, states = [], []

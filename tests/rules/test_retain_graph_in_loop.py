@@ -66,6 +66,25 @@ FLAGGED = {
 }
 
 CLEAN = {
+    "several losses of one network, one after the other, in a closure": """
+        net = nn.Linear(3, 2)
+        opt = torch.optim.LBFGS(net.parameters())
+
+        def closure():
+            out = net(x)
+            parts = [F.mse_loss(out, y), out.abs().mean()]
+            rows = []
+            for i in range(2):
+                opt.zero_grad()
+                parts[i].backward(retain_graph=True)
+                rows.append([p.grad.clone() for p in net.parameters()])
+            project(net, rows)
+            return sum(parts)
+
+        for _ in range(100):
+            opt.step(closure)
+            closure()
+    """,
     "two heads over one encoder": """
         def train(encoder, head_a, head_b, loader, optimizer):
             for x, a, b in loader:

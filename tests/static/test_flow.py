@@ -214,6 +214,20 @@ LEAKS = {
             for _ in range(1000):
                 simulation.step(0.1)
     """,
+    "the numbers of a dict by key, the tensors as they are": """
+        def train(net, loader, opt):
+            sums = {"mse": 0, "n": 0}
+            for x, y in loader:
+                opt.zero_grad()
+                parts = {"mse": F.mse_loss(net(x), y), "n": len(y)}
+                parts["mse"].backward()
+                opt.step()
+                for name in sums:
+                    if name == "n":
+                        sums[name] += parts[name]
+                    else:
+                        sums[name] += parts[name]  # !
+    """,
     "gradients of an input that the optimizer does not know": """
         def train(net, loader, opt, huber):
             for pos, energies, forces in loader:
@@ -366,6 +380,55 @@ CLEAN = {
                 net.zero_grad()
                 image = forward_step(net, image, target, 0.1)
             return image.detach()
+    """,
+    "a dict of tensors, made numbers by key": """
+        def losses(out, y):
+            parts = {"mse": F.mse_loss(out, y), "l1": F.l1_loss(out, y), "n": len(y)}
+            parts["all"] = parts["mse"] + parts["l1"]
+            return parts
+
+        def added(sums, parts):
+            values = {name: parts[name].detach() for name in sums if name != "n"}
+            for name in ["n"]:
+                values[name] = parts[name]
+            return {name: value + sums[name] for name, value in values.items()}
+
+        def train(net, loader, opt):
+            totals = {name: 0 for name in ("mse", "l1", "n")}
+            sums = {name: 0 for name in ("mse", "l1", "n")}
+            for x, y in loader:
+                opt.zero_grad()
+                parts = losses(net(x), y)
+                parts["all"].backward()
+                opt.step()
+                totals = added(totals, parts)
+                for name in sums:
+                    if name == "n":
+                        sums[name] += parts[name]
+                    else:
+                        sums[name] += parts[name].item()
+            return totals, sums
+    """,
+    "a method that calls itself, and whose object is known at run time": """
+        class Decoder(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.cell = nn.GRUCell(4, 4)
+
+            def recognize(self, frames, retries=1):
+                self.eval()
+                beams = []
+                for frame in frames:
+                    beams.append(self.cell(frame))
+                if not beams:
+                    return self.recognize(frames, retries - 1)
+                return beams
+
+        def main(path, name, utterances):
+            model = getattr(importlib.import_module(path), name)()
+            with torch.no_grad():
+                for frames in utterances:
+                    print(model.recognize(frames))
     """,
     "set up and torn down by a context manager": """
         import contextlib
