@@ -136,10 +136,10 @@ CLEAN = {
             for images, targets, sizes in val_loader:
                 net(images)
                 for i in range(len(images)):
-                    width = sizes[i][0]
+                    width, height = sizes[i][0], sizes[i][1]
                     found = targets[i].numpy()
                     found[:, 0] *= width
-                    found[:, 1] = found[:, 2]
+                    found[:, 1] *= height
                     boxes.append(found)
             return boxes
     """,
