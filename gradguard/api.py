@@ -2,16 +2,44 @@
 
 from __future__ import annotations
 
+import os
 import sys
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Literal
 
 from gradguard.findings import Leak, RunReport
+from gradguard.runtime.recording import Recording
 from gradguard.runtime.steps import steps
+from gradguard.runtime.usercode import START
 from gradguard.runtime.watch import Watch
 
-__all__ = ["Watch", "steps", "watch"]
+__all__ = ["LeakError", "LeakWarning", "Watch", "steps", "watch"]
+
+OnLeak = Literal["warn", "raise"] | Callable[[Leak], object]
 
 
-def watch(*, report: bool = True) -> Watch:
+class LeakWarning(UserWarning):
+    """A leak was confirmed (``on_leak="warn"``)."""
+
+
+class LeakError(AssertionError):
+    """A leak was confirmed (``on_leak="raise"``, ``guard.check()``).
+
+    An AssertionError: in a test it is a failure, not an error.
+
+    Args:
+        leak: the first one.
+    """
+
+    def __init__(self, message: str, leak: Leak | None = None) -> None:
+        super().__init__(message)
+        self.leak = leak
+
+
+def watch(*, report: bool = True, on_leak: OnLeak | None = None, record: str | os.PathLike[str] | None = None) -> Guard:
     """Watch the training loop inside ``with``; no argument is needed.
 
     A step ends where an optimizer steps (in a cycle of several, the last one). Without an optimizer it ends where a
@@ -21,8 +49,15 @@ def watch(*, report: bool = True) -> Watch:
     Args:
         report: say on stderr when a leak is confirmed, and give the report at the end. ``guard.report`` has it
             (:class:`gradguard.findings.RunReport`) either way.
+        on_leak: what else to do with each confirmed leak, once: ``"warn"`` gives a :class:`LeakWarning`, ``"raise"``
+            ends the loop with a :class:`LeakError`, and a function is called with the
+            :class:`gradguard.findings.Leak`. It happens in the step in which the leak is confirmed; for kinds that
+            only the end of the run tells from a buffer that fills, at the end.
+        record: the file to record the run in; it must not exist. ``gradguard report`` and ``compare`` read it.
 
     Raises:
+        ValueError: ``on_leak`` is none of these.
+        OSError: the recording cannot be written.
         RuntimeError: from ``with``, when this watch is on already.
 
     Example:
@@ -31,16 +66,114 @@ def watch(*, report: bool = True) -> Watch:
         >>> guard.report.verdict                      # doctest: +SKIP
         'leak'
     """
+    if on_leak is not None and not callable(on_leak) and on_leak not in ("warn", "raise"):
+        raise ValueError(f'on_leak={on_leak!r}: it is "warn", "raise" or a function that takes the leak')
+    recording = None
+    if record is not None:
+        from gradguard.record import begin
 
-    def ended(found: RunReport) -> RunReport:
+        recording = begin(Path(record), tuple(sys.argv))
+    return Guard(_Teller(report, on_leak, recording))
+
+
+class Guard(Watch):
+    """A watch that a program puts around its own loop; :func:`watch` makes it."""
+
+    def __init__(self, teller: _Teller) -> None:
+        super().__init__(
+            on_confirm=teller.confirmed, on_end=teller.ended, command=tuple(sys.argv), recording=teller.recording
+        )
+        self._teller = teller
+
+    def check(self) -> None:
+        """Fail if what was watched leaks; for tests, after the ``with`` block.
+
+        Raises:
+            LeakError: a leak is confirmed. The message is the report.
+            RuntimeError: the watch is not over yet.
+        """
+        if self.report is None:
+            raise RuntimeError("check() tells how it ended: call it after the `with` block")
+        if self.report.verdict == "leak":
+            from gradguard.report.run_line import lines
+
+            raise LeakError("\n".join(lines(self.report)), self.report.leaks[0])
+
+    def __enter__(self) -> Guard:
+        super().__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> bool:
+        handled = super().__exit__(kind, error, traceback)
+        self._teller.the_rest(error)
+        return handled
+
+
+class _Teller:
+    """Says what is found, where it was asked to.
+
+    Args:
+        report: on stderr.
+        on_leak: what else to do.
+        recording: where it is written down.
+    """
+
+    def __init__(self, report: bool, on_leak: OnLeak | None, recording: Recording | None) -> None:
+        self.recording = recording
+        self._report = report
+        self._on_leak = on_leak
+        self._told: set[str] = set()
+        self._last: RunReport | None = None
+
+    def confirmed(self, leak: Leak) -> None:
+        """A leak is confirmed, and the run goes on."""
+        if self._report:
+            _say(leak)
+        if self.recording is not None:
+            from gradguard.record import note_leak
+
+            note_leak(self.recording, leak)
+        self._act(leak)
+
+    def ended(self, found: RunReport) -> RunReport:
+        """The watch is over."""
         from gradguard.join import with_rules
 
-        joined = with_rules(found)
-        if report:
-            _show(joined)
-        return joined
+        self._last = with_rules(found)
+        if self.recording is not None:
+            from gradguard.record import finish
 
-    return Watch(on_confirm=_say if report else None, on_end=ended)
+            finish(self.recording, self._last)
+        if self._report:
+            _show(self._last)
+        return self._last
+
+    def the_rest(self, error: BaseException | None) -> None:
+        """What only the end of the run has confirmed; an error that is on its way is not replaced by ours."""
+        leaks = self._last.leaks if self._last is not None and self._last.verdict == "leak" else ()
+        for leak in leaks:
+            if leak.kind != "collected" and not (error is not None and self._on_leak == "raise"):
+                self._act(leak)
+
+    def _act(self, leak: Leak) -> None:
+        path = leak.holder.path if leak.holder is not None else "?"
+        if self._on_leak is None or path in self._told:
+            return
+        self._told.add(path)
+        from gradguard.join import with_rule
+        from gradguard.report.run_line import confirmed
+
+        if callable(self._on_leak):
+            self._on_leak(with_rule(leak))
+        elif self._on_leak == "raise":
+            raise LeakError(confirmed(leak), with_rule(leak))
+        elif leak.stored_at is not None:  # as if the statement itself had warned
+            file = os.path.join(START, leak.stored_at.path)
+            warnings.warn_explicit(confirmed(leak), LeakWarning, file, leak.stored_at.line)
+        else:
+            warnings.warn(confirmed(leak), LeakWarning, stacklevel=2)
 
 
 def _say(leak: Leak) -> None:

@@ -268,6 +268,7 @@ class RunReport:
         exit_status: of the program; None when it is not known.
         command: what was run.
         start: the directory in which the run began; paths of places are relative to it.
+        source: the lines around the leaks' statements as the run read them, by path and number.
     """
 
     verdict: str
@@ -285,3 +286,4 @@ class RunReport:
     exit_status: int | None = None
     command: tuple[str, ...] = ()
     start: str = "."
+    source: Mapping[str, Mapping[int, str]] = field(default_factory=dict)

@@ -24,6 +24,11 @@ def with_rules(report: RunReport) -> RunReport:
     return replace(report, leaks=tuple(_matched(leak, rules) for leak in report.leaks))
 
 
+def with_rule(leak: Leak) -> Leak:
+    """``leak`` with the rule that knows it from how it looks in a run, if there is one."""
+    return _matched(leak, catalogue.load())
+
+
 def with_findings(report: RunReport) -> RunReport:
     """``report`` with the rule and the advice of the finding that reading the source makes at the same statement.
 

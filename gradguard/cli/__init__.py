@@ -14,7 +14,7 @@ from gradguard import __version__
 from gradguard.catalogue import RulePackError
 from gradguard.config import ConfigError
 
-COMMANDS = ("check", "run", "demo", "explain", "rules")
+COMMANDS = ("check", "run", "report", "compare", "demo", "explain", "rules")
 
 
 class _Commands(click.Group):

@@ -8,18 +8,18 @@ import signal
 import sys
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, NoReturn, TextIO
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 
+from gradguard.cli._runs import FORMATS, render
 from gradguard.findings import Leak, RunReport
 from gradguard.runtime import launch
+from gradguard.runtime.recording import Recording
 from gradguard.runtime.watch import Watch
 
 if TYPE_CHECKING:
     from gradguard.report.live import LiveView
-
-FORMATS = ("console", "json")
 
 
 @click.command("run", context_settings={"ignore_unknown_options": False, "allow_interspersed_args": False})
@@ -28,6 +28,8 @@ FORMATS = ("console", "json")
 @click.option("--stop-on-leak", is_flag=True, help="End the program when a leak is confirmed.")
 @click.option("--fail-on-leak", is_flag=True, help="Exit with 1 when the program succeeded and a leak is confirmed.")
 @click.option("--live", is_flag=True, help="Show a live view (it shares the terminal with the program's own output).")
+@click.option("--record", type=click.Path(dir_okay=False, path_type=Path), help="Record the run in this file.")
+@click.option("--no-record", is_flag=True, help="Record nothing (default: .gradguard/runs/<time>-<pid>.jsonl).")
 @click.option("--format", "style", type=click.Choice(FORMATS), default="console", help="How to report.")
 @click.option("--output", type=click.Path(dir_okay=False, path_type=Path), help="Write the report to this file.")
 @click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto", help="When to use colour.")
@@ -39,6 +41,8 @@ def command(
     stop_on_leak: bool,
     fail_on_leak: bool,
     live: bool,
+    record: Path | None,
+    no_record: bool,
     style: str,
     output: Path | None,
     color: str,
@@ -58,9 +62,16 @@ def command(
         sys.excepthook(SyntaxError, error.with_traceback(None), None)
         sys.exit(1)
     _check_output(output)
-    session = _Session(None if as_module else program, style, output, color, fail_on_leak)
     words = (("-m",) if as_module else ()) + (program, *arguments)
-    session.watch = Watch(on_confirm=session.confirmed, max_steps=max_steps, stop_on_leak=stop_on_leak, command=words)
+    recording = None if no_record else _recording(record, words)
+    session = _Session(None if as_module else program, style, output, color, fail_on_leak, recording)
+    session.watch = Watch(
+        on_confirm=session.confirmed,
+        max_steps=max_steps,
+        stop_on_leak=stop_on_leak,
+        command=words,
+        recording=recording,
+    )
     if live:
         from gradguard.report.live import LiveView
         from gradguard.report.terminal import console
@@ -77,6 +88,21 @@ def _check_output(output: Path | None) -> None:
         raise click.UsageError(f"--output: there is no folder {output.parent}")
 
 
+def _recording(path: Path | None, words: tuple[str, ...]) -> Recording | None:
+    """Where the run is recorded; where that was not asked for and cannot be, it is not."""
+    from gradguard.record import begin
+
+    try:
+        return begin(path, words)
+    except FileExistsError as error:
+        raise click.UsageError(f"--record: {path} exists; a recording is not written over") from error
+    except OSError as error:
+        if path is not None:
+            raise click.UsageError(f"--record: cannot write {path}: {error.strerror}") from error
+        click.echo(f"gradguard: the run is not recorded: {error}", err=True)
+        return None
+
+
 class _Session:
     """One run: the program, the signals that may end it, and the report."""
 
@@ -90,8 +116,10 @@ class _Session:
         output: Path | None,
         color: str,
         fail_on_leak: bool,
+        recording: Recording | None,
     ) -> None:
         self._name = name
+        self._recording = recording
         self._process = os.getpid()
         self._style = style
         self._output = output.absolute() if output is not None else None  # the program may change the directory
@@ -134,17 +162,27 @@ class _Session:
             from gradguard.join import with_findings
 
             report = with_findings(report)
+            self._record(report)
             self._write(report)
         return report
 
     def confirmed(self, leak: Leak) -> None:
         """Say it at once: the run may last for days."""
+        from gradguard.record import note_leak
         from gradguard.report.run_line import confirmed
 
+        if self._recording is not None:
+            note_leak(self._recording, leak)
         if self.live is None:
             click.echo(confirmed(leak), err=True)
         else:
             self.live.say(confirmed(leak))
+
+    def _record(self, report: RunReport) -> None:
+        if self._recording is not None:
+            from gradguard.record import finish
+
+            finish(self._recording, report)
 
     def _stop_live(self) -> None:
         if self.live is not None:
@@ -153,14 +191,14 @@ class _Session:
 
     def _write(self, report: RunReport) -> None:
         if self._output is None:
-            _render(report, self._style, sys.stderr or sys.__stderr__ or io.StringIO(), self._color)
+            render(report, self._style, sys.stderr or sys.__stderr__ or io.StringIO(), self._color)
             return
         try:
             with self._output.open("w", encoding="utf-8") as file:
-                _render(report, self._style, file, "never")
+                render(report, self._style, file, "never")
         except OSError as error:
             click.echo(f"error: --output: cannot write {self._output}: {error.strerror}", err=True)
-            _render(report, self._style, sys.stderr, self._color)
+            render(report, self._style, sys.stderr, self._color)
 
     def _catch_termination(self) -> None:
         """SIGTERM is how a scheduler ends a job: report first, then end by it, unless the program handles it itself."""
@@ -200,16 +238,3 @@ def _die_of(number: int) -> NoReturn:
     signal.signal(number, signal.SIG_DFL)
     os.kill(os.getpid(), number)
     os._exit(128 + number)
-
-
-def _render(report: RunReport, style: str, file: TextIO, color: str) -> None:
-    if style == "json":
-        from gradguard.report import run_json
-
-        file.write(run_json.render(report))
-        return
-    from gradguard.report.run_console import report as show
-    from gradguard.report.run_console import source_lines
-    from gradguard.report.terminal import console
-
-    show(report, source_lines(report), console(color, file))

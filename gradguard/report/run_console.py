@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import linecache
-import os
 import sys
 
 from rich.console import Console
@@ -11,7 +9,7 @@ from rich.text import Text
 
 from gradguard.findings import Growth, Leak, Place, RunReport, Span
 from gradguard.report.console import SourceLines, clean, line, show_excerpt, wrapped
-from gradguard.report.run_words import duration, gains, growth_rate, headline, holder, rate, what
+from gradguard.report.run_words import forecast, gains, growth_rate, headline, holder, rate, what
 from gradguard.report.terminal import console as console_for
 
 _STYLE = {"leak": "bold red", "suspect": "bold yellow", "clean": "bold green", "too-short": "bold cyan"}
@@ -37,11 +35,11 @@ def to_stderr(run: RunReport) -> None:
 
 
 def source_lines(run: RunReport) -> SourceLines:
-    """Reads the lines of the run's files, as they were when the run first read them."""
+    """The lines of the run's files that are around its statements, as the run read them; the others are empty."""
 
     def read(path: str, cell: int | None) -> list[str]:
-        file = path if path.startswith("<") else os.path.join(run.start, path)  # a notebook's cell is no file
-        return [line.rstrip("\r\n") for line in linecache.getlines(file)]
+        known = run.source.get(path, {})
+        return [known.get(number, "") for number in range(1, max(known, default=0) + 1)]
 
     return read
 
@@ -109,8 +107,7 @@ def _endings(run: RunReport, console: Console) -> None:
         )
         wrapped(console, Text(clean(text, console), "bold red"))
     if run.forecast is not None:
-        left = f" ({duration(run.forecast.seconds_left)})" if run.forecast.seconds_left is not None else ""
-        wrapped(console, Text(f"At this rate {run.forecast.device} is full in {run.forecast.steps_left} steps{left}."))
+        wrapped(console, Text(forecast(run.forecast)))
     for note in run.notes:
         wrapped(console, Text.assemble(("note: ", "bold cyan"), clean(note, console)))
     rules = [leak.rule for leak in run.leaks if leak.rule]

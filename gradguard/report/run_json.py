@@ -25,12 +25,20 @@ def parse(text: str, start: str) -> RunReport:
         text: the document.
         start: the directory in which the run began, to which its paths are relative.
     """
-    document = json.loads(text)
+    return from_dict(json.loads(text), start)
+
+
+def from_dict(document: Mapping[str, Any], start: str) -> RunReport:
+    """The report that :func:`as_dict` has made a document of.
+
+    Raises:
+        KeyError, TypeError: it is none.
+    """
     taken = {"verdict", "steps", "step_source", "unexplained_bytes_per_step", "peak", "exit_status"}
     return RunReport(
         **{key: document[key] for key in taken},
         growth={name: Growth(**grown) if grown else None for name, grown in document["growth"].items()},
-        leaks=tuple(_parsed_leak(leak) for leak in document["leaks"]),
+        leaks=tuple(leak_from_dict(leak) for leak in document["leaks"]),
         forecast=Forecast(**document["forecast"]) if document["forecast"] else None,
         out_of_memory=OutOfMemory(**document["out_of_memory"]) if document["out_of_memory"] else None,
         microseconds_per_step=document["overhead"]["microseconds_per_step"],
@@ -41,14 +49,12 @@ def parse(text: str, start: str) -> RunReport:
     )
 
 
-def _parsed_leak(leak: dict[str, Any]) -> Leak:
-    def place(found: dict[str, Any] | None) -> Place | None:
-        return Place(**found) if found else None
-
+def leak_from_dict(leak: Mapping[str, Any]) -> Leak:
+    """The leak that :func:`leak_as_dict` has made a document of."""
     parts = {
         "holder": Holder(**leak["holder"]) if leak["holder"] else None,
-        "stored_at": place(leak["stored_at"]),
-        "made_at": place(leak["made_at"]),
+        "stored_at": Place(**leak["stored_at"]) if leak["stored_at"] else None,
+        "made_at": Place(**leak["made_at"]) if leak["made_at"] else None,
         "also_stored_at": tuple(Place(**each) for each in leak["also_stored_at"]),
         "devices": tuple(leak["devices"]),
         "ranks": tuple(leak["ranks"]),
@@ -68,7 +74,7 @@ def as_dict(report: RunReport) -> dict[str, Any]:
         "exit_status": report.exit_status,
         "command": list(report.command),
         "growth": growth,
-        "leaks": [_leak(leak) for leak in report.leaks],
+        "leaks": [leak_as_dict(leak) for leak in report.leaks],
         "unexplained_bytes_per_step": report.unexplained_bytes_per_step,
         "forecast": asdict(report.forecast) if report.forecast else None,
         "out_of_memory": asdict(report.out_of_memory) if report.out_of_memory else None,
@@ -95,7 +101,8 @@ def _growth(growth: Mapping[str, Growth | None]) -> dict[str, Any]:
     return {name: asdict(grown) if grown else None for name, grown in growth.items()}
 
 
-def _leak(leak: Leak) -> dict[str, Any]:
+def leak_as_dict(leak: Leak) -> dict[str, Any]:
+    """``leak`` in the form of the schema."""
     return {
         "kind": leak.kind,
         "rule": leak.rule,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gradguard.findings import Growth, Leak, RunReport
+from gradguard.findings import Forecast, Growth, Leak, RunReport
 
 KINDS = {
     "graph": "keeps autograd graphs",
@@ -92,9 +92,19 @@ def headline(report: RunReport) -> str:
     return f"{word}: {holder(first)} {what(first)}, {rate(first)}{at}{more}."
 
 
+def forecast(coming: Forecast) -> str:
+    """When memory ends: ``At this rate out of memory (cuda:0) in about 2,100 steps (1 h 40 min).``"""
+    steps = round(coming.steps_left, -max(len(str(coming.steps_left)) - 2, 0))  # two digits: it is a guess
+    left = f" ({duration(coming.seconds_left)})" if coming.seconds_left is not None else ""
+    return f"At this rate out of memory ({coming.device}) in about {steps:,} steps{left}."
+
+
 def duration(seconds: float) -> str:
     """``1 h 40 min``."""
     if seconds < 90:
         return f"{seconds:.0f} s"
     minutes = round(seconds / 60)
-    return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60} min"
+    if minutes < 90:
+        return f"{minutes} min"
+    hours = minutes // 60
+    return f"{hours} h {minutes % 60} min" if hours < 48 else f"{hours // 24} days"

@@ -1,18 +1,73 @@
-"""The user's files, parsed when a diagnosis asks, with the standard library's ``ast``."""
+"""The user's files, as the run read them, parsed when a diagnosis asks, with the standard library's ``ast``."""
 
 from __future__ import annotations
 
 import ast
 import linecache
-from collections.abc import Iterator
+import os
+import tokenize
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from gradguard.findings import Place
+from gradguard.findings import Leak, Place
 from gradguard.runtime.stores import stores
-from gradguard.runtime.usercode import shown, user_modules
+from gradguard.runtime.usercode import START, shown, user_modules
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 LoopNode = ast.For | ast.While | ast.AsyncFor
+
+AROUND = 2
+"""Lines above and below a statement that are kept for the report."""
+
+_lines: dict[str, list[str]] = {}
+"""The first reading of each file: a run may last for days, and its files be edited meanwhile."""
+
+
+def lines_of(filename: str) -> list[str]:
+    """A file's lines with their ends, as they were when they were first asked for; none when it cannot be read."""
+    key = filename if filename.startswith("<") else os.path.realpath(filename)
+    if key not in _lines:
+        _lines[key] = linecache.getlines(key)
+    return _lines[key]
+
+
+def remember() -> None:
+    """Read the user's files that are loaded by now."""
+    for module in user_modules():
+        filename = getattr(module, "__file__", None)
+        if isinstance(filename, str):
+            lines_of(filename)
+
+
+def lines_around(leaks: Iterable[Leak]) -> dict[str, dict[int, str]]:
+    """The lines around the statements of ``leaks``, without their ends, by path and number."""
+    found: dict[str, dict[int, str]] = {}
+    for leak in leaks:
+        for place in (leak.stored_at, *leak.also_stored_at, leak.made_at):
+            lines = lines_of(_filename(place.path)) if place is not None else []
+            if place is not None and place.line <= len(lines):
+                numbers = range(max(place.line - AROUND, 1), min(place.line + AROUND, len(lines)) + 1)
+                kept = found.setdefault(place.path, {})
+                kept.update((number, lines[number - 1].rstrip("\r\n")) for number in numbers)
+    return found
+
+
+def changed_files(paths: Iterable[str]) -> list[str]:
+    """Those of the reported files that are not on disk any more as the run read them."""
+    return [path for path in paths if not path.startswith("<") and _is_changed(_filename(path))]
+
+
+def _is_changed(filename: str) -> bool:
+    try:
+        with tokenize.open(filename) as file:
+            now = file.read()
+    except (OSError, SyntaxError, UnicodeDecodeError):
+        return True
+    return now.splitlines() != "".join(lines_of(filename)).splitlines()
+
+
+def _filename(path: str) -> str:
+    return path if path.startswith("<") else os.path.join(START, path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +141,8 @@ class Sources:
         statement = self.statement(filename, line, name)
         if statement is not None:
             return place_of(filename, statement)
-        text = linecache.getline(filename, line).strip()
+        lines = lines_of(filename)
+        text = lines[line - 1].strip() if line <= len(lines) else ""
         return Place(shown(filename), line, text or None)
 
 
@@ -103,7 +159,7 @@ def code_of(statement: ast.stmt) -> str:
 
 
 def _parsed(filename: str) -> Source | None:
-    lines = linecache.getlines(filename)
+    lines = lines_of(filename)
     try:
         tree = ast.parse("".join(lines), filename)
     except (SyntaxError, ValueError, RecursionError):

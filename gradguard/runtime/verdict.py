@@ -7,8 +7,9 @@ from dataclasses import replace
 
 from gradguard.findings import Forecast, Growth, Leak, OutOfMemory, RunReport
 from gradguard.runtime.explain import Diagnosed
+from gradguard.runtime.post_mortem import device_of, is_out_of_memory
 from gradguard.runtime.series import Series
-from gradguard.runtime.trend import Trend, has_fallen, is_back, stands_still
+from gradguard.runtime.trend import Trend, has_fallen, is_back, stands_still, trend
 from gradguard.runtime.usercode import START
 
 SHORT = 30
@@ -23,6 +24,17 @@ BYTES_OF_A_NODE = 800.0
 SURE = 0.8
 COUNTS = ("graphs", "hooks")
 """Signals that are not in bytes."""
+
+
+FLOORS = {"graphs": 0.02, "hooks": 0.2, "process": 65_536.0}
+BYTES_FLOOR = 1_024.0
+"""Bytes a step: a clean loop moves the heap by some hundred, a list of detached losses by less than a thousand."""
+
+
+def growing(series: Mapping[str, Series]) -> dict[str, Trend]:
+    """The signals that grow steadily."""
+    trends = {name: trend(s.steps, s.values, FLOORS.get(name, BYTES_FLOOR)) for name, s in series.items()}
+    return {name: grown for name, grown in trends.items() if grown is not None}
 
 
 def telling(growing: Mapping[str, Trend], series: Mapping[str, Series]) -> dict[str, Trend]:
@@ -79,7 +91,7 @@ def conclude(
     steps: int,
     source: str | None,
     seconds: float,
-    totals: Mapping[str, int | None],
+    room: Mapping[str, int],
     peaks: Mapping[str, int],
     error: BaseException | None,
     exit_status: int | None,
@@ -97,7 +109,7 @@ def conclude(
         steps: how many.
         source: what ended most of them.
         seconds: from the start to the last step.
-        totals: bytes of memory of each device.
+        room: bytes that are left, by signal.
         peaks: the most bytes of each signal.
         error: what ended the program, if it failed.
         exit_status: of the program, when known.
@@ -118,10 +130,10 @@ def conclude(
         verdict=word,
         steps=steps,
         step_source=source,
-        growth=_growth(series, growing),
+        growth=growth_of(series, growing),
         leaks=tuple(shown),
         unexplained_bytes_per_step=round(max(total - sum(x.bytes_per_step or 0 for x in shown), 0.0), 1),
-        forecast=_forecast(series, growing, totals, seconds / steps if steps else None),
+        forecast=_forecast(telling(growing, series), room, seconds / steps if steps else None) if kept else None,
         out_of_memory=_out_of_memory(error, steps),
         peak=peaks,
         microseconds_per_step=round(microseconds, 2) if microseconds is not None else None,
@@ -206,7 +218,8 @@ def _verdict(kept: Sequence[Diagnosed], growing: Mapping[str, Trend], steps: int
     return "suspect" if (graphs and not held) or (size and not found) else "clean"
 
 
-def _growth(series: Mapping[str, Series], growing: Mapping[str, Trend]) -> dict[str, Growth | None]:
+def growth_of(series: Mapping[str, Series], growing: Mapping[str, Trend]) -> dict[str, Growth | None]:
+    """Each signal's growth for the report: None for one that is not available, zero for one that is flat."""
     result: dict[str, Growth | None] = {}
     for name in ("graphs", "heap", "process", *(n for n in series if n.startswith("cuda"))):
         if name not in series or not series[name].steps:
@@ -224,24 +237,18 @@ def _growth(series: Mapping[str, Series], growing: Mapping[str, Trend]) -> dict[
     return result
 
 
-def _forecast(
-    series: Mapping[str, Series],
-    growing: Mapping[str, Trend],
-    totals: Mapping[str, int | None],
-    seconds_per_step: float | None,
-) -> Forecast | None:
+def _forecast(growing: Mapping[str, Trend], room: Mapping[str, int], seconds_per_step: float | None) -> Forecast | None:
     """When the first device is full at this rate."""
     found = []
-    for name, total in totals.items():
-        grown, last = growing.get(name), series[name].last
-        if grown is not None and total and last is not None:
-            left = max(int((total - last) / grown.slope), 0)
-            found.append(Forecast(name, left, round(left * seconds_per_step, 1) if seconds_per_step else None))
+    for name in growing.keys() & room.keys():
+        left = int(room[name] / growing[name].slope)
+        device = name if name.startswith("cuda") else "cpu"
+        found.append(Forecast(device, left, round(left * seconds_per_step, 1) if seconds_per_step else None))
     return min(found, key=lambda f: f.steps_left, default=None)
 
 
 def _out_of_memory(error: BaseException | None, steps: int) -> OutOfMemory | None:
-    if error is None or not (isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"):
+    if error is None or not is_out_of_memory(error):
         return None
     text = str(error).split("\n", 1)[0]
-    return OutOfMemory("cpu" if isinstance(error, MemoryError) else "cuda", steps, text or type(error).__name__)
+    return OutOfMemory(device_of(error), steps, text or type(error).__name__)

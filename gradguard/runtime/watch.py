@@ -6,38 +6,29 @@ import os
 import sys
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from time import monotonic, perf_counter_ns
 from types import FrameType, TracebackType
 from typing import Any
 
 from gradguard.findings import Leak, RunReport
-from gradguard.runtime import steps, verdict
+from gradguard.runtime import limits, post_mortem, steps, verdict
 from gradguard.runtime.child_processes import ChildProcesses
-from gradguard.runtime.cycles import Cycles
-from gradguard.runtime.diagnosis import Diagnosis
+from gradguard.runtime.escalation import Escalation
 from gradguard.runtime.explain import Diagnosed
 from gradguard.runtime.import_hook import when_imported
 from gradguard.runtime.module_steps import ModuleSteps
-from gradguard.runtime.sensors import Metered, Sensor
+from gradguard.runtime.recording import Recording
 from gradguard.runtime.sensors.cuda import Cuda
 from gradguard.runtime.sensors.graphs import Graphs
 from gradguard.runtime.sensors.heap import Heap
 from gradguard.runtime.sensors.hooks import Hooks
 from gradguard.runtime.sensors.process import Process
 from gradguard.runtime.series import Series
+from gradguard.runtime.signals import Signals
+from gradguard.runtime.source import changed_files, lines_around, remember
 from gradguard.runtime.torch_internals import TorchInternals
-from gradguard.runtime.trend import Trend, trend
-
-FIRST_JUDGEMENT = 20
-LONGEST_PAUSE = 512
-MAX_DIAGNOSES = 4
-BACKWARDS_TO_LOOK_AT = 16
-NODES_TO_LOOK_AT = 4_000
-"""How many backwards, and how much of each one's graph, are looked at for what was found before."""
-
-FLOORS = {"graphs": 0.02, "hooks": 0.2, "process": 65_536.0}
-BYTES_FLOOR = 1_024.0
-"""Bytes a step: a clean loop moves the heap by some hundred, a list of detached losses by less than a thousand."""
+from gradguard.runtime.trend import Trend
 
 
 class EndOfRun(SystemExit):
@@ -51,11 +42,12 @@ class Watch:
     """Watches whatever runs inside ``with``.
 
     Args:
-        on_confirm: called with each leak, the moment it is confirmed.
+        on_confirm: called with each leak, the moment it is confirmed; what it raises, the program gets.
         on_end: called with the report when the watch ends; what it returns is the report.
         max_steps: end the program after this many steps.
         stop_on_leak: end the program when a leak is confirmed.
         command: what is run, for the report.
+        recording: where the samples are written down; None for nowhere.
     """
 
     def __init__(
@@ -66,36 +58,27 @@ class Watch:
         max_steps: int | None = None,
         stop_on_leak: bool = False,
         command: tuple[str, ...] = (),
+        recording: Recording | None = None,
     ) -> None:
         self.steps = 0
-        self.series: dict[str, Series] = {}
         self.report: RunReport | None = None
         self.notes: list[str] = []
-        self.found: list[Diagnosed] = []
         self._on_confirm = on_confirm
         self._on_end = on_end
         self._max_steps = max_steps
         self._stop_on_leak = stop_on_leak
         self._command = command
-        self._sensors: list[Metered] = []
+        self._recording = recording
+        self._signals = Signals(self._note)
+        self._escalation: Escalation | None = None
+        self._confirmed: list[Leak] = []
         self._graphs: Graphs | None = None
         self._torch: TorchInternals | None = None
-        self._handles: Callable[[], int] | None = None
         self._module_steps: ModuleSteps | None = None
         self._children: ChildProcesses | None = None
-        self._heap: Heap | None = None
-        self._cycles: Cycles | None = None
-        self._own_heap = 0
         self._clock = steps.Clock(self._step_ended)
         self._sources: Counter[str] = Counter()
         self._removers: list[Callable[[], None]] = []
-        self._diagnosis: Diagnosis | None = None
-        self._diagnoses = 0
-        self._diagnosis_seconds = 0.0
-        self._next_judgement = FIRST_JUDGEMENT
-        self._next_sample = 1
-        self._not_before = 0
-        self._looks_left = BACKWARDS_TO_LOOK_AT
         self.own_nanoseconds = 0
         self._own_steps = 0
         self._began = self._last = monotonic()
@@ -110,12 +93,11 @@ class Watch:
             raise RuntimeError(f"this watch is {state}; each `with` needs a `gradguard.watch()` of its own")
         self._is_on = True
         self._began = self._last = monotonic()
-        self._add_sensor("heap", Heap)
-        self._heap = next((m.sensor for m in self._sensors if isinstance(m.sensor, Heap)), None)
-        self._add_sensor("process", Process)
+        self._signals.add("heap", Heap)
+        self._signals.add("process", Process)
         steps.active.append(self)
-        self._cycles = Cycles(self._heap.read if self._heap is not None else None)
-        self._removers.append(self._cycles.install())
+        self._escalation = Escalation(self._signals, self._note, self._confirmed.append)
+        self._removers.append(self._escalation.cycles.install())
         self._children = ChildProcesses()
         self._removers.append(self._children.install())
         self._removers.append(when_imported("torch", self._torch_arrived))
@@ -142,11 +124,13 @@ class Watch:
         if self.report is not None:
             return self.report
         self._is_on = False
-        self._close_diagnosis()
-        self._take_cycles()
+        if self._escalation is not None:
+            self._escalation.close(self.steps)
+            self._escalation.take_cycles(self.steps)
+        self._look_at_the_end_of_memory(error)
         self._remove()
         self.report = self._judged(error, exit_status)
-        self._sensors = []
+        self._signals.stop()
         self._torch = None
         if self._on_end is not None:
             self.report = self._on_end(self.report)
@@ -155,19 +139,27 @@ class Watch:
     @property
     def is_diagnosing(self) -> bool:
         """Whether growth is established and its holder is being looked for."""
-        return self._diagnosis is not None
+        return self._escalation is not None and self._escalation.is_looking
+
+    @property
+    def series(self) -> dict[str, Series]:
+        """The samples, by signal."""
+        return self._signals.series
+
+    @property
+    def found(self) -> list[Diagnosed]:
+        """What was diagnosed by now."""
+        return self._escalation.found if self._escalation is not None else []
+
+    def growing(self) -> dict[str, Trend]:
+        """The signals that grow steadily now."""
+        return self._signals.growing()
 
     # --- installing -----------------------------------------------------------------------------------------------
 
-    def _add_sensor(self, name: str, make: Callable[[], Sensor]) -> None:
-        try:
-            sensor = make()
-        except OSError as error:
-            self.notes.append(f"{name} bytes are not known here: {error}")
-            return
-        self._sensors.append(Metered(sensor))
-        self._next_sample = self.steps
-        self.series[sensor.name] = Series()
+    def _note(self, text: str) -> None:
+        if text not in self.notes:
+            self.notes.append(text)
 
     def _torch_arrived(self) -> None:
         try:
@@ -189,17 +181,29 @@ class Watch:
             self._removers.append(when_imported("torch._dynamo.eval_frame", self._compiler_arrived))
         if internals.has_node_metadata:
             self._graphs = Graphs()
-            self._add_sensor("graphs", lambda: self._graphs)  # type: ignore[arg-type, return-value]
+            self._add("graphs", lambda: self._graphs)
         else:
             self.notes.append("live graphs cannot be counted with this torch")
         note = steps.Attribute(internals.tensor_type, "backward", self._backward)
         note.install()
         self._removers.append(note.remove)
-        handles = internals.handles()
+        handles = self._handles_of_others(internals.handles())
         if handles is not None:
-            module_steps = self._module_steps
-            self._handles = lambda: handles() - (module_steps.registered if module_steps else 0)
-            self._add_sensor("hooks", lambda: Hooks(self._handles))  # type: ignore[arg-type]
+            self._add("hooks", lambda: Hooks(handles))
+        if self._escalation is not None:
+            self._escalation.torch_arrived(internals, handles)
+        if self._recording is not None:
+            self._recording.torch(internals.torch.__version__)
+
+    def _add(self, name: str, make: Callable[[], Any]) -> None:
+        self._signals.add(name, make, self.steps)
+
+    def _handles_of_others(self, handles: Callable[[], int] | None) -> Callable[[], int] | None:
+        """The count of hook handles, without ours."""
+        module_steps = self._module_steps
+        if handles is None or module_steps is None:
+            return handles
+        return lambda: handles() - module_steps.registered
 
     def _compiler_arrived(self) -> None:
         """Importing it compiles nothing (optimizers do); calling its context on a function or a module does."""
@@ -218,20 +222,12 @@ class Watch:
             node = tensor.grad_fn if type(tensor) is internals.tensor_type else None
             if node is not None and self._graphs is not None:
                 self._graphs.mark(node)
-                if self.found:
-                    self._is_consumed(node)
+                if self._escalation is not None and self._escalation.found:
+                    self._escalation.is_consumed(node)
         except Exception as error:
             self._failed(error)
             return
         self._clock.tick("backward", 0, sys._getframe(2))
-
-    def _is_consumed(self, node: Any) -> None:
-        """Whether what was found is needed after all: it is backpropagated now."""
-        if self._looks_left > 0:
-            self._looks_left -= 1
-            for diagnosed in self.found:
-                if diagnosed.held is not None:
-                    diagnosed.held.look_for(node, NODES_TO_LOOK_AT)
 
     def _pace(self) -> tuple[float, float]:
         return self._last, (self._last - self._began) / max(self.steps, 1)
@@ -253,7 +249,8 @@ class Watch:
         at = f" at {os.path.basename(where.tb_frame.f_code.co_filename)}:{where.tb_lineno}" if where else ""
         self.notes.append(f"GradGuard failed and stopped watching: {error!r}{at}")
         try:
-            self._close_diagnosis()
+            if self._escalation is not None:
+                self._escalation.close(self.steps)
         finally:
             self._remove()
 
@@ -263,23 +260,32 @@ class Watch:
         if os.getpid() != self._pid:
             return  # a forked child: it has its parent's hooks, and no watch
         start = perf_counter_ns()
-        was_diagnosing = self._diagnosis is not None
+        was_diagnosing = self.is_diagnosing
         try:
             self._count(source)
             self._sense()
-            self._judge_if_due(frame)
+            if self._escalation is not None:
+                self._escalation.on_step(self.steps, frame)
         except Exception as error:
             self._failed(error)
-        if not was_diagnosing and self._diagnosis is None:
+        if not was_diagnosing and not self.is_diagnosing:
             self.own_nanoseconds += perf_counter_ns() - start
             self._own_steps += 1
+        self._tell()
         if self._max_steps is not None and self.steps >= self._max_steps:
             raise EndOfRun
-        if self._stop_on_leak and any(d.is_certain and not d.is_retracted for d in self.found):
+        if self._stop_on_leak and self._escalation is not None and self._escalation.has_confirmed:
             raise EndOfRun
 
+    def _tell(self) -> None:
+        """Say what was confirmed; not within our own work, since what this raises is for the program."""
+        while self._confirmed:
+            leak = self._confirmed.pop(0)
+            if self._on_confirm is not None:
+                self._on_confirm(leak)
+
     def _count(self, source: str) -> None:
-        if source not in self._sources and self._sources and self.steps < verdict.SHORT and self._diagnosis is None:
+        if source not in self._sources and self._sources and self.steps < verdict.SHORT and not self.is_diagnosing:
             self._start_over()  # a better source of steps: the few before were counted in another unit
         self._sources[source] += 1
         self.steps += 1
@@ -290,141 +296,42 @@ class Watch:
     def _start_over(self) -> None:
         self.steps = 0
         self._sources.clear()
-        self._next_judgement = FIRST_JUDGEMENT
-        self._next_sample = 1
-        for metered in self._sensors:
-            metered.next_step = 1
-            self.series[metered.sensor.name] = Series()
+        self._signals.start_over()
+        if self._escalation is not None:
+            self._escalation.start_over()
+        if self._recording is not None:
+            self._recording.start_over()
 
     def _sense(self) -> None:
         step = self.steps
         if step in (2, 16) or step % 256 == 0:
             self._find_devices()
-        if step < self._next_sample:
-            return
-        for metered in self._sensors:
-            value = metered.read_if_due(step)
-            if value is not None:
-                name = metered.sensor.name
-                self.series[name].add(step, value - self._own_heap if name == "heap" else value)
-        self._next_sample = min((metered.next_step for metered in self._sensors), default=step + 1)
+        if step == 2:
+            remember()
+        read = self._signals.sense(step)
+        if read and self._recording is not None:
+            self._recording.sample(step, self._last - self._began, read)
 
     def _find_devices(self) -> None:
         internals = self._torch
         for device in range(internals.cuda_devices() if internals else 0):
             if f"cuda:{device}" not in self.series and internals is not None:
-                self._add_sensor(f"cuda:{device}", lambda d=device: Cuda(d, internals))  # type: ignore[misc]
+                self._add(f"cuda:{device}", lambda d=device: Cuda(d, internals))  # type: ignore[misc]
 
-    # --- judging --------------------------------------------------------------------------------------------------
+    # --- at the end -----------------------------------------------------------------------------------------------
 
-    def _judge_if_due(self, frame: FrameType | None) -> None:
-        for diagnosed in self.found:
-            if diagnosed.held is not None:
-                diagnosed.held.look()
-        if self._diagnosis is not None:
-            in_vain = self._diagnosis.in_vain
-            self._with_own_heap(lambda d: d.on_step(self.steps, frame))
-            if self._diagnosis.in_vain > in_vain:
-                self._look_for_cycles(frame)
-            if self._diagnosis.is_over:
-                self._take_findings()
-        elif self.steps >= self._next_judgement:
-            self._next_judgement = self.steps + min(max(self.steps // 8, 4), LONGEST_PAUSE)
-            grows = bool(verdict.telling(self.growing(), self.series))
-            if self._may_diagnose() and grows:
-                self._diagnose(frame)
-            elif self._cycles is not None and self._cycles.is_due(self.steps):
-                self._look_for_cycles(frame)
-
-    def _look_for_cycles(self, frame: FrameType | None) -> None:
-        """The collector frees something in every step, or memory grows and no variable explains it."""
-        cycles, internals = self._cycles, self._torch
-        if cycles is None or internals is None:
-            return
-        before, start = self._heap.read() if self._heap is not None else 0, perf_counter_ns()
-        cycles.look(self.steps, frame, internals)
-        self._diagnosis_seconds += (perf_counter_ns() - start) / 1e9
-        if self._heap is not None:
-            self._own_heap += self._heap.read() - before
-
-    def _may_diagnose(self) -> bool:
-        return (
-            self._torch is not None
-            and self._diagnoses < MAX_DIAGNOSES
-            and self.steps >= self._not_before
-            and not any(d.excuse is None and not d.is_retracted for d in self.found)
-        )
-
-    def growing(self) -> dict[str, Trend]:
-        """The signals that grow steadily now."""
-        found = {}
-        for name, series in self.series.items():
-            grown = trend(series.steps, series.values, FLOORS.get(name, BYTES_FLOOR))
-            if grown is not None:
-                found[name] = grown
-        return found
-
-    def _diagnose(self, frame: FrameType | None) -> None:
-        assert self._torch is not None
-        self._diagnoses += 1
-        self._diagnosis = Diagnosis(self._torch, self._handles, lambda: verdict.bytes_per_step(self.growing()))
-        self._with_own_heap(lambda d: d.begin(self.steps, frame))
-
-    def _with_own_heap(self, look: Callable[[Diagnosis], None]) -> None:
-        """Run a part of the diagnosis, and remember how the heap changed by it: that is not the program's growth."""
-        assert self._diagnosis is not None
-        before = self._heap.read() if self._heap is not None else 0
-        look(self._diagnosis)
-        if self._heap is not None:
-            self._own_heap += self._heap.read() - before
-
-    def _close_diagnosis(self) -> None:
-        if self._diagnosis is not None:
-            try:
-                self._diagnosis.end(self.steps)
-                self._take_findings()
-            except Exception as error:
-                self.notes.append(f"the diagnosis failed: {error!r}")
-                self._diagnosis = None
-
-    def _take_cycles(self) -> None:
-        """What only the cyclic collector frees, after a last look if one look alone has proven nothing."""
-        cycles = self._cycles
-        if cycles is None:
+    def _look_at_the_end_of_memory(self, error: BaseException | None) -> None:
+        """Who held what when memory ended: while the frames of the error are still there."""
+        if self._torch is None or error is None or not post_mortem.is_out_of_memory(error):
             return
         try:
-            if cycles.looks == 1 and not self.found and verdict.telling(self.growing(), self.series):
-                self._look_for_cycles(sys._getframe())
-            self.found += cycles.found(self.steps)
-        except Exception as error:
-            self.notes.append(f"looking for cycles failed: {error!r}")
-
-    def _take_findings(self) -> None:
-        diagnosis, self._diagnosis = self._diagnosis, None
-        assert diagnosis is not None
-        self._diagnosis_seconds += diagnosis.seconds
-        self.notes += [note for note in diagnosis.notes if note not in self.notes]
-        known = {d.path for d in self.found}
-        fresh = [d for d in diagnosis.found if d.path not in known]
-        self.found += fresh
-        self._not_before = self.steps * 2
-        shares = verdict.attribute(fresh, self.growing())
-        for diagnosed, leak in zip(fresh, shares):
-            if diagnosed.is_certain and self._on_confirm is not None:
-                self._on_confirm(leak)
-
-    def _peaks(self) -> dict[str, int]:
-        """The most bytes of each signal; the allocator of a device knows also what came and went within a step."""
-        found = {name: int(s.peak) for name, s in self.series.items() if s.peak is not None}
-        for metered in self._sensors:
-            if isinstance(metered.sensor, Cuda):
-                found[metered.sensor.name] = max(found.get(metered.sensor.name, 0), metered.sensor.peak())
-        return {name: peak for name, peak in found.items() if name not in verdict.COUNTS}
+            for held in post_mortem.holders(error, self._torch):
+                self._note(str(held))
+        except Exception as fault:
+            self._note(f"what was alive could not be looked at: {fault!r}")
 
     def _judged(self, error: BaseException | None, exit_status: int | None) -> RunReport:
-        totals = {}
-        if self._torch is not None:
-            totals = {n: self._torch.cuda_total(int(n[5:])) for n in self.series if n.startswith("cuda:")}
+        escalation, growing = self._escalation, self.growing()
         source = self._sources.most_common(1)[0][0] if self._sources else None
         notes = list(self.notes)
         if self._children is not None and self._children.started:
@@ -437,19 +344,25 @@ class Watch:
             notes.append("no step was seen; `guard.step()` or `gradguard.steps(...)` in the loop says where one ends")
         if self._torch is not None and not any(name.startswith("cuda") for name in self.series):
             notes.append("no CUDA device was used")
-        return verdict.conclude(
+        report = verdict.conclude(
             series=self.series,
             found=self.found,
-            growing=self.growing(),
+            growing=growing,
             steps=self.steps,
             source=source,
             seconds=self._last - self._began,
-            totals=totals,
-            peaks=self._peaks(),
+            room=limits.room(self.series, self._torch),
+            peaks=self._signals.peaks(),
             error=error,
             exit_status=exit_status,
             command=self._command,
             notes=notes,
             microseconds=self.own_nanoseconds / 1000 / self._own_steps if self._own_steps else None,
-            diagnosis_seconds=self._diagnosis_seconds,
+            diagnosis_seconds=escalation.seconds if escalation is not None else 0.0,
         )
+        lines = lines_around(report.leaks)
+        changed = [
+            f"{path} has changed on disk since the run read it: the lines shown are the run's"
+            for path in changed_files(lines)
+        ]
+        return replace(report, source=lines, notes=(*report.notes, *changed))

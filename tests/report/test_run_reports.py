@@ -77,7 +77,7 @@ def test_the_console_says_who_holds_what_since_when_and_how_to_end_it() -> None:
         "made at: train.py:2: loss = criterion(model(x), y) (AddBackward0)",
         "help: add `loss.detach()`",
         "out of memory at step 4312 (cuda): CUDA out of memory",
-        "At this rate cuda:0 is full in 2100 steps (1 h 40 min).",
+        "At this rate out of memory (cuda:0) in about 2,100 steps (1 h 40 min).",
         "note: no CUDA device was used",
         "gradguard explain GG103",
     ):

@@ -1,0 +1,167 @@
+"""When to look closely, and what came of it: diagnoses of what grows, and looks for what only the collector frees."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from time import perf_counter
+from types import FrameType
+from typing import Any
+
+from gradguard.findings import Leak
+from gradguard.runtime import verdict
+from gradguard.runtime.cycles import Cycles
+from gradguard.runtime.diagnosis import Diagnosis
+from gradguard.runtime.explain import Diagnosed
+from gradguard.runtime.signals import Signals
+from gradguard.runtime.torch_internals import TorchInternals
+
+FIRST_JUDGEMENT = 20
+LONGEST_PAUSE = 512
+MAX_DIAGNOSES = 4
+BACKWARDS_TO_LOOK_AT = 16
+NODES_TO_LOOK_AT = 4_000
+"""How many backwards, and how much of each one's graph, are looked at for what was found before."""
+
+
+class Escalation:
+    """Judges now and then, and looks closely once growth is established; never in a clean run.
+
+    Args:
+        signals: of the watch.
+        note: called with what the reader of the report should know.
+        on_confirm: called with each leak, the moment it is confirmed.
+    """
+
+    def __init__(self, signals: Signals, note: Callable[[str], None], on_confirm: Callable[[Leak], None]) -> None:
+        self.found: list[Diagnosed] = []
+        self.seconds = 0.0
+        self.cycles = Cycles(signals.heap.read if signals.heap is not None else None)
+        self._signals = signals
+        self._note = note
+        self._on_confirm = on_confirm
+        self._torch: TorchInternals | None = None
+        self._handles: Callable[[], int] | None = None
+        self._diagnosis: Diagnosis | None = None
+        self._diagnoses = 0
+        self._next_judgement = FIRST_JUDGEMENT
+        self._not_before = 0
+        self._looks_left = BACKWARDS_TO_LOOK_AT
+
+    @property
+    def is_looking(self) -> bool:
+        """Whether growth is established and its holder is being looked for."""
+        return self._diagnosis is not None
+
+    @property
+    def has_confirmed(self) -> bool:
+        """Whether a leak is certain before the run is over."""
+        return any(d.is_certain and not d.is_retracted for d in self.found)
+
+    def torch_arrived(self, internals: TorchInternals, handles: Callable[[], int] | None) -> None:
+        """From now on there is something to look at.
+
+        Args:
+            internals: of torch.
+            handles: counts hook handles; None where they are not numbered.
+        """
+        self._torch, self._handles = internals, handles
+
+    def start_over(self) -> None:
+        """Steps are counted in another unit from now on."""
+        self._next_judgement = FIRST_JUDGEMENT
+
+    def on_step(self, step: int, frame: FrameType | None) -> None:
+        """Judge, or go on looking, at the end of ``step``.
+
+        Args:
+            frame: in which it ended.
+        """
+        for diagnosed in self.found:
+            if diagnosed.held is not None:
+                diagnosed.held.look()
+        if self._diagnosis is not None:
+            self._go_on(self._diagnosis, step, frame)
+        elif step >= self._next_judgement:
+            self._next_judgement = step + min(max(step // 8, 4), LONGEST_PAUSE)
+            grows = self._signals.tells_growth()
+            if grows and self._may_diagnose(step):
+                self._diagnose(step, frame)
+            elif self.cycles.is_due(step):
+                self._look_for_cycles(step, frame)
+
+    def is_consumed(self, node: Any) -> None:
+        """Note whether what was found is needed after all: ``node`` heads the graph that is backpropagated now."""
+        if self._looks_left > 0:
+            self._looks_left -= 1
+            for diagnosed in self.found:
+                if diagnosed.held is not None:
+                    diagnosed.held.look_for(node, NODES_TO_LOOK_AT)
+
+    def close(self, step: int) -> None:
+        """End whatever goes on, with what is known by now."""
+        if self._diagnosis is None:
+            return
+        try:
+            self._diagnosis.end(step)
+            self._take_findings(step)
+        except Exception as error:
+            self._note(f"the diagnosis failed: {error!r}")
+            self._diagnosis = None
+
+    def take_cycles(self, step: int) -> None:
+        """Add what only the cyclic collector frees, after a last look if one look alone has proven nothing."""
+        try:
+            if self.cycles.looks == 1 and not self.found and self._signals.tells_growth():
+                self._look_for_cycles(step, sys._getframe())
+            self.found += self.cycles.found(step)
+        except Exception as error:
+            self._note(f"looking for cycles failed: {error!r}")
+
+    def _may_diagnose(self, step: int) -> bool:
+        return (
+            self._torch is not None
+            and self._diagnoses < MAX_DIAGNOSES
+            and step >= self._not_before
+            and not any(d.excuse is None and not d.is_retracted for d in self.found)
+        )
+
+    def _diagnose(self, step: int, frame: FrameType | None) -> None:
+        assert self._torch is not None
+        self._diagnoses += 1
+        self._diagnosis = Diagnosis(self._torch, self._handles, self._signals.bytes_per_step)
+        with self._signals.own_work():
+            self._diagnosis.begin(step, frame)
+
+    def _go_on(self, diagnosis: Diagnosis, step: int, frame: FrameType | None) -> None:
+        in_vain = diagnosis.in_vain
+        with self._signals.own_work():
+            diagnosis.on_step(step, frame)
+        if diagnosis.in_vain > in_vain:
+            self._look_for_cycles(step, frame)
+        if diagnosis.is_over:
+            self._take_findings(step)
+
+    def _look_for_cycles(self, step: int, frame: FrameType | None) -> None:
+        """The collector frees something in every step, or memory grows and no variable explains it."""
+        if self._torch is None:
+            return
+        start = perf_counter()
+        with self._signals.own_work():
+            self.cycles.look(step, frame, self._torch)
+        self.seconds += perf_counter() - start
+
+    def _take_findings(self, step: int) -> None:
+        diagnosis, self._diagnosis = self._diagnosis, None
+        assert diagnosis is not None
+        self.seconds += diagnosis.seconds
+        for note in diagnosis.notes:
+            self._note(note)
+        known = {d.path for d in self.found}
+        fresh = [d for d in diagnosis.found if d.path not in known]
+        self.found += fresh
+        self._not_before = step * 2
+        shares = verdict.attribute(fresh, self._signals.growing())
+        for diagnosed, leak in zip(fresh, shares):
+            if diagnosed.is_certain:
+                self._on_confirm(leak)

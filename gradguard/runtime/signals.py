@@ -1,0 +1,103 @@
+"""The signals of one watch: which are sensed, when each is read next, and which of them grow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from gradguard.runtime import verdict
+from gradguard.runtime.sensors import Metered, Sensor
+from gradguard.runtime.sensors.cuda import Cuda
+from gradguard.runtime.sensors.heap import Heap
+from gradguard.runtime.series import Series
+from gradguard.runtime.trend import Trend
+
+
+class Signals:
+    """The sensors and their samples.
+
+    Args:
+        note: called with a sentence about a signal that is not available here.
+    """
+
+    def __init__(self, note: Callable[[str], None]) -> None:
+        self.series: dict[str, Series] = {}
+        self.heap: Heap | None = None
+        self._note = note
+        self._sensors: list[Metered] = []
+        self._own_heap = 0
+        self._next_sample = 1
+
+    def add(self, name: str, make: Callable[[], Sensor], step: int = 0) -> None:
+        """Sense one more signal from now on.
+
+        Args:
+            name: for the note, where the signal is not available.
+            make: gives the sensor.
+            step: the step that has just ended.
+        """
+        try:
+            sensor = make()
+        except OSError as error:
+            self._note(f"{name} bytes are not known here: {error}")
+            return
+        if isinstance(sensor, Heap):
+            self.heap = sensor
+        self._sensors.append(Metered(sensor))
+        self._next_sample = step
+        self.series[sensor.name] = Series()
+
+    def sense(self, step: int) -> dict[str, float]:
+        """Read what is due at the end of ``step``; gives what was read."""
+        if step < self._next_sample:
+            return {}
+        read: dict[str, float] = {}
+        for metered in self._sensors:
+            value = metered.read_if_due(step)
+            if value is not None:
+                name = metered.sensor.name
+                read[name] = value - self._own_heap if name == "heap" else value
+                self.series[name].add(step, read[name])
+        self._next_sample = min((metered.next_step for metered in self._sensors), default=step + 1)
+        return read
+
+    def start_over(self) -> None:
+        """Forget all samples: steps are counted in another unit from now on."""
+        self._next_sample = 1
+        for metered in self._sensors:
+            metered.next_step = 1
+            self.series[metered.sensor.name] = Series()
+
+    def stop(self) -> None:
+        """Let go of the sensors; the samples stay."""
+        self._sensors = []
+
+    @contextmanager
+    def own_work(self) -> Iterator[None]:
+        """Run a dear part of GradGuard; what it leaves on the heap is not the program's growth."""
+        before = self.heap.read() if self.heap is not None else 0
+        try:
+            yield
+        finally:
+            if self.heap is not None:
+                self._own_heap += self.heap.read() - before
+
+    def growing(self) -> dict[str, Trend]:
+        """The signals that grow steadily now."""
+        return verdict.growing(self.series)
+
+    def tells_growth(self) -> bool:
+        """Whether a signal that counts grows."""
+        return bool(verdict.telling(self.growing(), self.series))
+
+    def bytes_per_step(self) -> float:
+        """The growth of the program's memory, now."""
+        return verdict.bytes_per_step(self.growing())
+
+    def peaks(self) -> dict[str, int]:
+        """The most bytes of each signal; the allocator of a device knows also what came and went within a step."""
+        found = {name: int(s.peak) for name, s in self.series.items() if s.peak is not None}
+        for metered in self._sensors:
+            if isinstance(metered.sensor, Cuda):
+                found[metered.sensor.name] = max(found.get(metered.sensor.name, 0), metered.sensor.peak())
+        return {name: peak for name, peak in found.items() if name not in verdict.COUNTS}
