@@ -32,7 +32,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gradguard.catalogue import Rule
-from gradguard.findings import Finding, Leak, Severity
+from gradguard.findings import Confidence, Finding, Leak, Severity
 from gradguard.static.model import Function
 
 rule = Rule("GG401", "hook-in-loop", Severity.WARNING, frozenset({"_hook"}))
@@ -48,6 +48,7 @@ def piles_up(function: Function) -> Iterator[Finding]:
             f"`{hook.receiver_code}` gets one more hook in every iteration, and none is removed: "
             "each step is slower than the last",
             help="register it once before the loop, or keep the handle and call `handle.remove()`",
+            confidence=Confidence.LOW if hook.inner is not None and hook.source.conditional else Confidence.HIGH,
         )
 
 

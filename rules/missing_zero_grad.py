@@ -38,7 +38,7 @@ rule = Rule("GG201", "missing-zero-grad", Severity.ERROR, frozenset({"backward"}
 def never_resets(function: Function) -> Iterator[Finding]:
     for loop in function.loops:
         steps = [s for s in loop.steps if s.loop is loop]
-        if loop.opaque_calls or any(s.zeroes or s.target in loop.assigned for s in steps):
+        if loop.opaque_calls or any(s.zeroes or s.target in loop.assigned or s.is_local_of_callee for s in steps):
             continue  # an engine resets by itself; a new optimizer in each iteration is for a new model
         step = next((s for s in steps if not _is_reset(s, loop)), None)
         backward = loop.backward_before(step) if step is not None else None

@@ -156,6 +156,11 @@ def _project(c: Called) -> Value | None:
     return None
 
 
+def _prepared(c: Called) -> Value | None:
+    """What makes the input of a model has no parameters: a tokenizer."""
+    return UNKNOWN if k.PREPARING_NAME.search(last(c.path)) else None
+
+
 def _optimizer_class(cls: Class) -> bool:
     bases = (n for n in cls.external_bases if "lr_scheduler" not in n)
     return any(n.startswith("torch.optim") or n.endswith("Optimizer") for n in bases)
@@ -202,6 +207,7 @@ _READERS: tuple[Callable[[Called], Value | None], ...] = (
     containers.container_call,
     containers.in_place,
     _project,
+    _prepared,
     operations.external_call,
     operations.logging_call,
     operations.module_call,

@@ -229,6 +229,11 @@ class Step(Event):
     zeroes: bool = False
     lost: ZeroGrad | None = None
 
+    @property
+    def is_local_of_callee(self) -> bool:
+        """Whether the optimizer is a variable of the function that is called here alone: made anew in each call."""
+        return self.inner is not None and self.target is None and isinstance(self.source, Step) and bool(self.source.target)
+
 
 @dataclass(eq=False, repr=False)
 class Forward(Event):

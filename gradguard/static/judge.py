@@ -162,7 +162,14 @@ def _escapes(flow: Flow, store: Store, carried: Root) -> bool:
         outer = flow.scope(path) not in (Scope.LOCAL, Scope.PARAMETER)
         if path != store.path and outer and wanted & value.reach:
             return True
-    return store.scope not in (Scope.LOCAL,)
+    return store.scope is not Scope.LOCAL and not _sees_every_backward(flow)
+
+
+def _sees_every_backward(flow: Flow) -> bool:
+    """Whether every backward of the program is one that this function does or calls: nobody else asks for a gradient."""
+    seen = [event.source.site for event in (*flow.facts.backwards, *flow.facts.grad_calls)]
+    lines = {(site.path, line) for site in seen for line in range(site.span.line, site.span.end_line + 1)}
+    return bool(seen) and flow.project.survey.backwards(flow.module) <= lines
 
 
 def _judge_call(flow: Flow, store: Store) -> None:

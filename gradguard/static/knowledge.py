@@ -37,6 +37,10 @@ DIFFERENTIABLE_METHODS = frozenset(
 )
 # More graphs than this in a bounded buffer are as good as unbounded.
 LONG_BUFFER = 1000
+LONG_BUFFER_NAME = re.compile(r"capacity|buffer_?size|memory|replay", re.I)
+# What prepares the input of a model: it has no parameters, and what it returns no graph.
+PREPARING_CLASS = re.compile(r"Tokenizer|Processor|FeatureExtractor")
+PREPARING_NAME = re.compile(r"tokeni[sz]er\w*$", re.I)
 
 # In-place methods: the receiver takes on the graph of the arguments.
 INPLACE_GRAPH_METHODS = frozenset(

@@ -68,6 +68,8 @@ def external_call(c: Called) -> Value | None:
         return _partial(c, c.first)
     if name.startswith(k.TENSOR_PREFIXES):
         return _torch(c, name, tail)
+    if tail in k.MODULE_FUNCTIONS and k.PREPARING_CLASS.search(name):
+        return UNKNOWN
     if tail in k.MODULE_FUNCTIONS:
         return c.first if c.first is not None and c.first.kind is Kind.MODULE else Value(kind=Kind.MODULE)
     if k.LOGGING_RECEIVERS.search(c.path.rsplit(".", 1)[0]) and c.method:
@@ -117,7 +119,7 @@ def _is_short(c: Called, length: t.Expr | None) -> bool:
         length = param.default if param is not None and param.default is not None else length
     if isinstance(length, t.Constant):
         return isinstance(length.value, int) and length.value < k.LONG_BUFFER
-    return length is not None
+    return length is not None and not k.LONG_BUFFER_NAME.search(t.path_of(length) or "")
 
 
 def _constructed(c: Called, name: str, tail: str) -> Value | None:

@@ -386,13 +386,16 @@ class Project:
         """The outermost folder that imports of this file are looked up in."""
         folder = path.parent
         if folder not in self._roots:
-            candidate = folder
-            for parent in (folder, *list(folder.parents)[:10]):
-                if any((parent / marker).exists() for marker in _ROOT_MARKERS):
-                    candidate = parent
-                    break
-            self._roots[folder] = candidate
+            above = (folder, *list(folder.parents)[:10])
+            marked = (p for p in above if any((p / marker).exists() for marker in _ROOT_MARKERS))
+            shared = self._common if self._common in above else _above_package(folder)
+            self._roots[folder] = next(marked, shared)
         return self._roots[folder]
+
+    @cached_property
+    def _common(self) -> Path | None:
+        """The folder that all files being checked are in."""
+        return Path(os.path.commonpath([path.parent for path in self.files])) if self.files else None
 
     def _file(self, folder: Path, names: list[str]) -> Path | None:
         key = ("/".join(names), folder)
@@ -409,6 +412,13 @@ def _modes_of(flow: Flow, define: t.Define) -> Iterator[Mode]:
 
 def _modes_named(flow: Flow, name: str) -> Iterator[Mode]:
     return (mode for called, mode in flow.method_calls if called == name)
+
+
+def _above_package(folder: Path) -> Path:
+    """The folder from which a package is imported; ``folder`` itself where it is no package."""
+    while (folder / "__init__.py").is_file() and folder != folder.parent:
+        folder = folder.parent
+    return folder
 
 
 def _parent(path: Path, level: int) -> Path:

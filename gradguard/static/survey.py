@@ -25,6 +25,7 @@ _IMPORTS = re.compile(r"^[ \t]*(?:from|import)[ \t]+(?:[^\n(]*\([^)]*\)|[^\n]*)"
 _WORD = re.compile(r"[A-Za-z_]\w*")
 _TORCH = re.compile(r"^\s*(?:from|import)\s+(?:torch|pytorch_lightning|lightning)\b", re.M)
 _DEFINITION = re.compile(r"\s*(?:async\s+)?def\s+(\w+)")
+_GRADIENTS = re.compile(r"^[^#\n]*(?:backward\(|(?<![\w.])grad\(|autograd\.grad\()", re.M)
 _MAX_PASSES = 4
 _AT_START = ("__init__", "__post_init__", "__new__")
 
@@ -155,6 +156,13 @@ class Survey:
     def _trains(self) -> bool:
         return any(".backward(" in self.text(path) for path in self.project.relevant) or not self.project.relevant
 
+    def backwards(self, near: Module) -> set[tuple[str, int]]:
+        """Path and line of each place in the program of ``near`` where a graph is handed to backward, as text tells."""
+        found = {(near.source.path, line) for line in _lines_matching(_GRADIENTS, near.source.text)}
+        for path in self._related(near) - {near.path}:
+            found |= {(self.project.shown(path), line) for line in _lines_matching(_GRADIENTS, self.text(path))}
+        return found
+
     def callers(self, name: str, near: Module) -> Iterator[Module]:
         """The modules that may call a function of this name."""
         yield near
@@ -204,6 +212,11 @@ class Survey:
         if key not in self._calls:
             self._calls[key] = _Calls(module)
         return self._calls[key]
+
+
+def _lines_matching(pattern: re.Pattern[str], text: str) -> Iterator[int]:
+    """The lines, from 1, on which a match of one line ends."""
+    return (text.count("\n", 0, match.end()) + 1 for match in pattern.finditer(text))
 
 
 class _Passing(NamedTuple):
