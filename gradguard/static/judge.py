@@ -127,6 +127,8 @@ def _judge_in_loop(flow: Flow, store: Store, loop: Loop, fresh: bool) -> None:
         store.waits = store.used and flow.facts.name != "forward"  # its loops are over layers
     if not fresh and not store.used and store.form in COLLECTING:
         store.used = cleared(flow, store)
+    trains = [a for a in loop.around() if a.needs_gradients and (c := flow.carries.get((store.path, a))) and c.grows]
+    store.outlives_step = bool(trains) and not store.used and _sees_every_backward(flow)
 
 
 def _ends_with_the_step(flow: Flow, store: Store, loop: Loop) -> bool:
@@ -156,13 +158,16 @@ def _escapes(flow: Flow, store: Store, carried: Root) -> bool:
     if store.is_average and any(r.source is Source.LEAF for r in store.value.roots):
         return False  # an average of parameters: nobody asks for its gradient
     wanted = {carried, *(r for r in graphs(store.value.roots) if r.source not in (Source.PARAM, Source.PLACE))}
+    if _sees_every_backward(flow):
+        later = (b for b in (*flow.facts.backwards, *flow.facts.grad_calls) if store.outlives and _outside(b, store.outlives))
+        return any(graphs(b.value.reach) & wanted for b in later)
     if wanted & flow.escaped or wanted & flow.facts.returns.reach:
         return True
     for path, value in flow.final.env.items():
         outer = flow.scope(path) not in (Scope.LOCAL, Scope.PARAMETER)
         if path != store.path and outer and wanted & value.reach:
             return True
-    return store.scope is not Scope.LOCAL and not _sees_every_backward(flow)
+    return store.scope is not Scope.LOCAL
 
 
 def _sees_every_backward(flow: Flow) -> bool:

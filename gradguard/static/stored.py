@@ -56,6 +56,7 @@ class Store(Event):
         route: the expressions by which the graph came into the value, the value first.
         outlives: the loop whose iterations the value outlives, None if it does not or if it outlives the call.
         outlives_call: it outlives the call itself (an attribute, a global, a closure), and nothing clears it.
+        outlives_step: it outlives a step of training around that loop, and no backward of the program asks for it.
         freed: backward frees the stored graph's saved tensors; only its nodes stay.
         used: something may still need the graph (a later backward, or a caller that gets the value).
         waits: whether it is used is for the caller to say: it leaks if the caller evaluates.
@@ -80,6 +81,7 @@ class Store(Event):
     route: tuple[str, ...] = ()
     outlives: Loop | None = None
     outlives_call: bool = False
+    outlives_step: bool = False
     freed: bool = False
     retained: bool = False
     used: bool = False
@@ -167,7 +169,8 @@ class Store(Event):
             return Confidence.HIGH
         if self.is_average and any(around.trains for around in loop.around()):
             return Confidence.HIGH
-        return Confidence.HIGH if loop.needs_gradients or loop.evaluates or loop.over_loader else Confidence.LOW
+        sure = loop.needs_gradients or loop.evaluates or loop.over_loader or self.outlives_step
+        return Confidence.HIGH if sure else Confidence.LOW
 
     @property
     def keeps(self) -> str:
