@@ -153,7 +153,7 @@ def _class(n: cst.ClassDef) -> t.DefineClass:
 
 def _annotated(n: cst.AnnAssign) -> t.Stmt:
     if n.value is None:
-        return t.Declare(n, "annotation", [])
+        return t.Declare(n, "annotation", [p for e in t.names_in(expr(n.target)) if (p := t.path_of(e)) is not None])
     return t.Assign(n, [expr(n.target)], expr(n.value))
 
 

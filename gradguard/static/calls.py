@@ -138,7 +138,7 @@ def _project(c: Called) -> Value | None:
         if _optimizer_class(ref):
             return Value(kind=Kind.OPTIMIZER, ref=ref)
         if ref.is_record and c.values and (not ref.methods or union(c.arguments).reach):
-            return union(c.arguments, Kind.OUTPUT)  # a record: a dataclass, a named tuple
+            return _record(c, ref)
         constructor = ref.method("__init__")
         if constructor is not None:
             apply_facts(c, constructor, c.values, "")
@@ -154,6 +154,16 @@ def _project(c: Called) -> Value | None:
                 return returned if returned.kind is Kind.TENSOR else replace(returned, kind=Kind.OUTPUT)
             return operations.module_result(c) if c.func.kind is Kind.MODULE and not _detaches(forward) else returned
     return None
+
+
+def _record(c: Called, cls: Class) -> Value:
+    """A dataclass, a named tuple: field by field, where they are given one by one."""
+    whole = union(c.arguments, Kind.OUTPUT)
+    if any(arg.star for arg, _ in c.values) or len(c.values) > len(cls.fields):
+        return whole
+    names = iter(cls.fields)
+    parts = tuple((arg.keyword or next(names), value) for arg, value in c.values)
+    return replace(whole, parts=parts)
 
 
 def _prepared(c: Called) -> Value | None:

@@ -139,6 +139,17 @@ class Class:
         return not self.is_module and self.method("__init__") is None and not self.methods.keys() & {"__call__"}
 
     @cached_property
+    def fields(self) -> tuple[str, ...]:
+        """The names that its body annotates or binds, in order: what a record is made of."""
+        found: list[str] = []
+        for stmt in self.define.body:
+            if isinstance(stmt, t.Declare) and stmt.kind == "annotation":
+                found += stmt.names
+            elif isinstance(stmt, t.Assign):
+                found += [target.id for target in stmt.targets if isinstance(target, t.Name)]
+        return tuple(found)
+
+    @cached_property
     def framework_methods(self) -> bool:
         """Whether a framework calls its ``validation_step`` and the like."""
         return any(n.rsplit(".", 1)[-1] in (*k.LIGHTNING_BASES, "Trainer") for n in self.external_bases)

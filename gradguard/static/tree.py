@@ -217,7 +217,7 @@ class Delete(Stmt):
 
 @dataclass(slots=True, eq=False, repr=False)
 class Declare(Stmt):
-    """``global`` or ``nonlocal``."""
+    """``global`` or ``nonlocal``, or an annotation without a value."""
 
     kind: str
     names: list[str]

@@ -312,6 +312,8 @@ def element(value: Value, index: object) -> Value:
         return held_in(value, each)
     if (rows := value.part("columns")) is not None:
         return each_of(element(rows, index))
+    if isinstance(index, int) and value.kind is Kind.OUTPUT and _has_names(value) and 0 <= index < len(value.parts):
+        return value.parts[index][1]  # a named tuple
     if value.parts and not isinstance(index, int):
         parts = [part for _, part in value.parts]
         if isinstance(index, str) and index != "each" and _has_names(value):  # a KeyError, or a key that was not seen
