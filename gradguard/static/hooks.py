@@ -67,7 +67,7 @@ def _kept(flow: Flow, hook: HookRegistration) -> Iterator[Store]:
         path = _path_here(hook, callback, store)
         if store.form is not Form.APPEND or not is_given or store.mode is Mode.OFF or path is None:
             continue
-        if _collects(flow, callback, store, path):
+        if _collects(flow, hook, callback, store, path):
             yield store
 
 
@@ -90,7 +90,7 @@ def _path_here(hook: HookRegistration, callback: Flow, store: Store) -> str | No
     return bound + store.path[len(head) :] if bound is not None else None
 
 
-def _collects(flow: Flow, callback: Flow, store: Store, path: str) -> bool:
+def _collects(flow: Flow, hook: HookRegistration, callback: Flow, store: Store, path: str) -> bool:
     """Whether nothing empties what a hook adds to, while the module runs again and again."""
     holder = callback.final.env.get(store.path)
     if holder is not None and holder.bounded:
@@ -105,9 +105,31 @@ def _collects(flow: Flow, callback: Flow, store: Store, path: str) -> bool:
     outer = flow.final.env.get(path)
     if (outer is not None and outer.bounded) or path in flow.emptied:
         return False
+    if hook.discarded and not flow.facts.forwards and flow.scope(path) is Scope.LOCAL:
+        return not _emptied_inside(flow, path)  # set up here, and run by others for as long as the module lives
     removed = _last_removal(flow)
     loops = (loop for loop in flow.facts.loops if path not in loop.assigned and loop.site.line <= removed)
     return any(f.mode is not Mode.OFF for loop in loops for f in loop.forwards)
+
+
+def _emptied_inside(flow: Flow, path: str) -> bool:
+    """Whether the function, or one that is defined in it, empties a local collection, or gives it to its caller."""
+    for node in t.walk(flow.ref.define.body):
+        if isinstance(node, t.Return) and node.value is not None:
+            given = node.value.items if isinstance(node.value, t.Display) else [node.value]
+            if any(t.path_of(each) == path for each in given):
+                return True
+        if isinstance(node, t.Delete | t.Assign) and any(_holds(target, path) for target in node.targets):
+            return True
+        if isinstance(node, t.Call) and isinstance(node.func, t.Attribute) and t.path_of(node.func.value) == path:
+            if node.func.name in ("clear", "pop", "popleft", "popitem"):
+                return True
+    return False
+
+
+def _holds(target: t.Expr, path: str) -> bool:
+    """Whether a target is an item or a slice of what is at a path."""
+    return isinstance(target, t.Subscript) and t.path_of(target.value) == path
 
 
 def _last_removal(flow: Flow) -> float:
