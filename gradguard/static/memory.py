@@ -63,5 +63,8 @@ def cleared(flow: Flow, store: Store) -> bool:
     """Whether something empties what is stored into."""
     if store.scope is Scope.GLOBAL and "." not in store.path:  # those who use the module are to call what empties it
         return flow.project.survey.empties(store.holder, flow.module, flow.facts.name, bare=True)
-    objects = store.path.split("[", 1)[0].split(".")[1:] or [store.holder]  # of self.rollout.values also the rollout
-    return any(flow.project.survey.clears(name, flow.module, flow.facts.name) for name in objects)
+    survey, name = flow.project.survey, flow.facts.name
+    *objects, holder = store.path.split("[", 1)[0].split(".")[1:] or [store.holder]
+    if survey.clears(holder, flow.module, name):
+        return True
+    return any(survey.clears(each, flow.module, name, anew=True) for each in objects)  # of self.rollout.values the rollout

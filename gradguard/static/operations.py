@@ -326,7 +326,7 @@ def tensor_method(c: Called) -> Value | None:
         return holding(DETACHED, Held.STATE, c.node)
     if c.method in ("items", "values", "keys") and not c.values:
         return _view(receiver, c.method)
-    if c.method == "get" and receiver.kind is Kind.CONTAINER and c.node.args:
+    if c.method == "get" and receiver.kind in (Kind.CONTAINER, Kind.OUTPUT) and c.node.args:
         key = c.node.args[0].value
         found = element(receiver, key.value if isinstance(key, t.Constant) else None)
         return join(found, c.arguments[1]) if len(c.arguments) > 1 else found

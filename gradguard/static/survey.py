@@ -112,14 +112,15 @@ class Survey:
             self._mentioned[key] = any(pattern.search(text) for text in self._related_texts(near))
         return self._mentioned[key]
 
-    def clears(self, attribute: str, near: Module, function: str) -> bool:
+    def clears(self, attribute: str, near: Module, function: str, *, anew: bool = False) -> bool:
         """Whether something empties or rebinds an attribute of this name after its object was made.
 
         Args:
             near: the module that stores into it.
             function: the one that does; what it does itself was read more closely.
+            anew: only what binds it anew counts: what `clear()` of a class of the project clears was read.
         """
-        return any(self._is_called(method, near) for method in self._clearing(attribute, near, function))
+        return any(self._is_called(method, near) for method in self._clearing(attribute, near, function, anew=anew))
 
     def empties(self, attribute: str, near: Module, function: str, bare: bool = False) -> bool:
         """Whether any function does so, also one that nothing here calls.
@@ -129,11 +130,13 @@ class Survey:
         """
         return any(True for _ in self._clearing(attribute, near, function, bare))
 
-    def _clearing(self, attribute: str, near: Module, function: str, bare: bool = False) -> Iterator[str]:
+    def _clearing(
+        self, attribute: str, near: Module, function: str, bare: bool = False, anew: bool = False
+    ) -> Iterator[str]:
         for text in self._related_texts(near):
             if attribute in text:
                 own = function if text is near.source.text else ""
-                yield from _clearing_methods(attribute, text) - {own}
+                yield from _clearing_methods(attribute, text, anew) - {own}
                 if bare:
                     yield from _clearing_methods(attribute, _with_object(attribute, text)) - {own, "<module>"}
 
@@ -149,7 +152,8 @@ class Survey:
         key = (method, near.path)
         if key not in self._called:
             users = {user for text in self._related_texts(near) if method in text for user in _users(method, text)}
-            self._called[key] = any(u not in seen and self._runs(u, near, seen | {method}) for u in users - {method})
+            users -= {method, *_AT_START}  # what a constructor calls, it does once
+            self._called[key] = any(u not in seen and self._runs(u, near, seen | {method}) for u in users)
         return self._called[key]
 
     @cached_property
@@ -360,8 +364,8 @@ def _with_object(name: str, text: str) -> str:
     return re.sub(rf"(?<![\w.]){re.escape(name)}\b", f"module.{name}", text)
 
 
-def _clearing_methods(attribute: str, text: str) -> set[str]:
-    """The functions of a file that empty or rebind ``x.attribute``, other than constructors."""
+def _clearing_methods(attribute: str, text: str, anew: bool = False) -> set[str]:
+    """The functions of a file that empty or rebind ``x.attribute`` (or only rebind it), other than constructors."""
     name = re.escape(attribute)
     emptied = re.compile(
         rf"\.{name}\.(?:clear|pop|popleft|popitem)\(|\bdel\s[^\n]*\.{name}\b"
@@ -383,7 +387,7 @@ def _clearing_methods(attribute: str, text: str) -> set[str]:
         if (loop := each.search(line)) is not None:
             elements.add((function, loop[1]))
         again = function not in _AT_START and rebound.search(line)
-        if emptied.search(line) or (again and (_FRESH.search(line) or not from_itself.search(line))):
+        if (not anew and emptied.search(line)) or (again and (_FRESH.search(line) or not from_itself.search(line))):
             found.add(function)
     return found
 
