@@ -28,7 +28,8 @@ for x, y in loader:
 
 **Not flagged.** The first of two backwards over one graph (a shared encoder with two heads, a GAN's shared fake
 batch), a graph that was made before the loop and is used in every iteration, `autograd.grad` afterwards. There
-`retain_graph=True` is right, and costs nothing extra. On the *last* backward it is waste.
+`retain_graph=True` is right, and costs nothing extra. On the *last* backward it is waste. A graph that only the
+variables of a called function hold is gone when that returns, retained or not.
 
 **References.** <https://pytorch.org/docs/stable/generated/torch.Tensor.backward.html>, pytorch#40005.
 """

@@ -35,6 +35,10 @@ def judge_backward(flow: Flow, backward: Backward) -> None:
             return
     if loop is None:
         return
+    made = frozenset(r for r in own if r.source in (Source.GRAPH, Source.LOSS))
+    if any(not _lies_in(root, loop) for root in made):
+        backward.needed_again = True  # what was made before the loop is gone through in every iteration
+        return
     backward.carries = next(
         (
             path for (path, where), carry in flow.carries.items()
@@ -44,8 +48,10 @@ def judge_backward(flow: Flow, backward: Backward) -> None:
         None,
     )  # fmt: skip
     if backward.carries is None:
-        unclear = any(r.source is Source.CARRIED and _of_loop(r, loop) for r in backward.value.maybe)
-        backward.needed_again = unclear or not _made_in(loop, backward.value)
+        # A graph that only variables of the callee held is gone when that returns, whatever backward retained.
+        again = any(r.source is Source.CARRIED and _of_loop(r, loop) for r in backward.value.reach)
+        gone = backward.inner is not None and not any(v.reach & made for v in flow.final.env.values())
+        backward.needed_again = again or gone or not _made_in(loop, backward.value)
 
 
 def _needed_in_callee(backward: Backward) -> bool:

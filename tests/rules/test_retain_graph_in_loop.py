@@ -46,13 +46,26 @@ FLAGGED = {
 
             def step(self, x, y):
                 self.opt.zero_grad()
-                loss = F.cross_entropy(self.net(x), y)
-                loss.backward(retain_graph=True)  # !
+                self.loss = F.cross_entropy(self.net(x), y)
+                self.loss.backward(retain_graph=True)  # !
                 self.opt.step()
 
             def fit(self, loader):
                 for x, y in loader:
                     self.step(x, y)
+    """,
+    "in a step that gives the loss to the loop": """
+        def step(net, opt, x, y):
+            opt.zero_grad()
+            loss = F.cross_entropy(net(x), y)
+            loss.backward(retain_graph=True)  # !
+            opt.step()
+            return loss
+
+        def fit(net, opt, loader):
+            for x, y in loader:
+                loss = step(net, opt, x, y)
+                print(loss.item())
     """,
     "scaled": """
         def train(model, loader, optimizer, scaler):
@@ -66,6 +79,23 @@ FLAGGED = {
 }
 
 CLEAN = {
+    "needless, but the graph is gone when the function returns": """
+        class Trainer:
+            def __init__(self, net):
+                self.net = net
+                self.opt = torch.optim.SGD(net.parameters(), 0.1)
+
+            def step(self, x, y):
+                self.opt.zero_grad()
+                loss = F.cross_entropy(self.net(x), y)
+                loss.backward(retain_graph=True)
+                self.opt.step()
+                return loss.item()
+
+            def fit(self, loader):
+                for x, y in loader:
+                    print(self.step(x, y))
+    """,
     "several losses of one network, one after the other, in a closure": """
         net = nn.Linear(3, 2)
         opt = torch.optim.LBFGS(net.parameters())
@@ -245,3 +275,17 @@ def test_carried_state_is_named() -> None:
     )
     assert finding.severity is Severity.ERROR
     assert "`h`" in finding.message
+
+
+def test_what_was_made_before_the_loop_is_needed_in_each_iteration() -> None:
+    """torch raises without `retain_graph=True`: each backward goes through the model's graph again."""
+    source = """
+        def reject(criterion, model, loader, steps):
+            for images, labels in loader:
+                output = model(images)
+                for _ in range(500):
+                    loss = criterion(output, labels)
+                    loss.backward(retain_graph=True)
+                    output = (output * 0.9 - 0.1 * steps).clamp(0, 1)
+    """
+    assert findings(source, CODE) == []
