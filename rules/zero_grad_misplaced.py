@@ -38,7 +38,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gradguard.catalogue import Rule
-from gradguard.findings import Finding, Related, Severity
+from gradguard.findings import Confidence, Finding, Related, Severity
 from gradguard.static.model import Function, ZeroGrad
 
 rule = Rule("GG202", "zero-grad-misplaced", Severity.ERROR, frozenset({"zero_grad", "grad"}))
@@ -84,4 +84,6 @@ def _while_accumulating(function: Function) -> Iterator[Finding]:
                     f"`{reset.target}` steps every few iterations, but its gradients are reset in each: what was to be "
                     "accumulated is lost",
                     help="reset them where the step is, after it",
+                    # A number from a configuration is often one, and then nothing is accumulated.
+                    confidence=Confidence.HIGH if all(s.period_is_known for s in own) else Confidence.LOW,
                 )

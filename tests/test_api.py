@@ -37,26 +37,38 @@ def leak(steps: int = 90) -> None:
     train(steps, lambda loss: history.append(loss))
 
 
-def hooks(steps: int = 90) -> None:
+def buffers(steps: int = 90) -> None:
     """Of a kind that only the end of the run confirms: buffers of tensors may be filling."""
-    kept.clear()
-    for _ in range(steps):
-        with torch.no_grad():
-            kept.setdefault(len(kept), torch.randn(2000))
-        train(1)
+    model = torch.nn.Linear(4, 4)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    for step in range(steps):
+        model(torch.randn(2, 4)).sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        shown.pictures[step] = torch.randn(2000)
 
 
-kept: dict[int, Any] = {}
+class Shown:
+    """Where pictures are kept for ever."""
+
+    def __init__(self) -> None:
+        self.pictures: dict[int, Any] = {}
+
+
+shown = Shown()
 
 
 def test_raise_ends_the_loop_in_the_step_that_confirms_it() -> None:
-    with pytest.raises(gradguard.LeakError, match=r"leak confirmed: `.*history` keeps autograd graphs") as raised:
-        with gradguard.watch(report=False, on_leak="raise") as guard:
-            leak()
+    guard = gradguard.watch(report=False, on_leak="raise")
+    with (
+        pytest.raises(gradguard.LeakError, match="leak confirmed: `leak.history` keeps autograd graphs") as raised,
+        guard,
+    ):
+        leak()
     assert guard.report is not None
     assert 30 <= guard.report.steps < 90
     assert raised.value.leak is not None
-    assert raised.value.leak.rule in ("GG104", "GG107")
+    assert raised.value.leak.kind == "graph"
     assert isinstance(raised.value, AssertionError)
 
 
@@ -86,16 +98,19 @@ def test_warn_points_at_the_statement() -> None:
 
 
 def test_what_only_the_end_confirms_is_told_at_the_end() -> None:
-    with pytest.raises(gradguard.LeakError, match="kept"), gradguard.watch(report=False, on_leak="raise") as guard:
-        hooks()
+    with pytest.raises(gradguard.LeakError, match="pictures"), gradguard.watch(report=False, on_leak="raise") as guard:
+        buffers()
     assert guard.report is not None
     assert guard.report.steps == 90
 
 
 def test_an_error_of_the_program_is_not_replaced() -> None:
-    with pytest.raises(ZeroDivisionError), gradguard.watch(report=False, on_leak="raise"):
-        hooks()
+    def fail() -> None:
+        buffers()
         print(1 / 0)
+
+    with pytest.raises(ZeroDivisionError), gradguard.watch(report=False, on_leak="raise"):
+        fail()
 
 
 @pytest.mark.parametrize("how", ["warn", "raise", print])

@@ -95,7 +95,9 @@ def _recording(path: Path | None, words: tuple[str, ...]) -> Recording | None:
     try:
         return begin(path, words)
     except FileExistsError as error:
-        raise click.UsageError(f"--record: {path} exists; a recording is not written over") from error
+        exists = path is not None and path.exists()
+        problem = "exists; a recording is not written over" if exists else "cannot be written: a folder of it is a file"
+        raise click.UsageError(f"--record: {path} {problem}") from error
     except OSError as error:
         if path is not None:
             raise click.UsageError(f"--record: cannot write {path}: {error.strerror}") from error

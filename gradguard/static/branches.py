@@ -6,7 +6,15 @@ from typing import TYPE_CHECKING
 
 from gradguard.static import knowledge as k
 from gradguard.static import tree as t
-from gradguard.static.conditions import is_flag, is_periodic, key_test, length_test, steady_branch, tensor_test
+from gradguard.static.conditions import (
+    has_known_period,
+    is_flag,
+    is_periodic,
+    key_test,
+    length_test,
+    steady_branch,
+    tensor_test,
+)
 from gradguard.static.loops import loops_called
 from gradguard.static.model import Backward, Forward, GradCall
 from gradguard.static.state import State, hedge, merge
@@ -29,6 +37,7 @@ def if_(flow: Flow, stmt: t.If, state: State) -> State | None:
         (first if equal else second).assign(flow.canonical(key), Value(kind=Kind.NUMBER, ref=Word(text)))
     flow.branches += 1
     flow.periods += is_periodic(stmt.test)
+    flow.known_periods += has_known_period(stmt.test)
     start = steady_branch(stmt.test)
     flow.starting += start == "second"
     cap = length_test(stmt.test)
@@ -36,6 +45,7 @@ def if_(flow: Flow, stmt: t.If, state: State) -> State | None:
     after_body = flow.block(stmt.body, first)
     flow.capped.pop()
     flow.periods -= is_periodic(stmt.test)
+    flow.known_periods -= has_known_period(stmt.test)
     flow.starting += (start == "first") - (start == "second")
     after_else = flow.block(stmt.orelse, second)
     flow.starting -= start == "first"

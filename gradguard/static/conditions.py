@@ -64,6 +64,12 @@ def is_periodic(test: t.Expr) -> bool:
     return any(isinstance(n, t.Operation) and n.operator == "%" for n in t.walk(test))
 
 
+def has_known_period(test: t.Expr) -> bool:
+    """Whether a periodic condition says itself how often: every fourth, not every ``accumulation_steps``-th."""
+    counts = (n.operands[-1] for n in t.walk(test) if isinstance(n, t.Operation) and n.operator == "%")
+    return any(isinstance(c, t.Constant) and isinstance(c.value, int) and c.value > 1 for c in counts)
+
+
 def length_test(test: t.Expr) -> str | None:
     """The collection that a condition keeps short: ``len(shown) < 4``, or as large as its keys: ``x not in cache``."""
     if isinstance(test, t.Operation) and test.operator == "not in":

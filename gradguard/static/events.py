@@ -126,6 +126,7 @@ class Event:
         inner: the event in the callee, if a callee does it.
         guarded: an error that it raises is caught, or expected (``with pytest.raises``).
         periodic: it happens every so many iterations.
+        period_is_known: the number is written there, and is not one.
         at_start: it happens once, at the start.
     """
 
@@ -135,6 +136,7 @@ class Event:
     inner: Event | None = None
     guarded: bool = field(default=False, kw_only=True)
     periodic: bool = field(default=False, kw_only=True)
+    period_is_known: bool = field(default=False, kw_only=True)
     at_start: bool = field(default=False, kw_only=True)
 
     @property
@@ -232,7 +234,12 @@ class Step(Event):
     @property
     def is_local_of_callee(self) -> bool:
         """Whether the optimizer is a variable of the function that is called here alone: made anew in each call."""
-        return self.inner is not None and self.target is None and isinstance(self.source, Step) and bool(self.source.target)
+        return (
+            self.inner is not None
+            and self.target is None
+            and isinstance(self.source, Step)
+            and bool(self.source.target)
+        )
 
 
 @dataclass(eq=False, repr=False)

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from gradguard.static.flow import Flow
 
 
+_EMPTYING = ("clear", "pop", "popleft", "popitem")
+
+
 def _is_part(path: str, whole: str) -> bool:
     return path == whole or path.startswith((f"{whole}.", f"{whole}["))
 
@@ -121,9 +124,9 @@ def _emptied_inside(flow: Flow, path: str) -> bool:
                 return True
         if isinstance(node, t.Delete | t.Assign) and any(_holds(target, path) for target in node.targets):
             return True
-        if isinstance(node, t.Call) and isinstance(node.func, t.Attribute) and t.path_of(node.func.value) == path:
-            if node.func.name in ("clear", "pop", "popleft", "popitem"):
-                return True
+        called = node.func if isinstance(node, t.Call) and isinstance(node.func, t.Attribute) else None
+        if called is not None and t.path_of(called.value) == path and called.name in _EMPTYING:
+            return True
     return False
 
 

@@ -79,13 +79,18 @@ def _judge_lifetime(flow: Flow, store: Store) -> None:
     loop: Loop | None = store.loop
     while loop is not None:
         carry = flow.carries.get((store.path, loop))
-        bounded = store.capped or (store.form is Form.ITEM and store.bounded_key)
+        bounded = store.capped or (store.form is Form.ITEM and store.bounded_key) or _each_in_its_slot(store, loop)
         if carry is not None and carry.grows and not bounded:
             _judge_in_loop(flow, store, loop, carry.fresh)
             if not store.used:
                 return
         loop = loop.parent
     _judge_call(flow, store)
+
+
+def _each_in_its_slot(store: Store, loop: Loop) -> bool:
+    """Whether each iteration adds to another entry: ``target[i] = reward[i] + discount * target[i]``."""
+    return store.is_item and store.form in (Form.SUM, Form.AVERAGE) and store.key in loop.targets
 
 
 def _judge_in_loop(flow: Flow, store: Store, loop: Loop, fresh: bool) -> None:
@@ -159,7 +164,8 @@ def _escapes(flow: Flow, store: Store, carried: Root) -> bool:
         return False  # an average of parameters: nobody asks for its gradient
     wanted = {carried, *(r for r in graphs(store.value.roots) if r.source not in (Source.PARAM, Source.PLACE))}
     if _sees_every_backward(flow):
-        later = (b for b in (*flow.facts.backwards, *flow.facts.grad_calls) if store.outlives and _outside(b, store.outlives))
+        consumers: list[Backward | GradCall] = [*flow.facts.backwards, *flow.facts.grad_calls]
+        later = [b for b in consumers if store.outlives is not None and _outside(b, store.outlives)]
         return any(graphs(b.value.reach) & wanted for b in later)
     if wanted & flow.escaped or wanted & flow.facts.returns.reach:
         return True
@@ -171,7 +177,7 @@ def _escapes(flow: Flow, store: Store, carried: Root) -> bool:
 
 
 def _sees_every_backward(flow: Flow) -> bool:
-    """Whether every backward of the program is one that this function does or calls: nobody else asks for a gradient."""
+    """Whether this function does every backward of the program, or calls it: nobody else asks for a gradient."""
     seen = [event.source.site for event in (*flow.facts.backwards, *flow.facts.grad_calls)]
     lines = {(site.path, line) for site in seen for line in range(site.span.line, site.span.end_line + 1)}
     return bool(seen) and flow.project.survey.backwards(flow.module) <= lines

@@ -67,4 +67,6 @@ def cleared(flow: Flow, store: Store) -> bool:
     *objects, holder = store.path.split("[", 1)[0].split(".")[1:] or [store.holder]
     if survey.clears(holder, flow.module, name):
         return True
-    return any(survey.clears(each, flow.module, name, anew=True) for each in objects)  # of self.rollout.values the rollout
+    return any(
+        survey.clears(each, flow.module, name, anew=True) for each in objects
+    )  # of self.rollout.values the rollout

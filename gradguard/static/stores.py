@@ -73,7 +73,8 @@ def store_item(
         value = replace(value, holds=NOTHING_HELD)  # the numbers are copied
     form, added = rebind_form(whole, source)
     if form in (Form.SUM, Form.AVERAGE) and value.reach:  # d[k] = d.get(k, 0) + x
-        flow.store(base, value, state, stmt, added or source, form).is_item = True
+        store = flow.store(base, value, state, stmt, added or source, form)
+        store.is_item, store.key = True, t.path_of(target.index)
         state.env[base] = with_content(holder, value)
         return
     if holder.kind is Kind.NUMBER:
@@ -98,7 +99,8 @@ def _bounded_key(flow: Flow, index: t.Expr) -> bool:
         return False
     for frame in reversed(flow.frames):
         if path in frame.loop.targets:
-            return not frame.loop.over_loader and frame is not flow.frames[0]
+            over_layers = flow.facts.is_module_method and flow.facts.name == "forward"
+            return not frame.loop.over_loader and (over_layers or frame is not flow.frames[0])
     return False
 
 

@@ -35,7 +35,9 @@ def test_the_headline(before: object, after: object, headline: str) -> None:
 
 def test_measures_and_leaks() -> None:
     text = printed(a_run(A), a_run(B))
-    assert "heap          +10 KB a step    +20 KB a step     +100%" in " ".join(text.splitlines())
+    assert ["heap", "+10.0", "KB", "a", "step", "+20.0", "KB", "a", "step", "+100%"] in map(
+        str.split, text.splitlines()
+    )
     assert "2 ms" in text
     assert "gone `train.a` keeps autograd graphs, +10.0 KB a step" in text
     assert "new `train.b` keeps autograd graphs, +20.0 KB a step" in text

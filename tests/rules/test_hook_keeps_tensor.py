@@ -7,6 +7,28 @@ from tests.rules.snippets import assert_clean, assert_flagged
 CODE = "GG109"
 
 FLAGGED = {
+    "a factory sets it up and gives a reader of the last": """
+        def tap(layer):
+            seen = []
+
+            def hook(module, inputs, output):
+                seen.append(output)  # !
+
+            layer.register_forward_hook(hook)
+            return lambda: seen[-1]
+
+        class Experiment:
+            def __init__(self, net):
+                self.net = net
+                self.codes = tap(net.encoder)
+                self.opt = torch.optim.Adam(net.parameters())
+
+            def step(self, x):
+                loss = F.mse_loss(self.net(x), x) + self.codes().abs().mean()
+                self.opt.zero_grad()
+                loss.backward()
+                self.opt.step()
+    """,
     "outputs in a list": """
         def train(model, loader, optimizer):
             feats = []
@@ -203,6 +225,37 @@ FLAGGED = {
 }
 
 CLEAN = {
+    "a factory whose caller gets the list": """
+        def tap(layer):
+            seen = []
+            layer.register_forward_hook(lambda module, inputs, output: seen.append(output))
+            return seen
+
+        def train(net, loader, opt):
+            seen = tap(net.encoder)
+            for x in loader:
+                opt.zero_grad()
+                loss = F.mse_loss(net(x), x) + seen[-1].abs().mean()
+                loss.backward()
+                opt.step()
+                seen.clear()
+    """,
+    "a factory whose reader empties it": """
+        def tap(layer):
+            seen = []
+
+            def hook(module, inputs, output):
+                seen.append(output)
+
+            layer.register_forward_hook(hook)
+
+            def take():
+                last = seen[-1]
+                seen.clear()
+                return last
+
+            return take
+    """,
     "overwritten": """
         def train(model, loader, optimizer):
             features = {}

@@ -214,6 +214,77 @@ LEAKS = {
             for _ in range(1000):
                 simulation.step(0.1)
     """,
+    "scores with their graphs, that no backward of the program asks for": """
+        board = {}
+
+        def trial(width, x, y):
+            net = nn.Sequential(nn.Linear(4, width), nn.Linear(width, 1))
+            opt = torch.optim.SGD(net.parameters(), 0.1)
+            F.mse_loss(net(x), y).backward()
+            opt.step()
+            return F.mse_loss(net(x), y)
+
+        def search(x, y):
+            for width in range(8, 80):
+                board[width] = trial(width, x, y)  # !
+            return min(board.items(), key=lambda item: item[1].item())
+    """,
+    "a rollout whose helper forgets one of its lists": """
+        class Rollout:
+            def __init__(self):
+                self.logp, self.entropy = [], []
+
+            def push(self, logp, entropy):
+                self.logp.append(logp)
+                self.entropy.append(entropy)
+
+            def clear(self):
+                del self.logp[:]
+
+        class Agent:
+            def __init__(self, net, opt):
+                self.net, self.opt = net, opt
+                self.rollout = Rollout()
+
+            def act(self, state):
+                dist = torch.distributions.Categorical(logits=self.net(state))
+                action = dist.sample()
+                self.rollout.push(dist.log_prob(action), dist.entropy())  # !
+                return action.item()
+
+            def learn(self, returns):
+                loss = -(torch.stack(self.rollout.logp) * returns).sum()
+                self.opt.zero_grad()
+                loss.backward()
+                self.opt.step()
+                self.rollout.clear()
+
+        def main(env, net):
+            agent = Agent(net, torch.optim.Adam(net.parameters()))
+            for episode in range(1000):
+                state, done, rewards = env.reset(), False, []
+                while not done:
+                    state, reward, done = env.step(agent.act(state))
+                    rewards.append(reward)
+                agent.learn(torch.tensor(rewards))
+    """,
+    "one field of a record": """
+        from typing import NamedTuple
+
+        class Step(NamedTuple):
+            loss: torch.Tensor
+            size: int
+
+        def train(net, loader, opt):
+            total, seen = 0, 0
+            for x, y in loader:
+                opt.zero_grad()
+                step = Step(F.mse_loss(net(x), y), len(x))
+                step.loss.backward()
+                opt.step()
+                seen += step.size
+                total += step.loss  # !
+    """,
     "the numbers of a dict by key, the tensors as they are": """
         def train(net, loader, opt):
             sums = {"mse": 0, "n": 0}
@@ -429,6 +500,94 @@ CLEAN = {
             with torch.no_grad():
                 for frames in utterances:
                     print(model.recognize(frames))
+    """,
+    "a slot for each layer, written anew in each pass": """
+        class Stack(nn.Module):
+            def __init__(self, depth):
+                super().__init__()
+                self.depth = depth
+                self.layers = nn.ModuleList([nn.Linear(3, 3) for _ in range(depth)])
+                self.hidden = [torch.zeros(3) for _ in range(depth)]
+
+            def forward(self, h):
+                for i in range(self.depth):
+                    self.hidden[i] = torch.relu(self.layers[i](h))
+                    h = self.hidden[i]
+                return h
+
+        def train(loader):
+            net = Stack(3)
+            opt = torch.optim.SGD(net.parameters(), 0.1)
+            for x, y in loader:
+                opt.zero_grad()
+                F.mse_loss(net(x), y).backward()
+                opt.step()
+    """,
+    "each entry from itself, in a tensor of this step": """
+        def train(agent, critic, loader, opt, gamma):
+            for states, rewards in loader:
+                target = critic(states)
+                logp = agent(states)
+                for i in range(len(states)):
+                    target[i] = rewards[i] + gamma * (target[i] - 0.1 * logp[i])
+                loss = F.mse_loss(critic(states), target.detach())
+                opt.zero_grad()
+                loss.backward()
+                opt.step()
+    """,
+    "a tokenizer makes no graph": """
+        from transformers import AutoModel, AutoTokenizer
+
+        model = AutoModel.from_pretrained("small")
+        tokenizer = AutoTokenizer.from_pretrained("small")
+        for key, value in tokenizer(["a"], return_tensors="pt").items():
+            print(key, value.numpy())
+
+        def generate(net, lines):
+            net.eval()
+            kept = []
+            for line in lines:
+                kept.append(net.tokenizer(line, return_tensors="pt"))
+            return kept
+    """,
+    "a model and an optimizer for each trial": """
+        def trial(width, x, y):
+            net = nn.Sequential(nn.Linear(4, width), nn.Linear(width, 1))
+            opt = torch.optim.SGD(net.parameters(), 0.1)
+            F.mse_loss(net(x), y).backward()
+            opt.step()
+            return F.mse_loss(net(x), y).item()
+
+        def search(x, y):
+            return {width: trial(width, x, y) for width in range(8, 80)}
+
+        def slow_search(x, y):
+            scores = {}
+            for width in range(8, 80):
+                scores[width] = trial(width, x, y)
+            return scores
+    """,
+    "the tensor of a record without its graph": """
+        from dataclasses import dataclass
+
+        @dataclass
+        class Step:
+            loss: torch.Tensor
+            size: int
+
+        def one(net, x, y):
+            return Step(F.mse_loss(net(x), y), len(x))
+
+        def train(net, loader, opt):
+            seen, sizes = 0, []
+            for x, y in loader:
+                opt.zero_grad()
+                step = one(net, x, y)
+                step.loss.backward()
+                opt.step()
+                seen += step.size
+                sizes.append(step.size)
+            return seen, sizes
     """,
     "set up and torn down by a context manager": """
         import contextlib
