@@ -61,7 +61,7 @@ shown = Shown()
 def test_raise_ends_the_loop_in_the_step_that_confirms_it() -> None:
     guard = gradguard.watch(report=False, on_leak="raise")
     with (
-        pytest.raises(gradguard.LeakError, match="leak confirmed: `leak.history` keeps autograd graphs") as raised,
+        pytest.raises(gradguard.LeakError, match=r"confirmed: `leak\.history` keeps autograd graphs") as raised,
         guard,
     ):
         leak()

@@ -276,6 +276,7 @@ class Call(Event):
         bound_to: the path that the result is assigned to.
         handed_on: the result is returned, stored, or given to somebody else.
         object_lists: (of ``DataLoader``) where the data set makes lists of Python objects.
+        packs_as_given: (of ``saved_tensors_hooks``) where the pack hook returns the very tensor that it is given.
         is_harmless: nothing trains; or, of ``gc.disable``, something collects or switches it on again.
     """
 
@@ -292,6 +293,7 @@ class Call(Event):
     handed_on: bool = False
     object_lists: tuple[Site, ...] = ()
     is_harmless: bool = False
+    packs_as_given: tuple[Site, ...] = ()
 
     @property
     def is_of_member(self) -> bool:

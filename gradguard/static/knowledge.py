@@ -281,7 +281,7 @@ NOTED_FUNCTIONS = frozenset(
     "itertools.cycle itertools.tee torch.autograd.set_detect_anomaly torch.autograd.detect_anomaly "
     "torch.autograd.anomaly_mode.set_detect_anomaly torch.autograd.anomaly_mode.detect_anomaly "
     "torch.cuda.empty_cache torch.profiler.profile torch.autograd.profiler.profile torch.utils.data.DataLoader "
-    "gc.disable gc.enable gc.collect gc.freeze".split()
+    "gc.disable gc.enable gc.collect gc.freeze torch.autograd.graph.saved_tensors_hooks".split()
 ) | frozenset(PYPLOT + name for name in "figure subplots subplot_mosaic close clf cla show".split())
 NOTED_METHODS = frozenset("add_param_group retain_grad numpy requires_grad_ add_figure clf clear show".split())
 CACHES = frozenset("functools.lru_cache functools.cache".split())

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from gradguard.static import knowledge as k
 from gradguard.static import tree as t
 from gradguard.static.build import walk_statements
-from gradguard.static.definitions import Class
+from gradguard.static.definitions import Class, FunctionRef
 from gradguard.static.model import Call, Construction, Loop, Mode
+from gradguard.static.names import bound_names
 from gradguard.static.roots import graphs
-from gradguard.static.values import Kind, Source
+from gradguard.static.source import Site
+from gradguard.static.values import Kind, Source, Value
 
 if TYPE_CHECKING:
     from gradguard.static.flow import Flow
@@ -33,12 +36,28 @@ def judge_call(flow: Flow, call: Call) -> None:
     elif call.name == "torch.utils.data.DataLoader":
         data = next((v for name, v in call.given if name == "dataset"), call.first)
         call.object_lists = data.ref.object_lists if isinstance(data.ref, Class) and data.ref.is_dataset else ()
+    elif call.name == "torch.autograd.graph.saved_tensors_hooks":
+        call.packs_as_given = tuple(_returned_as_given(flow, call.first))
     elif call.name in k.PROFILERS and call.entered:
         call.loops = _loops_after(flow, call)
     elif call.name in k.PROFILERS and not call.loops and call.bound_to is not None:
         call.loops = _loops_from(flow, call, f"{call.bound_to}.start")
     elif call.name.startswith(k.PYPLOT):
         call.handed_on = _is_handed_on(flow, call.bound_to)
+
+
+def _returned_as_given(flow: Flow, function: Value) -> Iterator[Site]:
+    """The returns of a function that give its last parameter as it is, alone or in a tuple."""
+    pack = function.ref
+    read = flow.project.flow(pack) if isinstance(pack, FunctionRef) and pack.define.params else None
+    if read is None or not isinstance(pack, FunctionRef):
+        return
+    given = pack.define.params[-1].name
+    if given in bound_names(pack.define)[0]:
+        return  # it was made something else
+    for stmt in walk_statements(pack.define.body):
+        if isinstance(stmt, t.Return) and stmt.value is not None and _mentions(stmt.value, given):
+            yield read.site(stmt)
 
 
 _BACKWARD = re.compile(r"backward\(|\.fit\(|Trainer|autograd\.grad\(")

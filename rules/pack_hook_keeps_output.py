@@ -1,0 +1,55 @@
+"""A pack hook of `saved_tensors_hooks` returns the very tensor that it is given.
+
+**What happens.** Some operations save their own output for the backward pass (`exp`, `sigmoid`, `tanh`, `softmax`).
+torch saves such an output in a special way, so that the graph does not hold itself. A pack hook that returns its
+argument undoes that: the output refers to its graph, the graph keeps what the hook returned, and that is the output.
+The cycle runs through C++, where Python's cyclic collector does not see it. `backward()` ends it, since it frees what
+was saved; a graph that is never handed to backward, or with `retain_graph=True`, stays for ever, with all behind it.
+
+```python
+def pack(tensor):
+    sizes.append(tensor.numel())
+    return tensor
+
+with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+    loss = model(x).mean()
+```
+
+**Instead**: return something else that the tensor can be made from: `tensor.detach()`, a copy on the CPU, a file name.
+
+**Severity.** A warning: it leaks where the graph is not backpropagated.
+
+**Not flagged.** A pack hook that returns `tensor.detach()`, `tensor.cpu()`, a path or an index.
+
+**References.** pytorch#189025, pytorch#115255,
+<https://pytorch.org/docs/stable/autograd.html#torch.autograd.graph.saved_tensors_hooks>.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gradguard.catalogue import Rule
+from gradguard.findings import Finding, Leak, Related, Severity
+from gradguard.static.model import Function
+
+rule = Rule("GG111", "pack-hook-keeps-output", Severity.WARNING, frozenset({"saved_tensors_hooks"}))
+
+
+@rule.in_source
+def returns_its_argument(function: Function) -> Iterator[Finding]:
+    for call in function.calls_of("torch.autograd.graph.saved_tensors_hooks"):
+        for site in call.packs_as_given if call.inner is None else ():
+            here = call.site
+            yield rule.finding(
+                site,
+                "the pack hook returns the tensor that it is given: an output that is saved holds its own graph, and "
+                "without a backward nothing frees it",
+                help="return `.detach()` of it, or what it can be made from again",
+                related=(Related(here.path, here.cell, here.line, "the hooks are installed here"),),
+            )
+
+
+@rule.in_run
+def matches(leak: Leak) -> bool:
+    return leak.kind == "cycle" and leak.holder is not None and leak.holder.name == "saved_tensors_hooks"

@@ -1,0 +1,101 @@
+from __future__ import annotations
+
+import pytest
+
+from tests.rules.snippets import assert_clean, assert_flagged
+
+CODE = "GG111"
+
+FLAGGED = {
+    "a method that counts bytes": """
+        class Meter:
+            def __init__(self):
+                self.size = 0
+
+            def pack(self, tensor):
+                self.size += tensor.numel()
+                return tensor  # !
+
+            def unpack(self, tensor):
+                return tensor
+
+            def measure(self, model, x):
+                with torch.autograd.graph.saved_tensors_hooks(self.pack, self.unpack):
+                    return model(x).mean().item()
+    """,
+    "lambdas": """
+        from torch.autograd.graph import saved_tensors_hooks
+
+        def probe(model, loader):
+            for x in loader:
+                with saved_tensors_hooks(lambda t: t, lambda t: t):  # !
+                    print(model(x).mean().item())
+    """,
+    "in a tuple, by a function of the module": """
+        def pack(tensor):
+            if tensor.is_cuda:
+                return tensor.device, tensor.cpu()
+            return tensor.device, tensor  # !
+
+        def unpack(packed):
+            device, tensor = packed
+            return tensor.to(device)
+
+        def forward(model, x):
+            with torch.autograd.graph.saved_tensors_hooks(pack, unpack):
+                return model(x)
+    """,
+}
+
+CLEAN = {
+    "detached": """
+        def forward(model, x):
+            with torch.autograd.graph.saved_tensors_hooks(lambda t: t.detach(), lambda t: t):
+                return model(x)
+    """,
+    "made something else first": """
+        def pack(tensor):
+            tensor = tensor.cpu()
+            return tensor
+
+        def forward(model, x):
+            with torch.autograd.graph.saved_tensors_hooks(pack, lambda t: t.cuda()):
+                return model(x)
+    """,
+    "to disk": """
+        def pack(tensor):
+            name = f"/tmp/{id(tensor)}"
+            torch.save(tensor, name)
+            return name
+
+        def forward(model, x):
+            with torch.autograd.graph.saved_tensors_hooks(pack, torch.load):
+                return model(x)
+    """,
+    "the unpack hook may": """
+        def unpack(tensor):
+            return tensor
+
+        def forward(model, x):
+            with torch.autograd.graph.saved_tensors_hooks(torch.clone, unpack):
+                return model(x)
+    """,
+    "another function of that name": """
+        class Hooks:
+            def saved_tensors_hooks(self, pack, unpack):
+                return pack, unpack
+
+        def use(hooks):
+            return hooks.saved_tensors_hooks(lambda t: t, lambda t: t)
+    """,
+}
+
+
+@pytest.mark.parametrize("name", FLAGGED)
+def test_flagged(name: str) -> None:
+    assert_flagged(FLAGGED[name], CODE)
+
+
+@pytest.mark.parametrize("name", CLEAN)
+def test_clean(name: str) -> None:
+    assert_clean(CLEAN[name], CODE)
