@@ -92,8 +92,10 @@ class Escalation:
 
     def is_consumed(self, node: Any) -> None:
         """Note whether what was found is needed after all: ``node`` heads the graph that is backpropagated now."""
-        if self._looks_left > 0:
-            self._looks_left -= 1
+        if self._looks_left <= 0:
+            return
+        self._looks_left -= 1
+        with self._signals.own_work():  # to look at a node's metadata makes it, and it stays with the node
             for diagnosed in self.found:
                 if diagnosed.held is not None:
                     diagnosed.held.look_for(node, NODES_TO_LOOK_AT)
@@ -157,9 +159,11 @@ class Escalation:
         self.seconds += diagnosis.seconds
         for note in diagnosis.notes:
             self._note(note)
-        known = {d.path for d in self.found}
+        known = {d.path for d in self.found if not d.is_retracted}
         fresh = [d for d in diagnosis.found if d.path not in known]
-        self.found += fresh
+        again = {d.path for d in fresh}
+        self.found = [d for d in self.found if d.path not in again] + fresh
+        self._looks_left = BACKWARDS_TO_LOOK_AT
         self._not_before = step * 2
         shares = verdict.attribute(fresh, self._signals.growing())
         for diagnosed, leak in zip(fresh, shares):

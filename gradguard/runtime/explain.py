@@ -72,8 +72,8 @@ class Diagnosed:
 
     @property
     def is_retracted(self) -> bool:
-        """Whether it was needed after all: backpropagated since, and then freed."""
-        return self.held is not None and self.held.consumed and self.held.released
+        """Whether it was needed after all: backpropagated since, and freed with that."""
+        return self.held is not None and self.held.was_needed
 
     @property
     def is_carried(self) -> bool:

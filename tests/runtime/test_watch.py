@@ -362,6 +362,50 @@ def test_a_phase_without_optimizer_and_loader_is_seen_after_training() -> None:
     assert [leak.holder.name for leak in report.leaks if leak.holder] == ["kept"]
 
 
+@pytest.mark.parametrize("stepping", [False, True])
+def test_a_state_that_is_part_of_every_backward_is_a_leak_though_it_goes_in_the_end(stepping: bool) -> None:
+    def body(guard: Any) -> None:
+        cell, read = nn.Linear(8, 8), nn.Linear(8, 1)
+        optimizer = torch.optim.SGD([*cell.parameters(), *read.parameters()], lr=0.0)
+
+        def epoch() -> None:
+            state = torch.zeros(4, 8)
+            for _ in range(70):
+                with torch.autocast("cpu", dtype=torch.bfloat16):  # casts of the weights: they may change in place
+                    state = torch.tanh(cell(state))
+                    loss = read(state).float().square().mean()
+                loss.backward(retain_graph=True)
+                if stepping:
+                    optimizer.step()
+                guard.step()
+
+        epoch()
+        for _ in range(40):
+            guard.step()
+
+    report = watched(body)
+    assert report.verdict == "leak"
+    (leak,) = report.leaks
+    assert leak.holder is not None
+    assert leak.holder.name == "state"
+
+
+@pytest.mark.parametrize("window", [25, 70])
+def test_a_sum_over_many_steps_that_goes_with_its_backward_is_no_leak(window: int) -> None:
+    def body(guard: Any) -> None:
+        model = nn.Sequential(nn.Linear(8, 32), nn.Tanh(), nn.Linear(32, 1))
+        total: Any = 0
+        for step in range(1, 4 * window + 1):
+            total = total + model(torch.randn(16, 8)).square().mean()
+            if step % window == 0:
+                total.backward()
+                total = 0
+            guard.step()
+
+    report = watched(body)
+    assert (report.verdict, report.leaks) == ("clean", ())
+
+
 def test_what_is_backpropagated_in_the_end_is_no_leak() -> None:
     def objective(model: Net) -> torch.Tensor:
         total = torch.zeros(())
