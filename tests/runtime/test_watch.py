@@ -157,6 +157,19 @@ def test_a_step_that_calls_its_parents_step_is_one_step() -> None:
     assert watched(body).steps == 40
 
 
+@pytest.mark.parametrize("lifetime", [1, 3, 10])
+def test_each_step_counts_of_optimizers_that_are_made_anew(lifetime: int) -> None:
+    def body(guard: Any) -> None:
+        parameter = nn.Parameter(torch.ones(2))
+        for step in range(60):
+            if step % lifetime == 0:
+                optimizer = torch.optim.SGD([parameter], lr=0.1)
+            parameter.square().sum().backward()
+            optimizer.step()
+
+    assert watched(body).steps == 60
+
+
 def test_two_watches_one_inside_the_other_both_count() -> None:
     with gradguard.watch(report=False) as outer, gradguard.watch(report=False) as inner:
         train(35)
