@@ -482,6 +482,27 @@ print(len(features))
     assert [leak.kind for leak in report.leaks] == ["collected"]
 
 
+def test_what_is_to_be_emptied_later_is_a_suspect_with_a_name(run: object) -> None:
+    body = """
+class Epoch:
+    def __init__(self):
+        self.outputs = []
+    def run(self):
+        for model, output, loss in training():
+            self.outputs.append(output)
+    def end(self):
+        self.outputs.clear()
+for number in range(1):
+    epoch = Epoch()
+    epoch.run()
+    epoch.end()
+"""
+    report, _ = run(body)  # type: ignore[operator]
+    assert report.verdict == "suspect"
+    assert [leak.holder.path for leak in report.leaks if leak.holder] == ["Epoch.outputs"]
+    assert any("this run did not get there" in note for note in report.notes)
+
+
 def test_two_holders_are_both_named(run: object) -> None:
     body = """
 total, outputs = 0, []
