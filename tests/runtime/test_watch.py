@@ -7,6 +7,7 @@ import multiprocessing.process
 import sys
 import threading
 import weakref
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -18,6 +19,7 @@ from torch import nn  # noqa: E402
 
 import gradguard  # noqa: E402
 from gradguard.findings import RunReport  # noqa: E402
+from gradguard.runtime import escalation  # noqa: E402
 from gradguard.runtime import steps as steps_module  # noqa: E402
 
 
@@ -465,3 +467,26 @@ def test_a_cache_that_was_filled_has_levelled_off() -> None:
     report = watched(lambda guard: train(160, each))
     assert report.verdict == "clean"
     assert any("levelled off" in note for note in report.notes)
+
+
+def test_looking_closely_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(escalation, "MAX_SECONDS", -1.0)
+    kept: list[torch.Tensor] = []
+    report = watched(lambda guard: train(60, kept.append))
+    assert (report.verdict, report.leaks, report.diagnosis_seconds) == ("suspect", (), 0.0)
+    assert any(note.startswith("looking closely took") for note in report.notes)
+
+
+def test_a_diagnosis_that_found_only_what_is_excused_comes_late_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun: list[int] = []
+    diagnose = escalation.Escalation._diagnose
+
+    def noted(self: Any, step: int, frame: Any) -> None:
+        begun.append(step)
+        diagnose(self, step, frame)
+
+    monkeypatch.setattr(escalation.Escalation, "_diagnose", noted)
+    window: deque[torch.Tensor] = deque(maxlen=10_000)
+    assert watched(lambda guard: train(200, lambda loss: window.append(torch.randn(4096)))).verdict == "clean"
+    assert len(begun) >= 2
+    assert begun[1] >= escalation.LATE * begun[0]
