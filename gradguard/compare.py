@@ -85,9 +85,10 @@ def _key(leak: Leak) -> tuple[str, str]:
 
 def _rate(run: RunReport) -> float:
     """Bytes a step that a run leaks; what it collects on purpose is no leak, and a hook weighs something too."""
-    if run.verdict == "suspect" and not run.leaks:
+    leaks = [leak for leak in run.leaks if leak.kind != "collected"]
+    if run.verdict == "suspect" and (leaks or not run.leaks):
         return max((g.bytes_per_step or 0.0 for g in run.growth.values() if g is not None), default=0.0)
-    leaks = [leak for leak in run.leaks if leak.kind != "collected"] if run.verdict == "leak" else []
+    leaks = leaks if run.verdict == "leak" else []
     return sum(max(leak.bytes_per_step or 0.0, 2 * LEAST) for leak in leaks)
 
 

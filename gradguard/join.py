@@ -62,9 +62,13 @@ def _explained(leak: Leak, findings: Sequence[Finding], start: str) -> Leak:
 
 
 def _findings(report: RunReport) -> Sequence[Finding]:
-    """What reading says about the files in which something is stored or made, together: calls are followed."""
-    places = [p for leak in report.leaks for p in (leak.stored_at, leak.made_at) if p is not None]
-    files = sorted({Path(_absolute(place.path, report.start)) for place in places if place.path.endswith(".py")})
+    """What reading says about the files in which something is stored or made, together: calls are followed.
+
+    The program's own script is read with them: often it alone has the loop that calls into the others.
+    """
+    places = [p.path for leak in report.leaks for p in (leak.stored_at, leak.made_at) if p is not None]
+    named = [*places, *report.command[:1]] if places else []
+    files = sorted({Path(_absolute(path, report.start)) for path in named if path.endswith(".py")})
     files = [file for file in files if file.is_file()]
     if not files:
         return ()

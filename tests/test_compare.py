@@ -49,6 +49,7 @@ def test_gone_new_and_still() -> None:
         (a_run(), a_run(a_leak("net._forward_hooks", None, "hook")), True),  # its bytes are not known
         (a_run(), a_run(a_leak("predict.out", 1e6, "collected"), verdict="suspect"), False),
         (a_run(), a_run(verdict="suspect", heap=50_000.0), True),
+        (a_run(), a_run(A, verdict="suspect", heap=50_000.0), True),  # named, and not yet confirmed
         (a_run(), a_run(verdict="too-short"), False),
     ],
 )

@@ -89,7 +89,8 @@ def headline(report: RunReport) -> str:
     at = f" ({where(first)})" if first.stored_at else ""
     more = f", and {len(report.leaks) - 1} more" if len(report.leaks) > 1 else ""
     word = "Leak" if report.verdict == "leak" else "Suspect"
-    return f"{word}: {holder(first)} {what(first)}, {rate(first)}{at}{more}."
+    open_yet = "; not yet confirmed" if report.verdict == "suspect" and first.kind != "collected" else ""
+    return f"{word}: {holder(first)} {what(first)}, {rate(first)}{at}{more}{open_yet}."
 
 
 def forecast(coming: Forecast) -> str:

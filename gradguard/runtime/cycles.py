@@ -131,11 +131,13 @@ class Cycles:
         self._next = step + BETWEEN * self.looks
         reached, complete = census.reach(frame, internals)
         groups: defaultdict[type, list[Any]] = defaultdict(list)
+        asked: dict[int, bool] = {}  # hundreds of thousands of objects have a few thousand classes
         for thing in gc.get_objects():
             cls = type(thing)  # not `isinstance`: it asks the object for its `__class__`
-            if id(thing) in reached or issubclass(cls, (type, FrameType, ModuleType, FunctionType)):
-                continue
-            if _function_of(cls) is not None or (complete and is_user_type(cls)):
+            matters = asked.get(id(cls))
+            if matters is None:
+                matters = asked[id(cls)] = _matters(cls, complete)
+            if matters and id(thing) not in reached:
                 groups[cls].append(thing)
         for cls, found in groups.items():
             self._consider(cls, found, internals)
@@ -207,6 +209,13 @@ def _sets_attribute(statement: ast.stmt, name: str) -> bool:
 
 
 # --- what refers to itself ------------------------------------------------------------------------------------------
+
+
+def _matters(cls: type, complete: bool) -> bool:
+    """Whether objects of a class are looked at: the user's, if all that variables reach is known."""
+    if issubclass(cls, (type, FrameType, ModuleType, FunctionType)):
+        return False
+    return _function_of(cls) is not None or (complete and is_user_type(cls))
 
 
 def _function_of(cls: type) -> type | None:

@@ -15,7 +15,7 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 from gradguard.runtime import census
-from gradguard.runtime.explain import Diagnosed, distinct, explain, profiler_events
+from gradguard.runtime.explain import Diagnosed, Traced, distinct, explain, profiler_events
 from gradguard.runtime.holders import SAVED, Suspect, compare, describe
 from gradguard.runtime.roots import Root
 from gradguard.runtime.source import Sources
@@ -150,9 +150,11 @@ class Diagnosis:
         self.seconds += tracer.seconds
         sources = Sources()
         found = []
-        for suspect, stores, levels in zip(self._suspects, tracer.stores, tracer.rebound):
+        seen = zip(self._suspects, tracer.stores, tracer.rebound, tracer.outlived)
+        for suspect, stores, levels, outlived in seen:
             _outermost(suspect, levels)
-            found.append(explain(suspect, stores, max(tracer.steps, 1), sources, step, self._rate_at_first))
+            traced = Traced(stores, max(tracer.steps, 1), frozenset(outlived) if suspect.entries else frozenset())
+            found.append(explain(suspect, traced, sources, step, self._rate_at_first))
         self.found = distinct([d for d in found if d.path != SAVED or d.leak.stored_at is not None])
         self.in_vain += not self.found
         self._close()

@@ -19,6 +19,12 @@ from gradguard.runtime.torch_internals import TorchInternals
 FIRST_JUDGEMENT = 20
 LONGEST_PAUSE = 512
 MAX_DIAGNOSES = 4
+MAX_SECONDS = 3.0
+"""Of own work in one run, after which nothing new is begun."""
+
+SOON, LATE = 2, 4
+"""The next diagnosis is at so many times the steps of the last one: late, where that has found only excused places."""
+
 BACKWARDS_TO_LOOK_AT = 16
 NODES_TO_LOOK_AT = 4_000
 """How many backwards, and how much of each one's graph, are looked at for what was found before."""
@@ -92,8 +98,10 @@ class Escalation:
 
     def is_consumed(self, node: Any) -> None:
         """Note whether what was found is needed after all: ``node`` heads the graph that is backpropagated now."""
-        if self._looks_left > 0:
-            self._looks_left -= 1
+        if self._looks_left <= 0:
+            return
+        self._looks_left -= 1
+        with self._signals.own_work():  # to look at a node's metadata makes it, and it stays with the node
             for diagnosed in self.found:
                 if diagnosed.held is not None:
                     diagnosed.held.look_for(node, NODES_TO_LOOK_AT)
@@ -124,7 +132,14 @@ class Escalation:
             and self._diagnoses < MAX_DIAGNOSES
             and step >= self._not_before
             and not any(d.excuse is None and not d.is_retracted for d in self.found)
+            and self._has_time()
         )
+
+    def _has_time(self) -> bool:
+        spent = self.seconds + (self._diagnosis.seconds if self._diagnosis is not None else 0.0)
+        if spent > MAX_SECONDS:
+            self._note(f"looking closely took {spent:.0f} s; what began to grow after that was not looked at")
+        return spent <= MAX_SECONDS
 
     def _diagnose(self, step: int, frame: FrameType | None) -> None:
         assert self._torch is not None
@@ -144,7 +159,7 @@ class Escalation:
 
     def _look_for_cycles(self, step: int, frame: FrameType | None) -> None:
         """The collector frees something in every step, or memory grows and no variable explains it."""
-        if self._torch is None:
+        if self._torch is None or not self._has_time():
             return
         start = perf_counter()
         with self._signals.own_work():
@@ -157,10 +172,13 @@ class Escalation:
         self.seconds += diagnosis.seconds
         for note in diagnosis.notes:
             self._note(note)
-        known = {d.path for d in self.found}
+        known = {d.path for d in self.found if not d.is_retracted}
         fresh = [d for d in diagnosis.found if d.path not in known]
-        self.found += fresh
-        self._not_before = step * 2
+        again = {d.path for d in fresh}
+        self.found = [d for d in self.found if d.path not in again] + fresh
+        self._looks_left = BACKWARDS_TO_LOOK_AT
+        in_vain = bool(diagnosis.found) and all(d.excuse is not None for d in diagnosis.found)
+        self._not_before = step * (LATE if in_vain else SOON)
         shares = verdict.attribute(fresh, self._signals.growing())
         for diagnosed, leak in zip(fresh, shares):
             if diagnosed.is_certain:

@@ -72,13 +72,28 @@ class Diagnosed:
 
     @property
     def is_retracted(self) -> bool:
-        """Whether it was needed after all: backpropagated since, and then freed."""
-        return self.held is not None and self.held.consumed and self.held.released
+        """Whether it was needed after all: backpropagated since, and freed with that."""
+        return self.held is not None and self.held.was_needed
 
     @property
     def is_carried(self) -> bool:
         """Whether it is one value that contains those of all steps before."""
         return self.leak.form in CARRIED
+
+
+@dataclass(frozen=True, slots=True)
+class Traced:
+    """What following the lines has told of one suspect.
+
+    Args:
+        stores: the lines that were seen to store into it.
+        steps: for how many steps lines were followed.
+        outlived: file and line of what ran before a store into it, and did not make it shorter.
+    """
+
+    stores: Counter[Line]
+    steps: int
+    outlived: frozenset[tuple[str, int]] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +104,7 @@ class _Evidence:
         lines: where it is stored into, the most frequent first.
         statement: the first of them.
         form: how that stores.
+        outlived: file and line of what does not empty it.
     """
 
     suspect: Suspect
@@ -97,26 +113,24 @@ class _Evidence:
     lines: Sequence[Line]
     statement: ast.stmt | None
     form: str | None
+    outlived: frozenset[tuple[str, int]]
 
     @property
     def name(self) -> str:
         return self.suspect.holder.name
 
 
-def explain(
-    suspect: Suspect, stores: Counter[Line], traced: int, sources: Sources, step: int, rate: float
-) -> Diagnosed:
+def explain(suspect: Suspect, traced: Traced, sources: Sources, step: int, rate: float) -> Diagnosed:
     """What is to be said of a place that grew.
 
     Args:
         suspect: the place.
-        stores: the lines that were seen to store into it.
-        traced: for how many steps lines were followed.
+        traced: what following the lines has told of it.
         sources: the user's files.
         step: the step that has just ended.
         rate: bytes that the program's memory grew in a step, when growth was established.
     """
-    seen = _evidence(suspect, stores, sources, rate)
+    seen = _evidence(suspect, traced, sources, rate)
     name, gain = seen.name, suspect.gain
     places = list(dict.fromkeys(sources.place(line.filename, line.number, name) for line in seen.lines))
     made = None if suspect.kind == "hook" or not seen.lines else origin.made_at(sources, seen.lines[0], name)
@@ -127,7 +141,7 @@ def explain(
         kind=kind,
         holder=_without_open_keys(suspect.holder, seen.statement),
         bytes_per_step=None,
-        per_step=round(_stores_per_step(suspect, stores, traced), 3),
+        per_step=round(_stores_per_step(suspect, traced.stores, traced.steps), 3),
         explained=None,
         stored_at=places[0] if places else None,
         also_stored_at=tuple(places[1:4]),
@@ -210,15 +224,15 @@ def _together(found: Sequence[Diagnosed]) -> Diagnosed:
     )
 
 
-def _evidence(suspect: Suspect, stores: Counter[Line], sources: Sources, rate: float) -> _Evidence:
+def _evidence(suspect: Suspect, traced: Traced, sources: Sources, rate: float) -> _Evidence:
     name = suspect.holder.name
-    lines = _where_it_begins(suspect, sources) or [line for line, _ in stores.most_common()]
+    lines = _where_it_begins(suspect, sources) or [line for line, _ in traced.stores.most_common()]
     lines = lines or _from_source(suspect, sources)
     statement = sources.statement(lines[0].filename, lines[0].number, name) if lines else None
     form = form_of(statement, name) if statement is not None else None
     if form == "sum" and suspect.entries:
         form = "append"  # `history += [loss]`
-    return _Evidence(suspect, sources, rate, lines, statement, form)
+    return _Evidence(suspect, sources, rate, lines, statement, form, traced.outlived)
 
 
 def _where_it_begins(suspect: Suspect, sources: Sources) -> list[Line]:
@@ -314,7 +328,7 @@ def _excuse(seen: _Evidence, kind: str) -> tuple[str | None, Place | None]:
         return None, None
     # A sum that starts anew with each epoch is the classic leak all the same, and so is a list that is local to it.
     if suspect.entries > 0 and suspect.holder.scope != "local":
-        emptied = lifetime.emptied_in_a_loop(seen.sources, seen.name, suspect.holder.scope, suspect.home)
+        emptied = lifetime.emptied_in_a_loop(seen.sources, seen.name, suspect.holder.scope, suspect.home, seen.outlived)
         if emptied is not None:
             return "emptied", emptied
     if seen.statement is not None:

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import ast
+import os
 
 from gradguard.findings import Place
-from gradguard.runtime.source import FunctionNode, LoopNode, Sources, own_nodes, place_of
+from gradguard.runtime.source import FunctionNode, LoopNode, Source, Sources, own_nodes, place_of
 from gradguard.runtime.stores import bound_names, called_name, names, only_begins, reads, stores
 
 EMPTYING = frozenset({"clear", "pop", "popleft", "popitem", "reset"})
 
 
-def emptied_in_a_loop(sources: Sources, name: str, scope: str, home: str | None) -> Place | None:
+def emptied_in_a_loop(
+    sources: Sources,
+    name: str,
+    scope: str,
+    home: str | None,
+    outlived: frozenset[tuple[str, int]] = frozenset(),
+) -> Place | None:
     """A statement that empties ``name`` again and again, outside the loop that fills it: once an epoch.
 
     Args:
@@ -19,47 +26,150 @@ def emptied_in_a_loop(sources: Sources, name: str, scope: str, home: str | None)
         name: the holder's last name.
         scope: the holder's scope.
         home: the file in which the variable lives; another one can empty it as an attribute only.
+        outlived: file and line of what ran while the lines were followed, and emptied something else or nothing.
     """
     for source in sources.all():
         as_attribute = scope in ("attribute", "class") or source.filename != home
         for node in ast.walk(source.tree):
-            if not isinstance(node, ast.stmt) or not _empties_or_begins(node, name):
+            if not isinstance(node, ast.stmt) or not _empties_or_begins(source, node, name):
+                continue
+            if _has_run(source, node) & outlived:
                 continue
             if as_attribute and not any(isinstance(n, ast.Attribute) and n.attr == name for n in ast.walk(node)):
                 continue
             function = source.function_of(node)
             if getattr(function, "name", "") in ("__init__", "__new__"):
                 continue
-            if source.loop_of(node) is not None or _called_in_a_loop(sources, function, set()):
+            if source.loop_of(node) is not None or _called_in_a_loop(sources, source, function, set()):
                 return place_of(source.filename, node)
     return None
 
 
-def _empties_or_begins(statement: ast.stmt, name: str) -> bool:
-    return _empties(statement, name) or (stores(statement, name) and only_begins(statement))
+def _has_run(source: Source, statement: ast.stmt) -> set[tuple[str, int]]:
+    """The lines that tell, when they run, that the statement ran: none where it shares its line with a condition."""
+    above = source.parents.get(statement)
+    shared = isinstance(above, ast.stmt) and above.lineno == statement.lineno
+    conditional = any(isinstance(n, ast.IfExp | ast.BoolOp | ast.Lambda) for n in ast.walk(statement))
+    return set() if shared or conditional else {(source.filename, statement.lineno)}
 
 
-def _empties(statement: ast.stmt, name: str) -> bool:
+def _empties_or_begins(source: Source, statement: ast.stmt, name: str) -> bool:
+    return _empties(source, statement, name) or (stores(statement, name) and only_begins(statement))
+
+
+def _empties(source: Source, statement: ast.stmt, name: str) -> bool:
     if isinstance(statement, ast.Delete):
-        return any(names(target, name) for target in statement.targets)
-    for call in ast.walk(statement) if isinstance(statement, ast.Expr | ast.Assign) else ():
-        called = call.func if isinstance(call, ast.Call) else None
-        if isinstance(called, ast.Attribute) and called.attr in EMPTYING and names(called.value, name):
+        return any(
+            names(target, name) and (not _is_one_key(target) or _makes_room(source, statement, name))
+            for target in statement.targets
+        )
+    calls = ast.walk(statement) if isinstance(statement, ast.Expr | ast.Assign) else ()
+    return any(isinstance(call, ast.Call) and _is_emptying(source, statement, call, name) for call in calls)
+
+
+def _is_emptying(source: Source, statement: ast.stmt, call: ast.Call, name: str) -> bool:
+    called = call.func
+    if not (isinstance(called, ast.Attribute) and called.attr in EMPTYING and names(called.value, name)):
+        return False
+    keyed = called.attr == "pop" and any(not _is_index(each) for each in call.args[:1])
+    return not keyed or _makes_room(source, statement, name)
+
+
+def _is_one_key(target: ast.expr) -> bool:
+    return isinstance(target, ast.Subscript) and not isinstance(target.slice, ast.Slice) and not _is_index(target.slice)
+
+
+def _is_index(key: ast.expr) -> bool:
+    """Whether it is an end of a list (``0``, ``-1``), not one key of many."""
+    value = key.operand if isinstance(key, ast.UnaryOp) else key
+    return isinstance(value, ast.Constant) and isinstance(value.value, int)
+
+
+def _makes_room(source: Source, statement: ast.stmt, name: str) -> bool:
+    """Whether one key is removed after the other, or when there are too many."""
+    for around in source.around(statement):
+        if isinstance(around, FunctionNode):
+            return False
+        if isinstance(around, ast.For) and reads(around.iter, name):
+            return True
+        if isinstance(around, ast.While | ast.If) and (
+            any(isinstance(n, ast.Call) and called_name(n) == "len" for n in ast.walk(around.test))
+            or (isinstance(around, ast.While) and reads(around.test, name))
+        ):
             return True
     return False
 
 
-def _called_in_a_loop(sources: Sources, function: ast.AST, seen: set[str]) -> bool:
-    name = getattr(function, "name", None)
-    if name is None or name in seen or len(seen) > 4:
+def _called_in_a_loop(sources: Sources, home: Source, function: ast.AST, seen: set[ast.AST]) -> bool:
+    """Whether a loop calls ``function``, or another function that does.
+
+    Args:
+        sources: the user's files.
+        home: the one that has the function.
+        function: which.
+        seen: functions that were asked for before.
+    """
+    if not isinstance(function, FunctionNode) or function in seen or len(seen) > 4:
         return False
-    seen.add(name)
+    seen.add(function)
     for source in sources.all():
         for call in ast.walk(source.tree):
-            if not isinstance(call, ast.Call) or called_name(call) != name:
+            if not isinstance(call, ast.Call) or not _calls(source, call, home, function):
                 continue
-            if source.loop_of(call) is not None or _called_in_a_loop(sources, source.function_of(call), seen):
+            if source.loop_of(call) is not None:
                 return True
+            if _called_in_a_loop(sources, source, source.function_of(call), seen):
+                return True
+    return False
+
+
+def _calls(source: Source, call: ast.Call, home: Source, function: FunctionNode) -> bool:
+    """Whether a call may be one of ``function``, which is in the file ``home``: as far as names can tell."""
+    if called_name(call) != function.name:
+        return False
+    owner = home.parents.get(function)
+    if isinstance(owner, ast.ClassDef):
+        return isinstance(call.func, ast.Attribute) and _may_be_a(source, call, owner)
+    if isinstance(call.func, ast.Name) and source.filename == home.filename:
+        return True
+    name = call.func.id if isinstance(call.func, ast.Name) else _first_name(call.func)
+    return _imports(source, name, home.filename)
+
+
+def _may_be_a(source: Source, call: ast.Call, owner: ast.ClassDef) -> bool:
+    """Whether what a method is called on may be of class ``owner``: only of ``self`` the class is known."""
+    if _first_name(call.func) != "self" or not _is_own_attribute(call.func):
+        return True
+    cls = next((n for n in source.around(call) if isinstance(n, ast.ClassDef)), None)
+    if cls is None or cls.name == owner.name:
+        return True
+    related = [ast.unparse(base).rpartition(".")[2] for base in (*cls.bases, *owner.bases)]
+    return owner.name in related or cls.name in related
+
+
+def _is_own_attribute(called: ast.expr) -> bool:
+    return isinstance(called, ast.Attribute) and isinstance(called.value, ast.Name)
+
+
+def _first_name(expression: ast.expr) -> str:
+    while isinstance(expression, ast.Attribute):
+        expression = expression.value
+    return expression.id if isinstance(expression, ast.Name) else ""
+
+
+def _imports(source: Source, name: str, filename: str) -> bool:
+    """Whether ``name`` is imported from the module in ``filename`` or a package around it, or is that module."""
+    around = set(os.path.splitext(filename)[0].split(os.sep))
+    for node in ast.walk(source.tree):
+        if isinstance(node, ast.ImportFrom):
+            given = {(node.module or "").rpartition(".")[2], *(alias.name for alias in node.names)}
+        elif isinstance(node, ast.Import):
+            given = {alias.name.rpartition(".")[2] for alias in node.names}
+        else:
+            continue
+        bound = {(alias.asname or alias.name).partition(".")[0] for alias in node.names}
+        if name in bound and (given & around or (isinstance(node, ast.ImportFrom) and node.level)):
+            return True
     return False
 
 

@@ -8,6 +8,7 @@ decide.
 from __future__ import annotations
 
 import sys
+import weakref
 from collections.abc import Callable, Iterable, Iterator
 from types import FrameType
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -38,7 +39,7 @@ class Clock:
         self.source: str | None = None
         self._on_step = on_step
         self.key: int | None = None
-        self._seen: set[int] = set()
+        self._newest = 0
         self._silence = 0
         self._usual_silence = 0
 
@@ -47,7 +48,7 @@ class Clock:
 
         Args:
             source: one of ``PREFERENCE``.
-            key: which optimizer, loader or module it was.
+            key: which loader or module it was; which optimizer, numbered in the order of their first steps.
             frame: where in the user's program.
         """
         if self._decides(source, key):
@@ -70,7 +71,8 @@ class Clock:
             if source != self.source:
                 self._usual_silence = 0
             self.source, self.key = source, key
-            self._seen.add(key)
+            if source == "optimizer":
+                self._newest = max(self._newest, key)
             return True
         return False
 
@@ -79,7 +81,7 @@ class Clock:
             return True
         rank, present = PREFERENCE.index(source), PREFERENCE.index(self.source)
         # Of several optimizers (a GAN's), the one that came last ends the cycle.
-        return rank < present or (rank == present and source in ("optimizer", "explicit") and key not in self._seen)
+        return rank < present or (rank == present and source == "optimizer" and key > self._newest)
 
 
 # --- the sources --------------------------------------------------------------------------------------------------
@@ -128,18 +130,39 @@ class Attribute:
         return getattr(self._original, name)
 
 
+class Numbers:
+    """Numbers things in the order in which they come, and keeps none of them alive.
+
+    An address will not do: that of an optimizer that is gone is soon the next one's.
+    """
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._known: dict[int, tuple[int, weakref.ref[Any]]] = {}
+
+    def of(self, thing: Any) -> int:
+        """The number of ``thing``, from 1."""
+        key = id(thing)
+        if key not in self._known:
+            self._count += 1
+            self._known[key] = self._count, weakref.ref(thing, lambda gone: self._known.pop(key, None))
+        return self._known[key][0]
+
+
 def optimizer_hook(clock: Clock, is_compiling: Callable[[], bool]) -> Callable[..., None]:
     """A global post hook for optimizers; a step that calls ``super().step()`` is one step, not two.
 
     torch.compile traces through hooks. It knows ``is_compiling`` to be true, so what it compiles has nothing of ours.
     """
 
+    numbers = Numbers()
+
     def stepped(optimizer: Any, args: Any, kwargs: Any) -> None:
         if is_compiling():
             return
         wrapper = sys._getframe(1)
         if not _is_nested(wrapper, optimizer):
-            clock.tick("optimizer", id(optimizer), wrapper)
+            clock.tick("optimizer", numbers.of(optimizer), wrapper)
 
     return stepped
 

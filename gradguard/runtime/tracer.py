@@ -55,12 +55,16 @@ class Tracer:
     def __init__(self, suspects: list[Suspect], handles: Callable[[], int] | None) -> None:
         self.stores: list[Counter[Line]] = [Counter() for _ in suspects]
         self.rebound: list[Counter[int]] = [Counter() for _ in suspects]
+        self.outlived: list[set[tuple[str, int]]] = [set() for _ in suspects]
+        """Lines that ran before a store into the holder, and did not make it shorter: they do not empty it."""
         self.steps = 0
         self.seconds = 0.0
         self.broken: str | None = None
         self._probes = [_probe(suspect, handles) for suspect in suspects]
         self._last: list[tuple[Any, ...] | None] = [None for _ in suspects]
         self._line: Line | None = None
+        self._ran: set[tuple[str, int]] = set()
+        self._shortened: list[set[tuple[str, int]]] = [set() for _ in suspects]
         self._calls = 0
         self._traced: list[FrameType] = []
 
@@ -115,6 +119,7 @@ class Tracer:
             self._look()
             if event == "line":
                 self._line = _line_of(frame)
+                self._ran.add((self._line.filename, self._line.number))
             elif event == "return":
                 self._returned(frame)
         except Exception as error:  # a fault of ours must not reach the program
@@ -130,10 +135,15 @@ class Tracer:
             if state == last:
                 continue
             self._last[index] = state
-            if last is not None and state is not None and self._line is not None and _is_store(last, state):
-                self.stores[index][self._line] += 1
-                if len(state) > 1:
-                    self.rebound[index][_outermost_change(last, state)] += 1
+            if last is None or state is None or self._line is None:
+                continue
+            if not _is_store(last, state):
+                self._shortened[index].add((self._line.filename, self._line.number))
+                continue
+            self.stores[index][self._line] += 1
+            self.outlived[index] = self._ran - self._shortened[index]
+            if len(state) > 1:
+                self.rebound[index][_outermost_change(last, state)] += 1
 
     def _returned(self, frame: FrameType) -> None:
         if frame in self._traced:

@@ -96,21 +96,25 @@ def has_fallen(steps: Sequence[int], values: Sequence[float]) -> bool:
 def _steady(steps: Sequence[int], values: Sequence[float], floor: float) -> Trend | None:
     windows = min(WINDOWS, len(values) // 2)
     bounds = [len(values) * i // windows for i in range(windows + 1)]
-    lows = [min(values[a:b]) for a, b in pairwise(bounds)]
+    lowest = [min(range(a, b), key=values.__getitem__) for a, b in pairwise(bounds)]
+    lows = [values[i] for i in lowest]
     if sum(b > a for a, b in pairwise(lows)) < windows - 2:
         return None  # the common case, for little
-    centres = [(steps[a] + steps[b - 1]) / 2 for a, b in pairwise(bounds)]
-    slope = median((lows[j] - lows[i]) / (centres[j] - centres[i]) for i, j in combinations(range(windows), 2))
+    # Each low at its own step: long runs are sampled ever more rarely, so the middle of a window is not where it lies.
+    at = [steps[i] for i in lowest]
+    # A jump in the midst lies between most pairs of windows, but between few of those that are near each other.
+    near = [(i, j) for i, j in combinations(range(windows), 2) if j - i <= windows // 2]
+    slope = median((lows[j] - lows[i]) / (at[j] - at[i]) for i, j in near)
     rise = lows[-1] - lows[0]
     if slope < floor or rise <= 0:
         return None
     gains = [b - a for a, b in pairwise(lows)]
-    expected = [slope * (b - a) for a, b in pairwise(centres)]
+    expected = [slope * (b - a) for a, b in pairwise(at)]
     rising = sum(gain > 0.25 * e for gain, e in zip(gains, expected))
     still = sum(gains[-2:]) > 0.25 * sum(expected[-2:])
     if rising < windows - 2 or not still or max(gains) > 0.6 * rise:
         return None
-    residuals = [low - lows[0] - slope * (c - centres[0]) for low, c in zip(lows, centres)]
+    residuals = [low - lows[0] - slope * (step - at[0]) for low, step in zip(lows, at)]
     bent = median(abs(r - median(residuals)) for r in residuals)
     jumpy = median(abs(v - u - slope * (t - s)) for (s, u), (t, v) in pairwise(zip(steps, values)))
     if rise < 4 * bent or rise < 3 * jumpy:

@@ -120,12 +120,10 @@ def conclude(
     """
     said = list(notes)
     kept = _standing(found, series, said)
-    standing = [d for d in kept if d.excuse is None]
-    leaks = attribute(standing, growing)
-    leaks.sort(key=lambda leak: -(leak.bytes_per_step or 0))
     total = bytes_per_step(growing)
     word = _verdict(kept, telling(growing, series), steps, found)
-    shown = leaks if word in ("leak", "suspect") else []
+    shown = attribute(_listed(kept, word), growing)
+    shown.sort(key=lambda leak: -(leak.bytes_per_step or 0))
     return RunReport(
         verdict=word,
         steps=steps,
@@ -143,6 +141,13 @@ def conclude(
         command=command,
         start=START,
     )
+
+
+def _listed(kept: Sequence[Diagnosed], word: str) -> list[Diagnosed]:
+    """The holders that a report with this verdict names: a suspect's may have an excuse that the run did not reach."""
+    if word == "suspect":
+        return list(kept)
+    return [d for d in kept if d.excuse is None] if word == "leak" else []
 
 
 def _standing(found: Sequence[Diagnosed], series: Mapping[str, Series], notes: list[str]) -> list[Diagnosed]:

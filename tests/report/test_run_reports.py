@@ -15,7 +15,7 @@ from gradguard.findings import Forecast, Growth, Holder, Leak, OutOfMemory, Plac
 from gradguard.report import run_json, run_line
 from gradguard.report.live import sparkline
 from gradguard.report.run_console import report as show
-from gradguard.report.run_words import duration, size
+from gradguard.report.run_words import duration, headline, size
 from tests.support import CHECKOUT
 
 SCHEMA = CHECKOUT.parent / "shared" / "schema" / "run.schema.json"
@@ -148,3 +148,11 @@ def test_a_sparkline_has_eight_heights_and_a_limit() -> None:
     assert sparkline([]) == ""
     assert len(sparkline(list(range(1000)))) == 32
     assert sparkline([0, 1], ascii_only=True).isascii()
+
+
+def test_the_headline_of_a_suspect_names_its_holder() -> None:
+    said = headline(a_report(verdict="suspect"))
+    assert said.startswith("Suspect: `train.running` keeps autograd graphs")
+    assert said.endswith("not yet confirmed.")
+    assert "no variable was found" in headline(a_report(verdict="suspect", leaks=()))
+    assert "not yet" not in headline(a_report())

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from gradguard.runtime.steps import PATIENCE, Clock
+from gradguard.runtime.steps import PATIENCE, Clock, Numbers
 
 Tick = tuple[str, int]
 
@@ -35,7 +35,18 @@ def test_a_critic_that_steps_five_times_does_not_count() -> None:
 
 
 def test_an_optimizer_that_is_made_anew_each_time_counts_each_time() -> None:
-    assert len(ended([("optimizer", key) for key in range(40)])) == 40
+    assert len(ended([("optimizer", key) for key in range(1, 41)])) == 40
+
+
+def test_what_comes_at_the_address_of_what_is_gone_has_a_number_of_its_own() -> None:
+    class Thing:
+        __hash__ = None  # type: ignore[assignment]
+
+    numbers, found = Numbers(), []
+    for _ in range(20):
+        thing = Thing()
+        found += [numbers.of(thing), numbers.of(thing)]
+    assert found == [number for number in range(1, 21) for _ in range(2)]
 
 
 def test_an_explicit_step_silences_everything_else() -> None:

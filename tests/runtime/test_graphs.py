@@ -62,13 +62,27 @@ def test_a_held_graph_knows_when_it_was_needed_and_when_it_is_gone() -> None:
     kept = loss()
     held = Held(kept.grad_fn)
     held.look_for(loss().grad_fn, 100)
+    held.look()
     assert not held.consumed
     held.look_for((kept + loss()).grad_fn, 100)
     held.look()
-    assert (held.consumed, held.released) == (True, False)
+    assert (held.consumed, held.released, held.was_needed) == (1, False, False)
     del kept
     held.look()
     assert held.released
+    assert held.was_needed
+
+
+def test_a_graph_that_outlives_its_backwards_was_not_kept_for_them() -> None:
+    state = loss()
+    held = Held(state.grad_fn)
+    for _ in range(5):
+        state = state * 2
+        held.look_for(state.grad_fn, 100)
+        held.look()
+    del state
+    held.look()
+    assert (held.consumed, held.released, held.was_needed) == (5, True, False)
 
 
 def test_a_graph_that_contains_its_former_self_is_chained() -> None:

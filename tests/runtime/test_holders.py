@@ -265,7 +265,77 @@ def test_the_holder_and_its_statement_are_named(name: str, run: object) -> None:
     assert leak.advice
 
 
+LEAKS |= {
+    "another one is emptied": (
+        "attribute",
+        "Tap.outputs",
+        "graph",
+        """
+class Tap:
+    def __init__(self):
+        self.outputs = []
+    def take(self, output):
+        self.outputs.append(output)  # here
+    def clear(self):
+        self.outputs.clear()
+student, teacher = Tap(), Tap()
+for model, output, loss in training():
+    student.take(output)
+    teacher.take(output.detach())
+    teacher.clear()
+""",
+    ),
+    "one key of many is taken": (
+        "attribute",
+        "Journal.pending",
+        "graph",
+        """
+class Journal:
+    def __init__(self):
+        self.pending = {}
+    def later(self, step, loss):
+        self.pending[step] = loss  # here
+    def tick(self, step):
+        if step % 20 == 0:
+            print(self.pending.pop(step).item())
+journal = Journal()
+for step, (model, output, loss) in enumerate(training()):
+    journal.later(step, loss)
+    journal.tick(step)
+""",
+    ),
+}
+
 CLEAN = {
+    "emptied key by key": """
+class Journal:
+    def __init__(self):
+        self.pending = {}
+    def later(self, step, loss):
+        self.pending[step] = loss
+    def flush(self):
+        for step in list(self.pending):
+            self.pending.pop(step)
+journal = Journal()
+for step, (model, output, loss) in enumerate(training()):
+    journal.later(step, loss)
+    if step % 30 == 29:
+        journal.flush()
+""",
+    "each of two is emptied at its time": """
+class Tap:
+    def __init__(self):
+        self.outputs = []
+    def clear(self):
+        self.outputs.clear()
+student, teacher = Tap(), Tap()
+for step, (model, output, loss) in enumerate(training(), 1):
+    student.outputs.append(output)
+    teacher.outputs.append(output.detach())
+    teacher.clear()
+    if step % 45 == 0:
+        student.clear()
+""",
     "a window": """
 window = deque(maxlen=10)
 for model, output, loss in training():
@@ -410,6 +480,27 @@ print(len(features))
     report, _ = run(body)  # type: ignore[operator]
     assert report.verdict == "suspect"
     assert [leak.kind for leak in report.leaks] == ["collected"]
+
+
+def test_what_is_to_be_emptied_later_is_a_suspect_with_a_name(run: object) -> None:
+    body = """
+class Epoch:
+    def __init__(self):
+        self.outputs = []
+    def run(self):
+        for model, output, loss in training():
+            self.outputs.append(output)
+    def end(self):
+        self.outputs.clear()
+for number in range(1):
+    epoch = Epoch()
+    epoch.run()
+    epoch.end()
+"""
+    report, _ = run(body)  # type: ignore[operator]
+    assert report.verdict == "suspect"
+    assert [leak.holder.path for leak in report.leaks if leak.holder] == ["Epoch.outputs"]
+    assert any("this run did not get there" in note for note in report.notes)
 
 
 def test_two_holders_are_both_named(run: object) -> None:

@@ -59,6 +59,30 @@ def test_growth_is_seen_with_its_slope(name: str, steps: int) -> None:
     assert 0 < found.confidence <= 1
 
 
+def rarer_and_rarer(steps: int) -> list[int]:
+    """The steps at which a sensor is read in a long run: the first one by one, the later ever more rarely."""
+    read = [1]
+    while read[-1] < steps:
+        read.append(read[-1] + max(read[-1] // 16, 1))
+    return read
+
+
+@pytest.mark.parametrize("steps", [60, 200, 1000, 20_000])
+@pytest.mark.parametrize("name", ["linear", "after a warm-up", "with one jump"])
+def test_the_slope_is_right_however_rarely_a_long_run_is_sampled(name: str, steps: int) -> None:
+    read = rarer_and_rarer(steps)
+    found = trend(read, [GROWING[name](step) for step in read], FLOOR)
+    assert found is not None
+    assert found.slope == pytest.approx(SLOPE, rel=0.05)
+
+
+@pytest.mark.parametrize("jump", [20, 30, 40, 50])
+def test_a_jump_in_the_midst_does_not_change_the_slope(jump: int) -> None:
+    found = judged(lambda s: SLOPE * s + (60_000 if s > jump else 0), 60)
+    assert found is not None
+    assert found.slope == pytest.approx(SLOPE, rel=0.05)
+
+
 @pytest.mark.parametrize("steps", [200, 1000])
 def test_growth_is_seen_in_noise(steps: int) -> None:
     found = judged(GROWING["with noise"], steps)

@@ -7,6 +7,7 @@ import multiprocessing.process
 import sys
 import threading
 import weakref
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -18,6 +19,7 @@ from torch import nn  # noqa: E402
 
 import gradguard  # noqa: E402
 from gradguard.findings import RunReport  # noqa: E402
+from gradguard.runtime import escalation  # noqa: E402
 from gradguard.runtime import steps as steps_module  # noqa: E402
 
 
@@ -155,6 +157,19 @@ def test_a_step_that_calls_its_parents_step_is_one_step() -> None:
             optimizer.step()
 
     assert watched(body).steps == 40
+
+
+@pytest.mark.parametrize("lifetime", [1, 3, 10])
+def test_each_step_counts_of_optimizers_that_are_made_anew(lifetime: int) -> None:
+    def body(guard: Any) -> None:
+        parameter = nn.Parameter(torch.ones(2))
+        for step in range(60):
+            if step % lifetime == 0:
+                optimizer = torch.optim.SGD([parameter], lr=0.1)
+            parameter.square().sum().backward()
+            optimizer.step()
+
+    assert watched(body).steps == 60
 
 
 def test_two_watches_one_inside_the_other_both_count() -> None:
@@ -362,6 +377,50 @@ def test_a_phase_without_optimizer_and_loader_is_seen_after_training() -> None:
     assert [leak.holder.name for leak in report.leaks if leak.holder] == ["kept"]
 
 
+@pytest.mark.parametrize("stepping", [False, True])
+def test_a_state_that_is_part_of_every_backward_is_a_leak_though_it_goes_in_the_end(stepping: bool) -> None:
+    def body(guard: Any) -> None:
+        cell, read = nn.Linear(8, 8), nn.Linear(8, 1)
+        optimizer = torch.optim.SGD([*cell.parameters(), *read.parameters()], lr=0.0)
+
+        def epoch() -> None:
+            state = torch.zeros(4, 8)
+            for _ in range(70):
+                with torch.autocast("cpu", dtype=torch.bfloat16):  # casts of the weights: they may change in place
+                    state = torch.tanh(cell(state))
+                    loss = read(state).float().square().mean()
+                loss.backward(retain_graph=True)
+                if stepping:
+                    optimizer.step()
+                guard.step()
+
+        epoch()
+        for _ in range(40):
+            guard.step()
+
+    report = watched(body)
+    assert report.verdict == "leak"
+    (leak,) = report.leaks
+    assert leak.holder is not None
+    assert leak.holder.name == "state"
+
+
+@pytest.mark.parametrize("window", [25, 70])
+def test_a_sum_over_many_steps_that_goes_with_its_backward_is_no_leak(window: int) -> None:
+    def body(guard: Any) -> None:
+        model = nn.Sequential(nn.Linear(8, 32), nn.Tanh(), nn.Linear(32, 1))
+        total: Any = 0
+        for step in range(1, 4 * window + 1):
+            total = total + model(torch.randn(16, 8)).square().mean()
+            if step % window == 0:
+                total.backward()
+                total = 0
+            guard.step()
+
+    report = watched(body)
+    assert (report.verdict, report.leaks) == ("clean", ())
+
+
 def test_what_is_backpropagated_in_the_end_is_no_leak() -> None:
     def objective(model: Net) -> torch.Tensor:
         total = torch.zeros(())
@@ -408,3 +467,26 @@ def test_a_cache_that_was_filled_has_levelled_off() -> None:
     report = watched(lambda guard: train(160, each))
     assert report.verdict == "clean"
     assert any("levelled off" in note for note in report.notes)
+
+
+def test_looking_closely_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(escalation, "MAX_SECONDS", -1.0)
+    kept: list[torch.Tensor] = []
+    report = watched(lambda guard: train(60, kept.append))
+    assert (report.verdict, report.leaks, report.diagnosis_seconds) == ("suspect", (), 0.0)
+    assert any(note.startswith("looking closely took") for note in report.notes)
+
+
+def test_a_diagnosis_that_found_only_what_is_excused_comes_late_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun: list[int] = []
+    diagnose = escalation.Escalation._diagnose
+
+    def noted(self: Any, step: int, frame: Any) -> None:
+        begun.append(step)
+        diagnose(self, step, frame)
+
+    monkeypatch.setattr(escalation.Escalation, "_diagnose", noted)
+    window: deque[torch.Tensor] = deque(maxlen=10_000)
+    assert watched(lambda guard: train(200, lambda loss: window.append(torch.randn(4096)))).verdict == "clean"
+    assert len(begun) >= 2
+    assert begun[1] >= escalation.LATE * begun[0]

@@ -15,6 +15,9 @@ HELD = "gradguard held"
 BELOW = 2
 """Nodes below the head that share its token: it lives as long as any of them."""
 
+MOST_BACKWARDS = 2
+"""Steps in which what is accumulated is backpropagated: one, or two where two losses share it."""
+
 LEAF = "AccumulateGrad"
 """The node of a parameter, which lives as long as that."""
 
@@ -33,32 +36,49 @@ class _Token:
 
 
 class Held:
-    """Whether one graph is still alive, and whether it was handed to backward since.
+    """Whether one graph is still alive, and how often it was handed to backward since.
 
     Args:
         node: the graph's head.
     """
 
-    __slots__ = ("_alive", "consumed", "released")
+    __slots__ = ("_alive", "_seen_in_this_step", "consumed", "released")
 
     def __init__(self, node: Any) -> None:
         self._alive = [0]
-        self.consumed = False
+        self._seen_in_this_step = False
+        self.consumed = 0
         self.released = False
         node.metadata.setdefault(HELD, []).append(_Token(self._alive))
+
+    @property
+    def was_needed(self) -> bool:
+        """Whether it was kept for its backward, and went with it.
+
+        What outlives one backward after the other is not kept for any of them: a state that is carried on with
+        ``retain_graph=True`` is part of every backward, and goes when its function returns.
+        """
+        return self.released and 0 < self.consumed <= MOST_BACKWARDS
 
     def look(self) -> None:
         """Note whether the graph is gone; at a step's end, since the end of the program frees everything."""
         self.released = self._alive[0] <= 0
+        self.consumed += self._seen_in_this_step
+        self._seen_in_this_step = False
 
     def look_for(self, node: Any, limit: int) -> None:
-        """Note whether the graph is part of the one that ``node`` heads, which is handed to backward now."""
+        """Note whether the graph is part of the one that ``node`` heads, which is handed to backward now.
+
+        Args:
+            node: the head.
+            limit: nodes to look at.
+        """
         seen = {id(node): node}
         waiting = [node]
         while waiting and len(seen) < limit:
             each = waiting.pop()
             if any(token.counter is self._alive for token in each.metadata.get(HELD, ())):
-                self.consumed = True
+                self._seen_in_this_step = True
                 return
             for following, _ in each.next_functions:
                 if following is not None and id(following) not in seen:

@@ -1,0 +1,95 @@
+"""What empties a collection, by reading the source."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from gradguard.runtime.lifetime import emptied_in_a_loop
+from gradguard.runtime.source import Source, Sources
+
+
+class Files(Sources):
+    """The files of a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self.folder = folder
+
+    def all(self) -> Iterator[Source]:
+        for file in sorted(self.folder.glob("*.py")):
+            found = self.get(str(file))
+            assert found is not None
+            yield found
+
+
+def emptied(folder: Path, outlived: frozenset[tuple[str, int]] = frozenset(), **files: str) -> int | None:
+    """The line that empties `pending`, an attribute that lives in `home.py`."""
+    for name, text in files.items():
+        (folder / f"{name}.py").write_text(text, encoding="utf-8")
+    found = emptied_in_a_loop(Files(folder), "pending", "attribute", str(folder / "home.py"), outlived)
+    return found.line if found is not None else None
+
+
+IN_A_LOOP = "def run(self):\n    for step in range(9):\n        {}\n"
+
+EMPTYING = [
+    "self.pending.clear()",
+    "del self.pending[:]",
+    "self.pending = []",
+    "self.pending.pop(0)",
+    "self.pending.popitem()",
+    "while self.pending: self.pending.pop(next(iter(self.pending)))",
+    "if len(self.pending) > 9: del self.pending[next(iter(self.pending))]",
+]
+
+OF_ONE_KEY = ["self.pending.pop(step)", "del self.pending[step]", "self.rows.append(self.pending.pop(step)())"]
+
+
+@pytest.mark.parametrize("statement", EMPTYING)
+def test_what_empties_a_collection(statement: str, tmp_path: Path) -> None:
+    assert emptied(tmp_path, home=IN_A_LOOP.format(statement)) == 3
+
+
+@pytest.mark.parametrize("statement", OF_ONE_KEY)
+def test_one_key_of_many_is_no_emptying(statement: str, tmp_path: Path) -> None:
+    assert emptied(tmp_path, home=IN_A_LOOP.format(statement)) is None
+
+
+def test_a_line_that_ran_and_emptied_nothing_does_not_empty_it(tmp_path: Path) -> None:
+    home = str(tmp_path / "home.py")
+    assert emptied(tmp_path, frozenset({(home, 3)}), home=IN_A_LOOP.format("self.pending.clear()")) is None
+    assert emptied(tmp_path, frozenset({(home, 2)}), home=IN_A_LOOP.format("self.pending.clear()")) == 3
+
+
+def test_a_line_with_a_condition_on_it_may_run_without_emptying(tmp_path: Path) -> None:
+    home = str(tmp_path / "home.py")
+    body = IN_A_LOOP.format("if step % 50 == 0: self.pending.clear()")
+    assert emptied(tmp_path, frozenset({(home, 3)}), home=body) == 3
+
+
+FUNCTION = "def flush(tap):\n    tap.pending.clear()\n"
+METHOD = "class Tap:\n    def flush(self):\n        self.pending.clear()\n"
+OTHER = (
+    "class Other:\n    def flush(self):\n        pass\n    def run(self):\n        for _ in range(9):\n            {}\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("home", "other", "line"),
+    [
+        (FUNCTION, "from home import flush\nfor _ in range(9):\n    flush(tap)\n", 2),
+        (FUNCTION, "import home as h\nfor _ in range(9):\n    h.flush(tap)\n", 2),
+        (FUNCTION, "def flush():\n    pass\nfor _ in range(9):\n    flush()\n", None),
+        (FUNCTION, "import sys\nfor _ in range(9):\n    sys.stdout.flush()\n", None),
+        (METHOD, "for _ in range(9):\n    tap.flush()\n", 3),
+        (METHOD, OTHER.format("self.tap.flush()"), 3),
+        (METHOD, OTHER.format("self.flush()"), None),
+        (METHOD, OTHER.replace("Other", "Other(Tap)").format("self.flush()"), 3),
+        (METHOD, "def flush():\n    pass\nfor _ in range(9):\n    flush()\n", None),
+    ],
+)
+def test_a_call_counts_that_may_be_one_of_the_function(home: str, other: str, line: int | None, tmp_path: Path) -> None:
+    assert emptied(tmp_path, home=home, other=other) == line

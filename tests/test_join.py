@@ -1,0 +1,62 @@
+"""After a run: its leaks beside the findings of the same lines."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from gradguard.findings import Holder, Leak, Place, RunReport
+from gradguard.join import with_findings
+
+AVERAGE = """
+class Average:
+    def __init__(self, model):
+        self.shadow = {name: p.detach().clone() for name, p in model.named_parameters()}
+
+    def update(self, model):
+        for name, p in model.named_parameters():
+            self.shadow[name] = 0.9 * self.shadow[name] + 0.1 * p
+"""
+
+TRAIN = """
+import torch
+from torch import nn
+
+from average import Average
+
+def train(data):
+    model = nn.Linear(8, 8)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    average = Average(model)
+    for x in data:
+        optimizer.zero_grad()
+        model(x).mean().backward()
+        optimizer.step()
+        average.update(model)
+
+train([torch.randn(4, 8)])
+"""
+
+
+def test_the_script_that_calls_is_read_too(tmp_path: Path) -> None:
+    (tmp_path / "average.py").write_text(AVERAGE, encoding="utf-8")
+    (tmp_path / "train.py").write_text(TRAIN, encoding="utf-8")
+    leak = Leak(
+        kind="graph",
+        holder=Holder("shadow", "Average.shadow", "dict", "attribute"),
+        bytes_per_step=4_000.0,
+        per_step=1.0,
+        explained=1.0,
+        stored_at=Place("average.py", 8, None),
+        form="index",
+    )
+    report = RunReport(
+        verdict="leak",
+        steps=60,
+        step_source="optimizer",
+        growth={},
+        leaks=(leak,),
+        command=("train.py", "--fast"),
+        start=str(tmp_path),
+    )
+    (joined,) = with_findings(report).leaks
+    assert joined.rule == "GG106"
