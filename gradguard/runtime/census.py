@@ -35,6 +35,7 @@ LARGE = 5_000
 """A collection of more than this many items is opened only if a tensor is near either end."""
 
 SAMPLE = 40
+SAMPLES = 4
 NEAR = 600
 """Objects that are looked at to find that tensor."""
 
@@ -57,6 +58,7 @@ class Spot:
         "logical",
         "nodes",
         "other",
+        "owner",
         "parent",
         "slots",
         "storage",
@@ -70,6 +72,7 @@ class Spot:
         self.label = label
         self.below: dict[str, Spot] = {}
         self.thing: Any = None
+        self.owner: type | None = None
         self.ident = 0
         self.count = 0
         self.length = 0
@@ -127,12 +130,14 @@ class Orphans:
         second_order: leaves whose gradient has a graph (``create_graph=True``).
         hooked: tensors with hooks on them.
         attached: tensors with a graph.
+        samples: weak references to the last few of those.
     """
 
     tensors: int = 0
     attached: int = 0
     second_order: int = 0
     hooked: int = 0
+    samples: tuple[Any, ...] = ()
 
 
 @dataclass(slots=True)
@@ -248,10 +253,12 @@ class _Walker:
             for label, each in self._enter(spot, thing):
                 if type(each) in ATOMS or id(each) in self.visited:
                     continue
+                below = spot.child(label)
+                below.owner = below.owner or type(thing)  # items of several classes share the spot above
                 if spot.label.endswith("_hooks") and label == ANY_ITEM:
-                    self._hooks.append((spot.child(label), each))
+                    self._hooks.append((below, each))
                 else:
-                    waiting.append((spot.child(label), each))
+                    waiting.append((below, each))
 
     def _is_late(self) -> bool:
         if len(self.visited) > MAX_OBJECTS or perf_counter() > self._deadline:
@@ -266,6 +273,8 @@ class _Walker:
         spot.count += 1
         if issubclass(cls, self._torch.tensor_type):
             return self._enter_tensor(spot, thing)
+        if issubclass(cls, BaseException):
+            _remember_above(spot, _always)  # it cannot be referred to weakly, and its frames' tensors come and go
         if issubclass(cls, (list, dict, deque, set, frozenset)):
             spot.length += len(thing)
             spot.witness = spot.witness or _first_item(thing)
@@ -334,11 +343,18 @@ def _witness(spot: Spot, tensor: Any) -> None:
 
     As long as that lives, it is the same collection; a list that is made anew may well have the address of the old one.
     """
-    reference = weakref.ref(tensor)
+    _remember_above(spot, weakref.ref(tensor))
+
+
+def _remember_above(spot: Spot, witness: Any) -> None:
     above: Spot | None = spot
     while above is not None and above.witness is None:
-        above.witness = reference
+        above.witness = witness
         above = above.parent
+
+
+def _always() -> bool:
+    return True
 
 
 def _ends(collection: Any) -> list[Any]:
@@ -419,12 +435,16 @@ def _orphans(visited: set[int], internals: TorchInternals) -> Orphans:
     import gc
 
     found = Orphans()
+    samples: deque[Any] = deque(maxlen=SAMPLES)
     for thing in gc.get_referrers(internals.tensor_type, internals.parameter_type):
         if issubclass(type(thing), internals.tensor_type) and id(thing) not in visited:
             found.tensors += 1
-            found.attached += thing.grad_fn is not None
+            if thing.grad_fn is not None:
+                found.attached += 1
+                samples.append(weakref.ref(thing))
             if thing.is_leaf and thing.grad is not None and thing.grad.grad_fn is not None:
                 found.second_order += 1
             if thing._backward_hooks:
                 found.hooked += 1
+    found.samples = tuple(samples)
     return found

@@ -227,7 +227,8 @@ def _function_of(cls: type) -> type | None:
 def _own_output(context: Any, internals: TorchInternals) -> str | None:
     """The attribute of a context in which it keeps its own output."""
     for name, value in list(getattr(context, "__dict__", {}).items()):
-        if issubclass(type(value), internals.tensor_type) and value.grad_fn is context:
+        parts = value if type(value) in (tuple, list) else (value,)
+        if any(issubclass(type(each), internals.tensor_type) and each.grad_fn is context for each in parts):
             return str(name)
     return None
 

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 LARGE_BUFFER = 512 << 20
 """A bounded buffer that will hold more than this many bytes when it is full is as good as unbounded."""
 
+LONG_BUFFER = 1_000
+"""Entries: a bounded buffer of so many graphs is nobody's intention, whatever they weigh."""
+
 CARRIED = ("sum", "average", "carried")
 """The forms of one value that contains those of all steps before, not a collection of them."""
 
@@ -181,10 +184,6 @@ def _without_open_keys(holder: Holder, statement: ast.stmt | None) -> Holder:
 
 
 _LAST_KEY = re.compile(r'\["([^"]*)"\]$')
-
-
-def _advised(suspect: Suspect, kind: str) -> str:
-    return "saved" if suspect.holder.path == SAVED else kind
 
 
 def profiler_events(sources: Sources, step: int, rate: float) -> Diagnosed:
@@ -356,6 +355,8 @@ def _is_filling(suspect: Suspect, kind: str, rate: float) -> bool:
     if kind == "optimizer" and any(spot.label == ".state" for spot in suspect.chain[:-1]):
         return True  # the history of LBFGS, up to its history_size
     if suspect.maxlen is None or not suspect.entries:
+        return False
+    if suspect.gain.attached and suspect.maxlen >= LONG_BUFFER:
         return False
     visible = suspect.gain.storage / suspect.steps
     per_step = max(rate, visible) if suspect.gain.attached else visible

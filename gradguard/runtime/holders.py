@@ -6,9 +6,11 @@ that it had before.
 
 from __future__ import annotations
 
+import gc
 import re
 import sys
 from collections import OrderedDict, deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from types import FrameType, FunctionType
@@ -202,6 +204,8 @@ def _search(old: Spot, new: Spot, gains: dict[int, Gain], root: Root, steps: int
         and _matters(gains[id(below)], steps)
     ]
     inside = sum(gains[id(below)].weight for _, below in heavy)
+    if grows and _keeps_exceptions(new):
+        return [_suspect(new, gain, entries, root, steps)]
     if heavy and (not grows or inside > MOST_OF * gain.weight):
         return [suspect for previous, below in heavy for suspect in _search(previous, below, gains, root, steps)]
     if grows:
@@ -216,6 +220,12 @@ def _search(old: Spot, new: Spot, gains: dict[int, Gain], root: Root, steps: int
         suspect.inputs = True  # unless its statement reads its own old value: the source will tell
         return [suspect]
     return []
+
+
+def _keeps_exceptions(spot: Spot) -> bool:
+    """Whether the items of a collection are exceptions, or tuples and the like with one in them."""
+    item = spot.below.get(ANY_ITEM)
+    return item is not None and any(isinstance(s.thing, BaseException) for s in (item, *item.below.values()))
 
 
 def _matters(gain: Gain, steps: int) -> bool:
@@ -298,10 +308,27 @@ def _behind_cxx(before: Census, after: Census, steps: int) -> list[Suspect]:
     least = max(steps // 8, LEAST_ENTRIES)
     for field_name, name, path in _CYCLES:
         gained = getattr(after.orphans, field_name) - getattr(before.orphans, field_name)
+        if path == SAVED and _waits_for_the_collector(after.orphans.samples):
+            continue
         if gained >= least:
             holder = Holder(name, path, "cycle", "internal")
             found.append(Suspect("cycle", Gain(tensors=gained, nodes=gained), steps, 0, holder, devices=("cpu",)))
     return found[:1]
+
+
+def _waits_for_the_collector(samples: Sequence[Any]) -> bool:
+    """Whether tensors that no variable reaches are held by objects of Python all the same: garbage that is to go soon.
+
+    Args:
+        samples: weak references to some of them.
+    """
+    return 2 * sum(_is_gone_or_held(reference) for reference in samples) >= len(samples)
+
+
+def _is_gone_or_held(reference: Any) -> bool:
+    tensor = reference()
+    own = sys._getframe()
+    return tensor is None or any(each is not own for each in gc.get_referrers(tensor))
 
 
 _CYCLES = (
@@ -333,8 +360,8 @@ def describe(chain: list[Spot], root: Root, kind: str) -> Holder:
             scope, path = "class", owner.__name__ + label
         elif kind == "hook":
             path += label  # the user knows the module by where it is in the model
-        elif label.startswith(".") and is_user_type(type(owner)) and not isinstance(owner, (tuple, BaseException)):
-            scope, path = "attribute", type(owner).__name__ + label
+        elif label.startswith(".") and (cls := _owning_class(each)) is not None:
+            scope, path = "attribute", cls.__name__ + label
         else:
             path += label
     thing = chain[-1].thing
@@ -363,6 +390,13 @@ def file_of(module: str) -> str | None:
     """The file of a module that is loaded."""
     found = getattr(sys.modules.get(module), "__file__", None)
     return found if isinstance(found, str) else None
+
+
+def _owning_class(spot: Spot) -> type | None:
+    """The user's class whose attribute a place is."""
+    cls = spot.owner
+    owns = cls is not None and is_user_type(cls) and not issubclass(cls, (tuple, BaseException))
+    return cls if owns else None
 
 
 def _owner_name(function: FunctionType, scope: str) -> str:
