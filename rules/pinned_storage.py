@@ -25,8 +25,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gradguard.catalogue import Rule
-from gradguard.findings import Finding, Leak, Severity
+from gradguard.findings import Confidence, Finding, Leak, Severity
+from gradguard.static.knowledge import SPLITTING
 from gradguard.static.model import Function, Store
+from gradguard.static.tree import Attribute, Call, Constant, Subscript
 from gradguard.static.values import Held
 
 rule = Rule(
@@ -42,7 +44,17 @@ def pins(function: Function) -> Iterator[Finding]:
                 store.site,
                 f"`{store.value_code}` is a view of a larger tensor: `{store.path}` keeps the whole storage of each",
                 help=f"store a copy: `{store.value_code}.clone()`",
+                confidence=Confidence.LOW if _is_one_sample(store) else Confidence.HIGH,
             )
+
+
+def _is_one_sample(store: Store) -> bool:
+    """Whether it is the first sample of a batch, which without training may well be the only one: ``image[0]``."""
+    node = store.value_site.node if store.value_site else None
+    trains = store.in_step or (store.loop is not None and any(x.trains or x.is_step for x in store.loop.around()))
+    of = node.value if isinstance(node, Subscript) and isinstance(node.index, Constant) else None
+    splits = isinstance(of, Call) and isinstance(of.func, Attribute) and of.func.name in SPLITTING
+    return of is not None and not splits and not trains
 
 
 def _goes_over_batches(store: Store) -> bool:

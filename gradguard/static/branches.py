@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 def if_(flow: Flow, stmt: t.If, state: State) -> State | None:
     """Both branches, each with what the condition says about it."""
     flow.value(stmt.test, state)
+    if isinstance(stmt.test, t.Constant):  # `if False:` is how code is switched off
+        return flow.block(stmt.body if stmt.test.value else stmt.orelse, state)
     first, second = state.copy(), state
     steady = "first" if _is_on_by_default(flow, stmt.test) else steady_branch(stmt.test)
     tested, holds = tensor_test(stmt.test)

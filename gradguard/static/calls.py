@@ -150,6 +150,8 @@ def _project(c: Called) -> Value | None:
             if c.func.kind is Kind.MODULE:
                 operations.forward(c)
             returned = apply_facts(c, forward, c.values, receiver=c.flow.canonical(c.path) if c.path else None)
+            if returned.parts and not returned.reach:
+                return returned  # a dict of numbers
             if c.func.kind is Kind.MODULE and returned.roots - union(c.arguments).roots:
                 return returned if returned.kind is Kind.TENSOR else replace(returned, kind=Kind.OUTPUT)
             return operations.module_result(c) if c.func.kind is Kind.MODULE and not _detaches(forward) else returned

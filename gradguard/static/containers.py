@@ -56,7 +56,9 @@ def container_call(c: Called) -> Value | None:
         return NOTHING  # grads.update({name: p.grad ...}): the same keys each time
     if stored.keeps:
         source = c.node.args[-1].value
-        store = flow.store(base, stored, state, c.node, source, Form.APPEND)
+        in_slots = c.method == "update" and _has_fixed_keys(source)
+        store = flow.store(base, stored, state, c.node, source, Form.ITEM if in_slots else Form.APPEND)
+        store.bounded_key = in_slots
         if isinstance(source, t.Display) and len(source.items) == 1:
             store.value_site = flow.site(source.items[0])
             store.value = stored.part(0) or stored
@@ -72,6 +74,11 @@ def _new_key(c: Called) -> bool:
     given = c.node.args[0].value if len(c.node.args) == 1 else None
     keys = [key for key, _ in given.entries] if isinstance(given, t.DictDisplay) else []
     return bool(keys) and all(key is not None and not isinstance(key, t.Constant) for key in keys)
+
+
+def _has_fixed_keys(given: t.Expr) -> bool:
+    """Whether a dict is written out with words for keys: the next one replaces what is there."""
+    return isinstance(given, t.DictDisplay) and all(isinstance(key, t.Constant) for key, _ in given.entries)
 
 
 _PILING = (Held.OPTIMIZER, Held.PARAMETER)  # self.optimizers.append(...), nn.ParameterList().append(...)

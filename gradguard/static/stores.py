@@ -135,6 +135,8 @@ def augment(flow: Flow, stmt: t.Augment, state: State) -> State:
         source = stmt.value.items[0] if isinstance(stmt.value, t.Display) and single else stmt.value
         store = flow.store(path, (added.part(0) or added) if single else added, state, stmt, source, form)
         store.is_item = item
+        if store.scope is Scope.PARAMETER and not any(r.source is Source.PARAM for r in before.must):
+            store.scope = Scope.LOCAL  # the name was given to something else before
     state.env[path] = result
     return state
 

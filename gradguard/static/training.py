@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from gradguard.static import knowledge as k
@@ -46,6 +47,14 @@ def backward_call(c: Called) -> Value | None:
     return NOTHING
 
 
+def _is_own_method(c: Called) -> bool:
+    """Whether a model of the program has a ``backward`` of its own: the way back through a normalizing flow."""
+    return bool(c.arguments) and c.flow.project.survey.mentions(_OWN_BACKWARD, c.flow.module)
+
+
+_OWN_BACKWARD = re.compile(r"def backward\(self,")
+
+
 def _backward_value(c: Called) -> Value | None:
     """The tensor that backward is called on, if this is such a call."""
     if c.external in ("torch.autograd.backward", "torch.distributed.autograd.backward"):
@@ -55,6 +64,9 @@ def _backward_value(c: Called) -> Value | None:
     if c.method != "backward" or c.external or isinstance(c.func.ref, FunctionRef):
         return None
     path = c.receiver_path or ""
+    is_model = c.receiver is not None and c.receiver.kind is Kind.MODULE and not k.ENGINE_NAME.search(path)
+    if is_model and path not in ("self", "cls") and _is_own_method(c):
+        return None
     takes_loss = bool(c.first) and (
         bool(k.ENGINE_NAME.search(path)) or (c.receiver is not None and c.receiver.kind in _ENGINE_KINDS)
     )

@@ -281,7 +281,15 @@ def join(a: Value, b: Value, *, trusted: str = "both") -> Value:
         parts = tuple((k, join(x, y, trusted=trusted)) for (k, x), (_, y) in zip(a.parts, b.parts))
     elif _is_blank(a) or _is_blank(b):
         parts = (b if _is_blank(a) else a).parts
+    elif _are_tuples(a, b):  # one way returns more than the other
+        longer, other = (a, b) if len(a.parts) > len(b.parts) else (b, a)
+        parts = tuple((k, join(v, o, trusted=trusted) if (o := other.part(k)) else v) for k, v in longer.parts)
     return Value(a.roots | b.roots, a.maybe | b.maybe, must, kind, parts, ref, bounded, a.holds | b.holds)
+
+
+def _are_tuples(*values: Value) -> bool:
+    """Whether values are known by their places: tuples of whatever length."""
+    return all(value.parts and all(type(key) is int for key, _ in value.parts) for value in values)
 
 
 def _is_blank(value: Value) -> bool:

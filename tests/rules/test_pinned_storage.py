@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from gradguard.findings import Confidence
 from tests.rules.snippets import assert_clean, assert_flagged
 
 CODE = "GG403"
@@ -72,7 +73,7 @@ FLAGGED = {
     "comprehension": """
         def previews(model, train_loader):
             with torch.no_grad():
-                return [model(images).sigmoid()[0] for images, _ in train_loader]  # !
+                return [model(images).sigmoid()[:4] for images, _ in train_loader]  # !
     """,
     "through a variable, in a tuple": """
         def train(model, loader, optimizer, epochs):
@@ -449,3 +450,13 @@ def test_flagged(name: str) -> None:
 @pytest.mark.parametrize("name", CLEAN)
 def test_clean(name: str) -> None:
     assert_clean(CLEAN[name], CODE)
+
+
+def test_the_first_sample_of_an_evaluation_may_be_the_only_one() -> None:
+    snippet = """
+        def previews(model, loader):
+            with torch.no_grad():
+                return [model(images).sigmoid()[0] for images, _ in loader]  # !
+    """
+    assert_flagged(snippet, CODE, Confidence.LOW)
+    assert_clean(snippet, CODE)

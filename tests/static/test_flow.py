@@ -535,6 +535,94 @@ CLEAN = {
                 loss.backward()
                 opt.step()
     """,
+    "numbers from a model that measures, and code that is switched off": """
+        class Measures(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.mse = nn.MSELoss()
+
+            def forward(self, x, y):
+                return dict(mse=self.mse(x, y).item(), size=len(x))
+
+        class Collector:
+            def __init__(self):
+                self.measures, self.errors, self.outputs = Measures(), [], []
+
+            def collect(self, x, y):
+                self.errors.append(self.measures(x, y)["mse"])
+
+        def train(net, loader, opt):
+            collector = Collector()
+            for x, y in loader:
+                opt.zero_grad()
+                out = net(x)
+                F.mse_loss(out, y).backward()
+                opt.step()
+                collector.collect(out, y)
+                if False:
+                    collector.outputs.append(out)
+    """,
+    "a function that returns more when it is asked to": """
+        class Trainer:
+            def __init__(self, net, opt):
+                self.net, self.opt = net, opt
+
+            def run(self, x, y, with_output=False):
+                losses, scores = [], []
+                for _ in range(10):
+                    out = self.net(x)
+                    loss = F.mse_loss(out, y)
+                    self.opt.zero_grad()
+                    loss.backward()
+                    self.opt.step()
+                    losses += [loss.item()]
+                    scores += [1.0]
+                if with_output:
+                    return losses, scores, out
+                return losses, scores
+
+        def main(net, opt, x, y):
+            trainer = Trainer(net, opt)
+            all_losses, all_scores = [], []
+            for _ in range(100):
+                losses, scores, out = trainer.run(x, y, with_output=True)
+                all_losses += losses
+                all_scores += scores
+    """,
+    "the same keys each time": """
+        class Trainer:
+            def __init__(self, net, opt):
+                self.net, self.opt, self.pictures = net, opt, {}
+
+            def step(self, x, y):
+                out = self.net(x)
+                self.opt.zero_grad()
+                F.mse_loss(out, y).backward()
+                self.opt.step()
+                self.pictures.update({"both": torch.cat([x, out])})
+
+            def fit(self, loader):
+                for x, y in loader:
+                    self.step(x, y)
+    """,
+    "the way back through a flow": """
+        class Flow(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.scale = nn.Parameter(torch.ones(3))
+
+            def forward(self, x):
+                return x * self.scale
+
+            def backward(self, z):
+                return z / self.scale
+
+        def sample(loader):
+            flow = Flow()
+            z = flow(torch.randn(3, 3))
+            for _ in range(3):
+                print(flow.backward(z).sum().item())
+    """,
     "a tokenizer makes no graph": """
         from transformers import AutoModel, AutoTokenizer
 
