@@ -6,15 +6,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from gradguard.api import steps, watch
+    from gradguard.api import show_graph, snapshot, steps, watch
 
 __version__ = "0.1.0"
-__all__ = ["__version__", "steps", "watch"]
+__all__ = ["__version__", "show_graph", "snapshot", "steps", "watch"]
 
 
 def __getattr__(name: str) -> Any:
     """The API is loaded when it is asked for: ``gradguard --version`` does not need it."""
-    if name in ("steps", "watch"):
+    if name in ("show_graph", "snapshot", "steps", "watch"):
         from gradguard import api
 
         return getattr(api, name)

@@ -25,6 +25,7 @@ from gradguard.runtime.sensors.heap import Heap
 from gradguard.runtime.sensors.hooks import Hooks
 from gradguard.runtime.sensors.process import Process
 from gradguard.runtime.series import Series
+from gradguard.runtime.snapshot import Snapshot, take
 from gradguard.runtime.torch_internals import TorchInternals
 from gradguard.runtime.trend import Trend, trend
 
@@ -132,6 +133,10 @@ class Watch:
         if self._is_on:
             self._clock.tick("explicit", 0, sys._getframe(1))
 
+    def snapshot(self) -> Snapshot:
+        """What is alive now, by kind and by holder; :func:`gradguard.snapshot` is the same without a watch."""
+        return take(sys._getframe(1), self.steps)
+
     def end(self, error: BaseException | None = None, exit_status: int | None = None) -> RunReport:
         """End the watch: remove everything that it touched, and judge.
 
@@ -217,7 +222,7 @@ class Watch:
                 return
             node = tensor.grad_fn if type(tensor) is internals.tensor_type else None
             if node is not None and self._graphs is not None:
-                self._graphs.mark(node)
+                self._graphs.mark(node, self.steps + 1)
                 if self.found:
                     self._is_consumed(node)
         except Exception as error:
