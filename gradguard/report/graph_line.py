@@ -111,7 +111,7 @@ def _kept(graph: TensorGraph) -> str:
         return "nothing is saved for backward"
     if freed == savers:
         return "backward has freed all that was saved for it; only the nodes are left"
-    text = f"{size(graph.saved)} saved for backward, without parameters and leaves; "
+    text = f"{size(graph.saved)} saved for backward, leaves not counted; "
     text += (
         f"freed in {freed + partly} of the {savers} nodes that saved some" if freed + partly else "none of it is freed"
     )

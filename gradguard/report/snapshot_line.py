@@ -12,7 +12,7 @@ def lines(snapshot: Snapshot) -> Iterator[str]:
     """The snapshot, one line for each thing to say."""
     yield f"gradguard: {headline(snapshot)}"
     for amount in snapshot.amounts:
-        yield f"  {amount.kind:<16} {amount.device:<7} {amount.count:>6} {size(amount.bytes):>8}"
+        yield f"  {amount.kind:<16} {amount.device:<7} {amount.count:>7,} {size(amount.bytes):>8}"
     for holder in snapshot.holders:
         yield f"  {size(holder.bytes):>8}  {holder.path} ({said_of(holder)})"
     yield from (f"  {note}" for note in notes(snapshot))
@@ -24,7 +24,7 @@ def headline(snapshot: Snapshot) -> str:
         return "no tensor is alive"
     step = f" after step {snapshot.step}" if snapshot.step else ""
     count = snapshot.count()
-    return f"{size(snapshot.bytes())} in {count} storage{'s' * (count != 1)} alive{step}"
+    return f"{size(snapshot.bytes())} in {count:,} storage{'s' * (count != 1)} alive{step}"
 
 
 def said_of(holder: HeldBy) -> str:

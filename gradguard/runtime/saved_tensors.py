@@ -123,19 +123,24 @@ class _HookMet(BaseException):
 
 
 def _unpack(node: Any, raw_name: str, index: int | None) -> Any:
-    name = "saved_tensors" if raw_name == f"{RAW}tensors" else raw_name.removeprefix("_raw")
-    value = getattr(node, name)
+    value = getattr(node, _plain(raw_name))
     return value if index is None else value[index]
 
 
 def _unpack_unhooked(node: Any, raw_name: str, index: int | None) -> Any:
+    name = _plain(raw_name)
     if sys.getprofile() is not None:
-        raise RuntimeError("somebody profiles, and one of C could not be put back")
-    sys.setprofile(_trip)
+        raise RuntimeError("somebody profiles, and a profiler of C could not be put back")
+    sys.setprofile(_trip)  # from here to the end no function of Python may be called
     try:
-        return _unpack(node, raw_name, index)
+        value = getattr(node, name)
     finally:
         sys.setprofile(None)
+    return value if index is None else value[index]
+
+
+def _plain(raw_name: str) -> str:
+    return "saved_tensors" if raw_name == f"{RAW}tensors" else raw_name.removeprefix("_raw")
 
 
 def _trip(frame: FrameType, event: str, argument: object) -> None:

@@ -22,7 +22,7 @@ from gradguard.runtime.saved_tensors import SavedTensors
 from gradguard.runtime.torch_internals import TorchInternals
 
 Kind = Literal["parameters", "gradients", "optimizer state", "buffers", "held by graphs", "other tensors"]
-"""``held by graphs``: saved for a backward, and no variable of the user reaches it; ``other tensors``: inputs and such."""
+"""``held by graphs``: saved for a backward, with no variable that reaches it. ``other tensors``: inputs, results."""
 
 KINDS: tuple[Kind, ...] = get_args(Kind)
 MOST_HOLDERS = 10
@@ -152,7 +152,6 @@ Key = tuple[str, int]
 class _Storage:
     kind: Kind
     size: int
-    named: bool = False
 
 
 @dataclass(slots=True)
