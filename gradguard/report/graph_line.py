@@ -8,8 +8,8 @@ from gradguard.report.run_words import size
 from gradguard.runtime.graph import GraphNode, Link, Part, Repeat, TensorGraph
 
 BRANCH = "and from"
-LAST = frozenset({"weight", "bias"})
-"""What most parameters are called: the layer is before it."""
+LAST = ("weight", "bias")
+"""How the names of most parameters begin: the layer is before it."""
 
 Pieces = list[tuple[str, str]]
 """Text, each piece with its style."""
@@ -71,7 +71,7 @@ def _together(leaves: tuple[str, ...]) -> str:
     layers: dict[str, list[str]] = {}
     for leaf in leaves:
         parts = leaf.split(".")
-        at = next((i for i, part in enumerate(parts) if part in LAST), 0)
+        at = next((i for i, part in enumerate(parts) if part.startswith(LAST)), 0)
         layers.setdefault(".".join(parts[:at]), []).append(".".join(parts[at:]))
     return ", ".join(
         f"{layer}.{names[0] if len(names) == 1 else '{' + ', '.join(names) + '}'}" if layer else ", ".join(names)

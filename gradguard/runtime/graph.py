@@ -224,6 +224,10 @@ def _names(frame: FrameType | None, internals: TorchInternals) -> tuple[dict[int
     names: dict[int, str] = {}
     storages: set[int] = set()
     reached = census.tensors(frame, internals)
+    for root in reached.roots.values():
+        for name, value in list(root.variables.items()):
+            if issubclass(type(value), internals.tensor_type):
+                names[id(value)] = name
     for spot in reached.top.walk():
         if spot.count == 1 and spot.parent is not None:
             name = "".join(spot.path()[2:])
@@ -361,11 +365,9 @@ class _Entry:
 
 @dataclass(slots=True, eq=False)
 class _Chain:
-    """Entries one after the other; a branch knows where it goes off."""
+    """Entries one after the other."""
 
     entries: list[_Entry]
-    parent: _Chain | None = None
-    at: int = 0
 
     @property
     def nodes(self) -> int:
@@ -390,14 +392,14 @@ class _Arranger:
         self._linked: set[int] = set()
 
     def arranged(self, lines: int) -> Chain:
-        chains = [self._chain(0, None, 0)]
+        chains = [self._chain(0)]
         for chain in chains:  # grows while it is gone through
-            for at, entry in enumerate(chain.entries):
-                entry.branches += [self._chain(index, chain, at) for index in self._waiting(entry)]
+            for entry in chain.entries:
+                entry.branches += [self._chain(index) for index in self._waiting(entry)]
                 chains += entry.branches
         for chain in reversed(chains):
             for entry in chain.entries:
-                self._add_up(entry, chain)
+                self._add_up(entry)
         self._written(chains[0], lines, 0)  # to see what is shown, and which of it is linked
         shown = [index for index in self._shown if index in self._linked]
         self._numbers = {index: number for number, index in enumerate(shown, 1)}
@@ -405,9 +407,9 @@ class _Arranger:
 
     # --- chains
 
-    def _chain(self, index: int, parent: _Chain | None, at: int) -> _Chain:
+    def _chain(self, index: int) -> _Chain:
         """From ``index`` on along the longest way, as far as no other chain has gone it."""
-        chain = _Chain([], parent, at)
+        chain = _Chain([])
         while index not in self._places:
             self._places[index] = chain, len(chain.entries)
             chain.entries.append(self._entry(index))
@@ -455,26 +457,16 @@ class _Arranger:
 
     # --- what repeats
 
-    def _add_up(self, entry: _Entry, chain: _Chain) -> None:
+    def _add_up(self, entry: _Entry) -> None:
         node = self._nodes[entry.index]
         for branch in entry.branches:
             entry.nodes += branch.nodes
             entry.saved += branch.saved
         looks: Any = (node.operation, node.shapes, node.state, *(re.sub(r"\d+", "#", leaf) for leaf in entry.leaves))
         below = tuple(tuple(each.signature for each in branch.entries) for branch in entry.branches)
-        key = self._relative(entry.index, chain) if entry.is_link else (looks, below)
+        # A link has the look of its target: of each round to the round before, or of all to what they share.
+        key = (entry.is_link, looks, below)
         entry.signature = self._signatures.setdefault(key, len(self._signatures))
-
-    def _relative(self, target: int, chain: _Chain) -> tuple[str, int, int]:
-        """Where a link leads, seen from where it is: the same for each round of what repeats."""
-        there, position = self._places[target]
-        around: _Chain | None = chain
-        at, levels = len(chain.entries) - 1, 0
-        while around is not None:
-            if around is there:
-                return "relative", levels, position - at
-            at, levels, around = around.at, levels + 1, around.parent
-        return "absolute", target, 0
 
     # --- writing
 

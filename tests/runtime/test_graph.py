@@ -344,6 +344,16 @@ def test_an_unrolled_network_is_folded() -> None:
     assert sizes == graph.saved
 
 
+def test_gates_and_what_all_steps_share_do_not_stop_the_folding() -> None:
+    cell, embed = torch.nn.GRUCell(8, 8), torch.nn.Linear(3, 8)
+    h = torch.zeros(5, 8)
+    for x in embed(torch.randn(50, 5, 3)).unbind():
+        h = cell(x, h)
+    graph = read(h.sum())
+    assert max(part.times for part in every(graph.parts) if isinstance(part, Repeat)) >= 45
+    assert len(list(every(graph.parts))) < 60
+
+
 def test_layers_are_folded_though_their_names_differ() -> None:
     model = torch.nn.Sequential(*(torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.ReLU()) for _ in range(12)))
     graph = read(model(torch.ones(1, 8)))
