@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import sys
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from gradguard.findings import Leak, RunReport
-from gradguard.runtime.graph import TensorGraph, graph_of
-from gradguard.runtime.snapshot import Snapshot, take
 from gradguard.runtime.steps import steps
 from gradguard.runtime.watch import Watch
 
-__all__ = ["Snapshot", "Watch", "show_graph", "snapshot", "steps", "watch"]
+if TYPE_CHECKING:
+    from gradguard.runtime.graph import TensorGraph
+    from gradguard.runtime.snapshot import Snapshot
+
+__all__ = ["Watch", "show_graph", "snapshot", "steps", "watch"]
 
 
 def watch(*, report: bool = True) -> Watch:
@@ -56,6 +58,8 @@ def snapshot() -> Snapshot:
         >>> gradguard.snapshot().bytes("parameters")  # doctest: +SKIP
         44702464
     """
+    from gradguard.runtime.snapshot import take
+
     return take(sys._getframe(1))
 
 
@@ -73,6 +77,8 @@ def show_graph(tensor: Any, *, file: TextIO | None = None) -> None:
     Raises:
         TypeError: if ``tensor`` is none.
     """
+    from gradguard.runtime.graph import graph_of
+
     graph = graph_of(tensor, sys._getframe(1))
     _print_graph(graph, file or sys.stderr)
 

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable
 from time import monotonic, perf_counter_ns
 from types import FrameType, TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gradguard.findings import Leak, RunReport
 from gradguard.runtime import steps, verdict
@@ -25,9 +25,11 @@ from gradguard.runtime.sensors.heap import Heap
 from gradguard.runtime.sensors.hooks import Hooks
 from gradguard.runtime.sensors.process import Process
 from gradguard.runtime.series import Series
-from gradguard.runtime.snapshot import Snapshot, take
 from gradguard.runtime.torch_internals import TorchInternals
 from gradguard.runtime.trend import Trend, trend
+
+if TYPE_CHECKING:
+    from gradguard.runtime.snapshot import Snapshot
 
 FIRST_JUDGEMENT = 20
 LONGEST_PAUSE = 512
@@ -135,6 +137,8 @@ class Watch:
 
     def snapshot(self) -> Snapshot:
         """What is alive now, by kind and by holder; :func:`gradguard.snapshot` is the same without a watch."""
+        from gradguard.runtime.snapshot import take
+
         return take(sys._getframe(1), self.steps)
 
     def end(self, error: BaseException | None = None, exit_status: int | None = None) -> RunReport:
