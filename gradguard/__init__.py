@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from gradguard.api import LeakError, LeakWarning, steps, watch
+    from gradguard.api import LeakError, LeakWarning, show_graph, snapshot, steps, watch
 
 __version__ = "0.1.0"
-__all__ = ["LeakError", "LeakWarning", "__version__", "steps", "watch"]
+__all__ = ["LeakError", "LeakWarning", "__version__", "show_graph", "snapshot", "steps", "watch"]
 
 
 def __getattr__(name: str) -> Any:

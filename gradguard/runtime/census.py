@@ -190,6 +190,42 @@ def take(step: int, frame: FrameType | None, internals: TorchInternals, *, mark:
     return census
 
 
+@dataclass(slots=True)
+class Reached:
+    """Every tensor that the user's variables reach, with the spot of each; :meth:`dissolve` it soon.
+
+    Args:
+        top: a spot for each namespace is below it.
+        roots: the namespaces, by the label of their spot.
+        tensors: in the order in which they were found, those of the variables that live longest first.
+        complete: whether nothing was left out for lack of time.
+    """
+
+    top: Spot
+    roots: dict[str, Root]
+    tensors: list[tuple[Spot, Any]]
+    complete: bool
+
+    def dissolve(self) -> None:
+        """Drop every reference to the user's objects."""
+        self.tensors = []
+        Census(0, self.top, self.roots, Orphans(), True).dissolve()
+        self.roots = {}
+
+
+def tensors(frame: FrameType | None, internals: TorchInternals) -> Reached:
+    """Every tensor that the user's variables reach.
+
+    Args:
+        frame: the innermost frame of the program.
+    """
+    with internals.without_overrides():
+        walker = _Walker(internals, perf_counter() + MAX_SECONDS)
+        walker.tensors = []
+        found = walker.walk(frame)
+    return Reached(walker.top, found, walker.tensors, not walker.cut)
+
+
 def reach(frame: FrameType | None, internals: TorchInternals) -> tuple[set[int], bool]:
     """The identities of all objects that the user's variables reach, and whether nothing was left out.
 
@@ -210,6 +246,7 @@ class _Walker:
         self.top = Spot(None, "")
         self.visited: set[int] = set()
         self.cut = False
+        self.tensors: list[tuple[Spot, Any]] | None = None
         self._storages: set[int] = set()
         self._hooks: list[tuple[Spot, Any]] = []
         self._torch = internals
@@ -303,6 +340,8 @@ class _Walker:
 
     def _enter_tensor(self, spot: Spot, tensor: Any) -> Any:
         spot.tensors += 1
+        if self.tensors is not None:
+            self.tensors.append((spot, tensor))
         if spot.tensors == 1:
             _witness(spot, tensor)
         address, size = self._torch.storage_of(tensor)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from gradguard.runtime import census
 from gradguard.runtime.holders import describe
+from gradguard.runtime.saved_tensors import SavedTensors
 from gradguard.runtime.usercode import is_user_code
 
 if TYPE_CHECKING:
@@ -18,23 +20,7 @@ MOST = 5
 LEAST_SHARE = 0.05
 """Of all bytes that variables hold: what has less is not worth a line."""
 
-MOST_OF = 0.8
-"""Of a place's bytes: as long as one place below has so much, it is that one that is meant."""
-
 NODES = 2_000
-
-
-def is_out_of_memory(error: BaseException | None) -> bool:
-    """Whether an error says that memory has ended: of the host, or of a device."""
-    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
-        return True
-    # The CPU allocator of torch says it with a plain RuntimeError.
-    return isinstance(error, RuntimeError) and "not enough memory" in str(error)
-
-
-def device_of(error: BaseException) -> str:
-    """``cuda`` or ``cpu``."""
-    return "cuda" if type(error).__name__ == "OutOfMemoryError" else "cpu"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +59,7 @@ def holders(error: BaseException, internals: TorchInternals) -> list[Held]:
         found = []
         for label, root in taken.roots.items():
             for variable in taken.top.below[label].below.values():
-                spot = _deepest(variable, sizes)
-                if sizes[id(spot)]:
+                for spot in _places(variable, sizes, internals.module_type):
                     below = list(spot.walk())
                     path = describe(spot.chain()[2:], root, "tensor").path
                     counts = sum(s.tensors for s in below), sum(s.attached for s in below)
@@ -120,9 +105,10 @@ def _saved_bytes(node: Any, internals: TorchInternals) -> int:
     seen, waiting = {id(node): node}, [node]
     storages: dict[int, int] = {}
     others = set()
+    saved = SavedTensors(internals.tensor_type)
     while waiting and len(seen) < NODES:
         each = waiting.pop()
-        storages.update(map(internals.storage_of, internals.saved_tensors(each)))
+        storages.update(map(internals.storage_of, saved.of(each).tensors))
         if (leaf := getattr(each, "variable", None)) is not None:
             others.add(internals.storage_of(leaf)[0])
         for following, _ in each.next_functions:
@@ -132,11 +118,14 @@ def _saved_bytes(node: Any, internals: TorchInternals) -> int:
     return sum(size for address, size in storages.items() if address not in others)
 
 
-def _deepest(spot: Spot, sizes: dict[int, int]) -> Spot:
-    """The place that is meant: a collection, or what has nearly all bytes of the object that it is in."""
-    while spot.below and spot.length == 0:
-        largest = max(spot.below.values(), key=lambda below: sizes[id(below)])
-        if sizes[id(largest)] < MOST_OF * sizes[id(spot)] or not sizes[id(largest)]:
-            break
-        spot = largest
-    return spot
+def _places(variable: Spot, sizes: dict[int, int], module_type: type) -> Iterator[Spot]:
+    """The places that are meant by what a variable holds: of an object each attribute, of a model the whole."""
+    waiting = [variable]
+    while waiting:
+        spot = waiting.pop()
+        if not sizes[id(spot)]:
+            continue
+        if spot.length or spot.tensors or not spot.below or issubclass(type(spot.thing), module_type):
+            yield spot
+        else:
+            waiting += spot.below.values()

@@ -8,7 +8,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from contextlib import nullcontext
-from functools import partial
 from importlib import import_module
 from typing import Any
 
@@ -56,21 +55,6 @@ class TorchInternals:
             return int(storage.data_ptr()), int(storage.nbytes())
         except Exception:  # sparse, meta, wrapper subclasses
             return 0, 0
-
-    def saved_tensors(self, node: Any) -> list[Any]:
-        """What a node of a graph saved for its backward; nothing of what is freed, or would be unpacked by a hook.
-
-        An attribute ``_saved_x`` has a twin ``_raw_saved_x``; reading that one runs nobody's hook.
-        """
-        found: list[Any] = []
-        for name in dir(node):
-            if name.startswith("_raw_saved_"):
-                raw = _probe(partial(getattr, node, name))
-                parts = raw if isinstance(raw, (list, tuple)) else (raw,)
-                if all(getattr(part, "unpack_hook", part) is None for part in parts):
-                    value = _probe(partial(getattr, node, name.removeprefix("_raw")))
-                    found += value if isinstance(value, (list, tuple)) else (value,)
-        return [tensor for tensor in found if issubclass(type(tensor), self.tensor_type)]
 
     @property
     def is_compiling(self) -> Callable[[], bool]:

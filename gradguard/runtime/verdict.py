@@ -7,7 +7,6 @@ from dataclasses import replace
 
 from gradguard.findings import Forecast, Growth, Leak, OutOfMemory, RunReport
 from gradguard.runtime.explain import Diagnosed
-from gradguard.runtime.post_mortem import device_of, is_out_of_memory
 from gradguard.runtime.series import Series
 from gradguard.runtime.trend import Trend, has_fallen, is_back, stands_still, trend
 from gradguard.runtime.usercode import START
@@ -252,8 +251,18 @@ def _forecast(growing: Mapping[str, Trend], room: Mapping[str, int], seconds_per
     return min(found, key=lambda f: f.steps_left, default=None)
 
 
+def is_out_of_memory(error: BaseException | None) -> bool:
+    """Whether an error says that memory has ended: of the host, or of a device."""
+    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
+        return True
+    # The CPU allocator of torch says it with a plain RuntimeError.
+    words = ("DefaultCPUAllocator: can't allocate memory", "DefaultCPUAllocator: not enough memory")
+    return isinstance(error, RuntimeError) and any(each in str(error) for each in words)
+
+
 def _out_of_memory(error: BaseException | None, steps: int) -> OutOfMemory | None:
     if error is None or not is_out_of_memory(error):
         return None
     text = str(error).split("\n", 1)[0]
-    return OutOfMemory(device_of(error), steps, text or type(error).__name__)
+    device = "cuda" if type(error).__name__ == "OutOfMemoryError" else "cpu"
+    return OutOfMemory(device, steps, text or type(error).__name__)

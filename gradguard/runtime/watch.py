@@ -9,10 +9,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from time import monotonic, perf_counter_ns
 from types import FrameType, TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gradguard.findings import Leak, RunReport
-from gradguard.runtime import limits, post_mortem, steps, verdict
+from gradguard.runtime import limits, steps, verdict
 from gradguard.runtime.child_processes import ChildProcesses
 from gradguard.runtime.escalation import Escalation
 from gradguard.runtime.explain import Diagnosed
@@ -29,6 +29,9 @@ from gradguard.runtime.signals import Signals
 from gradguard.runtime.source import changed_files, lines_around, remember
 from gradguard.runtime.torch_internals import TorchInternals
 from gradguard.runtime.trend import Trend
+
+if TYPE_CHECKING:
+    from gradguard.runtime.snapshot import Snapshot
 
 
 class EndOfRun(SystemExit):
@@ -113,6 +116,12 @@ class Watch:
         """End a step, where the loop has no optimizer. From the first call on, nothing else ends steps."""
         if self._is_on:
             self._clock.tick("explicit", 0, sys._getframe(1))
+
+    def snapshot(self) -> Snapshot:
+        """What is alive now, by kind and by holder; :func:`gradguard.snapshot` is the same without a watch."""
+        from gradguard.runtime.snapshot import take
+
+        return take(sys._getframe(1), self.steps)
 
     def end(self, error: BaseException | None = None, exit_status: int | None = None) -> RunReport:
         """End the watch: remove everything that it touched, and judge.
@@ -221,7 +230,7 @@ class Watch:
                 return
             node = tensor.grad_fn if type(tensor) is internals.tensor_type else None
             if node is not None and self._graphs is not None:
-                self._graphs.mark(node)
+                self._graphs.mark(node, self.steps + 1)
                 if self._escalation is not None and self._escalation.found:
                     self._escalation.is_consumed(node)
         except Exception as error:
@@ -322,9 +331,11 @@ class Watch:
 
     def _look_at_the_end_of_memory(self, error: BaseException | None) -> None:
         """Who held what when memory ended: while the frames of the error are still there."""
-        if self._torch is None or error is None or not post_mortem.is_out_of_memory(error):
+        if self._torch is None or error is None or not verdict.is_out_of_memory(error):
             return
         try:
+            from gradguard.runtime import post_mortem
+
             for held in post_mortem.holders(error, self._torch):
                 self._note(str(held))
         except Exception as fault:

@@ -11,7 +11,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import gradguard  # noqa: E402
-from gradguard.runtime.post_mortem import is_out_of_memory  # noqa: E402
+from gradguard.runtime.verdict import is_out_of_memory  # noqa: E402
 from tests.support import Shell, write  # noqa: E402
 
 PROGRAM = """

@@ -25,10 +25,11 @@ LEAF = "AccumulateGrad"
 class _Token:
     """Counts itself for as long as it lives."""
 
-    __slots__ = ("counter",)
+    __slots__ = ("counter", "step")
 
-    def __init__(self, counter: list[int]) -> None:
+    def __init__(self, counter: list[int], step: int | None = None) -> None:
         self.counter = counter
+        self.step = step
         counter[0] += 1
 
     def __del__(self) -> None:
@@ -94,11 +95,15 @@ class Graphs:
     def __init__(self) -> None:
         self._alive = [0]
 
-    def mark(self, node: Any) -> None:
-        """Count the graph that ``node`` heads; once, however often it is backpropagated."""
+    def mark(self, node: Any, step: int | None = None) -> None:
+        """Count the graph that ``node`` heads; once, however often it is backpropagated.
+
+        Args:
+            step: the step in which it is backpropagated, from 1.
+        """
         if KEY in node.metadata:
             return
-        token = _Token(self._alive)
+        token = _Token(self._alive, step)
         node.metadata[KEY] = token
         # What is kept is often not what was backpropagated but the value before: the loss, not the scaled loss.
         for _ in range(BELOW):
