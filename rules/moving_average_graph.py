@@ -39,8 +39,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gradguard.catalogue import Rule
-from gradguard.findings import Finding, Leak, Severity
+from gradguard.findings import Confidence, Finding, Leak, Severity
 from gradguard.static.model import Function, Store
+from gradguard.static.values import Source
 
 rule = Rule(
     "GG106",
@@ -60,9 +61,17 @@ def averages(function: Function) -> Iterator[Finding]:
                 help=f"average {store.advice}{store.number_advice}, or update it under `torch.no_grad()`",
                 fix=store.detach_fix(),
                 severity=Severity.WARNING if store.freed else Severity.ERROR,
-                confidence=store.confidence,
+                confidence=store.confidence if _is_of_training(store) else Confidence.LOW,
                 related=store.origin(),
             )
+
+
+def _is_of_training(store: Store) -> bool:
+    """Whether a backward goes over what is averaged, or it is parameters, or a buffer of a model that is run here.
+
+    Of five others that were read in public code, none was a leak (docs/accuracy.md).
+    """
+    return store.freed or store.is_buffer or any(root.source is Source.LEAF for root in store.value.roots)
 
 
 def _message(store: Store) -> str:
