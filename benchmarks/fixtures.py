@@ -55,7 +55,7 @@ def run(job: Job) -> dict[str, Any]:
     environment = {**os.environ, "STEPS": str(job.steps), "PYTHONPATH": str(CHECKOUT), "OMP_NUM_THREADS": "1"}
     with tempfile.TemporaryDirectory() as folder:
         output = Path(folder) / "report.json"
-        command = [sys.executable, "-m", "gradguard", "run", "--format", "json", "--output", str(output)]
+        command = [sys.executable, "-m", "gradguard", "run", "--no-record", "--format", "json", "--output", str(output)]
         subprocess.run([*command, job.script.name], cwd=job.script.parent, env=environment, capture_output=True)
         report: dict[str, Any] = json.loads(output.read_text(encoding="utf-8"))
     return report

@@ -80,7 +80,18 @@ def show_run(out: Console, script: str) -> RunReport:
     out.print(f"$ gradguard run {script}", style="bold")
     with tempfile.TemporaryDirectory() as folder:
         output = Path(folder) / "run.json"
-        command = [sys.executable, "-m", "gradguard", "run", "--format", "json", "--output", str(output), script]
+        command = [
+            sys.executable,
+            "-m",
+            "gradguard",
+            "run",
+            "--no-record",
+            "--format",
+            "json",
+            "--output",
+            str(output),
+            script,
+        ]
         environment = {**os.environ, "STEPS": str(STEPS), "PYTHONPATH": _path()}
         done = subprocess.run(
             command, cwd=SCRIPTS, env=environment, capture_output=True, text=True, encoding="utf-8", check=False

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import linecache
+import os
 import sys
 
 from rich.console import Console
@@ -35,10 +37,12 @@ def to_stderr(run: RunReport) -> None:
 
 
 def source_lines(run: RunReport) -> SourceLines:
-    """The lines of the run's files that are around its statements, as the run read them; the others are empty."""
+    """The lines of the run's files around its statements, as the run read them; where it kept none, what is on disk."""
 
     def read(path: str, cell: int | None) -> list[str]:
-        known = run.source.get(path, {})
+        known = run.source.get(path)
+        if known is None:
+            return [line.rstrip("\r\n") for line in linecache.getlines(os.path.join(run.start, path))]
         return [known.get(number, "") for number in range(1, max(known, default=0) + 1)]
 
     return read

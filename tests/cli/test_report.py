@@ -39,6 +39,7 @@ def test_runs_on_disk(gradguard: Run, project: Path, runs: tuple[str, str]) -> N
         jsonschema.validate(document, json.loads(SCHEMA.read_text()))
     write(project, {"leak.json": json.dumps(document)})
     assert gradguard("report", "leak.json").out.splitlines()[0] == shown.out.splitlines()[0]
+    assert "history.append(loss)\n" in gradguard("report", "leak.json").out
     assert gradguard("report", "--output", "out.txt", leak).out == ""
     assert (project / "out.txt").read_text().splitlines()[0] == shown.out.splitlines()[0]
 

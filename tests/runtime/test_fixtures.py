@@ -46,7 +46,18 @@ Job = tuple[Path, int]
 def run(script: Path, steps: int, output: Path) -> dict[str, Any]:
     """The report of one program, in the JSON form."""
     environment = {**os.environ, "STEPS": str(steps), "PYTHONPATH": str(CHECKOUT), "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-m", "gradguard", "run", "--format", "json", "--output", str(output), script.name]
+    command = [
+        sys.executable,
+        "-m",
+        "gradguard",
+        "run",
+        "--no-record",
+        "--format",
+        "json",
+        "--output",
+        str(output),
+        script.name,
+    ]
     done = subprocess.run(command, cwd=script.parent, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     report: dict[str, Any] = json.loads(output.read_text(encoding="utf-8"))
