@@ -37,7 +37,7 @@ OTHER_BYTES = {
 }
 """Where the measured bytes are not those of the table, and why."""
 
-WITHOUT_RULE = {"saved_tensor_hooks", "eval_logits_kept"}
+WITHOUT_RULE = {"eval_logits_kept"}
 
 
 Job = tuple[Path, int]
