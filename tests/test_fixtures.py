@@ -17,7 +17,6 @@ TRAPS = sorted((CHECKOUT / "fixtures" / "traps").glob("*.py"))
 ONLY_IN_A_RUN = {
     "eval_logits_kept": "whether results are kept on purpose: GG409 says it at low confidence",
     "router_balance_terms": "the terms are collected under a condition that only the run decides",
-    "saved_tensor_hooks": "no rule looks at pack hooks",
     "sharpness_candidates": "the cycle is broken by the next zero_grad, but each candidate is another model",
 }
 """Leaks that `check` does not report by default, and why."""

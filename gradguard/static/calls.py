@@ -70,7 +70,7 @@ def call(flow: Flow, node: t.Call, state: State) -> Value:
 
 def _note(c: Called) -> None:
     """Record a call that some rule asks about."""
-    name = c.external if c.external in k.NOTED_FUNCTIONS else ""
+    name = c.external if c.external in k.NOTED_FUNCTIONS else _noted_base(c)
     if c.external.startswith("torch.optim.") and "scheduler" not in c.external:
         name = "torch.optim"
     elif not c.external and c.method in k.NOTED_METHODS and not isinstance(c.func.ref, FunctionRef):
@@ -82,6 +82,15 @@ def _note(c: Called) -> None:
         c.flow.site(c.node), c.flow.loop, c.flow.branches > 0, name=name, receiver=c.receiver_path,
         of=c.receiver or UNKNOWN, given=given, mode=c.state.mode,
     ))  # fmt: skip
+
+
+def _noted_base(c: Called) -> str:
+    """The noted class of another package whose constructor a derived class calls: ``super().__init__(...)``."""
+    func, owner = c.node.func, c.flow.ref.owner
+    if c.method != "__init__" or owner is None or not isinstance(func, t.Attribute):
+        return ""
+    is_super = isinstance(func.value, t.Call) and t.path_of(func.value.func) == "super"
+    return next(iter(sorted(owner.external_bases & k.NOTED_FUNCTIONS)), "") if is_super else ""
 
 
 def _known(arg: t.Arg, value: Value) -> Value:

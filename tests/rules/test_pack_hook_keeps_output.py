@@ -23,6 +23,21 @@ FLAGGED = {
                 with torch.autograd.graph.saved_tensors_hooks(self.pack, self.unpack):
                     return model(x).mean().item()
     """,
+    "a class derived from the hooks": """
+        from torch.autograd.graph import saved_tensors_hooks
+
+        class Meter(saved_tensors_hooks):
+            def __init__(self):
+                self.sizes = {}
+                super().__init__(self.pack, self.unpack)
+
+            def pack(self, tensor):
+                self.sizes[tensor.data_ptr()] = tensor.nbytes
+                return tensor  # !
+
+            def unpack(self, packed):
+                return packed
+    """,
     "lambdas": """
         from torch.autograd.graph import saved_tensors_hooks
 
@@ -52,6 +67,16 @@ CLEAN = {
         def forward(model, x):
             with torch.autograd.graph.saved_tensors_hooks(lambda t: t.detach(), lambda t: t):
                 return model(x)
+    """,
+    "a class derived from the hooks that detaches": """
+        from torch.autograd.graph import saved_tensors_hooks
+
+        class Meter(saved_tensors_hooks):
+            def __init__(self):
+                super().__init__(self.pack, lambda packed: packed)
+
+            def pack(self, tensor):
+                return tensor.detach()
     """,
     "made something else first": """
         def pack(tensor):
