@@ -174,7 +174,7 @@ def explain(suspect: Suspect, traced: Traced, sources: Sources, step: int, rate:
 
 def _without_open_keys(holder: Holder, statement: ast.stmt | None) -> Holder:
     """The collection, where the statement stores under a key that it computes: ``totals[name] += loss``."""
-    path = holder.path
+    path = holder.path.removesuffix("[*]")  # an entry that is bound anew: the collection is what the user knows
     while statement is not None and (key := _LAST_KEY.search(path)) is not None:
         written = {n.value for n in ast.walk(statement) if isinstance(n, ast.Constant)}
         if key[1] in written or not any(isinstance(n, ast.Subscript | ast.Call) for n in ast.walk(statement)):

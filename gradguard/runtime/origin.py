@@ -94,7 +94,14 @@ def storing_statements(
                 ):
                     found.append((source.filename, node))
     at_home = [each for each in found if each[0] == home]
-    return at_home or found
+    # `self.shadow = {...}` is how it begins; what adds to it, or puts an entry in the place of another, mentions it.
+    return sorted(at_home or found, key=lambda each: not _loads(each[1], name))
+
+
+def _loads(statement: ast.stmt, name: str) -> bool:
+    """Whether a statement uses what ``name`` held before it."""
+    found = (n for n in ast.walk(statement) if isinstance(n, ast.Name | ast.Attribute) and isinstance(n.ctx, ast.Load))
+    return any((n.id if isinstance(n, ast.Name) else n.attr) == name for n in found)
 
 
 def _is_nested_in(source: Source, node: ast.AST, function: str) -> bool:

@@ -63,6 +63,61 @@ def run(tmp_path: Path) -> Iterator[object]:
 
 
 LEAKS = {
+    "entries of a dict that another method began": ("attribute", "Teacher.shadow", "graph", """
+class Teacher:
+    def __init__(self, model):
+        self.shadow = {name: p.detach().clone() for name, p in model.named_parameters()}
+
+    def follow(self, model):
+        for name, p in model.named_parameters():
+            self.shadow[name] = 0.9 * self.shadow[name] + 0.1 * p  # here
+
+teacher = None
+for model, output, loss in training():
+    teacher = teacher or Teacher(model)
+    teacher.follow(model)
+"""),
+    "exceptions in tuples, with frames whose variables come and go": ("local", "train.failures", "exception", """
+def risky(model, x):
+    out = model(x)
+    if out.sum() is not None:
+        raise ValueError("bad batch")
+
+def train():
+    failures = []
+    for model, output, loss in training():
+        try:
+            risky(model, torch.randn(64, 8))
+        except ValueError as error:
+            failures.append((len(failures), error))  # here
+train()
+"""),
+    "an attribute of one of several callbacks": ("attribute", "Smoothed.value", "graph", """
+class Smoothed:
+    value = 0.0
+    def after(self, loss):
+        self.value = 0.9 * self.value + 0.1 * loss  # here
+
+class Patience:
+    def __init__(self):
+        self.value = 3
+    def after(self, loss):
+        pass
+
+callbacks = [Smoothed(), Patience()]
+for model, output, loss in training():
+    for callback in callbacks:
+        callback.after(loss)
+"""),
+    "graphs in a long buffer": ("attribute", "Memory.items", "graph", """
+class Memory:
+    def __init__(self):
+        self.items = deque(maxlen=10_000)
+
+memory = Memory()
+for model, output, loss in training():
+    memory.items.append((1, loss))  # here
+"""),
     "a local": ("local", "train.total", "graph", """
 def train():
     total = 0
