@@ -17,8 +17,7 @@ from gradguard.runtime.usercode import START
 from gradguard.runtime.watch import Watch
 
 if TYPE_CHECKING:
-    from gradguard.runtime.graph import TensorGraph
-    from gradguard.runtime.snapshot import Snapshot
+    from gradguard.alive import Snapshot, TensorGraph
 
 __all__ = ["LeakError", "LeakWarning", "Watch", "show_graph", "snapshot", "steps", "watch"]
 

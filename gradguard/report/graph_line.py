@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from gradguard.alive import GraphNode, Link, Part, Repeat, TensorGraph
 from gradguard.report.run_words import size
-from gradguard.runtime.graph import GraphNode, Link, Part, Repeat, TensorGraph
 
 BRANCH = "and from"
 LAST = ("weight", "bias")

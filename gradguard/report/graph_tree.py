@@ -8,10 +8,10 @@ from rich.console import Console
 from rich.text import Text
 from rich.tree import Tree
 
+from gradguard.alive import GraphNode, Part, TensorGraph
 from gradguard.report.console import clean, line, wrapped
 from gradguard.report.graph_line import BRANCH, pieces, totals
 from gradguard.report.terminal import console as console_for
-from gradguard.runtime.graph import GraphNode, Part, TensorGraph
 
 
 def show(graph: TensorGraph, file: TextIO) -> None:

@@ -8,11 +8,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from gradguard.alive import Snapshot
 from gradguard.report.console import clean, line, wrapped
 from gradguard.report.run_words import size
 from gradguard.report.snapshot_line import headline, notes
 from gradguard.report.terminal import console as console_for
-from gradguard.runtime.snapshot import Snapshot
 
 
 def to_stderr(snapshot: Snapshot) -> None:

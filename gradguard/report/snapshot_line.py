@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from gradguard.alive import HeldBy, Snapshot
 from gradguard.report.run_words import size
-from gradguard.runtime.snapshot import HeldBy, Snapshot
 
 
 def lines(snapshot: Snapshot) -> Iterator[str]:

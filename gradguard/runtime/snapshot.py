@@ -1,6 +1,6 @@
 """What is alive now: the bytes of each kind of tensor, and the variables that hold most of them.
 
-A storage counts once, however many tensors look at it: for the first kind that fits, in the order of :data:`KINDS`.
+A storage counts once, however many tensors look at it: for the first kind that fits, in the order of ``KINDS``.
 """
 
 from __future__ import annotations
@@ -11,118 +11,20 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
 from types import FrameType
-from typing import Any, Literal, get_args
+from typing import Any
 
+from gradguard.alive import KINDS, Allocated, Amount, HeldBy, Kind, Snapshot
 from gradguard.runtime import census
 from gradguard.runtime.census import Reached, Spot
-from gradguard.runtime.graph import parts_of_module
 from gradguard.runtime.holders import describe
 from gradguard.runtime.references import ANY_ITEM
 from gradguard.runtime.saved_tensors import SavedTensors
 from gradguard.runtime.torch_internals import TorchInternals
 
-Kind = Literal["parameters", "gradients", "optimizer state", "buffers", "held by graphs", "other tensors"]
-"""``held by graphs``: saved for a backward, with no variable that reaches it. ``other tensors``: inputs, results."""
-
-KINDS: tuple[Kind, ...] = get_args(Kind)
 MOST_HOLDERS = 10
 MAX_NODES = 200_000
 NEAR = 10_000
 """Objects in which the tensors of one optimizer's state are looked for."""
-
-
-@dataclass(frozen=True, slots=True)
-class Amount:
-    """The tensors of one kind on one device.
-
-    Args:
-        kind: which.
-        device: as torch writes it (``cuda:0``).
-        count: how many storages they have.
-        bytes: of these storages.
-    """
-
-    kind: Kind
-    device: str
-    count: int
-    bytes: int
-
-
-@dataclass(frozen=True, slots=True)
-class HeldBy:
-    """A variable, or a part of it, and what it holds.
-
-    Args:
-        path: in the user's words (``Trainer.history``).
-        type: of the object there.
-        count: how many storages.
-        bytes: of these, and of what the graphs of its tensors saved.
-        in_graphs: the share of the graphs.
-    """
-
-    path: str
-    type: str
-    count: int
-    bytes: int
-    in_graphs: int
-
-
-@dataclass(frozen=True, slots=True)
-class Allocated:
-    """What the caching allocator of a CUDA device says.
-
-    Args:
-        device: ``cuda:0``.
-        allocated: bytes that tensors use.
-        reserved: bytes that it took from the device, those that it keeps for reuse included.
-    """
-
-    device: str
-    allocated: int
-    reserved: int
-
-
-@dataclass(frozen=True, slots=True)
-class Snapshot:
-    """What is alive at one moment; plain numbers and names, which keep nothing alive.
-
-    Args:
-        amounts: of each kind on each device, in the order of :data:`KINDS`; what there is none of is left out.
-        holders: those that hold most, the largest first.
-        unnamed: bytes that no variable leads to, neither directly nor through a graph.
-        allocators: of each CUDA device that the program uses.
-        step: of the watch; None without one.
-        complete: whether nothing was left out for lack of time.
-    """
-
-    amounts: tuple[Amount, ...] = ()
-    holders: tuple[HeldBy, ...] = ()
-    unnamed: int = 0
-    allocators: tuple[Allocated, ...] = ()
-    step: int | None = None
-    complete: bool = True
-
-    def bytes(self, kind: Kind | None = None, device: str | None = None) -> int:
-        """Bytes of one kind, or of all; on one device, or on all."""
-        return sum(a.bytes for a in self.amounts if kind in (None, a.kind) and device in (None, a.device))
-
-    def count(self, kind: Kind | None = None, device: str | None = None) -> int:
-        """Storages of one kind, or of all; on one device, or on all."""
-        return sum(a.count for a in self.amounts if kind in (None, a.kind) and device in (None, a.device))
-
-    def __str__(self) -> str:
-        from gradguard.report.snapshot_line import lines
-
-        return "\n".join(lines(self))
-
-    def show(self) -> None:
-        """Print it on stderr: as a table where rich is installed, in plain lines where it is not."""
-        try:
-            from gradguard.report.snapshot_console import to_stderr
-        except ImportError:
-            print(self, file=sys.stderr)
-            return
-        to_stderr(self)
 
 
 def take(frame: FrameType | None, step: int | None = None) -> Snapshot:
@@ -206,8 +108,7 @@ class _Count:
     # --- kinds
 
     def _classify(self, alive: _Alive) -> None:
-        module_type = self._torch.module_type
-        parts = [part for module in alive.modules for part in parts_of_module(module, module_type)]
+        parts = [part for module in alive.modules for part in self._torch.parts_of_module(module)]
         parameters = [tensor for tensor in alive.tensors if issubclass(type(tensor), self._torch.parameter_type)]
         self._claim("parameters", parameters + [tensor for _, tensor, is_parameter in parts if is_parameter])
         self._claim("gradients", _gradients(alive.tensors))
@@ -287,17 +188,17 @@ def _end_of_holder(chain: list[Spot], internals: TorchInternals) -> int:
         cls = type(spot.thing)
         if chain[at + 1].label == ANY_ITEM or issubclass(cls, (internals.tensor_type, optimizer_type)):
             return at + 1
-        if issubclass(cls, internals.module_type) and _leads_to_part(chain[at:], internals.module_type):
+        if issubclass(cls, internals.module_type) and _leads_to_part(chain[at:], internals):
             return at + 1
     return len(chain)
 
 
-def _leads_to_part(chain: list[Spot], module_type: type) -> bool:
+def _leads_to_part(chain: list[Spot], internals: TorchInternals) -> bool:
     """Whether a path goes through submodules only, to a parameter or a buffer."""
     for spot, following in pairwise(chain):
-        if not issubclass(type(spot.thing), module_type):
+        if not issubclass(type(spot.thing), internals.module_type):
             return False
-        if following.label[1:] in {key for key, _, _ in parts_of_module(spot.thing, module_type)}:
+        if following.label[1:] in {key for key, _, _ in internals.parts_of_module(spot.thing)}:
             return True
     return False
 

@@ -56,6 +56,18 @@ class TorchInternals:
         except Exception:  # sparse, meta, wrapper subclasses
             return 0, 0
 
+    def parts_of_module(self, thing: Any) -> list[tuple[str, Any, bool]]:
+        """Name, tensor and whether it is a parameter, of a module's own parameters and buffers; nothing of others."""
+        if not issubclass(type(thing), self.module_type):
+            return []
+        own = object.__getattribute__(thing, "__dict__")
+        return [
+            (key, tensor, kind == "_parameters")
+            for kind in ("_parameters", "_buffers")
+            for key, tensor in list((own.get(kind) or {}).items())
+            if tensor is not None
+        ]
+
     @property
     def is_compiling(self) -> Callable[[], bool]:
         """Whether torch.compile is tracing now; the very function that it recognises."""

@@ -31,7 +31,7 @@ from gradguard.runtime.torch_internals import TorchInternals
 from gradguard.runtime.trend import Trend
 
 if TYPE_CHECKING:
-    from gradguard.runtime.snapshot import Snapshot
+    from gradguard.alive import Snapshot
 
 
 class EndOfRun(SystemExit):
@@ -334,10 +334,10 @@ class Watch:
         if self._torch is None or error is None or not verdict.is_out_of_memory(error):
             return
         try:
-            from gradguard.runtime import post_mortem
+            from gradguard.runtime.post_mortem import who_held_what
 
-            for held in post_mortem.holders(error, self._torch):
-                self._note(str(held))
+            for sentence in who_held_what(error):
+                self._note(sentence)
         except Exception as fault:
             self._note(f"what was alive could not be looked at: {fault!r}")
 

@@ -7,10 +7,10 @@ import io
 import pytest
 from rich.console import Console
 
+from gradguard.alive import GraphNode, Link, More, Repeat, TensorGraph
 from gradguard.findings import Place
 from gradguard.report.graph_line import lines
 from gradguard.report.graph_tree import tree
-from gradguard.runtime.graph import GraphNode, Link, More, Repeat, TensorGraph
 from tests.support import Shell
 
 GRAPH = TensorGraph(

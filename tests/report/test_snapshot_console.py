@@ -7,8 +7,8 @@ import io
 import pytest
 from rich.console import Console
 
+from gradguard.alive import Allocated, Amount, HeldBy, Snapshot
 from gradguard.report.snapshot_console import report
-from gradguard.runtime.snapshot import Allocated, Amount, HeldBy, Snapshot
 
 SNAPSHOT = Snapshot(
     amounts=(

@@ -13,19 +13,10 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import gradguard  # noqa: E402
+from gradguard.alive import Chain, GraphNode, Link, More, Part, Repeat, TensorGraph  # noqa: E402
 from gradguard.runtime import saved_tensors  # noqa: E402
-from gradguard.runtime.graph import (  # noqa: E402
-    Chain,
-    GraphNode,
-    Link,
-    More,
-    Node,
-    Part,
-    Repeat,
-    TensorGraph,
-    arrange,
-    graph_of,
-)
+from gradguard.runtime.graph import graph_of  # noqa: E402
+from gradguard.runtime.graph_layout import Node, arrange  # noqa: E402
 
 
 def read(tensor: object) -> TensorGraph:

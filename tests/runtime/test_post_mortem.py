@@ -57,18 +57,19 @@ def test_the_report_says_who_held_what_and_the_error_goes_on(shell: Shell, proje
     assert ended.returncode == plain.returncode == 1
     assert plain.stderr.decode().splitlines()[-1] in ended.stderr.decode()
     held = [part for part in text.split("note: ") if part.startswith("when memory ended")]
-    assert "`Trainer.losses` held" in held[0]  # 12 times the input, the hidden layer, and the mask's source
-    assert "(12 tensors, 12 with a graph)" in held[0]
-    assert "`Recorder.batches` held 2.4 MB (12 tensors)" in held[1]
+    assert "`Trainer.losses` (list) held" in held[0]  # 12 times the input, the hidden layer, and the mask's source
+    assert held[0].strip().endswith("of it in graphs")
+    assert "`Recorder.batches` (list) held 2.4 MB" in held[1]
+    assert "in graphs" not in held[1]
 
 
 def test_the_saved_tensors_count(shell: Shell, project: Path) -> None:
     """Each loss is four bytes; what its graph saved is a megabyte."""
     write(project, {"train.py": PROGRAM.format(error="raise MemoryError")})
     text = " ".join(shell("-m", "gradguard", "run", "--no-record", "train.py").stderr.decode().split())
-    size = float(text.split("`Trainer.losses` held ")[1].split(" MB")[0])
+    size = float(text.split("`Trainer.losses` (list) held ")[1].split(" MB")[0])
     # Linear saves x (400 KB) and ReLU its result (400 KB), which the last Linear saves too: 12 steps of 0.8 MB.
-    assert 9.0 < size < 15.0
+    assert 9.0 < size < 10.0
 
 
 def test_nothing_is_kept_alive() -> None:

@@ -11,7 +11,8 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import gradguard  # noqa: E402
-from gradguard.runtime.snapshot import HeldBy, Kind, Snapshot, take  # noqa: E402
+from gradguard.alive import HeldBy, Kind, Snapshot  # noqa: E402
+from gradguard.runtime.snapshot import take  # noqa: E402
 from gradguard.runtime.torch_internals import TorchInternals  # noqa: E402
 from tests.support import Shell  # noqa: E402
 
