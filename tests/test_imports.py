@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from tests.support import Shell
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support import CHECKOUT, Shell
 
 HEAVY = ("torch", "libcst", "rich", "click")
 
@@ -57,3 +63,36 @@ def test_a_watch_reports_in_plain_lines_where_there_is_no_rich(shell: Shell) -> 
     done = shell("-c", f"import sys; {block}; import gradguard\nwith gradguard.watch(): pass")
     assert done.returncode == 0, done.stderr.decode()
     assert done.stderr.decode().startswith("gradguard: Too short: 0 steps seen")
+
+
+FORBIDDEN = {
+    "static": ("torch", "gradguard.runtime", "gradguard.report", "gradguard.cli", "gradguard.join"),
+    "runtime": ("libcst", "rich", "click", "gradguard.static", "gradguard.report", "gradguard.cli", "gradguard.join"),
+    "report": ("torch", "libcst", "gradguard.runtime", "gradguard.static", "gradguard.cli", "gradguard.join"),
+}
+"""What no module of a folder imports when it is loaded: the halves meet after the run, and a report knows neither."""
+
+
+@pytest.mark.parametrize("folder", FORBIDDEN)
+def test_who_may_know_whom(folder: str) -> None:
+    known = [
+        f"{file.name}: {name}"
+        for file in sorted((CHECKOUT / "gradguard" / folder).rglob("*.py"))
+        for name in imported(file)
+        if any(name == other or name.startswith(f"{other}.") for other in FORBIDDEN[folder])
+    ]
+    assert known == []
+
+
+def imported(file: Path) -> Iterator[str]:
+    """The modules that a file imports, but for those that are for types alone."""
+    waiting: list[ast.AST] = [ast.parse(file.read_text(encoding="utf-8"))]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
+            continue
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+        waiting += ast.iter_child_nodes(node)
