@@ -76,17 +76,25 @@ def watch(*, report: bool = True, on_leak: OnLeak | None = None, record: str | o
         from gradguard.record import begin
 
         recording = begin(Path(record), tuple(sys.argv))
-    return Guard(_Teller(report, on_leak, recording))
+    return Guard(report, on_leak, recording)
 
 
 class Guard(Watch):
-    """A watch that a program puts around its own loop; :func:`watch` makes it."""
+    """A watch that a program puts around its own loop, and that says there what it finds; :func:`watch` makes it.
 
-    def __init__(self, teller: _Teller) -> None:
+    Args:
+        report: on stderr.
+        on_leak: what else to do with a leak.
+        recording: where the run is written down.
+    """
+
+    def __init__(self, report: bool, on_leak: OnLeak | None, recording: Recording | None) -> None:
         super().__init__(
-            on_confirm=teller.confirmed, on_end=teller.ended, command=tuple(sys.argv), recording=teller.recording
+            on_confirm=self._leak_confirmed, on_end=self._ended, command=tuple(sys.argv), recording=recording
         )
-        self._teller = teller
+        self._says = report
+        self._on_leak = on_leak
+        self._told: set[str] = set()
 
     def check(self) -> None:
         """Fail if what was watched leaks; for tests, after the ``with`` block.
@@ -110,55 +118,39 @@ class Guard(Watch):
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> bool:
         handled = super().__exit__(kind, error, traceback)
-        self._teller.the_rest(error)
+        if error is None or self._on_leak != "raise":  # an error that is on its way is not replaced by ours
+            self._act_on_the_rest()
         return handled
 
-
-class _Teller:
-    """Says what is found, where it was asked to.
-
-    Args:
-        report: on stderr.
-        on_leak: what else to do.
-        recording: where it is written down.
-    """
-
-    def __init__(self, report: bool, on_leak: OnLeak | None, recording: Recording | None) -> None:
-        self.recording = recording
-        self._report = report
-        self._on_leak = on_leak
-        self._told: set[str] = set()
-        self._last: RunReport | None = None
-
-    def confirmed(self, leak: Leak) -> None:
+    def _leak_confirmed(self, leak: Leak) -> None:
         """A leak is confirmed, and the run goes on."""
-        if self._report:
+        if self._says:
             _say(leak)
-        if self.recording is not None:
+        if self._recording is not None:
             from gradguard.record import note_leak
 
-            note_leak(self.recording, leak)
+            note_leak(self._recording, leak)
         self._act(leak)
 
-    def ended(self, found: RunReport) -> RunReport:
-        """The watch is over."""
+    def _ended(self, found: RunReport) -> RunReport:
+        """The watch is over; what is returned is its report."""
         from gradguard.join import with_rules
 
-        self._last = with_rules(found)
-        if self.recording is not None:
+        report = with_rules(found)
+        if self._recording is not None:
             from gradguard.record import finish
 
-            finish(self.recording, self._last)
-        if self._report:
-            _show(self._last)
-        return self._last
+            finish(self._recording, report)
+        if self._says:
+            _show(report)
+        return report
 
-    def the_rest(self, error: BaseException | None) -> None:
-        """What only the end of the run has confirmed; an error that is on its way is not replaced by ours."""
-        leaks = self._last.leaks if self._last is not None and self._last.verdict == "leak" else ()
-        for leak in leaks:
-            if leak.kind != "collected" and not (error is not None and self._on_leak == "raise"):
-                self._act(leak)
+    def _act_on_the_rest(self) -> None:
+        """Do with what only the end of the run has confirmed what was asked for."""
+        if self.report is not None and self.report.verdict == "leak":
+            for leak in self.report.leaks:
+                if leak.kind != "collected":
+                    self._act(leak)
 
     def _act(self, leak: Leak) -> None:
         path = leak.holder.path if leak.holder is not None else "?"

@@ -78,10 +78,10 @@ class Cycles:
     """Watches the cyclic collector.
 
     Args:
-        heap: bytes in use now; None where that is not known.
+        heap: bytes in use now; always 0 where that is not known.
     """
 
-    def __init__(self, heap: Callable[[], int] | None) -> None:
+    def __init__(self, heap: Callable[[], int]) -> None:
         self.collected = 0
         self._heap = heap
         self._collecting = False
@@ -106,11 +106,11 @@ class Cycles:
     def _note(self, phase: str, info: dict[str, int]) -> None:
         if phase == "start":
             self._collecting = True
-            self._before = self._heap() if self._kinds and self._heap is not None else 0
+            self._before = self._heap() if self._kinds else 0
             return
         self._collecting = False
         self.collected += info.get("collected", 0)
-        if self._before and self._heap is not None:
+        if self._before:
             freed = self._before - self._heap()
             self._freed += max(freed, 0)
             self._peak = max(self._peak, freed)

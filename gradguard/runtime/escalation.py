@@ -42,7 +42,7 @@ class Escalation:
     def __init__(self, signals: Signals, note: Callable[[str], None], on_confirm: Callable[[Leak], None]) -> None:
         self.found: list[Diagnosed] = []
         self.seconds = 0.0
-        self.cycles = Cycles(signals.heap.read if signals.heap is not None else None)
+        self.cycles = Cycles(signals.heap_bytes)
         self._signals = signals
         self._note = note
         self._on_confirm = on_confirm

@@ -22,7 +22,7 @@ class Signals:
 
     def __init__(self, note: Callable[[str], None]) -> None:
         self.series: dict[str, Series] = {}
-        self.heap: Heap | None = None
+        self._heap: Heap | None = None
         self._note = note
         self._sensors: list[Metered] = []
         self._own_heap = 0
@@ -42,7 +42,7 @@ class Signals:
             self._note(f"{name} bytes are not known here: {error}")
             return
         if isinstance(sensor, Heap):
-            self.heap = sensor
+            self._heap = sensor
         self._sensors.append(Metered(sensor))
         self._next_sample = step
         self.series[sensor.name] = Series()
@@ -75,12 +75,15 @@ class Signals:
     @contextmanager
     def own_work(self) -> Iterator[None]:
         """Run a dear part of GradGuard; what it leaves on the heap is not the program's growth."""
-        before = self.heap.read() if self.heap is not None else 0
+        before = self.heap_bytes()
         try:
             yield
         finally:
-            if self.heap is not None:
-                self._own_heap += self.heap.read() - before
+            self._own_heap += self.heap_bytes() - before
+
+    def heap_bytes(self) -> int:
+        """Bytes in use on the heap, now; always 0 where that is not known."""
+        return self._heap.read() if self._heap is not None else 0
 
     def growing(self) -> dict[str, Trend]:
         """The signals that grow steadily now."""

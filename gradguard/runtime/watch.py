@@ -73,12 +73,12 @@ class Watch:
         self._command = command
         self._recording = recording
         self._signals = Signals(self._note)
-        self._escalation: Escalation | None = None
         self._confirmed: list[Leak] = []
+        self._escalation = Escalation(self._signals, self._note, self._confirmed.append)
+        self._children = ChildProcesses()
         self._graphs: Graphs | None = None
         self._torch: TorchInternals | None = None
         self._module_steps: ModuleSteps | None = None
-        self._children: ChildProcesses | None = None
         self._clock = steps.Clock(self._step_ended)
         self._sources: Counter[str] = Counter()
         self._removers: list[Callable[[], None]] = []
@@ -99,9 +99,7 @@ class Watch:
         self._signals.add("heap", Heap)
         self._signals.add("process", Process)
         steps.active.append(self)
-        self._escalation = Escalation(self._signals, self._note, self._confirmed.append)
         self._removers.append(self._escalation.cycles.install())
-        self._children = ChildProcesses()
         self._removers.append(self._children.install())
         self._removers.append(when_imported("torch", self._torch_arrived))
         return self
@@ -133,9 +131,8 @@ class Watch:
         if self.report is not None:
             return self.report
         self._is_on = False
-        if self._escalation is not None:
-            self._escalation.close(self.steps)
-            self._escalation.take_cycles(self.steps)
+        self._escalation.close(self.steps)
+        self._escalation.take_cycles(self.steps)
         self._look_at_the_end_of_memory(error)
         self._remove()
         self.report = self._judged(error, exit_status)
@@ -148,7 +145,7 @@ class Watch:
     @property
     def is_diagnosing(self) -> bool:
         """Whether growth is established and its holder is being looked for."""
-        return self._escalation is not None and self._escalation.is_looking
+        return self._escalation.is_looking
 
     @property
     def series(self) -> dict[str, Series]:
@@ -158,7 +155,7 @@ class Watch:
     @property
     def found(self) -> list[Diagnosed]:
         """What was diagnosed by now."""
-        return self._escalation.found if self._escalation is not None else []
+        return self._escalation.found
 
     def growing(self) -> dict[str, Trend]:
         """The signals that grow steadily now."""
@@ -199,8 +196,7 @@ class Watch:
         handles = self._handles_of_others(internals.handles())
         if handles is not None:
             self._add("hooks", lambda: Hooks(handles))
-        if self._escalation is not None:
-            self._escalation.torch_arrived(internals, handles)
+        self._escalation.torch_arrived(internals, handles)
         if self._recording is not None:
             self._recording.torch(internals.torch.__version__)
 
@@ -231,7 +227,7 @@ class Watch:
             node = tensor.grad_fn if type(tensor) is internals.tensor_type else None
             if node is not None and self._graphs is not None:
                 self._graphs.mark(node, self.steps + 1)
-                if self._escalation is not None and self._escalation.found:
+                if self._escalation.found:
                     self._escalation.is_consumed(node)
         except Exception as error:
             self._failed(error)
@@ -258,8 +254,7 @@ class Watch:
         at = f" at {os.path.basename(where.tb_frame.f_code.co_filename)}:{where.tb_lineno}" if where else ""
         self.notes.append(f"GradGuard failed and stopped watching: {error!r}{at}")
         try:
-            if self._escalation is not None:
-                self._escalation.close(self.steps)
+            self._escalation.close(self.steps)
         finally:
             self._remove()
 
@@ -273,8 +268,7 @@ class Watch:
         try:
             self._count(source)
             self._sense()
-            if self._escalation is not None:
-                self._escalation.on_step(self.steps, frame)
+            self._escalation.on_step(self.steps, frame)
         except Exception as error:
             self._failed(error)
         if not was_diagnosing and not self.is_diagnosing:
@@ -283,7 +277,7 @@ class Watch:
         self._tell()
         if self._max_steps is not None and self.steps >= self._max_steps:
             raise EndOfRun
-        if self._stop_on_leak and self._escalation is not None and self._escalation.has_confirmed:
+        if self._stop_on_leak and self._escalation.has_confirmed:
             raise EndOfRun
 
     def _tell(self) -> None:
@@ -306,8 +300,7 @@ class Watch:
         self.steps = 0
         self._sources.clear()
         self._signals.start_over()
-        if self._escalation is not None:
-            self._escalation.start_over()
+        self._escalation.start_over()
         if self._recording is not None:
             self._recording.start_over()
 
@@ -342,10 +335,9 @@ class Watch:
             self._note(f"what was alive could not be looked at: {fault!r}")
 
     def _judged(self, error: BaseException | None, exit_status: int | None) -> RunReport:
-        escalation, growing = self._escalation, self.growing()
         source = self._sources.most_common(1)[0][0] if self._sources else None
         notes = list(self.notes)
-        if self._children is not None and self._children.started:
+        if self._children.started:
             count = self._children.started
             were = "child process was" if count == 1 else "child processes were"
             notes.append(f"{count} {were} started, and not watched")
@@ -358,7 +350,7 @@ class Watch:
         report = verdict.conclude(
             series=self.series,
             found=self.found,
-            growing=growing,
+            growing=self.growing(),
             steps=self.steps,
             source=source,
             seconds=self._last - self._began,
@@ -369,7 +361,7 @@ class Watch:
             command=self._command,
             notes=notes,
             microseconds=self.own_nanoseconds / 1000 / self._own_steps if self._own_steps else None,
-            diagnosis_seconds=escalation.seconds if escalation is not None else 0.0,
+            diagnosis_seconds=self._escalation.seconds,
         )
         lines = lines_around(report.leaks)
         changed = [
