@@ -42,12 +42,12 @@ def stays_registered(function: Function) -> Iterator[Finding]:
     for call in function.calls_of(*_MAKERS):
         if call.loop is not None and not _is_reused(call) and not call.written.handed_on:
             in_training = call.loop.trains and call.site.cell is None  # a notebook closes them when the cell ends
-            asked_for = call.inner is None or not call.source.conditional  # not by a flag of the function called
+            certain = in_training and call.loop.is_long and not call.callee_decides
             yield rule.finding(
                 call.source.site,
                 "a new figure in every iteration, and none is closed: pyplot keeps each with all that is drawn into it",
                 help="call `plt.close(fig)` when it is saved",
-                confidence=Confidence.HIGH if in_training and asked_for and call.loop.is_long else Confidence.LOW,
+                confidence=Confidence.HIGH if certain else Confidence.LOW,
             )
 
 

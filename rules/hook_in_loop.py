@@ -48,7 +48,7 @@ def piles_up(function: Function) -> Iterator[Finding]:
             f"`{hook.receiver_code}` gets one more hook in every iteration, and none is removed: "
             "each step is slower than the last",
             help="register it once before the loop, or keep the handle and call `handle.remove()`",
-            confidence=Confidence.LOW if hook.inner is not None and hook.source.conditional else Confidence.HIGH,
+            confidence=Confidence.LOW if hook.callee_decides else Confidence.HIGH,
         )
 
 

@@ -41,7 +41,6 @@ from collections.abc import Iterator
 from gradguard.catalogue import Rule
 from gradguard.findings import Confidence, Finding, Leak, Severity
 from gradguard.static.model import Function, Store
-from gradguard.static.values import Source
 
 rule = Rule(
     "GG106",
@@ -71,7 +70,7 @@ def _is_of_training(store: Store) -> bool:
 
     Of five others that were read in public code, none was a leak (docs/accuracy.md).
     """
-    return store.freed or store.is_buffer or any(root.source is Source.LEAF for root in store.value.roots)
+    return store.freed or store.is_buffer or store.is_of_leaves
 
 
 def _message(store: Store) -> str:

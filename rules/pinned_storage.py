@@ -26,9 +26,7 @@ from collections.abc import Iterator
 
 from gradguard.catalogue import Rule
 from gradguard.findings import Confidence, Finding, Leak, Severity
-from gradguard.static.knowledge import SPLITTING
 from gradguard.static.model import Function, Store
-from gradguard.static.tree import Attribute, Call, Constant, Subscript
 from gradguard.static.values import Held
 
 rule = Rule(
@@ -50,11 +48,8 @@ def pins(function: Function) -> Iterator[Finding]:
 
 def _is_one_sample(store: Store) -> bool:
     """Whether it is the first sample of a batch, which without training may well be the only one: ``image[0]``."""
-    node = store.value_site.node if store.value_site else None
     trains = store.in_step or (store.loop is not None and any(x.trains or x.is_step for x in store.loop.around()))
-    of = node.value if isinstance(node, Subscript) and isinstance(node.index, Constant) else None
-    splits = isinstance(of, Call) and isinstance(of.func, Attribute) and of.func.name in SPLITTING
-    return of is not None and not splits and not trains
+    return store.takes_one_item and not trains
 
 
 def _goes_over_batches(store: Store) -> bool:

@@ -72,18 +72,18 @@ def _concerns(function: Function, reset: ZeroGrad) -> bool:
 def _while_accumulating(function: Function) -> Iterator[Finding]:
     for loop in function.loops:
         steps = [s for s in loop.steps if s.loop is loop]
-        if any(s.periodic for s in steps) and not all(s.periodic for s in steps):
+        if any(s.is_periodic for s in steps) and not all(s.is_periodic for s in steps):
             continue  # a generator and a critic: which backward is whose cannot be told
         resets = [z for z in loop.zero_grads if z.loop is loop and z.target is not None]
         for reset in resets:
             own = [s for s in steps if s.target == reset.target]
             plain = not reset.conditional and reset.inner is None
-            if plain and loop.is_step and own and all(s.periodic and not s.zeroes for s in own):
+            if plain and loop.is_step and own and all(s.is_periodic and not s.zeroes for s in own):
                 yield rule.finding(
                     reset.site,
                     f"`{reset.target}` steps every few iterations, but its gradients are reset in each: what was to be "
                     "accumulated is lost",
                     help="reset them where the step is, after it",
                     # A number from a configuration is often one, and then nothing is accumulated.
-                    confidence=Confidence.HIGH if all(s.period_is_known for s in own) else Confidence.LOW,
+                    confidence=Confidence.HIGH if all(s.period and s.period > 1 for s in own) else Confidence.LOW,
                 )

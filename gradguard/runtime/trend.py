@@ -65,6 +65,16 @@ def is_back(steps: Sequence[int], values: Sequence[float], since: int) -> bool:
     return min(after[-max(len(after) // 4, 2) :]) < min(before) + 0.5 * gained
 
 
+def is_beyond(steps: Sequence[int], values: Sequence[float], since: int) -> bool:
+    """Whether a signal that grows from step ``since`` on goes, with most of that, beyond where it had ever been.
+
+    A saw-tooth in the midst of a rise does not: it has been there, and came down again.
+    """
+    highest = max((v for s, v in zip(steps, values) if FIRST_STEPS < s < since), default=None)
+    lowest = min(v for s, v in zip(steps, values) if s >= since)
+    return highest is None or values[-1] - highest > 0.5 * (values[-1] - lowest)
+
+
 def stands_still(steps: Sequence[int], values: Sequence[float], pause: int, slope: float) -> bool:
     """Whether a signal that grew by ``slope`` a step has hardly grown over the last ``pause`` steps."""
     if not steps:
@@ -106,7 +116,7 @@ def _steady(steps: Sequence[int], values: Sequence[float], floor: float) -> Tren
     near = [(i, j) for i, j in combinations(range(windows), 2) if j - i <= windows // 2]
     slope = median((lows[j] - lows[i]) / (at[j] - at[i]) for i, j in near)
     rise = lows[-1] - lows[0]
-    if slope < floor or rise <= 0:
+    if slope < floor or rise <= 0 or min(lows) < lows[0]:
         return None
     gains = [b - a for a, b in pairwise(lows)]
     expected = [slope * (b - a) for a, b in pairwise(at)]

@@ -8,7 +8,7 @@ from dataclasses import replace
 from gradguard.findings import Forecast, Growth, Leak, OutOfMemory, RunReport
 from gradguard.runtime.explain import Diagnosed
 from gradguard.runtime.series import Series
-from gradguard.runtime.trend import Trend, has_fallen, is_back, stands_still, trend
+from gradguard.runtime.trend import Trend, has_fallen, is_back, is_beyond, stands_still, trend
 from gradguard.runtime.usercode import START
 
 SHORT = 30
@@ -120,7 +120,7 @@ def conclude(
     said = list(notes)
     kept = _standing(found, series, said)
     total = bytes_per_step(growing)
-    word = _verdict(kept, telling(growing, series), steps, found)
+    word = _verdict(kept, _beyond(telling(growing, series), series), steps, found)
     shown = attribute(_listed(kept, word), growing)
     shown.sort(key=lambda leak: -(leak.bytes_per_step or 0))
     return RunReport(
@@ -206,6 +206,11 @@ def _came_back(series: Mapping[str, Series], step: int) -> bool:
 
 def _fell(series: Mapping[str, Series]) -> bool:
     return any(has_fallen(s.steps, s.values) for s in _memory(series))
+
+
+def _beyond(growing: Mapping[str, Trend], series: Mapping[str, Series]) -> dict[str, Trend]:
+    """The growth that is not one more rise of a saw-tooth."""
+    return {name: t for name, t in growing.items() if is_beyond(series[name].steps, series[name].values, t.since)}
 
 
 def _verdict(kept: Sequence[Diagnosed], growing: Mapping[str, Trend], steps: int, found: Sequence[Diagnosed]) -> str:

@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING
 from gradguard.static import knowledge as k
 from gradguard.static import tree as t
 from gradguard.static.conditions import (
-    has_known_period,
     is_flag,
-    is_periodic,
     key_test,
     length_test,
+    period,
     steady_branch,
     tensor_test,
 )
@@ -38,16 +37,16 @@ def if_(flow: Flow, stmt: t.If, state: State) -> State | None:
     if key is not None:
         (first if equal else second).assign(flow.canonical(key), Value(kind=Kind.NUMBER, ref=Word(text)))
     flow.branches += 1
-    flow.periods += is_periodic(stmt.test)
-    flow.known_periods += has_known_period(stmt.test)
+    every = period(stmt.test)
+    flow.periods += [] if every is None else [every]
     start = steady_branch(stmt.test)
     flow.starting += start == "second"
     cap = length_test(stmt.test)
     flow.capped.append(flow.canonical(cap or ""))
     after_body = flow.block(stmt.body, first)
     flow.capped.pop()
-    flow.periods -= is_periodic(stmt.test)
-    flow.known_periods -= has_known_period(stmt.test)
+    if every is not None:
+        flow.periods.pop()
     flow.starting += (start == "first") - (start == "second")
     after_else = flow.block(stmt.orelse, second)
     flow.starting -= start == "first"

@@ -59,15 +59,14 @@ def key_test(test: t.Expr) -> tuple[str | None, str, bool]:
     return None, "", True
 
 
-def is_periodic(test: t.Expr) -> bool:
-    """Whether a condition holds every so many iterations: ``(i + 1) % 4 == 0``."""
-    return any(isinstance(n, t.Operation) and n.operator == "%" for n in t.walk(test))
+def period(test: t.Expr) -> int | None:
+    """Every how many iterations a condition holds: 4 for ``(i + 1) % 4 == 0``.
 
-
-def has_known_period(test: t.Expr) -> bool:
-    """Whether a periodic condition says itself how often: every fourth, not every ``accumulation_steps``-th."""
-    counts = (n.operands[-1] for n in t.walk(test) if isinstance(n, t.Operation) and n.operator == "%")
-    return any(isinstance(c, t.Constant) and isinstance(c.value, int) and c.value > 1 for c in counts)
+    0 where the number is not written there (``i % accumulation_steps``), None where it is no such condition.
+    """
+    counts = [n.operands[-1] for n in t.walk(test) if isinstance(n, t.Operation) and n.operator == "%"]
+    written = [c.value for c in counts if isinstance(c, t.Constant) and isinstance(c.value, int)]
+    return max(written, default=0) if counts else None
 
 
 def length_test(test: t.Expr) -> str | None:

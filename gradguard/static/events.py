@@ -125,8 +125,7 @@ class Event:
         conditional: it does not happen on every way through its loop or function.
         inner: the event in the callee, if a callee does it.
         guarded: an error that it raises is caught, or expected (``with pytest.raises``).
-        periodic: it happens every so many iterations.
-        period_is_known: the number is written there, and is not one.
+        period: it happens every so many iterations; 0 where that number is not written there.
         at_start: it happens once, at the start.
     """
 
@@ -135,9 +134,13 @@ class Event:
     conditional: bool = False
     inner: Event | None = None
     guarded: bool = field(default=False, kw_only=True)
-    periodic: bool = field(default=False, kw_only=True)
-    period_is_known: bool = field(default=False, kw_only=True)
+    period: int | None = field(default=None, kw_only=True)
     at_start: bool = field(default=False, kw_only=True)
+
+    @property
+    def is_periodic(self) -> bool:
+        """Whether it happens every so many iterations."""
+        return self.period is not None
 
     @property
     def is_in_loop_of_callee(self) -> bool:
@@ -148,6 +151,11 @@ class Event:
                 return True
             inner = inner.inner
         return False
+
+    @property
+    def callee_decides(self) -> bool:
+        """Whether the function that is called does it only under a condition of its own."""
+        return self.inner is not None and self.source.conditional
 
     @property
     def source(self) -> Event:

@@ -94,8 +94,7 @@ class Flow:
         self.asked_whether_leaf: set[str] = set()
         self.comparing = 0
         self.slots: set[tuple[str, str | None]] = set()
-        self.periods = 0
-        self.known_periods = 0
+        self.periods: list[int] = []
         self.capped: list[str] = []
         self.scoped: list[str] = []
         self._called_on: frozenset[str] | None = None
@@ -210,8 +209,7 @@ class Flow:
         }  # fmt: skip
         name = names[type(event)]
         event.guarded = event.guarded or self.guards > 0
-        event.periodic = event.periodic or self.periods > 0
-        event.period_is_known = event.period_is_known or self.known_periods > 0
+        event.period = max((every for every in (event.period, *self.periods) if every is not None), default=None)
         event.at_start = event.at_start or self.starting > 0
         getattr(self.facts, name).append(event)
         self.facts.events.append(event)

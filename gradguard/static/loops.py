@@ -71,7 +71,7 @@ def _iterate(
     flow.frames.append(frame)
     flow.facts.loops.append(loop)
     branches, flow.branches = flow.branches, 0
-    periods, flow.periods = flow.periods, 0
+    periods, flow.periods = flow.periods, []
     if stmt.test is not None:
         flow.value(stmt.test, state)
     if generates and stmt.iterable is not None:

@@ -12,6 +12,7 @@ from gradguard.findings import Confidence, Fix, Related
 from gradguard.static import tree as t
 from gradguard.static.edits import detached, one_line
 from gradguard.static.events import Event, Loop, Mode
+from gradguard.static.knowledge import SPLITTING
 from gradguard.static.source import Site
 from gradguard.static.values import Held, Kind, Source, Value
 
@@ -112,6 +113,20 @@ class Store(Event):
             return self.in_step
         around = self.loop.around() if self.loop is not None else ()
         return self.grows.is_outermost and any(loop.is_step and loop.is_long for loop in around)
+
+    @property
+    def takes_one_item(self) -> bool:
+        """Whether the value is one item of another, by its number: ``image[0]``; not of what takes a tensor apart."""
+        node = self.value_site.node if self.value_site else None
+        if not isinstance(node, t.Subscript) or not isinstance(node.index, t.Constant):
+            return False
+        of = node.value.func if isinstance(node.value, t.Call) else None
+        return not (isinstance(of, t.Attribute) and of.name in SPLITTING)
+
+    @property
+    def is_of_leaves(self) -> bool:
+        """Whether a graph of it begins at parameters, or at another tensor that requires gradients by itself."""
+        return any(root.source is Source.LEAF for root in self.value.roots)
 
     @property
     def leaks(self) -> bool:

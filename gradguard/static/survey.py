@@ -41,6 +41,7 @@ class Survey:
         self._programs: dict[Path, set[Path]] = {}
         self._mentioned: dict[tuple[re.Pattern[str], Path | None], bool] = {}
         self._import_words: dict[Path, set[str]] = {}
+        self._backwards: dict[str, set[tuple[str, int]]] = {}
         self._arguments: dict[tuple[Module, str, str], set[Class]] = {}
 
     @cached_property
@@ -162,10 +163,12 @@ class Survey:
 
     def backwards(self, near: Module) -> set[tuple[str, int]]:
         """Path and line of each place in the program of ``near`` where a graph is handed to backward, as text tells."""
-        found = {(near.source.path, line) for line in _lines_matching(_GRADIENTS, near.source.text)}
-        for path in self._related(near) - {near.path}:
-            found |= {(self.project.shown(path), line) for line in _lines_matching(_GRADIENTS, self.text(path))}
-        return found
+        if near.source.path not in self._backwards:
+            found = {(near.source.path, line) for line in _lines_matching(_GRADIENTS, near.source.text)}
+            for path in self._related(near) - {near.path}:
+                found |= {(self.project.shown(path), line) for line in _lines_matching(_GRADIENTS, self.text(path))}
+            self._backwards[near.source.path] = found
+        return self._backwards[near.source.path]
 
     def callers(self, name: str, near: Module) -> Iterator[Module]:
         """The modules that may call a function of this name."""

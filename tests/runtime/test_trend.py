@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from gradguard.runtime.series import Series
-from gradguard.runtime.trend import Trend, has_fallen, is_back, trend
+from gradguard.runtime.trend import Trend, has_fallen, is_back, is_beyond, trend
 
 FLOOR = 1024.0
 SLOPE = 8_000.0
@@ -48,6 +48,36 @@ FLAT: dict[str, Callable[[int], float]] = {
     "a crawl below the floor": lambda s: 500 * s,
     "a buffer that was filled": lambda s: SLOPE * min(s, 25),
 }
+
+
+def ends_beyond(value: Callable[[int], float], steps: int) -> bool:
+    """Whether growth is found that goes beyond what was there before it."""
+    series = Series()
+    for step in range(1, steps + 1):
+        series.add(step, value(step))
+    found = trend(series.steps, series.values, FLOOR)
+    return found is not None and is_beyond(series.steps, series.values, found.since)
+
+
+@pytest.mark.parametrize("period", [20, 25, 40, 70, 150])
+@pytest.mark.parametrize("teeth", [2, 3, 4, 7])
+@pytest.mark.parametrize("unseen", [1, 2, 3])
+def test_a_rise_to_where_it_has_been_is_not_sure(period: int, teeth: int, unseen: int) -> None:
+    small = noise(300.0, period)
+    assert not ends_beyond(lambda s: SLOPE * (s % period) + small(s), period * teeth - unseen)
+
+
+@pytest.mark.parametrize("steps", [60, 200, 1000])
+@pytest.mark.parametrize("name", [n for n in GROWING if n not in ("with noise",)])
+def test_growth_goes_beyond_what_was_there(name: str, steps: int) -> None:
+    assert ends_beyond(GROWING[name], steps)
+
+
+@pytest.mark.parametrize("begins", [20, 60, 120])
+def test_a_leak_that_begins_late_goes_beyond_what_was_there(begins: int) -> None:
+    assert ends_beyond(
+        lambda s: 5e6 * (s % 7 == 3) * (s < begins) + 6e6 * (s > begins) + SLOPE * max(s - begins, 0), 200
+    )
 
 
 @pytest.mark.parametrize("steps", [60, 200, 1000, 5000])

@@ -21,13 +21,6 @@ import gradguard  # noqa: E402
 from gradguard.findings import RunReport  # noqa: E402
 from gradguard.runtime import escalation  # noqa: E402
 from gradguard.runtime import steps as steps_module  # noqa: E402
-from gradguard.runtime.sensors import Metered  # noqa: E402
-
-
-@pytest.fixture(autouse=True)
-def _each_step_is_sampled(monkeypatch: pytest.MonkeyPatch) -> None:
-    """How often a sensor is read depends on what reading it takes here; the last step of a saw-tooth must be seen."""
-    monkeypatch.setattr(Metered.__init__, "__defaults__", (1e6,))
 
 
 class Net(nn.Module):
