@@ -84,12 +84,13 @@ def _key(leak: Leak) -> tuple[str, str]:
 
 
 def _rate(run: RunReport) -> float:
-    """Bytes a step that a run leaks; what it collects on purpose is no leak, and a hook weighs something too."""
+    """Bytes a step that a run leaks; what it collects on purpose is no leak."""
     leaks = [leak for leak in run.leaks if leak.kind != "collected"]
+    if run.verdict == "leak":  # a hook's bytes are not known, and it weighs something too
+        return sum(max(leak.bytes_per_step or 0.0, 2 * LEAST) for leak in leaks)
     if run.verdict == "suspect" and (leaks or not run.leaks):
         return max((g.bytes_per_step or 0.0 for g in run.growth.values() if g is not None), default=0.0)
-    leaks = leaks if run.verdict == "leak" else []
-    return sum(max(leak.bytes_per_step or 0.0, 2 * LEAST) for leak in leaks)
+    return 0.0
 
 
 def _growth(before: RunReport, after: RunReport) -> Iterator[Change]:

@@ -10,24 +10,22 @@ from __future__ import annotations
 
 import weakref
 from collections import deque
-from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 from time import perf_counter
 from types import FrameType, FunctionType
 from typing import TYPE_CHECKING, Any
 
+from gradguard.runtime import graph_size
 from gradguard.runtime.references import ANY_ITEM, ATOMS, references
 from gradguard.runtime.roots import Root, roots
-from gradguard.runtime.sensors.graphs import KEY as BACKPROPAGATED
+from gradguard.runtime.spots import Spot
 
 if TYPE_CHECKING:
     from gradguard.runtime.torch_internals import TorchInternals
 
-MARK = "gradguard census"
 MAX_OBJECTS = 400_000
 MAX_SECONDS = 1.0
-MAX_NODES = 100_000
 SLOTS_OF_A_SPOT = 4
 """Of a collection, the graphs of the last few tensors are followed."""
 
@@ -38,87 +36,6 @@ SAMPLE = 40
 SAMPLES = 4
 NEAR = 600
 """Objects that are looked at to find that tensor."""
-
-
-class Spot:
-    """A place that holds something.
-
-    Its counts are its own; :meth:`total` adds those of all spots below.
-    """
-
-    __slots__ = (
-        "attached",
-        "below",
-        "chained",
-        "count",
-        "freed",
-        "ident",
-        "label",
-        "length",
-        "logical",
-        "nodes",
-        "other",
-        "owner",
-        "parent",
-        "slots",
-        "storage",
-        "tensors",
-        "thing",
-        "witness",
-    )
-
-    def __init__(self, parent: Spot | None, label: str) -> None:
-        self.parent = parent
-        self.label = label
-        self.below: dict[str, Spot] = {}
-        self.thing: Any = None
-        self.owner: type | None = None
-        self.ident = 0
-        self.count = 0
-        self.length = 0
-        self.tensors = 0
-        self.attached = 0
-        self.storage = 0
-        self.logical = 0
-        self.other = 0
-        self.nodes = 0
-        self.chained = False
-        self.freed = False
-        self.slots: list[Any] = []
-        self.witness: Any = None
-
-    def child(self, label: str) -> Spot:
-        """The spot below under this piece of path."""
-        found = self.below.get(label)
-        if found is None:
-            found = self.below[label] = Spot(self, label)
-        return found
-
-    def path(self) -> tuple[str, ...]:
-        """The pieces of the path from the root."""
-        pieces = []
-        spot: Spot | None = self
-        while spot is not None:
-            pieces.append(spot.label)
-            spot = spot.parent
-        return tuple(reversed(pieces))
-
-    def chain(self) -> list[Spot]:
-        """The spots from the root to this one."""
-        found: list[Spot] = []
-        spot: Spot | None = self
-        while spot is not None:
-            found.append(spot)
-            spot = spot.parent
-        return found[::-1]
-
-    def walk(self) -> Iterator[Spot]:
-        """This spot and all below."""
-        waiting = [self]
-        while waiting:
-            spot = waiting.pop()
-            yield spot
-            waiting.extend(spot.below.values())
 
 
 @dataclass(slots=True)
@@ -160,17 +77,12 @@ class Census:
 
     def forget(self) -> None:
         """Drop every reference to the user's objects; the counts stay."""
-        for spot in self.top.walk():
-            spot.thing = None
-            spot.slots = []
+        self.top.forget()
         self.roots = {}
 
     def dissolve(self) -> None:
         """Take the tree apart, so that it goes without the cyclic collector."""
-        for spot in list(self.top.walk()):
-            spot.thing = spot.parent = None
-            spot.slots = []
-            spot.below = {}
+        self.top.dissolve()
         self.roots = {}
 
 
@@ -186,7 +98,7 @@ def take(step: int, frame: FrameType | None, internals: TorchInternals, *, mark:
         walker = _Walker(internals, perf_counter() + MAX_SECONDS)
         found = walker.walk(frame)
         census = Census(step, walker.top, found, _orphans(walker.visited, internals), not walker.cut)
-        _follow_graphs(walker.top, mark)
+        graph_size.follow(walker.top, mark)
     return census
 
 
@@ -209,7 +121,7 @@ class Reached:
     def dissolve(self) -> None:
         """Drop every reference to the user's objects."""
         self.tensors = []
-        Census(0, self.top, self.roots, Orphans(), True).dissolve()
+        self.top.dissolve()
         self.roots = {}
 
 
@@ -403,68 +315,6 @@ def _ends(collection: Any) -> list[Any]:
     if isinstance(collection, dict):
         return list(islice(reversed(collection.values()), SAMPLE)) + list(islice(collection.values(), SAMPLE))
     return list(islice(collection, 2 * SAMPLE))
-
-
-# --- graphs -------------------------------------------------------------------------------------------------------
-
-
-def _follow_graphs(top: Spot, mark: bool) -> None:
-    """Size the graphs of single tensors, and see whose graph contains the graph that it had at the last census.
-
-    That is what tells a value that is carried from step to step from one that is made anew: the loss of this step is
-    not part of the graph of the next one, the running sum is.
-    """
-    budget = MAX_NODES
-    holders = [spot for spot in top.walk() if spot.slots]
-    for spot in holders:
-        key = "/".join(spot.path())
-        for tensor in spot.slots:
-            graph = measure(tensor.grad_fn, key, budget)
-            budget -= graph.nodes
-            spot.nodes += graph.nodes
-            spot.chained = spot.chained or graph.chained
-            spot.freed = spot.freed or graph.freed
-    if mark:
-        for spot in holders:
-            for tensor in spot.slots:
-                tensor.grad_fn.metadata.setdefault(MARK, set()).add("/".join(spot.path()))
-
-
-@dataclass(frozen=True, slots=True)
-class Graph:
-    """What following a graph told.
-
-    Args:
-        nodes: how many it has.
-        chained: it contains the graph that was marked before.
-        freed: a part of it was handed to backward, which frees the saved tensors: only nodes are left there.
-    """
-
-    nodes: int
-    chained: bool
-    freed: bool
-
-
-def measure(node: Any, key: str, limit: int) -> Graph:
-    """Follow the graph that ``node`` heads.
-
-    Args:
-        node: the head.
-        key: the mark to look for below the head.
-        limit: nodes to look at.
-    """
-    seen = {id(node): node}
-    waiting = [node]
-    chained = False
-    freed = BACKPROPAGATED in node.metadata
-    while waiting and len(seen) < limit:
-        for following, _ in waiting.pop().next_functions:
-            if following is not None and id(following) not in seen:
-                seen[id(following)] = following
-                waiting.append(following)
-                chained = chained or key in following.metadata.get(MARK, ())
-                freed = freed or BACKPROPAGATED in following.metadata
-    return Graph(len(seen), chained, freed)
 
 
 # --- what nobody reaches ------------------------------------------------------------------------------------------

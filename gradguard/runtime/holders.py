@@ -17,10 +17,11 @@ from types import FrameType, FunctionType
 from typing import Any
 
 from gradguard.findings import Holder
-from gradguard.runtime.census import Census, Spot
+from gradguard.runtime.census import Census
 from gradguard.runtime.references import ANY_ITEM, CACHE_TYPES
 from gradguard.runtime.roots import Root
 from gradguard.runtime.sensors.graphs import Held
+from gradguard.runtime.spots import Spot
 from gradguard.runtime.usercode import is_user_type
 
 MOST_OF = 0.6

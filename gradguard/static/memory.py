@@ -65,8 +65,5 @@ def cleared(flow: Flow, store: Store) -> bool:
         return flow.project.survey.empties(store.holder, flow.module, flow.facts.name, bare=True)
     survey, name = flow.project.survey, flow.facts.name
     *objects, holder = store.path.split("[", 1)[0].split(".")[1:] or [store.holder]
-    if survey.clears(holder, flow.module, name):
-        return True
-    return any(
-        survey.clears(each, flow.module, name, anew=True) for each in objects
-    )  # of self.rollout.values the rollout
+    made_anew = (survey.clears(each, flow.module, name, anew=True) for each in objects)  # self.rollout with its values
+    return survey.clears(holder, flow.module, name) or any(made_anew)

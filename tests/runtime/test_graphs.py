@@ -6,7 +6,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from gradguard.runtime.census import measure  # noqa: E402
+from gradguard.runtime.graph_size import measure  # noqa: E402
 from gradguard.runtime.sensors.graphs import Graphs, Held  # noqa: E402
 
 
@@ -86,7 +86,7 @@ def test_a_graph_that_outlives_its_backwards_was_not_kept_for_them() -> None:
 
 
 def test_a_graph_that_contains_its_former_self_is_chained() -> None:
-    from gradguard.runtime.census import MARK
+    from gradguard.runtime.graph_size import MARK
 
     state = loss()
     state.grad_fn.metadata[MARK] = {"state"}
