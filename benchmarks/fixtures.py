@@ -74,6 +74,8 @@ def truth(folder: Path) -> tuple[str, int, str]:
 def judge(job: Job, report: dict[str, Any]) -> str:
     """``right``, or what is wrong."""
     verdict, leaks = report["verdict"], report["leaks"]
+    if verdict == "suspect" and [leak["kind"] for leak in leaks] == ["collected"]:
+        verdict = {"leak": "leak", "trap": "clean"}.get(job.role, verdict)  # results kept on purpose: growth, no leak
     if job.role != "leak":
         return "right" if verdict == "clean" else f"called {verdict}"
     if not leaks or leaks[0]["holder"] is None or leaks[0]["stored_at"] is None:

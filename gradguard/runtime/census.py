@@ -12,7 +12,7 @@ import weakref
 from collections import deque
 from dataclasses import dataclass
 from itertools import islice
-from time import perf_counter
+from time import thread_time
 from types import FrameType, FunctionType
 from typing import TYPE_CHECKING, Any
 
@@ -95,7 +95,7 @@ def take(step: int, frame: FrameType | None, internals: TorchInternals, *, mark:
         mark: leave a note in the graphs' metadata, so that the next census knows which graph contains this one.
     """
     with internals.without_overrides():
-        walker = _Walker(internals, perf_counter() + MAX_SECONDS)
+        walker = _Walker(internals, thread_time() + MAX_SECONDS)
         found = walker.walk(frame)
         census = Census(step, walker.top, found, _orphans(walker.visited, internals), not walker.cut)
         graph_size.follow(walker.top, mark)
@@ -132,7 +132,7 @@ def tensors(frame: FrameType | None, internals: TorchInternals) -> Reached:
         frame: the innermost frame of the program.
     """
     with internals.without_overrides():
-        walker = _Walker(internals, perf_counter() + MAX_SECONDS)
+        walker = _Walker(internals, thread_time() + MAX_SECONDS)
         walker.tensors = []
         found = walker.walk(frame)
     return Reached(walker.top, found, walker.tensors, not walker.cut)
@@ -145,7 +145,7 @@ def reach(frame: FrameType | None, internals: TorchInternals) -> tuple[set[int],
         frame: the innermost frame of the program.
     """
     with internals.without_overrides():
-        walker = _Walker(internals, perf_counter() + MAX_SECONDS)
+        walker = _Walker(internals, thread_time() + MAX_SECONDS)
         found = walker.walk(frame)
         Census(0, walker.top, found, Orphans(), True).dissolve()
     return walker.visited, not walker.cut
@@ -210,7 +210,7 @@ class _Walker:
                     waiting.append((below, each))
 
     def _is_late(self) -> bool:
-        if len(self.visited) > MAX_OBJECTS or perf_counter() > self._deadline:
+        if len(self.visited) > MAX_OBJECTS or thread_time() > self._deadline:
             self.cut = True
         return self.cut
 

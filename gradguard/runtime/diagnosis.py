@@ -10,7 +10,7 @@ import gc
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
-from time import perf_counter
+from time import thread_time
 from types import FrameType
 from typing import TYPE_CHECKING
 
@@ -58,22 +58,22 @@ class Diagnosis:
 
     def begin(self, step: int, frame: FrameType | None) -> None:
         """Take the baseline."""
-        start = perf_counter()
+        start = thread_time()
         self._rate_at_first = self._rate()
         self._before = self._census(step, frame, mark=True)
         self._before.forget()
         self._due = step + BETWEEN
-        self.seconds += perf_counter() - start
+        self.seconds += thread_time() - start
 
     def on_step(self, step: int, frame: FrameType | None) -> None:
         """Go on, at the end of a step."""
-        start = perf_counter()
+        start = thread_time()
         if self._tracer is not None:
             if self._tracer.is_done():
                 self._explain(step)
         elif self._before is not None and step >= self._due:
             self._look(step, frame)
-        self.seconds += perf_counter() - start
+        self.seconds += thread_time() - start
 
     def end(self, step: int) -> None:
         """Stop at once, with what is known."""

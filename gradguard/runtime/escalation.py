@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from time import perf_counter
+from time import thread_time
 from types import FrameType
 from typing import Any
 
@@ -76,6 +76,11 @@ class Escalation:
     def start_over(self) -> None:
         """Steps are counted in another unit from now on."""
         self._next_judgement = FIRST_JUDGEMENT
+
+    def next_step(self, step: int) -> int:
+        """The step after ``step`` at which there is something to do."""
+        is_busy = self._diagnosis is not None or any(d.held is not None for d in self.found)
+        return step + 1 if is_busy else self._next_judgement
 
     def on_step(self, step: int, frame: FrameType | None) -> None:
         """Judge, or go on looking, at the end of ``step``.
@@ -161,10 +166,10 @@ class Escalation:
         """The collector frees something in every step, or memory grows and no variable explains it."""
         if self._torch is None or not self._has_time():
             return
-        start = perf_counter()
+        start = thread_time()
         with self._signals.own_work():
             self.cycles.look(step, frame, self._torch)
-        self.seconds += perf_counter() - start
+        self.seconds += thread_time() - start
 
     def _take_findings(self, step: int) -> None:
         diagnosis, self._diagnosis = self._diagnosis, None

@@ -14,7 +14,7 @@ from gradguard.runtime.trend import Trend
 
 
 class Signals:
-    """The sensors and their samples.
+    """The sensors and their samples; ``next_sample`` is the step at which one of them is read again.
 
     Args:
         note: called with a sentence about a signal that is not available here.
@@ -26,7 +26,7 @@ class Signals:
         self._note = note
         self._sensors: list[Metered] = []
         self._own_heap = 0
-        self._next_sample = 1
+        self.next_sample = 1
 
     def add(self, name: str, make: Callable[[], Sensor], step: int = 0) -> None:
         """Sense one more signal from now on.
@@ -44,12 +44,12 @@ class Signals:
         if isinstance(sensor, Heap):
             self._heap = sensor
         self._sensors.append(Metered(sensor))
-        self._next_sample = step
+        self.next_sample = step
         self.series[sensor.name] = Series()
 
     def sense(self, step: int) -> dict[str, float]:
         """Read what is due at the end of ``step``; gives what was read."""
-        if step < self._next_sample:
+        if step < self.next_sample:
             return {}
         read: dict[str, float] = {}
         for metered in self._sensors:
@@ -58,12 +58,12 @@ class Signals:
                 name = metered.sensor.name
                 read[name] = value - self._own_heap if name == "heap" else value
                 self.series[name].add(step, read[name])
-        self._next_sample = min((metered.next_step for metered in self._sensors), default=step + 1)
+        self.next_sample = min((metered.next_step for metered in self._sensors), default=step + 1)
         return read
 
     def start_over(self) -> None:
         """Forget all samples: steps are counted in another unit from now on."""
-        self._next_sample = 1
+        self.next_sample = 1
         for metered in self._sensors:
             metered.next_step = 1
             self.series[metered.sensor.name] = Series()

@@ -11,7 +11,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
-from time import perf_counter_ns
+from time import thread_time_ns
 from types import FrameType
 from typing import Any
 
@@ -114,7 +114,7 @@ class Tracer:
         return None
 
     def _local(self, frame: FrameType, event: str, arg: Any) -> Any:
-        start = perf_counter_ns()
+        start = thread_time_ns()
         try:
             self._look()
             if event == "line":
@@ -126,7 +126,7 @@ class Tracer:
             self.broken = repr(error)
             return None
         finally:
-            self.seconds += (perf_counter_ns() - start) / 1e9
+            self.seconds += (thread_time_ns() - start) / 1e9
         return self._local
 
     def _look(self) -> None:

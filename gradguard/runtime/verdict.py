@@ -17,6 +17,9 @@ SHORT = 30
 UNATTRIBUTED_FLOOR = 4_096.0
 """Bytes a step below which growth that no variable explains is not worth a word."""
 
+UNATTRIBUTED_LEAST = 1_000_000.0
+"""Bytes in all below which it is not, either: libraries below have caches (oneDNN keeps what it made for a shape)."""
+
 BYTES_OF_A_NODE = 800.0
 """Of host memory, measured on torch 2.13: what stays of an autograd node when its saved tensors are freed."""
 
@@ -120,7 +123,7 @@ def conclude(
     said = list(notes)
     kept = _standing(found, series, said)
     total = bytes_per_step(growing)
-    word = _verdict(kept, _beyond(telling(growing, series), series), steps, found)
+    word = _verdict(kept, _weighty(telling(growing, series), series), steps, found)
     shown = attribute(_listed(kept, word), growing)
     shown.sort(key=lambda leak: -(leak.bytes_per_step or 0))
     return RunReport(
@@ -208,9 +211,15 @@ def _fell(series: Mapping[str, Series]) -> bool:
     return any(has_fallen(s.steps, s.values) for s in _memory(series))
 
 
-def _beyond(growing: Mapping[str, Trend], series: Mapping[str, Series]) -> dict[str, Trend]:
-    """The growth that is not one more rise of a saw-tooth."""
-    return {name: t for name, t in growing.items() if is_beyond(series[name].steps, series[name].values, t.since)}
+def _weighty(growing: Mapping[str, Trend], series: Mapping[str, Series]) -> dict[str, Trend]:
+    """The growth that is worth a word though no variable explains it: large, and not one more rise of a saw-tooth."""
+    found = {name: t for name, t in growing.items() if is_beyond(series[name].steps, series[name].values, t.since)}
+    return {
+        name: t
+        for name, t in found.items()
+        if name in COUNTS
+        or (t.slope >= UNATTRIBUTED_FLOOR and t.slope * (series[name].steps[-1] - t.since) >= UNATTRIBUTED_LEAST)
+    }
 
 
 def _verdict(kept: Sequence[Diagnosed], growing: Mapping[str, Trend], steps: int, found: Sequence[Diagnosed]) -> str:
@@ -222,7 +231,7 @@ def _verdict(kept: Sequence[Diagnosed], growing: Mapping[str, Trend], steps: int
         return "suspect"
     sure = {name: t.slope for name, t in growing.items() if t.confidence >= SURE}
     graphs = sure.get("graphs", 0.0) >= 0.2
-    size = any(slope >= UNATTRIBUTED_FLOOR for name, slope in sure.items() if name not in COUNTS)
+    size = any(name not in COUNTS for name in sure)
     held = any(d.excuse != "inputs" for d in found)  # what grew was named, and has been given back
     return "suspect" if (graphs and not held) or (size and not found) else "clean"
 

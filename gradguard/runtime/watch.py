@@ -84,6 +84,8 @@ class Watch:
         self._removers: list[Callable[[], None]] = []
         self.own_nanoseconds = 0
         self._own_steps = 0
+        self._quiet_until = 0
+        self._quiet_source = ""
         self._began = self._last = monotonic()
         self._pid = os.getpid()
         self._is_on = False
@@ -202,6 +204,7 @@ class Watch:
 
     def _add(self, name: str, make: Callable[[], Any]) -> None:
         self._signals.add(name, make, self.steps)
+        self._quiet_until = 0
 
     def _handles_of_others(self, handles: Callable[[], int] | None) -> Callable[[], int] | None:
         """The count of hook handles, without ours."""
@@ -261,14 +264,28 @@ class Watch:
     # --- sensing --------------------------------------------------------------------------------------------------
 
     def _step_ended(self, source: str, frame: FrameType | None) -> None:
+        if self.steps + 1 >= self._quiet_until or source != self._quiet_source:
+            self._work(source, frame)
+            return
+        start = perf_counter_ns()  # the common case, for little
+        self.steps += 1
+        self._sources[source] += 1
+        self._last = monotonic()
+        self._own_steps += 1
+        self.own_nanoseconds += perf_counter_ns() - start
+
+    def _work(self, source: str, frame: FrameType | None) -> None:
+        """End a step in which there is something to do but to count it."""
         if os.getpid() != self._pid:
             return  # a forked child: it has its parent's hooks, and no watch
         start = perf_counter_ns()
         was_diagnosing = self.is_diagnosing
+        self._quiet_until = 0
         try:
             self._count(source)
             self._sense()
             self._escalation.on_step(self.steps, frame)
+            self._quiet_until, self._quiet_source = self._next_work(), source
         except Exception as error:
             self._failed(error)
         if not was_diagnosing and not self.is_diagnosing:
@@ -279,6 +296,13 @@ class Watch:
             raise EndOfRun
         if self._stop_on_leak and self._escalation.has_confirmed:
             raise EndOfRun
+
+    def _next_work(self) -> int:
+        """The next step in which there is something to do but to count it."""
+        work = min(
+            self._signals.next_sample, self._escalation.next_step(self.steps), _next_look_for_devices(self.steps)
+        )
+        return work if self._max_steps is None else min(work, self._max_steps)
 
     def _tell(self) -> None:
         """Say what was confirmed; not within our own work, since what this raises is for the program."""
@@ -306,7 +330,7 @@ class Watch:
 
     def _sense(self) -> None:
         step = self.steps
-        if step in (2, 16) or step % 256 == 0:
+        if _next_look_for_devices(step - 1) == step:
             self._find_devices()
         if step == 2:
             remember()
@@ -369,3 +393,8 @@ class Watch:
             for path in changed_files(lines)
         ]
         return replace(report, source=lines, notes=(*report.notes, *changed))
+
+
+def _next_look_for_devices(step: int) -> int:
+    """The step after ``step`` at which to see whether a device has come into use: early, and then now and then."""
+    return next((look for look in (2, 16) if look > step), (step // 256 + 1) * 256)

@@ -54,6 +54,8 @@ class Metered:
         self.cost = min(spent, self.cost or spent) if step < DENSE_STEPS else self.cost + (spent - self.cost) * 0.1
         # A series keeps some hundred points however long the run: more samples than that cost and tell nothing.
         affordable = max(int(self.cost / self.budget), step // DENSE_STEPS // 2)
-        self.period = min(max(affordable, 1), max(step // 16, 1) if step >= DENSE_STEPS else 1, LONGEST_PERIOD)
-        self.next_step = step + self.period
+        longest = min(step // 16, LONGEST_PERIOD) if step >= DENSE_STEPS else 1
+        # Powers of two: sensors that are read in the same steps leave the others quiet.
+        self.period = min(1 << max(affordable - 1, 0).bit_length(), 1 << longest.bit_length() - 1)
+        self.next_step = (step // self.period + 1) * self.period
         return value
