@@ -42,7 +42,7 @@ _BY_KIND = {
     "optimizer": "make the parameters and their optimizer once, or make a new optimizer: a group that was added stays",
     "gradient": "keep a number (`p.grad.norm().item()`), or bound `{name}`",
     "snapshot": "keep the best or the last few in `{name}`, or save to disk",
-    "view": "store `.clone()`: a view keeps the whole storage that it looks into",
+    "view": "store `.clone()`, since a view keeps the whole storage that it looks into, and only the last few of them",
     "exception": "store `str(error)`: an exception keeps its traceback, and that the frames with all their variables",
     "collected": "this keeps all results on purpose: move them to the CPU, or reduce them batch by batch",
 }

@@ -20,9 +20,11 @@ from gradguard.runtime.holders import SAVED, Suspect, compare, describe
 from gradguard.runtime.roots import Root
 from gradguard.runtime.source import Sources
 from gradguard.runtime.tracer import Tracer
+from gradguard.runtime.verdict import bytes_per_step
 
 if TYPE_CHECKING:
     from gradguard.runtime.torch_internals import TorchInternals
+    from gradguard.runtime.trend import Trend
 
 BETWEEN = 12
 """Steps between the two censuses; more each time nothing is found."""
@@ -37,18 +39,21 @@ class Diagnosis:
     Args:
         internals: of torch.
         handles: counts hook handles.
-        rate: how many bytes the program's memory grows in a step, now.
+        growing: the signals that grow steadily, now.
     """
 
-    def __init__(self, internals: TorchInternals, handles: Callable[[], int] | None, rate: Callable[[], float]) -> None:
+    def __init__(
+        self, internals: TorchInternals, handles: Callable[[], int] | None, growing: Callable[[], dict[str, Trend]]
+    ) -> None:
         self.seconds = 0.0
         self.found: list[Diagnosed] = []
         self.notes: list[str] = []
         self.is_over = False
         self._torch = internals
         self._handles = handles
-        self._rate = rate
+        self._growing = growing
         self._rate_at_first = 0.0
+        self._hooks_grow = False
         self._before: census.Census | None = None
         self._due = 0
         self.in_vain = 0
@@ -59,7 +64,9 @@ class Diagnosis:
     def begin(self, step: int, frame: FrameType | None) -> None:
         """Take the baseline."""
         start = thread_time()
-        self._rate_at_first = self._rate()
+        growing = self._growing()
+        self._rate_at_first = bytes_per_step(growing)
+        self._hooks_grow = "hooks" in growing
         self._before = self._census(step, frame, mark=True)
         self._before.forget()
         self._due = step + BETWEEN
@@ -100,7 +107,9 @@ class Diagnosis:
     def _look(self, step: int, frame: FrameType | None) -> None:
         assert self._before is not None
         after = self._census(step, frame, mark=False)
-        self._suspects = compare(self._before, after)[:MAX_SUSPECTS]
+        found = compare(self._before, after)
+        self._suspects = [s for s in found if s.kind != "hook" or self._hooks_grow or s.gain.hooks >= s.steps // 4]
+        self._suspects = self._suspects[:MAX_SUSPECTS]
         self._looks += 1
         for suspect in self._suspects:
             _detach(suspect, self._torch.tensor_type)

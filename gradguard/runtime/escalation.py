@@ -95,7 +95,7 @@ class Escalation:
             self._go_on(self._diagnosis, step, frame)
         elif step >= self._next_judgement:
             self._next_judgement = step + min(max(step // 8, 4), LONGEST_PAUSE)
-            grows = self._signals.tells_growth()
+            grows = self._signals.telling()
             if grows and self._may_diagnose(step):
                 self._diagnose(step, frame)
             elif self.cycles.is_due(step):
@@ -125,7 +125,7 @@ class Escalation:
     def take_cycles(self, step: int) -> None:
         """Add what only the cyclic collector frees, after a last look if one look alone has proven nothing."""
         try:
-            if self.cycles.looks == 1 and not self.found and self._signals.tells_growth():
+            if self.cycles.looks == 1 and not self.found and self._signals.telling():
                 self._look_for_cycles(step, sys._getframe())
             self.found += self.cycles.found(step)
         except Exception as error:
@@ -149,7 +149,7 @@ class Escalation:
     def _diagnose(self, step: int, frame: FrameType | None) -> None:
         assert self._torch is not None
         self._diagnoses += 1
-        self._diagnosis = Diagnosis(self._torch, self._handles, self._signals.bytes_per_step)
+        self._diagnosis = Diagnosis(self._torch, self._handles, self._signals.telling)
         with self._signals.own_work():
             self._diagnosis.begin(step, frame)
 
@@ -184,7 +184,7 @@ class Escalation:
         self._looks_left = BACKWARDS_TO_LOOK_AT
         in_vain = bool(diagnosis.found) and all(d.excuse is not None for d in diagnosis.found)
         self._not_before = step * (LATE if in_vain else SOON)
-        shares = verdict.attribute(fresh, self._signals.growing())
+        shares = verdict.attribute(fresh, self._signals.telling())
         for diagnosed, leak in zip(fresh, shares):
             if diagnosed.is_certain:
                 self._on_confirm(leak)

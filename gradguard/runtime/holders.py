@@ -233,7 +233,7 @@ def _matters(gain: Gain, steps: int) -> bool:
     return (
         gain.nodes >= max(steps // 4, 2)
         or gain.attached >= LEAST_ENTRIES
-        or gain.hooks >= max(steps // 4, 2)
+        or gain.hooks >= LEAST_ENTRIES
         or (gain.storage + gain.other) >= LEAST_BYTES * steps
     )
 

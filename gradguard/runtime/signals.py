@@ -89,13 +89,9 @@ class Signals:
         """The signals that grow steadily now."""
         return verdict.growing(self.series)
 
-    def tells_growth(self) -> bool:
-        """Whether a signal that counts grows."""
-        return bool(verdict.telling(self.growing(), self.series))
-
-    def bytes_per_step(self) -> float:
-        """The growth of the program's memory, now."""
-        return verdict.bytes_per_step(self.growing())
+    def telling(self) -> dict[str, Trend]:
+        """The signals that grow steadily now, without those that are too noisy beside the others."""
+        return verdict.telling(self.growing(), self.series)
 
     def peaks(self) -> dict[str, int]:
         """The most bytes of each signal; the allocator of a device knows also what came and went within a step."""

@@ -105,7 +105,10 @@ def value_name(statement: ast.stmt, name: str) -> str | None:
     """The variable that is stored, when it is one: the ``loss`` of ``total += loss``, not the ``x`` of ``model(x)``."""
     value = stored_value(statement, name)
     names = _plain_names(value) if value is not None else []
-    return next((n for n in names if n not in (name, "self", "cls", "torch")), None)
+    names = [n for n in names if n not in (name, "self", "cls", "torch")]
+    if isinstance(value, ast.Dict | ast.Tuple | ast.List) and len(set(names)) > 1:
+        return None  # which of them carries a graph is not written there
+    return names[0] if names else None
 
 
 def _plain_names(expression: ast.AST) -> list[str]:

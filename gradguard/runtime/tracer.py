@@ -188,6 +188,7 @@ def _probe(suspect: Suspect, handles: Callable[[], int] | None) -> Probe:
     frame = origin if isinstance(origin, FrameType) else None
     labels = [spot.label for spot in suspect.chain]
     counts = suspect.entries > 0
+    attached = suspect.kind == "graph"
     if counts and hasattr(type(suspect.spot.thing), "__len__"):
         collection = suspect.spot.thing
         return lambda: (len(collection),)  # however it is reached, it is this one that grows
@@ -198,7 +199,7 @@ def _probe(suspect: Suspect, handles: Callable[[], int] | None) -> Probe:
         for label in labels[1:]:
             value = step_into(value, label)
             state.append(id(value) if not isinstance(value, list) or label != ANY_ITEM else 0)
-        state.append(_content(value, counts))
+        state.append(_length(value) if counts else _content(value, attached))
         return tuple(state)
 
     read.frame = frame  # type: ignore[attr-defined]
@@ -208,9 +209,16 @@ def _probe(suspect: Suspect, handles: Callable[[], int] | None) -> Probe:
 _MISSING = object()
 
 
-def _content(value: Any, counts: bool) -> Any:
-    if counts:
-        return len(value) if hasattr(type(value), "__len__") else 0
+def _length(value: Any) -> int:
+    return len(value) if hasattr(type(value), "__len__") else 0
+
+
+def _content(value: Any, attached: bool) -> Any:
+    """What changes when a tensor is written to; of a graph that grows, when its graph is."""
+    node = getattr(value, "grad_fn", None) if attached else None
+    number = getattr(node, "_sequence_nr", None)
+    if number is not None:
+        return number()  # a write without a graph (under no_grad, or of a number) leaves it as it was
     version = getattr(value, "_version", None)
     return version if isinstance(version, int) else None
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations, pairwise
+from operator import lt
 from statistics import median
 
 WINDOWS = 8
@@ -106,12 +107,11 @@ def has_fallen(steps: Sequence[int], values: Sequence[float]) -> bool:
 def _steady(steps: Sequence[int], values: Sequence[float], floor: float) -> Trend | None:
     windows = min(WINDOWS, len(values) // 2)
     bounds = [len(values) * i // windows for i in range(windows + 1)]
-    lowest = [min(range(a, b), key=values.__getitem__) for a, b in pairwise(bounds)]
-    lows = [values[i] for i in lowest]
-    if sum(b > a for a, b in pairwise(lows)) < windows - 2:
+    lows = [min(values[a:b]) for a, b in pairwise(bounds)]
+    if sum(map(lt, lows, lows[1:])) < windows - 2:
         return None  # the common case, for little
     # Each low at its own step: long runs are sampled ever more rarely, so the middle of a window is not where it lies.
-    at = [steps[i] for i in lowest]
+    at = [steps[values.index(low, a, b)] for low, (a, b) in zip(lows, pairwise(bounds))]
     # A jump in the midst lies between most pairs of windows, but between few of those that are near each other.
     near = [(i, j) for i, j in combinations(range(windows), 2) if j - i <= windows // 2]
     slope = median((lows[j] - lows[i]) / (at[j] - at[i]) for i, j in near)

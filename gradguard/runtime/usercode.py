@@ -30,6 +30,8 @@ def is_user_file(filename: str) -> bool:
     """Whether a file is the user's; cells of a notebook (which are no files) are."""
     if filename.startswith("<"):
         return filename.startswith(("<ipython", "<stdin"))
+    if any(site in filename for site in _SITE) and not _is_running_package(filename):
+        return False  # the common case; to resolve a path takes a look at each folder of it
     path = os.path.realpath(filename)
     if path.startswith(_DEMO):
         return True

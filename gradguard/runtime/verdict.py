@@ -28,7 +28,7 @@ COUNTS = ("graphs", "hooks")
 """Signals that are not in bytes."""
 
 
-FLOORS = {"graphs": 0.02, "hooks": 0.2, "process": 65_536.0}
+FLOORS = {"graphs": 0.02, "hooks": 0.01, "process": 65_536.0}
 BYTES_FLOOR = 1_024.0
 """Bytes a step: a clean loop moves the heap by some hundred, a list of detached losses by less than a thousand."""
 
@@ -122,9 +122,10 @@ def conclude(
     """
     said = list(notes)
     kept = _standing(found, series, said)
-    total = bytes_per_step(growing)
-    word = _verdict(kept, _weighty(telling(growing, series), series), steps, found)
-    shown = attribute(_listed(kept, word), growing)
+    tells = telling(growing, series)
+    total = bytes_per_step(tells)
+    word = _verdict(kept, _weighty(tells, series), steps, found)
+    shown = attribute(_listed(kept, word), tells)
     shown.sort(key=lambda leak: -(leak.bytes_per_step or 0))
     return RunReport(
         verdict=word,
@@ -133,7 +134,7 @@ def conclude(
         growth=growth_of(series, growing),
         leaks=tuple(shown),
         unexplained_bytes_per_step=round(max(total - sum(x.bytes_per_step or 0 for x in shown), 0.0), 1),
-        forecast=_forecast(telling(growing, series), room, seconds / steps if steps else None) if kept else None,
+        forecast=_forecast(tells, room, seconds / steps if steps else None) if kept else None,
         out_of_memory=_out_of_memory(error, steps),
         peak=peaks,
         microseconds_per_step=round(microseconds, 2) if microseconds is not None else None,

@@ -97,7 +97,6 @@ class Flow:
         self.periods: list[int] = []
         self.capped: list[str] = []
         self.scoped: list[str] = []
-        self._called_on: frozenset[str] | None = None
         self.facts.torch = self.module.torch
         self.facts.is_async = define.is_async
         self.facts.called_without_grad = lambda: project.called_without_grad(ref)
@@ -148,16 +147,20 @@ class Flow:
         """The paths that the function uses as only modules are used: ``m.parameters()``, ``m.eval()``."""
         return used_as_modules(self.ref.define.body)
 
-    def _receivers(self) -> frozenset[str]:
+    @cached_property
+    def receivers(self) -> frozenset[str]:
         """The names whose methods the function calls."""
-        if self._called_on is None:
-            self._called_on = frozenset(
-                node.value.id
-                for call in t.walk(self.ref.define.body)
-                if isinstance(call, t.Call) and isinstance(node := call.func, t.Attribute)
-                if isinstance(node.value, t.Name)
-            )
-        return self._called_on
+        called = (c.func.value for c in self._calls_written if isinstance(c.func, t.Attribute))
+        return frozenset(node.id for node in called if isinstance(node, t.Name))
+
+    @cached_property
+    def called_names(self) -> frozenset[str]:
+        """The names that the function calls themselves."""
+        return frozenset(c.func.id for c in self._calls_written if isinstance(c.func, t.Name))
+
+    @cached_property
+    def _calls_written(self) -> list[t.Call]:
+        return [node for node in t.walk(self.ref.define.body) if isinstance(node, t.Call)]
 
     # --- paths ---
 

@@ -59,9 +59,9 @@ def _judge_store(flow: Flow, store: Store) -> None:
     if not roots or store.mode in (Mode.OFF, Mode.UNKNOWN) or store.value.kind in (Kind.MODULE, Kind.HANDLE):
         return
     store.carries_graph = True
+    store.made_at = store.made_at or _nearest(flow, roots)
     _judge_lifetime(flow, store)
     if store.leaks:
-        store.made_at = _nearest(flow, roots)
         store.route = _longest_route(flow, store, roots)
 
 

@@ -380,6 +380,7 @@ class _Application:
                 value_site=source, scope=flow.scope(path), parameter=by_caller or store.parameter,
                 mode=state.mode if store.mode is Mode.INHERITED else store.mode,
                 evaluating=store.evaluating or bool(state.evaluating), carries_graph=False, outlives=None,
-                outlives_call=False, freed=False, retained=False, used=False, made_at=None,
+                outlives_call=False, freed=False, retained=False, used=False,
+                made_at=None if by_caller else store.made_at,
             )
         )  # fmt: skip

@@ -53,7 +53,7 @@ class Metered:
         # The mean moves slowly, and the first readings are the dearest: one of them must not make the sensor rare.
         self.cost = min(spent, self.cost or spent) if step < DENSE_STEPS else self.cost + (spent - self.cost) * 0.1
         # A series keeps some hundred points however long the run: more samples than that cost and tell nothing.
-        affordable = max(int(self.cost / self.budget), step // DENSE_STEPS // 2)
+        affordable = max(int(self.cost / self.budget), step // DENSE_STEPS)
         longest = min(step // 16, LONGEST_PERIOD) if step >= DENSE_STEPS else 1
         # Powers of two: sensors that are read in the same steps leave the others quiet.
         self.period = min(1 << max(affordable - 1, 0).bit_length(), 1 << longest.bit_length() - 1)
