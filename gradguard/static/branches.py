@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from gradguard.static import knowledge as k
 from gradguard.static import tree as t
 from gradguard.static.conditions import (
+    holds_once,
     is_flag,
     key_test,
     length_test,
@@ -39,7 +40,8 @@ def if_(flow: Flow, stmt: t.If, state: State) -> State | None:
     flow.branches += 1
     every = period(stmt.test)
     flow.periods += [] if every is None else [every]
-    start = steady_branch(stmt.test)
+    once = flow.loop is not None and holds_once(stmt.test, flow.loop.targets)
+    start = "second" if once else steady_branch(stmt.test)
     flow.starting += start == "second"
     cap = length_test(stmt.test)
     flow.capped.append(flow.canonical(cap or ""))

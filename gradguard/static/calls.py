@@ -156,14 +156,15 @@ def _project(c: Called) -> Value | None:
     if c.func.kind in (Kind.MODULE, Kind.INSTANCE) and isinstance(ref, Class):
         forward = ref.method("forward" if c.func.kind is Kind.MODULE else "__call__")
         if forward is not None:
-            if c.func.kind is Kind.MODULE:
+            learns = c.func.kind is Kind.MODULE and ref.may_learn
+            if learns:
                 operations.forward(c)
             returned = apply_facts(c, forward, c.values, receiver=c.flow.canonical(c.path) if c.path else None)
             if returned.parts and not returned.reach:
                 return returned  # a dict of numbers
             if c.func.kind is Kind.MODULE and returned.roots - union(c.arguments).roots:
                 return returned if returned.kind is Kind.TENSOR else replace(returned, kind=Kind.OUTPUT)
-            return operations.module_result(c) if c.func.kind is Kind.MODULE and not _detaches(forward) else returned
+            return operations.module_result(c) if learns and not _detaches(forward) else returned
     return None
 
 

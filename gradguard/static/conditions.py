@@ -29,6 +29,17 @@ def steady_branch(test: t.Expr) -> str:
     return "both"
 
 
+def holds_once(test: t.Expr, targets: frozenset[str]) -> bool:
+    """Whether a condition holds in one iteration of a loop over ``targets``: ``epoch == epochs - 1``."""
+    if not isinstance(test, t.Operation) or test.operator != "==" or len(test.operands) != 2:
+        return False
+    left, right = test.operands
+    if t.path_of(left) not in targets:
+        left, right = right, left
+    counts = isinstance(right, t.Operation | t.Name | t.Attribute) and period(right) is None
+    return t.path_of(left) in targets and counts
+
+
 def tensor_test(test: t.Expr) -> tuple[str | None, bool]:
     """The path that a condition tests for being a tensor, and whether the condition holds if it is one."""
     if isinstance(test, t.Operation) and test.operator == "not":

@@ -52,7 +52,7 @@ def container_call(c: Called) -> Value | None:
     stored = c.first if one and c.first is not None else union(c.arguments, Kind.CONTAINER)
     if c.method in ("extend", "extendleft") and c.first is not None and c.first.kind is Kind.NUMBER:
         stored = replace(stored, holds=frozenset())  # the elements of an array are copies
-    if c.method == "update" and not stored.reach and not _new_key(c):
+    if c.method == "update" and not _new_key(c) and (not stored.reach or _is_another_dict(c)):
         return NOTHING  # grads.update({name: p.grad ...}): the same keys each time
     if stored.keeps:
         source = c.node.args[-1].value
@@ -74,6 +74,12 @@ def _new_key(c: Called) -> bool:
     given = c.node.args[0].value if len(c.node.args) == 1 else None
     keys = [key for key, _ in given.entries] if isinstance(given, t.DictDisplay) else []
     return bool(keys) and all(key is not None and not isinstance(key, t.Constant) for key in keys)
+
+
+def _is_another_dict(c: Called) -> bool:
+    """Whether it is brought up to date with a dict that is made elsewhere, ``stats.update(model.stats)``."""
+    given = c.node.args[0].value if len(c.node.args) == 1 else None
+    return isinstance(given, t.Name | t.Attribute)
 
 
 def _has_fixed_keys(given: t.Expr) -> bool:

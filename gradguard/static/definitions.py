@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from gradguard.static import knowledge as k
-from gradguard.static import objects
+from gradguard.static import objects, parameters
 from gradguard.static import tree as t
 from gradguard.static.build import walk_statements
 from gradguard.static.names import used_as_modules
@@ -223,6 +223,16 @@ class Class:
     def self_cycles(self) -> tuple[Site, ...]:
         """The statements by which an object holds itself: ``self.act = lambda x: self.scale * x``."""
         return objects.self_cycles(self)
+
+    @cached_property
+    def may_learn(self) -> bool:
+        """Whether it may have parameters; where not, what it returns has a graph only if what it is given has."""
+        return parameters.may_learn(self)
+
+    @cached_property
+    def is_frozen(self) -> bool:
+        """Whether none of its parameters asks for gradients, unless somebody wants it otherwise."""
+        return parameters.is_frozen(self)
 
     @cached_property
     def modules(self) -> frozenset[str]:

@@ -90,6 +90,11 @@ class Loop:
         return not self.leaves_early and (self.count is None or self.count >= LONG_LOOP)
 
     @property
+    def turns_mode_on(self) -> bool:
+        """Whether whatever runs in it does so where gradients are switched on: it says nothing of the mode around."""
+        return bool(self.forwards) and all(forward.mode is Mode.ON for forward in self.forwards)
+
+    @property
     def needs_gradients(self) -> bool:
         return bool(self.backwards or self.grad_calls)
 
@@ -126,7 +131,7 @@ class Event:
         inner: the event in the callee, if a callee does it.
         guarded: an error that it raises is caught, or expected (``with pytest.raises``).
         period: it happens every so many iterations; 0 where that number is not written there.
-        at_start: it happens once, at the start.
+        at_start: it happens once, at the start or at another single iteration.
     """
 
     site: Site

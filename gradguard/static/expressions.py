@@ -148,11 +148,22 @@ def _derived(value: Value, key: object) -> Value:
     return replace(value, roots=roots, parts=(), kind=Kind.UNKNOWN)
 
 
+def _is_setting(expr: t.Subscript) -> bool:
+    """``optimizer.param_groups[0]["lr"]``."""
+    setting = isinstance(expr.index, t.Constant) and isinstance(expr.index.value, str) and expr.index.value != "params"
+    groups = expr.value.value if isinstance(expr.value, t.Subscript) else None
+    if isinstance(groups, t.Subscript):
+        return setting and isinstance(groups.index, t.Constant) and groups.index.value == "param_groups"
+    return setting and isinstance(groups, t.Attribute) and groups.name == "param_groups"
+
+
 def _subscript(flow: Flow, expr: t.Subscript, state: State) -> Value:
     key = evaluate(flow, expr.index, state).ref
     if isinstance(key, Word) and not isinstance(expr.index, t.Constant):
         return element(evaluate(flow, expr.value, state), key.text)
     path = t.path_of(expr)
+    if _is_setting(expr):
+        return NUMBER
     if path is not None and path.endswith('"]') and (known := state.env.get(flow.canonical(path))) is not None:
         return known
     base = evaluate(flow, expr.value, state)

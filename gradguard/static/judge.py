@@ -120,7 +120,7 @@ def _judge_in_loop(flow: Flow, store: Store, loop: Loop, fresh: bool) -> None:
     if loop.needs_gradients:
         freed = freeing or any(isinstance(b, Backward) for b in inside)
         store.used = not freed and _escapes(flow, store, carried)
-    elif loop.evaluates or store.evaluating:
+    elif (loop.evaluates or store.evaluating) and flow.facts.name != "forward":  # there, eval() is of a part
         store.used = flow.facts.gradients_wanted
     else:
         store.used = (
@@ -180,7 +180,13 @@ def _sees_every_backward(flow: Flow) -> bool:
     """Whether this function does every backward of the program, or calls it: nobody else asks for a gradient."""
     seen = [event.source.site for event in (*flow.facts.backwards, *flow.facts.grad_calls)]
     lines = {(site.path, line) for site in seen for line in range(site.span.line, site.span.end_line + 1)}
-    return bool(seen) and flow.project.survey.backwards(flow.module) <= lines
+    survey = flow.project.survey
+    if not flow.facts.backwards and survey.mentions(_TRAINERS, flow.module):
+        return False  # a framework does the backward of what its loop is given
+    return bool(seen) and survey.backwards(flow.module) <= lines
+
+
+_TRAINERS = re.compile(r"LightningModule|\bTrainer\b|\baccelerat|\bignite\b|\bdeepspeed\b")
 
 
 def _judge_call(flow: Flow, store: Store) -> None:

@@ -195,6 +195,8 @@ VERB = re.compile(
     r"(?:select|get|sample|compute|choose|update|train|make|create|build|load|save|reset|set|run|add|sync|copy|freeze|"
     r"print|register|apply|define|parse|prepare|setup)_"
 )
+# Methods that go over what a module has, each with its name.
+NAMING_METHODS = frozenset("named_parameters named_buffers named_modules named_children".split())
 # Methods that only a module has.
 MODULE_METHODS = frozenset(
     "parameters named_parameters eval train modules named_modules children named_children register_forward_hook "

@@ -254,6 +254,12 @@ def module_call(c: Called) -> Value | None:
         return c.result(Root(Source.LOSS, c.node), receiver=False)
     if isinstance(c.func.ref, str) and c.func.ref.rsplit(".", 1)[-1] in k.WITHOUT_PARAMETERS:
         return c.result(receiver=False)
+    if isinstance(c.func.ref, Class) and not c.func.ref.may_learn:
+        return c.result(receiver=False)
+    if k.GRADIENT_SEEKING_NAME.search(last(c.path)):
+        c.flow.facts.gradients_wanted = True
+    if all(isinstance(arg.value, t.Constant) for arg in c.node.args) and last(c.path) == "head":
+        return None  # table.head(5)
     forward(c)
     for arg, value in c.values:  # what a module takes is a tensor
         path = t.path_of(arg.value)
@@ -267,13 +273,18 @@ def forward(c: Called) -> None:
     path = c.receiver_path if c.method == "forward" else c.path
     flow.record(Forward(
         flow.site(c.node), flow.loop, flow.branches > 0, module=path or None, mode=c.state.mode,
-        evaluates=bool(c.state.evaluating), is_frozen=path in c.state.frozen,
+        evaluates=bool(c.state.evaluating), is_frozen=_is_frozen(c, path),
     ))  # fmt: skip
+
+
+def _is_frozen(c: Called, path: str | None) -> bool:
+    module = c.func.ref if isinstance(c.func.ref, Class) else c.receiver.ref if c.receiver is not None else None
+    return path in c.state.frozen or (isinstance(module, Class) and module.is_frozen)
 
 
 def module_result(c: Called) -> Value:
     ref = c.func.ref
-    if c.path in c.state.frozen:
+    if _is_frozen(c, c.path):
         return holding(c.result(kind=Kind.OUTPUT, receiver=False), Held.OUTPUT, c.node)
     plain = isinstance(ref, str) and ref.startswith("torch.nn.") and ref.rsplit(".", 1)[-1] not in k.STRUCTURED_MODULES
     result = c.result(Root(Source.GRAPH, c.node), kind=Kind.TENSOR if plain else Kind.OUTPUT, receiver=False)

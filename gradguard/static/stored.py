@@ -137,7 +137,8 @@ class Store(Event):
     def needs_mode(self) -> bool:
         """Whether it leaks only if the caller lets graphs be recorded: nothing here shows that it does."""
         loop = self.outlives
-        shown = self.freed or self.retained or (loop is not None and loop.needs_gradients)
+        needed = self.freed or self.retained or (loop is not None and loop.needs_gradients)
+        shown = needed and not (loop is not None and loop.turns_mode_on)
         return self.mode is Mode.INHERITED and not shown
 
     @property

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from gradguard.static import knowledge as k
 from gradguard.static import tree as t
 from gradguard.static.model import (
     Form,
@@ -99,9 +100,19 @@ def _bounded_key(flow: Flow, index: t.Expr) -> bool:
         return False
     for frame in reversed(flow.frames):
         if path in frame.loop.targets:
+            if _goes_over_names(frame.loop.site.node):
+                return True
             over_layers = flow.facts.is_module_method and flow.facts.name == "forward"
             return not frame.loop.over_loader and (over_layers or frame is not flow.frames[0])
     return False
+
+
+def _goes_over_names(loop: t.Node) -> bool:
+    """Whether a loop goes over the parameters or parts of a module, by name."""
+    call = loop.iterable if isinstance(loop, t.Repeat) else None
+    if isinstance(call, t.Call) and t.path_of(call.func) == "enumerate" and call.args:
+        call = call.args[0].value
+    return isinstance(call, t.Call) and isinstance(call.func, t.Attribute) and call.func.name in k.NAMING_METHODS
 
 
 def augment(flow: Flow, stmt: t.Augment, state: State) -> State:
@@ -115,6 +126,8 @@ def augment(flow: Flow, stmt: t.Augment, state: State) -> State:
         path = path.rsplit("[", 1)[0]
         before = flow.read(path, state)
     item = isinstance(stmt.target, t.Subscript) and not isinstance(stmt.value, t.Display | t.Comprehension)
+    if item and before.kind is not Kind.TENSOR and "def __iadd__" in flow.module.source.text:
+        return state  # an entry may be a meter of the program's own
     if item:  # sums[key] += x
         form = Form.SUM if stmt.operator in "+-" else Form.AVERAGE
         kind = before.kind

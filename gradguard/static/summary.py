@@ -367,7 +367,7 @@ class _Application:
         attached = [name for name in order if self.bound[name].keeps]
         attached.sort(key=lambda name: not self.bound[name].roots)  # what surely carries a graph comes first
         by_caller = bool(attached) and not any(r.source is Source.GRAPH for r in store.value.roots)
-        if store.waits and state.evaluating:
+        if store.waits and state.evaluating and Mode.OFF not in (state.mode, store.mode):
             flow.record(replace(store, loop=flow.loop, inner=store, evaluating=True, value=self.value(store.value)))
             return
         source: Site | None = store.value_site

@@ -189,10 +189,10 @@ class Survey:
                 yield module
 
     def argument_class(self, ref: FunctionRef, param: str) -> Class | None:
-        """The class of the project that every call seen passes as ``param``, if it is one."""
+        """The class of the project that every call seen passes as ``param``, if it is one (or copies of it)."""
         params = [p.name for p in ref.define.params]
         found = self._classes_of(ref.module, ref.define.name, ref.owner.name if ref.owner else "", params, param, 0)
-        return found.pop() if len(found) == 1 else None
+        return min(found, key=lambda cls: cls.module.source.path) if len({cls.name for cls in found}) == 1 else None
 
     def _classes_of(
         self, module: Module, name: str, owner: str, params: list[str], param: str, depth: int

@@ -361,6 +361,23 @@ CLEAN = {
                 if i % 100 == 0:
                     print(state.time, state.vel.pow(2).sum().item())
     """,
+    "steps of a sampler, called where gradients are off": """
+        @torch.no_grad()
+        def generate(model, count):
+            model.eval()
+            images = []
+            for _ in range(count):
+                z = torch.randn(4, 3)
+                z = denoise(model, z, 50)
+                images.append(z)
+            return images
+
+        def denoise(model, z, steps):
+            for step in range(steps):
+                noise = model.unet(z, step)
+                z = z - 0.1 * noise
+            return z
+    """,
 }
 
 

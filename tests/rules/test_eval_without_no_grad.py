@@ -68,6 +68,46 @@ FLAGGED = {
             for x in loader:
                 print(net(x).argmax(1))  # !
     """,
+    "a network that may freeze itself, and was not asked to": """
+        class Encoder(nn.Module):
+            def __init__(self, frozen=False):
+                super().__init__()
+                self.layer = nn.Linear(4, 4)
+                for param in self.parameters():
+                    param.requires_grad = not frozen
+
+            def forward(self, x):
+                return self.layer(x)
+
+        def evaluate(loader):
+            net = Encoder()
+            net.eval()
+            for x in loader:
+                print(net(x).argmax(1))  # !
+    """,
+    "a distance that is given a network": """
+        class Distance(nn.Module):
+            def __init__(self, features):
+                super().__init__()
+                self.features = features
+
+            def forward(self, a, b):
+                return torch.cdist(self.features(a), self.features(b)).min(1)[0].mean()
+
+        def evaluate(loader, features):
+            net = Distance(features)
+            net.eval()
+            for a, b in loader:
+                print(net(a, b))  # !
+    """,
+    "a head with two layers": """
+        def evaluate(backbone, head, loader):
+            head.eval()
+            for x in loader:
+                with torch.no_grad():
+                    features = backbone(x)
+                print(head(features).argmax(1))  # !
+    """,
 }
 
 CLEAN = {
@@ -268,6 +308,61 @@ CLEAN = {
                     loss += F.mse_loss(prediction, y[:, j]) - critic(prediction).mean()
                 loss.backward()
                 optimizer.step()
+    """,
+    "a network that freezes itself unless it is asked not to": """
+        class Inception(nn.Module):
+            def __init__(self, blocks, requires_grad=False):
+                super().__init__()
+                self.blocks = nn.ModuleList(blocks)
+                for param in self.parameters():
+                    param.requires_grad = requires_grad
+
+            def forward(self, x):
+                for block in self.blocks:
+                    x = block(x)
+                return x
+
+        def activations(loader, blocks):
+            model = Inception(blocks)
+            model.eval()
+            for x in loader:
+                print(model(x).mean())
+    """,
+    "a distance without parameters": """
+        class Distance(nn.Module):
+            def __init__(self, args={}):
+                super().__init__()
+                self.args = args
+                self.scale = 2.0
+
+            def forward(self, a, b):
+                return torch.cdist(a, b).min(1)[0].mean() * self.scale
+
+        def evaluate(loader):
+            net = Distance()
+            net.eval()
+            for a, b in loader:
+                print(net(a, b))
+    """,
+    "an attack needs gradients": """
+        def accuracy(model, attack_class, loader):
+            model.eval()
+            test_attack = attack_class(model)
+            hits = 0
+            for x, y in loader:
+                x, y = test_attack(x, y)
+                with torch.no_grad():
+                    hits += (model(x).argmax(1) == y).sum().item()
+            return hits
+    """,
+    "the head of a table": """
+        def recommend(model, table, loader):
+            model.eval()
+            for users, items in loader:
+                with torch.no_grad():
+                    scores = model(users, items)
+                found = table.sort_values(scores.tolist())
+                print(found.head(5))
     """,
 }
 

@@ -119,6 +119,22 @@ FLAGGED = {
                     optimizer.step()
                 save_samples(model(x).detach().cpu(), f"epoch{epoch}.png")
     """,
+    "every tenth epoch": """
+        import matplotlib.pyplot as plt
+
+        def train(model, loader, optimizer, epochs, losses):
+            for epoch in range(epochs):
+                for x, y in loader:
+                    optimizer.zero_grad()
+                    loss = F.cross_entropy(model(x), y)
+                    loss.backward()
+                    optimizer.step()
+                    losses.append(loss.item())
+                if epoch % 10 == 9:
+                    fig = plt.figure()  # !
+                    fig.add_subplot(1, 1, 1).plot(losses)
+                    fig.savefig("losses.png")
+    """,
 }
 
 CLEAN = {
@@ -365,6 +381,22 @@ CLEAN = {
                 fig = plt.figure()
                 fig.gca().imshow(x[0])
                 finish(fig)
+    """,
+    "in the last epoch only": """
+        import matplotlib.pyplot as plt
+
+        def train(model, loader, optimizer, epochs, losses):
+            for epoch in range(epochs):
+                for x, y in loader:
+                    optimizer.zero_grad()
+                    loss = F.cross_entropy(model(x), y)
+                    loss.backward()
+                    optimizer.step()
+                    losses.append(loss.item())
+                if epoch == epochs - 1:
+                    fig = plt.figure()
+                    fig.add_subplot(1, 1, 1).plot(losses)
+                    fig.savefig("losses.png")
     """,
 }
 

@@ -410,6 +410,34 @@ CLEAN = {
                     total += loss
                 print(total.item() / rounds)
     """,
+    "several losses of one forward, beside a teacher in evaluation mode": """
+        class Distilled(nn.Module):
+            def __init__(self, teacher, student, losses):
+                super().__init__()
+                self.teacher, self.student, self.losses = teacher, student, nn.ModuleList(losses)
+
+            def forward(self, x):
+                self.teacher.eval()
+                taught, said = self.teacher(x), self.student(x)
+                loss = 0
+                for each in self.losses:
+                    loss += each(taught, said)
+                return loss, said.argmax(1)
+    """,
+    "a penalty of second order, in a loss that Lightning takes": """
+        import pytorch_lightning as pl
+
+        class Flow(pl.LightningModule):
+            def penalty(self, points):
+                total = 0.0
+                for point in points:
+                    jacobian = torch.autograd.functional.jacobian(self.net, point, create_graph=True)
+                    total += torch.exp(torch.diagonal(jacobian, 0))
+                return total / len(points)
+
+            def training_step(self, batch, batch_idx):
+                return self.penalty(batch).mean()
+    """,
 }
 
 

@@ -439,6 +439,15 @@ CLEAN = {
                 tails.append(tail)
             return heads, tails
     """,
+    "learning rates": """
+        def train(model, loader, optimizer, rates):
+            for x, y in loader:
+                optimizer.zero_grad()
+                F.cross_entropy(model(x), y).backward()
+                optimizer.step()
+                rates.append(optimizer.state_dict()["param_groups"][0]["lr"])
+                rates.append(optimizer.param_groups[0]["lr"])
+    """,
 }
 
 

@@ -115,6 +115,40 @@ FLAGGED = {
                 note(loss)  # !
             return losses
     """,
+    "the network comes by an attribute of another object": """
+        class Agent(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.layer = nn.Linear(3, 3)
+
+            def forward(self, x):
+                return self.layer(x)
+
+        class Diary:
+            def __init__(self):
+                self.entries = []
+
+            def write(self, value):
+                self.entries.append(value)
+
+        def play(thing, view):
+            return thing(view)
+
+        class Teacher:
+            def __init__(self):
+                self.agent = Agent()
+                self.diary = Diary()
+
+            def update(self, view):
+                result = play(self.agent, view)
+                result.mean().backward()
+                self.diary.write(result)  # !
+
+        def main(views):
+            teacher = Teacher()
+            for view in views:
+                teacher.update(view)
+    """,
 }
 
 CLEAN = {
@@ -224,6 +258,34 @@ CLEAN = {
                 loss.backward()
                 optimizer.step()
                 rollout.clear()
+    """,
+    "an entry that adds in its own way": """
+        class Running:
+            def __init__(self):
+                self.values = []
+
+            def __iadd__(self, value):
+                self.values.append(value.detach().cpu())
+                return self
+
+        class Tracker:
+            def __init__(self):
+                self.tracks = {}
+
+            def update(self, values):
+                for name, value in values.items():
+                    if name not in self.tracks:
+                        self.tracks[name] = Running()
+                    self.tracks[name] += value
+
+        def train(model, loader, optimizer):
+            tracker = Tracker()
+            for x, y in loader:
+                optimizer.zero_grad()
+                loss = F.cross_entropy(model(x), y)
+                loss.backward()
+                optimizer.step()
+                tracker.update(dict(loss=loss))
     """,
 }
 

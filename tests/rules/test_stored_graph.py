@@ -557,6 +557,39 @@ CLEAN = {
                 optimizer.step()
                 print(evaluate(model, feed))
     """,
+    "a dict that is brought up to date with another one": """
+        def train(model, loader, optimizer):
+            stats = {}
+            for x, y in loader:
+                optimizer.zero_grad()
+                loss, metrics = model(x, y)
+                loss.backward()
+                optimizer.step()
+                stats.update(metrics)
+    """,
+    "an attack that is run without gradients, and asks for its own": """
+        class Attack:
+            def __init__(self, model):
+                self.model = model
+
+            def single(self, x, y):
+                x = x.detach().clone().requires_grad_()
+                with torch.enable_grad():
+                    loss = F.cross_entropy(self.model(x), y)
+                return x + torch.autograd.grad(loss, [x])[0].sign()
+
+            def perturb(self, x, y):
+                adv = x.clone()
+                for restart in range(5):
+                    adv[restart] = self.single(x, y)[restart].clone()
+                return adv
+
+        def evaluate(model, batches):
+            attack = Attack(model)
+            with torch.no_grad():
+                for x, y in batches:
+                    print(attack.perturb(x, y))
+    """,
 }
 
 

@@ -385,6 +385,24 @@ CLEAN = {
             def on_fit_end(self, trainer):
                 self.final.append(copy.deepcopy(trainer.model.state_dict()))
     """,
+    "the last value of each parameter": """
+        class Walk:
+            def __init__(self, net):
+                self.net = net
+                self.old = {}
+
+            def observe(self, x, y, optimizer):
+                optimizer.zero_grad()
+                F.cross_entropy(self.net(x), y).backward()
+                optimizer.step()
+                for name, param in self.net.named_parameters():
+                    self.old[name] = param.detach().clone()
+
+        def train(net, loader, optimizer):
+            walk = Walk(net)
+            for x, y in loader:
+                walk.observe(x, y, optimizer)
+    """,
 }
 
 
