@@ -46,8 +46,8 @@ PROFILED = 5, 25
 """Steps in each of two profiles."""
 
 TURNS = 7
-WARM = {"gradguard": 200}
-"""Steps before a stretch, of tools that have to find their pace; as in own_work.py."""
+WARM = 200
+"""Steps before each stretch with a tool: some have to find their pace."""
 
 TRACKED_MS = 5
 """How often memray's tracker writes down the state of the heap."""
@@ -370,7 +370,7 @@ def turns(tool: str, seconds: float) -> dict[str, Any]:
         for _ in range(TURNS):
             without.append(pace(step, seconds))
             with on(tool) as needs:
-                pace(joined(needs, step), seconds / 2, steps=WARM.get(tool, 3))
+                pace(joined(needs, step), seconds / 2, steps=WARM)
                 ratios.append(pace(joined(needs, step), seconds) / without[-1])
         measured[name] = {"seconds": statistics.median(without), "ratio": statistics.median(ratios)}
     return measured
