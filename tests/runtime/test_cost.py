@@ -20,8 +20,8 @@ WARM_UP = 512
 COUNTED = 256
 
 
-def calls_in_a_step() -> tuple[float, Counter[str]]:
-    """Calls of GradGuard's functions in a step of a clean loop, on average, and each one's."""
+def calls_of_ours() -> Counter[str]:
+    """Calls of GradGuard's functions in so many steps of a clean loop; generators are resumed, not called."""
     weights = torch.zeros(4, requires_grad=True)
     optimizer = torch.optim.SGD([weights], lr=0.1)
     calls: Counter[str] = Counter()
@@ -33,8 +33,9 @@ def calls_in_a_step() -> tuple[float, Counter[str]]:
             optimizer.step()
 
     def count(frame: FrameType, event: str, _: Any) -> None:
-        if event == "call" and frame.f_code.co_filename.startswith(OURS):
-            calls[frame.f_code.co_name] += 1
+        code = frame.f_code
+        if event == "call" and code.co_filename.startswith(OURS) and not code.co_name.startswith("<"):
+            calls[code.co_name] += 1
 
     with Watch():
         train(WARM_UP)
@@ -43,15 +44,14 @@ def calls_in_a_step() -> tuple[float, Counter[str]]:
             train(COUNTED)
         finally:
             sys.setprofile(None)
-    return sum(calls.values()) / COUNTED, calls
+    return calls
 
 
 def test_a_steady_step_is_a_handful_of_calls() -> None:
-    average, calls = calls_in_a_step()
-    assert calls["_step_ended"] == COUNTED
-    assert average <= 18, calls.most_common(12)
+    in_each = {name: count for name, count in calls_of_ours().items() if count >= COUNTED}
+    assert in_each["_step_ended"] == COUNTED
+    assert sum(in_each.values()) <= 15 * COUNTED, in_each
 
 
 def test_most_steps_have_nothing_to_do() -> None:
-    _, calls = calls_in_a_step()
-    assert calls["_work"] <= COUNTED / 8
+    assert calls_of_ours()["_work"] <= COUNTED / 8
