@@ -8,7 +8,7 @@ from typing import Protocol
 BUDGET_MICROSECONDS = 2.0
 """What one sensor may cost in a step, amortised; a dearer one is read less often."""
 
-LONGEST_PERIOD = 256
+LONGEST_PERIOD = 512
 
 DENSE_STEPS = 64
 """The first steps are read one by one: a short run has no others."""
@@ -54,7 +54,7 @@ class Metered:
         self.cost = min(spent, self.cost or spent) if step < DENSE_STEPS else self.cost + (spent - self.cost) * 0.1
         # A series keeps some hundred points however long the run: more samples than that cost and tell nothing.
         affordable = max(int(self.cost / self.budget), step // DENSE_STEPS)
-        longest = min(step // 16, LONGEST_PERIOD) if step >= DENSE_STEPS else 1
+        longest = min(step // 8, LONGEST_PERIOD) if step >= DENSE_STEPS else 1
         # Powers of two: sensors that are read in the same steps leave the others quiet.
         self.period = min(1 << max(affordable - 1, 0).bit_length(), 1 << longest.bit_length() - 1)
         self.next_step = (step // self.period + 1) * self.period
