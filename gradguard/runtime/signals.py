@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from gradguard.runtime import verdict
-from gradguard.runtime.sensors import Metered, Sensor
+from gradguard.runtime.sensors import BUDGET_MICROSECONDS, Metered, Sensor
 from gradguard.runtime.sensors.cuda import Cuda
 from gradguard.runtime.sensors.heap import Heap
+from gradguard.runtime.sensors.tensors import BUDGET_WITHOUT_HEAP, FIRST_STEP, Tensors
 from gradguard.runtime.series import Series
 from gradguard.runtime.trend import Trend
 
@@ -36,16 +37,29 @@ class Signals:
             make: gives the sensor.
             step: the step that has just ended.
         """
+        sensor = self._made(name, make)
+        if sensor is not None:
+            self._begin(Metered(sensor), step)
+
+    def add_tensors(self, sensor: Tensors, step: int) -> None:
+        """Sense the bytes of all tensors, as often as it is worth: often where the heap is not known."""
+        budget = BUDGET_WITHOUT_HEAP if self._heap is None else BUDGET_MICROSECONDS
+        self._begin(Metered(sensor, budget, step + FIRST_STEP), step)
+
+    def _made(self, name: str, make: Callable[[], Sensor]) -> Sensor | None:
         try:
             sensor = make()
         except OSError as error:
             self._note(f"{name} bytes are not known here: {error}")
-            return
+            return None
         if isinstance(sensor, Heap):
             self._heap = sensor
-        self._sensors.append(Metered(sensor))
+        return sensor
+
+    def _begin(self, metered: Metered, step: int) -> None:
+        self._sensors.append(metered)
         self.next_sample = step
-        self.series[sensor.name] = Series()
+        self.series[metered.sensor.name] = Series()
 
     def sense(self, step: int) -> dict[str, float]:
         """Read what is due at the end of ``step``; gives what was read."""
@@ -65,7 +79,7 @@ class Signals:
         """Forget all samples: steps are counted in another unit from now on."""
         self.next_sample = 1
         for metered in self._sensors:
-            metered.next_step = 1
+            metered.next_step = metered.first_step
             self.series[metered.sensor.name] = Series()
 
     def stop(self) -> None:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from gradguard.findings import Forecast, Growth, Leak, OutOfMemory, RunReport
 from gradguard.runtime.explain import Diagnosed
 from gradguard.runtime.series import Series
-from gradguard.runtime.trend import Trend, has_fallen, is_back, is_beyond, stands_still, trend
+from gradguard.runtime.trend import MIN_POINTS, Trend, has_fallen, is_back, is_beyond, stands_still, trend
 from gradguard.runtime.usercode import START
 
 SHORT = 30
@@ -40,15 +40,25 @@ def growing(series: Mapping[str, Series]) -> dict[str, Trend]:
 
 
 def telling(growing: Mapping[str, Trend], series: Mapping[str, Series]) -> dict[str, Trend]:
-    """The growth that counts: resident memory is too noisy where anything better is known."""
-    better = any(name == "heap" or name.startswith("cuda") for name in series)
-    return {name: grown for name, grown in growing.items() if name != "process" or not better}
+    """The growth that counts: of several signals that see the same memory, the best that is known."""
+    best = _memory_signals([name for name in series if _is_told(name, series)])
+    return {name: grown for name, grown in growing.items() if name in COUNTS or name in best}
+
+
+def _is_told(name: str, series: Mapping[str, Series]) -> bool:
+    """Whether a signal has samples; of one that is read rarely, enough of them."""
+    return len(series[name].steps) >= (MIN_POINTS if name == "tensors" else 1)
 
 
 def bytes_per_step(growing: Mapping[str, Trend]) -> float:
-    """The growth of the program's memory: heap and devices; resident memory only where nothing better is known."""
-    exact = [t.slope for name, t in growing.items() if name not in (*COUNTS, "process")]
-    return sum(exact) if exact else sum(t.slope for name, t in growing.items() if name == "process")
+    """The growth of the program's memory, by the best signals that grow."""
+    return sum(growing[name].slope for name in _memory_signals(list(growing)))
+
+
+def _memory_signals(known: Sequence[str]) -> list[str]:
+    """Heap and devices; where they are not known the tensors, else resident memory, which is noisy."""
+    exact = [name for name in known if name == "heap" or name.startswith("cuda")]
+    return exact or [name for name in ("tensors", "process") if name in known][:1]
 
 
 def attribute(found: Sequence[Diagnosed], growing: Mapping[str, Trend]) -> list[Leak]:
@@ -200,8 +210,7 @@ def _at(each: Diagnosed) -> str:
 
 
 def _memory(series: Mapping[str, Series]) -> list[Series]:
-    found = [s for name, s in series.items() if name == "heap" or name.startswith("cuda")]
-    return found or [s for name, s in series.items() if name == "process"]
+    return [series[name] for name in _memory_signals([name for name in series if _is_told(name, series)])]
 
 
 def _came_back(series: Mapping[str, Series], step: int) -> bool:
@@ -240,8 +249,8 @@ def _verdict(kept: Sequence[Diagnosed], growing: Mapping[str, Trend], steps: int
 def growth_of(series: Mapping[str, Series], growing: Mapping[str, Trend]) -> dict[str, Growth | None]:
     """Each signal's growth for the report: None for one that is not available, zero for one that is flat."""
     result: dict[str, Growth | None] = {}
-    for name in ("graphs", "heap", "process", *(n for n in series if n.startswith("cuda"))):
-        if name not in series or not series[name].steps:
+    for name in ("graphs", "heap", "tensors", "process", *(n for n in series if n.startswith("cuda"))):
+        if name not in series or not _is_told(name, series):
             result[name] = None
             continue
         grown = growing.get(name)

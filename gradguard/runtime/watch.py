@@ -24,6 +24,7 @@ from gradguard.runtime.sensors.graphs import Graphs
 from gradguard.runtime.sensors.heap import Heap
 from gradguard.runtime.sensors.hooks import Hooks
 from gradguard.runtime.sensors.process import Process
+from gradguard.runtime.sensors.tensors import Tensors
 from gradguard.runtime.series import Series
 from gradguard.runtime.signals import Signals
 from gradguard.runtime.source import changed_files, lines_around, remember
@@ -195,6 +196,8 @@ class Watch:
         note = steps.Attribute(internals.tensor_type, "backward", self._backward)
         note.install()
         self._removers.append(note.remove)
+        self._signals.add_tensors(Tensors(internals), self.steps)
+        self._quiet_until = 0
         handles = self._handles_of_others(internals.handles())
         if handles is not None:
             self._add("hooks", lambda: Hooks(handles))

@@ -94,3 +94,49 @@ def test_a_dear_sensor_is_read_less_often() -> None:
 def test_the_first_steps_are_read_one_by_one() -> None:
     metered = Metered(Process())
     assert all(metered.read_if_due(step) is not None for step in range(1, 60))
+
+
+def test_what_is_dear_by_nature_is_read_late_and_rarely() -> None:
+    metered = Metered(Process(), budget=0.001, first_step=16)
+    read = [step for step in range(1, 5000) if metered.read_if_due(step) is not None]
+    assert read[0] == 16
+    assert len(read) < 8
+
+
+def test_the_tensors_count_each_storage_once() -> None:
+    torch = pytest.importorskip("torch")
+    from gradguard.runtime.sensors.tensors import Tensors
+    from gradguard.runtime.torch_internals import TorchInternals
+
+    sensor = Tensors(TorchInternals(torch))
+    before = sensor.read()
+    kept = [torch.zeros(1000), torch.nn.Parameter(torch.zeros(500))]
+    views = [kept[0][:10], kept[0].view(10, 100)]
+    assert sensor.read() - before == 6_000
+    del kept, views
+    assert sensor.read() == before
+
+
+@pytest.mark.parametrize("leaks", [True, False])
+def test_where_the_heap_is_not_known_the_tensors_tell(monkeypatch: pytest.MonkeyPatch, leaks: bool) -> None:
+    torch = pytest.importorskip("torch")
+    from gradguard.runtime import watch
+    from gradguard.runtime.sensors import Metered
+
+    def unknown() -> None:
+        raise OSError("only glibc tells the bytes in use")
+
+    monkeypatch.setattr(watch, "Heap", unknown)
+    monkeypatch.setattr(Metered, "read_if_due", lambda self, step: self.sensor.read())  # however slow it is here
+    kept = []
+    with watch.Watch() as guard:
+        for _ in range(120):
+            kept.append(torch.randn(2_000) if leaks else 0.0)
+            guard.step()
+    assert guard.report is not None
+    found = guard.report
+    grown = found.growth["tensors"]
+    assert found.growth["heap"] is None
+    assert grown is not None
+    assert grown.bytes_per_step == pytest.approx(8_000 if leaks else 0, rel=0.05)
+    assert (found.verdict == "clean") != leaks

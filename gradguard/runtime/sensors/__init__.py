@@ -10,6 +10,9 @@ BUDGET_MICROSECONDS = 2.0
 
 LONGEST_PERIOD = 512
 
+NEVER_AGAIN = 1 << 20
+"""Steps; the longest period of a sensor that is dear by nature."""
+
 DENSE_STEPS = 64
 """The first steps are read one by one: a short run has no others."""
 
@@ -34,14 +37,15 @@ class Metered:
     Args:
         sensor: what to read.
         budget: microseconds in a step, amortised.
+        first_step: when it is read first; one that begins later than at once is too dear to be read at every step ever.
     """
 
-    def __init__(self, sensor: Sensor, budget: float = BUDGET_MICROSECONDS) -> None:
+    def __init__(self, sensor: Sensor, budget: float = BUDGET_MICROSECONDS, first_step: int = 1) -> None:
         self.sensor = sensor
         self.budget = budget
         self.cost = 0.0
         self.period = 1
-        self.next_step = 1
+        self.next_step = self.first_step = first_step
 
     def read_if_due(self, step: int) -> int | None:
         """The value, or None when it is not its turn."""
@@ -55,6 +59,8 @@ class Metered:
         # A series keeps some hundred points however long the run: more samples than that cost and tell nothing.
         affordable = max(int(self.cost / self.budget), step // DENSE_STEPS)
         longest = min(step // 8, LONGEST_PERIOD) if step >= DENSE_STEPS else 1
+        if self.first_step > 1:
+            longest = NEVER_AGAIN
         # Powers of two: sensors that are read in the same steps leave the others quiet.
         self.period = min(1 << max(affordable - 1, 0).bit_length(), 1 << longest.bit_length() - 1)
         self.next_step = (step // self.period + 1) * self.period
