@@ -314,8 +314,9 @@ def _common(a: Value, b: Value) -> tuple[Kind, object]:
 def element(value: Value, index: object) -> Value:
     """One part of a value that is unpacked or indexed."""
     part = value.part(index) if index != "each" else None
-    if part is not None:
-        return part
+    if part is not None:  # a part of an element lives as long as the element does
+        members = value.holding(Held.MEMBER)
+        return replace(part, holds=part.holds | members) if members else part
     if (each := value.part("each")) is not None:
         return held_in(value, each)
     if (rows := value.part("columns")) is not None:

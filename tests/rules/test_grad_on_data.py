@@ -147,6 +147,23 @@ FLAGGED = {
             for item in loader:
                 matching.step(item)
     """,
+    "an item of a list of pairs that a function makes": """
+        def load(count):
+            pairs = []
+            for _ in range(count):
+                x = torch.randn(8, 20)
+                pairs.append((x, x[:, :5].sum(1)))
+            return pairs
+
+        def train(model, optimizer):
+            dataset = load(100)
+            for step in range(1000):
+                x, y = dataset[step % len(dataset)]
+                x.requires_grad_(True)  # !
+                optimizer.zero_grad()
+                F.mse_loss(model(x).squeeze(-1), y).backward()
+                optimizer.step()
+    """,
 }
 
 CLEAN = {
@@ -363,6 +380,23 @@ CLEAN = {
                 parts[0].requires_grad_()
                 optimizer.zero_grad()
                 model(*parts).sum().backward()
+                optimizer.step()
+    """,
+    "a copy of an item of a list of pairs": """
+        def load(count):
+            pairs = []
+            for _ in range(count):
+                x = torch.randn(8, 20)
+                pairs.append((x, x[:, :5].sum(1)))
+            return pairs
+
+        def train(model, optimizer):
+            dataset = load(100)
+            for step in range(1000):
+                x, y = dataset[step % len(dataset)]
+                x = x.clone().requires_grad_(True)
+                optimizer.zero_grad()
+                F.mse_loss(model(x).squeeze(-1), y).backward()
                 optimizer.step()
     """,
 }
