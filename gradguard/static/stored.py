@@ -192,8 +192,8 @@ class Store(Event):
     def keeps(self) -> str:
         """What stays in memory, in words."""
         if self.freed:
-            return "only the graph's nodes: backward already freed the activations"
-        return "every activation of every iteration"
+            return "the graph's nodes: backward freed the activations that it went through"
+        return "with what each iteration saved for backward"
 
     def detach_fix(self) -> Fix | None:
         """Store the value without its graph."""
