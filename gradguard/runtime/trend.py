@@ -7,6 +7,7 @@ look at it tells, and that is not done here.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations, pairwise
@@ -104,9 +105,18 @@ def has_fallen(steps: Sequence[int], values: Sequence[float]) -> bool:
     return False
 
 
+def _equal_stretches(steps: Sequence[int], windows: int) -> list[int]:
+    """The indices that part a run into stretches of equally many steps, however many samples each has."""
+    width = (steps[-1] + 1 - steps[0]) / windows
+    bounds = [bisect_left(steps, steps[0] + width * i) for i in range(windows)]
+    return sorted({*bounds, len(steps)})
+
+
 def _steady(steps: Sequence[int], values: Sequence[float], floor: float) -> Trend | None:
-    windows = min(WINDOWS, len(values) // 2)
-    bounds = [len(values) * i // windows for i in range(windows + 1)]
+    bounds = _equal_stretches(steps, min(WINDOWS, len(values) // 2))
+    windows = len(bounds) - 1
+    if windows < WINDOWS // 2:
+        return None
     lows = [min(values[a:b]) for a, b in pairwise(bounds)]
     if sum(map(lt, lows, lows[1:])) < windows - 2:
         return None  # the common case, for little

@@ -73,6 +73,22 @@ def test_growth_goes_beyond_what_was_there(name: str, steps: int) -> None:
     assert ends_beyond(GROWING[name], steps)
 
 
+@pytest.mark.parametrize("share", [4, 8, 16, 64])
+@pytest.mark.parametrize("every", [1, 4, 10])
+@pytest.mark.parametrize("steps", [200, 1000, 5000])
+def test_growth_is_seen_however_rarely_a_dear_signal_is_read(steps: int, every: int, share: int) -> None:
+    """At every step first, and then at powers of two: each ``share``-th part of the steps so far."""
+    series = Series()
+    step = 1
+    while step <= steps:
+        series.add(step, SLOPE * (step // every * every))
+        period = 1 << max(min(step // share, 512), 1).bit_length() - 1 if step >= 64 else 1
+        step = (step // period + 1) * period
+    found = trend(series.steps, series.values, FLOOR)
+    assert found is not None
+    assert found.slope == pytest.approx(SLOPE, rel=0.15)
+
+
 @pytest.mark.parametrize("begins", [20, 60, 120])
 def test_a_leak_that_begins_late_goes_beyond_what_was_there(begins: int) -> None:
     assert ends_beyond(
