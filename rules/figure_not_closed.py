@@ -40,7 +40,7 @@ def stays_registered(function: Function) -> Iterator[Finding]:
     if any(True for _ in function.calls_of(*_CLOSERS)):
         return
     for call in function.calls_of(*_MAKERS):
-        if call.loop is not None and not call.at_start and not _is_reused(call) and not call.written.handed_on:
+        if call.loop is not None and not call.once and not _is_reused(call) and not call.written.handed_on:
             in_training = call.loop.trains and call.site.cell is None  # a notebook closes them when the cell ends
             certain = in_training and call.loop.is_long and not call.callee_decides
             yield rule.finding(

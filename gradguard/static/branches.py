@@ -41,7 +41,8 @@ def if_(flow: Flow, stmt: t.If, state: State) -> State | None:
     every = period(stmt.test)
     flow.periods += [] if every is None else [every]
     once = flow.loop is not None and holds_once(stmt.test, flow.loop.targets)
-    start = "second" if once else steady_branch(stmt.test)
+    flow.once += once
+    start = steady_branch(stmt.test)
     flow.starting += start == "second"
     cap = length_test(stmt.test)
     flow.capped.append(flow.canonical(cap or ""))
@@ -49,6 +50,7 @@ def if_(flow: Flow, stmt: t.If, state: State) -> State | None:
     flow.capped.pop()
     if every is not None:
         flow.periods.pop()
+    flow.once -= once
     flow.starting += (start == "first") - (start == "second")
     after_else = flow.block(stmt.orelse, second)
     flow.starting -= start == "first"

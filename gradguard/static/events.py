@@ -131,7 +131,8 @@ class Event:
         inner: the event in the callee, if a callee does it.
         guarded: an error that it raises is caught, or expected (``with pytest.raises``).
         period: it happens every so many iterations; 0 where that number is not written there.
-        at_start: it happens once, at the start or at another single iteration.
+        at_start: it happens once, at the start.
+        once: it happens in one iteration of its loop: ``if epoch == epochs - 1``.
     """
 
     site: Site
@@ -141,6 +142,7 @@ class Event:
     guarded: bool = field(default=False, kw_only=True)
     period: int | None = field(default=None, kw_only=True)
     at_start: bool = field(default=False, kw_only=True)
+    once: bool = field(default=False, kw_only=True)
 
     @property
     def is_periodic(self) -> bool:

@@ -95,6 +95,7 @@ class Flow:
         self.comparing = 0
         self.slots: set[tuple[str, str | None]] = set()
         self.periods: list[int] = []
+        self.once = 0
         self.capped: list[str] = []
         self.scoped: list[str] = []
         self.facts.torch = self.module.torch
@@ -214,6 +215,7 @@ class Flow:
         event.guarded = event.guarded or self.guards > 0
         event.period = max((every for every in (event.period, *self.periods) if every is not None), default=None)
         event.at_start = event.at_start or self.starting > 0
+        event.once = event.once or self.once > 0
         getattr(self.facts, name).append(event)
         self.facts.events.append(event)
         loop = event.loop

@@ -72,6 +72,7 @@ def _iterate(
     flow.facts.loops.append(loop)
     branches, flow.branches = flow.branches, 0
     periods, flow.periods = flow.periods, []
+    once, flow.once = flow.once, 0
     if stmt.test is not None:
         flow.value(stmt.test, state)
     if generates and stmt.iterable is not None:
@@ -83,7 +84,7 @@ def _iterate(
         end = merge(end, other)
     for other in frame.early:
         end = merge(end, other, "first")
-    flow.branches, flow.periods = branches, periods
+    flow.branches, flow.periods, flow.once = branches, periods, once
     flow.frames.pop()
     late: set[str] = loop.__dict__.pop("late", set())
     if end is not None and not late:

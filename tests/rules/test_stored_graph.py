@@ -212,6 +212,20 @@ FLAGGED = {
                 loss.backward()
                 optimizer.step()
     """,
+    "in the one phase of several that trains": """
+        TRAIN = "train"
+
+        def fit(model, loaders, optimizer, history):
+            for epoch in range(10):
+                for phase in ("train", "val"):
+                    if phase == TRAIN:
+                        for x, y in loaders[phase]:
+                            optimizer.zero_grad()
+                            loss = F.cross_entropy(model(x), y)
+                            loss.backward()
+                            optimizer.step()
+                            history.append(loss)  # !
+    """,
 }
 
 CLEAN = {
