@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from gradguard.static import knowledge as k
 from gradguard.static import tree as t
 from gradguard.static.build import walk_statements
+from gradguard.static.values import Kind
 
 if TYPE_CHECKING:
     from gradguard.static.definitions import Class
@@ -22,47 +23,52 @@ _GIVING = ("register_parameter", "add_module", "register_module", "setattr", "Pa
 
 def may_learn(cls: Class) -> bool:
     """Whether a module may have parameters: its own, those of layers that it makes, those of modules it is given."""
-    if not cls.external_bases <= _BARE:
-        return True
-    return any(_may_make_parameters(each) for each in cls.lineage())
+    family = list(cls.lineage())
+    strangers = (base.ref for each in family for base in each.bases if base.kind is not Kind.CLASS)
+    return any(base not in _BARE for base in strangers) or any(_may_make_parameters(each) for each in family)
 
 
 def _may_make_parameters(cls: Class) -> bool:
     for ref in cls.methods.values():
+        plain = {p.name for p in ref.define.params if _is_plain(p)}
         for node in t.walk(ref.define.body):
             if isinstance(node, t.Call) and (t.path_of(node.func) or "").rsplit(".", 1)[-1] in _GIVING:
                 return True
-    return any(_may_bring_parameters(cls, value) for value in _attributes(cls))
+        if any(_may_bring_parameters(value, plain) for value in _attributes(ref.define)):
+            return True
+    return False
 
 
-def _attributes(cls: Class) -> Iterator[t.Expr]:
-    """What its methods put into attributes of ``self``."""
-    for ref in cls.methods.values():
-        for stmt in walk_statements(ref.define.body):
-            for target, value in t.pairs(stmt.targets, stmt.value) if isinstance(stmt, t.Assign) else ():
-                if (t.path_of(target) or "").startswith("self."):
-                    yield value
+def _attributes(method: t.Define) -> Iterator[t.Expr]:
+    """What a method puts into attributes of ``self``."""
+    for stmt in walk_statements(method.body):
+        for target, value in t.pairs(stmt.targets, stmt.value) if isinstance(stmt, t.Assign) else ():
+            if (t.path_of(target) or "").startswith("self."):
+                yield value
 
 
-def _may_bring_parameters(cls: Class, value: t.Expr) -> bool:
+def _is_plain(param: t.Param) -> bool:
+    """Whether an argument is a setting, by its default or its annotation: no module, and no list of modules."""
+    if isinstance(param.annotation, t.Name):
+        return param.annotation.id in _PLAIN
+    if isinstance(param.default, t.Constant):
+        return param.default.value is not None
+    return isinstance(param.default, t.DictDisplay | t.Display)
+
+
+def _may_bring_parameters(value: t.Expr, plain: set[str]) -> bool:
     if isinstance(value, t.Constant):
         return False
-    if isinstance(value, t.Name):  # a module that it was given has a module's name, or a module's use
-        return bool(k.MODULE_NAME.search(value.id) or f"self.{value.id}" in cls.modules or _is_called(cls, value.id))
+    if isinstance(value, t.Name):
+        return value.id not in plain
     if not isinstance(value, t.Call):
-        return any(isinstance(node, t.Call) and _may_bring_parameters(cls, node) for node in t.walk(value))
+        return any(isinstance(node, t.Call | t.Name) and _may_bring_parameters(node, plain) for node in t.walk(value))
     name = t.path_of(value.func) or ""
     last = name.rsplit(".", 1)[-1]
     if last in k.WITHOUT_PARAMETERS or last.endswith("Loss"):
         return False
-    plain = name in _PLAIN or name.startswith(_PLAIN_MODULES) or (name.startswith("torch.") and name.count(".") == 1)
-    return not plain
-
-
-def _is_called(cls: Class, attribute: str) -> bool:
-    """Whether its methods call ``self.attribute(...)``."""
-    calls = (n for ref in cls.methods.values() for n in t.walk(ref.define.body) if isinstance(n, t.Call))
-    return any(t.path_of(call.func) == f"self.{attribute}" for call in calls)
+    of_torch = name.startswith("torch.") and name.count(".") == 1 and last not in ("load", "compile")
+    return not (of_torch or name in _PLAIN or name.startswith(_PLAIN_MODULES))
 
 
 def is_frozen(cls: Class) -> bool:

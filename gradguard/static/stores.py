@@ -126,8 +126,9 @@ def augment(flow: Flow, stmt: t.Augment, state: State) -> State:
         path = path.rsplit("[", 1)[0]
         before = flow.read(path, state)
     item = isinstance(stmt.target, t.Subscript) and not isinstance(stmt.value, t.Display | t.Comprehension)
-    if item and before.kind is not Kind.TENSOR and "def __iadd__" in flow.module.source.text:
-        return state  # an entry may be a meter of the program's own
+    is_ours = item and before.kind is not Kind.TENSOR and flow.scope(path) is not Scope.LOCAL
+    if is_ours and "def __iadd__" in flow.module.source.text:
+        return state  # an entry of an object's dict may be a meter of the program's own
     if item:  # sums[key] += x
         form = Form.SUM if stmt.operator in "+-" else Form.AVERAGE
         kind = before.kind

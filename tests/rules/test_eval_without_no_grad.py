@@ -108,6 +108,34 @@ FLAGGED = {
                     features = backbone(x)
                 print(head(features).argmax(1))  # !
     """,
+    "a network in an attribute of another name": """
+        class Field(nn.Module):
+            def __init__(self, g):
+                super().__init__()
+                self.func = g
+
+            def forward(self, x):
+                return x + self.func(x)
+
+        def evaluate(loader, g):
+            net = Field(g)
+            net.eval()
+            for x in loader:
+                print(net(x).mean())  # !
+    """,
+    "a base class that is not known here": """
+        from somewhere import Base
+
+        class Field(Base, nn.Module):
+            def forward(self, x):
+                return self.body(x)
+
+        def evaluate(loader):
+            net = Field()
+            net.eval()
+            for x in loader:
+                print(net(x).mean())  # !
+    """,
 }
 
 CLEAN = {

@@ -173,6 +173,22 @@ FLAGGED = {
                 optimizer.step()
                 total -= -loss  # !
     """,
+    "sums in a dict, beside a class that adds in its own way": """
+        class Vector:
+            def __iadd__(self, other):
+                self.x += other
+                return self
+
+        def train(model, loader, optimizer):
+            totals = {"loss": 0.0}
+            for x, y in loader:
+                optimizer.zero_grad()
+                loss = F.cross_entropy(model(x), y)
+                loss.backward()
+                optimizer.step()
+                totals["loss"] += loss  # !
+            return totals
+    """,
 }
 
 CLEAN = {
