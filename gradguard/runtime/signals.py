@@ -44,7 +44,7 @@ class Signals:
     def add_tensors(self, sensor: Tensors, step: int) -> None:
         """Sense the bytes of all tensors, as often as it is worth: often where the heap is not known."""
         budget = BUDGET_WITHOUT_HEAP if self._heap is None else BUDGET_MICROSECONDS
-        self._begin(Metered(sensor, budget, step + FIRST_STEP), step)
+        self._begin(Metered(sensor, budget, step + FIRST_STEP, is_dear=True), step)
 
     def _made(self, name: str, make: Callable[[], Sensor]) -> Sensor | None:
         try:

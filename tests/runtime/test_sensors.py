@@ -97,7 +97,7 @@ def test_the_first_steps_are_read_one_by_one() -> None:
 
 
 def test_what_is_dear_by_nature_is_read_late_and_rarely() -> None:
-    metered = Metered(Process(), budget=0.001, first_step=16)
+    metered = Metered(Process(), budget=0.001, first_step=16, is_dear=True)
     read = [step for step in range(1, 5000) if metered.read_if_due(step) is not None]
     assert read[0] == 16
     assert len(read) < 8

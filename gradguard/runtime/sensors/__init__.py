@@ -10,8 +10,7 @@ BUDGET_MICROSECONDS = 2.0
 
 LONGEST_PERIOD = 512
 
-NEVER_AGAIN = 1 << 20
-"""Steps; the longest period of a sensor that is dear by nature."""
+LONGEST_OF_THE_DEAR = 1 << 20
 
 DENSE_STEPS = 64
 """The first steps are read one by one: a short run has no others."""
@@ -37,15 +36,19 @@ class Metered:
     Args:
         sensor: what to read.
         budget: microseconds in a step, amortised.
-        first_step: when it is read first; one that begins later than at once is too dear to be read at every step ever.
+        first_step: when it is read first.
+        is_dear: never to be read at every step, and as rarely as its budget asks.
     """
 
-    def __init__(self, sensor: Sensor, budget: float = BUDGET_MICROSECONDS, first_step: int = 1) -> None:
+    def __init__(
+        self, sensor: Sensor, budget: float = BUDGET_MICROSECONDS, first_step: int = 1, *, is_dear: bool = False
+    ) -> None:
         self.sensor = sensor
         self.budget = budget
         self.cost = 0.0
         self.period = 1
         self.next_step = self.first_step = first_step
+        self._is_dear = is_dear
 
     def read_if_due(self, step: int) -> int | None:
         """The value, or None when it is not its turn."""
@@ -59,8 +62,8 @@ class Metered:
         # A series keeps some hundred points however long the run: more samples than that cost and tell nothing.
         affordable = max(int(self.cost / self.budget), step // DENSE_STEPS)
         longest = min(step // 8, LONGEST_PERIOD) if step >= DENSE_STEPS else 1
-        if self.first_step > 1:
-            longest = NEVER_AGAIN
+        if self._is_dear:
+            longest = LONGEST_OF_THE_DEAR
         # Powers of two: sensors that are read in the same steps leave the others quiet.
         self.period = min(1 << max(affordable - 1, 0).bit_length(), 1 << longest.bit_length() - 1)
         self.next_step = (step // self.period + 1) * self.period
