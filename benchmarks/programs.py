@@ -177,6 +177,8 @@ def main() -> None:
     parser.add_argument("--steps", type=int, nargs="+", default=[200, 1000])
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     arguments = parser.parse_args()
+    if unknown := sorted({*arguments.programs} - {folder.name for folder in programs([])}):
+        parser.error(f"no such program: {', '.join(unknown)}")
     with ThreadPoolExecutor(arguments.jobs) as pool:
         for steps in arguments.steps:
             for line in table(programs(arguments.programs), steps, pool):

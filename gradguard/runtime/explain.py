@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from gradguard.findings import Holder, Leak, Place
 from gradguard.runtime import advice, lifetime, origin
 from gradguard.runtime.holders import LEAST_BYTES, SAVED, Suspect
-from gradguard.runtime.stores import form_of, value_name
+from gradguard.runtime.stores import form_of, stored_value, value_name
 from gradguard.runtime.tracer import Line
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ def explain(suspect: Suspect, traced: Traced, sources: Sources, step: int, rate:
     made = None if suspect.kind == "hook" or not seen.lines else origin.made_at(sources, seen.lines[0], name)
     kind = _kind(seen, places[0] if places else None, made)
     excuse, at = _excuse(seen, kind)
-    value = value_name(seen.statement, name) if seen.statement is not None else None
+    value = _value(seen)
     leak = Leak(
         kind=kind,
         holder=_without_open_keys(suspect.holder, seen.statement),
@@ -170,6 +170,14 @@ def explain(suspect: Suspect, traced: Traced, sources: Sources, step: int, rate:
         held=suspect.held,
         is_made_from_others=_is_made_from_others(seen),
     )
+
+
+def _value(seen: _Evidence) -> str | None:
+    """The variable that is stored, if it is a tensor: a row with a tensor in it has no ``detach()``."""
+    if seen.statement is None:
+        return None
+    is_object = seen.suspect.wraps_tensors and isinstance(stored_value(seen.statement, seen.name), ast.Name)
+    return None if is_object else value_name(seen.statement, seen.name)
 
 
 def _without_open_keys(holder: Holder, statement: ast.stmt | None) -> Holder:

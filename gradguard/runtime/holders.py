@@ -79,6 +79,7 @@ class Suspect:
         graph_nodes: how many nodes it has.
         freed: it was backpropagated, and holds no saved tensors any more.
         inputs: a value made anew in each step, whose size grows: no leak, but it explains growth.
+        wraps_tensors: what is stored is no tensor, but an object with tensors in it.
     """
 
     kind: str
@@ -96,6 +97,7 @@ class Suspect:
     graph_nodes: float = 0.0
     freed: bool = False
     home: str | None = None
+    wraps_tensors: bool = False
 
     @property
     def spot(self) -> Spot:
@@ -249,6 +251,7 @@ def _suspect(spot: Spot, gain: Gain, entries: int, root: Root, steps: int) -> Su
     chain = spot.chain()[2:]  # without the top and the namespace
     things = [each.thing for each in chain]
     below = list(spot.walk())
+    places = [spot, *spot.below.values()] if entries else [spot]
     attached = gain.attached > 0 or gain.nodes > 0
     cached = any(isinstance(thing, CACHE_TYPES) for thing in things)
     if gain.hooks > 0 and spot.label.endswith("_hooks"):
@@ -291,6 +294,7 @@ def _suspect(spot: Spot, gain: Gain, entries: int, root: Root, steps: int) -> Su
         nodes,
         freed,
         home(chain, root),
+        wraps_tensors=not any(each.tensors for each in places),
     )
 
 

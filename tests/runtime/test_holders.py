@@ -570,6 +570,26 @@ for model, output, loss in training():
     assert sum(leak.explained or 0 for leak in report.leaks) == pytest.approx(1, abs=0.05)
 
 
+def test_a_row_with_a_tensor_in_it_is_not_told_to_detach(run: object) -> None:
+    body = """
+import collections
+Row = collections.namedtuple("Row", "step loss")
+class Report:
+    def __init__(self):
+        self.by_epoch = collections.defaultdict(list)
+    def note(self, row):
+        self.by_epoch[row.step // 30].append(row)
+report = Report()
+for step, (model, output, loss) in enumerate(training()):
+    report.note(Row(step, loss))
+"""
+    report, _ = run(body)  # type: ignore[operator]
+    (leak,) = report.leaks
+    assert "by_epoch" in leak.holder.path
+    assert leak.advice
+    assert "row.detach()" not in leak.advice
+
+
 def test_a_large_data_set_is_not_walked_through(run: object) -> None:
     body = """
 class Sample:
