@@ -59,7 +59,8 @@ def _judge_store(flow: Flow, store: Store) -> None:
     if not roots or store.mode in (Mode.OFF, Mode.UNKNOWN) or store.value.kind in (Kind.MODULE, Kind.HANDLE):
         return
     store.carries_graph = True
-    store.made_at = store.made_at or _nearest(flow, roots)
+    known = store.start
+    store.start = lambda: known() or _nearest(flow, roots)
     _judge_lifetime(flow, store)
     if store.leaks:
         store.route = _longest_route(flow, store, roots)

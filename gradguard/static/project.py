@@ -72,7 +72,7 @@ class Module:
 
     def function(self, name: str) -> FunctionRef | None:
         if name not in self._functions and name in self.outline.functions:
-            chunk = self._chunk(self.outline.functions[name])
+            chunk = self.source.chunk(self.outline.functions[name])
             define = next((s for s in _statements(chunk) if isinstance(s, t.Define)), None)
             if chunk is None or define is None:
                 return None
@@ -81,7 +81,7 @@ class Module:
 
     def klass(self, name: str) -> Class | None:
         if name not in self._classes and name in self.outline.classes:
-            chunk = self._chunk(self.outline.classes[name])
+            chunk = self.source.chunk(self.outline.classes[name])
             define = next((s for s in _statements(chunk) if isinstance(s, t.DefineClass)), None)
             if chunk is None or define is None:
                 return None
@@ -90,8 +90,6 @@ class Module:
 
     def script(self) -> FunctionRef | None:
         """The module's own statements, as a function."""
-        if any(extent.problem for extent in self.outline.script):
-            return None
         chunk = self.source.script_chunk()
         if chunk is None:
             return None
@@ -115,9 +113,6 @@ class Module:
             yield from attempt(lambda name=name: list(c.all_methods()) if (c := self.klass(name)) else [])  # type: ignore[misc]
         yield from attempt(lambda: [s] if (s := self.script()) else [])
 
-    def _chunk(self, extent: Extent) -> Chunk | None:
-        return None if extent.problem else self.source.chunk(extent)
-
     # --- names ---
 
     def resolve(self, name: str, depth: int = 0) -> Value | None:
@@ -139,7 +134,7 @@ class Module:
         if name in self.outline.variables:
             return self._variable(name)
         for base in self.outline.star_imports:
-            found = self.project.find(base, self) if depth < _MAX_REEXPORTS else None
+            found = self.project.find(base, self, name) if depth < _MAX_REEXPORTS else None
             if found is not None and found[0] is not self:
                 value = found[0].resolve(name, depth + 1)
                 if value is not None:
@@ -152,7 +147,7 @@ class Module:
         from gradguard.static.places import kind_of
 
         for extent in self.outline.variables[name][:3]:
-            chunk = self._chunk(extent)
+            chunk = self.source.chunk(extent)
             try:
                 statements = _dedented(chunk).statements if chunk else []
             except SourceError:
@@ -350,8 +345,23 @@ class Project:
 
     # --- files ---
 
-    def find(self, dotted: str, importer: Module) -> tuple[Module, list[str]] | None:
-        """The project file that a dotted name leads to, and what remains of the name inside it."""
+    def find(self, dotted: str, importer: Module, wanted: str = "") -> tuple[Module, list[str]] | None:
+        """The project file that a dotted name leads to, and what remains of the name inside it.
+
+        Args:
+            wanted: the name that is asked for in the file; one that does not have it in its text is not read.
+        """
+        place = self._place(dotted, importer)
+        if place is None or (wanted and not self._may_bind(place[0], wanted)):
+            return None
+        module = self.module(place[0])
+        return (module, place[1]) if module else None
+
+    def _may_bind(self, path: Path, name: str) -> bool:
+        text = self.survey.text(path)
+        return name in text or "import *" in text
+
+    def _place(self, dotted: str, importer: Module) -> tuple[Path, list[str]] | None:
         if importer.path is None:
             return None
         level = len(dotted) - len(dotted.lstrip("."))
@@ -360,13 +370,11 @@ class Project:
             for length in range(len(names), 0, -1):
                 path = self._file(folder, names[:length])
                 if path is not None and path != importer.path:
-                    module = self.module(path)
-                    return (module, names[length:]) if module else None
+                    return path, names[length:]
         if level and names:  # `from . import name` where name is in __init__.py
             init = _parent(importer.path, level) / "__init__.py"
             if init.is_file() and init != importer.path:
-                module = self.module(init)
-                return (module, names) if module else None
+                return init, names
         return None
 
     def _search_path(self, path: Path, level: int) -> Iterator[Path]:

@@ -10,6 +10,7 @@ import ast
 import io
 import json
 import re
+import textwrap
 import tokenize
 import warnings
 from collections.abc import Iterator, Mapping
@@ -48,7 +49,6 @@ class Extent:
 
     start: int
     end: int
-    problem: str | None = None
 
 
 @dataclass(slots=True)
@@ -79,6 +79,7 @@ class Source:
     text: str
     cells: tuple[tuple[int, int], ...] = ()
     problems: tuple[FileError, ...] = ()
+    _problems: dict[Extent, str | None] = field(default_factory=dict)
 
     @cached_property
     def lines(self) -> list[str]:
@@ -114,13 +115,20 @@ class Source:
     def excerpt(self, extent: Extent) -> str:
         return "".join(self.lines[extent.start - 1 : extent.end])
 
-    def chunk(self, extent: Extent) -> Chunk:
-        return Chunk(self, self.excerpt(extent), extent.start)
+    def problem(self, extent: Extent) -> str | None:
+        """Why LibCST must not see a statement, if so."""
+        if extent not in self._problems:
+            self._problems[extent] = _problem(textwrap.dedent(self.excerpt(extent)))
+        return self._problems[extent]
+
+    def chunk(self, extent: Extent) -> Chunk | None:
+        """The statement by itself, unless LibCST must not see it."""
+        return None if self.problem(extent) else Chunk(self, self.excerpt(extent), extent.start)
 
     def script_chunk(self) -> Chunk | None:
-        """The module's own statements in one chunk; functions and classes are blank lines in it."""
+        """The module's own statements in one chunk, if LibCST may see them all; definitions are blank lines in it."""
         extents = self.outline.script
-        if not extents:
+        if not extents or any(map(self.problem, extents)):
             return None
         first, last = extents[0].start, extents[-1].end
         kept = ["\n"] * (last - first + 1)
@@ -366,12 +374,26 @@ def _outline(module: ast.Module) -> Outline:
             if not isinstance(stmt, ast.Import | ast.ImportFrom) and not _is_data(stmt):
                 outline.script.append(extent)
             _variables(stmt, outline)
-    for node in ast.walk(module):
-        if isinstance(node, ast.Import):
-            outline.imported_roots.update(a.name.split(".")[0] for a in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            outline.imported_roots.add(node.module.split(".")[0])
+    outline.imported_roots = {root for node in _statements(module) for root in _imported_roots(node)}
     return outline
+
+
+def _statements(module: ast.Module) -> Iterator[ast.stmt]:
+    """Every statement, those of functions and classes too; expressions, which are most of a tree, are not entered."""
+    stack: list[ast.AST] = [module]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, ast.stmt):
+            yield node
+        for name in ("body", "orelse", "finalbody", "handlers", "cases"):
+            stack.extend(getattr(node, name, ()))
+
+
+def _imported_roots(node: ast.stmt) -> Iterator[str]:
+    if isinstance(node, ast.Import):
+        yield from (alias.name.split(".")[0] for alias in node.names)
+    elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+        yield node.module.split(".")[0]
 
 
 def _is_data(stmt: ast.stmt) -> bool:
@@ -416,26 +438,35 @@ def _variables(stmt: ast.stmt, outline: Outline) -> None:
 def _extent(stmt: ast.stmt) -> Extent:
     decorators = getattr(stmt, "decorator_list", ())
     start = min([stmt.lineno, *(d.lineno for d in decorators)])
-    return Extent(start, stmt.end_lineno or stmt.lineno, _problem(stmt))
+    return Extent(start, stmt.end_lineno or stmt.lineno)
 
 
-def _problem(stmt: ast.stmt) -> str | None:
+def _problem(text: str) -> str | None:
     """Why LibCST must not see this statement, if so."""
-    level: list[ast.AST] = [stmt]
+    try:
+        level: list[ast.AST] = [_parsed(text)]
+    except SourceError as error:
+        return str(error)
     for _ in range(MAX_DEPTH):
         below: list[ast.AST] = []
         for node in level:
             if isinstance(node, ast.BoolOp) and len(node.values) > MAX_WIDTH:
                 return f"a chain of {len(node.values)} and/or is too long to be analysed"
-            below.extend(ast.iter_child_nodes(node))
+            for value in vars(node).values():
+                if isinstance(value, list):
+                    below += [item for item in value if isinstance(item, ast.AST)]
+                elif isinstance(value, ast.AST) and not isinstance(value, _LEAVES):
+                    below.append(value)
         if not below:
             return None
         level = below
     return "nested too deeply to be analysed"
 
 
+_LEAVES = (ast.expr_context, ast.operator, ast.unaryop, ast.boolop, ast.Constant, ast.Name)
+
+
 def problem_error(source: Source, extent: Extent) -> FileError | None:
     """The error to report for a statement that LibCST must not see."""
-    if extent.problem is None:
-        return None
-    return FileError(source.path, source.locate(extent.start)[1], extent.problem)
+    problem = source.problem(extent)
+    return None if problem is None else FileError(source.path, source.locate(extent.start)[1], problem)

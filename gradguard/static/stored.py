@@ -5,6 +5,7 @@ Part of the model (see ``model``). Nothing here imports libcst.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -53,7 +54,7 @@ class Store(Event):
 
     Filled in when the function has been read:
         carries_graph: the value carries a graph.
-        made_at: the expression that started the graph.
+        start: finds the expression that started the graph; asked for only when there is something to report.
         route: the expressions by which the graph came into the value, the value first.
         outlives: the loop whose iterations the value outlives, None if it does not or if it outlives the call.
         outlives_call: it outlives the call itself (an attribute, a global, a closure), and nothing clears it.
@@ -78,7 +79,7 @@ class Store(Event):
     key: str | None = None
     mode: Mode = Mode.INHERITED
     carries_graph: bool = False
-    made_at: Site | None = None
+    start: Callable[[], Site | None] = field(default=lambda: None, repr=False)
     route: tuple[str, ...] = ()
     outlives: Loop | None = None
     outlives_call: bool = False
@@ -205,8 +206,8 @@ class Store(Event):
 
     def origin(self) -> tuple[Related, ...]:
         """Where the graph starts, as a related place."""
-        if self.made_at is None:
+        site = self.start()
+        if site is None:
             return ()
-        site = self.made_at
         way = ": " + " <- ".join(f"`{code}`" for code in self.route) if len(self.route) > 2 else ""
         return (Related(site.path, site.cell, site.line, f"the graph comes from `{one_line(site.code)}`{way}"),)

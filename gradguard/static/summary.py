@@ -381,6 +381,10 @@ class _Application:
                 mode=state.mode if store.mode is Mode.INHERITED else store.mode,
                 evaluating=store.evaluating or bool(state.evaluating), carries_graph=False, outlives=None,
                 outlives_call=False, freed=False, retained=False, used=False,
-                made_at=None if by_caller else store.made_at,
+                start=_unknown if by_caller else store.start,
             )
         )  # fmt: skip
+
+
+def _unknown() -> None:
+    """Where a graph starts that the caller hands over: the caller knows."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cache
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -372,12 +373,25 @@ def walk(node: object) -> Iterator[Node]:
     stack = [node]
     while stack:
         current = stack.pop()
-        if isinstance(current, list | tuple):
-            stack.extend(current)
-        elif isinstance(current, Node | Arg | Clause | Handler | Case | Param):
+        cls = type(current)
+        if cls is list or cls is tuple:
+            stack.extend(current)  # type: ignore[arg-type]
+        elif (names := _parts(cls)) is not None:  # type: ignore[arg-type]
             if isinstance(current, Node):
                 yield current
-            for cls in type(current).__mro__:
-                for name in getattr(cls, "__slots__", ()):
-                    if name != "origin":
-                        stack.append(getattr(current, name))
+            for name in names:
+                stack.append(getattr(current, name))
+
+
+@cache
+def _parts(cls: type) -> tuple[str, ...] | None:
+    """The fields of a node's class that may hold nodes; None for what is no part of a tree."""
+    if not issubclass(cls, Node | Arg | Clause | Handler | Case | Param):
+        return None
+    names = (name for base in cls.__mro__ for name in getattr(base, "__slots__", ()))
+    return tuple(name for name in names if name not in _NO_NODES)
+
+
+_NO_NODES = frozenset(
+    "origin id name keyword star operator kind names narrows dimensions assigned is_generator is_async".split()
+)

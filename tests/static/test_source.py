@@ -74,15 +74,16 @@ def test_what_would_crash_libcst_never_reaches_it(text: str) -> None:
         outline = source.outline
     except SourceError:
         return
-    assert outline.script[-1].problem is not None
+    assert source.problem(outline.script[-1]) is not None
+    assert source.script_chunk() is None
 
 
 def test_many_adjacent_strings_never_crash() -> None:
     """LibCST refuses them, or their nesting is refused before."""
     source = Source("x.py", "value = (" + "'a' " * 5000 + ")\n")
     chunk = source.script_chunk()
-    assert chunk is not None
-    if source.outline.script[-1].problem is None:
+    assert (chunk is None) == (source.problem(source.outline.script[-1]) is not None)
+    if chunk is not None:
         with pytest.raises(SourceError):
             _ = chunk.statements
 
