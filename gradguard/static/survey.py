@@ -27,6 +27,7 @@ _TORCH = re.compile(r"^\s*(?:from|import)\s+(?:torch|pytorch_lightning|lightning
 _DEFINITION = re.compile(r"\s*(?:async\s+)?def\s+(\w+)")
 _GRADIENTS = re.compile(r"^[^#\n]*(?:backward\(|(?<![\w.])grad\(|autograd\.grad\()", re.M)
 _MAX_PASSES = 4
+_MANY_CALLERS = 50
 _AT_START = ("__init__", "__post_init__", "__new__")
 
 
@@ -173,9 +174,10 @@ class Survey:
     def callers(self, name: str, near: Module) -> Iterator[Module]:
         """The modules that may call a function of this name."""
         yield near
-        related = self._related(near)
-        for path in self._callers.get(name, ()):
-            if path != near.path and path in related:
+        others = [path for path in self._callers.get(name, ()) if path != near.path]
+        related = self._related(near) if others else set()
+        for path in others:
+            if path in related:
                 module = self.project.module(path)
                 if module is not None:
                     yield module
@@ -204,6 +206,8 @@ class Survey:
         key = (module, name, param)
         if key not in self._arguments:
             self._arguments[key] = set()
+            if len(self._callers.get(name, ())) > _MANY_CALLERS:
+                return set()  # so many do not pass objects of one class
             found = self._arguments[key]
             for caller in self.callers(name, module):
                 calls = self._calls_of(caller)
