@@ -36,8 +36,8 @@ rule = Rule("GG405", "cycled-loader", Severity.ERROR, frozenset({"itertools"}))
 @rule.in_source
 def keeps_every_batch(function: Function) -> Iterator[Finding]:
     for call in function.calls_of("itertools.cycle", "itertools.tee"):
-        if call.first.kind is not Kind.LOADER or call.inner is not None:
-            continue
+        if call.first.kind is not Kind.LOADER or call.inner is not None or str(call.bound_to).endswith("loaders"):
+            continue  # several loaders in turn: each goes over its batches itself
         again = ", and gives them again without shuffling" if call.name.endswith("cycle") else ""
         yield rule.finding(
             call.site,

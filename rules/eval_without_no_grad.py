@@ -54,8 +54,13 @@ def records_for_nothing(function: Function) -> Iterator[Finding]:
             "evaluation records a graph: each forward pass saves its activations for a backward that never comes",
             help="run the loop under `torch.no_grad()`, or decorate the function with it",
             fix=function.without_grad(),
-            confidence=Confidence.HIGH if forward.evaluates or loop.over_loader else Confidence.LOW,
+            confidence=Confidence.HIGH if _is_sure(forward, loop) else Confidence.LOW,
         )
+
+
+def _is_sure(forward: Forward, loop: Loop) -> bool:
+    """Whether it is an evaluation; where another part of the loop is under ``no_grad``, this one may not need it."""
+    return (forward.evaluates or loop.over_loader) and (forward.is_shown or not loop.turns_grad_off)
 
 
 def _recording(loop: Loop) -> Forward | None:

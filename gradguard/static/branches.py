@@ -12,11 +12,12 @@ from gradguard.static.conditions import (
     key_test,
     length_test,
     period,
+    shape_test,
     steady_branch,
     tensor_test,
 )
 from gradguard.static.loops import loops_called
-from gradguard.static.model import Backward, Forward, GradCall
+from gradguard.static.model import Backward, Forward, GradCall, Mode
 from gradguard.static.state import State, hedge, merge
 from gradguard.static.values import NUMBER, Held, Kind, Value, Word, holding
 
@@ -44,7 +45,7 @@ def if_(flow: Flow, stmt: t.If, state: State) -> State | None:
     flow.once += once
     start = steady_branch(stmt.test)
     flow.starting += start == "second"
-    cap = length_test(stmt.test)
+    cap = length_test(stmt.test) or shape_test(stmt.test)
     flow.capped.append(flow.canonical(cap or ""))
     after_body = flow.block(stmt.body, first)
     flow.capped.pop()
@@ -99,6 +100,8 @@ def with_(flow: Flow, stmt: t.With, state: State) -> State | None:
         entered = gradient_context(flow, context, state)
         if entered is not None:
             state.mode = entered
+            if entered is Mode.OFF and flow.loop is not None:
+                flow.loop.turns_grad_off = True
         if target is not None:
             flow.bind(target, value, state, stmt, None, plain=True)
     flow.guards += expects

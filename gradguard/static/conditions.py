@@ -92,6 +92,22 @@ def length_test(test: t.Expr) -> str | None:
     return None
 
 
+def shape_test(test: t.Expr) -> str | None:
+    """The tensor whose number of dimensions a condition asks for: what is done to it then is done once."""
+    if not isinstance(test, t.Operation):
+        return None
+    if test.operator in ("and", "or"):
+        return next((path for operand in test.operands if (path := shape_test(operand)) is not None), None)
+    asked = test.operands[0]
+    if isinstance(asked, t.Call) and t.path_of(asked.func) == "len" and asked.args:
+        shape = asked.args[0].value
+        shape = shape.func if isinstance(shape, t.Call) else shape
+        return t.path_of(shape.value) if isinstance(shape, t.Attribute) and shape.name in ("shape", "size") else None
+    asked = asked.func if isinstance(asked, t.Call) else asked
+    counts = isinstance(asked, t.Attribute) and asked.name in ("dim", "ndim", "ndimension")
+    return t.path_of(asked.value) if counts and isinstance(asked, t.Attribute) else None
+
+
 def is_flag(test: t.Expr) -> bool:
     """Whether a condition is a mode that the caller chooses: ``train``, ``not self.training``."""
     if isinstance(test, t.Operation) and test.operator == "not":

@@ -46,6 +46,8 @@ class Loop:
         calls: the calls in it that rules ask about, also those in functions that it calls.
         leaves_early: it may be left by ``break`` or ``return``.
         count: how many times it runs, where that is written as a number.
+        over_parts: it goes over the parameters or the parts of a module, each once.
+        turns_grad_off: a part of its body is under ``no_grad``.
     """
 
     site: Site
@@ -63,6 +65,8 @@ class Loop:
     calls: list[Call] = field(default_factory=list)
     leaves_early: bool = False
     count: int | None = None
+    over_parts: bool = False
+    turns_grad_off: bool = False
 
     @property
     def trains(self) -> bool:
@@ -265,12 +269,14 @@ class Forward(Event):
         module: its path.
         mode: the gradient mode it runs in.
         evaluates: it was put into evaluation mode before.
+        is_shown: the function uses what is called as only a module is used: ``net.eval()``, ``net.parameters()``.
         is_frozen: none of its parameters wants a gradient.
     """
 
     module: str | None = None
     mode: Mode = Mode.INHERITED
     evaluates: bool = False
+    is_shown: bool = False
     is_frozen: bool = False
 
 

@@ -81,7 +81,7 @@ def _judge_lifetime(flow: Flow, store: Store) -> None:
     while loop is not None:
         carry = flow.carries.get((store.path, loop))
         bounded = store.capped or (store.form is Form.ITEM and store.bounded_key) or _each_in_its_slot(store, loop)
-        if carry is not None and carry.grows and not bounded:
+        if carry is not None and carry.grows and not bounded and not loop.over_parts:
             _judge_in_loop(flow, store, loop, carry.fresh)
             if not store.used:
                 return

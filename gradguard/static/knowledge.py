@@ -128,6 +128,10 @@ LOSS_CALLABLE = re.compile(
     r"(?:^|[._])(?:\w*_)?(?:criterion|criterions|loss|losses|loss_?fn|loss_?func\w*|lossfn|objective)\w*$", re.I
 )
 LOSS_NAME = re.compile(r"loss|cost|nll|^err|objective|penalty|energy|kl|elbo|bce|mse|ce$|reg", re.I)
+# Names of what a command line or a configuration file says.
+SETTINGS_NAME = re.compile(
+    r"^(?:args?|opts?|options|flags|cfgs?|conf|configs?|hparams|hps|hyper_?params|settings)$", re.I
+)
 # Names that one gives to a count, a measure or an index among the things that a call returns.
 NUMBER_NAME = re.compile(
     r"^(?:n|n_\w+|num\w*|\w+_num|\w*counts?|\w*acc|\w*accuracy|\w*accuracies|(?:n_)?correct\w*|hits?|\w*_ids?|ids?|idx\w*|"
@@ -197,6 +201,8 @@ VERB = re.compile(
 )
 # Methods that go over what a module has, each with its name.
 NAMING_METHODS = frozenset("named_parameters named_buffers named_modules named_children".split())
+# Methods that go over what a module consists of.
+PARTS = NAMING_METHODS | frozenset("parameters buffers modules children".split())
 # Methods that only a module has.
 MODULE_METHODS = frozenset(
     "parameters named_parameters eval train modules named_modules children named_children register_forward_hook "

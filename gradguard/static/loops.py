@@ -125,8 +125,15 @@ def _new_loop(flow: Flow, stmt: t.Repeat, state: State, iterable: Value | None) 
     )  # fmt: skip
     return Loop(
         flow.site(stmt), flow.loop, over_loader, bool(state.evaluating) or evaluation, targets,
-        stmt.assigned or assigned_paths(stmt), count=count,
+        stmt.assigned or assigned_paths(stmt), count=count, over_parts=_goes_over_parts(stmt.iterable),
     )  # fmt: skip
+
+
+def _goes_over_parts(iterable: t.Expr | None) -> bool:
+    """Whether a loop is over what a module consists of: ``enumerate(model.parameters())``."""
+    while isinstance(iterable, t.Call) and isinstance(iterable.func, t.Name) and iterable.args:
+        iterable = iterable.args[0].value
+    return isinstance(iterable, t.Call) and isinstance(iterable.func, t.Attribute) and iterable.func.name in k.PARTS
 
 
 def _count(iterable: t.Expr | None) -> int | None:

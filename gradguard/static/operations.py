@@ -273,7 +273,7 @@ def forward(c: Called) -> None:
     path = c.receiver_path if c.method == "forward" else c.path
     flow.record(Forward(
         flow.site(c.node), flow.loop, flow.branches > 0, module=path or None, mode=c.state.mode,
-        evaluates=bool(c.state.evaluating), is_frozen=_is_frozen(c, path),
+        evaluates=bool(c.state.evaluating), is_frozen=_is_frozen(c, path), is_shown=path in flow.modules,
     ))  # fmt: skip
 
 
@@ -282,9 +282,16 @@ def _is_frozen(c: Called, path: str | None) -> bool:
     return path in c.state.frozen or (isinstance(module, Class) and module.is_frozen)
 
 
+def _cuts_its_output(c: Called, module: Class) -> bool:
+    """Whether all that a module's ``forward`` returns is without a graph: ``return q_values.argmax(1)``."""
+    ref = module.method("forward")
+    flow = c.flow.project.flow(ref) if ref is not None else None
+    return flow is not None and flow.facts.returns.kind in (Kind.TENSOR, Kind.NUMBER) and not flow.facts.returns.reach
+
+
 def module_result(c: Called) -> Value:
     ref = c.func.ref
-    if _is_frozen(c, c.path):
+    if _is_frozen(c, c.path) or (isinstance(ref, Class) and _cuts_its_output(c, ref)):
         return holding(c.result(kind=Kind.OUTPUT, receiver=False), Held.OUTPUT, c.node)
     plain = isinstance(ref, str) and ref.startswith("torch.nn.") and ref.rsplit(".", 1)[-1] not in k.STRUCTURED_MODULES
     result = c.result(Root(Source.GRAPH, c.node), kind=Kind.TENSOR if plain else Kind.OUTPUT, receiver=False)

@@ -34,11 +34,21 @@ def store_rebind(flow: Flow, path: str, value: Value, state: State, stmt: t.Node
     carries_on = any(r.source in (Source.CARRIED, Source.PLACE) for r in value.reach)
     if not carries_on and not (value.holding(Held.EXCEPTION) and flow.scope(path) is not Scope.LOCAL):
         return
+    if _is_module_itself(flow, path, source):
+        return
     form, part = rebind_form(path, source)
     if form is Form.SUM and _is_step_of_leaf(value):
         form, part = Form.REBIND, None
     node = part or source or stmt
     flow.store(path, value, state, stmt, node if isinstance(node, t.Expr) else None, form)
+
+
+def _is_module_itself(flow: Flow, path: str, source: t.Expr | None) -> bool:
+    """Whether a module is bound to its own name again: ``net = net.to(device)``, ``net = net.train()``."""
+    if not isinstance(source, t.Call) or not isinstance(source.func, t.Attribute):
+        return False
+    is_fluent = source.func.name in k.FLUENT_METHODS and t.path_of(source.func.value) == path
+    return is_fluent and path in flow.modules
 
 
 def _is_step_of_leaf(value: Value) -> bool:
