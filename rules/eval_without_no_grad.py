@@ -34,6 +34,7 @@ from collections.abc import Iterator
 
 from gradguard.catalogue import Rule
 from gradguard.findings import Confidence, Finding, Severity
+from gradguard.static.knowledge import EVALUATION_FUNCTION
 from gradguard.static.model import Forward, Function, Loop, Mode
 
 rule = Rule(
@@ -54,13 +55,19 @@ def records_for_nothing(function: Function) -> Iterator[Finding]:
             "evaluation records a graph: each forward pass saves its activations for a backward that never comes",
             help="run the loop under `torch.no_grad()`, or decorate the function with it",
             fix=function.without_grad(),
-            confidence=Confidence.HIGH if _is_sure(forward, loop) else Confidence.LOW,
+            confidence=Confidence.HIGH if _is_sure(function, forward, loop) else Confidence.LOW,
         )
 
 
-def _is_sure(forward: Forward, loop: Loop) -> bool:
-    """Whether it is an evaluation; where another part of the loop is under ``no_grad``, this one may not need it."""
-    return (forward.evaluates or loop.over_loader) and (forward.is_shown or not loop.turns_grad_off)
+def _is_sure(function: Function, forward: Forward, loop: Loop) -> bool:
+    """Whether it is an evaluation, whose graph nobody asks for.
+
+    Where another part of the loop is under ``no_grad``, this one may not need it; and what a function returns that is
+    not named as an evaluation, its caller may hand to backward: an ELBO, with dropout switched off.
+    """
+    evaluates = forward.evaluates or loop.over_loader
+    returned = function.returns_graph_of(forward) and EVALUATION_FUNCTION.search(function.name) is None
+    return evaluates and not returned and (forward.is_shown or not loop.turns_grad_off)
 
 
 def _recording(loop: Loop) -> Forward | None:

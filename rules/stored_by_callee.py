@@ -51,9 +51,14 @@ def hands_over(function: Function) -> Iterator[Finding]:
                 help=f"pass {store.advice}{store.number_advice}",
                 fix=store.detach_fix(),
                 severity=Severity.WARNING if store.freed else Severity.ERROR,
-                confidence=store.confidence if store.outlives is not None or _is_statistic(store) else Confidence.LOW,
+                confidence=store.confidence if _is_sure(store) else Confidence.LOW,
                 related=(Related(inside.path, inside.cell, inside.line, "it is stored here"), *store.origin()),
             )
+
+
+def _is_sure(store: Store) -> bool:
+    """Whether it surely piles up, and the graph was seen to be made here: a state of an environment has none."""
+    return (store.outlives is not None or _is_statistic(store)) and store.is_seen_to_record
 
 
 def _is_statistic(store: Store) -> bool:

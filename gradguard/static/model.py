@@ -122,6 +122,10 @@ class Function:
         start = Root(Source.GRAPH, forward.site.node)
         return any(start in backward.value.reach for backward in self.backwards)
 
+    def returns_graph_of(self, forward: Forward) -> bool:
+        """Whether what a module call records is handed to the caller."""
+        return Root(Source.GRAPH, forward.site.node) in self.returns.reach
+
     @property
     def frees_gradients(self) -> bool:
         """Whether the gradients of a step are tensors of their own: nothing zeroes them in place."""

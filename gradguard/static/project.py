@@ -18,7 +18,7 @@ from gradguard.static import knowledge as k
 from gradguard.static import tree as t
 from gradguard.static.definitions import Class, FunctionRef
 from gradguard.static.model import Mode
-from gradguard.static.source import Chunk, Extent, Outline, Source, SourceError, read
+from gradguard.static.source import Chunk, Outline, Source, SourceError, read
 from gradguard.static.survey import Survey
 from gradguard.static.values import Kind, Value
 

@@ -13,7 +13,7 @@ from gradguard.findings import Confidence, Fix, Related
 from gradguard.static import tree as t
 from gradguard.static.edits import detached, one_line
 from gradguard.static.events import Event, Loop, Mode
-from gradguard.static.knowledge import SPLITTING
+from gradguard.static.knowledge import LOSS_NAME, SPLITTING
 from gradguard.static.source import Site
 from gradguard.static.values import Held, Kind, Source, Value
 
@@ -101,6 +101,12 @@ class Store(Event):
     def is_average(self) -> bool:
         """Whether it blends a value into a moving average, or into the statistics that a buffer keeps."""
         return self.form is Form.AVERAGE or self.is_buffer
+
+    @property
+    def is_seen_to_record(self) -> bool:
+        """Whether a module's output or a loss went into it, not only something that backward goes over by the way."""
+        seen = any(root.source in (Source.GRAPH, Source.LOSS, Source.LEAF) for root in self.value.roots)
+        return seen or LOSS_NAME.search(self.value_code.rsplit(".", 1)[-1]) is not None
 
     def piles_up(self, *kinds: Held) -> bool:
         """Whether it adds memory of these kinds, beside graphs, to a collection that nothing empties."""
