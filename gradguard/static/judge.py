@@ -81,12 +81,22 @@ def _judge_lifetime(flow: Flow, store: Store) -> None:
     while loop is not None:
         carry = flow.carries.get((store.path, loop))
         bounded = store.capped or (store.form is Form.ITEM and store.bounded_key) or _each_in_its_slot(store, loop)
-        if carry is not None and carry.grows and not bounded and not loop.over_parts:
+        if carry is not None and carry.grows and not bounded and not loop.over_parts and not _was_there(store, loop):
             _judge_in_loop(flow, store, loop, carry.fresh)
             if not store.used:
                 return
         loop = loop.parent
     _judge_call(flow, store)
+
+
+def _was_there(store: Store, loop: Loop) -> bool:
+    """Whether the loop only goes through graphs that were there before: ``for name in losses: total += losses[name]``."""
+    if store.form not in (Form.SUM, Form.APPEND, Form.ITEM, Form.CONCATENATE) or store.inner is not None:
+        return False
+    own = graphs(store.value.roots)
+    starts = [node_of(root.key) for root in own]
+    is_leaf = any(root.source is Source.LEAF for root in store.value.roots)
+    return bool(own) and not is_leaf and all(node is not None and node not in loop.nodes for node in starts)
 
 
 def _each_in_its_slot(store: Store, loop: Loop) -> bool:
