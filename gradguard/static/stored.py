@@ -13,7 +13,7 @@ from gradguard.findings import Confidence, Fix, Related
 from gradguard.static import tree as t
 from gradguard.static.edits import detached, one_line
 from gradguard.static.events import Event, Loop, Mode
-from gradguard.static.knowledge import LOSS_NAME, SPLITTING
+from gradguard.static.knowledge import LOSS_NAME, SPLITTING, VIEWING_METHODS
 from gradguard.static.source import Site
 from gradguard.static.values import Held, Kind, Source, Value
 
@@ -123,8 +123,10 @@ class Store(Event):
 
     @property
     def takes_one_item(self) -> bool:
-        """Whether the value is one item of another, by its number: ``image[0]``; not of what takes a tensor apart."""
+        """Whether the value is one item of another, by its number: ``image[0].numpy()``; not of what takes it apart."""
         node = self.value_site.node if self.value_site else None
+        while isinstance(node, t.Call) and isinstance(node.func, t.Attribute) and node.func.name in VIEWING_METHODS:
+            node = node.func.value
         if not isinstance(node, t.Subscript) or not isinstance(node.index, t.Constant):
             return False
         of = node.value.func if isinstance(node.value, t.Call) else None

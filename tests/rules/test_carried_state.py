@@ -127,6 +127,15 @@ FLAGGED = {
                 if i % 100 == 0:
                     print(state.time, state.vel.pow(2).sum().item())
     """,
+    "under a test of another tensor's shape": """
+        def rollout(cell, model, xs, h):
+            model.eval()
+            for x in xs:
+                if x.dim() == 1:
+                    x = x.unsqueeze(0)
+                h = cell(x, h)  # !
+                print(model(h).argmax())
+    """,
 }
 
 FLAGGED["a parameter is a module if it is used as one"] = """
@@ -377,6 +386,32 @@ CLEAN = {
                 noise = model.unet(z, step)
                 z = z - 0.1 * noise
             return z
+    """,
+    "a dimension that is added once": """
+        class Explainer:
+            def __init__(self, model, image):
+                self.model = model
+                self.feature = model.encoder(image)
+
+            def explain(self, caption):
+                for t in range(50):
+                    embedded = self.model.embedding(caption[t])
+                    if self.feature.dim() == 1:
+                        self.feature = self.feature.unsqueeze(0)
+                    print(torch.cat((embedded, self.feature), -1).mean().item())
+    """,
+    "the module itself, put somewhere else": """
+        def train(args, loader, opt, epochs, device):
+            model_D = D_Net(args)
+            model_D = model_D.to(device)
+            for epoch in range(epochs):
+                model_D.train()
+                for x, y in loader:
+                    opt.zero_grad()
+                    F.mse_loss(model_D(x), y).backward()
+                    opt.step()
+                torch.save(model_D.to("cpu").state_dict(), "last.pt")
+                model_D = model_D.to(device)
     """,
 }
 

@@ -347,6 +347,15 @@ CLEAN = {
                     F.cross_entropy(model(x), y).backward()
                     optimizer.step()
     """,
+    "one loader after the other": """
+        import itertools
+
+        def train(model, train_loader, steps):
+            loaders = itertools.cycle(train_loader)
+            for _ in range(steps):
+                for batch in next(loaders):
+                    print(model(batch))
+    """,
 }
 
 

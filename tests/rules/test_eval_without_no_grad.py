@@ -392,6 +392,27 @@ CLEAN = {
                 found = table.sort_values(scores.tolist())
                 print(found.head(5))
     """,
+    "what is without parameters after the network": """
+        def infer(model_module, decode_module, test_loader):
+            for image, target in test_loader:
+                with torch.no_grad():
+                    maps = model_module(image)
+                joints = decode_module(maps)
+                print(joints.shape)
+    """,
+    "an objective with dropout switched off": """
+        from copy import deepcopy
+
+        class Posterior:
+            def compute_elbo(self, x, y, samples):
+                model = deepcopy(self.mean)
+                model.eval()
+                elbo = 0
+                for sample in self.draw(samples):
+                    self.replace(model, sample)
+                    elbo += model.log_likelihood(model(x), y)
+                return elbo / samples
+    """,
 }
 
 

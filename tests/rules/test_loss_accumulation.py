@@ -189,6 +189,17 @@ FLAGGED = {
                 totals["loss"] += loss  # !
             return totals
     """,
+    "the terms of each batch, over all batches": """
+        def validate(model, val_loader):
+            model.eval()
+            total = 0
+            for x, y in val_loader:
+                out = model(x)
+                losses = {"l1": F.l1_loss(out, y), "l2": F.mse_loss(out, y)}
+                for name in losses.keys():
+                    total = total + losses[name]  # !
+            print(total.item())
+    """,
 }
 
 CLEAN = {
@@ -453,6 +464,43 @@ CLEAN = {
 
             def training_step(self, batch, batch_idx):
                 return self.penalty(batch).mean()
+    """,
+    "the terms of one batch": """
+        def report(model, loader, optimizer):
+            for x, y in loader:
+                out = model(x)
+                losses = {"l1": F.l1_loss(out, y), "l2": F.mse_loss(out, y)}
+                optimizer.zero_grad()
+                losses["l1"].backward(retain_graph=True)
+                losses["l2"].backward()
+                optimizer.step()
+                loss = 0
+                for name in losses.keys():
+                    loss = loss + losses[name]
+                print(loss.item())
+    """,
+    "a number, scaled by what the command line says": """
+        import argparse
+
+        def multilabel(logits, labels, normalization):
+            losses = F.binary_cross_entropy_with_logits(logits, labels, reduction="none")
+            return losses.sum() / len(labels) if normalization == "batch" else losses.mean()
+
+        def main(loader, build):
+            parser = argparse.ArgumentParser()
+            parser.add_argument("--accumulate", type=int, default=1)
+            args = parser.parse_args()
+            network = build(args)
+            optimizer = torch.optim.Adam(network.parameters())
+            running = 0.0
+            for step, batch in enumerate(loader):
+                images, labels = batch["images"].to(args.device), batch["labels"].to(args.device)
+                loss = multilabel(network(images), labels, args.normalization) / args.accumulate
+                loss.backward()
+                running += float(loss.detach()) * args.accumulate * images.shape[0]
+                optimizer.step()
+                optimizer.zero_grad()
+            print(running)
     """,
 }
 

@@ -324,6 +324,20 @@ CLEAN = {
                 action = agent.select_action_from_target_actor(state)
                 state, reward, done = env.step(action.cpu().numpy()[0])
     """,
+    "the index of the best": """
+        class Q(nn.Module):
+            def __init__(self, make):
+                super().__init__()
+                self.net = make()
+
+            def forward(self, obs):
+                values = self.net(obs)
+                return torch.argmax(values, dim=1)
+
+        q = Q(lambda: nn.Linear(4, 2))
+        for _ in range(100):
+            print(q(torch.randn(1, 4)).cpu().numpy()[0])
+    """,
 }
 
 

@@ -448,6 +448,15 @@ CLEAN = {
                 rates.append(optimizer.state_dict()["param_groups"][0]["lr"])
                 rates.append(optimizer.param_groups[0]["lr"])
     """,
+    "the only sample of a batch of one": """
+        def encode(loader, model):
+            kept = []
+            with torch.no_grad():
+                for image, labels in loader:
+                    kept.append(labels[0].numpy())
+                    print(model(image).mean())
+            return kept
+    """,
 }
 
 

@@ -287,6 +287,28 @@ CLEAN = {
                 optimizer.step()
                 tracker.update(dict(loss=loss))
     """,
+    "what an environment says": """
+        import gymnasium as gym
+
+        class Memory:
+            def __init__(self, capacity):
+                self.storage = []
+                self.capacity = capacity
+
+            def push(self, state, action):
+                if len(self.storage) < self.capacity:
+                    self.storage.append((state, action))
+
+        def collect(policy, optimizer, memory: Memory, env, steps):
+            state = env.reset()
+            for _ in range(steps):
+                action = policy.sample(state, format="numpy")
+                memory.push(state, action)
+                state, reward, done, _ = env.step(action)
+                optimizer.zero_grad()
+                policy.loss(state).backward()
+                optimizer.step()
+    """,
 }
 
 

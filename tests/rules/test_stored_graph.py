@@ -604,6 +604,16 @@ CLEAN = {
                 for x, y in batches:
                     print(attack.perturb(x, y))
     """,
+    "the parameters as one vector": """
+        def compare(model, optimizer, loader, wanted):
+            model.eval()
+            for x, y in loader:
+                flat = []
+                for param in model.parameters():
+                    m = nn.Flatten(0, -1)
+                    flat.append(m(param))
+                print((torch.cat(flat).detach() - wanted).norm())
+    """,
 }
 
 
