@@ -17,6 +17,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 from gradguard.findings import Confidence, Finding, Fix, Leak, Related, Severity
+from gradguard.signs import Signs
 
 if TYPE_CHECKING:
     from gradguard.static.model import Function, Site
@@ -39,14 +40,14 @@ class Rule:
         code: for example ``GG103``.
         name: kebab-case, for example ``loss-accumulation``.
         severity: of a finding that does not say otherwise.
-        triggers: byte strings of which a file must contain at least one for the rule to apply; the engine
-            screens files with the union over all selected rules.
+        signs: what a function that it could flag shows, or its file (see :mod:`gradguard.signs`): the signs of one of
+            these groups, all of them. Without any it is asked about every function of a file about torch.
     """
 
     code: str
     name: str
     severity: Severity = Severity.ERROR
-    triggers: frozenset[str] = frozenset()
+    signs: tuple[Signs, ...] = ()
     source_check: InSource | None = field(default=None, init=False)
     run_check: InRun | None = field(default=None, init=False)
     module: str = field(default="", init=False)
@@ -55,7 +56,6 @@ class Rule:
         frame = inspect.currentframe()
         caller = frame.f_back.f_back if frame and frame.f_back else None
         self.module = str(caller.f_globals.get("__name__", "")) if caller else ""
-        self.triggers = frozenset(self.triggers)
 
     def in_source(self, check: InSource) -> InSource:
         """Register how the pattern looks in source (a decorator)."""

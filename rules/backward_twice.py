@@ -32,9 +32,10 @@ from collections.abc import Iterator
 
 from gradguard.catalogue import Rule
 from gradguard.findings import Finding, Related, Severity
+from gradguard.signs import BACKWARD
 from gradguard.static.model import Backward, Function, GradCall
 
-rule = Rule("GG203", "backward-twice", Severity.ERROR, frozenset({"backward"}))
+rule = Rule("GG203", "backward-twice", Severity.ERROR, ((BACKWARD,),))
 
 
 @rule.in_source

@@ -30,9 +30,10 @@ from collections.abc import Iterator
 
 from gradguard.catalogue import Rule
 from gradguard.findings import Confidence, Finding, Leak, Severity
+from gradguard.signs import CACHE
 from gradguard.static.model import Function
 
-rule = Rule("GG404", "cached-tensor", Severity.WARNING, frozenset({"functools"}))
+rule = Rule("GG404", "cached-tensor", Severity.WARNING, ((CACHE,),))
 
 
 @rule.in_source

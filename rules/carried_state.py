@@ -39,14 +39,10 @@ from collections.abc import Iterator
 
 from gradguard.catalogue import Rule
 from gradguard.findings import Finding, Leak, Severity
+from gradguard.signs import STORING
 from gradguard.static.model import Form, Function, Store
 
-rule = Rule(
-    "GG105",
-    "carried-state",
-    Severity.ERROR,
-    frozenset({"backward", "optim", "eval(", "grad(", "_step(", "Loader", "register_buffer"}),
-)
+rule = Rule("GG105", "carried-state", Severity.ERROR, STORING)
 
 
 @rule.in_source

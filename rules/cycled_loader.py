@@ -27,10 +27,11 @@ from collections.abc import Iterator
 
 from gradguard.catalogue import Rule
 from gradguard.findings import Finding, Leak, Severity
+from gradguard.signs import CYCLE
 from gradguard.static.model import Function
 from gradguard.static.values import Kind
 
-rule = Rule("GG405", "cycled-loader", Severity.ERROR, frozenset({"itertools"}))
+rule = Rule("GG405", "cycled-loader", Severity.ERROR, ((CYCLE,),))
 
 
 @rule.in_source

@@ -29,9 +29,10 @@ from collections.abc import Iterator
 
 from gradguard.catalogue import Rule
 from gradguard.findings import Confidence, Finding, Leak, Related, Severity
+from gradguard.signs import sign
 from gradguard.static.model import Function
 
-rule = Rule("GG410", "dataset-of-objects", Severity.INFO, frozenset({"num_workers"}))
+rule = Rule("GG410", "dataset-of-objects", Severity.INFO, ((sign("num_workers"),),))
 
 
 @rule.in_source

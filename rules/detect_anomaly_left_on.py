@@ -25,9 +25,10 @@ from collections.abc import Iterator
 
 from gradguard.catalogue import Rule
 from gradguard.findings import Finding, Severity
+from gradguard.signs import sign
 from gradguard.static.model import Call, Function
 
-rule = Rule("GG501", "detect-anomaly-left-on", Severity.INFO, frozenset({"detect_anomaly"}))
+rule = Rule("GG501", "detect-anomaly-left-on", Severity.INFO, ((sign("detect_anomaly"),),))
 
 _SETTERS = ("torch.autograd.set_detect_anomaly", "torch.autograd.anomaly_mode.set_detect_anomaly")
 _CONTEXTS = ("torch.autograd.detect_anomaly", "torch.autograd.anomaly_mode.detect_anomaly")

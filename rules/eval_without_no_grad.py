@@ -34,12 +34,11 @@ from collections.abc import Iterator
 
 from gradguard.catalogue import Rule
 from gradguard.findings import Confidence, Finding, Severity
+from gradguard.signs import EVALUATION, TRAINING
 from gradguard.static.knowledge import EVALUATION_FUNCTION
 from gradguard.static.model import Forward, Function, Loop, Mode
 
-rule = Rule(
-    "GG301", "eval-without-no-grad", Severity.WARNING, frozenset({"eval(", "valid", "test", "infer", "predict"})
-)
+rule = Rule("GG301", "eval-without-no-grad", Severity.WARNING, ((TRAINING,), (EVALUATION,)))
 
 
 @rule.in_source

@@ -23,9 +23,10 @@ from collections.abc import Iterator
 
 from gradguard.catalogue import Rule
 from gradguard.findings import Finding, Severity
+from gradguard.signs import DISABLE
 from gradguard.static.model import Function
 
-rule = Rule("GG504", "gc-disabled", Severity.WARNING, frozenset({"import gc", "from gc"}))
+rule = Rule("GG504", "gc-disabled", Severity.WARNING, ((DISABLE,),))
 
 
 @rule.in_source

@@ -25,10 +25,12 @@ from collections.abc import Iterator
 
 from gradguard.catalogue import Rule
 from gradguard.findings import Finding, Leak, Severity
-from gradguard.static.model import Function, Store
+from gradguard.signs import TRAINING
+from gradguard.static.knowledge import GROWING_KEY
+from gradguard.static.model import Form, Function, Store
 from gradguard.static.values import Held
 
-rule = Rule("GG411", "growing-optimizer", Severity.WARNING, frozenset({"add_param_group", "optim", "Parameter("}))
+rule = Rule("GG411", "growing-optimizer", Severity.WARNING, ((TRAINING,),))
 
 
 @rule.in_source
@@ -43,7 +45,10 @@ def grows(function: Function) -> Iterator[Finding]:
                 help="add the group once, before the loop",
             )
     for store in function.stores:
-        if not store.conditional and (store.piles_up_each_step(Held.PARAMETER) or _makes_optimizers(store)):
+        replaces = store.form is Form.ITEM and not GROWING_KEY.search(store.key or "")
+        if store.conditional or replaces:
+            continue
+        if store.piles_up_each_step(Held.PARAMETER) or _makes_optimizers(store):
             yield rule.finding(
                 store.site,
                 f"`{store.path}` gets one more `{store.value_code}` in every iteration",

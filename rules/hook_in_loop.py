@@ -33,9 +33,10 @@ from collections.abc import Iterator
 
 from gradguard.catalogue import Rule
 from gradguard.findings import Confidence, Finding, Leak, Severity
+from gradguard.signs import sign
 from gradguard.static.model import Function
 
-rule = Rule("GG401", "hook-in-loop", Severity.WARNING, frozenset({"_hook"}))
+rule = Rule("GG401", "hook-in-loop", Severity.WARNING, ((sign("_hook"),),))
 
 
 @rule.in_source

@@ -31,9 +31,10 @@ from collections.abc import Iterator
 
 from gradguard.catalogue import Rule
 from gradguard.findings import Finding, Leak, Related, Severity
+from gradguard.signs import sign
 from gradguard.static.model import Function, HookRegistration
 
-rule = Rule("GG109", "hook-keeps-tensor", Severity.ERROR, frozenset({"_hook"}))
+rule = Rule("GG109", "hook-keeps-tensor", Severity.ERROR, ((sign("_hook"),),))
 
 
 @rule.in_source

@@ -30,15 +30,11 @@ from collections.abc import Iterator
 
 from gradguard.catalogue import Rule
 from gradguard.findings import Finding, Leak, Severity
+from gradguard.signs import EXCEPTION
 from gradguard.static.model import Form, Function
 from gradguard.static.values import Held
 
-rule = Rule(
-    "GG110",
-    "kept-exception",
-    Severity.WARNING,
-    frozenset({"backward", "forward(", "eval(", "no_grad", "out of memory"}),
-)
+rule = Rule("GG110", "kept-exception", Severity.WARNING, ((EXCEPTION,),))
 
 
 @rule.in_source

@@ -25,10 +25,11 @@ from collections.abc import Iterator
 
 from gradguard.catalogue import Rule
 from gradguard.findings import Confidence, Finding, Severity
+from gradguard.signs import LOADER, NO_GRAD
 from gradguard.static.model import Function, Mode
 from gradguard.static.values import Held
 
-rule = Rule("GG409", "kept-on-device", Severity.INFO, frozenset({"no_grad", "inference_mode"}))
+rule = Rule("GG409", "kept-on-device", Severity.INFO, ((NO_GRAD, LOADER),))
 
 
 @rule.in_source

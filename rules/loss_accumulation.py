@@ -43,11 +43,10 @@ from collections.abc import Iterator
 
 from gradguard.catalogue import Rule
 from gradguard.findings import Finding, Leak, Severity
+from gradguard.signs import STORING
 from gradguard.static.model import Form, Function, Store
 
-rule = Rule(
-    "GG103", "loss-accumulation", Severity.ERROR, frozenset({"backward", "optim", "eval(", "grad(", "_step(", "Loader"})
-)
+rule = Rule("GG103", "loss-accumulation", Severity.ERROR, STORING)
 
 
 @rule.in_source

@@ -31,14 +31,10 @@ from collections.abc import Iterator
 
 from gradguard.catalogue import Rule
 from gradguard.findings import Finding, Leak, Related, Severity
+from gradguard.signs import TRAINING, TRIALS
 from gradguard.static.model import Function
 
-rule = Rule(
-    "GG408",
-    "model-self-cycle",
-    Severity.INFO,
-    frozenset({"backward", "optim", "eval(", "evaluate(", "train(", "fit(", "objective(", "seed("}),
-)
+rule = Rule("GG408", "model-self-cycle", Severity.INFO, ((TRAINING,), (TRIALS,)))
 
 
 @rule.in_source

@@ -40,14 +40,10 @@ from collections.abc import Iterator
 
 from gradguard.catalogue import Rule
 from gradguard.findings import Confidence, Finding, Leak, Severity
+from gradguard.signs import STORING
 from gradguard.static.model import Function, Store
 
-rule = Rule(
-    "GG106",
-    "moving-average-graph",
-    Severity.ERROR,
-    frozenset({"backward", "optim", "eval(", "grad(", "_step(", "Loader", "register_buffer"}),
-)
+rule = Rule("GG106", "moving-average-graph", Severity.ERROR, STORING)
 
 
 @rule.in_source

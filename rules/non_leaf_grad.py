@@ -29,10 +29,11 @@ from collections.abc import Iterator
 
 from gradguard.catalogue import Rule
 from gradguard.findings import Confidence, Finding, Severity
+from gradguard.signs import sign
 from gradguard.static.model import Function
 from gradguard.static.values import Value
 
-rule = Rule("GG206", "non-leaf-grad", Severity.ERROR, frozenset({".grad", "optim"}))
+rule = Rule("GG206", "non-leaf-grad", Severity.ERROR, ((sign(".grad", pattern=r"\.grad\b"),), (sign("optim."),)))
 
 
 @rule.in_source

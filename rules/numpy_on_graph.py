@@ -23,10 +23,11 @@ from collections.abc import Iterator
 
 from gradguard.catalogue import Rule
 from gradguard.findings import Confidence, Finding, Fix, Severity
+from gradguard.signs import sign
 from gradguard.static.edits import inserted_call
 from gradguard.static.model import Call, Function, Mode
 
-rule = Rule("GG302", "numpy-on-graph", Severity.ERROR, frozenset({".numpy("}))
+rule = Rule("GG302", "numpy-on-graph", Severity.ERROR, ((sign(".numpy(", own=True),),))
 
 
 @rule.in_source

@@ -32,10 +32,11 @@ from collections.abc import Iterator
 
 from gradguard.catalogue import Rule
 from gradguard.findings import Finding, Leak, Severity
+from gradguard.signs import sign
 from gradguard.static.edits import one_line
 from gradguard.static.model import Function
 
-rule = Rule("GG108", "output-on-ctx", Severity.WARNING, frozenset({"autograd.Function", "Function)"}))
+rule = Rule("GG108", "output-on-ctx", Severity.WARNING, ((sign("Function)", "autograd.Function", own=True),),))
 
 
 @rule.in_source

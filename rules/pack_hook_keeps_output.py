@@ -31,9 +31,10 @@ from collections.abc import Iterator
 
 from gradguard.catalogue import Rule
 from gradguard.findings import Finding, Leak, Related, Severity
+from gradguard.signs import sign
 from gradguard.static.model import Function
 
-rule = Rule("GG111", "pack-hook-keeps-output", Severity.WARNING, frozenset({"saved_tensors_hooks"}))
+rule = Rule("GG111", "pack-hook-keeps-output", Severity.WARNING, ((sign("saved_tensors_hooks"),),))
 
 
 @rule.in_source

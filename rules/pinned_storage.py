@@ -26,12 +26,11 @@ from collections.abc import Iterator
 
 from gradguard.catalogue import Rule
 from gradguard.findings import Confidence, Finding, Leak, Severity
+from gradguard.signs import EVALUATION, LOADER, NO_GRAD, TRAINING
 from gradguard.static.model import Function, Store
 from gradguard.static.values import Held
 
-rule = Rule(
-    "GG403", "pinned-storage", Severity.WARNING, frozenset({"Loader", "backward", "no_grad", "inference_mode", "eval("})
-)
+rule = Rule("GG403", "pinned-storage", Severity.WARNING, ((TRAINING,), (EVALUATION,), (NO_GRAD, LOADER)))
 
 
 @rule.in_source

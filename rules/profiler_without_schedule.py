@@ -31,10 +31,11 @@ from collections.abc import Iterator
 
 from gradguard.catalogue import Rule
 from gradguard.findings import Finding, Leak, Severity
+from gradguard.signs import sign
 from gradguard.static.knowledge import PROFILERS
 from gradguard.static.model import Function
 
-rule = Rule("GG503", "profiler-without-schedule", Severity.WARNING, frozenset({"profiler"}))
+rule = Rule("GG503", "profiler-without-schedule", Severity.WARNING, ((sign("profile"),),))
 
 
 @rule.in_source

@@ -24,9 +24,10 @@ from collections.abc import Iterator
 
 from gradguard.catalogue import Rule
 from gradguard.findings import Finding, Severity
+from gradguard.signs import sign
 from gradguard.static.model import Function
 
-rule = Rule("GG205", "retain-grad-after-backward", Severity.ERROR, frozenset({"retain_grad"}))
+rule = Rule("GG205", "retain-grad-after-backward", Severity.ERROR, ((sign("retain_grad"),),))
 
 
 @rule.in_source

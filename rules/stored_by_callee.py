@@ -31,11 +31,10 @@ from collections.abc import Iterator
 
 from gradguard.catalogue import Rule
 from gradguard.findings import Confidence, Finding, Related, Severity
+from gradguard.signs import STORING
 from gradguard.static.model import Function, Store
 
-rule = Rule(
-    "GG107", "stored-by-callee", Severity.ERROR, frozenset({"backward", "optim", "eval(", "grad(", "_step(", "Loader"})
-)
+rule = Rule("GG107", "stored-by-callee", Severity.ERROR, STORING)
 
 
 @rule.in_source

@@ -34,14 +34,10 @@ from collections.abc import Iterator
 
 from gradguard.catalogue import Rule
 from gradguard.findings import Finding, Leak, Severity
+from gradguard.signs import STORING
 from gradguard.static.model import Form, Function, Store
 
-rule = Rule(
-    "GG104",
-    "stored-graph",
-    Severity.ERROR,
-    frozenset({"backward", "optim", "eval(", "grad(", "_step(", "Loader", "forward("}),
-)
+rule = Rule("GG104", "stored-graph", Severity.ERROR, STORING)
 
 _FORMS = (Form.APPEND, Form.ITEM, Form.CONCATENATE, Form.IN_PLACE)
 

@@ -88,9 +88,8 @@ class Class:
     def method(self, name: str) -> FunctionRef | None:
         return next((c.methods[name] for c in self.lineage() if name in c.methods), None)
 
-    def all_methods(self) -> Iterator[FunctionRef]:
-        """Its own methods, and the inherited ones that call a method which it overrides (``fit`` of a base trainer)."""
-        yield from self.methods.values()
+    def inherited_methods(self) -> Iterator[FunctionRef]:
+        """The methods of its bases that call one which it overrides: ``fit`` of a base trainer."""
         own = set(self.methods)
         for base in list(self.lineage())[1:]:
             for name, ref in base.methods.items():

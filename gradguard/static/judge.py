@@ -90,7 +90,7 @@ def _judge_lifetime(flow: Flow, store: Store) -> None:
 
 
 def _was_there(store: Store, loop: Loop) -> bool:
-    """Whether the loop only goes through graphs that were there before: ``for name in losses: total += losses[name]``."""
+    """Whether the loop only goes through graphs that were there: ``for name in losses: total += losses[name]``."""
     if store.form not in (Form.SUM, Form.APPEND, Form.ITEM, Form.CONCATENATE) or store.inner is not None:
         return False
     own = graphs(store.value.roots)

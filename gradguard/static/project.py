@@ -18,7 +18,8 @@ from gradguard.static import knowledge as k
 from gradguard.static import tree as t
 from gradguard.static.definitions import Class, FunctionRef
 from gradguard.static.model import Mode
-from gradguard.static.source import Chunk, Outline, Source, SourceError, read
+from gradguard.static.screen import Selection, calling
+from gradguard.static.source import SCRIPT, Chunk, Outline, Source, SourceError, read
 from gradguard.static.survey import Survey
 from gradguard.static.values import Kind, Value
 
@@ -93,11 +94,11 @@ class Module:
         chunk = self.source.script_chunk()
         if chunk is None:
             return None
-        define = t.Define(None, "<module>", [], chunk.statements, [])
+        define = t.Define(None, SCRIPT, [], chunk.statements, [])
         return FunctionRef(self, define, chunk)
 
-    def functions(self, errors: list[FileError] | None = None) -> Iterator[FunctionRef]:
-        """Every function and method of the module, and its own statements."""
+    def functions(self, selection: Selection, errors: list[FileError] | None = None) -> Iterator[FunctionRef]:
+        """The chosen functions and methods of the module, and its own statements if they are chosen too."""
 
         def attempt(read: Callable[[], Iterable[FunctionRef]]) -> Iterable[FunctionRef]:
             try:
@@ -108,10 +109,21 @@ class Module:
                 return ()
 
         for name in self.outline.functions:
-            yield from attempt(lambda name=name: [f] if (f := self.function(name)) else [])  # type: ignore[misc]
+            if selection.has_function("", name):
+                yield from attempt(lambda name=name: [f] if (f := self.function(name)) else [])  # type: ignore[misc]
         for name in self.outline.classes:
-            yield from attempt(lambda name=name: list(c.all_methods()) if (c := self.klass(name)) else [])  # type: ignore[misc]
-        yield from attempt(lambda: [s] if (s := self.script()) else [])
+            if selection.has_class(name):
+                yield from attempt(lambda name=name: self._methods(name, selection))  # type: ignore[misc]
+        if selection.has_function("", SCRIPT):
+            yield from attempt(lambda: [s] if (s := self.script()) else [])
+
+    def _methods(self, name: str, selection: Selection) -> list[FunctionRef]:
+        """The chosen methods of a class, with what it inherits if it is chosen as an heir."""
+        cls = self.klass(name)
+        if cls is None:
+            return []
+        own = [ref for method, ref in cls.methods.items() if selection.has_function(name, method)]
+        return own + (list(cls.inherited_methods()) if name in selection.heirs else [])
 
     # --- names ---
 
@@ -223,7 +235,7 @@ class Project:
     Args:
         files: the files being checked, for questions about all of them (see ``survey``).
         shown: how a path is written in findings.
-        relevant: those of the files that passed the screen; all of them when not given.
+        relevant: those of the files that are about torch; all of them when not given.
     """
 
     def __init__(
@@ -232,7 +244,7 @@ class Project:
         self.files = tuple(files)
         self.relevant = self.files if relevant is None else tuple(relevant)
         self.shown = shown
-        self._flows: dict[Module, list[Flow]] = {}
+        self._flows: dict[tuple[Module, Selection], list[Flow]] = {}
         self._modules: dict[Path, Module | None] = {}
         self._roots: dict[Path, Path] = {}
         self._found: dict[tuple[str, Path], Path | None] = {}
@@ -288,15 +300,16 @@ class Project:
             self._wrappers[ref.define] = wrapper_of(self, ref)
         return None if ref.is_bare else self._wrappers[ref.define]
 
-    def flows(self, module: Module, errors: list[FileError] | None = None) -> list[Flow]:
-        """What each function of a module does, nested ones and the module's own statements too.
+    def flows(self, module: Module, selection: Selection, errors: list[FileError] | None = None) -> list[Flow]:
+        """What each chosen function of a module does, and each that is defined within one.
 
         Args:
             errors: receives what could not be analysed.
         """
-        if module not in self._flows:
-            self._flows[module] = []
-            queue = list(module.functions(errors))
+        key = (module, selection)
+        if key not in self._flows:
+            self._flows[key] = []
+            queue = list(module.functions(selection, errors))
             while queue:
                 ref = queue.pop(0)
                 try:
@@ -312,9 +325,9 @@ class Project:
                     errors.append(FileError(module.source.path, None, reason))
                     continue
                 if flow is not None:
-                    self._flows[module].append(flow)
+                    self._flows[key].append(flow)
                     queue += flow.nested
-        return self._flows[module]
+        return self._flows[key]
 
     def called_without_grad(self, ref: FunctionRef, seen: frozenset[t.Define] = frozenset()) -> bool:
         """Whether every call of a function that can be seen happens where no graph is recorded.
@@ -326,18 +339,20 @@ class Project:
             return False
         seen |= {ref.define}
         name = ref.define.name
+        if self.survey.is_called_by_many(name):
+            return False
         callers = self.survey.callers(name, ref.module)
-        reached = [held for m in callers for held in self._held_at(m, seen, lambda f: _modes_of(f, ref.define))]
+        reached = [held for m in callers for held in self._held_at(m, name, seen, lambda f: _modes_of(f, ref.define))]
         if reached or ref.owner is None:
             return bool(reached) and all(reached)
         anywhere = self.survey.callers_anywhere(name, ref.module)
-        return any(held for m in anywhere for held in self._held_at(m, seen, lambda f: _modes_named(f, name)))
+        return any(held for m in anywhere for held in self._held_at(m, name, seen, lambda f: _modes_named(f, name)))
 
     def _held_at(
-        self, module: Module, seen: frozenset[t.Define], modes: Callable[[Flow], Iterable[Mode]]
+        self, module: Module, name: str, seen: frozenset[t.Define], modes: Callable[[Flow], Iterable[Mode]]
     ) -> Iterator[bool]:
         """For each call in a module whether no graph is recorded there; a recursive call runs as its caller does."""
-        for flow in self.flows(module):
+        for flow in self.flows(module, calling(module.source, name)):
             for mode in modes(flow) if flow.ref.define not in seen else ():
                 yield mode in (Mode.OFF, Mode.UNKNOWN) or (
                     mode is Mode.INHERITED and self.called_without_grad(flow.ref, seen)

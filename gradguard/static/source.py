@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 MAX_DEPTH = 200
 MAX_WIDTH = 1000
 
+# The name of a module's own statements, as a function.
+SCRIPT = "<module>"
+
 _MAGIC = re.compile(r"^(\s*)(?:[%!?]|[\w.]+\?+\s*$)")
 _PYTHON_CELL_MAGICS = ("%%time", "%%timeit", "%%capture", "%%prun")
 
@@ -51,9 +54,24 @@ class Extent:
     end: int
 
 
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """A function of the top level or a method: what the screen decides about.
+
+    Args:
+        name: its own; ``<module>`` for the module's own statements.
+        owner: the name of its class, or "".
+        extents: its lines, and those of its class's header.
+    """
+
+    name: str
+    owner: str
+    extents: tuple[Extent, ...]
+
+
 @dataclass(slots=True)
 class Outline:
-    """What stands at the top level of a module, by name."""
+    """What stands at the top level of a module, by name; and every function of it that can be read by itself."""
 
     functions: dict[str, Extent] = field(default_factory=dict)
     classes: dict[str, Extent] = field(default_factory=dict)
@@ -62,6 +80,12 @@ class Outline:
     variables: dict[str, list[Extent]] = field(default_factory=dict)
     script: list[Extent] = field(default_factory=list)
     imported_roots: set[str] = field(default_factory=set)
+    units: list[Unit] = field(default_factory=list)
+
+    @property
+    def renamed(self) -> dict[str, str]:
+        """What was imported under another name: ``import torch.nn.functional as F``."""
+        return {name: dotted for name, dotted in self.imports.items() if name != dotted.rsplit(".", 1)[-1]}
 
 
 @dataclass(eq=False, repr=False)
@@ -368,14 +392,32 @@ def _outline(module: ast.Module) -> Outline:
         extent = _extent(stmt)
         if isinstance(stmt, ast.FunctionDef | ast.AsyncFunctionDef):
             outline.functions[stmt.name] = extent
+            outline.units.append(Unit(stmt.name, "", (extent,)))
         elif isinstance(stmt, ast.ClassDef):
             outline.classes[stmt.name] = extent
+            outline.units += _methods(stmt, Extent(extent.start, max(extent.start, stmt.body[0].lineno - 1)))
         else:
             if not isinstance(stmt, ast.Import | ast.ImportFrom) and not _is_data(stmt):
                 outline.script.append(extent)
             _variables(stmt, outline)
+    outline.units.append(Unit(SCRIPT, "", tuple(outline.script)))
     outline.imported_roots = {root for node in _statements(module) for root in _imported_roots(node)}
     return outline
+
+
+def _methods(cls: ast.ClassDef, header: Extent) -> Iterator[Unit]:
+    """The methods of a class, those that are defined under a condition too."""
+    waiting: list[ast.AST] = list(cls.body)
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield Unit(node.name, cls.name, (header, _extent(node)))
+        elif not isinstance(node, ast.ClassDef):
+            for name in _BLOCKS:
+                waiting.extend(getattr(node, name, ()))
+
+
+_BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")
 
 
 def _statements(module: ast.Module) -> Iterator[ast.stmt]:
@@ -385,7 +427,7 @@ def _statements(module: ast.Module) -> Iterator[ast.stmt]:
         node = stack.pop()
         if isinstance(node, ast.stmt):
             yield node
-        for name in ("body", "orelse", "finalbody", "handlers", "cases"):
+        for name in _BLOCKS:
             stack.extend(getattr(node, name, ()))
 
 

@@ -27,7 +27,7 @@ _TORCH = re.compile(r"^\s*(?:from|import)\s+(?:torch|pytorch_lightning|lightning
 _DEFINITION = re.compile(r"\s*(?:async\s+)?def\s+(\w+)")
 _GRADIENTS = re.compile(r"^[^#\n]*(?:backward\(|(?<![\w.])grad\(|autograd\.grad\()", re.M)
 _MAX_PASSES = 4
-_MANY_CALLERS = 50
+MANY_CALLERS = 50
 _AT_START = ("__init__", "__post_init__", "__new__")
 
 
@@ -171,6 +171,10 @@ class Survey:
             self._backwards[near.source.path] = found
         return self._backwards[near.source.path]
 
+    def is_called_by_many(self, name: str) -> bool:
+        """Whether so many files call functions of this name that it does not tell which one is called."""
+        return len(self._callers.get(name, ())) > MANY_CALLERS
+
     def callers(self, name: str, near: Module) -> Iterator[Module]:
         """The modules that may call a function of this name."""
         yield near
@@ -206,8 +210,8 @@ class Survey:
         key = (module, name, param)
         if key not in self._arguments:
             self._arguments[key] = set()
-            if len(self._callers.get(name, ())) > _MANY_CALLERS:
-                return set()  # so many do not pass objects of one class
+            if self.is_called_by_many(name):
+                return set()
             found = self._arguments[key]
             for caller in self.callers(name, module):
                 calls = self._calls_of(caller)

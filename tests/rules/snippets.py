@@ -43,8 +43,6 @@ def assert_flagged(snippet: str, code: str, confidence: Confidence = Confidence.
     expected = marked(snippet)
     assert expected, "the snippet marks no line"
     assert {f.span.line for f in findings(snippet, code, confidence)} == expected
-    triggers = next(rule for rule in catalogue.load() if rule.code == code).triggers
-    assert any(t in source(snippet) for t in triggers), "a file like this would not be read for the rule"
 
 
 def assert_clean(snippet: str, code: str = "", confidence: Confidence = Confidence.HIGH) -> None:

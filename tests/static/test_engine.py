@@ -8,7 +8,6 @@ import pytest
 from gradguard import catalogue
 from gradguard.config import Settings
 from gradguard.findings import CheckResult, Confidence
-from gradguard.static import engine
 from gradguard.static.engine import check
 from tests.support import CHECKOUT, write
 
@@ -179,7 +178,7 @@ def test_notebooks(tmp_path: Path) -> None:
 
 def test_low_confidence_waits(tmp_path: Path) -> None:
     code = "import torch\n\ndef f(model, n, x):\n    out = []\n    for _ in range(n):\n        out.append(model(x))\n"
-    files = {"a.py": code + "    print(out[0].mean().item())\n    torch.autograd\n# eval(\n"}
+    files = {"a.py": code + "    print(out[0].mean().item())\n# the optimizer comes later\n"}
     assert codes(run(tmp_path, files)) == []
     low = run(tmp_path, files, min_confidence=Confidence.LOW)
     assert [(f.code, f.confidence) for f in low.findings] == [("GG104", Confidence.LOW)]
@@ -191,8 +190,7 @@ def test_the_screen_skips_nothing_that_matters(monkeypatch: pytest.MonkeyPatch) 
     files = sorted((CHECKOUT / "fixtures").rglob("*.py"))
     settings = Settings(CHECKOUT, min_confidence=Confidence.LOW)
     screened = check(files, settings, catalogue.load())
-    monkeypatch.setattr(engine, "_screen", lambda rules: __import__("re").compile(b""))
-    assert check(files, settings, catalogue.load()).findings == screened.findings
+    assert check(files, settings, catalogue.load(), screened=False).findings == screened.findings
     assert screened.findings
 
 

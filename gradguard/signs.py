@@ -1,0 +1,96 @@
+"""What a text must show for a rule to be worth asking: the words of the screen.
+
+Nearly all functions of a large tree have nothing to do with training, and reading one closely costs thousands of
+times what a search for a word costs. So each rule says by signs what a function that it could flag, or the file that
+the function is in, certainly contains. A sign may be wider than its rule, never narrower: what the screen leaves out is
+not read, and a test compares the findings with and without it.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from functools import cached_property
+
+
+@dataclass(frozen=True)
+class Sign:
+    """Something that a text may contain.
+
+    Args:
+        literals: one of them is in the text.
+        pattern: a regular expression that has a match in it as well; none when the literals say it all.
+        own: it stands in the function itself; any other sign may stand elsewhere in the function's file.
+    """
+
+    literals: tuple[str, ...]
+    pattern: str = ""
+    own: bool = False
+    _words: tuple[bytes, ...] = field(init=False, repr=False, compare=False, default=())
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_words", tuple(word.encode() for word in self.literals))
+
+    @cached_property
+    def _regex(self) -> re.Pattern[bytes] | None:
+        return re.compile(self.pattern.encode()) if self.pattern else None
+
+    def is_in(self, text: bytes) -> bool:
+        if not any(word in text for word in self._words):
+            return False
+        return self._regex is None or self._regex.search(text) is not None
+
+
+Signs = tuple[Sign, ...]
+"""All of them are needed."""
+
+
+def sign(*literals: str, pattern: str = "", own: bool = False) -> Sign:
+    return Sign(literals, pattern, own)
+
+
+_BATCHES = r"\bfor\b[^\n]*\bin\b[^\n]*(?:oader|_dl\b|\bdl\b|batches|_iter\b|iterator\b|generator\b)"
+# Something is trained or evaluated here, with whatever framework.
+TRAINING = sign(
+    "backward", "optim", "Optimizer", ".eval(", "grad(", "_step", "oader", "compute_loss", "requires_grad", "train",
+    "Trainer", "accelerator", "evaluate(", "set_grad_enabled", ".fit(", "batches", "_iter", "iterator", "generator",
+    "dl",
+    pattern=r"(?<!def )\b(?!save_for_)\w*backward\w*\s*\(|\.backward\b|[\"']backward|optimizer|\boptim\b|_optim\b|"
+    r"Optimizer|\.eval\(|\bgrad\(|zero_grad|(?:training|train|validation|test|predict|optimizer)_step|_step\(|"
+    r"[Ll]oaders?\b|\bcompute_loss|requires_grad_\(|\.requires_grad\s*=\s*True|Trainer\(|accelerator|\btrain\w*\(|"
+    r"\bevaluate\w*\(|set_grad_enabled|\.fit\(|" + _BATCHES,
+)  # fmt: skip
+# A function or a loop whose name says that it evaluates, where something goes over batches.
+EVALUATION = sign(
+    "val", "Val", "test", "Test", "infer", "Infer", "predict", "Predict", "eval", "Eval", "dev",
+    pattern=r"(?i:\bfor\b[^\n]*\bin\b[^\n]*(?:val|test|eval|dev)\w*(?:loader|dl|iter|data|set|batches|gen)|"
+    r"\bdef\s+_*(?:\w+_)?(?:eval|validate|validation|valid|val|test|infer|inference|predict)(?:_\w+)?\s*\("
+    r"(?s:.*?)" + _BATCHES + ")",
+)  # fmt: skip
+BACKWARD = sign("backward", pattern=r"(?<!def )\b(?!save_for_)\w*backward\w*\s*\(|\.backward\b|[\"']backward")
+FORWARD = sign("def forward", own=True)
+_ADDS = r"(?:append|extend|appendleft|extendleft|add|insert|update|push|put|setdefault)"
+# Something that lives longer than a call gets more, or something else.
+KEEPS_MORE = sign(
+    "+=", "-=", "*=", "self.", "global ",
+    pattern=rf"self\.[\w.]+(?:\[[^\]\n]*\])?\s*(?:[-+*/]?=[^=]|\.{_ADDS}\w*\(|\.\w+_\()|\bglobal\b|"
+    rf"\b[A-Z_]{{3,}}(?:\.{_ADDS}\(|\[[^\]\n]*\]\s*[-+*/]?=[^=])|"
+    rf"\b(\w+)\s*=\s*self\.[\w.]+\s*\n(?s:.{{0,3000}}?)\b\1(?:\s*[-+*/]=|\.{_ADDS}\w*\(|\[[^\]\n]*\]\s*=[^=])",
+    own=True,
+)  # fmt: skip
+# A store of a graph that outlives what made it.
+STORING: tuple[Signs, ...] = ((TRAINING,), (EVALUATION,), (FORWARD, KEEPS_MORE))
+LOADER = sign("oader", "dl", "batches", "iter", "generator", pattern=_BATCHES)
+NO_GRAD = sign("no_grad", "inference_mode", "_step")
+CACHE = sign("cache", pattern=r"@[^\n]*cache|functools\.\w*cache", own=True)
+CYCLE = sign("cycle", "tee", pattern=r"\b(?:cycle|tee)\b", own=True)
+DISABLE = sign("disable", pattern=r"gc\.disable|\bdisable\(", own=True)
+EXCEPTION = sign("except", pattern=r"except\b[^\n]*\bas\b", own=True)
+FIGURE = sign("figure", "subplot", pattern=r"figure\b|subplots\b|subplot_mosaic\b")
+TRIALS = sign(
+    "fit(", "objective", "trial", "seed", "fold", pattern=r"\bfit\(|\bobjective\(|\btrials?\b|\bseeds?\b|\bfolds?\b"
+)
+SNAPSHOT = sign("deepcopy", "state_dict")
+CALLBACK = sign(
+    "def on_", "def after_", "def end_of", pattern=r"def (?:on|after|end_of)_\w*(?:epoch|batch|step|iteration|update)"
+)
