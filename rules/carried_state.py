@@ -38,7 +38,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gradguard.catalogue import Rule
-from gradguard.findings import Finding, Leak, Severity
+from gradguard.findings import Confidence, Finding, Leak, Severity
 from gradguard.signs import STORING
 from gradguard.static.model import Form, Function, Store
 
@@ -54,7 +54,8 @@ def carries(function: Function) -> Iterator[Finding]:
                 _message(store),
                 help=f"detach `{store.path}` between iterations: `.detach()`, on each tensor where it is a tuple"
                 + ("" if store.freed or store.retained else ", or run the loop under `torch.no_grad()`"),
-                confidence=store.confidence,
+                # What is only put in another order in each iteration grows by little, if it has a graph at all.
+                confidence=Confidence.LOW if store.is_rearranged else store.confidence,
                 related=store.origin(),
             )
 

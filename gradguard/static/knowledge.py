@@ -66,6 +66,10 @@ VIEWING_METHODS = frozenset(
     "chunk split unbind flatten unflatten swapaxes movedim diagonal unfold as_strided numpy "
     "requires_grad_".split()
 )
+# The result has the receiver's numbers, some of them, or each several times.
+REARRANGING = VIEWING_METHODS | frozenset(
+    "clone contiguous index_select gather repeat repeat_interleave flip roll to".split()
+)
 # Methods that other objects have as well: distributions, batches of tokens.
 NOT_ONLY_OF_TENSORS = frozenset("log_prob rsample entropy to cuda cpu type mean sample where cat".split())
 # The result is on another device, of another type or in another order, if that differs from what the receiver has.

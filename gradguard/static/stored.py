@@ -13,7 +13,7 @@ from gradguard.findings import Confidence, Fix, Related
 from gradguard.static import tree as t
 from gradguard.static.edits import detached, one_line
 from gradguard.static.events import Event, Loop, Mode
-from gradguard.static.knowledge import LOSS_NAME, SPLITTING, VIEWING_METHODS
+from gradguard.static.knowledge import LOSS_NAME, REARRANGING, SPLITTING, VIEWING_METHODS
 from gradguard.static.source import Site
 from gradguard.static.values import Held, Kind, Source, Value
 
@@ -131,6 +131,19 @@ class Store(Event):
             return False
         of = node.value.func if isinstance(node.value, t.Call) else None
         return not (isinstance(of, t.Attribute) and of.name in SPLITTING)
+
+    @property
+    def is_rearranged(self) -> bool:
+        """Whether the value is what was there before, in another order or shape: ``states = states[best]``."""
+        node = whole = self.value_site.node if self.value_site else None
+        while isinstance(node, t.Subscript | t.Call):
+            if isinstance(node, t.Subscript):
+                node = node.value
+            elif isinstance(node.func, t.Attribute) and node.func.name in REARRANGING:
+                node = node.func.value
+            else:
+                return False
+        return isinstance(node, t.Expr) and node is not whole and t.path_of(node) == self.path
 
     @property
     def is_of_leaves(self) -> bool:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from gradguard.findings import Confidence
 from tests.rules.snippets import assert_clean, assert_flagged, findings
 
 CODE = "GG105"
@@ -439,3 +440,17 @@ def test_an_error_that_torch_raises_itself_is_left_to_torch() -> None:
     """Without retain_graph the second backward raises, so running code cannot be of this kind."""
     snippet = FLAGGED["hidden state and retain_graph"].replace("retain_graph=True", "")
     assert findings(snippet.replace("  # !", ""), CODE) == []
+
+
+def test_what_is_put_in_another_order_waits() -> None:
+    snippet = """
+        def caption(model, loader, steps):
+            model.eval()
+            for image in loader:
+                features = model(image)
+                for step in range(steps):
+                    features = features[features.mean(1).argsort()]
+                    print(features.shape)
+    """
+    assert findings(snippet, "GG105") == []
+    assert [f.code for f in findings(snippet, "GG105", Confidence.LOW)] == ["GG105"]
