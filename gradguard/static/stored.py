@@ -146,6 +146,14 @@ class Store(Event):
         return isinstance(node, t.Expr) and node is not whole and t.path_of(node) == self.path
 
     @property
+    def is_recurrent(self) -> bool:
+        """Whether the value is computed by a call that is given what was there before: ``state = cell(x, state)``."""
+        source = self.source
+        calls = (node for node in t.walk(source.site.node) if isinstance(node, t.Call))
+        path = source.path if isinstance(source, Store) else self.path
+        return any(t.path_of(arg.value) == path for call in calls for arg in call.args)
+
+    @property
     def is_of_leaves(self) -> bool:
         """Whether a graph of it begins at parameters, or at another tensor that requires gradients by itself."""
         return any(root.source is Source.LEAF for root in self.value.roots)
