@@ -5,12 +5,15 @@ Each rule says by signs what a function that it could flag contains, or its file
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from gradguard.catalogue import Rule
 from gradguard.signs import Sign, Signs
 from gradguard.static.source import Source, Unit
+
+_CALLED_ON_SELF = re.compile(rb"\bself\.(\w+)\(")
 
 
 @dataclass(frozen=True)
@@ -43,6 +46,8 @@ def everything(source: Source) -> Selection:
 
 def calling(source: Source, name: str) -> Selection:
     """The functions of a file that mention one of this name, and the classes that have one."""
+    if name == "forward" or name.startswith("__"):
+        return everything(source)  # it is called without being named: `model(x)`
     units = source.outline.units
     word = name.encode()
     mentioning = frozenset((unit.owner, unit.name) for unit in units if word in _text(source, unit))
@@ -68,8 +73,10 @@ class Screen:
             return everything(source)
         groups = [group for group in self._of_functions if all(sign.own or sign.is_in(data) for sign in group)]
         own = [tuple(sign for sign in group if sign.own) for group in groups]
-        units = source.outline.units if own else ()
-        return Selection(frozenset((u.owner, u.name) for u in units if _has_one(_text(source, u), own)))
+        if not own:
+            return Selection(frozenset())
+        texts = {(unit.owner, unit.name): _text(source, unit) for unit in source.outline.units}
+        return Selection(frozenset(key for key in texts if _has_one(_with_own_calls(key, texts), own)))
 
 
 def _has_one(text: bytes, groups: Iterable[Signs]) -> bool:
@@ -82,6 +89,19 @@ def _has_one(text: bytes, groups: Iterable[Signs]) -> bool:
         return seen[sign]
 
     return any(all(map(has, group)) for group in groups)
+
+
+def _with_own_calls(key: tuple[str, str], texts: Mapping[tuple[str, str], bytes]) -> bytes:
+    """The text of a function; of a method also those of the methods that it calls on ``self``."""
+    owner, name = key
+    found: dict[str, bytes] = {}
+    waiting = [name]
+    while waiting:
+        name = waiting.pop()
+        if name not in found and (owner, name) in texts:
+            found[name] = texts[owner, name]
+            waiting += [called.decode() for called in _CALLED_ON_SELF.findall(found[name])] if owner else []
+    return b"\n".join(found.values())
 
 
 def _text(source: Source, unit: Unit) -> bytes:
