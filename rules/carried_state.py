@@ -27,7 +27,11 @@ for x, y in loader:
 In an evaluation or a rollout use `torch.no_grad()`.
 
 **Not flagged.** A state that is detached, rebound or re-initialised in the loop, also only every k steps; a state that
-is unrolled over time and then backpropagated once; a state under `no_grad`.
+is unrolled over time and then backpropagated once; a state under `no_grad`; a module bound to its own name
+(`net = net.to(device)`); a dimension that is added where it is missing.
+
+**Waits at low confidence.** A state in a loop without a backward that no call takes and gives again; one that is only
+put in another order.
 
 **References.** <https://pytorch.org/docs/stable/notes/faq.html> ("Don't use RNNs on sequences that are too large"),
 pytorch#2769, OpenNMT/OpenNMT-py#403.

@@ -16,7 +16,8 @@ def forever(loader):
         yield from loader
 ```
 
-**Not flagged.** `cycle` over names, colours or optimizers; a function of the project that is named `cycle`.
+**Not flagged.** `cycle` over names, colours or optimizers; a function of the project that is named `cycle`; several
+loaders in turn.
 
 **References.** pytorch#23900, <https://docs.python.org/3/library/itertools.html#itertools.cycle>.
 """

@@ -25,6 +25,9 @@ attacks, MAML, energy models); a model whose parameters were all frozen; inputs 
 that was `no_grad`); a function that is only called under `no_grad`; Lightning's `validation_step` and the
 like, which the framework runs without gradients.
 
+**Waits at low confidence.** A call beside a part of the loop that is under `no_grad`; what a function returns with its
+graph, unless it is named as an evaluation: an objective with dropout switched off.
+
 **References.** <https://pytorch.org/docs/stable/notes/autograd.html#evaluation-mode-nn-module-eval>.
 """
 

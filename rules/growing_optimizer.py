@@ -13,7 +13,7 @@ for x, y in loader:
 **Instead**, make parameters and optimizers once, before the loop.
 
 **Not flagged.** Set-up loops that do not train, a group that is added once (`if epoch == 5:`), an optimizer that
-replaces the last one.
+replaces the last one, or the one under the same key.
 
 **References.** metaopt/torchopt#113 (related),
 <https://pytorch.org/docs/stable/generated/torch.optim.Optimizer.add_param_group.html>.

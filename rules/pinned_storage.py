@@ -17,6 +17,8 @@ with torch.no_grad():
 **Not flagged.** Copies (`.clone()`, `.cpu()`, `.item()`, `.tolist()`), an index that is a tensor, a mask or a list
 (they copy), rows taken one by one in a loop, the whole tensor, arithmetic with the part.
 
+**Waits at low confidence.** One item of a batch (`x[0]`) outside of training: the batch may have no other.
+
 **References.** pytorch#33101, <https://pytorch.org/docs/stable/tensor_view.html>.
 """
 

@@ -22,6 +22,8 @@ for x, y in loader:
 **Not flagged.** A helper that calls `.item()` or `.detach()` itself, one that only looks at the value (logging, `tqdm`,
 `add_scalar`), a container that is cleared in the same iteration.
 
+**Waits at low confidence.** A value of which no graph was seen to begin: the state of an environment.
+
 **References.** visionml/pytracking#313, Lightning-AI/pytorch-lightning#6925.
 """
 

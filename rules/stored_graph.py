@@ -22,7 +22,9 @@ the loop under `torch.no_grad()`.
 
 **Not flagged.** A list that is backpropagated later (log-probabilities of an episode, losses of several heads), that is
 cleared or rebound in the same iteration, that is made in the iteration, that is a `deque(maxlen=...)`, or that another
-method clears. The list of layer outputs that a `forward` returns.
+method clears. The list of layer outputs that a `forward` returns. Parts of a module, gone through once.
+
+**Waits at low confidence.** What a loop collects that neither trains nor goes over batches: rollouts, samplers.
 
 **References.** <https://pytorch.org/docs/stable/notes/faq.html>, facebookresearch/fairseq#2255,
 Lightning-AI/pytorch-lightning#15514.
