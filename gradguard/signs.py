@@ -2,8 +2,8 @@
 
 Nearly all functions of a large tree have nothing to do with training, and reading one closely costs thousands of
 times what a search for a word costs. So each rule says by signs what a function that it could flag, or the file that
-the function is in, certainly contains. A sign may be wider than its rule, never narrower: what the screen leaves out is
-not read, and a test compares the findings with and without it.
+the function is in, contains. A sign may be wider than its rule, never narrower: what the screen leaves out is not read.
+What only another file shows is not seen (docs/accuracy.md names the one case that is known).
 """
 
 from __future__ import annotations
@@ -49,13 +49,14 @@ def sign(*literals: str, pattern: str = "", own: bool = False) -> Sign:
     return Sign(literals, pattern, own)
 
 
+_CALLS_BACKWARD = r"(?<!def )\b(?!save_for_)\w*backward\w*\s*\(|\.backward\b|[\"']backward"
 _BATCHES = r"\bfor\b[^\n]*\bin\b[^\n]*(?:oader|_dl\b|\bdl\b|batches|_iter\b|iterator\b|generator\b)"
 # Something is trained or evaluated here, with whatever framework.
 TRAINING = sign(
     "backward", "optim", "Optimizer", ".eval(", "grad(", "_step", "oader", "compute_loss", "requires_grad", "train",
     "Trainer", "accelerator", "evaluate(", "set_grad_enabled", ".fit(", "batches", "_iter", "iterator", "generator",
     "dl",
-    pattern=r"(?<!def )\b(?!save_for_)\w*backward\w*\s*\(|\.backward\b|[\"']backward|optimizer|\boptim\b|_optim\b|"
+    pattern=_CALLS_BACKWARD + r"|optimizer|\boptim\b|_optim\b|"
     r"Optimizer|\.eval\(|\bgrad\(|zero_grad|(?:training|train|validation|test|predict|optimizer)_step|_step\(|"
     r"[Ll]oaders?\b|\bcompute_loss|requires_grad_\(|\.requires_grad\s*=\s*True|Trainer\(|accelerator|\btrain\w*\(|"
     r"\bevaluate\w*\(|set_grad_enabled|\.fit\(|" + _BATCHES,
@@ -67,7 +68,7 @@ EVALUATION = sign(
     r"\bdef\s+_*(?:\w+_)?(?:eval|validate|validation|valid|val|test|infer|inference|predict)(?:_\w+)?\s*\("
     r"(?s:.*?)" + _BATCHES + ")",
 )  # fmt: skip
-BACKWARD = sign("backward", pattern=r"(?<!def )\b(?!save_for_)\w*backward\w*\s*\(|\.backward\b|[\"']backward")
+BACKWARD = sign("backward", pattern=_CALLS_BACKWARD)
 FORWARD = sign("def forward", own=True)
 _ADDS = r"(?:append|extend|appendleft|extendleft|add|insert|update|push|put|setdefault)"
 # Something that lives longer than a call gets more, or something else.
@@ -81,6 +82,7 @@ KEEPS_MORE = sign(
 # A store of a graph that outlives what made it.
 STORING: tuple[Signs, ...] = ((TRAINING,), (EVALUATION,), (FORWARD, KEEPS_MORE))
 LOADER = sign("oader", "dl", "batches", "iter", "generator", pattern=_BATCHES)
+# Written out, or in a method that a framework runs without gradients: `validation_step`.
 NO_GRAD = sign("no_grad", "inference_mode", "_step")
 CACHE = sign("cache", pattern=r"@[^\n]*cache|functools\.\w*cache", own=True)
 CYCLE = sign("cycle", "tee", pattern=r"\b(?:cycle|tee)\b", own=True)

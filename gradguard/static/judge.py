@@ -93,10 +93,10 @@ def _was_there(store: Store, loop: Loop) -> bool:
     """Whether the loop only goes through graphs that were there: ``for name in losses: total += losses[name]``."""
     if store.form not in (Form.SUM, Form.APPEND, Form.ITEM, Form.CONCATENATE) or store.inner is not None:
         return False
-    own = graphs(store.value.roots)
-    starts = [node_of(root.key) for root in own]
-    is_leaf = any(root.source is Source.LEAF for root in store.value.roots)
-    return bool(own) and not is_leaf and all(node is not None and node not in loop.nodes for node in starts)
+    if store.taken_from is None or store.taken_from in loop.assigned:
+        return False  # an operation adds to the graph, whatever it is about
+    starts = [node_of(root.key) for root in graphs(store.value.roots)]
+    return bool(starts) and all(node is not None and node not in loop.nodes for node in starts)
 
 
 def _each_in_its_slot(store: Store, loop: Loop) -> bool:

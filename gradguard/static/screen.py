@@ -6,7 +6,7 @@ Each rule says by signs what a function that it could flag contains, or its file
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from gradguard.catalogue import Rule
@@ -49,9 +49,8 @@ def calling(source: Source, name: str) -> Selection:
     if name == "forward" or name.startswith("__"):
         return everything(source)  # it is called without being named: `model(x)`
     units = source.outline.units
-    word = name.encode()
-    mentioning = frozenset((unit.owner, unit.name) for unit in units if word in _text(source, unit))
-    return Selection(mentioning, frozenset(unit.owner for unit in units if unit.name == name and unit.owner))
+    mentioning = ((u.owner, u.name) for u in units if any(name in source.excerpt(extent) for extent in u.extents))
+    return Selection(frozenset(mentioning), frozenset(u.owner for u in units if u.name == name and u.owner))
 
 
 class Screen:
@@ -106,10 +105,6 @@ def _with_own_calls(key: tuple[str, str], texts: Mapping[tuple[str, str], bytes]
 
 def _text(source: Source, unit: Unit) -> bytes:
     """The function's lines; with the full names of what it uses under another name."""
-    return "\n".join(_parts(source, unit)).encode(errors="replace")
-
-
-def _parts(source: Source, unit: Unit) -> Iterator[str]:
     text = "".join(map(source.excerpt, unit.extents))
-    yield text
-    yield from (dotted for name, dotted in source.outline.renamed.items() if name in text)
+    names = (dotted for name, dotted in source.outline.renamed.items() if name in text)
+    return "\n".join((text, *names)).encode(errors="replace")

@@ -40,6 +40,13 @@ class Scope(Enum):
     GLOBAL = "global"
 
 
+def _without_methods(node: t.Node | None, names: frozenset[str]) -> t.Node | None:
+    """What these methods are called on, one after the other."""
+    while isinstance(node, t.Call) and isinstance(node.func, t.Attribute) and node.func.name in names:
+        node = node.func.value
+    return node
+
+
 @dataclass(eq=False, repr=False)
 class Store(Event):
     """A value is put where it may outlive the iteration that made it.
@@ -124,26 +131,28 @@ class Store(Event):
     @property
     def takes_one_item(self) -> bool:
         """Whether the value is one item of another, by its number: ``image[0].numpy()``; not of what takes it apart."""
-        node = self.value_site.node if self.value_site else None
-        while isinstance(node, t.Call) and isinstance(node.func, t.Attribute) and node.func.name in VIEWING_METHODS:
-            node = node.func.value
+        node = _without_methods(self._stored, VIEWING_METHODS)
         if not isinstance(node, t.Subscript) or not isinstance(node.index, t.Constant):
             return False
         of = node.value.func if isinstance(node.value, t.Call) else None
         return not (isinstance(of, t.Attribute) and of.name in SPLITTING)
 
     @property
+    def taken_from(self) -> str | None:
+        """What the value is a part of, or has in another order or shape: ``losses`` of ``losses[name].view(-1)``."""
+        node = _without_methods(self._stored, REARRANGING)
+        while isinstance(node, t.Subscript):
+            node = _without_methods(node.value, REARRANGING)
+        return t.path_of(node) if isinstance(node, t.Expr) else None
+
+    @property
+    def _stored(self) -> t.Node | None:
+        return self.value_site.node if self.value_site else None
+
+    @property
     def is_rearranged(self) -> bool:
         """Whether the value is what was there before, in another order or shape: ``states = states[best]``."""
-        node = whole = self.value_site.node if self.value_site else None
-        while isinstance(node, t.Subscript | t.Call):
-            if isinstance(node, t.Subscript):
-                node = node.value
-            elif isinstance(node.func, t.Attribute) and node.func.name in REARRANGING:
-                node = node.func.value
-            else:
-                return False
-        return isinstance(node, t.Expr) and node is not whole and t.path_of(node) == self.path
+        return self.taken_from == self.path
 
     @property
     def is_recurrent(self) -> bool:

@@ -226,6 +226,15 @@ FLAGGED = {
                             optimizer.step()
                             history.append(loss)  # !
     """,
+    "what is computed from features that were there before": """
+        def sweep(model, x, train_loader):
+            model.eval()
+            features = model(x)
+            kept = []
+            for weight in train_loader:
+                kept.append((features * weight).mean())  # !
+            print(len(kept))
+    """,
 }
 
 CLEAN = {
