@@ -42,7 +42,8 @@ def source_reader() -> SourceLines:
 
 def split_cells(data: bytes, path: str) -> dict[int | None, list[str]]:
     """The lines of a file (its cell is None) or of each code cell of a notebook; nothing when it cannot be read."""
-    from gradguard.static.source import SourceError, code_cells, from_bytes
+    from gradguard.static.gate import SourceError
+    from gradguard.static.source import code_cells, from_bytes
 
     try:
         if path.endswith(".ipynb"):

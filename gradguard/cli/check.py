@@ -141,7 +141,8 @@ def _error_key(error: FileError) -> tuple[str, int, str]:
 def _check_stdin(name: str, settings: Settings, force_exclude: bool) -> tuple[CheckResult, SourceLines]:
     from gradguard.static.discover import is_excluded, shown
     from gradguard.static.engine import check_text
-    from gradguard.static.source import SourceError, from_bytes
+    from gradguard.static.gate import SourceError
+    from gradguard.static.source import from_bytes
 
     data = sys.stdin.buffer.read() if sys.stdin else b""
     lines = split_cells(data, name)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from gradguard.static import tree as t
 from gradguard.static.definitions import FunctionRef
-from gradguard.static.source import SourceError
+from gradguard.static.gate import SourceError
 from gradguard.static.values import Kind, Value
 
 if TYPE_CHECKING:

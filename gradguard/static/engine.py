@@ -18,9 +18,11 @@ from gradguard.findings import CheckResult, Confidence, FileError, Finding, Span
 from gradguard.static import source as sources
 from gradguard.static import suppress
 from gradguard.static.discover import shown
+from gradguard.static.gate import SourceError
+from gradguard.static.outline import SCRIPT, Extent, Outline
 from gradguard.static.patterns import ignored_codes
 from gradguard.static.screen import Screen, Selection, everything
-from gradguard.static.source import SCRIPT, Extent, Outline, Source, SourceError
+from gradguard.static.source import Source
 from gradguard.static.survey import imported_names, module_name
 
 if TYPE_CHECKING:

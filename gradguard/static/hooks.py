@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from gradguard.static import tree as t
 from gradguard.static.definitions import FunctionRef
+from gradguard.static.gate import SourceError
 from gradguard.static.model import Form, HookRegistration, Mode, Scope, Store
 from gradguard.static.names import bound_names
 from gradguard.static.roots import graphs
-from gradguard.static.source import SourceError
 from gradguard.static.values import Kind, Source
 
 if TYPE_CHECKING:

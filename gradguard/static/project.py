@@ -17,16 +17,18 @@ from gradguard.findings import FileError
 from gradguard.static import knowledge as k
 from gradguard.static import tree as t
 from gradguard.static.definitions import Class, FunctionRef
+from gradguard.static.gate import SourceError
+from gradguard.static.imports import Imports
 from gradguard.static.model import Mode
+from gradguard.static.outline import SCRIPT, Outline
 from gradguard.static.screen import Selection, calling
-from gradguard.static.source import SCRIPT, Chunk, Outline, Source, SourceError, read
+from gradguard.static.source import Chunk, Source, read
 from gradguard.static.survey import Survey
 from gradguard.static.values import Kind, Value
 
 if TYPE_CHECKING:
     from gradguard.static.flow import Flow
 
-_ROOT_MARKERS = (".git", "pyproject.toml", "setup.py", "setup.cfg", "requirements.txt")
 _MAX_REEXPORTS = 6
 
 
@@ -246,10 +248,9 @@ class Project:
         self.shown = shown
         self._flows: dict[tuple[Module, Selection], list[Flow]] = {}
         self._modules: dict[Path, Module | None] = {}
-        self._roots: dict[Path, Path] = {}
-        self._found: dict[tuple[str, Path], Path | None] = {}
         self._facts: dict[tuple[t.Define, Class | None, object], Flow | None] = {}
         self._wrappers: dict[t.Define, FunctionRef | None] = {}
+        self._imports = Imports(self.files)
         self.survey = Survey(self)
 
     def add(self, source: Source, path: Path | None) -> Module:
@@ -366,7 +367,7 @@ class Project:
         Args:
             wanted: the name that is asked for in the file; one that does not have it in its text is not read.
         """
-        place = self._place(dotted, importer)
+        place = self._imports.place(dotted, importer.path) if importer.path is not None else None
         if place is None or (wanted and not self._may_bind(place[0], wanted)):
             return None
         module = self.module(place[0])
@@ -376,58 +377,6 @@ class Project:
         text = self.survey.text(path)
         return name in text or "import *" in text
 
-    def _place(self, dotted: str, importer: Module) -> tuple[Path, list[str]] | None:
-        if importer.path is None:
-            return None
-        level = len(dotted) - len(dotted.lstrip("."))
-        names = [n for n in dotted.lstrip(".").split(".") if n]
-        for folder in self._search_path(importer.path, level):
-            for length in range(len(names), 0, -1):
-                path = self._file(folder, names[:length])
-                if path is not None and path != importer.path:
-                    return path, names[length:]
-        if level and names:  # `from . import name` where name is in __init__.py
-            init = _parent(importer.path, level) / "__init__.py"
-            if init.is_file() and init != importer.path:
-                return init, names
-        return None
-
-    def _search_path(self, path: Path, level: int) -> Iterator[Path]:
-        if level:
-            yield _parent(path, level)
-            return
-        root = self._root(path)
-        folder = path.parent
-        while True:
-            yield folder
-            if folder == root or folder == folder.parent:
-                break
-            folder = folder.parent
-        yield root / "src"
-
-    def _root(self, path: Path) -> Path:
-        """The outermost folder that imports of this file are looked up in."""
-        folder = path.parent
-        if folder not in self._roots:
-            above = (folder, *list(folder.parents)[:10])
-            marked = (p for p in above if any((p / marker).exists() for marker in _ROOT_MARKERS))
-            shared = self._common if self._common in above else _above_package(folder)
-            self._roots[folder] = next(marked, shared)
-        return self._roots[folder]
-
-    @cached_property
-    def _common(self) -> Path | None:
-        """The folder that all files being checked are in."""
-        return Path(os.path.commonpath([path.parent for path in self.files])) if self.files else None
-
-    def _file(self, folder: Path, names: list[str]) -> Path | None:
-        key = ("/".join(names), folder)
-        if key not in self._found:
-            base = folder.joinpath(*names)
-            module, package = base.with_name(base.name + ".py"), base / "__init__.py"
-            self._found[key] = module if module.is_file() else package if package.is_file() else None
-        return self._found[key]
-
 
 def _modes_of(flow: Flow, define: t.Define) -> Iterator[Mode]:
     return (mode for called, mode in flow.calls if called is define)
@@ -435,17 +384,3 @@ def _modes_of(flow: Flow, define: t.Define) -> Iterator[Mode]:
 
 def _modes_named(flow: Flow, name: str) -> Iterator[Mode]:
     return (mode for called, mode in flow.method_calls if called == name)
-
-
-def _above_package(folder: Path) -> Path:
-    """The folder from which a package is imported; ``folder`` itself where it is no package."""
-    while (folder / "__init__.py").is_file() and folder != folder.parent:
-        folder = folder.parent
-    return folder
-
-
-def _parent(path: Path, level: int) -> Path:
-    folder = path.parent
-    for _ in range(level - 1):
-        folder = folder.parent
-    return folder

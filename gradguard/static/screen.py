@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 from gradguard.catalogue import Rule
 from gradguard.signs import Sign, Signs
-from gradguard.static.source import Source, Unit
+from gradguard.static.outline import Unit
+from gradguard.static.source import Source
 
 _CALLED_ON_SELF = re.compile(rb"\bself\.(\w+)\(")
 

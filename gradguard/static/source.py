@@ -1,18 +1,12 @@
-"""One file's text: encoding, notebook cells, outline, and the chunks that LibCST parses.
-
-``ast`` is the gate: it refuses in milliseconds most of what would crash LibCST's native parser, and its outline says
-which lines hold which top-level definition, so that only those that are needed are ever parsed by LibCST.
-"""
+"""One file's text: encoding, notebook cells, and the chunks that LibCST parses."""
 
 from __future__ import annotations
 
-import ast
 import io
 import json
 import re
 import textwrap
 import tokenize
-import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -20,6 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from gradguard.findings import Edit, FileError, Span
+from gradguard.static.gate import SourceError, parsed, problem_of
+from gradguard.static.outline import Extent, Outline, outline_of
 
 if TYPE_CHECKING:
     import libcst as cst
@@ -27,65 +23,8 @@ if TYPE_CHECKING:
 
     from gradguard.static.tree import Node, Stmt
 
-# Bounds of what LibCST and a recursive reading can take; ast accepts far more on some Python versions.
-MAX_DEPTH = 200
-MAX_WIDTH = 1000
-
-# The name of a module's own statements, as a function.
-SCRIPT = "<module>"
-
 _MAGIC = re.compile(r"^(\s*)(?:[%!?]|[\w.]+\?+\s*$)")
 _PYTHON_CELL_MAGICS = ("%%time", "%%timeit", "%%capture", "%%prun")
-
-
-class SourceError(Exception):
-    """A file that cannot be analysed: ``line`` (or None) and the reason."""
-
-    def __init__(self, message: str, line: int | None = None) -> None:
-        super().__init__(message)
-        self.line = line
-
-
-@dataclass(frozen=True, slots=True)
-class Extent:
-    """The lines of a top-level statement, both inclusive, from 1; decorators are part of it."""
-
-    start: int
-    end: int
-
-
-@dataclass(frozen=True, slots=True)
-class Unit:
-    """A function of the top level or a method: what the screen decides about.
-
-    Args:
-        name: its own; ``<module>`` for the module's own statements.
-        owner: the name of its class, or "".
-        extents: its lines, and those of its class's header.
-    """
-
-    name: str
-    owner: str
-    extents: tuple[Extent, ...]
-
-
-@dataclass(slots=True)
-class Outline:
-    """What stands at the top level of a module, by name; and every function of it that can be read by itself."""
-
-    functions: dict[str, Extent] = field(default_factory=dict)
-    classes: dict[str, Extent] = field(default_factory=dict)
-    imports: dict[str, str] = field(default_factory=dict)
-    star_imports: list[str] = field(default_factory=list)
-    variables: dict[str, list[Extent]] = field(default_factory=dict)
-    script: list[Extent] = field(default_factory=list)
-    imported_roots: set[str] = field(default_factory=set)
-    units: list[Unit] = field(default_factory=list)
-
-    @property
-    def renamed(self) -> dict[str, str]:
-        """What was imported under another name: ``import torch.nn.functional as F``."""
-        return {name: dotted for name, dotted in self.imports.items() if name != dotted.rsplit(".", 1)[-1]}
 
 
 @dataclass(eq=False, repr=False)
@@ -117,7 +56,7 @@ class Source:
         Raises:
             SourceError: the text is not Python that this interpreter reads.
         """
-        return _outline(_parsed(self.text))
+        return outline_of(parsed(self.text))
 
     @property
     def parts(self) -> list[tuple[int | None, str]]:
@@ -142,7 +81,7 @@ class Source:
     def problem(self, extent: Extent) -> str | None:
         """Why LibCST must not see a statement, if so."""
         if extent not in self._problems:
-            self._problems[extent] = _problem(textwrap.dedent(self.excerpt(extent)))
+            self._problems[extent] = problem_of(textwrap.dedent(self.excerpt(extent)))
         return self._problems[extent]
 
     def chunk(self, extent: Extent) -> Chunk | None:
@@ -322,7 +261,7 @@ def _notebook(data: bytes, shown: str) -> Source:
         cells.append((line, number))
         clean = _without_magics(text)
         try:
-            _parsed(clean)
+            parsed(clean)
         except SourceError as error:
             if not _has_magic(text):
                 problems.append(FileError(shown, error.line, f"cell {number}: {error}"))
@@ -363,149 +302,6 @@ def _without_magics(text: str) -> str:
 def _has_magic(text: str) -> bool:
     """Whether a cell may hold more of IPython's own syntax than was replaced: ``files = !ls``."""
     return re.search(r"=\s*[%!]|^\s*[%!?]|\?\s*$", text, re.M) is not None
-
-
-def _parsed(text: str) -> ast.Module:
-    """The module that a text is.
-
-    Raises:
-        SourceError: this interpreter cannot read it.
-    """
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            return ast.parse(text)
-    except SyntaxError as error:
-        raise SourceError(error.msg, error.lineno or 1) from None
-    except (RecursionError, MemoryError):
-        raise SourceError("nested too deeply to be parsed") from None
-    except ValueError as error:  # null bytes
-        raise SourceError(str(error)) from None
-
-
-# --- the outline ------------------------------------------------------------------------------------------------
-
-
-def _outline(module: ast.Module) -> Outline:
-    outline = Outline()
-    for stmt in module.body:
-        extent = _extent(stmt)
-        if isinstance(stmt, ast.FunctionDef | ast.AsyncFunctionDef):
-            outline.functions[stmt.name] = extent
-            outline.units.append(Unit(stmt.name, "", (extent,)))
-        elif isinstance(stmt, ast.ClassDef):
-            outline.classes[stmt.name] = extent
-            outline.units += _methods(stmt, Extent(extent.start, max(extent.start, stmt.body[0].lineno - 1)))
-        else:
-            if not isinstance(stmt, ast.Import | ast.ImportFrom) and not _is_data(stmt):
-                outline.script.append(extent)
-            _variables(stmt, outline)
-    outline.units.append(Unit(SCRIPT, "", tuple(outline.script)))
-    outline.imported_roots = {root for node in _statements(module) for root in _imported_roots(node)}
-    return outline
-
-
-def _methods(cls: ast.ClassDef, header: Extent) -> Iterator[Unit]:
-    """The methods of a class, those that are defined under a condition too."""
-    waiting: list[ast.AST] = list(cls.body)
-    while waiting:
-        node = waiting.pop()
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            yield Unit(node.name, cls.name, (header, _extent(node)))
-        elif not isinstance(node, ast.ClassDef):
-            for name in _BLOCKS:
-                waiting.extend(getattr(node, name, ()))
-
-
-_BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")
-
-
-def _statements(module: ast.Module) -> Iterator[ast.stmt]:
-    """Every statement, those of functions and classes too; expressions, which are most of a tree, are not entered."""
-    stack: list[ast.AST] = [module]
-    while stack:
-        node = stack.pop()
-        if isinstance(node, ast.stmt):
-            yield node
-        for name in _BLOCKS:
-            stack.extend(getattr(node, name, ()))
-
-
-def _imported_roots(node: ast.stmt) -> Iterator[str]:
-    if isinstance(node, ast.Import):
-        yield from (alias.name.split(".")[0] for alias in node.names)
-    elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-        yield node.module.split(".")[0]
-
-
-def _is_data(stmt: ast.stmt) -> bool:
-    """A table written out: nothing happens in it."""
-    value = getattr(stmt, "value", None)
-    if isinstance(value, ast.Dict):
-        return len(value.values) > MAX_WIDTH
-    return isinstance(value, ast.List | ast.Tuple | ast.Set) and len(value.elts) > MAX_WIDTH
-
-
-def _variables(stmt: ast.stmt, outline: Outline) -> None:
-    """Names bound by a top-level statement, entering ``if``, ``try``, ``with`` and loops."""
-    if isinstance(stmt, ast.Import):
-        for alias in stmt.names:
-            root = alias.name.split(".")[0]
-            outline.imports[alias.asname or root] = alias.name if alias.asname else root
-    elif isinstance(stmt, ast.ImportFrom):
-        base = "." * stmt.level + (stmt.module or "")
-        for alias in stmt.names:
-            if alias.name == "*":
-                outline.star_imports.append(base)
-            else:
-                joined = f"{base}{alias.name}" if base.endswith(".") else f"{base}.{alias.name}"
-                outline.imports.setdefault(alias.asname or alias.name, joined)
-    elif isinstance(stmt, ast.Assign | ast.AnnAssign | ast.AugAssign) and not _is_data(stmt):
-        targets = stmt.targets if isinstance(stmt, ast.Assign) else [stmt.target]
-        for target in targets:
-            for node in ast.walk(target):
-                if isinstance(node, ast.Name):
-                    outline.variables.setdefault(node.id, []).append(_extent(stmt))
-    elif isinstance(stmt, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-        pass  # bound inside a block: the script's own flow defines it
-    else:
-        for child in ast.iter_child_nodes(stmt):
-            if isinstance(child, ast.stmt):
-                _variables(child, outline)
-            elif isinstance(child, ast.ExceptHandler):
-                for inner in child.body:
-                    _variables(inner, outline)
-
-
-def _extent(stmt: ast.stmt) -> Extent:
-    decorators = getattr(stmt, "decorator_list", ())
-    start = min([stmt.lineno, *(d.lineno for d in decorators)])
-    return Extent(start, stmt.end_lineno or stmt.lineno)
-
-
-def _problem(text: str) -> str | None:
-    """Why LibCST must not see this statement, if so."""
-    try:
-        level: list[ast.AST] = [_parsed(text)]
-    except SourceError as error:
-        return str(error)
-    for _ in range(MAX_DEPTH):
-        below: list[ast.AST] = []
-        for node in level:
-            if isinstance(node, ast.BoolOp) and len(node.values) > MAX_WIDTH:
-                return f"a chain of {len(node.values)} and/or is too long to be analysed"
-            for value in vars(node).values():
-                if isinstance(value, list):
-                    below += [item for item in value if isinstance(item, ast.AST)]
-                elif isinstance(value, ast.AST) and not isinstance(value, _LEAVES):
-                    below.append(value)
-        if not below:
-            return None
-        level = below
-    return "nested too deeply to be analysed"
-
-
-_LEAVES = (ast.expr_context, ast.operator, ast.unaryop, ast.boolop, ast.Constant, ast.Name)
 
 
 def problem_error(source: Source, extent: Extent) -> FileError | None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from gradguard.static import tree as t
 from gradguard.static.expressions import recorded
+from gradguard.static.gate import SourceError
 from gradguard.static.model import (
     Backward,
     Call,
@@ -24,7 +25,7 @@ from gradguard.static.model import (
     ZeroGrad,
 )  # fmt: skip
 from gradguard.static.proof import prove
-from gradguard.static.source import Site, SourceError
+from gradguard.static.source import Site
 from gradguard.static.values import (
     DETACHED,
     NOTHING,

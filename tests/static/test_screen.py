@@ -11,8 +11,9 @@ from gradguard import catalogue
 from gradguard.catalogue import Rule
 from gradguard.findings import Severity
 from gradguard.signs import sign
+from gradguard.static.outline import SCRIPT
 from gradguard.static.screen import Screen, calling, everything
-from gradguard.static.source import SCRIPT, Source
+from gradguard.static.source import Source
 
 
 def source(text: str) -> Source:

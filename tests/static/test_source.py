@@ -4,7 +4,9 @@ import json
 
 import pytest
 
-from gradguard.static.source import Extent, Site, Source, SourceError, from_bytes
+from gradguard.static.gate import SourceError
+from gradguard.static.outline import Extent
+from gradguard.static.source import Site, Source, from_bytes
 from gradguard.static.tree import Assign
 
 
