@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from gradguard.static import knowledge as k
 from gradguard.static import tree as t
+from gradguard.static.binding import bind
 from gradguard.static.conditions import (
     holds_once,
     is_flag,
@@ -103,7 +104,7 @@ def with_(flow: Flow, stmt: t.With, state: State) -> State | None:
             if entered is Mode.OFF and flow.loop is not None:
                 flow.loop.turns_grad_off = True
         if target is not None:
-            flow.bind(target, value, state, stmt, None, plain=True)
+            bind(flow, target, value, state, stmt, None, plain=True)
     flow.guards += expects
     scoped = [p for c, _ in stmt.items if isinstance(c, t.Call) and (p := _scope_of(c)) is not None]
     flow.scoped += map(flow.canonical, scoped)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from gradguard.static import knowledge as k
 from gradguard.static import loops
 from gradguard.static import tree as t
+from gradguard.static.binding import bind
 from gradguard.static.conditions import steady_branch, tensor_test
 from gradguard.static.definitions import Class
 from gradguard.static.model import GradRead, Mode
@@ -295,7 +296,7 @@ def _comprehension(flow: Flow, expr: t.Comprehension, state: State) -> Value:
     for clause in expr.clauses:
         iterable = evaluate(flow, clause.iterable, state)
         batches = batches or iterable
-        flow.bind(clause.target, iterated(iterable), state, expr, None, plain=True)
+        bind(flow, clause.target, iterated(iterable), state, expr, None, plain=True)
         for condition in clause.conditions:
             evaluate(flow, condition, state)
     if expr.key is not None:
@@ -326,7 +327,7 @@ def _lambda(flow: Flow, expr: t.Lambda, state: State) -> Value:
 
 def _walrus(flow: Flow, expr: t.Walrus, state: State) -> Value:
     value = evaluate(flow, expr.value, state)
-    flow.bind(expr.target, value, state, expr, expr.value)
+    bind(flow, expr.target, value, state, expr, expr.value)
     return value
 
 

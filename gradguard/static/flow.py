@@ -11,11 +11,10 @@ iteration. That one criterion covers ``total += loss``, ``history.append(x)``, `
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
-from gradguard.static import branches, loops, places, signature, stores
+from gradguard.static import binding, branches, loops, places, signature, stores
 from gradguard.static import knowledge as k
 from gradguard.static import tree as t
 from gradguard.static.definitions import Class, FunctionRef
@@ -32,22 +31,17 @@ from gradguard.static.model import (
     Store,
     ZeroGrad,
 )
-from gradguard.static.names import bound_names, breaks_graph, named_kind, used_as_modules
+from gradguard.static.names import bound_names, used_as_modules
 from gradguard.static.project import Project
 from gradguard.static.source import Site
 from gradguard.static.state import Carry, LoopFrame, State, merge
 from gradguard.static.values import (
     NOTHING,
-    NOTHING_HELD,
-    Held,
     Kind,
     Root,
     Roots,
-    Source,
     Value,
     each_of,
-    element,
-    holding,
     join,
 )
 
@@ -262,98 +256,8 @@ class Flow:
         if calls and calls[-1].site.node is stmt.value:
             calls[-1].bound_to = t.path_of(next(t.names_in(stmt.targets[0]), stmt.targets[0]))
         for target in stmt.targets:
-            self.bind(target, value, state, stmt, stmt.value)
+            binding.bind(self, target, value, state, stmt, stmt.value)
         return state
-
-    def bind(
-        self, target: t.Expr, value: Value, state: State, stmt: t.Node, source: t.Expr | None, *, plain: bool = False
-    ) -> None:
-        """Bind a value to a target, taking tuples apart.
-
-        Args:
-            stmt: the statement, for findings.
-            source: the expression that the value comes from, if it is written out.
-            plain: a loop variable or the like, never a store.
-        """
-        if isinstance(target, t.Display):
-            whole = isinstance(source, t.Display) and len(source.items) == len(target.items)
-            beside_loss = any(isinstance(item, t.Name) and k.LOSS_RESULT.search(item.id) for item in target.items)
-            takes_one = _is_taken_apart(source) and any(map(_is_dropped, target.items))
-            for index, item in enumerate(target.items):
-                part = element(value, index)
-                if value.part(index) is None and _is_extra(item, beside_loss):
-                    part = replace(part, roots=frozenset(), maybe=part.reach)  # loss, count = model(batch)
-                if takes_one and value.kind is Kind.TENSOR and value.part(index) is None:
-                    part = holding(part, Held.VIEW, target)
-                self.bind(item, part, state, stmt, source.items[index] if whole else None, plain=plain)  # type: ignore[union-attr]
-            return
-        if isinstance(target, t.Starred):
-            self.bind(target.value, value, state, stmt, None, plain=plain)
-            return
-        path = t.path_of(target)
-        if path is None or breaks_graph(target):
-            self._reset_gradient(target, value, state, stmt)
-            return
-        if self._alias(path, source):
-            return
-        path = self.canonical(path)
-        for root in value.roots:
-            if root.source in (Source.CALL, Source.LOSS):
-                self.hints.setdefault(root, path)
-        if isinstance(target, t.Subscript):
-            stores.store_item(self, target, path, value, state, stmt, source)
-            return
-        if not plain:
-            stores.store_rebind(self, path, value, state, stmt, source)
-            if path.endswith(".__traceback__"):
-                self.forget_frames(path, state)
-        state.assign(path, value)
-
-    def forget_frames(self, path: str, state: State) -> None:
-        """``error.__traceback__ = None``: the exception lets go of the frames."""
-        base = path.rsplit(".", 1)[0]
-        state.env[base] = replace(self.read(base, state), holds=NOTHING_HELD)
-
-    def _alias(self, path: str, source: t.Expr | None) -> bool:
-        """Whether a local name becomes another name for an attribute: ``layer = self.model.layer``."""
-        if "." in path or "[" in path:
-            return False
-        self.aliases.pop(path, None)
-        origin = t.path_of(source) if isinstance(source, t.Attribute) else None
-        if origin is None or not origin.startswith("self.") or named_kind(origin) is not Kind.UNKNOWN:
-            return False
-        self.aliases[path] = origin
-        return True
-
-    def _reset_gradient(self, target: t.Expr, value: Value, state: State, stmt: t.Node) -> None:
-        """``p.grad = None`` and ``p.requires_grad = ...``."""
-        if isinstance(target, t.Attribute) and target.name == "grad":  # whatever it is, it replaces what was there
-            self.zero(ZeroGrad(self.site(stmt), self.loop, self.branches > 0), state)
-        frozen = isinstance(stmt, t.Assign) and isinstance(stmt.value, t.Constant) and not stmt.value.value
-        if isinstance(target, t.Attribute) and target.name == "requires_grad":
-            self._freeze(t.path_of(target.value), state, frozen)
-        if isinstance(target, t.Attribute) and target.name == "requires_grad" and not frozen:
-            path = t.path_of(target.value)
-            self.facts.gradients_wanted = True
-            if path is not None:
-                self.record(Call(
-                    self.site(stmt), self.loop, self.branches > 0, name="requires_grad_", receiver=path,
-                    of=self.read(path, state),
-                ))  # fmt: skip
-                leaf = Root(Source.LEAF, target)
-                state.env[path] = self.read(path, state).with_roots(leaf)
-
-    def _freeze(self, parameter: str | None, state: State, frozen: bool) -> None:
-        """``for p in net.parameters(): p.requires_grad = False``, for all of them."""
-        loop = self.loop.site.node if self.loop is not None else None
-        if self.loop is None or parameter not in self.loop.targets or not isinstance(loop, t.Repeat):
-            return
-        call = loop.iterable
-        whole = isinstance(call, t.Call) and isinstance(call.func, t.Attribute) and not call.args
-        if whole and call.func.name in ("parameters", "named_parameters"):  # type: ignore[union-attr]
-            path = t.path_of(call.func.value)  # type: ignore[union-attr]
-            if path is not None:
-                self.freeze(self.canonical(path), state, frozen and self.branches == 0)
 
     def freeze(self, module: str, state: State, frozen: bool) -> None:
         """All parameters of a module stop asking for gradients, or ask again."""
@@ -447,26 +351,6 @@ class Flow:
         self.nested.extend(cls.methods.values())
         state.env[stmt.name] = Value(kind=Kind.CLASS, ref=cls)
         return state
-
-
-def _is_dropped(target: t.Expr) -> bool:
-    """``*_``: what is not used."""
-    return isinstance(target, t.Starred) and (t.path_of(target.value) or "").startswith("_")
-
-
-def _is_taken_apart(source: t.Expr | None) -> bool:
-    """``x.unbind(0)``, ``torch.split(x, 1)``: views of one tensor."""
-    func = source.func if isinstance(source, t.Call) else None
-    return isinstance(func, t.Attribute) and func.name in k.SPLITTING
-
-
-def _is_extra(target: t.Expr, beside_loss: bool) -> bool:
-    """Whether one of several results is a count or a measure, by its name; beside a loss, all but outputs."""
-    if not isinstance(target, t.Name):
-        return beside_loss
-    if k.NUMBER_NAME.match(target.id):
-        return True
-    return beside_loss and not k.LOSS_RESULT.search(target.id) and not k.OUTPUT_RESULT.search(target.id)
 
 
 _READ: dict[type, Callable[[Flow, Any, State], State | None]] = {

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from gradguard.static import knowledge as k
 from gradguard.static import tree as t
+from gradguard.static.binding import bind
 from gradguard.static.model import Backward, Event, Form, Forward, Loop, Scope
 from gradguard.static.names import assigned_paths, iterable_path
 from gradguard.static.state import Carry, LoopFrame, State, merge
@@ -78,7 +79,7 @@ def _iterate(
     if generates and stmt.iterable is not None:
         iterable = flow.value(stmt.iterable, state)  # a generator of the project runs in step with the loop
     if stmt.target is not None and iterable is not None:
-        flow.bind(stmt.target, iterated(iterable), state, stmt, None, plain=True)
+        bind(flow, stmt.target, iterated(iterable), state, stmt, None, plain=True)
     end = flow.block(stmt.body, state)
     for other in frame.continues:
         end = merge(end, other)

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from gradguard.static import knowledge as k
 from gradguard.static import tree as t
+from gradguard.static.binding import forget_frames
 from gradguard.static.called import Called, last
 from gradguard.static.definitions import Class, FunctionRef
 from gradguard.static.expressions import cut, recorded
@@ -51,7 +52,7 @@ def external_call(c: Called) -> Value | None:
     if name in ("collections.namedtuple", "typing.NamedTuple"):
         return Value(kind=Kind.EXTERNAL, ref="builtins.tuple")
     if name == "traceback.clear_frames" and c.node.args and (path := t.path_of(c.node.args[0].value)) is not None:
-        c.flow.forget_frames(path, c.state)
+        forget_frames(c.flow, path, c.state)
         return NOTHING
     if name in ("copy.deepcopy", "copy.copy"):
         return _copied(c.first or UNKNOWN, c.node) if tail == "deepcopy" else c.first or UNKNOWN

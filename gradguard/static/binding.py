@@ -1,0 +1,139 @@
+"""What a target is bound to: names, attributes, tuples taken apart, and gradients that are set by hand."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from gradguard.static import knowledge as k
+from gradguard.static import stores
+from gradguard.static import tree as t
+from gradguard.static.model import Call, ZeroGrad
+from gradguard.static.names import breaks_graph, named_kind
+from gradguard.static.state import State
+from gradguard.static.values import NOTHING_HELD, Held, Kind, Root, Source, Value, element, holding
+
+if TYPE_CHECKING:
+    from gradguard.static.flow import Flow
+
+
+def bind(
+    flow: Flow, target: t.Expr, value: Value, state: State, stmt: t.Node, source: t.Expr | None, *, plain: bool = False
+) -> None:
+    """Bind a value to a target, taking tuples apart.
+
+    Args:
+        stmt: the statement, for findings.
+        source: the expression that the value comes from, if it is written out.
+        plain: a loop variable or the like, never a store.
+    """
+    if isinstance(target, t.Display):
+        _take_apart(flow, target, value, state, stmt, source, plain)
+        return
+    if isinstance(target, t.Starred):
+        bind(flow, target.value, value, state, stmt, None, plain=plain)
+        return
+    path = t.path_of(target)
+    if path is None or breaks_graph(target):
+        _reset_gradient(flow, target, value, state, stmt)
+        return
+    if _alias(flow, path, source):
+        return
+    path = flow.canonical(path)
+    for root in value.roots:
+        if root.source in (Source.CALL, Source.LOSS):
+            flow.hints.setdefault(root, path)
+    if isinstance(target, t.Subscript):
+        stores.store_item(flow, target, path, value, state, stmt, source)
+        return
+    if not plain:
+        stores.store_rebind(flow, path, value, state, stmt, source)
+        if path.endswith(".__traceback__"):
+            forget_frames(flow, path, state)
+    state.assign(path, value)
+
+
+def _take_apart(
+    flow: Flow, target: t.Display, value: Value, state: State, stmt: t.Node, source: t.Expr | None, plain: bool
+) -> None:
+    """Bind each part of a tuple to its target."""
+    whole = isinstance(source, t.Display) and len(source.items) == len(target.items)
+    beside_loss = any(isinstance(item, t.Name) and k.LOSS_RESULT.search(item.id) for item in target.items)
+    takes_one = _is_taken_apart(source) and any(map(_is_dropped, target.items))
+    for index, item in enumerate(target.items):
+        part = element(value, index)
+        if value.part(index) is None and _is_extra(item, beside_loss):
+            part = replace(part, roots=frozenset(), maybe=part.reach)  # loss, count = model(batch)
+        if takes_one and value.kind is Kind.TENSOR and value.part(index) is None:
+            part = holding(part, Held.VIEW, target)
+        bind(flow, item, part, state, stmt, source.items[index] if whole else None, plain=plain)  # type: ignore[union-attr]
+
+
+def forget_frames(flow: Flow, path: str, state: State) -> None:
+    """``error.__traceback__ = None``: the exception lets go of the frames."""
+    base = path.rsplit(".", 1)[0]
+    state.env[base] = replace(flow.read(base, state), holds=NOTHING_HELD)
+
+
+def _alias(flow: Flow, path: str, source: t.Expr | None) -> bool:
+    """Whether a local name becomes another name for an attribute: ``layer = self.model.layer``."""
+    if "." in path or "[" in path:
+        return False
+    flow.aliases.pop(path, None)
+    origin = t.path_of(source) if isinstance(source, t.Attribute) else None
+    if origin is None or not origin.startswith("self.") or named_kind(origin) is not Kind.UNKNOWN:
+        return False
+    flow.aliases[path] = origin
+    return True
+
+
+def _reset_gradient(flow: Flow, target: t.Expr, value: Value, state: State, stmt: t.Node) -> None:
+    """``p.grad = None`` and ``p.requires_grad = ...``."""
+    if isinstance(target, t.Attribute) and target.name == "grad":  # whatever it is, it replaces what was there
+        flow.zero(ZeroGrad(flow.site(stmt), flow.loop, flow.branches > 0), state)
+    frozen = isinstance(stmt, t.Assign) and isinstance(stmt.value, t.Constant) and not stmt.value.value
+    if isinstance(target, t.Attribute) and target.name == "requires_grad":
+        _freeze(flow, t.path_of(target.value), state, frozen)
+    if isinstance(target, t.Attribute) and target.name == "requires_grad" and not frozen:
+        path = t.path_of(target.value)
+        flow.facts.gradients_wanted = True
+        if path is not None:
+            flow.record(Call(
+                flow.site(stmt), flow.loop, flow.branches > 0, name="requires_grad_", receiver=path,
+                of=flow.read(path, state),
+            ))  # fmt: skip
+            leaf = Root(Source.LEAF, target)
+            state.env[path] = flow.read(path, state).with_roots(leaf)
+
+
+def _freeze(flow: Flow, parameter: str | None, state: State, frozen: bool) -> None:
+    """``for p in net.parameters(): p.requires_grad = False``, for all of them."""
+    loop = flow.loop.site.node if flow.loop is not None else None
+    if flow.loop is None or parameter not in flow.loop.targets or not isinstance(loop, t.Repeat):
+        return
+    call = loop.iterable
+    whole = isinstance(call, t.Call) and isinstance(call.func, t.Attribute) and not call.args
+    if whole and call.func.name in ("parameters", "named_parameters"):  # type: ignore[union-attr]
+        path = t.path_of(call.func.value)  # type: ignore[union-attr]
+        if path is not None:
+            flow.freeze(flow.canonical(path), state, frozen and flow.branches == 0)
+
+
+def _is_dropped(target: t.Expr) -> bool:
+    """``*_``: what is not used."""
+    return isinstance(target, t.Starred) and (t.path_of(target.value) or "").startswith("_")
+
+
+def _is_taken_apart(source: t.Expr | None) -> bool:
+    """``x.unbind(0)``, ``torch.split(x, 1)``: views of one tensor."""
+    func = source.func if isinstance(source, t.Call) else None
+    return isinstance(func, t.Attribute) and func.name in k.SPLITTING
+
+
+def _is_extra(target: t.Expr, beside_loss: bool) -> bool:
+    """Whether one of several results is a count or a measure, by its name; beside a loss, all but outputs."""
+    if not isinstance(target, t.Name):
+        return beside_loss
+    if k.NUMBER_NAME.match(target.id):
+        return True
+    return beside_loss and not k.LOSS_RESULT.search(target.id) and not k.OUTPUT_RESULT.search(target.id)
