@@ -390,16 +390,18 @@ CLEAN = {
     """,
     "a dimension that is added once": """
         class Explainer:
-            def __init__(self, model, image):
+            def __init__(self, model):
                 self.model = model
-                self.feature = model.encoder(image)
 
-            def explain(self, caption):
-                for t in range(50):
-                    embedded = self.model.embedding(caption[t])
-                    if self.feature.dim() == 1:
-                        self.feature = self.feature.unsqueeze(0)
-                    print(torch.cat((embedded, self.feature), -1).mean().item())
+            def explain(self, images, wanted, optimizer):
+                for image in images:
+                    feature = self.model(image)
+                    for t in range(50):
+                        if feature.dim() == 1:
+                            feature = torch.relu(feature).unsqueeze(0)
+                        optimizer.zero_grad()
+                        F.mse_loss(feature, wanted).backward(retain_graph=True)
+                        optimizer.step()
     """,
     "the module itself, put somewhere else": """
         def train(args, loader, opt, epochs, device):

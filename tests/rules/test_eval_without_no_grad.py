@@ -393,11 +393,23 @@ CLEAN = {
                 print(found.head(5))
     """,
     "what is without parameters after the network": """
-        def infer(model_module, decode_module, test_loader):
-            for image, target in test_loader:
+        class Decode(nn.Module):
+            def __init__(self, size, threshold):
+                super().__init__()
+                self.size, self.threshold = size, threshold
+                self.top = make_top(size)
+
+            def forward(self, maps):
+                return self.top(maps)
+
+        def main(data_module, path):
+            model_module = Detector.load_from_checkpoint(path)
+            model_module.eval()
+            pred_decoder = Decode(8, 0.5)
+            for image, target in data_module.val_dataloader():
                 with torch.no_grad():
                     maps = model_module(image)
-                joints = decode_module(maps)
+                joints = pred_decoder(maps)
                 print(joints.shape)
     """,
     "an objective with dropout switched off": """

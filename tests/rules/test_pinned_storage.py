@@ -449,13 +449,16 @@ CLEAN = {
                 rates.append(optimizer.param_groups[0]["lr"])
     """,
     "the only sample of a batch of one": """
-        def encode(loader, model):
-            kept = []
+        def encode(model, loader, device):
+            model.eval()
+            labels = []
             with torch.no_grad():
-                for image, labels in loader:
-                    kept.append(labels[0].numpy())
-                    print(model(image).mean())
-            return kept
+                for batch in loader:
+                    images = batch["images"].to(device)
+                    found = batch["labels"]
+                    print(model(images).shape)
+                    labels.append(found[0].numpy())
+            return labels
     """,
 }
 

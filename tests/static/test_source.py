@@ -5,7 +5,6 @@ import json
 import pytest
 
 from gradguard.static.gate import SourceError
-from gradguard.static.outline import Extent
 from gradguard.static.source import Site, Source, from_bytes
 from gradguard.static.tree import Assign
 
@@ -14,19 +13,6 @@ def notebook(*cells: str) -> bytes:
     return json.dumps(
         {"cells": [{"cell_type": "code", "source": c.splitlines(keepends=True)} for c in cells], "nbformat": 4}
     ).encode()
-
-
-def test_outline_names_what_stands_at_the_top() -> None:
-    source = Source(
-        "x.py",
-        "import torch as th\nfrom .a import b\n@dec\ndef f():\n    pass\nclass C: pass\nx = 1\nif x:\n    y = 2\n",
-    )
-    outline = source.outline
-    assert outline.imports == {"th": "torch", "b": ".a.b"}
-    assert outline.functions["f"] == Extent(3, 5)
-    assert set(outline.classes) == {"C"}
-    assert set(outline.variables) == {"x", "y"}
-    assert outline.imported_roots == {"torch"}
 
 
 def test_script_chunk_keeps_the_lines() -> None:
@@ -58,36 +44,6 @@ def test_encodings() -> None:
     assert "ü" in from_bytes("# -*- coding: latin-1 -*-\nx = 'ü'\n".encode("latin-1"), "x.py").text
     with pytest.raises(SourceError, match="cannot be decoded"):
         from_bytes(b"x = '\xff'\n", "x.py")
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "(" * 5000 + ")" * 5000,
-        "+".join(["1"] * 8000),
-        "f()" + "()" * 5000,
-        " or ".join(["a"] * 8000),
-        "x" + "[0]" * 2500,
-    ],
-)
-def test_what_would_crash_libcst_never_reaches_it(text: str) -> None:
-    source = Source("x.py", f"import torch\nvalue = {text}\n")
-    try:
-        outline = source.outline
-    except SourceError:
-        return
-    assert source.problem(outline.script[-1]) is not None
-    assert source.script_chunk() is None
-
-
-def test_many_adjacent_strings_never_crash() -> None:
-    """LibCST refuses them, or their nesting is refused before."""
-    source = Source("x.py", "value = (" + "'a' " * 5000 + ")\n")
-    chunk = source.script_chunk()
-    assert (chunk is None) == (source.problem(source.outline.script[-1]) is not None)
-    if chunk is not None:
-        with pytest.raises(SourceError):
-            _ = chunk.statements
 
 
 def test_notebook_lines_are_within_the_cell() -> None:
