@@ -21,6 +21,10 @@ class Imports:
         self._files = files
         self._roots: dict[Path, Path] = {}
         self._found: dict[tuple[str, Path], Path | None] = {}
+        self.folders: dict[Path, frozenset[str]] = {}
+        """What can be imported from each folder that was searched."""
+        self.marked: dict[Path, bool] = {}
+        """Whether a folder is the root of a project, for each that was asked about."""
 
     def place(self, dotted: str, importer: Path) -> tuple[Path, list[str]] | None:
         """The file that a dotted name (with leading dots when relative) leads to, and what remains of the name."""
@@ -32,8 +36,8 @@ class Imports:
                 if path is not None and path != importer:
                     return path, names[length:]
         if level and names:  # `from . import name` where name is in __init__.py
-            init = _parent(importer, level) / "__init__.py"
-            if init.is_file() and init != importer:
+            init = self._init(_parent(importer, level))
+            if init is not None and init != importer:
                 return init, names
         return None
 
@@ -55,10 +59,21 @@ class Imports:
         folder = path.parent
         if folder not in self._roots:
             above = (folder, *list(folder.parents)[:10])
-            marked = (p for p in above if any((p / marker).exists() for marker in _ROOT_MARKERS))
-            shared = self._common if self._common in above else _above_package(folder)
+            marked = (p for p in above if self._is_marked(p))
+            shared = self._common if self._common in above else self._above_package(folder)
             self._roots[folder] = next(marked, shared)
         return self._roots[folder]
+
+    def _is_marked(self, folder: Path) -> bool:
+        if folder not in self.marked:
+            self.marked[folder] = is_marked(folder)
+        return self.marked[folder]
+
+    def _above_package(self, folder: Path) -> Path:
+        """The folder from which a package is imported; ``folder`` itself where it is no package."""
+        while self._init(folder) is not None and folder != folder.parent:
+            folder = folder.parent
+        return folder
 
     @cached_property
     def _common(self) -> Path | None:
@@ -68,17 +83,46 @@ class Imports:
     def _file(self, folder: Path, names: list[str]) -> Path | None:
         key = ("/".join(names), folder)
         if key not in self._found:
-            base = folder.joinpath(*names)
-            module, package = base.with_name(base.name + ".py"), base / "__init__.py"
-            self._found[key] = module if module.is_file() else package if package.is_file() else None
+            self._found[key] = self._look_up(folder, names)
         return self._found[key]
 
+    def _look_up(self, folder: Path, names: list[str]) -> Path | None:
+        *packages, name = names
+        for package in packages:
+            if package not in self._entries(folder):
+                return None
+            folder = folder / package
+        if f"{name}.py" in self._entries(folder):
+            return folder / f"{name}.py"
+        return self._init(folder / name) if name in self._entries(folder) else None
 
-def _above_package(folder: Path) -> Path:
-    """The folder from which a package is imported; ``folder`` itself where it is no package."""
-    while (folder / "__init__.py").is_file() and folder != folder.parent:
-        folder = folder.parent
-    return folder
+    def _init(self, folder: Path) -> Path | None:
+        return folder / "__init__.py" if "__init__.py" in self._entries(folder) else None
+
+    def _entries(self, folder: Path) -> frozenset[str]:
+        if folder not in self.folders:
+            self.folders[folder] = entries(folder)
+        return self.folders[folder]
+
+
+def is_marked(folder: Path) -> bool:
+    """Whether something in a folder says that it is the root of a project."""
+    return any(os.path.exists(os.path.join(folder, marker)) for marker in _ROOT_MARKERS)
+
+
+def entries(folder: Path) -> frozenset[str]:
+    """What stands in a folder that an import may lead to: Python files and folders."""
+    try:
+        with os.scandir(folder) as scan:
+            return frozenset(entry.name for entry in scan if _may_be_imported(entry))
+    except OSError:
+        return frozenset()
+
+
+def _may_be_imported(entry: os.DirEntry[str]) -> bool:
+    if entry.name.endswith(".py"):
+        return entry.is_file()
+    return entry.name.isidentifier() and entry.is_dir()
 
 
 def _parent(path: Path, level: int) -> Path:

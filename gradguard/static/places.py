@@ -48,7 +48,7 @@ def parameter(flow: Flow, param: t.Param) -> Value:
             return Value(root, must=root, kind=Kind.TENSOR)
         if isinstance(param.annotation, t.Name) and param.annotation.id in ("int", "float", "str", "bool"):
             return NUMBER
-    if param.name in flow.receivers and (cls := flow.project.survey.argument_class(flow.ref, param.name)):
+    if param.name in flow.receivers and (cls := flow.project.passed.argument_class(flow.ref, param.name)):
         return Value(kind=Kind.MODULE if cls.is_module else Kind.INSTANCE, ref=cls)
     if param.name in flow.modules:
         return Value(kind=Kind.MODULE)
@@ -58,7 +58,7 @@ def parameter(flow: Flow, param: t.Param) -> Value:
         return Value(kind=Kind.MODULE)
     if k.OPTIMIZER_NAME.search(param.name) and not k.NOT_OPTIMIZER_NAME.search(param.name):
         return Value(kind=Kind.OPTIMIZER)
-    if param.name in flow.called_names and (cls := flow.project.survey.argument_class(flow.ref, param.name)):
+    if param.name in flow.called_names and (cls := flow.project.passed.argument_class(flow.ref, param.name)):
         return Value(kind=Kind.MODULE if cls.is_module else Kind.INSTANCE, ref=cls)
     return Value(root, must=root)
 

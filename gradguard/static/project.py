@@ -16,11 +16,13 @@ from typing import TYPE_CHECKING
 from gradguard.findings import FileError
 from gradguard.static import knowledge as k
 from gradguard.static import tree as t
+from gradguard.static.asked import Questions
 from gradguard.static.definitions import Class, FunctionRef
 from gradguard.static.gate import SourceError
 from gradguard.static.imports import Imports
 from gradguard.static.model import Mode
 from gradguard.static.outline import SCRIPT, Outline
+from gradguard.static.passed import Passed
 from gradguard.static.screen import Selection, calling
 from gradguard.static.source import Chunk, Source, read
 from gradguard.static.survey import Survey
@@ -251,7 +253,9 @@ class Project:
         self._facts: dict[tuple[t.Define, Class | None, object], Flow | None] = {}
         self._wrappers: dict[t.Define, FunctionRef | None] = {}
         self._imports = Imports(self.files)
+        self.questions = Questions()
         self.survey = Survey(self)
+        self.passed = Passed(self.survey)
 
     def add(self, source: Source, path: Path | None) -> Module:
         """Read a file's outline; a file that was read on demand before stays the module that others know.
@@ -340,7 +344,7 @@ class Project:
             return False
         seen |= {ref.define}
         name = ref.define.name
-        if self.survey.is_called_by_many(name):
+        if self.survey.is_called_by_many(name, ref.module):
             return False
         callers = self.survey.callers(name, ref.module)
         reached = [held for m in callers for held in self._held_at(m, name, seen, lambda f: _modes_of(f, ref.define))]
@@ -367,7 +371,11 @@ class Project:
         Args:
             wanted: the name that is asked for in the file; one that does not have it in its text is not read.
         """
+        asked = self.questions.of(importer.path)
+        asked.names.update(name for name in dotted.split(".") if name)
         place = self._imports.place(dotted, importer.path) if importer.path is not None else None
+        if place is not None:
+            asked.files.add(place[0])
         if place is None or (wanted and not self._may_bind(place[0], wanted)):
             return None
         module = self.module(place[0])

@@ -1,0 +1,115 @@
+"""What reading one file asked about the others: which files have to be read again when one changed.
+
+Every question is noted with the file that asks it, also where its answer was known already. What a file depends on is
+then what it asked, and what the files that it asked about asked in turn.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+CALL = re.compile(r"(?<!def )\b([A-Za-z_]\w*)\(")
+_WORD = re.compile(r"[A-Za-z_]\w*")
+
+
+@dataclass
+class Asked:
+    """What one file asked.
+
+    Args:
+        files: whose text it read, because a name led there or what it looked for was found in it.
+        names: the modules that it looked for.
+        calls: the functions whose calls it looked for in all files.
+        words: what else it looked for in all files.
+        patterns: the same for regular expressions, with their flags.
+        program: it asked which files share a program with it, told by their imports.
+    """
+
+    files: set[Path] = field(default_factory=set)
+    names: set[str] = field(default_factory=set)
+    calls: set[str] = field(default_factory=set)
+    words: set[str] = field(default_factory=set)
+    patterns: set[tuple[str, int]] = field(default_factory=set)
+    program: bool = False
+
+
+@dataclass(frozen=True)
+class Change:
+    """A file that is not what it was.
+
+    Args:
+        text: as it is now; empty when it is gone.
+        name: what it is imported by, where it is new or gone; else "".
+    """
+
+    path: Path
+    text: str
+    name: str = ""
+
+    @cached_property
+    def _calls(self) -> frozenset[str]:
+        return frozenset(CALL.findall(self.text))
+
+    @cached_property
+    def _words(self) -> frozenset[str]:
+        return frozenset(_WORD.findall(self.text))
+
+    def answers(self, asked: Asked) -> bool:
+        """Whether something that was asked may have another answer now."""
+        return (
+            self.path in asked.files
+            or self.name in asked.names
+            or not self._calls.isdisjoint(asked.calls)
+            or any(self._has(word) for word in asked.words)
+            or any(re.search(pattern, self.text, flags) for pattern, flags in asked.patterns)
+        )
+
+    def _has(self, word: str) -> bool:
+        return word in (self._words if word.isidentifier() else self.text)
+
+
+class Questions:
+    """What each file asked."""
+
+    def __init__(self) -> None:
+        self._of: defaultdict[Path | None, Asked] = defaultdict(Asked)
+
+    def of(self, path: Path | None) -> Asked:
+        return self._of[path]
+
+    def all(self) -> dict[Path, Asked]:
+        return {path: asked for path, asked in self._of.items() if path is not None}
+
+
+def affected(asked: Mapping[Path, Asked], changes: Iterable[Change], names: Iterable[str], program: bool) -> set[Path]:
+    """The files whose findings may be others now: those that changed, and all that asked something of them.
+
+    Args:
+        asked: what each file asked when it was last read.
+        changes: the files that changed.
+        names: modules that came or went, in folders that were searched.
+        program: what some file imports changed.
+    """
+    changes, names = tuple(changes), frozenset(names)
+    users: defaultdict[Path, set[Path]] = defaultdict(set)
+    found = {change.path for change in changes}
+    for path, questions in asked.items():
+        for other in questions.files:
+            users[other].add(path)
+        if (
+            (program and questions.program)
+            or not names.isdisjoint(questions.names)
+            or any(change.answers(questions) for change in changes)
+        ):
+            found.add(path)
+    waiting = list(found)
+    while waiting:
+        for user in users[waiting.pop()] - found:
+            found.add(user)
+            waiting.append(user)
+    return found

@@ -1,0 +1,149 @@
+"""The class of what callers pass as an argument, told from ``ast``: no type of a parameter need be written down."""
+
+from __future__ import annotations
+
+import ast
+import warnings
+from collections import defaultdict
+from collections.abc import Iterator
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from gradguard.static.definitions import Class, FunctionRef
+    from gradguard.static.project import Module
+    from gradguard.static.survey import Survey
+
+_MAX_PASSES = 4
+
+
+class Passed:
+    """What the calls in all files pass."""
+
+    def __init__(self, survey: Survey) -> None:
+        self._survey = survey
+        self._calls: dict[Path, _Calls] = {}
+        self._arguments: dict[tuple[Module, str, str], set[Class]] = {}
+
+    def argument_class(self, ref: FunctionRef, param: str) -> Class | None:
+        """The class of the project that every call seen passes as ``param``, if it is one (or copies of it)."""
+        params = [p.name for p in ref.define.params]
+        found = self._classes_of(ref.module, ref.define.name, ref.owner.name if ref.owner else "", params, param, 0)
+        return min(found, key=lambda cls: cls.module.source.path) if len({cls.name for cls in found}) == 1 else None
+
+    def _classes_of(
+        self, module: Module, name: str, owner: str, params: list[str], param: str, depth: int
+    ) -> set[Class]:
+        position = params.index(param)
+        if params[0] in ("self", "cls"):
+            position -= 1
+            name = owner if name == "__init__" else name
+        key = (module, name, param)
+        if key not in self._arguments:
+            self._arguments[key] = set()
+            if self._survey.is_called_by_many(name, module):
+                return set()
+            found = self._arguments[key]
+            for caller in self._survey.callers(name, module):
+                calls = self._calls_of(caller)
+                found |= set(calls.classes(name, param, position))
+                for passing in calls.passing(name, param, position) if depth < _MAX_PASSES else ():
+                    found |= self._classes_of(
+                        caller, passing.function, passing.owner, passing.params, passing.param, depth + 1
+                    )
+        return set(self._arguments[key])
+
+    def _calls_of(self, module: Module) -> _Calls:
+        key = module.path or Path(module.source.path)
+        if key not in self._calls:
+            self._calls[key] = _Calls(module)
+        return self._calls[key]
+
+
+class _Passing(NamedTuple):
+    """A function that hands one of its own parameters on."""
+
+    function: str
+    owner: str
+    params: list[str]
+    param: str
+
+
+class _Calls:
+    """The calls in one file, and what its variables are made with."""
+
+    def __init__(self, module: Module) -> None:
+        self.module = module
+
+    @cached_property
+    def _tree(self) -> tuple[dict[str, list[tuple[ast.Call, _Scope]]], dict[str, list[ast.expr]]]:
+        calls: defaultdict[str, list[tuple[ast.Call, _Scope]]] = defaultdict(list)
+        made: defaultdict[str, list[ast.expr]] = defaultdict(list)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            tree = ast.parse(self.module.source.text)
+        stack: list[tuple[ast.AST, _Scope]] = [(tree, ("<module>", "", []))]
+        while stack:
+            node, scope = stack.pop()
+            if isinstance(node, ast.ClassDef):
+                scope = (scope[0], node.name, scope[2])
+            elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                arguments = node.args
+                scope = (
+                    node.name,
+                    scope[1],
+                    [a.arg for a in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)],
+                )
+            elif isinstance(node, ast.Call):
+                calls[_dotted(node.func).rsplit(".", 1)[-1]].append((node, scope))
+            elif isinstance(node, ast.Assign):
+                for target in node.targets:
+                    for name, value in _pairs(target, node.value):
+                        if isinstance(value, ast.Call):
+                            made[_dotted(name)].append(value.func)
+            stack.extend((child, scope) for child in ast.iter_child_nodes(node))
+        return calls, made
+
+    def _given(self, name: str, param: str, position: int) -> Iterator[tuple[ast.expr, _Scope]]:
+        for call, scope in self._tree[0].get(name, ()):
+            given = next((k.value for k in call.keywords if k.arg == param), None)
+            if given is None and 0 <= position < len(call.args):
+                given = call.args[position]
+            if given is not None:
+                yield given, scope
+
+    def classes(self, name: str, param: str, position: int) -> Iterator[Class]:
+        """The classes of what is passed as ``param`` where ``name`` is called."""
+        from gradguard.static.definitions import Class
+
+        for given, _ in self._given(name, param, position):
+            makers = [given.func] if isinstance(given, ast.Call) else self._tree[1].get(_dotted(given), [])
+            for maker in makers:
+                value = self.module.dotted(_dotted(maker))
+                if value is not None and isinstance(value.ref, Class):
+                    yield value.ref
+
+    def passing(self, name: str, param: str, position: int) -> Iterator[_Passing]:
+        """The functions that pass a parameter of their own on as ``param``."""
+        for given, (function, owner, params) in self._given(name, param, position):
+            if isinstance(given, ast.Name) and given.id in params:
+                yield _Passing(function, owner, params, given.id)
+
+
+_Scope = tuple[str, str, list[str]]
+
+
+def _pairs(target: ast.expr, value: ast.expr) -> Iterator[tuple[ast.expr, ast.expr]]:
+    """``a, b = X(), Y()`` gives ``a, X()`` and ``b, Y()``."""
+    if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts):
+        for one, other in zip(target.elts, value.elts):
+            yield from _pairs(one, other)
+    else:
+        yield target, value
+
+
+def _dotted(node: ast.AST | None) -> str:
+    if isinstance(node, ast.Attribute):
+        return f"{_dotted(node.value)}.{node.attr}"
+    return node.id if isinstance(node, ast.Name) else ""
