@@ -36,6 +36,14 @@ _Codes = tuple[str, ...]
 @click.option("--isolated", is_flag=True, help="Read no settings from any file.")
 @click.option("--stdin-filename", metavar="PATH", help="Check standard input under this name.")
 @click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto", help="When to use colour.")
+@click.option("--jobs", type=click.IntRange(min=1), help="How many processes read files; by default as it pays.")
+@click.option("--no-cache", is_flag=True, help="Read everything anew, and leave nothing for the next run.")
+@click.option(
+    "--cache-dir",
+    type=click.Path(file_okay=False, path_type=Path),
+    envvar="GRADGUARD_CACHE_DIR",
+    help="Where to keep what was found, for the next run.",
+)
 @click.option("--exit-zero", is_flag=True, help="Exit with 0 also when something is found.")
 def command(
     paths: tuple[str, ...],
@@ -51,6 +59,9 @@ def command(
     isolated: bool,
     stdin_filename: str | None,
     color: str,
+    jobs: int | None,
+    no_cache: bool,
+    cache_dir: Path | None,
     exit_zero: bool,
 ) -> int:
     """Find leaks in source code.
@@ -67,7 +78,8 @@ def command(
             raise click.UsageError("Standard input cannot be checked together with other paths.")
         result, sources = _check_stdin(stdin_filename or "-", settings, force_exclude)
     else:
-        result, sources = _check_paths(paths or (".",), settings, force_exclude), source_reader()
+        cache = None if no_cache else cache_dir or _cache_folder()
+        result, sources = _check_paths(paths or (".",), settings, force_exclude, cache, jobs), source_reader()
     _report(result, sources, style, output, color)
     return 0 if exit_zero and result.exit_status == 1 else result.exit_status
 
@@ -120,7 +132,17 @@ def _from_here(glob: str, root: Path) -> str:
 # --- checking -----------------------------------------------------------------------------------------------------
 
 
-def _check_paths(paths: tuple[str, ...], settings: Settings, force_exclude: bool) -> CheckResult:
+def _cache_folder() -> Path:
+    """Where the system keeps what programs can do without."""
+    from platformdirs import user_cache_path
+
+    return user_cache_path("gradguard", appauthor=False)
+
+
+def _check_paths(
+    paths: tuple[str, ...], settings: Settings, force_exclude: bool, cache: Path | None, jobs: int | None
+) -> CheckResult:
+    from gradguard.static.cache import cache_for
     from gradguard.static.discover import discover
     from gradguard.static.engine import check
 
@@ -130,7 +152,9 @@ def _check_paths(paths: tuple[str, ...], settings: Settings, force_exclude: bool
     if not found.files and not found.errors:
         what = "everything is left out by `exclude`" if force_exclude else "no Python files or notebooks"
         click.echo(f"warning: {what} in {', '.join(paths)}", err=True)
-    result = check(found.files, settings, catalogue.load())
+    rules = catalogue.load()
+    store = cache_for(cache, map(Path, paths), settings, rules) if cache is not None else None
+    result = check(found.files, settings, rules, store=store, jobs=jobs)
     return dataclasses.replace(result, errors=tuple(sorted({*result.errors, *found.errors}, key=_error_key)))
 
 

@@ -1,7 +1,7 @@
 """What reading one file asked about the others: which files have to be read again when one changed.
 
 Every question is noted with the file that asks it, also where its answer was known already. What a file depends on is
-then what it asked, and what the files that it asked about asked in turn.
+then what it asked, and what the files that it uses asked in turn.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ class Asked:
     """What one file asked.
 
     Args:
-        files: whose text it read, because a name led there or what it looked for was found in it.
+        files: whose code it uses: it depends on what they asked in turn.
+        texts: those in whose text it found what it looked for.
         names: the modules that it looked for.
         calls: the functions whose calls it looked for in all files.
         words: what else it looked for in all files.
@@ -31,11 +32,22 @@ class Asked:
     """
 
     files: set[Path] = field(default_factory=set)
+    texts: set[Path] = field(default_factory=set)
     names: set[str] = field(default_factory=set)
     calls: set[str] = field(default_factory=set)
     words: set[str] = field(default_factory=set)
     patterns: set[tuple[str, int]] = field(default_factory=set)
     program: bool = False
+
+    def add(self, other: Asked) -> None:
+        """Join what was asked elsewhere."""
+        self.files |= other.files
+        self.texts |= other.texts
+        self.names |= other.names
+        self.calls |= other.calls
+        self.words |= other.words
+        self.patterns |= other.patterns
+        self.program |= other.program
 
 
 @dataclass(frozen=True)
@@ -44,12 +56,10 @@ class Change:
 
     Args:
         text: as it is now; empty when it is gone.
-        name: what it is imported by, where it is new or gone; else "".
     """
 
     path: Path
     text: str
-    name: str = ""
 
     @cached_property
     def _calls(self) -> frozenset[str]:
@@ -62,8 +72,7 @@ class Change:
     def answers(self, asked: Asked) -> bool:
         """Whether something that was asked may have another answer now."""
         return (
-            self.path in asked.files
-            or self.name in asked.names
+            self.path in asked.texts
             or not self._calls.isdisjoint(asked.calls)
             or any(self._has(word) for word in asked.words)
             or any(re.search(pattern, self.text, flags) for pattern, flags in asked.patterns)
@@ -91,7 +100,7 @@ def affected(asked: Mapping[Path, Asked], changes: Iterable[Change], names: Iter
 
     Args:
         asked: what each file asked when it was last read.
-        changes: the files that changed.
+        changes: the files that changed, came or went.
         names: modules that came or went, in folders that were searched.
         program: what some file imports changed.
     """

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
+    from gradguard.static.asked import Asked
     from gradguard.static.definitions import Class, FunctionRef
     from gradguard.static.project import Module
     from gradguard.static.survey import Survey
@@ -47,7 +48,7 @@ class Passed:
             found = self._arguments[key]
             for caller in self._survey.callers(name, module):
                 calls = self._calls_of(caller)
-                found |= set(calls.classes(name, param, position))
+                found |= set(calls.classes(name, param, position, self._survey.asked(module)))
                 for passing in calls.passing(name, param, position) if depth < _MAX_PASSES else ():
                     found |= self._classes_of(
                         caller, passing.function, passing.owner, passing.params, passing.param, depth + 1
@@ -113,14 +114,24 @@ class _Calls:
             if given is not None:
                 yield given, scope
 
-    def classes(self, name: str, param: str, position: int) -> Iterator[Class]:
-        """The classes of what is passed as ``param`` where ``name`` is called."""
+    def classes(self, name: str, param: str, position: int, asked: Asked) -> Iterator[Class]:
+        """The classes of what is passed as ``param`` where ``name`` is called.
+
+        Args:
+            asked: receives what the file that wants to know asks with this.
+        """
         from gradguard.static.definitions import Class
 
         for given, _ in self._given(name, param, position):
             makers = [given.func] if isinstance(given, ast.Call) else self._tree[1].get(_dotted(given), [])
-            for maker in makers:
-                value = self.module.dotted(_dotted(maker))
+            for maker in map(_dotted, makers):
+                value = self.module.dotted(maker)
+                if value is None or isinstance(value.ref, str):
+                    head = maker.split(".")[0]
+                    dotted = f"{self.module.outline.imports.get(head, head)}.{maker}"
+                    asked.names.update(name for name in dotted.split(".") if name)
+                elif self.module.path is not None:
+                    asked.files.add(self.module.path)
                 if value is not None and isinstance(value.ref, Class):
                     yield value.ref
 

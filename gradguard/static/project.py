@@ -26,6 +26,7 @@ from gradguard.static.passed import Passed
 from gradguard.static.screen import Selection, calling
 from gradguard.static.source import Chunk, Source, read
 from gradguard.static.survey import Survey
+from gradguard.static.texts import Texts
 from gradguard.static.values import Kind, Value
 
 if TYPE_CHECKING:
@@ -240,19 +241,25 @@ class Project:
         files: the files being checked, for questions about all of them (see ``survey``).
         shown: how a path is written in findings.
         relevant: those of the files that are about torch; all of them when not given.
+        texts: what they hold.
     """
 
     def __init__(
-        self, files: Iterable[Path] = (), shown: Callable[[Path], str] = str, relevant: Iterable[Path] | None = None
+        self,
+        files: Iterable[Path] = (),
+        shown: Callable[[Path], str] = str,
+        relevant: Iterable[Path] | None = None,
+        texts: Texts | None = None,
     ) -> None:
         self.files = tuple(files)
         self.relevant = self.files if relevant is None else tuple(relevant)
         self.shown = shown
+        self.texts = texts or Texts()
         self._flows: dict[tuple[Module, Selection], list[Flow]] = {}
         self._modules: dict[Path, Module | None] = {}
         self._facts: dict[tuple[t.Define, Class | None, object], Flow | None] = {}
         self._wrappers: dict[t.Define, FunctionRef | None] = {}
-        self._imports = Imports(self.files)
+        self.imports = Imports(self.files)
         self.questions = Questions()
         self.survey = Survey(self)
         self.passed = Passed(self.survey)
@@ -270,6 +277,11 @@ class Project:
         if path is not None:
             self._modules[path] = module
         return module
+
+    @property
+    def others(self) -> set[Path]:
+        """The files that were read because a name led there, and are none of those checked."""
+        return self._modules.keys() - set(self.files)
 
     def module(self, path: Path) -> Module | None:
         """The file as a module, read on demand; None when it cannot be read."""
@@ -346,12 +358,17 @@ class Project:
         name = ref.define.name
         if self.survey.is_called_by_many(name, ref.module):
             return False
-        callers = self.survey.callers(name, ref.module)
+        callers = tuple(self.survey.callers(name, ref.module))
+        self._uses(ref.module, callers)
         reached = [held for m in callers for held in self._held_at(m, name, seen, lambda f: _modes_of(f, ref.define))]
         if reached or ref.owner is None:
             return bool(reached) and all(reached)
-        anywhere = self.survey.callers_anywhere(name, ref.module)
+        anywhere = tuple(self.survey.callers_anywhere(name, ref.module))
+        self._uses(ref.module, anywhere)
         return any(held for m in anywhere for held in self._held_at(m, name, seen, lambda f: _modes_named(f, name)))
+
+    def _uses(self, module: Module, others: Iterable[Module]) -> None:
+        self.questions.of(module.path).files.update(other.path for other in others if other.path is not None)
 
     def _held_at(
         self, module: Module, name: str, seen: frozenset[t.Define], modes: Callable[[Flow], Iterable[Mode]]
@@ -373,7 +390,7 @@ class Project:
         """
         asked = self.questions.of(importer.path)
         asked.names.update(name for name in dotted.split(".") if name)
-        place = self._imports.place(dotted, importer.path) if importer.path is not None else None
+        place = self.imports.place(dotted, importer.path) if importer.path is not None else None
         if place is not None:
             asked.files.add(place[0])
         if place is None or (wanted and not self._may_bind(place[0], wanted)):
@@ -382,7 +399,7 @@ class Project:
         return (module, place[1]) if module else None
 
     def _may_bind(self, path: Path, name: str) -> bool:
-        text = self.survey.text(path)
+        text = self.texts.of(path)
         return name in text or "import *" in text
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from gradguard.static.asked import CALL
+from gradguard.static.texts import module_name
 
 if TYPE_CHECKING:
     from gradguard.static.asked import Asked
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
 
 # Methods that somebody outside of the project calls.
 _CALLED_BY_OTHERS = re.compile(r"^(?:on_\w+|__\w+__|forward|training_step|\w+_epoch_end|setup|teardown|main|<module>)$")
-_IMPORTS = re.compile(r"^[ \t]*(?:from|import)[ \t]+(?:[^\n(]*\([^)]*\)|[^\n]*)", re.M)
-_WORD = re.compile(r"[A-Za-z_]\w*")
 _TORCH = re.compile(r"^\s*(?:from|import)\s+(?:torch|pytorch_lightning|lightning)\b", re.M)
 _DEFINITION = re.compile(r"\s*(?:async\s+)?def\s+(\w+)")
 _BACKWARD = re.compile(r"\.backward\(")
@@ -36,40 +35,36 @@ class Survey:
 
     def __init__(self, project: Project) -> None:
         self.project = project
-        self._texts: dict[Path, str] = {}
+        self.texts = project.texts
         self._called: dict[tuple[str, Path | None], bool] = {}
         self._programs: dict[Path, set[Path]] = {}
         self._mentioned: dict[tuple[re.Pattern[str], Path | None], bool] = {}
         self._imports: dict[Path, set[Path]] = {}
-        self._import_words: dict[Path, set[str]] = {}
         self._backwards: dict[str, set[tuple[str, int]]] = {}
         self._training: Path | Literal[False] | None = None
+
+    def prepare(self) -> None:
+        """Answer now what every process would have to answer for itself."""
+        _ = self._callers, self._importers
 
     @cached_property
     def _callers(self) -> dict[str, list[Path]]:
         """The relevant files by the names that are called in them."""
         found: defaultdict[str, list[Path]] = defaultdict(list)
         for path in self.project.relevant:
-            for name in set(CALL.findall(self.text(path))):
+            for name in set(CALL.findall(self.texts.of(path))):
                 found[name].append(path)
         return found
 
-    def text(self, path: Path) -> str:
-        if path not in self._texts:
-            try:
-                self._texts[path] = path.read_text(encoding="utf-8", errors="replace")
-            except OSError:
-                self._texts[path] = ""
-        return self._texts[path]
-
-    def _asked(self, near: Module) -> Asked:
+    def asked(self, near: Module) -> Asked:
+        """What was asked for a file."""
         return self.project.questions.of(near.path)
 
     def _related(self, near: Module) -> set[Path]:
         """The other files that share a program with ``near``: what imports it, and all that those import."""
         if near.path is None:
             return set()
-        self._asked(near).program = True
+        self.asked(near).program = True
         if near.path not in self._programs:
             users = _closure({near.path}, lambda p: self._importers.get(module_name(p), set()))
             self._programs[near.path] = _closure(users, self._imported_files) - {near.path}
@@ -77,35 +72,29 @@ class Survey:
 
     def _with_word(self, word: str, near: Module) -> Iterator[str]:
         """The texts of a program that have a word in them."""
-        self._asked(near).words.add(word)
+        self.asked(near).words.add(word)
         if word in near.source.text:
             yield near.source.text
         for path in self._related(near):
-            if word in self.text(path):
-                self._asked(near).files.add(path)
-                yield self.text(path)
+            if word in self.texts.of(path):
+                self.asked(near).texts.add(path)
+                yield self.texts.of(path)
 
     def _matching(self, pattern: re.Pattern[str], near: Module, paths: Iterable[Path]) -> Iterator[Path]:
         """Those of some files whose texts match."""
-        self._asked(near).patterns.add((pattern.pattern, pattern.flags))
+        self.asked(near).patterns.add((pattern.pattern, pattern.flags))
         for path in paths:
-            if pattern.search(self.text(path)):
-                self._asked(near).files.add(path)
+            if pattern.search(self.texts.of(path)):
+                self.asked(near).texts.add(path)
                 yield path
 
     def _imported_files(self, path: Path) -> set[Path]:
         """The files that a file's import statements may name."""
         if path not in self._imports:
             named = self._files_named
-            words = named.keys() & self._imported(path)
+            words = named.keys() & self.texts.imported(path)
             self._imports[path] = set().union(*(named[word] for word in words))
         return self._imports[path]
-
-    def _imported(self, path: Path) -> set[str]:
-        """Every name in a file's import statements."""
-        if path not in self._import_words:
-            self._import_words[path] = imported_names(self.text(path))
-        return self._import_words[path]
 
     @cached_property
     def _files_named(self) -> dict[str, set[Path]]:
@@ -118,7 +107,7 @@ class Survey:
     def _importers(self) -> dict[str, set[Path]]:
         found: defaultdict[str, set[Path]] = defaultdict(set)
         for path in self.project.files:
-            for word in self._imported(path):
+            for word in self.texts.imported(path):
                 found[word].add(path)
         return found
 
@@ -126,7 +115,7 @@ class Survey:
         """Whether a file that imports torch imports this one: callbacks, meters, buffers need no torch themselves."""
         if module.path is None:
             return False
-        self._asked(module).program = True
+        self.asked(module).program = True
         users = self._importers.get(module_name(module.path), set()) - {module.path}
         return any(True for _ in self._matching(_TORCH, module, users))
 
@@ -184,11 +173,11 @@ class Survey:
     def _any_trains(self, near: Module) -> bool:
         """Whether any file calls backward, or nothing is known of the files."""
         if self._training is None:
-            self._training = next((p for p in self.project.relevant if _BACKWARD.search(self.text(p))), False)
+            self._training = next((p for p in self.project.relevant if _BACKWARD.search(self.texts.of(p))), False)
         if self._training:
-            self._asked(near).files.add(self._training)
+            self.asked(near).texts.add(self._training)
         else:
-            self._asked(near).patterns.add((_BACKWARD.pattern, _BACKWARD.flags))
+            self.asked(near).patterns.add((_BACKWARD.pattern, _BACKWARD.flags))
         return bool(self._training) or not self.project.relevant
 
     def backwards(self, near: Module) -> set[tuple[str, int]]:
@@ -196,15 +185,15 @@ class Survey:
         if near.source.path not in self._backwards:
             found = {(near.source.path, line) for line in _lines_matching(_GRADIENTS, near.source.text)}
             for path in self._matching(_GRADIENTS, near, self._related(near)):
-                found |= {(self.project.shown(path), line) for line in _lines_matching(_GRADIENTS, self.text(path))}
+                found |= {(self.project.shown(path), line) for line in _lines_matching(_GRADIENTS, self.texts.of(path))}
             self._backwards[near.source.path] = found
         return self._backwards[near.source.path]
 
     def is_called_by_many(self, name: str, near: Module) -> bool:
         """Whether so many files call functions of this name that it does not tell which one is called."""
         callers = self._callers.get(name, ())
-        self._asked(near).calls.add(name)
-        self._asked(near).files.update(callers[: MANY_CALLERS + 1])
+        self.asked(near).calls.add(name)
+        self.asked(near).texts.update(callers[: MANY_CALLERS + 1])
         return len(callers) > MANY_CALLERS
 
     def callers(self, name: str, near: Module) -> Iterator[Module]:
@@ -222,8 +211,8 @@ class Survey:
     def _calling(self, name: str, near: Module) -> list[Path]:
         """The other files in which a function of this name is called."""
         others = [path for path in self._callers.get(name, ()) if path != near.path]
-        self._asked(near).calls.add(name)
-        self._asked(near).files.update(others)
+        self.asked(near).calls.add(name)
+        self.asked(near).texts.update(others)
         return others
 
     def _modules(self, paths: Iterable[Path]) -> Iterator[Module]:
@@ -242,16 +231,6 @@ def _closure(start: set[Path], step: Callable[[Path], set[Path]]) -> set[Path]:
         frontier = set().union(*(step(p) for p in frontier)) - found
         found |= frontier
     return found
-
-
-def imported_names(text: str) -> set[str]:
-    """Every name in a file's import statements."""
-    return {word for line in _IMPORTS.findall(text) for word in _WORD.findall(line)}
-
-
-def module_name(path: Path) -> str:
-    """The name that a file is imported by: a package's is its folder's."""
-    return path.parent.name if path.stem == "__init__" else path.stem
 
 
 def _functions(text: str) -> Iterator[tuple[str, str]]:

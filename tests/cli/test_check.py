@@ -285,7 +285,7 @@ def test_a_reader_that_has_seen_enough_is_no_error(project: Path) -> None:
 def test_an_interrupt_is_130_and_silent(files: Path, gradguard: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     from gradguard.static import engine
 
-    def interrupted(*_: object) -> None:
+    def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(engine, "check", interrupted)
@@ -309,3 +309,27 @@ def test_every_run_says_the_same(shell: Shell) -> None:
     seeds = [str(seed) for seed in range(6)]
     reports = {shell("-m", "gradguard", "check", demo, env={"PYTHONHASHSEED": seed}).stdout for seed in seeds}
     assert len(reports) == 1
+
+
+def test_cache_is_kept_where_it_is_asked_for(gradguard: Run, project: Path) -> None:
+    write(project, {"a.py": "import torch\n"})
+    gradguard("check", "--cache-dir", "kept")
+    assert len(list((project / "kept").glob("*.json"))) == 1
+
+
+def test_no_cache_leaves_nothing(gradguard: Run, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(project, {"a.py": "import torch\n"})
+    monkeypatch.setenv("GRADGUARD_CACHE_DIR", "kept")
+    gradguard("check", "--no-cache")
+    assert not (project / "kept").exists()
+
+
+def test_a_second_run_says_the_same(gradguard: Run, project: Path) -> None:
+    write(project, {"a.py": LEAK})
+    assert gradguard("check") == gradguard("check")
+
+
+def test_jobs_is_a_number_of_processes(gradguard: Run, project: Path) -> None:
+    write(project, {"a.py": LEAK, "b.py": LEAK})
+    assert gradguard("check", "--jobs", "2").out == gradguard("check", "--no-cache", "--jobs", "1").out
+    assert "--jobs" in gradguard("check", "--jobs", "0").err

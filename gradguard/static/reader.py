@@ -1,0 +1,119 @@
+"""Reads files with some rules, one after another, and notes what each asked about the others."""
+
+from __future__ import annotations
+
+import gc
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from gradguard.catalogue import Rule
+from gradguard.findings import FileError, Finding
+from gradguard.static import source as sources
+from gradguard.static.discover import shown
+from gradguard.static.gate import SourceError
+from gradguard.static.last_run import Part, Reading
+from gradguard.static.outline import SCRIPT, Extent, Outline
+from gradguard.static.project import Module, Project
+from gradguard.static.screen import Screen, Selection, everything
+from gradguard.static.source import Source
+
+_RECURSION_LIMIT = 10_000
+
+
+class Reader:
+    """Reads files of one project.
+
+    Args:
+        project: all files that are checked.
+        rules: what to look for.
+        screen: which functions are worth it; none when all are.
+    """
+
+    def __init__(self, project: Project, rules: tuple[Rule, ...], screen: Screen | None) -> None:
+        self.project = project
+        self._rules = rules
+        self._screen = screen
+
+    def read(self, paths: Iterable[Path]) -> Reading:
+        """What is found in some files."""
+        batches = iter((tuple(paths), ()))
+        return self.read_all(lambda: next(batches))
+
+    def read_all(self, next_batch: Callable[[], Sequence[Path]]) -> Reading:
+        """What is found in all files that are asked for, until none is.
+
+        Args:
+            next_batch: the next files to read; none when there are no more.
+        """
+        parts: dict[Path, Part] = {}
+        with _interpreter():
+            while batch := next_batch():
+                parts.update((path, self._part(path)) for path in batch)
+        return Reading(
+            parts,
+            self.project.questions.all(),
+            self.project.imports.folders,
+            self.project.imports.marked,
+            self.project.others,
+            self.project.texts.imports,
+        )
+
+    def source(self, path: Path) -> Source:
+        """The text of a file.
+
+        Raises:
+            SourceError: it cannot be opened, decoded, or is not a notebook.
+        """
+        data = self.project.texts.data.get(path)
+        if data is None:
+            return sources.read(path, shown(path))
+        return sources.from_bytes(data, shown(path), notebook=path.suffix == ".ipynb")
+
+    def _part(self, path: Path) -> Part:
+        try:
+            source = self.source(path)
+            module = self.project.add(source, path)
+        except SourceError as error:
+            return Part((), (FileError(shown(path), error.line, str(error)),))
+        errors = list(source.problems)
+        selection = self._screen.select(source) if self._screen else everything(source)
+        if not selection or not module.uses_torch:
+            return Part((), tuple(errors))
+        return Part(tuple(self._findings(module, selection, errors)), tuple(errors))
+
+    def _findings(self, module: Module, selection: Selection, errors: list[FileError]) -> Iterator[Finding]:
+        for extent in _parsed_for(selection, module.outline):
+            problem = sources.problem_error(module.source, extent)
+            if problem is not None:
+                errors.append(problem)
+        for flow in self.project.flows(module, selection, errors):
+            for rule in self._rules:
+                assert rule.source_check is not None
+                yield from rule.source_check(flow.facts)
+
+
+@contextmanager
+def _interpreter() -> Iterator[None]:
+    """The interpreter's settings for a run.
+
+    Room for recursive readings of expressions that are nested up to ``source.MAX_DEPTH``; and no cyclic collections:
+    the trees live as long as the run and hold hardly any cycles, and walking them again and again took half the time.
+    """
+    limit, collects = sys.getrecursionlimit(), gc.isenabled()
+    sys.setrecursionlimit(max(limit, _RECURSION_LIMIT))
+    gc.disable()
+    try:
+        yield
+    finally:
+        sys.setrecursionlimit(limit)
+        if collects:
+            gc.enable()
+
+
+def _parsed_for(selection: Selection, outline: Outline) -> Iterator[Extent]:
+    """The statements that hold the chosen functions."""
+    yield from (extent for name, extent in outline.functions.items() if selection.has_function("", name))
+    yield from (extent for name, extent in outline.classes.items() if selection.has_class(name))
+    yield from outline.script if selection.has_function("", SCRIPT) else ()

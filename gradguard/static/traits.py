@@ -1,0 +1,92 @@
+"""What a file's bytes say of it before anything is parsed, and whether it is as the last run saw it."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from gradguard.findings import FileError
+from gradguard.static.discover import shown
+from gradguard.static.screen import Screen
+
+_ABOUT_TORCH = re.compile(rb"torch|lightning|accelerat|deepspeed|import\s*\*")
+
+
+@dataclass(frozen=True, slots=True)
+class Traits:
+    """What is known of a file's content.
+
+    Args:
+        modified: when it was written, in nanoseconds since 1970.
+        size: in bytes.
+        digest: of its content.
+        about_torch: it may use torch.
+        applies: it has the signs of some rule.
+        mentions_us: it may hold a comment of ours, which is reported when it is of no use.
+    """
+
+    modified: int
+    size: int
+    digest: str
+    about_torch: bool
+    applies: bool
+    mentions_us: bool
+
+    def is_as(self, stat: os.stat_result) -> bool:
+        """Whether a file that looks like this has not been written since."""
+        return stat.st_mtime_ns == self.modified and stat.st_size == self.size
+
+
+@dataclass
+class Look:
+    """What was seen of some files.
+
+    Args:
+        data: the content of those that had to be read.
+        errors: those that cannot be.
+    """
+
+    traits: dict[Path, Traits]
+    data: dict[Path, bytes]
+    errors: list[FileError]
+
+
+def look(paths: Iterable[Path], screen: Screen | None, known: Mapping[Path, Traits], until: int) -> Look:
+    """Look at files, and into those that are not as they were.
+
+    Args:
+        screen: what a rule needs to see in a file; none when all rules are to see all.
+        known: what they were.
+        until: when that was, in nanoseconds since 1970. What was written at that time may have been written again.
+    """
+    seen = Look({}, {}, [])
+    for path in paths:
+        before = known.get(path)
+        try:
+            if before is not None and before.modified < until and before.is_as(path.stat()):
+                seen.traits[path] = before
+                continue
+            stat, data = path.stat(), path.read_bytes()
+        except OSError as error:
+            seen.errors.append(FileError(shown(path), None, (error.strerror or str(error)).lower()))
+            continue
+        seen.data[path] = data
+        seen.traits[path] = of(data, screen, stat.st_mtime_ns)
+    return seen
+
+
+def of(data: bytes, screen: Screen | None, modified: int = 0) -> Traits:
+    """What a file's content says."""
+    about_torch = _ABOUT_TORCH.search(data) is not None
+    applies = screen is None or screen.passes(data)
+    digest = hashlib.blake2b(data, digest_size=12).hexdigest()
+    return Traits(modified, len(data), digest, about_torch, applies, mentions_us(data))
+
+
+def mentions_us(data: bytes) -> bool:
+    """Whether a text may hold a comment of ours."""
+    return b"gradguard" in data.lower()
