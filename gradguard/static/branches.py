@@ -12,6 +12,7 @@ from gradguard.static.conditions import (
     is_flag,
     key_test,
     length_test,
+    outcome,
     period,
     shape_test,
     steady_branch,
@@ -31,6 +32,9 @@ def if_(flow: Flow, stmt: t.If, state: State) -> State | None:
     flow.value(stmt.test, state)
     if isinstance(stmt.test, t.Constant):  # `if False:` is how code is switched off
         return flow.block(stmt.body if stmt.test.value else stmt.orelse, state)
+    settled = outcome(stmt.test, lambda name: flow.given(name, state))
+    if settled is not None:
+        return flow.block(stmt.body if settled else stmt.orelse, state)
     first, second = state.copy(), state
     steady = "first" if _is_on_by_default(flow, stmt.test) else steady_branch(stmt.test)
     tested, holds = tensor_test(stmt.test)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from gradguard.static import tree as t
+from gradguard.static.values import Flag, Word
 
 
 def steady_branch(test: t.Expr) -> str:
@@ -106,6 +109,35 @@ def shape_test(test: t.Expr) -> str | None:
     asked = asked.func if isinstance(asked, t.Call) else asked
     counts = isinstance(asked, t.Attribute) and asked.name in ("dim", "ndim", "ndimension")
     return t.path_of(asked.value) if counts and isinstance(asked, t.Attribute) else None
+
+
+def outcome(test: t.Expr, given: Callable[[str], object]) -> bool | None:
+    """Whether a condition holds where its outcome is known.
+
+    Args:
+        given: what a caller gives for a parameter: a flag, a word, or anything else.
+    """
+    name, holds = tested_flag(test)
+    if name is not None:
+        flag = given(name)
+        return flag.holds == holds if isinstance(flag, Flag) else None
+    key, text, equal = key_test(test)
+    word = given(key) if key is not None else None
+    return (word.text == text) == equal if isinstance(word, Word) else None
+
+
+def tested_flag(test: t.Expr) -> tuple[str | None, bool]:
+    """The name whose truth a condition asks for, and whether it holds if that is true."""
+    if isinstance(test, t.Operation) and test.operator == "not":
+        name, holds = tested_flag(test.operands[0])
+        return name, not holds
+    return (test.id, True) if isinstance(test, t.Name) else (None, True)
+
+
+def tested_names(define: t.Define) -> frozenset[str]:
+    """The names whose truth, or equality with a string, decides what a function does."""
+    tests = (node.test for node in t.walk(define.body) if isinstance(node, t.If | t.Conditional))
+    return frozenset(name for test in tests if (name := tested_flag(test)[0] or key_test(test)[0]) is not None)
 
 
 def is_flag(test: t.Expr) -> bool:

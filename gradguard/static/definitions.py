@@ -12,6 +12,7 @@ from gradguard.static import knowledge as k
 from gradguard.static import objects, parameters
 from gradguard.static import tree as t
 from gradguard.static.build import walk_statements
+from gradguard.static.conditions import tested_names
 from gradguard.static.names import used_as_modules
 from gradguard.static.source import Chunk, Site
 from gradguard.static.values import Kind, Root, Source, Value
@@ -49,6 +50,11 @@ class FunctionRef:
             for node in t.walk(self.define)
             if isinstance(node, t.Call) and isinstance(node.func, t.Attribute) and t.path_of(node.func.value) == "self"
         )
+
+    @cached_property
+    def tested(self) -> frozenset[str]:
+        """The parameters that decide which way it takes."""
+        return tested_names(self.define) & {param.name for param in self.define.params}
 
     @property
     def qualified(self) -> str:

@@ -10,7 +10,7 @@ from gradguard.static import knowledge as k
 from gradguard.static import loops
 from gradguard.static import tree as t
 from gradguard.static.binding import bind
-from gradguard.static.conditions import steady_branch, tensor_test
+from gradguard.static.conditions import outcome, steady_branch, tensor_test
 from gradguard.static.definitions import Class
 from gradguard.static.model import GradRead, Mode
 from gradguard.static.project import member
@@ -250,8 +250,10 @@ def _operation(flow: Flow, expr: t.Operation, state: State) -> Value:
 
 
 def _conditional(flow: Flow, expr: t.Conditional, state: State) -> Value:
-
     evaluate(flow, expr.test, state)
+    settled = outcome(expr.test, lambda name: flow.given(name, state))
+    if settled is not None:
+        return evaluate(flow, expr.body if settled else expr.orelse, state)
     tested, holds = tensor_test(expr.test)
     before = state.mode
     first, after = evaluate(flow, expr.body, state), state.mode

@@ -217,6 +217,11 @@ class Flow:
             getattr(loop, name).append(event)
             loop = loop.parent
 
+    def given(self, name: str, state: State) -> object:
+        """What the call that this reading is for gives for a parameter, as long as it is not bound anew."""
+        value = dict(self.ref.bindings).get(name)
+        return value.ref if value is not None and state.env.get(name) is value else None
+
     def calls_giving(self, expr: t.Expr) -> list[Call]:
         """The noted calls that an expression is, or whose result it names."""
         path = t.path_of(expr)

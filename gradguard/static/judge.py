@@ -129,8 +129,8 @@ def _judge_in_loop(flow: Flow, store: Store, loop: Loop, fresh: bool) -> None:
         store.used = True
         return
     if loop.needs_gradients:
-        freed = freeing or any(isinstance(b, Backward) for b in inside)
-        store.used = not freed and _escapes(flow, store, carried)
+        ended = freeing or any(isinstance(b, Backward) and not _may_retain(b) for b in inside)
+        store.used = not ended and _escapes(flow, store, carried)
     elif (loop.evaluates or store.evaluating) and flow.facts.name != "forward":  # there, eval() is of a part
         store.used = flow.facts.gradients_wanted
     else:
@@ -145,6 +145,11 @@ def _judge_in_loop(flow: Flow, store: Store, loop: Loop, fresh: bool) -> None:
         store.used = cleared(flow, store)
     trains = [a for a in loop.around() if a.needs_gradients and (c := flow.carries.get((store.path, a))) and c.grows]
     store.outlives_step = bool(trains) and not store.used and _sees_every_backward(flow)
+
+
+def _may_retain(backward: Backward) -> bool:
+    """Whether somebody else says if the graph is retained, who then may have a use for it."""
+    return backward.keeps and backward.retain_graph is None and backward.create_graph is None
 
 
 def _ends_with_the_step(flow: Flow, store: Store, loop: Loop) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 from gradguard.static import knowledge as k
@@ -11,10 +12,12 @@ from gradguard.static.values import (
     Kind,
 )
 
+_SUBSCRIPT = re.compile(r"\[[^\]]*\]")
+
 
 def named_kind(path: str) -> Kind:
     """What a name says about the object, where nothing else does."""
-    last = path.split("[")[0]
+    last = _SUBSCRIPT.sub("", path)
     if k.OPTIMIZER_NAME.search(last) and not k.NOT_OPTIMIZER_NAME.search(last.rsplit(".", 1)[-1]):
         return Kind.OPTIMIZER
     if k.SCALER_NAME.search(last):

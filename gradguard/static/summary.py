@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeGuard
 
 from gradguard.static import tree as t
 from gradguard.static.expressions import recorded
@@ -32,6 +32,7 @@ from gradguard.static.values import (
     NOTHING_HELD,
     NUMBER,
     UNKNOWN,
+    Flag,
     Held,
     Holding,
     Holdings,
@@ -41,6 +42,7 @@ from gradguard.static.values import (
     Roots,
     Source,
     Value,
+    Word,
     element,
     join,
     structure,
@@ -71,7 +73,7 @@ def apply_facts(c: Called, ref: FunctionRef, values: list[tuple[t.Arg, Value]], 
     flow.applied.add(ref.define)
     flow.calls.append((ref.define, c.state.mode))
     try:
-        callee = flow.project.flow(flow.project.wrapper(ref) or ref)
+        callee = flow.project.flow(_with_flags(flow.project.wrapper(ref) or ref, values))
     except SourceError:
         callee = None
     if callee is None:
@@ -79,6 +81,30 @@ def apply_facts(c: Called, ref: FunctionRef, values: list[tuple[t.Arg, Value]], 
     if flow.dry:
         return Value(kind=callee.facts.returns.kind, ref=callee.facts.returns.ref)
     return _Application(c, callee, [*ref.given, *values], receiver).run()
+
+
+def _with_flags(ref: FunctionRef, values: list[tuple[t.Arg, Value]]) -> FunctionRef:
+    """The function as this call makes it run, where the truth of an argument decides which way it takes."""
+    if not ref.tested or ref.given:
+        return ref
+    names = [p.name for p in ref.define.params if not p.star]
+    positional = iter(names[1:] if ref.owner is not None and names[:1] in (["self"], ["cls"]) else names)
+    flags: dict[str, Value] = {}
+    for arg, value in values:
+        if arg.star:
+            break
+        name = arg.keyword or next(positional, None)
+        known = Flag(bool(arg.value.value)) if _is_truth(arg.value) else value.ref
+        if name in ref.tested and isinstance(known, Flag | Word):
+            flags[str(name)] = replace(NUMBER, ref=known)
+    if not flags:
+        return ref
+    told = tuple(sorted((name, value.ref) for name, value in flags.items()))
+    return replace(ref, bindings=(*ref.bindings, *flags.items()), variant=(ref.variant, told))
+
+
+def _is_truth(expr: t.Expr) -> TypeGuard[t.Constant]:
+    return isinstance(expr, t.Constant) and isinstance(expr.value, bool)
 
 
 class _Application:

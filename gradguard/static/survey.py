@@ -272,7 +272,7 @@ def _clearing_methods(attribute: str, text: str, anew: bool = False) -> set[str]
     name = re.escape(attribute)
     emptied = re.compile(
         rf"\.{name}\.(?:clear|pop|popleft|popitem)\(|\bdel\s[^\n]*\.{name}\b"
-        rf"|\.{name}\[[^\]]*\]\s*=(?!=)\s*(?:\[|None|0)|setattr\([^,]+,\s*['\"]{name}['\"]"
+        rf"|\.{name}\[[^\]]*\]\s*=(?!=)\s*(?:\[|None|0|(?:torch|np|numpy)\.(?:zeros|ones|empty|full)(?:_like)?\()|setattr\([^,]+,\s*['\"]{name}['\"]"
     )
     rebound = re.compile(
         rf"\.{name}\s*(?::[^=]+)?=(?!=)|^[^=(]*,\s*[\w.]+\.{name}\s*=(?!=)|^\s*[\w.]+\.{name}\s*,[^=(]*=(?!=)"

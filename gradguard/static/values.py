@@ -105,6 +105,12 @@ class Word(NamedTuple):
     text: str
 
 
+class Flag(NamedTuple):
+    """A truth value that is known: which of two ways a call takes."""
+
+    holds: bool
+
+
 @dataclass(frozen=True, slots=True)
 class Value:
     """An abstract value.

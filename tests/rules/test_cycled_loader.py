@@ -356,6 +356,17 @@ CLEAN = {
                 for batch in next(loaders):
                     print(model(batch))
     """,
+    "waypoints that are looked ahead at": """
+        from itertools import tee
+
+        class Trajectory:
+            def __init__(self, iterator):
+                _, self.original, self.iterator = tee(iterator, 3)
+
+            def ahead(self, n):
+                self.iterator, trial = tee(self.iterator, 2)
+                return [next(trial) for _ in range(n)]
+    """,
 }
 
 

@@ -200,6 +200,45 @@ FLAGGED = {
                     total = total + losses[name]  # !
             print(total.item())
     """,
+    "a step that is told to train": """
+        class Trainer:
+            def __init__(self, net, optimizer):
+                self.net, self.optimizer = net, optimizer
+
+            def step(self, x, y, val):
+                if not val:
+                    loss = F.cross_entropy(self.net(x), y)
+                    self.optimizer.zero_grad()
+                    loss.backward()
+                    self.optimizer.step()
+                    return loss
+                with torch.no_grad():
+                    return F.cross_entropy(self.net(x), y)
+
+            def train(self, loader):
+                total = 0
+                for x, y in loader:
+                    total += self.step(x, y, val=False)  # !
+                return total / len(loader)
+    """,
+    "a flag that is bound anew": """
+        def batch(net, x, y, trains, optimizer):
+            trains = trains and optimizer is not None
+            if not trains:
+                with torch.no_grad():
+                    return F.mse_loss(net(x), y)
+            optimizer.zero_grad()
+            loss = F.mse_loss(net(x), y)
+            loss.backward()
+            optimizer.step()
+            return loss
+
+        def train(net, loader, optimizer):
+            total = 0
+            for x, y in loader:
+                total += batch(net, x, y, True, optimizer)  # !
+            return total / len(loader)
+    """,
 }
 
 CLEAN = {
@@ -501,6 +540,61 @@ CLEAN = {
                 optimizer.step()
                 optimizer.zero_grad()
             print(running)
+    """,
+    "a step that is told not to train": """
+        class Trainer:
+            def __init__(self, net, optimizer):
+                self.net, self.optimizer = net, optimizer
+
+            def step(self, x, y, val):
+                if not val:
+                    loss = F.cross_entropy(self.net(x), y)
+                    self.optimizer.zero_grad()
+                    loss.backward()
+                    self.optimizer.step()
+                    return loss
+                with torch.no_grad():
+                    return F.cross_entropy(self.net(x), y)
+
+            def validate(self, loader):
+                total = 0
+                self.net.eval()
+                for x, y in loader:
+                    total += self.step(x, y, val=True)
+                return total / len(loader)
+    """,
+    "a phase by its name": """
+        def batch(net, x, y, phase):
+            if phase == "train":
+                return F.mse_loss(net(x), y)
+            with torch.no_grad():
+                return F.mse_loss(net(x), y)
+
+        def validate(net, loader):
+            total = 0
+            for x, y in loader:
+                total += batch(net, x, y, "val")
+            return total / len(loader)
+    """,
+    "a sum that a caller may want, by what it says about the graphs": """
+        class Learner:
+            def __init__(self, net, steps, keeps):
+                self.net, self.steps, self.keeps = net, steps, keeps
+
+            def unroll(self, x, update):
+                total = 0
+                for i in range(self.steps):
+                    loss = self.net(x).mean()
+                    total += loss
+                    loss.backward(retain_graph=self.keeps)
+                    update(self.net)
+                return total
+
+        def learn(learner, optimizer, x, update):
+            for epoch in range(100):
+                optimizer.zero_grad()
+                learner.unroll(x, update).backward()
+                optimizer.step()
     """,
 }
 

@@ -338,6 +338,15 @@ CLEAN = {
         for _ in range(100):
             print(q(torch.randn(1, 4)).cpu().numpy()[0])
     """,
+    "an entry of a dict with the name of a module": """
+        def train(net, loader, optimizer, get):
+            for batch in loader:
+                batch_dict_decoder = get(batch)
+                optimizer.zero_grad()
+                net(batch).mean().backward()
+                optimizer.step()
+                print(batch_dict_decoder["data"].detach().cpu().numpy())
+    """,
 }
 
 

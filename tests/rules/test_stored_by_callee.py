@@ -309,6 +309,44 @@ CLEAN = {
                 policy.loss(state).backward()
                 optimizer.step()
     """,
+    "a buffer that begins with zeros again": """
+        class Buffer:
+            def __init__(self, size):
+                self.data = {"value": torch.zeros(size), "reward": torch.zeros(size)}
+                self.ptr = 0
+
+            def reset(self):
+                for key, val in self.data.items():
+                    self.data[key] = torch.zeros_like(val)
+                self.ptr = 0
+
+            def store(self, value, reward):
+                self.data["value"][self.ptr] = value
+                self.data["reward"][self.ptr] = reward
+                self.ptr += 1
+
+        class Agent:
+            def __init__(self, critic, env, size):
+                self.critic, self.env = critic, env
+                self.buffer = Buffer(size)
+
+            def collect(self, steps):
+                self.buffer.reset()
+                obs = self.env.reset()
+                for _ in range(steps):
+                    value = self.critic(obs)
+                    obs, reward = self.env.step(value.item())
+                    self.buffer.store(value, reward)
+                return self.buffer.data
+
+        def main(agent: Agent, optimizer):
+            for _ in range(1000):
+                data = agent.collect(100)
+                loss = F.mse_loss(data["value"], data["reward"])
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+    """,
 }
 
 
