@@ -67,7 +67,7 @@ def _findings(report: RunReport) -> Sequence[Finding]:
     The program's own script is read with them: often it alone has the loop that calls into the others.
     """
     places = [p.path for leak in report.leaks for p in (leak.stored_at, leak.made_at) if p is not None]
-    named = [*places, *report.command[:1]] if places else []
+    named = [*places, *_program(report)] if places else []
     files = sorted({Path(_absolute(path, report.start)) for path in named if path.endswith(".py")})
     files = [file for file in files if file.is_file()]
     if not files:
@@ -78,6 +78,14 @@ def _findings(report: RunReport) -> Sequence[Finding]:
         return ()
     settings = Settings(Path(report.start), min_confidence=Confidence.LOW)
     return check(files, settings, catalogue.load()).findings
+
+
+def _program(report: RunReport) -> list[str]:
+    """The file of the program; of a module (``-m``) what it may be, from where the run began."""
+    if report.command[:1] != ("-m",):
+        return list(report.command[:1])
+    folders = "/".join(report.command[1:2]).replace(".", "/")
+    return [f"{folders}.py", f"{folders}/__main__.py"]
 
 
 def _absolute(path: str, start: str) -> str:

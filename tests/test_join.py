@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from gradguard.findings import Holder, Leak, Place, RunReport
 from gradguard.join import with_findings
+from tests.support import write
 
 AVERAGE = """
 class Average:
@@ -37,9 +40,17 @@ train([torch.randn(4, 8)])
 """
 
 
-def test_the_script_that_calls_is_read_too(tmp_path: Path) -> None:
-    (tmp_path / "average.py").write_text(AVERAGE, encoding="utf-8")
-    (tmp_path / "train.py").write_text(TRAIN, encoding="utf-8")
+@pytest.mark.parametrize(
+    ("file", "command"),
+    [
+        ("train.py", ("train.py", "--fast")),
+        ("train.py", ("-m", "train", "--fast")),
+        ("jobs/train.py", ("-m", "jobs.train")),
+        ("jobs/__main__.py", ("-m", "jobs")),
+    ],
+)
+def test_the_program_that_calls_is_read_too(tmp_path: Path, file: str, command: tuple[str, ...]) -> None:
+    write(tmp_path, {"average.py": AVERAGE, file: TRAIN})
     leak = Leak(
         kind="graph",
         holder=Holder("shadow", "Average.shadow", "dict", "attribute"),
@@ -55,7 +66,7 @@ def test_the_script_that_calls_is_read_too(tmp_path: Path) -> None:
         step_source="optimizer",
         growth={},
         leaks=(leak,),
-        command=("train.py", "--fast"),
+        command=command,
         start=str(tmp_path),
     )
     (joined,) = with_findings(report).leaks
