@@ -1,16 +1,20 @@
 """What watching costs: GradGuard's own microseconds in a step, and the ratio of a step with it to one without.
 
-    python benchmarks/own_work.py
+    python benchmarks/own_work.py [--steps N]
 
 Four loops: three models, and 200 operations on eight elements. Own work is counted by the watch itself; the ratio comes
-from stretches with and without a watch in turn, in one process. Then a long run, and a diagnosis beside a large data
-set. Prints Markdown for docs/benchmarks.md.
+from stretches with and without a watch in turn, in one process. Then a long run, a diagnosis beside a large data set,
+and, each in a process of its own, the start of a watch and what it holds after N steps (a million takes two minutes).
+Prints Markdown for docs/benchmarks.md.
 """
 
 from __future__ import annotations
 
+import argparse
 import platform
 import statistics
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 
@@ -154,6 +158,46 @@ def diagnosis_seconds(samples: int) -> tuple[str, float]:
     return guard.report.verdict, guard.report.diagnosis_seconds or 0.0
 
 
+ALONE = """
+import time, torch
+from torch import nn
+
+def resident():
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * 4096
+
+torch.set_num_threads(1)
+model, x = nn.Linear(4, 4), torch.randn(2, 4)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+
+def step():
+    optimizer.zero_grad()
+    model(x).mean().backward()
+    optimizer.step()
+
+for _ in range(2_000):
+    step()
+before, began = resident(), time.process_time()
+import gradguard
+with gradguard.watch(report=False):
+    step()
+    started = time.process_time() - began
+    for _ in range({steps}):
+        step()
+    print(started, resident() - before)
+"""
+"""A program that watches itself, and prints how long it took to its first step and how much more memory it has."""
+
+
+def alone(steps: int) -> tuple[float, float]:
+    """CPU seconds from `import gradguard` (torch is there) to the end of the first step, and bytes after ``steps``."""
+    done = subprocess.run(
+        [sys.executable, "-c", ALONE.replace("{steps}", str(steps))], capture_output=True, text=True, check=True
+    )
+    started, held = done.stdout.split()
+    return float(started), float(held)
+
+
 def timed(step: Callable[[], None], count: int) -> float:
     """Seconds of a step, over ``count`` steps."""
     began = time.perf_counter()
@@ -164,6 +208,9 @@ def timed(step: Callable[[], None], count: int) -> float:
 
 def main() -> None:
     """Measure and print."""
+    parser = argparse.ArgumentParser(description="Measure what watching costs.")
+    parser.add_argument("--steps", type=int, default=100_000, help="of the long run (default: 100,000)")
+    steps = parser.parse_args().steps
     torch.manual_seed(0)
     torch.set_num_threads(1)
     print(f"torch {torch.__version__}, Python {platform.python_version()}, {platform.machine()}\n")
@@ -179,6 +226,9 @@ def main() -> None:
     for samples in (1_000, 400_000):
         verdict, seconds = diagnosis_seconds(samples)
         print(f"Diagnosis beside {samples:,} samples of 4 objects: {seconds:.2f} s, verdict {verdict}.")
+    starts = sorted(alone(0)[0] for _ in range(5))
+    print(f"From import to the end of the first step: {statistics.median(starts) * 1000:.0f} ms of CPU time.")
+    print(f"Resident memory after {steps:,} steps: {alone(steps)[1] / 1e6:.1f} MB more.")
 
 
 if __name__ == "__main__":
