@@ -179,6 +179,7 @@ STRUCTURED_MODULES = frozenset(
 )
 # Modules of torch.nn without parameters: what they return has a graph only if what they are given has.
 WITHOUT_PARAMETERS = frozenset(
+    "from_pretrained "  # `nn.Embedding.from_pretrained(weights)`: they are frozen unless somebody asks for gradients
     "Softmax LogSoftmax Sigmoid Tanh ReLU LeakyReLU ELU GELU SiLU Softplus Identity Flatten Dropout MaxPool2d "
     "AvgPool2d AdaptiveAvgPool2d Upsample CosineSimilarity MaxPool1d MaxPool3d AvgPool1d AvgPool3d AdaptiveAvgPool1d "
     "AdaptiveMaxPool2d ReflectionPad1d ReflectionPad2d ReplicationPad1d ReplicationPad2d ReplicationPad3d ZeroPad2d "

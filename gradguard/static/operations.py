@@ -146,11 +146,18 @@ def _constructed(c: Called, name: str, tail: str) -> Value | None:
             and isinstance(c.first.ref, Class)
             and tail in ("DataParallel", "DistributedDataParallel")
         )
-        return c.first if wraps else Value(kind=Kind.MODULE, ref=name)
+        thaws = tail == "from_pretrained" and (f := c.node.argument("freeze", 1)) is not None and not _is_true(f)
+        return (
+            c.first if wraps else Value(kind=Kind.MODULE, ref=name.removesuffix(".from_pretrained") if thaws else name)
+        )
     if tail in k.MODULE_FUNCTIONS and c.method != "from_config":
         known = c.first is not None and c.first.kind in (Kind.MODULE, Kind.FUNCTION)
         return c.first if known else Value(kind=Kind.MODULE)
     return None
+
+
+def _is_true(expr: t.Expr) -> bool:
+    return isinstance(expr, t.Constant) and expr.value is True
 
 
 def _optimized(c: Called) -> frozenset[str] | None:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import signal
 import sys
 from collections.abc import Callable, Sequence
-from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gradguard.static.last_run import Reading
 
 if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
+
     from gradguard.static.reader import Reader
 
 MOST_JOBS = 4
@@ -42,6 +42,8 @@ def read(reader: Reader, paths: Sequence[Path], jobs: int) -> Reading:
     """
     if jobs < 2 or len(paths) < 2 or not _can_fork():
         return reader.read(paths)
+    import multiprocessing  # costs a check of one file more than it can win
+
     reader.project.survey.prepare()
     context = multiprocessing.get_context("fork")
     taken = context.Value("i", 0)

@@ -239,6 +239,19 @@ FLAGGED = {
                 total += batch(net, x, y, True, optimizer)  # !
             return total / len(loader)
     """,
+    "distances between words of an embedding that learns": """
+        class Distance(nn.Module):
+            def __init__(self, weights):
+                super().__init__()
+                self.words = nn.Embedding.from_pretrained(weights, freeze=False).to("cpu")
+
+            def evaluate(self, loader):
+                self.eval()
+                total = 0.0
+                for x, y in loader:
+                    total += F.cosine_similarity(self.words(x), self.words(y)).mean()  # !
+                return total.item()
+    """,
 }
 
 CLEAN = {
@@ -595,6 +608,19 @@ CLEAN = {
                 optimizer.zero_grad()
                 learner.unroll(x, update).backward()
                 optimizer.step()
+    """,
+    "distances between words of a frozen embedding": """
+        class Distance(nn.Module):
+            def __init__(self, weights):
+                super().__init__()
+                self.words = nn.Embedding.from_pretrained(weights, freeze=True).to("cpu")
+
+            def evaluate(self, loader):
+                self.eval()
+                total = 0.0
+                for x, y in loader:
+                    total += F.cosine_similarity(self.words(x), self.words(y)).mean()
+                return total.item()
     """,
 }
 
