@@ -36,11 +36,13 @@ _Codes = tuple[str, ...]
 @click.option("--isolated", is_flag=True, help="Read no settings from any file.")
 @click.option("--stdin-filename", metavar="PATH", help="Check standard input under this name.")
 @click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto", help="When to use colour.")
-@click.option("--jobs", type=click.IntRange(min=1), help="How many processes read files; by default as it pays.")
+@click.option(
+    "--jobs", type=click.IntRange(min=1), help="How many processes read files, on Linux; by default as it pays."
+)
 @click.option("--no-cache", is_flag=True, help="Read everything anew, and leave nothing for the next run.")
 @click.option(
     "--cache-dir",
-    type=click.Path(file_okay=False, path_type=Path),
+    type=click.Path(path_type=Path),
     envvar="GRADGUARD_CACHE_DIR",
     help="Where to keep what was found, for the next run.",
 )
@@ -87,8 +89,15 @@ def command(
 # --- settings -----------------------------------------------------------------------------------------------------
 
 
+def _here() -> Path:
+    try:
+        return Path.cwd()
+    except FileNotFoundError:
+        raise click.UsageError("The working directory is gone.") from None
+
+
 def _settings(config: Path | None, isolated: bool) -> Settings:
-    here = Path.cwd()
+    here = _here()
     if isolated:
         return Settings(here)
     return read_settings(config, here, known_codes()) if config else find_settings(here, known_codes())
@@ -132,11 +141,14 @@ def _from_here(glob: str, root: Path) -> str:
 # --- checking -----------------------------------------------------------------------------------------------------
 
 
-def _cache_folder() -> Path:
+def _cache_folder() -> Path | None:
     """Where the system keeps what programs can do without."""
     from platformdirs import user_cache_path
 
-    return user_cache_path("gradguard", appauthor=False)
+    try:
+        return user_cache_path("gradguard", appauthor=False)
+    except RuntimeError:  # a user without a home
+        return None
 
 
 def _check_paths(
@@ -155,6 +167,8 @@ def _check_paths(
     rules = catalogue.load()
     store = cache_for(cache, map(Path, paths), settings, rules) if cache is not None else None
     result = check(found.files, settings, rules, store=store, jobs=jobs)
+    if store is not None and store.problem is not None:
+        click.echo(f"warning: nothing is kept for the next run: {store.problem}", err=True)
     return dataclasses.replace(result, errors=tuple(sorted({*result.errors, *found.errors}, key=_error_key)))
 
 

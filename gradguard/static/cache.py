@@ -1,6 +1,6 @@
 """The last run on disk: one JSON file for each way in which ``gradguard check`` is called.
 
-It is written whole or not at all, and whatever is wrong with it makes the run a first one.
+It is written whole or not at all, with a digest of itself: whatever is wrong with it makes the run a first one.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from gradguard.static.asked import Asked
 from gradguard.static.last_run import LastRun, Part, Reading
 from gradguard.static.traits import Traits
 
+_PREFIX = "gradguard-check-"
 _DAYS_KEPT = 30
 _SECONDS_A_DAY = 86_400
 
@@ -36,29 +37,39 @@ class Cache:
 
     def __init__(self, file: Path) -> None:
         self.file = file
+        self.problem: str | None = None
 
     def load(self) -> LastRun | None:
-        """The last run; none when there was none, or nothing that can be read."""
+        """The last run; none when there was none, or what is there is not what was written."""
         try:
-            return _Decoder(json.loads(self.file.read_bytes())).run()
-        except (OSError, ValueError, KeyError, TypeError, IndexError):
+            digest, _, text = self.file.read_bytes().partition(b"\n")
+            if digest != _digest(text):
+                return None
+            os.utime(self.file)  # it is of use
+            return _Decoder(json.loads(text)).run()
+        except OSError:
             return None
 
     def save(self, run: LastRun) -> None:
-        """Keep a run. Where that is not possible the next one is a first one again."""
+        """Keep a run. Where that is not possible ``problem`` says why, and the next one is a first one again."""
+        text = json.dumps(_Encoder().run(run), separators=(",", ":")).encode()
         try:
             self.file.parent.mkdir(parents=True, exist_ok=True)
-            handle, name = tempfile.mkstemp(dir=self.file.parent, suffix=".part")
+            handle, name = tempfile.mkstemp(dir=self.file.parent, prefix=_PREFIX, suffix=".part")
             try:
-                with os.fdopen(handle, "w", encoding="ascii") as out:
-                    out.write(json.dumps(_Encoder().run(run), separators=(",", ":")))
+                with os.fdopen(handle, "wb") as out:
+                    out.write(_digest(text) + b"\n" + text)
                 os.replace(name, self.file)
             except BaseException:
                 os.unlink(name)
                 raise
             _forget_old(self.file.parent)
-        except OSError:
-            return
+        except OSError as error:
+            self.problem = f"{self.file.parent}: {(error.strerror or str(error)).lower()}"
+
+
+def _digest(text: bytes) -> bytes:
+    return hashlib.blake2b(text, digest_size=16).hexdigest().encode()
 
 
 def cache_for(folder: Path, paths: Iterable[Path], settings: Settings, catalogue: Catalogue) -> Cache:
@@ -72,7 +83,7 @@ def cache_for(folder: Path, paths: Iterable[Path], settings: Settings, catalogue
     """
     named = sorted(os.path.abspath(path) for path in paths)
     key = repr((sys.version, sorted(_version(catalogue)), os.getcwd(), settings, named))
-    return Cache(folder / f"{hashlib.blake2b(key.encode(), digest_size=16).hexdigest()}.json")
+    return Cache(folder / f"{_PREFIX}{_digest(key.encode()).decode()}.json")
 
 
 def _version(catalogue: Catalogue) -> Iterator[tuple[str, int, int]]:
@@ -91,8 +102,8 @@ def _version(catalogue: Catalogue) -> Iterator[tuple[str, int, int]]:
 
 
 def _forget_old(folder: Path) -> None:
-    """Delete what no run has used for a month."""
-    for file in folder.glob("*.json"):
+    """Delete what no run has used for a month, and what runs that were killed have left."""
+    for file in folder.glob(f"{_PREFIX}*"):
         if file.stat().st_mtime < time.time() - _DAYS_KEPT * _SECONDS_A_DAY:
             file.unlink(missing_ok=True)
 

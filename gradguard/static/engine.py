@@ -17,7 +17,7 @@ from gradguard.findings import CheckResult, Confidence, FileError, Finding, Span
 from gradguard.static import suppress
 from gradguard.static.discover import shown
 from gradguard.static.gate import SourceError
-from gradguard.static.last_run import Difference, LastRun, Part, Reading, difference, outdated
+from gradguard.static.last_run import Difference, LastRun, Part, Reading, difference, others, outdated
 from gradguard.static.patterns import ignored_codes
 from gradguard.static.screen import Screen
 from gradguard.static.texts import Texts, module_name
@@ -59,7 +59,8 @@ def check(
     seen = look(files, screen, last.traits if last else {}, last.time if last else 0)
     texts = Texts(seen.data)
     if last is not None:
-        texts.imports.update((path, names) for path, names in last.reading.imports.items() if path not in seen.data)
+        unchanged = seen.traits.keys() - seen.data.keys()
+        texts.imports.update((path, names) for path, names in last.reading.imports.items() if path in unchanged)
     kept = _kept(seen, texts) if rules else _Kept((), frozenset())
     different = difference(last, seen.traits, kept.about_torch) if last else None
     if last is not None and not different and not seen.errors:
@@ -73,8 +74,8 @@ def check(
     reading = _read(reader, kept.files, last, different, jobs)
     result = _result(reader, reading, seen, settings)
     if store is not None and not seen.errors:
-        others = look(reading.others, None, {}, 0).traits
-        store.save(LastRun(now, seen.traits, others, kept.about_torch, reading, result))
+        besides = others(reading.others, {}, 0)
+        store.save(LastRun(now, seen.traits, besides, kept.about_torch, reading, result))
     return result
 
 
@@ -107,19 +108,19 @@ class _Kept(NamedTuple):
 
 def _kept(seen: Look, texts: Texts) -> _Kept:
     about_torch = {path for path, traits in seen.traits.items() if traits.about_torch}
-    others = [path for path, traits in seen.traits.items() if traits.applies and not traits.about_torch]
-    imported = _imported(others, about_torch, texts)
+    without = [path for path, traits in seen.traits.items() if traits.applies and not traits.about_torch]
+    imported = _imported(without, about_torch, texts)
     files = (p for p, traits in seen.traits.items() if traits.applies and (traits.about_torch or p in imported))
     return _Kept(tuple(files), frozenset(about_torch | imported))
 
 
-def _imported(others: list[Path], about_torch: set[Path], texts: Texts) -> set[Path]:
-    """Those of the other files that one about torch imports: callbacks, meters and buffers need no torch themselves."""
-    wanted = {module_name(path) for path in others}
+def _imported(paths: list[Path], about_torch: set[Path], texts: Texts) -> set[Path]:
+    """Those files that one about torch imports: callbacks, meters and buffers need no torch themselves."""
+    wanted = {module_name(path) for path in paths}
     found: set[str] = set()
     for path in about_torch if wanted else ():
         found |= wanted & texts.imported(path)
-    return {path for path in others if module_name(path) in found}
+    return {path for path in paths if module_name(path) in found}
 
 
 def _read(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 
@@ -78,7 +78,7 @@ class Imports:
     @cached_property
     def _common(self) -> Path | None:
         """The folder that all files being checked are in."""
-        return Path(os.path.commonpath([path.parent for path in self._files])) if self._files else None
+        return common_folder(self._files)
 
     def _file(self, folder: Path, names: list[str]) -> Path | None:
         key = ("/".join(names), folder)
@@ -103,6 +103,11 @@ class Imports:
         if folder not in self.folders:
             self.folders[folder] = entries(folder)
         return self.folders[folder]
+
+
+def common_folder(files: Collection[Path]) -> Path | None:
+    """The folder that all files are in."""
+    return Path(os.path.commonpath([path.parent for path in files])) if files else None
 
 
 def is_marked(folder: Path) -> bool:

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from gradguard.findings import CheckResult, FileError, Finding
 from gradguard.static.asked import Asked, Change, affected
-from gradguard.static.imports import entries, is_marked
+from gradguard.static.imports import common_folder, entries, is_marked
 from gradguard.static.texts import Texts, imported_names
-from gradguard.static.traits import Traits, look
+from gradguard.static.traits import UNREADABLE, Traits, look
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ class LastRun:
     Args:
         time: when it began, in nanoseconds since 1970.
         traits: of the files that it checked.
-        others: of those that it read besides.
+        others: of those that it read besides, or tried to.
         relevant: those that it took for being about torch.
         reading: what it found and asked.
         result: what it reported.
@@ -95,7 +95,8 @@ class Difference:
     Args:
         changed: the files, those that came or went too.
         modules: names that can be imported from a folder now, or no longer.
-        moved: a folder has become the root of a project, or is none any more.
+        moved: imports are looked up from another folder: one has become the root of a project, or is none any more, or
+            the files have another folder in common.
     """
 
     changed: set[Path]
@@ -114,14 +115,21 @@ def difference(last: LastRun, seen: Mapping[Path, Traits], relevant: frozenset[P
         relevant: those of them that are about torch.
     """
     was = {**last.traits, **last.others}
-    now = {**seen, **look(last.others, None, last.others, last.time).traits}
+    now = {**seen, **others(last.others, last.others, last.time)}
     changed = {path for path in was.keys() | now.keys() if not _is_same(was.get(path), now.get(path))}
     modules: set[str] = set()
     for folder, names in last.reading.folders.items():
-        others = names ^ entries(folder)
-        modules |= {folder.name if name == "__init__.py" else name.removesuffix(".py") for name in others}
-    roots = any(is_marked(folder) != marked for folder, marked in last.reading.marked.items())
+        moved = names ^ entries(folder)
+        modules |= {folder.name if name == "__init__.py" else name.removesuffix(".py") for name in moved}
+    roots = common_folder(last.traits) != common_folder(seen)
+    roots = roots or any(is_marked(folder) != marked for folder, marked in last.reading.marked.items())
     return Difference(changed | (last.relevant ^ relevant), modules, roots)
+
+
+def others(paths: Iterable[Path], known: Mapping[Path, Traits], until: int) -> dict[Path, Traits]:
+    """What is known of files that are read besides those that are checked; also of one that cannot be read."""
+    seen = look(paths, None, known, until).traits
+    return {path: seen.get(path, UNREADABLE) for path in paths}
 
 
 def _is_same(before: Traits | None, now: Traits | None) -> bool:

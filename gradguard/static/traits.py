@@ -22,6 +22,7 @@ class Traits:
 
     Args:
         modified: when it was written, in nanoseconds since 1970.
+        changed: when it was put there, or its time was set.
         size: in bytes.
         digest: of its content.
         about_torch: it may use torch.
@@ -30,15 +31,25 @@ class Traits:
     """
 
     modified: int
+    changed: int
     size: int
     digest: str
     about_torch: bool
     applies: bool
     mentions_us: bool
 
-    def is_as(self, stat: os.stat_result) -> bool:
-        """Whether a file that looks like this has not been written since."""
-        return stat.st_mtime_ns == self.modified and stat.st_size == self.size
+    def is_as(self, stat: os.stat_result, until: int) -> bool:
+        """Whether a file that looks like this has not been written since.
+
+        Args:
+            until: what was written at that time, in nanoseconds since 1970, may have been written again.
+        """
+        same = (stat.st_mtime_ns, stat.st_ctime_ns, stat.st_size) == (self.modified, self.changed, self.size)
+        return same and max(self.modified, self.changed) < until
+
+
+UNREADABLE = Traits(0, 0, 0, "", False, False, False)
+"""Of a file that cannot be read."""
 
 
 @dataclass
@@ -61,13 +72,13 @@ def look(paths: Iterable[Path], screen: Screen | None, known: Mapping[Path, Trai
     Args:
         screen: what a rule needs to see in a file; none when all rules are to see all.
         known: what they were.
-        until: when that was, in nanoseconds since 1970. What was written at that time may have been written again.
+        until: when that was, in nanoseconds since 1970.
     """
     seen = Look({}, {}, [])
     for path in paths:
         before = known.get(path)
         try:
-            if before is not None and before.modified < until and before.is_as(path.stat()):
+            if before is not None and before.is_as(path.stat(), until):
                 seen.traits[path] = before
                 continue
             stat, data = path.stat(), path.read_bytes()
@@ -75,16 +86,17 @@ def look(paths: Iterable[Path], screen: Screen | None, known: Mapping[Path, Trai
             seen.errors.append(FileError(shown(path), None, (error.strerror or str(error)).lower()))
             continue
         seen.data[path] = data
-        seen.traits[path] = of(data, screen, stat.st_mtime_ns)
+        seen.traits[path] = of(data, screen, stat)
     return seen
 
 
-def of(data: bytes, screen: Screen | None, modified: int = 0) -> Traits:
+def of(data: bytes, screen: Screen | None, stat: os.stat_result | None = None) -> Traits:
     """What a file's content says."""
+    modified, changed = (stat.st_mtime_ns, stat.st_ctime_ns) if stat is not None else (0, 0)
     about_torch = _ABOUT_TORCH.search(data) is not None
     applies = screen is None or screen.passes(data)
     digest = hashlib.blake2b(data, digest_size=12).hexdigest()
-    return Traits(modified, len(data), digest, about_torch, applies, mentions_us(data))
+    return Traits(modified, changed, len(data), digest, about_torch, applies, mentions_us(data))
 
 
 def mentions_us(data: bytes) -> bool:

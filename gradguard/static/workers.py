@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import signal
+import struct
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +23,8 @@ MOST_JOBS = 4
 
 _BYTES_FOR_TWO = 400_000
 _BATCHES_EACH = 32
+_MOST_BATCHES = 500
+_NUMBER = struct.Struct("i")
 
 
 def jobs_for(size: int) -> int:
@@ -45,15 +49,16 @@ def read(reader: Reader, paths: Sequence[Path], jobs: int) -> Reading:
     import multiprocessing  # costs a check of one file more than it can win
 
     reader.project.survey.prepare()
-    context = multiprocessing.get_context("fork")
-    taken = context.Value("i", 0)
-    size = max(1, len(paths) // (jobs * _BATCHES_EACH))
+    size = max(1, len(paths) // min(jobs * _BATCHES_EACH, _MOST_BATCHES))
     batches = [paths[start : start + size] for start in range(0, len(paths), size)]
+    numbers = _pipe_of(range(len(batches)))
+    parent, context = os.getpid(), multiprocessing.get_context("fork")
 
     def next_batch() -> Sequence[Path]:
-        with taken.get_lock():
-            number, taken.value = taken.value, taken.value + 1
-        return batches[number] if number < len(batches) else ()
+        if os.getpid() != parent and os.getppid() != parent:
+            return ()  # nobody waits any more
+        number = os.read(numbers, _NUMBER.size)
+        return batches[_NUMBER.unpack(number)[0]] if number else ()
 
     children = [_Child(context, reader, next_batch) for _ in range(jobs - 1)]
     try:
@@ -65,10 +70,22 @@ def read(reader: Reader, paths: Sequence[Path], jobs: int) -> Reading:
     finally:
         for child in children:
             child.end()
+        os.close(numbers)
     missing = [path for path in paths if path not in found.parts]  # a process was killed: out of memory
     if missing:
         found.add(reader.read(missing))
     return found
+
+
+def _pipe_of(numbers: Iterable[int]) -> int:
+    """The end of a pipe from which each number is read once, whoever reads it; then the pipe is at its end.
+
+    No lock is held that a killed process could keep. All numbers fit into the least buffer of a pipe.
+    """
+    reading, writing = os.pipe()
+    os.write(writing, b"".join(map(_NUMBER.pack, numbers)))
+    os.close(writing)
+    return reading
 
 
 class _Child:
@@ -76,7 +93,7 @@ class _Child:
 
     def __init__(self, context: Any, reader: Reader, next_batch: Callable[[], Sequence[Path]]) -> None:
         self._answer, sender = context.Pipe(duplex=False)
-        self._process = context.Process(target=_work, args=(reader, next_batch, sender), daemon=True)
+        self._process = context.Process(target=_work, args=(reader, next_batch, self._answer, sender), daemon=True)
         self._process.start()
         sender.close()
 
@@ -93,9 +110,11 @@ class _Child:
         self._process.join()
 
 
-def _work(reader: Reader, next_batch: Callable[[], Sequence[Path]], sender: Connection) -> None:
+def _work(reader: Reader, next_batch: Callable[[], Sequence[Path]], answer: Connection, sender: Connection) -> None:
+    answer.close()  # else this process would wait for itself when nobody else reads what it sends
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # it is this process's parent that is interrupted
-    sender.send(reader.read_all(next_batch))
+    with suppress(BrokenPipeError):
+        sender.send(reader.read_all(next_batch))
     sender.close()
 
 

@@ -324,6 +324,25 @@ def test_no_cache_leaves_nothing(gradguard: Run, project: Path, monkeypatch: pyt
     assert not (project / "kept").exists()
 
 
+def test_a_cache_that_cannot_be_written_is_a_warning(gradguard: Run, project: Path) -> None:
+    write(project, {"a.py": "import torch\n", "kept": ""})
+    done = gradguard("check", "--cache-dir", "kept")
+    assert done.status == 0
+    assert "warning: nothing is kept for the next run: kept: " in done.err
+
+
+def test_without_a_home_there_is_no_cache(gradguard: Run, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import platformdirs
+
+    def homeless(*_: object, **__: object) -> Path:
+        raise RuntimeError("could not determine the home directory")
+
+    write(project, {"a.py": LEAK})
+    monkeypatch.delenv("GRADGUARD_CACHE_DIR")
+    monkeypatch.setattr(platformdirs, "user_cache_path", homeless)
+    assert gradguard("check").status == 1
+
+
 def test_a_second_run_says_the_same(gradguard: Run, project: Path) -> None:
     write(project, {"a.py": LEAK})
     assert gradguard("check") == gradguard("check")

@@ -216,10 +216,82 @@ def test_errors_and_comments_stay(folder: Path, checked: Checked) -> None:
     assert ("GG001", "used.py", 1) in found(result)
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"{}", b'{"paths": 3}', b"\xff\xfe"])
+def test_a_file_that_links_others_went_and_came_back(folder: Path, checked: Checked) -> None:
+    fills = TRAIN.replace("from helpers import report\n", "").replace("def train(", "def train(self, ")
+    fills = fills.replace("report(history, loss)", "self.losses.append(loss)")
+    main = "import torch\nimport fills, empties\n"
+    write(folder, {"fills.py": fills, "empties.py": "def on_epoch_end(t):\n    t.losses.clear()\n", "main.py": main})
+    first, _ = checked()
+    (folder / "main.py").unlink()
+    assert checked()[0] != first
+    write(folder, {"main.py": main})
+    assert checked()[0] == first
+
+
+def test_a_file_above_all_others_came(folder: Path, checked: Checked) -> None:
+    write(folder, {"a/b/train.py": TRAIN, "a/b/x.py": "import torch\n"})
+    assert checked()[0].findings == ()
+    write(folder, {"helpers.py": KEEPS})
+    assert len(checked()[0].findings) == 1
+
+
+def test_a_file_of_the_same_size_and_time(folder: Path, checked: Checked) -> None:
+    write(folder, {"train.py": TRAIN, "helpers.py": KEEPS})
+    checked()
+    time = (folder / "helpers.py").stat().st_mtime_ns
+    write(folder, {"helpers.py": KEEPS.replace("append(loss)", "append(None)")})
+    os.utime(folder / "helpers.py", ns=(time, time))
+    assert checked()[0].findings == ()
+
+
+def test_a_file_outside_that_could_not_be_read(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(folder, {"train.py": TRAIN, "helpers.py": KEEPS})
+    settings, files = Settings(folder), [folder / "train.py"]
+    store = cache_for(tmp_path / "cache", files, settings, catalogue.load())
+    read = Path.read_bytes
+
+    def refused(path: Path) -> bytes:
+        if path.name == "helpers.py":
+            raise PermissionError(13, "Permission denied")
+        return read(path)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "read_bytes", refused)
+        assert check(files, settings, catalogue.load(), store=store).findings == ()
+    assert len(check(files, settings, catalogue.load(), store=store).findings) == 1
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"{}", b'{"paths": 3}', b"\xff\xfe", b"[" * 100_000])
 def test_a_cache_that_cannot_be_read_is_none(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "run.json").write_bytes(content)
     assert Cache(tmp_path / "run.json").load() is None
+
+
+def test_a_cache_that_was_changed_is_none(folder: Path, tmp_path: Path) -> None:
+    write(folder, {"other.py": OTHER})
+    store, settings = Cache(tmp_path / "run.json"), Settings(folder)
+    result = check([folder / "other.py"], settings, catalogue.load(), store=store)
+    last = store.load()
+    assert last is not None
+    assert last.result == result
+    store.file.write_bytes(store.file.read_bytes().replace(b'"time":1', b'"time":"1"'))
+    assert store.load() is None
+
+
+def test_only_what_no_run_has_used_for_long_is_deleted(folder: Path, tmp_path: Path) -> None:
+    cache, settings, files = tmp_path / "cache", Settings(folder), [folder / "other.py"]
+    write(folder, {"other.py": OTHER, "more.py": OTHER})
+    write(cache, {"metrics.json": "{}", "gradguard-check-left.part": ""})
+    used, unused = (cache_for(cache, [folder / name], settings, catalogue.load()) for name in ("other.py", "more.py"))
+    for store in (used, unused):
+        check(files, settings, catalogue.load(), store=store)
+    for file in cache.iterdir():
+        os.utime(file, (0, 0))
+    assert used.load() is not None
+    check(files, settings, catalogue.load(), store=cache_for(cache, [folder], settings, catalogue.load()))
+    assert {"metrics.json", used.file.name} < {file.name for file in cache.iterdir()}
+    assert not unused.file.exists()
+    assert not (cache / "gradguard-check-left.part").exists()
 
 
 def test_a_cache_that_cannot_be_written_is_done_without(folder: Path, tmp_path: Path) -> None:
@@ -228,6 +300,7 @@ def test_a_cache_that_cannot_be_written_is_done_without(folder: Path, tmp_path: 
     files, settings = [folder / "other.py"], Settings(folder)
     store = Cache(tmp_path / "file" / "run.json")
     assert check(files, settings, catalogue.load(), store=store).findings
+    assert str(tmp_path / "file") in str(store.problem)
 
 
 def test_another_way_of_calling_is_another_run(folder: Path, tmp_path: Path) -> None:
