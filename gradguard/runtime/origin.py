@@ -28,11 +28,24 @@ def made_at(sources: Sources, line: Line, name: str) -> Place | None:
         return place_of(line.filename, statement)
     function = source.function_of(statement)
     binding = _last_binding(function, variable, statement.lineno)
+    given = _gone_through(function, binding)
+    if given is not None and line.caller is not None and isinstance(function, FunctionNode):
+        return _made_by_caller(sources, function, given, line.caller)
     if binding is not None:
         return place_of(line.filename, binding)
     if line.caller is not None and isinstance(function, FunctionNode):
         return _made_by_caller(sources, function, variable, line.caller)
     return place_of(line.filename, statement)
+
+
+def _gone_through(function: ast.AST, binding: ast.stmt | None) -> str | None:
+    """The parameter that a loop goes through: ``for name, value in values.items()`` makes no value."""
+    if not isinstance(binding, ast.For) or not isinstance(function, FunctionNode):
+        return None
+    arguments = function.args
+    every = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, arguments.vararg, arguments.kwarg]
+    used = {n.id for n in ast.walk(binding.iter) if isinstance(n, ast.Name)}
+    return next((a.arg for a in every if a is not None and a.arg in used and a.arg not in ("self", "cls")), None)
 
 
 def _made_by_caller(sources: Sources, function: FunctionNode, variable: str, caller: tuple[str, int]) -> Place | None:

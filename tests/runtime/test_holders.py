@@ -590,6 +590,26 @@ for step, (model, output, loss) in enumerate(training()):
     assert "row.detach()" not in leak.advice
 
 
+@pytest.mark.parametrize(("given", "made"), [("loss=loss", "report.note("), ("{'loss': loss}", "report.note(")])
+def test_a_loop_through_what_a_caller_gives_makes_nothing(run: object, given: str, made: str) -> None:
+    stars = "**" if "=" in given else ""
+    body = f"""
+class Report:
+    def __init__(self):
+        self.rows = {{}}
+    def note(self, epoch, {stars}values):
+        for name, value in values.items():
+            self.rows.setdefault(name, []).append(value)
+report = Report()
+for step, (model, output, loss) in enumerate(training()):
+    report.note(step, {given})
+"""
+    report, _ = run(body)  # type: ignore[operator]
+    (leak,) = report.leaks
+    assert ".append(value)" in leak.stored_at.code
+    assert made in leak.made_at.code
+
+
 def test_a_large_data_set_is_not_walked_through(run: object) -> None:
     body = """
 class Sample:
