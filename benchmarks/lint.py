@@ -36,19 +36,7 @@ LARGE = "transformers==4.57.1"
 SMALL = "stable-baselines3==2.7.0"
 RUFF = Tool("ruff", "0.14.4", ("ruff", "check", "--isolated", "--no-cache", "--quiet"), lambda _: Reading(()))
 MEGABYTE = 1024  # ru_maxrss is in kilobytes on Linux
-SCRIPT = """\
-import torch
-
-
-def train(model, loader, optimizer, criterion):
-    running = 0
-    for x, y in loader:
-        optimizer.zero_grad()
-        loss = criterion(model(x), y)
-        loss.backward()
-        optimizer.step()
-        running += loss
-"""
+SCRIPT = Path(__file__).resolve().parent.parent / "gradguard" / "demo" / "leaky.py"
 
 
 @dataclass(frozen=True)
@@ -138,17 +126,14 @@ def own(tree: Path, scratch: Path) -> list[Command]:
     ]
 
 
-def small(scratch: Path) -> list[Command]:
+def small() -> list[Command]:
     """What an editor or a pre-commit hook waits for."""
     script = str(Path(sysconfig.get_path("scripts")) / "gradguard")
-    file = scratch / "script.py"
-    file.write_text(SCRIPT, encoding="utf-8")
+    check = (script, "check", "--isolated", "--exit-zero", "--no-cache", str(SCRIPT))
     return [
         Command("Python itself", (sys.executable, "-c", "pass")),
         Command("`gradguard --version`", (script, "--version")),
-        Command(
-            "`gradguard check` of a script", (script, "check", "--isolated", "--exit-zero", "--no-cache", str(file))
-        ),
+        Command(f"`gradguard check` of a script of {len(SCRIPT.read_text().splitlines())} lines", check),
     ]
 
 
@@ -204,7 +189,7 @@ def print_costs(options: argparse.Namespace) -> None:
         scratch = Path(folder)
         environments = (options.envs or scratch / "environments").resolve()
         print("A small call:\n")
-        print_table(small(scratch), options.rounds)
+        print_table(small(), options.rounds)
         for requirement, tools, rounds in ((SMALL, (*PEERS[:2], RUFF), options.rounds), (LARGE, (RUFF,), 1)):
             print_tree(unpacked(requirement, scratch), requirement, tools, environments, scratch, rounds)
         for tree in options.tree:

@@ -30,7 +30,8 @@ A moving average, `mean = 0.9 * mean + 0.1 * loss`, chains the steps in the same
 **Severity.** An error where activations stay, a warning where backward freed them and only the nodes stay.
 
 **Not flagged.** A sum that is backpropagated: gradient accumulation (`total += loss; ... total.backward(); total = 0`),
-a sum over a batch with one backward after the loop, several losses of one step. A sum of numbers, or of values
+a sum over a batch with one backward after the loop, several losses of one step, a sum that is returned where somebody
+else says whether backward retains the graph (`retain_graph=self.keeps`). A sum of numbers, or of values
 made under `no_grad`.
 
 **References.** <https://pytorch.org/docs/stable/notes/faq.html> ("My model reports cuda runtime error(2): out of

@@ -22,8 +22,7 @@ for x, y in loader:
 **Not flagged.** A helper that calls `.item()` or `.detach()` itself, one that only looks at the value (logging, `tqdm`,
 `add_scalar`), a container that is cleared in the same iteration.
 
-**Waits at low confidence.** A value of which no graph was seen to begin: the state of an environment. What a loop
-keeps that neither trains nor evaluates: a rollout's graphs may be for a backward after it.
+**Waits at low confidence.** A value of which no graph was seen to begin: the state of an environment.
 
 **References.** visionml/pytracking#313, Lightning-AI/pytorch-lightning#6925.
 """
@@ -59,13 +58,8 @@ def hands_over(function: Function) -> Iterator[Finding]:
 
 
 def _is_sure(store: Store) -> bool:
-    """Whether it surely piles up, the graph was seen to be made here, and nobody needs it any more.
-
-    A state of an environment has no graph; and what a rollout collects may be for a backward after it.
-    """
-    loop = store.outlives
-    done = loop is not None and (loop.needs_gradients or loop.evaluates or store.evaluating)
-    return store.is_seen_to_record and (_is_statistic(store) or done)
+    """Whether it surely piles up, and the graph was seen to be made here: a state of an environment has none."""
+    return (store.outlives is not None or _is_statistic(store)) and store.is_seen_to_record
 
 
 def _is_statistic(store: Store) -> bool:

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 def call(flow: Flow, node: t.Call, state: State) -> Value:
     """The value of a call; its effects are recorded."""
-    receiver = _receiver(flow, node.func, state) if isinstance(node.func, t.Attribute) else None
+    receiver = evaluate(flow, node.func.value, state) if isinstance(node.func, t.Attribute) else None
     func = (
         evaluate(flow, node.func, state)
         if not isinstance(node.func, t.Attribute)
@@ -66,13 +66,6 @@ def call(flow: Flow, node: t.Call, state: State) -> Value:
     if node.is_true("requires_grad") and value.kind is not Kind.MODULE:
         value = value.with_roots(Root(Source.LEAF, node))
     return value
-
-
-def _receiver(flow: Flow, func: t.Attribute, state: State) -> Value:
-    """What a method is called on."""
-    value = evaluate(flow, func.value, state)
-    by_name = value.kind is Kind.MODULE and value.ref is None
-    return replace(value, kind=Kind.UNKNOWN) if by_name and func.name in k.NOT_OF_MODULES else value
 
 
 def _note(c: Called) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -17,7 +16,7 @@ from gradguard.findings import CheckResult, Confidence, FileError, Finding, Span
 from gradguard.static import suppress
 from gradguard.static.discover import shown
 from gradguard.static.gate import SourceError
-from gradguard.static.last_run import Difference, LastRun, Part, Reading, difference, others, outdated
+from gradguard.static.last_run import LastRun, Part, Reading, difference, others, outdated
 from gradguard.static.patterns import ignored_codes
 from gradguard.static.screen import Screen
 from gradguard.static.texts import Texts, module_name
@@ -55,7 +54,8 @@ def check(
     """
     rules = _rules(settings, catalogue)
     screen = Screen(rules) if rules and screened else None
-    last, now = store.load() if store is not None else None, time.time_ns()
+    last = store.load() if store is not None else None
+    now = time.time_ns()
     seen = look(files, screen, last.traits if last else {}, last.time if last else 0)
     texts = Texts(seen.data)
     if last is not None:
@@ -71,7 +71,10 @@ def check(
     from gradguard.static.reader import Reader
 
     reader = Reader(Project(files, shown, sorted(kept.about_torch), texts), rules, screen)
-    reading = _read(reader, kept.files, last, different, jobs)
+    before = Reading()
+    if last is not None and different is not None:
+        before = last.reading.without(outdated(last, different, texts)).only(kept.files)
+    reading = _read(reader, kept.files, before, seen, jobs)
     result = _result(reader, reading, seen, settings)
     if store is not None and not seen.errors:
         besides = others(reading.others, {}, 0)
@@ -123,17 +126,12 @@ def _imported(paths: list[Path], about_torch: set[Path], texts: Texts) -> set[Pa
     return {path for path in paths if module_name(path) in found}
 
 
-def _read(
-    reader: Reader, files: tuple[Path, ...], last: LastRun | None, different: Difference | None, jobs: int | None
-) -> Reading:
-    """What is found in the files worth reading; from the last run where that can be no other."""
+def _read(reader: Reader, files: tuple[Path, ...], before: Reading, seen: Look, jobs: int | None) -> Reading:
+    """What is found in the files worth reading: ``before``, and what is not in it."""
     from gradguard.static import workers
 
-    before = Reading()
-    if last is not None and different is not None:
-        before = last.reading.without(outdated(last, different, reader.project.texts)).only(files)
     waiting = [path for path in files if path not in before.parts]
-    size = sum(map(os.path.getsize, waiting))
+    size = sum(seen.traits[path].size for path in waiting)
     before.add(workers.read(reader, waiting, jobs or workers.jobs_for(size)))
     return before
 

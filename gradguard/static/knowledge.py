@@ -78,10 +78,6 @@ MOVING_METHODS = frozenset("contiguous to cuda cpu type type_as float double hal
 ONLY_OF_TENSORS = frozenset("chunk narrow unsqueeze permute softmax log_softmax sigmoid unbind requires_grad_".split())
 # Functions that keep the size of what they are given.
 SHAPE_KEEPING = frozenset("softmax log_softmax sigmoid tanh relu exp log clamp float half double".split())
-# Methods that no module has, whatever its name: `decoder["data"].detach()` is called on a tensor.
-NOT_OF_MODULES = (ONLY_OF_TENSORS - {"requires_grad_"}) | frozenset(
-    "detach detach_ item numpy tolist size dim view reshape squeeze".split()
-)
 # Operations whose graph needs saved tensors, so that it cannot be used twice.
 SAVING = frozenset(
     "pow exp log sqrt sigmoid tanh softmax log_softmax relu matmul mm bmm mv norm std var logsumexp square "

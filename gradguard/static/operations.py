@@ -146,18 +146,20 @@ def _constructed(c: Called, name: str, tail: str) -> Value | None:
             and isinstance(c.first.ref, Class)
             and tail in ("DataParallel", "DistributedDataParallel")
         )
-        thaws = tail == "from_pretrained" and (f := c.node.argument("freeze", 1)) is not None and not _is_true(f)
-        return (
-            c.first if wraps else Value(kind=Kind.MODULE, ref=name.removesuffix(".from_pretrained") if thaws else name)
-        )
+        if wraps:
+            return c.first
+        learns = tail == "from_pretrained" and not _keeps_given_weights(c.node)
+        return Value(kind=Kind.MODULE, ref=name.removesuffix(".from_pretrained") if learns else name)
     if tail in k.MODULE_FUNCTIONS and c.method != "from_config":
         known = c.first is not None and c.first.kind in (Kind.MODULE, Kind.FUNCTION)
         return c.first if known else Value(kind=Kind.MODULE)
     return None
 
 
-def _is_true(expr: t.Expr) -> bool:
-    return isinstance(expr, t.Constant) and expr.value is True
+def _keeps_given_weights(call: t.Call) -> bool:
+    """Whether ``nn.Embedding.from_pretrained(weights, freeze=True)`` surely makes no parameter that learns."""
+    freeze = call.argument("freeze", 1)
+    return freeze is None or (isinstance(freeze, t.Constant) and freeze.value is True)
 
 
 def _optimized(c: Called) -> frozenset[str] | None:

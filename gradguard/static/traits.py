@@ -96,9 +96,4 @@ def of(data: bytes, screen: Screen | None, stat: os.stat_result | None = None) -
     about_torch = _ABOUT_TORCH.search(data) is not None
     applies = screen is None or screen.passes(data)
     digest = hashlib.blake2b(data, digest_size=12).hexdigest()
-    return Traits(modified, changed, len(data), digest, about_torch, applies, mentions_us(data))
-
-
-def mentions_us(data: bytes) -> bool:
-    """Whether a text may hold a comment of ours."""
-    return b"gradguard" in data.lower()
+    return Traits(modified, changed, len(data), digest, about_torch, applies, b"gradguard" in data.lower())

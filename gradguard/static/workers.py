@@ -44,7 +44,8 @@ def read(reader: Reader, paths: Sequence[Path], jobs: int) -> Reading:
         paths: files that stand beside each other share the most, and are read by one process where possible.
         jobs: how many processes read, this one included.
     """
-    if jobs < 2 or len(paths) < 2 or not _can_fork():
+    jobs = min(jobs, len(paths))
+    if jobs < 2 or not _can_fork():
         return reader.read(paths)
     import multiprocessing  # costs a check of one file more than it can win
 

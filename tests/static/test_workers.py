@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -41,6 +42,39 @@ def test_what_a_killed_process_had_taken_is_read_by_another(monkeypatch: pytest.
 
     monkeypatch.setattr(Reader, "_part", dies)
     assert check(files, settings, catalogue.load(), jobs=2) == expected
+
+
+SLOW = """
+import sys, time
+from pathlib import Path
+from gradguard import catalogue
+from gradguard.config import Settings
+from gradguard.static.discover import discover
+from gradguard.static.engine import check
+from gradguard.static.reader import Reader
+
+part = Reader._part
+
+def slowly(reader, path):
+    print("reading", flush=True)
+    time.sleep(0.2)
+    return part(reader, path)
+
+Reader._part = slowly
+settings = Settings(Path(sys.argv[1]))
+check(discover([Path(sys.argv[1])], settings).files, settings, catalogue.load(), jobs=2)
+"""
+
+
+@needs_fork
+def test_a_process_ends_with_its_parent() -> None:
+    parent = subprocess.Popen([sys.executable, "-c", SLOW, str(FIXTURES)], cwd=CHECKOUT, stdout=subprocess.PIPE)
+    assert parent.stdout is not None
+    for _ in range(3):  # the second process was started before the first one reads
+        parent.stdout.readline()
+    parent.kill()
+    parent.wait()
+    assert parent.stdout.read().count(b"reading") < 10  # the pipe is at its end: nobody has it open any more
 
 
 def test_a_small_tree_is_read_by_one_process(monkeypatch: pytest.MonkeyPatch) -> None:
