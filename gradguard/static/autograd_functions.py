@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from gradguard.static import tree as t
-from gradguard.static.build import walk_statements
 from gradguard.static.model import Site
+from gradguard.static.tree import walk_statements
 from gradguard.static.values import UNKNOWN, Kind
 
 if TYPE_CHECKING:

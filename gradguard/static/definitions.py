@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 from gradguard.static import knowledge as k
 from gradguard.static import objects, parameters
 from gradguard.static import tree as t
-from gradguard.static.build import walk_statements
 from gradguard.static.conditions import tested_names
 from gradguard.static.names import used_as_modules
 from gradguard.static.source import Chunk, Site
+from gradguard.static.tree import walk_statements
 from gradguard.static.values import Kind, Root, Source, Value
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""What may reach LibCST: ``ast`` refuses in milliseconds most of what would crash LibCST's native parser."""
+"""What is read at all: ``ast`` refuses in milliseconds most of what would crash LibCST's native parser."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def parsed(text: str) -> ast.Module:
 
 
 def problem_of(text: str) -> str | None:
-    """Why LibCST must not see this statement, if so."""
+    """Why this statement is not read, if so."""
     try:
         level: list[ast.AST] = [parsed(text)]
     except SourceError as error:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from gradguard.static import knowledge as k
 from gradguard.static import tree as t
-from gradguard.static.build import walk_statements
+from gradguard.static.tree import walk_statements
 from gradguard.static.values import (
     Kind,
 )

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from gradguard.static import knowledge as k
 from gradguard.static import tree as t
-from gradguard.static.build import walk_statements
 from gradguard.static.source import Site
+from gradguard.static.tree import walk_statements
 
 if TYPE_CHECKING:
     from gradguard.static.definitions import Class

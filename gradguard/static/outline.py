@@ -1,6 +1,6 @@
 """What stands at the top level of a file, and where: which lines hold which definition.
 
-Told from ``ast``, so that only the definitions that are needed are ever parsed by LibCST.
+Told from ``ast``, so that only the definitions that are needed are read.
 """
 
 from __future__ import annotations

@@ -91,7 +91,10 @@ class Reader:
         for flow in self.project.flows(module, selection, errors):
             for rule in self._rules:
                 assert rule.source_check is not None
-                yield from rule.source_check(flow.facts)
+                try:
+                    yield from rule.source_check(flow.facts)
+                except SourceError as error:
+                    errors.append(FileError(module.source.path, error.line, str(error)))
 
 
 @contextmanager

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gradguard.static import tree as t
-from gradguard.static.build import walk_statements
 from gradguard.static.edits import one_line
+from gradguard.static.tree import walk_statements
 
 if TYPE_CHECKING:
     from gradguard.static.flow import Flow

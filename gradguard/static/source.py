@@ -1,4 +1,4 @@
-"""One file's text: encoding, notebook cells, and the chunks that LibCST parses."""
+"""One file's text: encoding, notebook cells, and the chunks that are read."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import tokenize
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -79,17 +80,17 @@ class Source:
         return "".join(self.lines[extent.start - 1 : extent.end])
 
     def problem(self, extent: Extent) -> str | None:
-        """Why LibCST must not see a statement, if so."""
+        """Why a statement is not read, if so."""
         if extent not in self._problems:
             self._problems[extent] = problem_of(textwrap.dedent(self.excerpt(extent)))
         return self._problems[extent]
 
     def chunk(self, extent: Extent) -> Chunk | None:
-        """The statement by itself, unless LibCST must not see it."""
+        """The statement by itself, unless it must not be read."""
         return None if self.problem(extent) else Chunk(self, self.excerpt(extent), extent.start)
 
     def script_chunk(self) -> Chunk | None:
-        """The module's own statements in one chunk, if LibCST may see them all; definitions are blank lines in it."""
+        """The module's own statements in one chunk, if all may be read; definitions are blank lines in it."""
         extents = self.outline.script
         if not extents or any(map(self.problem, extents)):
             return None
@@ -102,7 +103,7 @@ class Source:
 
 @dataclass(eq=False, repr=False)
 class Chunk:
-    """Some whole top-level statements of a file, parsed by LibCST when needed."""
+    """Some whole top-level statements of a file. LibCST parses it only when something in it is reported."""
 
     source: Source
     text: str
@@ -112,49 +113,52 @@ class Chunk:
     def statements(self) -> list[Stmt]:
         """The chunk's statements as a tree.
 
-        LibCST's own tree is ten times as large. It is dropped, and made again for the few chunks with findings: each
-        node keeps only its number in the order of :func:`gradguard.static.tree.walk`.
-
         Raises:
-            SourceError: LibCST cannot read it.
+            SourceError: it is nested too deeply.
         """
-        from gradguard.static.tree import walk
-
-        statements, _ = self._read()
-        for number, node in enumerate(walk(statements)):
-            node.origin = number
-        return statements
-
-    def _read(self) -> tuple[list[Stmt], cst.Module]:
-        import libcst as cst
-
         from gradguard.static.build import build
 
         try:
-            module = cst.parse_module(self.text)
-            return build(module), module
-        except cst.ParserSyntaxError as error:
-            _, line = self.source.locate(self.first_line + error.raw_line - 1)
-            raise SourceError(f"LibCST cannot parse this: {error.message}", line) from None
+            return build(parsed(self.text))
         except RecursionError:
-            _, line = self.source.locate(self.first_line)
-            raise SourceError("nested too deeply to be analysed", line) from None
+            raise self._error("nested too deeply to be analysed") from None
+
+    def _error(self, message: str, line: int = 1) -> SourceError:
+        return SourceError(message, self.source.locate(self.first_line + line - 1)[1])
 
     @cached_property
-    def _concrete(self) -> tuple[list[cst.CSTNode], Mapping[object, CodeRange], cst.Module]:
-        """LibCST's nodes in the order of the tree's, and where they stand."""
+    def _places(self) -> dict[object, CodeRange]:
+        """Where each node stands in the chunk, by its ``origin``."""
         from libcst.metadata import MetadataWrapper, PositionProvider
 
+        positions = MetadataWrapper(self._module, unsafe_skip_copy=True).resolve(PositionProvider)
+        return {number: cast("Mapping[object, CodeRange]", positions)[node] for number, node in self._concrete.items()}
+
+    @cached_property
+    def _module(self) -> cst.Module:
+        import libcst as cst
+
+        try:
+            return cst.parse_module(self.text)
+        except cst.ParserSyntaxError as error:
+            raise self._error(f"LibCST cannot parse this: {error.message}", error.raw_line) from None
+
+    @cached_property
+    def _concrete(self) -> dict[object, cst.CSTNode]:
+        """LibCST's node for each ``origin``.
+
+        Raises:
+            SourceError: LibCST cannot read the chunk, or not as Python does.
+        """
+        from gradguard.static.concrete import build
         from gradguard.static.tree import walk
 
-        statements, module = self._read()
-        nodes = [cast("cst.CSTNode", node.origin) for node in walk(statements)]
-        positions = MetadataWrapper(module, unsafe_skip_copy=True).resolve(PositionProvider)
-        return nodes, cast("Mapping[object, CodeRange]", positions), module
-
-    def _position(self, number: object) -> CodeRange:
-        nodes, positions, _ = self._concrete
-        return positions[nodes[cast(int, number)]]
+        found: dict[object, cst.CSTNode] = {}
+        for node, concrete in zip_longest(walk(self.statements), walk(build(self._module))):
+            if type(node) is not type(concrete):
+                raise self._error("LibCST reads this in another way than Python; please report it")
+            found[node.origin] = cast("cst.CSTNode", concrete.origin)
+        return found
 
     def span(self, number: object) -> Span:
         """Where a node of this chunk stands, in the file (or its notebook cell).
@@ -162,7 +166,7 @@ class Chunk:
         Args:
             number: the node's ``origin``.
         """
-        start, end = self._position(number).start, self._position(number).end
+        start, end = self._places[number].start, self._places[number].end
         _, line = self.source.locate(start.line + self.first_line - 1)
         return Span(line, start.column + 1, line + end.line - start.line, end.column + 1)
 
@@ -170,16 +174,15 @@ class Chunk:
         return self.span(number).line
 
     def cell(self, number: object) -> int | None:
-        return self.source.locate(self._position(number).start.line + self.first_line - 1)[0]
+        return self.source.locate(self._places[number].start.line + self.first_line - 1)[0]
 
     def source_line(self, number: object) -> str:
         """The text of the line that a node begins in."""
-        return self.source.lines[self._position(number).start.line + self.first_line - 2]
+        return self.source.lines[self._places[number].start.line + self.first_line - 2]
 
     def code(self, number: object) -> str:
         """The text of a node."""
-        nodes, _, module = self._concrete
-        return module.code_for_node(nodes[cast(int, number)]).strip()
+        return self._module.code_for_node(self._concrete[number]).strip()
 
 
 @dataclass(frozen=True, slots=True)
@@ -305,6 +308,6 @@ def _has_magic(text: str) -> bool:
 
 
 def problem_error(source: Source, extent: Extent) -> FileError | None:
-    """The error to report for a statement that LibCST must not see."""
+    """The error to report for a statement that is not read."""
     problem = source.problem(extent)
     return None if problem is None else FileError(source.path, source.locate(extent.start)[1], problem)

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from gradguard.static import knowledge as k
 from gradguard.static import tree as t
-from gradguard.static.build import walk_statements
 from gradguard.static.called import Called, last
 from gradguard.static.definitions import FunctionRef
 from gradguard.static.model import (
@@ -21,6 +20,7 @@ from gradguard.static.model import (
 from gradguard.static.names import named_kind
 from gradguard.static.proof import prove
 from gradguard.static.summary import apply_facts
+from gradguard.static.tree import walk_statements
 from gradguard.static.values import (
     DETACHED,
     NOTHING,

@@ -1,12 +1,13 @@
 """The part of Python's syntax that the flow reads, in plain nodes.
 
-``build`` makes these from LibCST, ``flow`` interprets them. Punctuation, whitespace, comments and annotations that
-say nothing about values are gone. ``origin`` is the LibCST node, kept only to find a span or the text of a finding.
+``build`` makes these from ``ast``, ``flow`` interprets them. Punctuation, whitespace, comments and annotations that
+say nothing about values are gone. ``origin`` is a number that tells apart the places in a chunk (see ``concrete``), and
+None for what is written nowhere.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 
@@ -323,6 +324,26 @@ def flatten(body: list[Stmt]) -> Iterator[Stmt]:
             yield from flatten(stmt.final)
         elif isinstance(stmt, With):
             yield from flatten(stmt.body)
+
+
+def walk_statements(body: Sequence[Stmt]) -> Iterator[Stmt]:
+    """Every statement below ``body``, not entering functions or classes."""
+    stack = list(body)
+    while stack:
+        stmt = stack.pop()
+        yield stmt
+        if isinstance(stmt, If | Repeat):
+            stack += stmt.body
+            stack += stmt.orelse
+        elif isinstance(stmt, With):
+            stack += stmt.body
+        elif isinstance(stmt, Try):
+            stack += [*stmt.body, *stmt.orelse, *stmt.final]
+            for handler in stmt.handlers:
+                stack += handler.body
+        elif isinstance(stmt, Match):
+            for case in stmt.cases:
+                stack += case.body
 
 
 def path_of(expr: Expr) -> str | None:

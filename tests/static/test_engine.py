@@ -74,6 +74,14 @@ def test_a_function_that_cannot_be_analysed_is_an_error_of_its_own(tmp_path: Pat
     assert codes(result) == ["GG103"]
 
 
+def test_a_finding_that_libcst_cannot_read_is_an_error(tmp_path: Path) -> None:
+    unreadable = LEAK.format(comment="") + "    text = (" + "'a' " * 5_000 + ")\n"
+    result = run(tmp_path, {"a.py": unreadable, "b.py": LEAK.format(comment="")})
+    assert [(e.path, e.line, "LibCST" in e.message) for e in result.errors] == [("a.py", 12, True)]
+    assert codes(result) == ["GG103"]
+    assert result.exit_status == 2
+
+
 def test_comments_of_a_broken_file_are_not_called_unused(tmp_path: Path) -> None:
     leak = LEAK.format(comment="  # gradguard: ignore[GG103]")
     assert codes(run(tmp_path, {"a.py": leak + "def broken(:\n"})) == []

@@ -1,0 +1,110 @@
+"""Both readers of Python make one tree: what `build` reads from ast, `concrete` finds again in LibCST's nodes."""
+
+from __future__ import annotations
+
+import ast
+from itertools import zip_longest
+from pathlib import Path
+
+import libcst as cst
+import pytest
+
+from gradguard.findings import Span
+from gradguard.static import build, concrete
+from gradguard.static import tree as t
+from gradguard.static.source import Chunk, Source
+
+ROOT = Path(__file__).parents[2]
+FOLDERS = ("gradguard", "rules", "fixtures", "tests", "benchmarks")
+FIELDS = ("id", "name", "operator", "kind", "names", "narrows", "dimensions", "is_generator", "is_async")
+
+SNIPPETS = """
+f(a, *b, k=1, *c, **d)
+f(x for x in y if x if not x for z in x)
+x[1:2, ..., None], x[::2], x[a], x[a, b], x[(a, b)], x[a,], x[-1], x[:3], x[not 1]
+x = y = {**a, 'b': 1, c: {1, *d}, 'e' 'f': b'g'}
+a, (b, *c), d.e, f[0] = value
+'a' f'{b}' 'c' f'{d!r:>{width}}', f'{a=}', b'a' b'b', 'a' 'b', -1, 1.5, 2j, 1_000, ...
+a and b and (c and d) or not e or f
+1 < a <= b not in c, a is not b
+del a, (b, [c.d, e[0]])
+a if b else c, lambda x, /, y=1, *args, z, w=2, **kw: (yield), (n := 10)
+[a async for a in b], {k: v for k, v in c}, {a for a in b}
+for a, *b in c: pass
+else: d()
+while a: break
+else:
+    if b: pass
+if a: pass
+elif b: pass
+else: c()
+with a as b, c(), d as (e, f): pass
+with (a as b, c): pass
+try: a()
+except (B, C) as d: e()
+except: raise
+else: f()
+finally: g()
+try: a()
+except B as e: raise D from e
+async def f(a: int, /, b: 'str' = 1, *, c, **d: list[int]) -> None:
+    global x, y
+    async with a as b: await c
+    async for d in e: yield d
+    x: int
+    y: int = 3
+    assert z, w
+    return
+@a.b(c)
+@d
+class E(F[int], *G, metaclass=H):
+    def m(self): yield from self
+    x @= y; z: (list) ; w //= 2
+import a, b.c, d.e as f
+from . import g
+from ..h.i import j as k, l
+from m import *
+match a:
+    case [b, *c] if d: pass
+    case {'e': E(f, g=h), **rest}: pass
+    case 1 | None | i.j as k: pass
+    case _: pass
+"""
+
+
+def assert_same(text: str) -> int:
+    ours, theirs = t.walk(build.build(ast.parse(text))), t.walk(concrete.build(cst.parse_module(text)))
+    count = 0
+    for one, other in zip_longest(ours, theirs):
+        assert type(one) is type(other)
+        for name in FIELDS:
+            assert getattr(one, name, None) == getattr(other, name, None)
+        if isinstance(one, t.Constant) and not isinstance(one.value, str):
+            assert one.value == other.value
+        if isinstance(one, t.Call):
+            assert [(a.keyword, a.star) for a in one.args] == [(a.keyword, a.star) for a in other.args]
+        count += 1
+    return count
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_every_file_of_ours(folder: str) -> None:
+    counts = [assert_same(path.read_text()) for path in (ROOT / folder).rglob("*.py")]
+    assert sum(counts) > 1_000
+
+
+def test_every_kind_of_syntax() -> None:
+    assert assert_same(SNIPPETS) > 250
+
+
+def test_a_place_is_that_of_the_node() -> None:
+    text = "def f():\n    return (a + g('é', *b)), x[\n        i, 1:2]\n"
+    source = Source("x.py", text)
+    chunk = source.chunk(source.outline.functions["f"])
+    assert isinstance(chunk, Chunk)
+    codes = {type(node).__name__: chunk.code(node.origin) for node in t.walk(chunk.statements)}
+    assert codes["Call"] == "g('é', *b)"
+    assert codes["Operation"] == "(a + g('é', *b))"
+    spans = {type(node).__name__: chunk.span(node.origin) for node in t.walk(chunk.statements)}
+    assert spans["Call"] == Span(2, 17, 2, 27)
+    assert spans["Subscript"] == Span(2, 30, 3, 16)
