@@ -19,34 +19,47 @@ class Sign:
 
     Args:
         literals: one of them is in the text.
-        pattern: a regular expression that has a match in it as well; none when the literals say it all.
+        pattern: a regular expression that has a match in a line with one of them; none when the literals say it all.
         own: it stands in the function itself; any other sign may stand elsewhere in the function's file.
+        across: the match may go over lines, and no literal need be in it.
     """
 
     literals: tuple[str, ...]
     pattern: str = ""
     own: bool = False
+    across: bool = False
     _words: tuple[bytes, ...] = field(init=False, repr=False, compare=False, default=())
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "_words", tuple(word.encode() for word in self.literals))
 
     @cached_property
-    def _regex(self) -> re.Pattern[bytes] | None:
-        return re.compile(self.pattern.encode()) if self.pattern else None
+    def _regex(self) -> re.Pattern[bytes]:
+        return re.compile(self.pattern.encode())
 
     def is_in(self, text: bytes) -> bool:
-        if not any(word in text for word in self._words):
-            return False
-        return self._regex is None or self._regex.search(text) is not None
+        if not self.pattern:
+            return any(word in text for word in self._words)
+        if self.across:
+            return any(word in text for word in self._words) and self._regex.search(text) is not None
+        return any(self._is_in_line_with(word, text) for word in self._words)
+
+    def _is_in_line_with(self, word: bytes, text: bytes) -> bool:
+        found = text.find(word)
+        while found >= 0:
+            start, end = text.rfind(b"\n", 0, found) + 1, text.find(b"\n", found)
+            if self._regex.search(text, start, end if end >= 0 else len(text)) is not None:
+                return True
+            found = text.find(word, end) if end >= 0 else -1
+        return False
 
 
 Signs = tuple[Sign, ...]
 """All of them are needed."""
 
 
-def sign(*literals: str, pattern: str = "", own: bool = False) -> Sign:
-    return Sign(literals, pattern, own)
+def sign(*literals: str, pattern: str = "", own: bool = False, across: bool = False) -> Sign:
+    return Sign(literals, pattern, own, across)
 
 
 _CALLS_BACKWARD = r"(?<!def )\b(?!save_for_)\w*backward\w*\s*\(|\.backward\b|[\"']backward"
@@ -67,6 +80,7 @@ EVALUATION = sign(
     pattern=r"(?i:\bfor\b[^\n]*\bin\b[^\n]*(?:val|test|eval|dev)\w*(?:loader|dl|iter|data|set|batches|gen)|"
     r"\bdef\s+_*(?:\w+_)?(?:eval|validate|validation|valid|val|test|infer|inference|predict)(?:_\w+)?\s*\("
     r"(?s:.*?)" + _BATCHES + ")",
+    across=True,
 )  # fmt: skip
 BACKWARD = sign("backward", pattern=_CALLS_BACKWARD)
 FORWARD = sign("def forward", own=True)
@@ -78,9 +92,26 @@ KEEPS_MORE = sign(
     rf"\b[A-Z_]{{3,}}(?:\.{_ADDS}\(|\[[^\]\n]*\]\s*[-+*/]?=[^=])|"
     rf"\b(\w+)\s*=\s*self\.[\w.]+\s*\n(?s:.{{0,3000}}?)\b\1(?:\s*[-+*/]=|\.{_ADDS}\w*\(|\[[^\]\n]*\]\s*=[^=])",
     own=True,
+    across=True,
 )  # fmt: skip
+_LOOPS = r"\bwhile\b|\bfor\b[^\n]*\bin\b|\bfor\s*\("
+LOOP = sign("for", "while", pattern=_LOOPS, own=True)
+_TARGETS = r"(?:[^\n=:(\[\]#]|\[(?:[^\n\[\]]|\[[^\n\]]*\])*\])*"  # a, b.c[d[0]]
+# Without a loop, a store or a word of gradients, a function keeps nothing, and does nothing to a gradient.
+ACTS = sign(
+    "for", "while", "=", "(", "global", "nonlocal", "grad", "step", "backward", "optim",
+    pattern=_LOOPS + r"|\bglobal\b|\bnonlocal\b|grad|\bstep|_step|backward|optim|"
+    rf"\.{_ADDS}\w*\(|\.[a-z]\w*[a-z0-9]_\(|[-+*/@]=|"
+    r"(?m:(?:^|;|:[ \t]+(?=self\.))[ \t]*(?=[^\n=:(]*[.\[])" + _TARGETS + r"(?::[^=\n]+)?=(?!=))|"
+    r"\)(?:\[[^\n]*\]|\.\w+)\s*=(?!=)",
+    own=True,
+    across=True,
+)  # fmt: skip
+TRAINS: Signs = (TRAINING, ACTS)
+EVALUATES: Signs = (EVALUATION, ACTS)
 # A store of a graph that outlives what made it.
-STORING: tuple[Signs, ...] = ((TRAINING,), (EVALUATION,), (FORWARD, KEEPS_MORE))
+STORING: tuple[Signs, ...] = (TRAINS, EVALUATES, (FORWARD, KEEPS_MORE))
+GRAD_CALL = sign("grad(", pattern=r"\bgrad\(")
 LOADER = sign("oader", "dl", "batches", "iter", "generator", pattern=_BATCHES)
 # Written out, or in a method that a framework runs without gradients: `validation_step`.
 NO_GRAD = sign("no_grad", "inference_mode", "_step")
@@ -90,8 +121,10 @@ DISABLE = sign("disable", pattern=r"gc\.disable|\bdisable\(", own=True)
 EXCEPTION = sign("except", pattern=r"except\b[^\n]*\bas\b", own=True)
 FIGURE = sign("figure", "subplot", pattern=r"figure\b|subplots\b|subplot_mosaic\b")
 TRIALS = sign(
-    "fit(", "objective", "trial", "seed", "fold", pattern=r"\bfit\(|\bobjective\(|\btrials?\b|\bseeds?\b|\bfolds?\b"
-)
+    "fit(", "objective", "trial", "seed", "fold",
+    pattern=r"\bfit\(|\bobjective\(|\btrials?\b|\bseeds?\b|\bfolds?\b",
+    own=True,
+)  # fmt: skip
 SNAPSHOT = sign("deepcopy", "state_dict")
 CALLBACK = sign(
     "def on_", "def after_", "def end_of", pattern=r"def (?:on|after|end_of)_\w*(?:epoch|batch|step|iteration|update)"

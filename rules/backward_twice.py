@@ -32,10 +32,10 @@ from collections.abc import Iterator
 
 from gradguard.catalogue import Rule
 from gradguard.findings import Finding, Related, Severity
-from gradguard.signs import BACKWARD
+from gradguard.signs import ACTS, BACKWARD
 from gradguard.static.model import Backward, Function, GradCall
 
-rule = Rule("GG203", "backward-twice", Severity.ERROR, ((BACKWARD,),))
+rule = Rule("GG203", "backward-twice", Severity.ERROR, ((BACKWARD, ACTS),))
 
 
 @rule.in_source

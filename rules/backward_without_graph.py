@@ -28,11 +28,11 @@ from collections.abc import Iterator
 
 from gradguard.catalogue import Rule
 from gradguard.findings import Confidence, Finding, Related, Severity
-from gradguard.signs import BACKWARD, sign
+from gradguard.signs import ACTS, BACKWARD, GRAD_CALL
 from gradguard.static.edits import one_line
 from gradguard.static.model import Backward, Function, GradCall
 
-rule = Rule("GG204", "backward-without-graph", Severity.ERROR, ((BACKWARD,), (sign("grad(", pattern=r"\bgrad\("),)))
+rule = Rule("GG204", "backward-without-graph", Severity.ERROR, ((BACKWARD, ACTS), (GRAD_CALL, ACTS)))
 
 
 @rule.in_source

@@ -36,10 +36,10 @@ from collections.abc import Iterator
 
 from gradguard.catalogue import Rule
 from gradguard.findings import Finding, Leak, Severity
-from gradguard.signs import sign
+from gradguard.signs import ACTS, sign
 from gradguard.static.model import Function
 
-rule = Rule("GG102", "create-graph-in-backward", Severity.ERROR, ((sign("create_graph"),),))
+rule = Rule("GG102", "create-graph-in-backward", Severity.ERROR, ((sign("create_graph"), ACTS),))
 
 
 @rule.in_source

@@ -32,7 +32,7 @@ from gradguard.findings import Confidence, Finding, Leak, Related, Severity
 from gradguard.signs import sign
 from gradguard.static.model import Function
 
-rule = Rule("GG410", "dataset-of-objects", Severity.INFO, ((sign("num_workers"),),))
+rule = Rule("GG410", "dataset-of-objects", Severity.INFO, ((sign("num_workers", own=True),),))
 
 
 @rule.in_source

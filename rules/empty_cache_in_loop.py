@@ -26,10 +26,10 @@ from collections.abc import Iterator
 
 from gradguard.catalogue import Rule
 from gradguard.findings import Finding, Severity
-from gradguard.signs import sign
+from gradguard.signs import LOOP, sign
 from gradguard.static.model import Function, Loop
 
-rule = Rule("GG502", "empty-cache-in-loop", Severity.INFO, ((sign("empty_cache"),),))
+rule = Rule("GG502", "empty-cache-in-loop", Severity.INFO, ((sign("empty_cache"), LOOP),))
 
 
 @rule.in_source

@@ -37,11 +37,11 @@ from collections.abc import Iterator
 
 from gradguard.catalogue import Rule
 from gradguard.findings import Confidence, Finding, Severity
-from gradguard.signs import EVALUATION, TRAINING
+from gradguard.signs import EVALUATION, LOOP, TRAINING
 from gradguard.static.knowledge import EVALUATION_FUNCTION
 from gradguard.static.model import Forward, Function, Loop, Mode
 
-rule = Rule("GG301", "eval-without-no-grad", Severity.WARNING, ((TRAINING,), (EVALUATION,)))
+rule = Rule("GG301", "eval-without-no-grad", Severity.WARNING, ((TRAINING, LOOP), (EVALUATION, LOOP)))
 
 
 @rule.in_source

@@ -26,11 +26,11 @@ from collections.abc import Iterator
 
 from gradguard.catalogue import Rule
 from gradguard.findings import Confidence, Finding, Severity
-from gradguard.signs import FIGURE
+from gradguard.signs import FIGURE, LOOP
 from gradguard.static.knowledge import PYPLOT
 from gradguard.static.model import Call, Function
 
-rule = Rule("GG505", "figure-not-closed", Severity.WARNING, ((FIGURE,),))
+rule = Rule("GG505", "figure-not-closed", Severity.WARNING, ((FIGURE, LOOP),))
 
 _MAKERS = tuple(PYPLOT + name for name in ("figure", "subplots", "subplot_mosaic"))
 _CLOSERS = (PYPLOT + "close", PYPLOT + "clf", PYPLOT + "show", "add_figure", "clf", "show")

@@ -33,10 +33,10 @@ from collections.abc import Iterator
 
 from gradguard.catalogue import Rule
 from gradguard.findings import Confidence, Finding, Leak, Severity
-from gradguard.signs import sign
+from gradguard.signs import ACTS, sign
 from gradguard.static.model import Function
 
-rule = Rule("GG401", "hook-in-loop", Severity.WARNING, ((sign("_hook"),),))
+rule = Rule("GG401", "hook-in-loop", Severity.WARNING, ((sign("_hook"), ACTS), (sign("_hook", own=True),)))
 
 
 @rule.in_source

@@ -31,10 +31,10 @@ from collections.abc import Iterator
 
 from gradguard.catalogue import Rule
 from gradguard.findings import Finding, Leak, Related, Severity
-from gradguard.signs import sign
+from gradguard.signs import ACTS, sign
 from gradguard.static.model import Function, HookRegistration
 
-rule = Rule("GG109", "hook-keeps-tensor", Severity.ERROR, ((sign("_hook"),),))
+rule = Rule("GG109", "hook-keeps-tensor", Severity.ERROR, ((sign("_hook"), ACTS), (sign("_hook", own=True),)))
 
 
 @rule.in_source

@@ -25,11 +25,11 @@ from collections.abc import Iterator
 
 from gradguard.catalogue import Rule
 from gradguard.findings import Confidence, Finding, Severity
-from gradguard.signs import LOADER, NO_GRAD
+from gradguard.signs import LOADER, LOOP, NO_GRAD
 from gradguard.static.model import Function, Mode
 from gradguard.static.values import Held
 
-rule = Rule("GG409", "kept-on-device", Severity.INFO, ((NO_GRAD, LOADER),))
+rule = Rule("GG409", "kept-on-device", Severity.INFO, ((NO_GRAD, LOADER, LOOP),))
 
 
 @rule.in_source

@@ -28,11 +28,11 @@ from collections.abc import Iterator
 
 from gradguard.catalogue import Rule
 from gradguard.findings import Finding, Severity
-from gradguard.signs import TRAINING
+from gradguard.signs import TRAINS
 from gradguard.static.edits import statement_before
 from gradguard.static.model import Function, Loop, Step, ZeroGrad
 
-rule = Rule("GG201", "missing-zero-grad", Severity.ERROR, ((TRAINING,),))
+rule = Rule("GG201", "missing-zero-grad", Severity.ERROR, (TRAINS,))
 
 
 @rule.in_source

@@ -33,7 +33,10 @@ from gradguard.signs import sign
 from gradguard.static.model import Function
 from gradguard.static.values import Value
 
-rule = Rule("GG206", "non-leaf-grad", Severity.ERROR, ((sign(".grad", pattern=r"\.grad\b"),), (sign("optim."),)))
+_READS = sign(".grad", pattern=r"\.grad\b", own=True)
+_MAKES = sign("[", pattern=r"\b[A-Z]\w*\(", own=True)  # an optimizer, of tensors that are listed
+
+rule = Rule("GG206", "non-leaf-grad", Severity.ERROR, ((_READS,), (sign("optim."), _MAKES)))
 
 
 @rule.in_source

@@ -34,7 +34,7 @@ from gradguard.findings import Finding, Leak, Related, Severity
 from gradguard.signs import sign
 from gradguard.static.model import Function
 
-rule = Rule("GG111", "pack-hook-keeps-output", Severity.WARNING, ((sign("saved_tensors_hooks"),),))
+rule = Rule("GG111", "pack-hook-keeps-output", Severity.WARNING, ((sign("saved_tensors_hooks", own=True),),))
 
 
 @rule.in_source

@@ -28,11 +28,11 @@ from collections.abc import Iterator
 
 from gradguard.catalogue import Rule
 from gradguard.findings import Confidence, Finding, Leak, Severity
-from gradguard.signs import EVALUATION, LOADER, NO_GRAD, TRAINING
+from gradguard.signs import ACTS, EVALUATES, LOADER, NO_GRAD, TRAINS
 from gradguard.static.model import Function, Store
 from gradguard.static.values import Held
 
-rule = Rule("GG403", "pinned-storage", Severity.WARNING, ((TRAINING,), (EVALUATION,), (NO_GRAD, LOADER)))
+rule = Rule("GG403", "pinned-storage", Severity.WARNING, (TRAINS, EVALUATES, (NO_GRAD, LOADER, ACTS)))
 
 
 @rule.in_source

@@ -24,10 +24,10 @@ from collections.abc import Iterator
 
 from gradguard.catalogue import Rule
 from gradguard.findings import Finding, Severity
-from gradguard.signs import sign
+from gradguard.signs import ACTS, sign
 from gradguard.static.model import Function
 
-rule = Rule("GG205", "retain-grad-after-backward", Severity.ERROR, ((sign("retain_grad"),),))
+rule = Rule("GG205", "retain-grad-after-backward", Severity.ERROR, ((sign("retain_grad"), ACTS),))
 
 
 @rule.in_source

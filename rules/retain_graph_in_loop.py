@@ -40,11 +40,11 @@ from collections.abc import Iterator
 
 from gradguard.catalogue import Rule
 from gradguard.findings import Confidence, Finding, Fix, Severity
-from gradguard.signs import sign
+from gradguard.signs import ACTS, sign
 from gradguard.static.edits import argument_removed
 from gradguard.static.model import Backward, Function
 
-rule = Rule("GG101", "retain-graph-in-loop", Severity.WARNING, ((sign("retain_graph"),),))
+rule = Rule("GG101", "retain-graph-in-loop", Severity.WARNING, ((sign("retain_graph"), ACTS),))
 
 
 @rule.in_source

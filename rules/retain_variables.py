@@ -15,10 +15,10 @@ from collections.abc import Iterator
 
 from gradguard.catalogue import Rule
 from gradguard.findings import Finding, Severity
-from gradguard.signs import sign
+from gradguard.signs import ACTS, sign
 from gradguard.static.model import Function
 
-rule = Rule("GG207", "retain-variables", Severity.ERROR, ((sign("retain_variables"),),))
+rule = Rule("GG207", "retain-variables", Severity.ERROR, ((sign("retain_variables"), ACTS),))
 
 
 @rule.in_source

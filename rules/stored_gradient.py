@@ -26,11 +26,11 @@ from collections.abc import Iterator
 
 from gradguard.catalogue import Rule
 from gradguard.findings import Finding, Leak, Severity
-from gradguard.signs import TRAINING
+from gradguard.signs import TRAINS
 from gradguard.static.model import Function
 from gradguard.static.values import Held
 
-rule = Rule("GG402", "stored-gradient", Severity.WARNING, ((TRAINING,),))
+rule = Rule("GG402", "stored-gradient", Severity.WARNING, (TRAINS,))
 
 
 @rule.in_source

@@ -25,11 +25,11 @@ from collections.abc import Iterator
 
 from gradguard.catalogue import Rule
 from gradguard.findings import Confidence, Finding, Leak, Severity
-from gradguard.signs import CALLBACK, SNAPSHOT, TRAINING
+from gradguard.signs import ACTS, CALLBACK, SNAPSHOT, TRAINS
 from gradguard.static.model import Function
 from gradguard.static.values import Held
 
-rule = Rule("GG406", "unbounded-snapshots", Severity.WARNING, ((TRAINING,), (SNAPSHOT, CALLBACK)))
+rule = Rule("GG406", "unbounded-snapshots", Severity.WARNING, (TRAINS, (SNAPSHOT, CALLBACK, ACTS)))
 
 
 @rule.in_source

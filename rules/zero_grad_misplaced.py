@@ -39,10 +39,10 @@ from collections.abc import Iterator
 
 from gradguard.catalogue import Rule
 from gradguard.findings import Confidence, Finding, Related, Severity
-from gradguard.signs import TRAINING
+from gradguard.signs import TRAINS
 from gradguard.static.model import Function, ZeroGrad
 
-rule = Rule("GG202", "zero-grad-misplaced", Severity.ERROR, ((TRAINING,),))
+rule = Rule("GG202", "zero-grad-misplaced", Severity.ERROR, (TRAINS,))
 
 
 @rule.in_source

@@ -94,14 +94,14 @@ class Class:
     def method(self, name: str) -> FunctionRef | None:
         return next((c.methods[name] for c in self.lineage() if name in c.methods), None)
 
-    def inherited_methods(self) -> Iterator[FunctionRef]:
-        """The methods of its bases that call one which it overrides: ``fit`` of a base trainer."""
+    def inherited_methods(self) -> Iterator[tuple[Class, FunctionRef]]:
+        """The methods of its bases that call one which it overrides, each with its base: ``fit`` of a base trainer."""
         own = set(self.methods)
         for base in list(self.lineage())[1:]:
             for name, ref in base.methods.items():
                 if name not in own and ref.own_calls & self.methods.keys():
                     own.add(name)
-                    yield FunctionRef(ref.module, ref.define, ref.chunk, self, ref.outer)
+                    yield base, FunctionRef(ref.module, ref.define, ref.chunk, self, ref.outer)
 
     @cached_property
     def external_bases(self) -> frozenset[str]:
@@ -173,12 +173,13 @@ class Class:
             for ref, value in cls._assignments.get(name, ()):
                 found = kind_of(ref, value)
                 if found.kind not in (Kind.UNKNOWN, Kind.NOTHING):
-                    return found.with_roots(Root(Source.LEAF, value)) if cls._wants_gradient(name) else found
+                    return found.with_roots(Root(Source.LEAF, value)) if name in cls._leaves else found
         return None
 
-    def _wants_gradient(self, name: str) -> bool:
-        """Whether its methods ask for the gradient of an attribute: ``self.log_alpha.requires_grad = True``."""
-        return re.search(rf"\bself\.{re.escape(name)}\.requires_grad(?:_\(|\s*=\s*True)", self.chunk.text) is not None
+    @cached_property
+    def _leaves(self) -> frozenset[str]:
+        """The attributes whose gradients its methods ask for: ``self.log_alpha.requires_grad = True``."""
+        return frozenset(re.findall(r"\bself\.(\w+)\.requires_grad(?:_\(|\s*=\s*True)", self.chunk.text))
 
     @cached_property
     def _assignments(self) -> dict[str, list[tuple[FunctionRef, t.Expr]]]:

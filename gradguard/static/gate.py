@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import warnings
+from functools import lru_cache
 
 # Bounds of what LibCST and a recursive reading can take; ast accepts far more on some Python versions.
 MAX_DEPTH = 200
@@ -18,8 +19,9 @@ class SourceError(Exception):
         self.line = line
 
 
+@lru_cache(maxsize=8)
 def parsed(text: str) -> ast.Module:
-    """The module that a text is.
+    """The module that a text is. The last ones are kept: a text is asked about by several, one right after another.
 
     Raises:
         SourceError: this interpreter cannot read it.
@@ -36,26 +38,35 @@ def parsed(text: str) -> ast.Module:
         raise SourceError(str(error)) from None
 
 
-def problem_of(text: str) -> str | None:
-    """Why this statement is not read, if so."""
-    try:
-        level: list[ast.AST] = [parsed(text)]
-    except SourceError as error:
-        return str(error)
+def problem_of(module: ast.Module) -> str | None:
+    """Why these statements are not read, if so."""
+    level: list[ast.AST] = [module]
     for _ in range(MAX_DEPTH):
         below: list[ast.AST] = []
         for node in level:
-            if isinstance(node, ast.BoolOp) and len(node.values) > MAX_WIDTH:
+            if type(node) is ast.BoolOp and len(node.values) > MAX_WIDTH:
                 return f"a chain of {len(node.values)} and/or is too long to be analysed"
-            for value in vars(node).values():
-                if isinstance(value, list):
-                    below += [item for item in value if isinstance(item, ast.AST)]
-                elif isinstance(value, ast.AST) and not isinstance(value, _LEAVES):
-                    below.append(value)
+            below += inner(node)
         if not below:
             return None
         level = below
     return "nested too deeply to be analysed"
 
 
-_LEAVES = (ast.expr_context, ast.operator, ast.unaryop, ast.boolop, ast.Constant, ast.Name)
+def inner(node: ast.AST) -> list[ast.AST]:
+    """What is directly below a node and may have more below it."""
+    found: list[ast.AST] = []
+    for value in vars(node).values():
+        cls = type(value)
+        if cls is list:
+            found += [item for item in value if type(item) not in _FLAT]
+        elif cls not in _FLAT:
+            found.append(value)
+    return found
+
+
+_FLAT = frozenset((
+    *(str, int, float, complex, bool, bytes, type(None), type(...), ast.Name, ast.Constant, ast.alias, ast.Pass),
+    *(ast.Load, ast.Store, ast.Del, *ast.operator.__subclasses__(), *ast.unaryop.__subclasses__()),
+    *(*ast.boolop.__subclasses__(), *ast.cmpop.__subclasses__()),
+))  # fmt: skip

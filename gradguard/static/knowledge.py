@@ -13,6 +13,8 @@ TORCH_LIBRARIES = frozenset(
     "lightning_fabric accelerate deepspeed fairseq ignite transformers diffusers timm monai apex functorch higher "
     "learn2learn gpytorch pyro botorch kornia fastai mmcv mmengine skorch catalyst dgl torch_xla peft trl".split()
 )
+# A file that imports one of these, and none of those above, handles other tensors.
+OTHER_LIBRARIES = frozenset("tensorflow keras jax flax haiku optax paddle mxnet mindspore".split())
 
 # --- methods of tensors -----------------------------------------------------------------------------------------
 
@@ -34,6 +36,16 @@ DIFFERENTIABLE_METHODS = frozenset(
     "dot outer cross dist lerp square reciprocal erf softplus trace det logdet inverse unfold fold scatter scatter_add "
     "index_add index_copy index_fill index_put masked_scatter swapaxes movedim nan_to_num tile logaddexp mH mT "
     "reciprocal atan2 hypot log_prob rsample entropy renorm pin_memory requires_grad_ retain_grad as_strided".split()
+)
+# Who has only these called on it is a tensor, a dict or a text, whatever class calls that have the same name pass.
+PLAIN_METHODS = frozenset(
+    "abs argmax argmin bfloat16 bool byte ceil chunk clamp clip clone contiguous cos cpu cuda cumsum detach device "
+    "dim double dtype endswith exp expand expand_as fill_ flatten float floor format gather get half int "
+    "is_contiguous item items join keys log long lower masked_fill masked_fill_ masked_select matmul max mean min mul "
+    "narrow ndimension neg new_ones new_tensor new_zeros nonzero norm numel numpy permute pow prod relu repeat "
+    "repeat_interleave replace reshape lstrip round rsplit rsqrt rstrip scatter select setdefault shape sigmoid sign "
+    "sin softmax sort split sqrt squeeze startswith std stride strip sub sum t tanh tile to tolist transpose tril triu "
+    "type type_as unbind unflatten unfold unsqueeze upper values var view view_as size zero_".split()
 )
 # More graphs than this in a bounded buffer are as good as unbounded.
 LONG_BUFFER = 1000

@@ -30,7 +30,7 @@ class Unit:
     Args:
         name: its own; ``<module>`` for the module's own statements.
         owner: the name of its class, or "".
-        extents: its lines, and those of its class's header.
+        extents: its lines without its docstring, and those of its class's header.
     """
 
     name: str
@@ -64,7 +64,7 @@ def outline_of(module: ast.Module) -> Outline:
         extent = _extent(stmt)
         if isinstance(stmt, ast.FunctionDef | ast.AsyncFunctionDef):
             outline.functions[stmt.name] = extent
-            outline.units.append(Unit(stmt.name, "", (extent,)))
+            outline.units.append(Unit(stmt.name, "", tuple(_code_of(stmt))))
         elif isinstance(stmt, ast.ClassDef):
             outline.classes[stmt.name] = extent
             outline.units += _methods(stmt, Extent(extent.start, max(extent.start, stmt.body[0].lineno - 1)))
@@ -83,10 +83,23 @@ def _methods(cls: ast.ClassDef, header: Extent) -> Iterator[Unit]:
     while waiting:
         node = waiting.pop()
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            yield Unit(node.name, cls.name, (header, _extent(node)))
+            yield Unit(node.name, cls.name, (header, *_code_of(node)))
         elif not isinstance(node, ast.ClassDef):
             for name in _BLOCKS:
                 waiting.extend(getattr(node, name, ()))
+
+
+def _code_of(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[Extent]:
+    """The lines of a function without its docstring, which tells of what others do."""
+    extent, first = _extent(function), function.body[0]
+    end = first.end_lineno or first.lineno
+    text = first.value if isinstance(first, ast.Expr) else None
+    is_docstring = isinstance(text, ast.Constant) and isinstance(text.value, str)
+    if not is_docstring or len(function.body) == 1 or first.lineno == function.lineno or function.body[1].lineno == end:
+        yield extent
+    else:
+        yield Extent(extent.start, first.lineno - 1)
+        yield Extent(end + 1, extent.end)
 
 
 _BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import ast
-import warnings
 from collections import defaultdict
 from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
+
+from gradguard.static.gate import inner, parsed
 
 if TYPE_CHECKING:
     from gradguard.static.asked import Asked
@@ -81,29 +82,23 @@ class _Calls:
     def _tree(self) -> tuple[dict[str, list[tuple[ast.Call, _Scope]]], dict[str, list[ast.expr]]]:
         calls: defaultdict[str, list[tuple[ast.Call, _Scope]]] = defaultdict(list)
         made: defaultdict[str, list[ast.expr]] = defaultdict(list)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            tree = ast.parse(self.module.source.text)
-        stack: list[tuple[ast.AST, _Scope]] = [(tree, ("<module>", "", []))]
+        stack: list[tuple[ast.AST, _Scope]] = [(parsed(self.module.source.text), ("<module>", "", []))]
         while stack:
             node, scope = stack.pop()
-            if isinstance(node, ast.ClassDef):
-                scope = (scope[0], node.name, scope[2])
-            elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-                arguments = node.args
-                scope = (
-                    node.name,
-                    scope[1],
-                    [a.arg for a in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)],
-                )
-            elif isinstance(node, ast.Call):
+            if isinstance(node, ast.Call):
                 calls[_dotted(node.func).rsplit(".", 1)[-1]].append((node, scope))
             elif isinstance(node, ast.Assign):
                 for target in node.targets:
                     for name, value in _pairs(target, node.value):
                         if isinstance(value, ast.Call):
                             made[_dotted(name)].append(value.func)
-            stack.extend((child, scope) for child in ast.iter_child_nodes(node))
+            elif isinstance(node, ast.ClassDef):
+                scope = (scope[0], node.name, scope[2])
+            elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                arguments = node.args
+                names = [a.arg for a in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)]
+                scope = (node.name, scope[1], names)
+            stack += [(child, scope) for child in inner(node)]
         return calls, made
 
     def _given(self, name: str, param: str, position: int) -> Iterator[tuple[ast.expr, _Scope]]:

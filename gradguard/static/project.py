@@ -70,6 +70,8 @@ class Module:
         """Whether it imports torch, or everything of a file that does, or is imported by one."""
         if not self.outline.imported_roots.isdisjoint(k.TORCH_LIBRARIES):
             return True
+        if not self.outline.imported_roots.isdisjoint(k.OTHER_LIBRARIES):
+            return False
         for base in self.outline.star_imports:
             found = self.project.find(base, self)
             if found is not None and found[0] is not self and found[0].uses_torch:
@@ -128,7 +130,8 @@ class Module:
         if cls is None:
             return []
         own = [ref for method, ref in cls.methods.items() if selection.has_function(name, method)]
-        return own + (list(cls.inherited_methods()) if name in selection.heirs else [])
+        inherited = cls.inherited_methods() if name in selection.heirs else ()
+        return own + [r for c, r in inherited if selection.has_inherited(c.module.source, c.name, r.define.name)]
 
     # --- names ---
 
@@ -166,7 +169,7 @@ class Module:
         for extent in self.outline.variables[name][:3]:
             chunk = self.source.chunk(extent)
             try:
-                statements = _dedented(chunk).statements if chunk else []
+                statements = _statements(chunk)
             except SourceError:
                 continue
             for stmt in statements:
@@ -223,15 +226,6 @@ def member(value: Value, name: str) -> Value | None:
 
 def _statements(chunk: Chunk | None) -> list[t.Stmt]:
     return chunk.statements if chunk is not None else []
-
-
-def _dedented(chunk: Chunk) -> Chunk:
-    """A chunk cut out of a block, so that it can be parsed by itself."""
-    import textwrap
-
-    if chunk.text[:1] in " \t":
-        return Chunk(chunk.source, textwrap.dedent(chunk.text), chunk.first_line)
-    return chunk
 
 
 class Project:

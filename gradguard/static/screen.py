@@ -8,12 +8,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cache, cached_property
 
 from gradguard.catalogue import Rule
-from gradguard.signs import Sign, Signs
+from gradguard.signs import Signs
 from gradguard.static.outline import Unit
 from gradguard.static.source import Source
 
+_FIRST_BINDING = re.compile(r"\bself\.\w+\s*(?::[^=\n]+)?=(?!=)")
+_LOOP = re.compile(r"\b(?:for|while)\b")
+_CALLED = re.compile(rb"\b(\w+)\(")
 _CALLED_ON_SELF = re.compile(rb"\bself\.(\w+)\(")
 
 
@@ -23,20 +27,31 @@ class Selection:
 
     Args:
         functions: the names of their classes, or "", with their own.
-        heirs: the classes whose inherited methods are worth it too.
+        heirs: the classes whose inherited methods may be worth it too.
+        signs: what an inherited method must show then: the signs of one of these groups.
     """
 
     functions: frozenset[tuple[str, str]]
     heirs: frozenset[str] = frozenset()
+    signs: tuple[Signs, ...] = ((),)
 
     def __bool__(self) -> bool:
         return bool(self.functions or self.heirs)
 
+    @cached_property
+    def _classes(self) -> frozenset[str]:
+        return self.heirs | {owner for owner, _ in self.functions}
+
     def has_class(self, name: str) -> bool:
-        return name in self.heirs or any(owner == name for owner, _ in self.functions)
+        return name in self._classes
 
     def has_function(self, owner: str, name: str) -> bool:
         return (owner, name) in self.functions
+
+    def has_inherited(self, source: Source, owner: str, name: str) -> bool:
+        """Whether a method that ``owner``, a class in ``source``, gives to its heirs is worth reading for them."""
+        units = (u for u in source.outline.units if (u.owner, u.name) == (owner, name))
+        return not all(self.signs) or any(_has_one(_text(source, unit), self.signs) for unit in units)
 
 
 def everything(source: Source) -> Selection:
@@ -58,37 +73,37 @@ class Screen:
     """The signs of some rules."""
 
     def __init__(self, rules: Iterable[Rule]) -> None:
-        groups = {group for rule in rules for group in (rule.signs or ((),))}
-        self._of_files = [group for group in groups if not any(sign.own for sign in group)]
-        self._of_functions = [group for group in groups if any(sign.own for sign in group)]
+        self._groups = tuple(dict.fromkeys(group for rule in rules for group in (rule.signs or ((),))))
 
     def passes(self, data: bytes) -> bool:
         """Whether a file has all the signs of some rule, wherever in it."""
-        return _has_one(data, (*self._of_files, *self._of_functions))
+        return _has_one(data, self._groups)
 
     def select(self, source: Source) -> Selection:
         """The functions of a file that may hold a finding."""
         data = source.text.encode(errors="replace")
-        if _has_one(data, self._of_files):
-            return everything(source)
-        groups = [group for group in self._of_functions if all(sign.own or sign.is_in(data) for sign in group)]
-        own = [tuple(sign for sign in group if sign.own) for group in groups]
-        if not own:
+        is_in = cache(lambda sign: sign.own or sign.is_in(data))
+        groups = [group for group in self._groups if all(map(is_in, group))]
+        if not groups:
             return Selection(frozenset())
+        own = tuple(dict.fromkeys(_own(group) for group in groups))
+        if not all(own):
+            return everything(source)
         texts = {(unit.owner, unit.name): _text(source, unit) for unit in source.outline.units}
-        return Selection(frozenset(key for key in texts if _has_one(_with_own_calls(key, texts), own)))
+        showing = {key for key in texts if _has_one(_with_own_calls(key, texts), own)}
+        functions = _with_callers(showing, texts)
+        of_file = tuple(dict.fromkeys(_own(group) for group in groups if len(_own(group)) < len(group)))
+        return Selection(functions, frozenset(source.outline.classes if of_file else ()), of_file)
+
+
+def _own(group: Signs) -> Signs:
+    return tuple(sign for sign in group if sign.own)
 
 
 def _has_one(text: bytes, groups: Iterable[Signs]) -> bool:
     """Whether a text has all the signs of one of the groups; no sign is looked for twice."""
-    seen: dict[Sign, bool] = {}
-
-    def has(sign: Sign) -> bool:
-        if sign not in seen:
-            seen[sign] = sign.is_in(text)
-        return seen[sign]
-
-    return any(all(map(has, group)) for group in groups)
+    is_in = cache(lambda sign: sign.is_in(text))
+    return any(all(map(is_in, group)) for group in groups)
 
 
 def _with_own_calls(key: tuple[str, str], texts: Mapping[tuple[str, str], bytes]) -> bytes:
@@ -104,8 +119,27 @@ def _with_own_calls(key: tuple[str, str], texts: Mapping[tuple[str, str], bytes]
     return b"\n".join(found.values())
 
 
+def _with_callers(keys: set[tuple[str, str]], texts: Mapping[tuple[str, str], bytes]) -> frozenset[tuple[str, str]]:
+    """Functions, and those that call one of their names: what keeps a graph may be an object that a caller makes."""
+    called = {key: {name.decode() for name in _CALLED.findall(text)} for key, text in texts.items()}
+    found, names = set(keys), {name for _, name in keys}
+    while names := {name for name in names if name != "forward" and not name.startswith("__")}:
+        callers = {key for key in called.keys() - found if not called[key].isdisjoint(names)}
+        found |= callers
+        names = {name for _, name in callers}
+    return frozenset(found)
+
+
 def _text(source: Source, unit: Unit) -> bytes:
-    """The function's lines; with the full names of what it uses under another name."""
+    """The function's lines, with the full names of what it uses under another name.
+
+    What a constructor binds replaces nothing, and a loop over layers in it or in ``forward`` is over when they return:
+    these are no signs.
+    """
     text = "".join(map(source.excerpt, unit.extents))
+    if unit.name in ("__init__", "forward"):
+        text = _LOOP.sub("", text)
+    if unit.name == "__init__":
+        text = _FIRST_BINDING.sub("", text)
     names = (dotted for name, dotted in source.outline.renamed.items() if name in text)
     return "\n".join((text, *names)).encode(errors="replace")

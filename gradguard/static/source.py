@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import io
 import json
 import re
@@ -43,12 +44,12 @@ class Source:
     text: str
     cells: tuple[tuple[int, int], ...] = ()
     problems: tuple[FileError, ...] = ()
-    _problems: dict[Extent, str | None] = field(default_factory=dict)
+    _chunks: dict[Extent, Chunk] = field(default_factory=dict)
 
     @cached_property
     def lines(self) -> list[str]:
         """The lines with their ends, split as Python's parser does (not at form feeds)."""
-        return re.findall(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+$", self.text)
+        return list(io.StringIO(self.text, newline=""))
 
     @cached_property
     def outline(self) -> Outline:
@@ -81,13 +82,17 @@ class Source:
 
     def problem(self, extent: Extent) -> str | None:
         """Why a statement is not read, if so."""
-        if extent not in self._problems:
-            self._problems[extent] = problem_of(textwrap.dedent(self.excerpt(extent)))
-        return self._problems[extent]
+        return self._chunk(extent).problem
 
     def chunk(self, extent: Extent) -> Chunk | None:
-        """The statement by itself, unless it must not be read."""
-        return None if self.problem(extent) else Chunk(self, self.excerpt(extent), extent.start)
+        """The statement by itself (without the white space before all of it), unless it must not be read."""
+        return None if self.problem(extent) else self._chunk(extent)
+
+    def _chunk(self, extent: Extent) -> Chunk:
+        if extent not in self._chunks:
+            text = self.excerpt(extent)
+            self._chunks[extent] = Chunk(self, textwrap.dedent(text) if text[:1] in " \t" else text, extent.start)
+        return self._chunks[extent]
 
     def script_chunk(self) -> Chunk | None:
         """The module's own statements in one chunk, if all may be read; definitions are blank lines in it."""
@@ -110,6 +115,18 @@ class Chunk:
     first_line: int
 
     @cached_property
+    def problem(self) -> str | None:
+        """Why it is not read, if so."""
+        try:
+            return problem_of(self._parsed)
+        except SourceError as error:
+            return str(error)
+
+    @cached_property
+    def _parsed(self) -> ast.Module:
+        return parsed(self.text)
+
+    @cached_property
     def statements(self) -> list[Stmt]:
         """The chunk's statements as a tree.
 
@@ -119,9 +136,11 @@ class Chunk:
         from gradguard.static.build import build
 
         try:
-            return build(parsed(self.text))
+            return build(self._parsed)
         except RecursionError:
             raise self._error("nested too deeply to be analysed") from None
+        finally:
+            del self._parsed
 
     def _error(self, message: str, line: int = 1) -> SourceError:
         return SourceError(message, self.source.locate(self.first_line + line - 1)[1])

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from gradguard.static.asked import CALL
+from gradguard.static.lines import lines_with
 from gradguard.static.texts import module_name
 
 if TYPE_CHECKING:
@@ -23,9 +24,10 @@ if TYPE_CHECKING:
 # Methods that somebody outside of the project calls.
 _CALLED_BY_OTHERS = re.compile(r"^(?:on_\w+|__\w+__|forward|training_step|\w+_epoch_end|setup|teardown|main|<module>)$")
 _TORCH = re.compile(r"^\s*(?:from|import)\s+(?:torch|pytorch_lightning|lightning)\b", re.M)
-_DEFINITION = re.compile(r"\s*(?:async\s+)?def\s+(\w+)")
 _BACKWARD = re.compile(r"\.backward\(")
 _GRADIENTS = re.compile(r"^[^#\n]*(?:backward\(|(?<![\w.])grad\(|autograd\.grad\()", re.M)
+_CLEARED = r"\.(?:clear|pop|popleft|popitem)\("
+_FRESH = re.compile(r"=.*(?:\[\]|\{\}|\bNone\b|\blist\(\)|\bdict\(\)|\bdeque\()")
 MANY_CALLERS = 50
 _AT_START = ("__init__", "__post_init__", "__new__")
 
@@ -233,33 +235,10 @@ def _closure(start: set[Path], step: Callable[[Path], set[Path]]) -> set[Path]:
     return found
 
 
-def _functions(text: str) -> Iterator[tuple[str, str]]:
-    """Each line with the function that it stands in, as far as the layout tells."""
-    function = "<module>"
-    for line in text.splitlines():
-        match = _DEFINITION.match(line)
-        if match is not None:
-            function = match[1]
-        elif line[:1].strip() and not line.startswith(("@", "class", ")", "]", "}", "#")):
-            function = "<module>"
-        if match is None or _DEFINITION.sub("", line, count=1).count(":") > 1:
-            yield function, _without_comment(line)
-
-
-def _without_comment(line: str) -> str:
-    """A line without its comment, as far as the quotes before it tell."""
-    start = line.find("#")
-    while start >= 0:
-        if line.count('"', 0, start) % 2 == 0 and line.count("'", 0, start) % 2 == 0:
-            return line[:start]
-        start = line.find("#", start + 1)
-    return line
-
-
 def _users(name: str, text: str) -> set[str]:
     """The functions of a file that mention another one."""
     pattern = re.compile(rf"\b{re.escape(name)}\b")
-    return {function for function, line in _functions(text) if name in line and pattern.search(line)}
+    return {line.function for line in lines_with(name, text) if pattern.search(line.text)}
 
 
 def _with_object(name: str, text: str) -> str:
@@ -271,7 +250,7 @@ def _clearing_methods(attribute: str, text: str, anew: bool = False) -> set[str]
     """The functions of a file that empty or rebind ``x.attribute`` (or only rebind it), other than constructors."""
     name = re.escape(attribute)
     emptied = re.compile(
-        rf"\.{name}\.(?:clear|pop|popleft|popitem)\(|\bdel\s[^\n]*\.{name}\b"
+        rf"\.{name}{_CLEARED}|\bdel\s[^\n]*\.{name}\b"
         rf"|\.{name}\[[^\]]*\]\s*=(?!=)\s*(?:\[|None|0|(?:torch|np|numpy)\.(?:zeros|ones|empty|full)(?:_like)?\()|setattr\([^,]+,\s*['\"]{name}['\"]"
     )
     rebound = re.compile(
@@ -280,20 +259,14 @@ def _clearing_methods(attribute: str, text: str, anew: bool = False) -> set[str]
     from_itself = re.compile(rf"\.{name}\s*(?::[^=]+)?=(?!=).*\.{name}\b")
     each = re.compile(rf"\bfor\s+(?:\w+\s*,\s*)*(\w+)\s+in\s+[\w.]*\.{name}\b")
     found: set[str] = set()
-    elements: set[tuple[str, str]] = set()
-    for function, line in _functions(text):
-        cleared = _CLEARED.search(line)
-        if cleared is not None and (function, cleared[1]) in elements:
-            found.add(function)  # for outputs in self.kept.values(): outputs.clear()
-        if attribute not in line:
-            continue
-        if (loop := each.search(line)) is not None:
-            elements.add((function, loop[1]))
-        again = function not in _AT_START and rebound.search(line)
-        if (not anew and emptied.search(line)) or (again and (_FRESH.search(line) or not from_itself.search(line))):
-            found.add(function)
+    for line in lines_with(attribute, text):
+        if (loop := each.search(line.text)) is not None:  # for outputs in self.kept.values(): outputs.clear()
+            of_element = re.compile(rf"\b{loop[1]}{_CLEARED}")
+            after = (other for other in lines_with(loop[1], text) if other.start >= line.start)
+            found |= {line.function for o in after if o.function == line.function and of_element.search(o.text)}
+        anew_here = line.function not in _AT_START and rebound.search(line.text)
+        if (not anew and emptied.search(line.text)) or (
+            anew_here and (_FRESH.search(line.text) or not from_itself.search(line.text))
+        ):
+            found.add(line.function)
     return found
-
-
-_CLEARED = re.compile(r"\b(\w+)\.(?:clear|pop|popleft|popitem)\(")
-_FRESH = re.compile(r"=.*(?:\[\]|\{\}|\bNone\b|\blist\(\)|\bdict\(\)|\bdeque\()")

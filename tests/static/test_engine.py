@@ -68,7 +68,7 @@ def test_a_broken_file_does_not_stop_the_others(tmp_path: Path) -> None:
 
 
 def test_a_function_that_cannot_be_analysed_is_an_error_of_its_own(tmp_path: Path) -> None:
-    deep = "def deep():\n    return " + " + ".join(["1"] * 400) + "\n"
+    deep = "def deep(x):\n    x.grad = " + " + ".join(["1"] * 400) + "\n"
     result = run(tmp_path, {"a.py": LEAK.format(comment="") + deep})
     assert [(e.line, "nested" in e.message) for e in result.errors] == [(12, True)]
     assert codes(result) == ["GG103"]
@@ -85,7 +85,7 @@ def test_a_finding_that_libcst_cannot_read_is_an_error(tmp_path: Path) -> None:
 def test_comments_of_a_broken_file_are_not_called_unused(tmp_path: Path) -> None:
     leak = LEAK.format(comment="  # gradguard: ignore[GG103]")
     assert codes(run(tmp_path, {"a.py": leak + "def broken(:\n"})) == []
-    deep = "def deep():\n    return " + " + ".join(["1"] * 400) + "  # gradguard: ignore[GG103]\n"
+    deep = "def deep(x):\n    x.grad = " + " + ".join(["1"] * 400) + "  # gradguard: ignore[GG103]\n"
     assert codes(run(tmp_path, {"b.py": LEAK.format(comment=".item()") + deep})) == []
 
 

@@ -53,9 +53,69 @@ def test_what_a_method_calls_on_itself_counts_as_its_own() -> None:
     assert chosen(LAYER.format("self.note(x); return x")) == {"Layer.forward"}
 
 
-def test_a_file_that_trains_is_read_as_a_whole() -> None:
+def test_where_something_is_trained_all_that_keeps_something_is_read() -> None:
     text = LAYER.format("return x") + "\n    def step(loss):\n        loss.backward()\n"
-    assert chosen(text) == {"Layer.__init__", "Layer.forward", "Layer.note", "step", SCRIPT}
+    assert chosen(text) == {"Layer.note", "step"}
+
+
+TRAINED = """
+    import torch
+
+    def train(loss):
+        loss.backward()
+
+    {}
+"""
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        "def f(xs):\n        for x in xs: g(x)",
+        "def f(xs):\n        return [g(x) for x in xs]",
+        "def f(x):\n        while x > 1: x = g(x)",
+        "def f(meter, x):\n        meter.total += x",
+        "def f(meter, x):\n        meter.last = x",
+        "def f(meter, x):\n        meter.all['a'], n = x, 1",
+        "def f(bank, x):\n        bank[:, 3] = x",
+        "def f(bank, x):\n        bank.rows[x[0]], n = x, 1",
+        "def f(bank, x):\n        if x: self.last = x",
+        "def f(bank, x):\n        bank.get(x)[0] = x",
+        "def f(bank, x):\n        bank.mul_(0.9)",
+        "def f(bank, x):\n        bank.append(x)",
+        "def f(x):\n        global LAST\n        LAST = x",
+        "def f(optimizer):\n        optimizer.step()",
+        "def f():\n        train(1)",
+        "def f():\n        main()\n\n    def main():\n        train(1)",
+    ],
+)
+def test_what_acts(function: str) -> None:
+    assert "f" in chosen(TRAINED.format(function))
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        "def f(x, y: list[int] = None, z=x.y):\n        return x.a == y, x[1] >= 2",
+        "def f(x):\n        x = x.view(x.size(0), -1)\n        return g(x, a=x.b)",
+        'def f(x):\n        """Called for each x in a loop, before loss.backward()."""\n        return g(x)',
+        "class M:\n        def __init__(self, n):\n            self.parts = [g(i) for i in range(n)]",
+        "class M:\n        def forward(self, x):\n            for part in self.parts:\n                x = part(x)",
+    ],
+)
+def test_what_does_not(function: str) -> None:
+    assert chosen(TRAINED.format(function)) == {"train"}
+
+
+def test_inherited_methods_must_show_a_sign_too() -> None:
+    base = source(
+        "class Base:\n    def fit(self, xs):\n        for x in xs: self.step(x)\n    def name(self): return 1\n"
+    )
+    rules = [r for r in catalogue.load() if r.source_check]
+    heir = Screen(rules).select(source(TRAINED.format("class Heir(Base):\n        def step(self, x): ...")))
+    assert heir.heirs == {"Heir"}
+    assert heir.has_inherited(base, "Base", "fit")
+    assert not heir.has_inherited(base, "Base", "name")
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,58 @@
+"""The lines of a text that hold a word, each with the function that it stands in, as far as the layout tells."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import NamedTuple
+
+_DEFINITION = re.compile(r"[ \t]*(?:async[ \t]+)?def[ \t]+(\w+)")
+# A definition, or a statement at the left edge, which ends the function before it.
+_EDGE = re.compile(rf"^(?:{_DEFINITION.pattern}|(?!@|class|[)\]}}#])\S)", re.M)
+
+
+class Line(NamedTuple):
+    """One line, without its comment.
+
+    Args:
+        function: the name of the function that it stands in; ``<module>`` for none.
+        start: where it begins in the whole text.
+    """
+
+    function: str
+    text: str
+    start: int
+
+
+def lines_with(word: str, text: str) -> Iterator[Line]:
+    """Each line that has ``word`` in it; the first lines of functions only where more than a header stands there."""
+    starts, functions = _layout(text)
+    found = text.find(word)
+    while found >= 0:
+        start = text.rfind("\n", 0, found) + 1
+        end = text.find("\n", found)
+        line = text[start : end if end >= 0 else len(text)]
+        header = _DEFINITION.match(line)
+        if header is None or line.count(":", header.end()) > 1:
+            edge = bisect_right(starts, start) - 1
+            yield Line(functions[edge] if edge >= 0 else "<module>", _without_comment(line), start)
+        found = text.find(word, end) if end >= 0 else -1
+
+
+@lru_cache(maxsize=10_000)
+def _layout(text: str) -> tuple[list[int], list[str]]:
+    """Where functions begin and end in a text, and the name of what is there from then on."""
+    edges = [(match.start(), match[1] or "<module>") for match in _EDGE.finditer(text)]
+    return [start for start, _ in edges], [name for _, name in edges]
+
+
+def _without_comment(line: str) -> str:
+    """A line without its comment, as far as the quotes before it tell."""
+    start = line.find("#")
+    while start >= 0:
+        if line.count('"', 0, start) % 2 == 0 and line.count("'", 0, start) % 2 == 0:
+            return line[:start]
+        start = line.find("#", start + 1)
+    return line
