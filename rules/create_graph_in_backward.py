@@ -47,8 +47,8 @@ def keeps_a_cycle(function: Function) -> Iterator[Finding]:
     for backward in function.backwards:
         if backward.create_graph is None or backward.resets or backward.inner is not None or backward.at_start:
             continue
-        if backward.loop is None and function.name == "__init__":
-            continue  # once for each object
+        if backward.loop is None and (function.name == "__init__" or backward.reset_around):
+            continue
         yield rule.finding(
             backward.site,
             "`backward(create_graph=True)` ties each parameter to its gradient's graph, and nothing resets the "

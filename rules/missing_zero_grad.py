@@ -46,6 +46,8 @@ def never_resets(function: Function) -> Iterator[Finding]:
         if step is None or backward is None:
             continue
         outer = _reset_around(function, loop, step)
+        if outer is not None and outer.loop is not None and loop.is_once_by_default:
+            continue  # for part in range(args.parts), of which there is one
         where = f"; the reset in line {outer.site.line} runs once, before the loop" if outer else ""
         target = step.target or "optimizer"
         alone = backward.inner is not None and backward.site.node is step.site.node

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 def judge_backward(flow: Flow, backward: Backward) -> None:
     backward.resets = _resets(flow, backward)
+    backward.reset_around = _is_reset_around(flow)
     backward.freed_by = _freed_by(flow, backward)
     backward.cut_at = _cut_at(flow, backward)
     if backward.retain_graph is None:
@@ -147,6 +148,15 @@ def _resets(flow: Flow, backward: Backward) -> list[ZeroGrad]:
     if backward.loop is None:
         return list(zero_grads)
     return [z for z in zero_grads if z.loop is None or z.loop.within(backward.loop) or backward.loop.within(z.loop)]
+
+
+def _is_reset_around(flow: Flow) -> bool:
+    """Whether who hands this function to an optimizer's ``step`` resets the gradients, as far as the text tells."""
+    name, text = flow.facts.name, flow.module.source.text
+    if not name.isidentifier() or re.search(rf"\.step\([^)\n]*\b{name}\b", text) is None:
+        return False
+    outer = flow.ref.outer
+    return bool(outer.facts.zero_grads) if outer is not None else "zero_grad(" in text
 
 
 def _is_input(leaf: object) -> bool:

@@ -176,6 +176,10 @@ class Class:
                     return found.with_roots(Root(Source.LEAF, value)) if name in cls._leaves else found
         return None
 
+    def assigned(self, name: str) -> list[tuple[t.Define, t.Expr]]:
+        """What its methods assign to ``self.name``, each with the method."""
+        return [(ref.define, value) for ref, value in self._assignments.get(name, ())]
+
     @cached_property
     def _leaves(self) -> frozenset[str]:
         """The attributes whose gradients its methods ask for: ``self.log_alpha.requires_grad = True``."""

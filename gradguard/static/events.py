@@ -46,6 +46,7 @@ class Loop:
         calls: the calls in it that rules ask about, also those in functions that it calls.
         leaves_early: it may be left by ``break`` or ``return``.
         count: how many times it runs, where that is written as a number.
+        is_once_by_default: its number of times is a setting, which is 1 unless somebody changes it.
         over_parts: it goes over the parameters or the parts of a module, each once.
         turns_grad_off: a part of its body is under ``no_grad``.
     """
@@ -65,6 +66,7 @@ class Loop:
     calls: list[Call] = field(default_factory=list)
     leaves_early: bool = False
     count: int | None = None
+    is_once_by_default: bool = False
     over_parts: bool = False
     turns_grad_off: bool = False
 
@@ -189,6 +191,7 @@ class Backward(Event):
         needed_again: a later backward in the same iteration may use this graph.
         carries: the variable that carries the graphs of all earlier iterations into this one.
         resets: the calls that reset the gradients in the same iteration.
+        reset_around: who calls the function that it is in resets them: it is a closure of an optimizer's step.
         freed_by: the earlier backward that surely freed this graph; itself, if it did so in the iteration before.
         cut_at: where the graph was cut, if the value surely has none.
     """
@@ -203,6 +206,7 @@ class Backward(Event):
     freed_by: Backward | GradCall | None = None
     cut_at: Site | None = None
     resets: list[ZeroGrad] = field(default_factory=list)
+    reset_around: bool = False
 
     @property
     def retain_graph_argument(self) -> Site:

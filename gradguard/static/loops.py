@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from gradguard.static import counts
 from gradguard.static import knowledge as k
 from gradguard.static import tree as t
 from gradguard.static.binding import bind
@@ -119,14 +120,14 @@ def _new_loop(flow: Flow, stmt: t.Repeat, state: State, iterable: Value | None) 
     evaluation = bool(k.EVALUATION_LOADER.search(named)) or (
         over_loader and not flow.module.holds_tests and bool(k.EVALUATION_FUNCTION.search(flow.facts.name))
     )
-    count = _count(stmt.iterable)
     targets = frozenset(
         p for target in ([stmt.target] if stmt.target is not None else []) for e in t.names_in(target)
         if (p := t.path_of(e)) is not None
     )  # fmt: skip
     return Loop(
         flow.site(stmt), flow.loop, over_loader, bool(state.evaluating) or evaluation, targets,
-        stmt.assigned or assigned_paths(stmt), count=count, over_parts=_goes_over_parts(stmt.iterable),
+        stmt.assigned or assigned_paths(stmt), count=counts.written(stmt.iterable),
+        is_once_by_default=counts.is_once_by_default(flow, stmt.iterable), over_parts=_goes_over_parts(stmt.iterable),
     )  # fmt: skip
 
 
@@ -135,27 +136,6 @@ def _goes_over_parts(iterable: t.Expr | None) -> bool:
     while isinstance(iterable, t.Call) and isinstance(iterable.func, t.Name) and iterable.args:
         iterable = iterable.args[0].value
     return isinstance(iterable, t.Call) and isinstance(iterable.func, t.Attribute) and iterable.func.name in k.PARTS
-
-
-def _count(iterable: t.Expr | None) -> int | None:
-    """How often ``for i in range(10)`` runs, where that is written as a number."""
-    while (
-        isinstance(iterable, t.Call) and iterable.args and t.path_of(iterable.func) in ("tqdm", "trange", "enumerate")
-    ):
-        if t.path_of(iterable.func) == "trange":
-            break
-        iterable = iterable.args[0].value
-    name = (t.path_of(iterable.func) or "").rsplit(".", 1)[-1] if isinstance(iterable, t.Call) else ""
-    if isinstance(iterable, t.Call) and name == "islice" and len(iterable.args) == 2:
-        length = iterable.args[1].value
-        return length.value if isinstance(length, t.Constant) and isinstance(length.value, int) else None
-    if isinstance(iterable, t.Call) and name == "zip":
-        counts = [count for arg in iterable.args if (count := _count(arg.value)) is not None]
-        return min(counts, default=None)
-    if isinstance(iterable, t.Call) and name in ("range", "trange") and len(iterable.args) == 1:
-        length = iterable.args[0].value
-        return length.value if isinstance(length, t.Constant) and isinstance(length.value, int) else None
-    return len(iterable.items) if isinstance(iterable, t.Display) else None
 
 
 COLLECTED = "[...]"

@@ -10,7 +10,7 @@ from gradguard.static.binding import forget_frames
 from gradguard.static.called import Called, last
 from gradguard.static.definitions import Class, FunctionRef
 from gradguard.static.expressions import cut, recorded
-from gradguard.static.model import Forward
+from gradguard.static.model import Forward, Mode
 from gradguard.static.values import (
     DATA,
     DETACHED,
@@ -226,6 +226,8 @@ def _builtin(c: Called, name: str) -> Value | None:
         return structure((("columns", rows),))
     if name == "zip":
         return each_of(structure((i, iterated(v)) for i, v in enumerate(values)))
+    if name == "map" and len(values) == 2 and isinstance(values[0].ref, FunctionRef):
+        return _mapped(c, values[0].ref, values[1])
     if name in ("next",) and values:
         return iterated(values[0])
     if name in ("iter", "reversed", "sorted") and values:
@@ -247,6 +249,19 @@ def _builtin(c: Called, name: str) -> Value | None:
     if name in ("setattr", "delattr"):
         return NOTHING
     return None
+
+
+def _mapped(c: Called, function: FunctionRef, over: Value) -> Value:
+    """What a function makes of each element: ``losses, outputs = map(to_numpy, (losses, outputs))``."""
+
+    from gradguard.static.summary import apply_facts
+
+    def made(value: Value) -> Value:
+        return apply_facts(c, function, [(c.node.args[1], value)], None)
+
+    if over.parts and all(isinstance(index, int) for index, _ in over.parts):
+        return structure((index, made(part)) for index, part in over.parts)
+    return each_of(made(iterated(over)))
 
 
 def module_call(c: Called) -> Value | None:
@@ -283,13 +298,21 @@ def forward(c: Called) -> None:
     path = c.receiver_path if c.method == "forward" else c.path
     flow.record(Forward(
         flow.site(c.node), flow.loop, flow.branches > 0, module=path or None, mode=c.state.mode,
-        evaluates=bool(c.state.evaluating), is_frozen=_is_frozen(c, path), is_shown=path in flow.modules,
+        evaluates=bool(c.state.evaluating), is_frozen=_is_frozen(c, path) or _records_nothing(c),
+        is_shown=path in flow.modules,
     ))  # fmt: skip
 
 
 def _is_frozen(c: Called, path: str | None) -> bool:
     module = c.func.ref if isinstance(c.func.ref, Class) else c.receiver.ref if c.receiver is not None else None
     return path in c.state.frozen or (isinstance(module, Class) and module.is_frozen)
+
+
+def _records_nothing(c: Called) -> bool:
+    """Whether all modules that a module's ``forward`` runs are run without gradients: features for a metric."""
+    ref = c.func.ref.method("forward") if isinstance(c.func.ref, Class) else None
+    flow = c.flow.project.flow(ref) if ref is not None else None
+    return flow is not None and bool(flow.facts.forwards) and all(f.mode is Mode.OFF for f in flow.facts.forwards)
 
 
 def _cuts_its_output(c: Called, module: Class) -> bool:

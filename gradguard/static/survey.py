@@ -41,6 +41,7 @@ class Survey:
         self._called: dict[tuple[str, Path | None], bool] = {}
         self._programs: dict[Path, set[Path]] = {}
         self._mentioned: dict[tuple[re.Pattern[str], Path | None], bool] = {}
+        self._matched: dict[tuple[re.Pattern[str], Path], bool] = {}
         self._imports: dict[Path, set[Path]] = {}
         self._backwards: dict[str, set[tuple[str, int]]] = {}
         self._training: Path | Literal[False] | None = None
@@ -86,9 +87,15 @@ class Survey:
         """Those of some files whose texts match."""
         self.asked(near).patterns.add((pattern.pattern, pattern.flags))
         for path in paths:
-            if pattern.search(self.texts.of(path)):
+            if self._matches(pattern, path):
                 self.asked(near).texts.add(path)
                 yield path
+
+    def _matches(self, pattern: re.Pattern[str], path: Path) -> bool:
+        key = (pattern, path)
+        if key not in self._matched:
+            self._matched[key] = pattern.search(self.texts.of(path)) is not None
+        return self._matched[key]
 
     def _imported_files(self, path: Path) -> set[Path]:
         """The files that a file's import statements may name."""

@@ -19,6 +19,16 @@ FLAGGED = {
             for b in batches:
                 (net(b).mean() + 1).backward(retain_graph=True, create_graph=True)  # !
     """,
+    "closure that nobody resets": """
+        def train(model, loader, optimizer):
+            for x, y in loader:
+                def closure():
+                    loss = F.mse_loss(model(x), y)
+                    loss.backward(create_graph=True)  # !
+                    return loss
+
+                optimizer.step(closure)
+    """,
 }
 
 FLAGGED["zeroed in place, which keeps the graph"] = """
@@ -57,6 +67,28 @@ CLEAN = {
         def grads(model, x):
             for _ in range(3):
                 model(x).sum().backward(create_graph=False)
+    """,
+    "closure of a step after a reset": """
+        def train(model, loader, optimizer):
+            for x, y in loader:
+                def closure():
+                    loss = F.mse_loss(model(x), y)
+                    loss.backward(create_graph=True)
+                    return loss, model(x)
+
+                optimizer.zero_grad()
+                loss = optimizer.step(closure, M_inv=None)
+    """,
+    "closure beside the loop": """
+        def closure():
+            loss = F.mse_loss(net(x), y)
+            loss.backward(create_graph=True)
+            return loss
+
+        optimizer = HessianFree(net.parameters())
+        for i in range(100):
+            optimizer.zero_grad()
+            optimizer.step(closure)
     """,
 }
 

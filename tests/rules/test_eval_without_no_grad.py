@@ -136,6 +136,24 @@ FLAGGED = {
             for x in loader:
                 print(net(x).mean())  # !
     """,
+    "only a part of it is without gradients": """
+        class Statistics(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.net = torchvision.models.inception_v3()
+                self.head = nn.Linear(1000, 10)
+
+            def forward(self, x):
+                with torch.no_grad():
+                    features = self.net(x)
+                return self.head(features)
+
+        def evaluate(test_loader):
+            statistics = Statistics()
+            statistics.eval()
+            for x in test_loader:
+                print(statistics(x.cuda()).argmax(1))  # !
+    """,
 }
 
 CLEAN = {
@@ -424,6 +442,23 @@ CLEAN = {
                     self.replace(model, sample)
                     elbo += model.log_likelihood(model(x), y)
                 return elbo / samples
+    """,
+    "features for a metric": """
+        class Statistics(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.net = torchvision.models.inception_v3()
+                self.count = 0
+
+            def forward(self, x):
+                with torch.inference_mode():
+                    features = self.net(x).cpu().numpy()
+                self.count += features.shape[0]
+
+        def evaluate(test_loader):
+            statistics = Statistics()
+            for x in test_loader:
+                statistics(x.cuda())
     """,
 }
 

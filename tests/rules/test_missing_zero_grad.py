@@ -88,6 +88,21 @@ FLAGGED = {
             for _ in range(100):
                 optimizer.step(closure)
     """,
+    "several parts": """
+        def train(model, loader, optimizer, parts=4):
+            for x, y in loader:
+                optimizer.zero_grad()
+                for part in range(parts):
+                    F.cross_entropy(model(x[part]), y[part]).backward()  # !
+                    optimizer.step()
+    """,
+    "one epoch by default": """
+        def train(model, loader, optimizer, epochs=1):
+            for epoch in range(epochs):
+                for x, y in loader:
+                    F.cross_entropy(model(x), y).backward()  # !
+                    optimizer.step()
+    """,
 }
 
 CLEAN = {
@@ -248,6 +263,40 @@ CLEAN = {
                 loss.backward()
                 scheduler.step()
                 model.zero_grad()
+    """,
+    "one part by the configuration": """
+        class Executor:
+            def __init__(self, config, model):
+                self.model = model
+                self.optimizer = torch.optim.Adam(model.parameters())
+                self.parts = config.get("parts", 1)
+
+            def train(self, loader):
+                for x, y in loader:
+                    self.optimizer.zero_grad()
+                    for part in range(self.parts):
+                        loss = F.cross_entropy(self.model(x[part]), y[part])
+                        loss.backward()
+                        self.optimizer.step()
+    """,
+    "one part by default": """
+        def train(model, loader, optimizer, parts=1):
+            for x, y in loader:
+                optimizer.zero_grad()
+                for part in range(parts):
+                    F.cross_entropy(model(x[part]), y[part]).backward()
+                    optimizer.step()
+    """,
+    "one part by an option": """
+        parser = argparse.ArgumentParser()
+        parser.add_argument("--num-parts", type=int, default=1)
+        args = parser.parse_args()
+        optimizer = torch.optim.Adam(model.parameters())
+        for x, y in loader:
+            optimizer.zero_grad()
+            for part in range(args.num_parts):
+                F.cross_entropy(model(x[part]), y[part]).backward()
+                optimizer.step()
     """,
 }
 

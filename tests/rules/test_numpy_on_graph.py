@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from gradguard.findings import Confidence
 from tests.rules.snippets import assert_clean, assert_flagged
 
 CODE = "GG302"
@@ -352,9 +353,9 @@ CLEAN = {
 
 @pytest.mark.parametrize("name", FLAGGED)
 def test_flagged(name: str) -> None:
-    assert_flagged(FLAGGED[name], CODE)
+    assert_flagged(FLAGGED[name], CODE, Confidence.LOW)
 
 
 @pytest.mark.parametrize("name", CLEAN)
 def test_clean(name: str) -> None:
-    assert_clean(CLEAN[name], CODE)
+    assert_clean(CLEAN[name])

@@ -149,6 +149,26 @@ FLAGGED = {
             for view in views:
                 teacher.update(view)
     """,
+    "mapped, and still with its graph": """
+        class Trainer:
+            def __init__(self, model):
+                self.model, self.seen = model, []
+
+            def bounce(self, batches):
+                losses, others = zip(*[(F.mse_loss(self.model(x), y), F.l1_loss(self.model(x), y)) for x, y in batches])
+                torch.stack(losses).sum().backward()
+                losses, others = map(lambda many: [one.mean() for one in many], (losses, others))
+                return losses
+
+            def track(self, losses):
+                self.seen.extend(losses)
+
+            def run(self, loader, optimizer):
+                for batches in loader:
+                    optimizer.zero_grad()
+                    self.track(self.bounce(batches))  # !
+                    optimizer.step()
+    """,
 }
 
 CLEAN = {
@@ -346,6 +366,26 @@ CLEAN = {
                 optimizer.zero_grad()
                 loss.backward()
                 optimizer.step()
+    """,
+    "made numbers by map": """
+        class Trainer:
+            def __init__(self, model):
+                self.model, self.seen = model, []
+
+            def bounce(self, batches):
+                losses, sizes = zip(*[(F.mse_loss(self.model(x), y), len(x)) for x, y in batches])
+                torch.stack(losses).sum().backward()
+                losses, sizes = map(lambda many: [float(one) for one in many], (losses, sizes))
+                return losses
+
+            def track(self, losses):
+                self.seen.extend(losses)
+
+            def run(self, loader, optimizer):
+                for batches in loader:
+                    optimizer.zero_grad()
+                    self.track(self.bounce(batches))
+                    optimizer.step()
     """,
 }
 
