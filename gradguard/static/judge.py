@@ -220,7 +220,8 @@ def _judge_call(flow: Flow, store: Store) -> None:
     own = graphs(store.value.roots)
     inside = [b for b in flow.facts.backwards if graphs(b.value.reach) & own]
     stepping = flow.facts.name in k.PER_STEP_METHODS and bool(flow.ref.owner and flow.ref.owner.framework_methods)
-    forward = flow.facts.is_module_method and flow.facts.name == "forward"
+    given = store.path.split(".", 1)[0] in flow.params[1:]  # how long that lives, the caller knows
+    forward = flow.facts.is_module_method and flow.facts.name == "forward" and not given
     if any(r.source is Source.PLACE and r.base == store.path for b in inside for r in b.value.reach):
         return
     if not (inside or stepping or forward):

@@ -623,6 +623,28 @@ CLEAN = {
                     flat.append(m(param))
                 print((torch.cat(flat).detach() - wanted).norm())
     """,
+    "object of one forward pass, filled over a tree": """
+        class Cell(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.linear = nn.Linear(3, 3)
+
+            def forward(self, tree, features, seen):
+                for child in tree.children:
+                    self.forward(child, features, seen)
+                h = self.linear(features[tree.index])
+                seen.hidden = h if seen.hidden is None else torch.cat((seen.hidden, h), 0)
+
+        class Encoder(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.cell = Cell()
+
+            def forward(self, tree, features):
+                seen = Seen(None)
+                self.cell(tree, features, seen)
+                return seen.hidden
+    """,
 }
 
 
