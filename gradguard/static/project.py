@@ -5,6 +5,7 @@ Other files are read on demand, when a name leads there; nothing is imported or 
 
 from __future__ import annotations
 
+import builtins
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator
@@ -153,6 +154,8 @@ class Module:
             return self.imported(self.outline.imports[name], depth)
         if name in self.outline.variables:
             return self._variable(name)
+        if name.startswith("__") or hasattr(builtins, name):
+            return None  # nobody means what a star import may hide
         for base in self.outline.star_imports:
             found = self.project.find(base, self, name) if depth < _MAX_REEXPORTS else None
             if found is not None and found[0] is not self:
@@ -380,7 +383,7 @@ class Project:
         """The project file that a dotted name leads to, and what remains of the name inside it.
 
         Args:
-            wanted: the name that is asked for in the file; one that does not have it in its text is not read.
+            wanted: the name that is asked for in the file; one whose text does not bind it is not read.
         """
         asked = self.questions.of(importer.path)
         asked.names.update(name for name in dotted.split(".") if name)
@@ -394,7 +397,12 @@ class Project:
 
     def _may_bind(self, path: Path, name: str) -> bool:
         text = self.texts.of(path)
-        return name in text or "import *" in text
+        if "import *" in text or name in self.texts.imported(path):
+            return True
+        return (
+            name in text
+            and re.search(rf"^\s*(?:(?:async\s+)?def|class)\s+{name}\b|\b{name}\b[^=\n]*=", text, re.M) is not None
+        )
 
 
 def _modes_of(flow: Flow, define: t.Define) -> Iterator[Mode]:

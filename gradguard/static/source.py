@@ -99,6 +99,8 @@ class Source:
         extents = self.outline.script
         if not extents or any(map(self.problem, extents)):
             return None
+        for extent in extents:
+            self._chunks[extent].forget()  # they are read together
         first, last = extents[0].start, extents[-1].end
         kept = ["\n"] * (last - first + 1)
         for extent in extents:
@@ -126,6 +128,10 @@ class Chunk:
     def _parsed(self) -> ast.Module:
         return parsed(self.text)
 
+    def forget(self) -> None:
+        """Drop what was parsed."""
+        vars(self).pop("_parsed", None)
+
     @cached_property
     def statements(self) -> list[Stmt]:
         """The chunk's statements as a tree.
@@ -140,7 +146,7 @@ class Chunk:
         except RecursionError:
             raise self._error("nested too deeply to be analysed") from None
         finally:
-            del self._parsed
+            self.forget()
 
     def _error(self, message: str, line: int = 1) -> SourceError:
         return SourceError(message, self.source.locate(self.first_line + line - 1)[1])
