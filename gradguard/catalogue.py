@@ -12,7 +12,6 @@ import pkgutil
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cache
-from importlib.metadata import entry_points
 from types import ModuleType
 from typing import TYPE_CHECKING
 
@@ -145,6 +144,9 @@ def load() -> Catalogue:
     Raises:
         RulePackError: a pack cannot be imported, or two rules share a code.
     """
+    # Imported here because it loads the whole of `email`, which `gradguard --version` can do without.
+    from importlib.metadata import entry_points
+
     found = list(_rules_of(importlib.import_module("gradguard.rules")))
     for point in entry_points(group=ENTRY_POINT_GROUP):
         try:

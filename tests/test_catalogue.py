@@ -73,7 +73,7 @@ def install_pack(folder: Path, monkeypatch: pytest.MonkeyPatch, source: str) -> 
     for name in ("extra_pack", "extra_pack.one"):
         monkeypatch.delitem(sys.modules, name, raising=False)
     point = EntryPoint("extra", "extra_pack", catalogue.ENTRY_POINT_GROUP)
-    monkeypatch.setattr(catalogue, "entry_points", lambda group: [point])
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda group: [point])
     catalogue.load.cache_clear()
 
 
