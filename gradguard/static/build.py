@@ -6,9 +6,10 @@ LibCST reads only what is reported (see ``concrete``): it is ten times as slow, 
 from __future__ import annotations
 
 import ast
+import io
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import count
-from typing import Any
+from typing import Any, NamedTuple
 
 from gradguard.static import tree as t
 
@@ -28,11 +29,59 @@ def build(module: ast.Module) -> list[t.Stmt]:
     return _block(module.body)
 
 
+class Piece(NamedTuple):
+    """Statements of a chunk, or of a class in it, that begin and end with a line: what LibCST reads at a time.
+
+    Args:
+        number: the ``origin`` of the first; those of all nodes in it follow.
+        first, last: its lines in the chunk, from 1.
+        nested: they are of a class.
+    """
+
+    number: int
+    first: int
+    last: int
+    nested: bool
+    statements: list[t.Stmt]
+
+
+def pieces(module: ast.Module, statements: list[t.Stmt], text: str) -> list[Piece]:
+    """The pieces of a chunk, in the order of their numbers: a class, then each statement of it."""
+    lines = list(io.StringIO(text, newline=""))
+    found: list[Piece] = []
+    for node, statement in zip(_read(module.body), statements):
+        _add(found, node, statement, nested=False)
+        if isinstance(node, ast.ClassDef) and isinstance(statement, t.DefineClass):
+            first = node.body[0]
+            if not lines[_first(first) - 1][: first.col_offset].strip():  # else: class A: x = 1
+                for inner, part in zip(_read(node.body), statement.body):
+                    _add(found, inner, part, nested=True)
+    return found
+
+
+def _add(found: list[Piece], node: ast.stmt, statement: t.Stmt, nested: bool) -> None:
+    first, last = _first(node), node.end_lineno or node.lineno
+    if found and first <= found[-1].last and found[-1].nested is nested:  # a = 1; b = 2
+        found[-1] = found[-1]._replace(last=last, statements=[*found[-1].statements, statement])
+    else:
+        assert isinstance(statement.origin, int)
+        found.append(Piece(statement.origin, first, last, nested, [statement]))
+
+
+def _first(node: ast.stmt) -> int:
+    decorators: list[ast.expr] = getattr(node, "decorator_list", [])
+    return min([node.lineno, *(decorator.lineno for decorator in decorators)])
+
+
 # --- statements -------------------------------------------------------------------------------------------------
 
 
 def _block(body: Sequence[ast.stmt]) -> list[t.Stmt]:
-    return [make(next(_numbers), stmt) for stmt in body if (make := _STATEMENTS.get(type(stmt))) is not None]
+    return [_STATEMENTS[type(stmt)](next(_numbers), stmt) for stmt in _read(body)]
+
+
+def _read(body: Sequence[ast.stmt]) -> list[ast.stmt]:
+    return [stmt for stmt in body if type(stmt) in _STATEMENTS]
 
 
 def _for(i: int, n: ast.For | ast.AsyncFor) -> t.Repeat:

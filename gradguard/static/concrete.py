@@ -6,12 +6,70 @@ as LibCST keeps them for edits.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+import io
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from itertools import zip_longest
+from typing import TYPE_CHECKING, Any, cast
 
 import libcst as cst
+from libcst.metadata import CodeRange, MetadataWrapper, PositionProvider
 
+from gradguard.findings import Span
 from gradguard.static import tree as t
+from gradguard.static.gate import SourceError
+
+if TYPE_CHECKING:
+    from gradguard.static.build import Piece
+
+
+class Concrete:
+    """What LibCST knows of some statements of a chunk.
+
+    Args:
+        text: the chunk's.
+        piece: the statements.
+
+    Raises:
+        SourceError: LibCST cannot read them, or not as Python does; with the line in the chunk.
+    """
+
+    def __init__(self, text: str, piece: Piece) -> None:
+        lines = list(io.StringIO(text, newline=""))[piece.first - 1 : piece.last]
+        self._before = piece.first - 1 - piece.nested
+        self._module = self._parsed("".join(["class _:\n"] * piece.nested + lines))
+        statements = build(self._module)
+        if piece.nested:
+            (around,) = statements
+            assert isinstance(around, t.DefineClass)
+            statements = around.body
+        self._nodes: dict[object, cst.CSTNode] = {}
+        for node, concrete in zip_longest(t.walk(piece.statements), t.walk(statements)):
+            if type(node) is not type(concrete):
+                raise SourceError("LibCST reads this in another way than Python; please report it", piece.first)
+            self._nodes[node.origin] = cast(cst.CSTNode, concrete.origin)
+
+    def _parsed(self, text: str) -> cst.Module:
+        try:
+            return cst.parse_module(text)
+        except cst.ParserSyntaxError as error:
+            message = f"LibCST cannot parse this: {error.message}"
+            raise SourceError(message, error.raw_line + self._before) from None
+
+    @cached_property
+    def _positions(self) -> Mapping[cst.CSTNode, CodeRange]:
+        return MetadataWrapper(self._module, unsafe_skip_copy=True).resolve(PositionProvider)
+
+    def span(self, number: object) -> Span:
+        """Where the node with this ``origin`` stands in the chunk."""
+        place = self._positions[self._nodes[number]]
+        start, end = place.start, place.end
+        return Span(start.line + self._before, start.column + 1, end.line + self._before, end.column + 1)
+
+    def code(self, number: object) -> str:
+        """The text of the node with this ``origin``."""
+        return self._module.code_for_node(self._nodes[number]).strip()
+
 
 _OPERATORS: dict[type, str] = {
     cst.Add: "+", cst.Subtract: "-", cst.Multiply: "*", cst.Divide: "/", cst.FloorDivide: "//",

@@ -8,10 +8,10 @@ import json
 import re
 import textwrap
 import tokenize
-from collections.abc import Iterator, Mapping
+from bisect import bisect_right
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -20,9 +20,8 @@ from gradguard.static.gate import SourceError, parsed, problem_of
 from gradguard.static.outline import Extent, Outline, outline_of
 
 if TYPE_CHECKING:
-    import libcst as cst
-    from libcst.metadata import CodeRange
-
+    from gradguard.static.build import Piece
+    from gradguard.static.concrete import Concrete
     from gradguard.static.tree import Node, Stmt
 
 _MAGIC = re.compile(r"^(\s*)(?:[%!?]|[\w.]+\?+\s*$)")
@@ -139,10 +138,15 @@ class Chunk:
         Raises:
             SourceError: it is nested too deeply.
         """
-        from gradguard.static.build import build
+        return self._read[0]
+
+    @cached_property
+    def _read(self) -> tuple[list[Stmt], list[Piece]]:
+        from gradguard.static.build import build, pieces
 
         try:
-            return build(self._parsed)
+            statements = build(self._parsed)
+            return statements, pieces(self._parsed, statements, self.text)
         except RecursionError:
             raise self._error("nested too deeply to be analysed") from None
         finally:
@@ -151,39 +155,26 @@ class Chunk:
     def _error(self, message: str, line: int = 1) -> SourceError:
         return SourceError(message, self.source.locate(self.first_line + line - 1)[1])
 
-    @cached_property
-    def _places(self) -> dict[object, CodeRange]:
-        """Where each node stands in the chunk, by its ``origin``."""
-        from libcst.metadata import MetadataWrapper, PositionProvider
-
-        positions = MetadataWrapper(self._module, unsafe_skip_copy=True).resolve(PositionProvider)
-        return {number: cast("Mapping[object, CodeRange]", positions)[node] for number, node in self._concrete.items()}
-
-    @cached_property
-    def _module(self) -> cst.Module:
-        import libcst as cst
-
-        try:
-            return cst.parse_module(self.text)
-        except cst.ParserSyntaxError as error:
-            raise self._error(f"LibCST cannot parse this: {error.message}", error.raw_line) from None
-
-    @cached_property
-    def _concrete(self) -> dict[object, cst.CSTNode]:
-        """LibCST's node for each ``origin``.
+    def _concrete(self, number: object) -> Concrete:
+        """What LibCST knows of the statements that a node is in.
 
         Raises:
-            SourceError: LibCST cannot read the chunk, or not as Python does.
+            SourceError: LibCST cannot read them, or not as Python does.
         """
-        from gradguard.static.concrete import build
-        from gradguard.static.tree import walk
+        from gradguard.static.concrete import Concrete
 
-        found: dict[object, cst.CSTNode] = {}
-        for node, concrete in zip_longest(walk(self.statements), walk(build(self._module))):
-            if type(node) is not type(concrete):
-                raise self._error("LibCST reads this in another way than Python; please report it")
-            found[node.origin] = cast("cst.CSTNode", concrete.origin)
-        return found
+        _, all_pieces = self._read
+        piece = all_pieces[bisect_right(all_pieces, cast(int, number), key=lambda piece: piece.number) - 1]
+        if piece.number not in self._concretes:
+            try:
+                self._concretes[piece.number] = Concrete(self.text, piece)
+            except SourceError as error:
+                raise self._error(str(error), error.line or 1) from None
+        return self._concretes[piece.number]
+
+    @cached_property
+    def _concretes(self) -> dict[int, Concrete]:
+        return {}
 
     def span(self, number: object) -> Span:
         """Where a node of this chunk stands, in the file (or its notebook cell).
@@ -191,23 +182,23 @@ class Chunk:
         Args:
             number: the node's ``origin``.
         """
-        start, end = self._places[number].start, self._places[number].end
-        _, line = self.source.locate(start.line + self.first_line - 1)
-        return Span(line, start.column + 1, line + end.line - start.line, end.column + 1)
+        span = self._concrete(number).span(number)
+        _, line = self.source.locate(span.line + self.first_line - 1)
+        return Span(line, span.column, line + span.end_line - span.line, span.end_column)
 
     def line(self, number: object) -> int:
         return self.span(number).line
 
     def cell(self, number: object) -> int | None:
-        return self.source.locate(self._places[number].start.line + self.first_line - 1)[0]
+        return self.source.locate(self._concrete(number).span(number).line + self.first_line - 1)[0]
 
     def source_line(self, number: object) -> str:
         """The text of the line that a node begins in."""
-        return self.source.lines[self._places[number].start.line + self.first_line - 2]
+        return self.source.lines[self._concrete(number).span(number).line + self.first_line - 2]
 
     def code(self, number: object) -> str:
         """The text of a node."""
-        return self._module.code_for_node(self._concrete[number]).strip()
+        return self._concrete(number).code(number)
 
 
 @dataclass(frozen=True, slots=True)

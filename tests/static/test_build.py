@@ -108,3 +108,47 @@ def test_a_place_is_that_of_the_node() -> None:
     spans = {type(node).__name__: chunk.span(node.origin) for node in t.walk(chunk.statements)}
     assert spans["Call"] == Span(2, 17, 2, 27)
     assert spans["Subscript"] == Span(2, 30, 3, 16)
+
+
+CLASSES = """\
+import torch
+
+class A(B):
+    x = f(1); y = 2  # c
+
+    @g(2)
+    def m(self):
+        return '''
+text''', h(3)
+
+    z = i(4)
+
+    class C: w = j(5)
+
+
+class D: v = k(6)
+class E(
+    F
+): u = m(7)
+"""
+
+
+def test_each_node_is_found_in_its_piece() -> None:
+    """LibCST reads a statement, or a statement of a class, at a time."""
+    source = Source("x.py", CLASSES)
+    found = {}
+    for extent in source.outline.classes.values():
+        chunk = source.chunk(extent)
+        assert isinstance(chunk, Chunk)
+        calls = [node for node in t.walk(chunk.statements) if isinstance(node, t.Call)]
+        found.update({chunk.code(call.origin): chunk.span(call.origin) for call in calls})
+    assert set(found) == {"f(1)", "g(2)", "h(3)", "i(4)", "j(5)", "k(6)", "m(7)"}
+    lines = CLASSES.splitlines()
+    assert all(lines[s.line - 1][s.column - 1 : s.end_column - 1] == code for code, s in found.items())
+
+
+def test_statements_on_one_line() -> None:
+    chunk = Source("x.py", "a = f(1); b = g(2)\nif c: d = h(3)\n").script_chunk()
+    assert isinstance(chunk, Chunk)
+    calls = [node for node in t.walk(chunk.statements) if isinstance(node, t.Call)]
+    assert {chunk.code(n.origin): chunk.span(n.origin).column for n in calls} == {"f(1)": 5, "g(2)": 15, "h(3)": 11}
