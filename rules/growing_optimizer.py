@@ -48,7 +48,7 @@ def grows(function: Function) -> Iterator[Finding]:
         replaces = store.form is Form.ITEM and not GROWING_KEY.search(store.key or "")
         if store.conditional or replaces:
             continue
-        if store.piles_up_each_step(Held.PARAMETER) or _makes_optimizers(store):
+        if store.piles_up_each_step(Held.PARAMETER) or _makes_optimizers(function, store):
             yield rule.finding(
                 store.site,
                 f"`{store.path}` gets one more `{store.value_code}` in every iteration",
@@ -56,12 +56,17 @@ def grows(function: Function) -> Iterator[Finding]:
             )
 
 
-def _makes_optimizers(store: Store) -> bool:
-    """Whether it keeps one more optimizer in each iteration, or each epoch, of the training."""
+def _makes_optimizers(function: Function, store: Store) -> bool:
+    """Whether it keeps one more optimizer in each iteration, or each epoch, of the training.
+
+    Where a model is made beside it, an iteration is for one of many that are trained: of an ensemble, of the users.
+    """
     if store.piles_up_each_step(Held.OPTIMIZER):
         return True
     loop = store.grows
-    return loop is not None and store.piles_up(Held.OPTIMIZER) and loop.trains and loop.is_outermost and loop.is_long
+    if loop is None or not store.piles_up(Held.OPTIMIZER) or not (loop.trains and loop.is_outermost and loop.is_long):
+        return False
+    return not any(made.loop is not None and made.loop.within(loop) for made in function.constructions)
 
 
 @rule.in_run

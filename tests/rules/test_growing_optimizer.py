@@ -105,6 +105,17 @@ FLAGGED = {
                 F.cross_entropy(model(x), y).backward()
                 opt.step()
     """,
+    "one more for the same model in each epoch": """
+        def main(model, loader, epochs):
+            optimizers = []
+            for epoch in range(epochs):
+                optimizer = torch.optim.SGD(model.parameters(), lr=0.1 / (epoch + 1))
+                optimizers.append(optimizer)  # !
+                for x, y in loader:
+                    optimizer.zero_grad()
+                    F.cross_entropy(model(x), y).backward()
+                    optimizer.step()
+    """,
 }
 
 CLEAN = {
@@ -281,6 +292,28 @@ CLEAN = {
                     optimizers["main"].zero_grad()
                     F.cross_entropy(model(x), y).backward()
                     optimizers["main"].step()
+    """,
+    "one of each for a user": """
+        class Classifier(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.linear = nn.Linear(3, 2)
+
+            def forward(self, x):
+                return self.linear(x)
+
+        def main(loaders, args):
+            users = []
+            for user in range(args.num_users):
+                model = Classifier()
+                optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+                users.append([loaders[user], model, optimizer])
+                for epoch in range(10):
+                    for x, y in loaders[user]:
+                        optimizer.zero_grad()
+                        F.cross_entropy(model(x), y).backward()
+                        optimizer.step()
+            return users
     """,
 }
 
