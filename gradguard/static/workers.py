@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 MOST_JOBS = 4
 """What is used when nobody says how many: each process reads for itself what its files share with the others'."""
 
-_BYTES_FOR_TWO = 400_000
+_BYTES_FOR_TWO = 1_000_000
 _BATCHES_EACH = 32
 _MOST_BATCHES = 500
 _NUMBER = struct.Struct("i")
