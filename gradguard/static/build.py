@@ -12,6 +12,7 @@ from itertools import count
 from typing import Any, NamedTuple
 
 from gradguard.static import tree as t
+from gradguard.static.outline import first_line
 
 _OPERATORS: dict[type, str] = {
     ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.FloorDiv: "//", ast.Mod: "%", ast.Pow: "**",
@@ -45,32 +46,33 @@ class Piece(NamedTuple):
     statements: list[t.Stmt]
 
 
-def pieces(module: ast.Module, statements: list[t.Stmt], text: str) -> list[Piece]:
-    """The pieces of a chunk, in the order of their numbers: a class, then each statement of it."""
+def pieces(module: ast.Module, statements: list[t.Stmt], text: str, before: int) -> list[Piece]:
+    """The pieces of a chunk, in the order of their numbers: a class, then each statement of it.
+
+    Args:
+        module: what ``statements`` were made from.
+        text: the chunk's.
+        before: the lines before it in what was parsed.
+    """
     lines = list(io.StringIO(text, newline=""))
     found: list[Piece] = []
     for node, statement in zip(_read(module.body), statements):
-        _add(found, node, statement, nested=False)
+        _add(found, node, statement, before, nested=False)
         if isinstance(node, ast.ClassDef) and isinstance(statement, t.DefineClass):
             first = node.body[0]
-            if not lines[_first(first) - 1][: first.col_offset].strip():  # else: class A: x = 1
+            if not lines[first_line(first) - before - 1][: first.col_offset].strip():  # else: class A: x = 1
                 for inner, part in zip(_read(node.body), statement.body):
-                    _add(found, inner, part, nested=True)
+                    _add(found, inner, part, before, nested=True)
     return found
 
 
-def _add(found: list[Piece], node: ast.stmt, statement: t.Stmt, nested: bool) -> None:
-    first, last = _first(node), node.end_lineno or node.lineno
+def _add(found: list[Piece], node: ast.stmt, statement: t.Stmt, before: int, nested: bool) -> None:
+    first, last = first_line(node) - before, (node.end_lineno or node.lineno) - before
     if found and first <= found[-1].last and found[-1].nested is nested:  # a = 1; b = 2
         found[-1] = found[-1]._replace(last=last, statements=[*found[-1].statements, statement])
     else:
         assert isinstance(statement.origin, int)
         found.append(Piece(statement.origin, first, last, nested, [statement]))
-
-
-def _first(node: ast.stmt) -> int:
-    decorators: list[ast.expr] = getattr(node, "decorator_list", [])
-    return min([node.lineno, *(decorator.lineno for decorator in decorators)])
 
 
 # --- statements -------------------------------------------------------------------------------------------------

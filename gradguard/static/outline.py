@@ -163,6 +163,10 @@ def _variables(stmt: ast.stmt, outline: Outline) -> None:
 
 
 def _extent(stmt: ast.stmt) -> Extent:
-    decorators = getattr(stmt, "decorator_list", ())
-    start = min([stmt.lineno, *(d.lineno for d in decorators)])
-    return Extent(start, stmt.end_lineno or stmt.lineno)
+    return Extent(first_line(stmt), stmt.end_lineno or stmt.lineno)
+
+
+def first_line(stmt: ast.stmt) -> int:
+    """The line that a statement begins in, its decorators included."""
+    decorators: list[ast.expr] = getattr(stmt, "decorator_list", [])
+    return min([stmt.lineno, *(decorator.lineno for decorator in decorators)])

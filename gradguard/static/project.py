@@ -285,7 +285,9 @@ class Project:
         if path not in self._modules:
             self._modules[path] = None
             try:
-                return self.add(read(path, self.shown(path)), path)
+                module = self.add(read(path, self.shown(path)), path)
+                module.source.forget()  # little of it will be read
+                return module
             except SourceError:
                 return None
         return self._modules[path]

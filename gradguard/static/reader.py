@@ -73,15 +73,18 @@ class Reader:
 
     def _part(self, path: Path) -> Part:
         try:
-            source = self.source(path)
-            module = self.project.add(source, path)
+            module = self.project.add(self.source(path), path)
         except SourceError as error:
             return Part((), (FileError(shown(path), error.line, str(error)),))
+        source = module.source
         errors = list(source.problems)
         selection = self._screen.select(source) if self._screen else everything(source)
         if not selection or not module.uses_torch:
+            source.forget()
             return Part((), tuple(errors))
-        return Part(tuple(self._findings(module, selection, errors)), tuple(errors))
+        findings = tuple(self._findings(module, selection, errors))
+        source.forget()
+        return Part(findings, tuple(errors))
 
     def _findings(self, module: Module, selection: Selection, errors: list[FileError]) -> Iterator[Finding]:
         for extent in _parsed_for(selection, module.outline):

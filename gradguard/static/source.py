@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, cast
 
 from gradguard.findings import Edit, FileError, Span
 from gradguard.static.gate import SourceError, parsed, problem_of
-from gradguard.static.outline import Extent, Outline, outline_of
+from gradguard.static.outline import Extent, Outline, first_line, outline_of
 
 if TYPE_CHECKING:
     from gradguard.static.build import Piece
@@ -44,6 +44,7 @@ class Source:
     cells: tuple[tuple[int, int], ...] = ()
     problems: tuple[FileError, ...] = ()
     _chunks: dict[Extent, Chunk] = field(default_factory=dict)
+    _parsed: dict[int, ast.stmt] = field(default_factory=dict)
 
     @cached_property
     def lines(self) -> list[str]:
@@ -57,7 +58,13 @@ class Source:
         Raises:
             SourceError: the text is not Python that this interpreter reads.
         """
-        return outline_of(parsed(self.text))
+        module = parsed(self.text)
+        self._parsed = {first_line(statement): statement for statement in module.body}
+        return outline_of(module)
+
+    def forget(self) -> None:
+        """Drop what was parsed for the outline: what is read of the file from now on is parsed by itself."""
+        self._parsed.clear()
 
     @property
     def parts(self) -> list[tuple[int | None, str]]:
@@ -90,7 +97,8 @@ class Source:
     def _chunk(self, extent: Extent) -> Chunk:
         if extent not in self._chunks:
             text = self.excerpt(extent)
-            self._chunks[extent] = Chunk(self, textwrap.dedent(text) if text[:1] in " \t" else text, extent.start)
+            text = textwrap.dedent(text) if text[:1] in " \t" else text
+            self._chunks[extent] = Chunk(self, text, extent.start, self._parsed.get(extent.start))
         return self._chunks[extent]
 
     def script_chunk(self) -> Chunk | None:
@@ -109,11 +117,16 @@ class Source:
 
 @dataclass(eq=False, repr=False)
 class Chunk:
-    """Some whole top-level statements of a file. LibCST parses it only when something in it is reported."""
+    """Some whole top-level statements of a file. LibCST parses it only when something in it is reported.
+
+    Args:
+        statement: what the file's own parse made of it, as long as that is kept.
+    """
 
     source: Source
     text: str
     first_line: int
+    statement: ast.stmt | None = None
 
     @cached_property
     def problem(self) -> str | None:
@@ -125,11 +138,12 @@ class Chunk:
 
     @cached_property
     def _parsed(self) -> ast.Module:
-        return parsed(self.text)
+        return parsed(self.text) if self.statement is None else ast.Module([self.statement], [])
 
     def forget(self) -> None:
         """Drop what was parsed."""
         vars(self).pop("_parsed", None)
+        self.statement = None
 
     @cached_property
     def statements(self) -> list[Stmt]:
@@ -145,8 +159,9 @@ class Chunk:
         from gradguard.static.build import build, pieces
 
         try:
+            before = 0 if self.statement is None else self.first_line - 1
             statements = build(self._parsed)
-            return statements, pieces(self._parsed, statements, self.text)
+            return statements, pieces(self._parsed, statements, self.text, before)
         except RecursionError:
             raise self._error("nested too deeply to be analysed") from None
         finally:

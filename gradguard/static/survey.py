@@ -193,7 +193,8 @@ class Survey:
         """Path and line of each place in the program of ``near`` where a graph is handed to backward, as text tells."""
         if near.source.path not in self._backwards:
             found = {(near.source.path, line) for line in _lines_matching(_GRADIENTS, near.source.text)}
-            for path in self._matching(_GRADIENTS, near, self._related(near)):
+            likely = (path for path in self._related(near) if _has_one(("backward(", "grad("), self.texts.of(path)))
+            for path in self._matching(_GRADIENTS, near, likely):
                 found |= {(self.project.shown(path), line) for line in _lines_matching(_GRADIENTS, self.texts.of(path))}
             self._backwards[near.source.path] = found
         return self._backwards[near.source.path]
@@ -226,6 +227,10 @@ class Survey:
 
     def _modules(self, paths: Iterable[Path]) -> Iterator[Module]:
         return (module for path in paths if (module := self.project.module(path)) is not None)
+
+
+def _has_one(words: Iterable[str], text: str) -> bool:
+    return any(word in text for word in words)
 
 
 def _lines_matching(pattern: re.Pattern[str], text: str) -> Iterator[int]:
