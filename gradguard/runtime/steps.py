@@ -24,6 +24,9 @@ PREFERENCE = ("explicit", "optimizer", "loader", "module", "backward")
 PATIENCE = 64
 """A source that has been silent for this many ticks of a lesser one (eight times its usual number) hands over."""
 
+FEW = 4
+"""After a pause it takes this many ticks more than usual: one is no evaluation, it is the next step's forward."""
+
 active: list[Watch] = []
 """The watches that are on, the innermost last."""
 
@@ -37,11 +40,15 @@ class Clock:
 
     def __init__(self, on_step: Callable[[str, FrameType | None], None]) -> None:
         self.source: str | None = None
+        self.counted = 0
+        """Steps that were ended in the unit of the present source; fewer than all while a better one was not known."""
         self._on_step = on_step
         self.key: int | None = None
         self._newest = 0
+        self._of_key = 0
         self._silence = 0
         self._usual_silence = 0
+        self._is_after_pause = False
 
     def tick(self, source: str, key: int, frame: FrameType | None) -> None:
         """Something happened that may end a step.
@@ -54,23 +61,33 @@ class Clock:
         if self._decides(source, key):
             self._usual_silence = max(self._usual_silence, self._silence)
             self._silence = 0
+            self._is_after_pause = False
+            self.counted += 1
+            self._of_key += 1
             self._on_step(source, frame)
         else:
             self._silence += 1
+            if source == "optimizer" == self.source:
+                # One that stepped before this one steps again: they take turns, and only this one ends a cycle.
+                self.counted = self._of_key
 
     def hand_over(self) -> None:
-        """The deciding source has been silent for too long a time: whatever ticks next decides."""
-        self._silence = max(PATIENCE, 8 * self._usual_silence)
+        """The deciding source has been silent for too long a time: a few ticks of others now, and they decide."""
+        self._is_after_pause = True
+
+    def _patience(self) -> int:
+        return self._usual_silence + FEW if self._is_after_pause else max(PATIENCE, 8 * self._usual_silence)
 
     def _decides(self, source: str, key: int) -> bool:
         if source == self.source and key == self.key:
             return True
         if self.source == "explicit":
             return False
-        if self._is_better(source, key) or self._silence >= max(PATIENCE, 8 * self._usual_silence):
+        if self._is_better(source, key) or self._silence >= self._patience():
             if source != self.source:
-                self._usual_silence = 0
-            self.source, self.key = source, key
+                self._silence = self._usual_silence = 0
+                self.counted = 0
+            self.source, self.key, self._of_key = source, key, 0
             if source == "optimizer":
                 self._newest = max(self._newest, key)
             return True

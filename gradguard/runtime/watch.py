@@ -315,7 +315,7 @@ class Watch:
                 self._on_confirm(leak)
 
     def _count(self, source: str) -> None:
-        if source not in self._sources and self._sources and self.steps < verdict.SHORT and not self.is_diagnosing:
+        if self._clock.counted <= self.steps < verdict.SHORT and not self.is_diagnosing:
             self._start_over()  # a better source of steps: the few before were counted in another unit
         self._sources[source] += 1
         self.steps += 1
@@ -324,8 +324,8 @@ class Watch:
             self._module_steps.rest()
 
     def _start_over(self) -> None:
-        self.steps = 0
-        self._sources.clear()
+        self.steps = self._clock.counted - 1
+        self._sources = Counter({self._clock.source or "": self.steps} if self.steps else {})
         self._signals.start_over()
         self._escalation.start_over()
         if self._recording is not None:

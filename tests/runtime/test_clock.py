@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from gradguard.runtime.steps import PATIENCE, Clock, Numbers
+from gradguard.runtime.steps import FEW, PATIENCE, Clock, Numbers
 
 Tick = tuple[str, int]
 
@@ -57,6 +57,29 @@ def test_an_explicit_step_silences_everything_else() -> None:
 def test_a_second_phase_without_the_optimizer_is_counted_after_a_while() -> None:
     found = ended([("optimizer", 1), ("loader", 2)] * 100 + [("loader", 2)] * 300)
     assert found.count("loader") == 300 - PATIENCE + 1
+
+
+def test_after_a_pause_an_evaluation_is_counted_at_once_and_a_step_is_not() -> None:
+    found: list[str] = []
+    clock = Clock(lambda source, frame: found.append(source))
+    for turn in range(40):
+        if turn == 20:
+            clock.hand_over()
+        clock.tick("module", 2, None)
+        clock.tick("optimizer", 1, None)
+    assert found == ["module"] + ["optimizer"] * 40
+    clock.hand_over()
+    for _ in range(10):
+        clock.tick("module", 2, None)
+    assert found[41:] == ["module"] * (10 - FEW - 1)  # one of them is usual
+
+
+def test_what_the_first_of_two_optimizers_counted_is_known_once_it_steps_again() -> None:
+    clock = Clock(lambda source, frame: counted.append(clock.counted))
+    counted: list[int] = []
+    for key in [1, 1, 2] * 3:
+        clock.tick("optimizer", key, None)
+    assert counted == [1, 2, 3, 2, 3]
 
 
 def test_micro_batches_are_no_steps_however_many() -> None:

@@ -172,6 +172,21 @@ def test_each_step_counts_of_optimizers_that_are_made_anew(lifetime: int) -> Non
     assert watched(body).steps == 60
 
 
+@pytest.mark.parametrize("critics", [1, 5])
+def test_of_optimizers_that_take_turns_only_the_last_counts_from_the_first_cycle_on(critics: int) -> None:
+    def body(guard: Any) -> None:
+        model = Net()
+        layers = list(model.layers)
+        critic = torch.optim.SGD(layers[0].parameters(), lr=0.1)
+        generator = torch.optim.SGD(layers[3].parameters(), lr=0.1)
+        for _ in range(80):
+            for optimizer in [critic] * critics + [generator]:
+                model(torch.randn(4, 8)).sum().backward()
+                optimizer.step()
+
+    assert watched(body).steps == 80
+
+
 def test_two_watches_one_inside_the_other_both_count() -> None:
     with gradguard.watch(report=False) as outer, gradguard.watch(report=False) as inner:
         train(35)
@@ -375,6 +390,19 @@ def test_a_phase_without_optimizer_and_loader_is_seen_after_training() -> None:
     assert report.verdict == "leak"
     assert report.steps > 80
     assert [leak.holder.name for leak in report.leaks if leak.holder] == ["kept"]
+
+
+def test_a_pause_between_two_steps_is_no_phase() -> None:
+    """A checkpoint is written, or a diagnosis of ours takes its time: the forward after it ends no step."""
+    import time
+
+    def pause(loss: torch.Tensor) -> None:
+        if next(done) == 50:
+            time.sleep(1.2)
+            gc.collect()
+
+    done = iter(range(90))
+    assert watched(lambda guard: train(90, pause)).steps == 90
 
 
 @pytest.mark.parametrize("stepping", [False, True])
