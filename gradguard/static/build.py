@@ -12,7 +12,7 @@ from itertools import count
 from typing import Any, NamedTuple
 
 from gradguard.static import tree as t
-from gradguard.static.outline import first_line
+from gradguard.static.outline import extent_of
 
 _OPERATORS: dict[type, str] = {
     ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.FloorDiv: "//", ast.Mod: "%", ast.Pow: "**",
@@ -60,14 +60,14 @@ def pieces(module: ast.Module, statements: list[t.Stmt], text: str, before: int)
         _add(found, node, statement, before, nested=False)
         if isinstance(node, ast.ClassDef) and isinstance(statement, t.DefineClass):
             first = node.body[0]
-            if not lines[first_line(first) - before - 1][: first.col_offset].strip():  # else: class A: x = 1
+            if not lines[extent_of(first).start - before - 1][: first.col_offset].strip():  # else: class A: x = 1
                 for inner, part in zip(_read(node.body), statement.body):
                     _add(found, inner, part, before, nested=True)
     return found
 
 
 def _add(found: list[Piece], node: ast.stmt, statement: t.Stmt, before: int, nested: bool) -> None:
-    first, last = first_line(node) - before, (node.end_lineno or node.lineno) - before
+    first, last = extent_of(node).start - before, (node.end_lineno or node.lineno) - before
     if found and first <= found[-1].last and found[-1].nested is nested:  # a = 1; b = 2
         found[-1] = found[-1]._replace(last=last, statements=[*found[-1].statements, statement])
     else:

@@ -61,7 +61,7 @@ def outline_of(module: ast.Module) -> Outline:
     """The outline of a parsed file."""
     outline = Outline()
     for stmt in module.body:
-        extent = _extent(stmt)
+        extent = extent_of(stmt)
         if isinstance(stmt, ast.FunctionDef | ast.AsyncFunctionDef):
             outline.functions[stmt.name] = extent
             outline.units.append(Unit(stmt.name, "", tuple(_code_of(stmt))))
@@ -91,7 +91,7 @@ def _methods(cls: ast.ClassDef, header: Extent) -> Iterator[Unit]:
 
 def _code_of(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[Extent]:
     """The lines of a function without its docstring, which tells of what others do."""
-    extent, first = _extent(function), function.body[0]
+    extent, first = extent_of(function), function.body[0]
     end = first.end_lineno or first.lineno
     text = first.value if isinstance(first, ast.Expr) else None
     is_docstring = isinstance(text, ast.Constant) and isinstance(text.value, str)
@@ -150,7 +150,7 @@ def _variables(stmt: ast.stmt, outline: Outline) -> None:
         for target in targets:
             for node in ast.walk(target):
                 if isinstance(node, ast.Name):
-                    outline.variables.setdefault(node.id, []).append(_extent(stmt))
+                    outline.variables.setdefault(node.id, []).append(extent_of(stmt))
     elif isinstance(stmt, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
         pass  # bound inside a block: the script's own flow defines it
     else:
@@ -162,11 +162,8 @@ def _variables(stmt: ast.stmt, outline: Outline) -> None:
                     _variables(inner, outline)
 
 
-def _extent(stmt: ast.stmt) -> Extent:
-    return Extent(first_line(stmt), stmt.end_lineno or stmt.lineno)
-
-
-def first_line(stmt: ast.stmt) -> int:
-    """The line that a statement begins in, its decorators included."""
+def extent_of(stmt: ast.stmt) -> Extent:
+    """The lines of a statement, its decorators included."""
     decorators: list[ast.expr] = getattr(stmt, "decorator_list", [])
-    return min([stmt.lineno, *(decorator.lineno for decorator in decorators)])
+    start = min([stmt.lineno, *(decorator.lineno for decorator in decorators)])
+    return Extent(start, stmt.end_lineno or stmt.lineno)

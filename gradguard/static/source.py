@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, cast
 
 from gradguard.findings import Edit, FileError, Span
 from gradguard.static.gate import SourceError, parsed, problem_of
-from gradguard.static.outline import Extent, Outline, first_line, outline_of
+from gradguard.static.outline import Extent, Outline, extent_of, outline_of
 
 if TYPE_CHECKING:
     from gradguard.static.build import Piece
@@ -44,7 +44,7 @@ class Source:
     cells: tuple[tuple[int, int], ...] = ()
     problems: tuple[FileError, ...] = ()
     _chunks: dict[Extent, Chunk] = field(default_factory=dict)
-    _parsed: dict[int, ast.stmt] = field(default_factory=dict)
+    _parsed: dict[Extent, list[ast.stmt]] = field(default_factory=dict)
 
     @cached_property
     def lines(self) -> list[str]:
@@ -59,7 +59,8 @@ class Source:
             SourceError: the text is not Python that this interpreter reads.
         """
         module = parsed(self.text)
-        self._parsed = {first_line(statement): statement for statement in module.body}
+        for statement in module.body:
+            self._parsed.setdefault(extent_of(statement), []).append(statement)
         return outline_of(module)
 
     def forget(self) -> None:
@@ -98,7 +99,7 @@ class Source:
         if extent not in self._chunks:
             text = self.excerpt(extent)
             text = textwrap.dedent(text) if text[:1] in " \t" else text
-            self._chunks[extent] = Chunk(self, text, extent.start, self._parsed.get(extent.start))
+            self._chunks[extent] = Chunk(self, text, extent.start, self._parsed.get(extent))
         return self._chunks[extent]
 
     def script_chunk(self) -> Chunk | None:
@@ -120,13 +121,14 @@ class Chunk:
     """Some whole top-level statements of a file. LibCST parses it only when something in it is reported.
 
     Args:
-        statement: what the file's own parse made of it, as long as that is kept.
+        parsed_before: what the file's own parse made of them, as long as that is kept.
     """
 
     source: Source
     text: str
     first_line: int
-    statement: ast.stmt | None = None
+    parsed_before: list[ast.stmt] | None = None
+    _concretes: dict[int, Concrete] = field(default_factory=dict)
 
     @cached_property
     def problem(self) -> str | None:
@@ -138,12 +140,12 @@ class Chunk:
 
     @cached_property
     def _parsed(self) -> ast.Module:
-        return parsed(self.text) if self.statement is None else ast.Module([self.statement], [])
+        return parsed(self.text) if self.parsed_before is None else ast.Module(self.parsed_before, [])
 
     def forget(self) -> None:
         """Drop what was parsed."""
         vars(self).pop("_parsed", None)
-        self.statement = None
+        self.parsed_before = None
 
     @cached_property
     def statements(self) -> list[Stmt]:
@@ -159,7 +161,7 @@ class Chunk:
         from gradguard.static.build import build, pieces
 
         try:
-            before = 0 if self.statement is None else self.first_line - 1
+            before = 0 if self.parsed_before is None else self.first_line - 1
             statements = build(self._parsed)
             return statements, pieces(self._parsed, statements, self.text, before)
         except RecursionError:
@@ -186,10 +188,6 @@ class Chunk:
             except SourceError as error:
                 raise self._error(str(error), error.line or 1) from None
         return self._concretes[piece.number]
-
-    @cached_property
-    def _concretes(self) -> dict[int, Concrete]:
-        return {}
 
     def span(self, number: object) -> Span:
         """Where a node of this chunk stands, in the file (or its notebook cell).

@@ -33,6 +33,14 @@ def test_columns_count_code_points() -> None:
     assert (span.line, span.column, span.end_column) == (1, 15, 19)
 
 
+def test_statements_on_one_line_are_all_of_a_chunk() -> None:
+    source = Source("x.py", "a = f(1); b = g(2)\n")
+    for name in "ab":
+        chunk = source.chunk(source.outline.variables[name][0])
+        assert chunk is not None
+        assert len(chunk.statements) == 2
+
+
 def test_form_feeds_do_not_end_lines() -> None:
     source = Source("x.py", "a = 1\n\x0c\ndef f():\n    return a\n")
     assert source.outline.functions["f"].start == 3
