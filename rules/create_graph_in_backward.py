@@ -48,7 +48,7 @@ def keeps_a_cycle(function: Function) -> Iterator[Finding]:
         if backward.create_graph is None or backward.resets or backward.inner is not None or backward.at_start:
             continue
         if backward.loop is None and (function.name == "__init__" or backward.reset_around):
-            continue
+            continue  # once for each object; in a closure whose caller resets
         yield rule.finding(
             backward.site,
             "`backward(create_graph=True)` ties each parameter to its gradient's graph, and nothing resets the "

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def judge_backward(flow: Flow, backward: Backward) -> None:
     backward.resets = _resets(flow, backward)
-    backward.reset_around = _is_reset_around(flow)
+    backward.reset_around = backward.create_graph is not None and _is_reset_around(flow)
     backward.freed_by = _freed_by(flow, backward)
     backward.cut_at = _cut_at(flow, backward)
     if backward.retain_graph is None:

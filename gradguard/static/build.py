@@ -56,12 +56,12 @@ def pieces(module: ast.Module, statements: list[t.Stmt], text: str, before: int)
     """
     lines = list(io.StringIO(text, newline=""))
     found: list[Piece] = []
-    for node, statement in zip(_read(module.body), statements):
+    for node, statement in zip(_kept(module.body), statements):
         _add(found, node, statement, before, nested=False)
         if isinstance(node, ast.ClassDef) and isinstance(statement, t.DefineClass):
             first = node.body[0]
             if not lines[extent_of(first).start - before - 1][: first.col_offset].strip():  # else: class A: x = 1
-                for inner, part in zip(_read(node.body), statement.body):
+                for inner, part in zip(_kept(node.body), statement.body):
                     _add(found, inner, part, before, nested=True)
     return found
 
@@ -79,10 +79,10 @@ def _add(found: list[Piece], node: ast.stmt, statement: t.Stmt, before: int, nes
 
 
 def _block(body: Sequence[ast.stmt]) -> list[t.Stmt]:
-    return [_STATEMENTS[type(stmt)](next(_numbers), stmt) for stmt in _read(body)]
+    return [_STATEMENTS[type(stmt)](next(_numbers), stmt) for stmt in _kept(body)]
 
 
-def _read(body: Sequence[ast.stmt]) -> list[ast.stmt]:
+def _kept(body: Sequence[ast.stmt]) -> list[ast.stmt]:
     return [stmt for stmt in body if type(stmt) in _STATEMENTS]
 
 

@@ -144,10 +144,9 @@ class Flow:
 
     @cached_property
     def receivers(self) -> frozenset[str]:
-        """The names whose methods the function calls, other than those of tensors, dicts and texts."""
-        methods = (c.func for c in self._calls_written if isinstance(c.func, t.Attribute))
-        telling = (method.value for method in methods if method.name not in k.PLAIN_METHODS)
-        return frozenset(node.id for node in telling if isinstance(node, t.Name))
+        """The names whose methods the function calls."""
+        owners = (c.func.value for c in self._calls_written if isinstance(c.func, t.Attribute))
+        return frozenset(node.id for node in owners if isinstance(node, t.Name))
 
     @cached_property
     def called_names(self) -> frozenset[str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from gradguard.static import counts
 from gradguard.static import knowledge as k
 from gradguard.static import tree as t
 from gradguard.static.autograd_functions import kept_outputs
@@ -41,6 +42,9 @@ def judge(flow: Flow) -> None:
         judge_call(flow, call)
     for made in flow.facts.constructions:
         judge_construction(flow, made)
+    for loop in flow.facts.loops:
+        if loop.steps and loop.parent is not None and isinstance(loop.site.node, t.Repeat):
+            loop.is_once_by_default = counts.is_once_by_default(flow, loop.site.node.iterable)
     flow.facts.kept_outputs = kept_outputs(flow)
     if len({step.target for step in flow.facts.steps}) > 1:
         for step in flow.facts.steps:  # whose parameters the module's reset concerns cannot be told

@@ -37,16 +37,6 @@ DIFFERENTIABLE_METHODS = frozenset(
     "index_add index_copy index_fill index_put masked_scatter swapaxes movedim nan_to_num tile logaddexp mH mT "
     "reciprocal atan2 hypot log_prob rsample entropy renorm pin_memory requires_grad_ retain_grad as_strided".split()
 )
-# Who has only these called on it is a tensor, a dict or a text, whatever class calls that have the same name pass.
-PLAIN_METHODS = frozenset(
-    "abs argmax argmin bfloat16 bool byte ceil chunk clamp clip clone contiguous cos cpu cuda cumsum detach device "
-    "dim double dtype endswith exp expand expand_as fill_ flatten float floor format gather get half int "
-    "is_contiguous item items join keys log long lower masked_fill masked_fill_ masked_select matmul max mean min mul "
-    "narrow ndimension neg new_ones new_tensor new_zeros nonzero norm numel numpy permute pow prod relu repeat "
-    "repeat_interleave replace reshape lstrip round rsplit rsqrt rstrip scatter select setdefault shape sigmoid sign "
-    "sin softmax sort split sqrt squeeze startswith std stride strip sub sum t tanh tile to tolist transpose tril triu "
-    "type type_as unbind unflatten unfold unsqueeze upper values var view view_as size zero_".split()
-)
 # More graphs than this in a bounded buffer are as good as unbounded.
 LONG_BUFFER = 1000
 LONG_BUFFER_NAME = re.compile(r"capacity|buffer_?size|memory|replay", re.I)

@@ -127,7 +127,7 @@ def _new_loop(flow: Flow, stmt: t.Repeat, state: State, iterable: Value | None) 
     return Loop(
         flow.site(stmt), flow.loop, over_loader, bool(state.evaluating) or evaluation, targets,
         stmt.assigned or assigned_paths(stmt), count=counts.written(stmt.iterable),
-        is_once_by_default=counts.is_once_by_default(flow, stmt.iterable), over_parts=_goes_over_parts(stmt.iterable),
+        over_parts=_goes_over_parts(stmt.iterable),
     )  # fmt: skip
 
 

@@ -193,7 +193,7 @@ class Survey:
         """Path and line of each place in the program of ``near`` where a graph is handed to backward, as text tells."""
         if near.source.path not in self._backwards:
             found = {(near.source.path, line) for line in _lines_matching(_GRADIENTS, near.source.text)}
-            likely = (path for path in self._related(near) if _has_one(("backward(", "grad("), self.texts.of(path)))
+            likely = (path for path in self._related(near) if _may_ask_for_gradients(self.texts.of(path)))
             for path in self._matching(_GRADIENTS, near, likely):
                 found |= {(self.project.shown(path), line) for line in _lines_matching(_GRADIENTS, self.texts.of(path))}
             self._backwards[near.source.path] = found
@@ -229,8 +229,8 @@ class Survey:
         return (module for path in paths if (module := self.project.module(path)) is not None)
 
 
-def _has_one(words: Iterable[str], text: str) -> bool:
-    return any(word in text for word in words)
+def _may_ask_for_gradients(text: str) -> bool:
+    return "backward(" in text or "grad(" in text
 
 
 def _lines_matching(pattern: re.Pattern[str], text: str) -> Iterator[int]:
