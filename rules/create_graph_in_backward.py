@@ -24,7 +24,7 @@ or break the cycle in each iteration with `optimizer.zero_grad()`: it sets the g
 Measured on torch 2.13 with a small MLP: 290 KB a step with `zero_()`, nothing with either form of `zero_grad()`.
 
 **Not flagged.** A loop that resets the gradients (as AdaHessian is used): the memory is given back at the reset.
-WGAN-GP and MAML, which use `autograd.grad`.
+WGAN-GP and MAML, which use `autograd.grad`. A closure that is handed to an optimizer's `step`, where the caller resets.
 
 **References.** <https://pytorch.org/docs/stable/generated/torch.Tensor.backward.html> (the note on `create_graph`),
 pytorch#4661, pytorch#7343.

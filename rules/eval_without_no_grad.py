@@ -21,9 +21,9 @@ def evaluate(model, loader): ...
 ```
 
 **Not flagged.** A loop that needs gradients (training under `model.eval()` with frozen batch norm, adversarial
-attacks, MAML, energy models); a model whose parameters were all frozen; inputs that are `volatile` (torch 0.3, where
-that was `no_grad`); a function that is only called under `no_grad`; Lightning's `validation_step` and the
-like, which the framework runs without gradients.
+attacks, MAML, energy models); a model whose parameters were all frozen, or whose `forward` runs everything without
+gradients; inputs that are `volatile` (torch 0.3, where that was `no_grad`); a function that is only called under
+`no_grad`; Lightning's `validation_step` and the like, which the framework runs without gradients.
 
 **Waits at low confidence.** A call beside a part of the loop that is under `no_grad`; what a function returns with its
 graph, unless it is named as an evaluation: an objective with dropout switched off.

@@ -13,7 +13,8 @@ for x, y in loader:
 **Instead**, make parameters and optimizers once, before the loop.
 
 **Not flagged.** Set-up loops that do not train, a group that is added once (`if epoch == 5:`), an optimizer that
-replaces the last one, or the one under the same key.
+replaces the last one, or the one under the same key; an optimizer that is made beside its own model, one for each
+user or task.
 
 **References.** metaopt/torchopt#113 (related),
 <https://pytorch.org/docs/stable/generated/torch.optim.Optimizer.add_param_group.html>.

@@ -17,7 +17,8 @@ A `zero_grad()` before the loop, or once per epoch, is no help: it has to happen
 
 **Not flagged.** `model.zero_grad()`, `p.grad = None`, `p.grad.zero_()`; a reset in a helper, in a closure or in the
 caller; gradient accumulation, where the reset happens with the step; engines that reset by themselves (DeepSpeed);
-loops without an optimizer.
+loops without an optimizer; a loop over parts of which the configuration makes one (`for i in range(args.parts)`, with a
+default of 1), where the reset stands before it.
 
 **References.** <https://pytorch.org/tutorials/recipes/recipes/zeroing_out_gradients.html>.
 """

@@ -14,6 +14,9 @@ predictions.append(output.numpy())
 **Not flagged.** Values under `no_grad`, detached ones, indices and comparisons (`output.argmax(1).numpy()`), a batch;
 `.numpy(force=True)`; a function that is only called under `no_grad`.
 
+**Waits at low confidence.** All of it: in code that runs, what raises has been mended, so what is found there is mostly
+code that never runs, or a model that was frozen where it cannot be seen.
+
 **References.** <https://pytorch.org/docs/stable/generated/torch.Tensor.numpy.html>.
 """
 

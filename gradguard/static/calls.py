@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from gradguard.static import containers, modes, operations, training
+from gradguard.static import containers, modes, module_calls, operations, training
 from gradguard.static import knowledge as k
 from gradguard.static import tree as t
 from gradguard.static.called import Called, last
@@ -135,7 +135,7 @@ def _project(c: Called) -> Value | None:
     ref = c.func.ref
     if c.func.kind is Kind.FUNCTION and isinstance(ref, FunctionRef):
         if c.method == "forward" and c.receiver is not None and c.receiver.kind is Kind.MODULE:
-            operations.forward(c)
+            module_calls.forward(c)
         return apply_facts(c, ref, c.values, None)
     if c.func.kind is Kind.CLASS and isinstance(ref, Class):
         if ref.is_module:
@@ -158,13 +158,13 @@ def _project(c: Called) -> Value | None:
         if forward is not None:
             learns = c.func.kind is Kind.MODULE and ref.may_learn
             if learns:
-                operations.forward(c)
+                module_calls.forward(c)
             returned = apply_facts(c, forward, c.values, receiver=c.flow.canonical(c.path) if c.path else None)
             if returned.parts and not returned.reach:
                 return returned  # a dict of numbers
             if c.func.kind is Kind.MODULE and returned.roots - union(c.arguments).roots:
                 return returned if returned.kind is Kind.TENSOR else replace(returned, kind=Kind.OUTPUT)
-            return operations.module_result(c) if learns and not _detaches(forward) else returned
+            return module_calls.module_result(c) if learns and not _detaches(forward) else returned
     return None
 
 
@@ -232,7 +232,7 @@ _READERS: tuple[Callable[[Called], Value | None], ...] = (
     _prepared,
     operations.external_call,
     operations.logging_call,
-    operations.module_call,
+    module_calls.module_call,
     operations.tensor_method,
-    operations.loss_call,
+    module_calls.loss_call,
 )

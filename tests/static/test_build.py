@@ -5,9 +5,12 @@ from __future__ import annotations
 import ast
 from itertools import zip_longest
 from pathlib import Path
+from types import ModuleType
 
+import click
 import libcst as cst
 import pytest
+import rich
 
 from gradguard.findings import Span
 from gradguard.static import build, concrete
@@ -91,6 +94,12 @@ def assert_same(text: str) -> int:
 def test_every_file_of_ours(folder: str) -> None:
     counts = [assert_same(path.read_text()) for path in (ROOT / folder).rglob("*.py")]
     assert sum(counts) > 1_000
+
+
+@pytest.mark.parametrize("package", [click, rich])
+def test_every_file_of_others(package: ModuleType) -> None:
+    folder = Path(package.__file__ or "").parent
+    assert sum(assert_same(path.read_text("utf-8")) for path in folder.rglob("*.py")) > 1_000
 
 
 def test_every_kind_of_syntax() -> None:

@@ -1,0 +1,102 @@
+"""Calls of modules and of losses: where graphs begin."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from gradguard.static import knowledge as k
+from gradguard.static import tree as t
+from gradguard.static.called import Called, last
+from gradguard.static.definitions import Class
+from gradguard.static.model import Forward, Mode
+from gradguard.static.values import Held, Kind, Root, Source, Value, holding, union
+
+
+def module_call(c: Called) -> Value | None:
+    is_module = c.func.kind is Kind.MODULE and c.method != "forward"
+    if not is_module and c.method == "forward" and c.receiver is not None and c.receiver.kind is Kind.MODULE:
+        is_module = True
+    if not is_module:
+        return None
+    if k.LOSS_CALLABLE.search(c.path):
+        known = isinstance(c.func.ref, str) and c.func.ref.startswith("torch.nn.") and c.func.ref.endswith("Loss")
+        known = known and not str(c.func.ref).endswith("WithLoss")  # that one has parameters
+        given = union(c.arguments)
+        if known and not given.reach and given.holding(Held.CUT):
+            return c.result(receiver=False)  # a loss without parameters, of values without a graph
+        return c.result(Root(Source.LOSS, c.node), receiver=False)
+    if isinstance(c.func.ref, str) and c.func.ref.rsplit(".", 1)[-1] in k.WITHOUT_PARAMETERS:
+        return c.result(receiver=False)
+    if isinstance(c.func.ref, Class) and not c.func.ref.may_learn:
+        return c.result(receiver=False)
+    if k.GRADIENT_SEEKING_NAME.search(last(c.path)):
+        c.flow.facts.gradients_wanted = True
+    if all(isinstance(arg.value, t.Constant) for arg in c.node.args) and last(c.path) == "head":
+        return None  # table.head(5)
+    forward(c)
+    for arg, value in c.values:  # what a module takes is a tensor
+        path = t.path_of(arg.value)
+        if value.ref == "batch" and path is not None:
+            c.state.env[path] = replace(value, ref=None)
+    return module_result(c)
+
+
+def forward(c: Called) -> None:
+    flow = c.flow
+    path = c.receiver_path if c.method == "forward" else c.path
+    flow.record(Forward(
+        flow.site(c.node), flow.loop, flow.branches > 0, module=path or None, mode=c.state.mode,
+        evaluates=bool(c.state.evaluating), is_frozen=_is_frozen(c, path) or _records_nothing(c),
+        is_shown=path in flow.modules,
+    ))  # fmt: skip
+
+
+def _is_frozen(c: Called, path: str | None) -> bool:
+    module = c.func.ref if isinstance(c.func.ref, Class) else c.receiver.ref if c.receiver is not None else None
+    return path in c.state.frozen or (isinstance(module, Class) and module.is_frozen)
+
+
+def _records_nothing(c: Called) -> bool:
+    """Whether all modules that a module's ``forward`` runs are run without gradients: features for a metric."""
+    ref = c.func.ref.method("forward") if isinstance(c.func.ref, Class) else None
+    flow = c.flow.project.flow(ref) if ref is not None else None
+    return flow is not None and bool(flow.facts.forwards) and all(f.mode is Mode.OFF for f in flow.facts.forwards)
+
+
+def _cuts_its_output(c: Called, module: Class) -> bool:
+    """Whether all that a module's ``forward`` returns is without a graph: ``return q_values.argmax(1)``."""
+    ref = module.method("forward")
+    flow = c.flow.project.flow(ref) if ref is not None else None
+    return flow is not None and flow.facts.returns.kind in (Kind.TENSOR, Kind.NUMBER) and not flow.facts.returns.reach
+
+
+def module_result(c: Called) -> Value:
+    ref = c.func.ref
+    if _is_frozen(c, c.path) or (isinstance(ref, Class) and _cuts_its_output(c, ref)):
+        return holding(c.result(kind=Kind.OUTPUT, receiver=False), Held.OUTPUT, c.node)
+    plain = isinstance(ref, str) and ref.startswith("torch.nn.") and ref.rsplit(".", 1)[-1] not in k.STRUCTURED_MODULES
+    result = c.result(Root(Source.GRAPH, c.node), kind=Kind.TENSOR if plain else Kind.OUTPUT, receiver=False)
+    c.flow.saving.add(c.node)
+    return holding(result, Held.OUTPUT, c.node)
+
+
+def loss_call(c: Called) -> Value | None:
+    """A callable that is named as a loss: differentiable in its arguments."""
+    if not k.LOSS_CALLABLE.search(c.path) or c.func.kind is Kind.FUNCTION or c.method in k.ADDING_METHODS:
+        return None
+    if c.method in (
+        "item",
+        "detach",
+        "update",
+        "reset",
+        "backward",
+        "step",
+        "values",
+        "items",
+        "get",
+        "keys",
+        "numpy",
+        "cpu",
+    ):
+        return None
+    return c.result(Root(Source.LOSS, c.node), kind=Kind.UNKNOWN, receiver=False)
