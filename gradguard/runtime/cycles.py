@@ -1,9 +1,8 @@
 """Objects that hold themselves, so that only the cyclic collector frees them, and the tensors that wait with them.
 
-The collector says how many objects it freed (``gc.callbacks``, at no cost to a step). If it frees some in every step,
-or if memory grows and no variable explains it, a look at what is alive tells which of the user's classes refer to
-themselves and are reached by no variable. That they are garbage is proven when some of them die inside of a collection,
-or when new ones come that nothing but other garbage refers to.
+If the collector frees some objects in every step, or if memory grows and no variable explains it, a look at what is
+alive tells which of the user's classes refer to themselves and are reached by no variable. That they are garbage is
+proven when some of them die inside of a collection, or when new ones come that nothing but other garbage refers to.
 """
 
 from __future__ import annotations
@@ -12,7 +11,6 @@ import ast
 import gc
 import weakref
 from collections import defaultdict, deque
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from types import FrameType, FunctionType, ModuleType
@@ -20,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from gradguard.findings import Holder, Leak, Place
 from gradguard.runtime import advice, census, origin
+from gradguard.runtime.collector import BETWEEN, Collector
 from gradguard.runtime.explain import Diagnosed
 from gradguard.runtime.holders import file_of, type_name
 from gradguard.runtime.references import ATOMS, references
@@ -30,12 +29,6 @@ if TYPE_CHECKING:
     from gradguard.runtime.torch_internals import TorchInternals
 
 MAX_LOOKS = 4
-OBJECTS_PER_STEP = 1.0
-"""Objects that the collector frees in a step, from which on a look is worth its cost."""
-
-BETWEEN = 16
-"""Steps between two looks."""
-
 WATCHED = 64
 """Instances of one class whose death is waited for."""
 
@@ -75,55 +68,21 @@ class _Kind:
 
 
 class Cycles:
-    """Watches the cyclic collector.
+    """Looks at what is alive, and waits for the end of what refers to itself.
 
     Args:
-        heap: bytes in use now; always 0 where that is not known.
+        collector: says when it collects, and what that freed.
     """
 
-    def __init__(self, heap: Callable[[], int]) -> None:
-        self.collected = 0
-        self._heap = heap
-        self._collecting = False
-        self._before = 0
-        self._freed = 0
-        self._peak = 0
-        self._kinds: dict[type, _Kind] = {}
+    def __init__(self, collector: Collector) -> None:
         self.looks = 0
-        self._first = 0
+        self._collector = collector
+        self._kinds: dict[type, _Kind] = {}
         self._next = 0
-        self._base = 0
-
-    def install(self) -> Callable[[], None]:
-        """Listen to the collector; returns what ends that."""
-        gc.callbacks.append(self._note)
-        return self._remove
-
-    def _remove(self) -> None:
-        if self._note in gc.callbacks:
-            gc.callbacks.remove(self._note)
-
-    def _note(self, phase: str, info: dict[str, int]) -> None:
-        if phase == "start":
-            self._collecting = True
-            self._before = self._heap() if self._kinds else 0
-            return
-        self._collecting = False
-        self.collected += info.get("collected", 0)
-        if self._before:
-            freed = self._before - self._heap()
-            self._freed += max(freed, 0)
-            self._peak = max(self._peak, freed)
 
     def is_due(self, step: int) -> bool:
-        """Whether to look now: the collector frees something in every step."""
-        if self._first == 0:
-            self._first, self._base = step, self.collected
-            return False
-        if self.looks >= MAX_LOOKS or step < self._next:
-            return False
-        rate = (self.collected - self._base) / max(step - self._first, 1)
-        return rate >= OBJECTS_PER_STEP and step - self._first >= BETWEEN
+        """Whether a look now may tell more than those before."""
+        return self.looks < MAX_LOOKS and step >= self._next
 
     def look(self, step: int, frame: FrameType | None, internals: TorchInternals) -> None:
         """See which objects of the user's classes no variable reaches, and wait for their end."""
@@ -141,6 +100,7 @@ class Cycles:
                 groups[cls].append(thing)
         for cls, found in groups.items():
             self._consider(cls, found, internals)
+        self._collector.measures = bool(self._kinds)
 
     def _consider(self, cls: type, found: list[Any], internals: TorchInternals) -> None:
         of_function = _function_of(cls) is not None
@@ -165,18 +125,18 @@ class Cycles:
                 return
 
     def _died(self, kind: _Kind, _: Any) -> None:
-        kind.dead += self._collecting
+        kind.dead += self._collector.is_collecting
 
     def found(self, step: int) -> list[Diagnosed]:
         """The leaks, at the end."""
         sources = Sources()
-        steps = max(step - self._first, 1)
+        steps = max(step - self._collector.first_step, 1)
         found = []
         for kind in self._kinds.values():
             kind.waiting.clear()
-            peak = max(self._peak, kind.size * kind.seen)
+            peak = max(self._collector.peak, kind.size * kind.seen)
             if (kind.dead or kind.is_proven) and (kind.is_model or peak >= LARGE):
-                rate = max(self._freed, kind.size * kind.seen) / steps
+                rate = max(self._collector.freed, kind.size * kind.seen) / steps
                 found.append(_diagnosed(kind, sources, step, rate, peak))
         return found
 

@@ -6,15 +6,18 @@ import sys
 from collections.abc import Callable
 from time import thread_time
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gradguard.findings import Leak
 from gradguard.runtime import verdict
-from gradguard.runtime.cycles import Cycles
-from gradguard.runtime.diagnosis import Diagnosis
-from gradguard.runtime.explain import Diagnosed
+from gradguard.runtime.collector import Collector
 from gradguard.runtime.signals import Signals
-from gradguard.runtime.torch_internals import TorchInternals
+
+if TYPE_CHECKING:
+    from gradguard.runtime.cycles import Cycles
+    from gradguard.runtime.diagnosis import Diagnosis
+    from gradguard.runtime.explain import Diagnosed
+    from gradguard.runtime.torch_internals import TorchInternals
 
 FIRST_JUDGEMENT = 20
 LONGEST_PAUSE = 512
@@ -42,7 +45,8 @@ class Escalation:
     def __init__(self, signals: Signals, note: Callable[[str], None], on_confirm: Callable[[Leak], None]) -> None:
         self.found: list[Diagnosed] = []
         self.seconds = 0.0
-        self.cycles = Cycles(signals.heap_bytes)
+        self.collector = Collector(signals.heap_bytes)
+        self._cycles: Cycles | None = None
         self._signals = signals
         self._note = note
         self._on_confirm = on_confirm
@@ -98,7 +102,7 @@ class Escalation:
             grows = self._signals.telling()
             if grows and self._may_diagnose(step):
                 self._diagnose(step, frame)
-            elif self.cycles.is_due(step):
+            elif self.collector.is_busy(step) and (self._cycles is None or self._cycles.is_due(step)):
                 self._look_for_cycles(step, frame)
 
     def is_consumed(self, node: Any) -> None:
@@ -124,10 +128,12 @@ class Escalation:
 
     def take_cycles(self, step: int) -> None:
         """Add what only the cyclic collector frees, after a last look if one look alone has proven nothing."""
+        if self._cycles is None:
+            return
         try:
-            if self.cycles.looks == 1 and not self.found and self._signals.telling():
+            if self._cycles.looks == 1 and not self.found and self._signals.telling():
                 self._look_for_cycles(step, sys._getframe())
-            self.found += self.cycles.found(step)
+            self.found += self._cycles.found(step)
         except Exception as error:
             self._note(f"looking for cycles failed: {error!r}")
 
@@ -149,8 +155,12 @@ class Escalation:
     def _diagnose(self, step: int, frame: FrameType | None) -> None:
         assert self._torch is not None
         self._diagnoses += 1
-        self._diagnosis = Diagnosis(self._torch, self._handles, self._signals.telling)
+        start = thread_time()
         with self._signals.own_work():
+            from gradguard.runtime.diagnosis import Diagnosis  # a clean run has no use for it
+
+            self.seconds += thread_time() - start
+            self._diagnosis = Diagnosis(self._torch, self._handles, self._signals.telling)
             self._diagnosis.begin(step, frame)
 
     def _go_on(self, diagnosis: Diagnosis, step: int, frame: FrameType | None) -> None:
@@ -168,7 +178,10 @@ class Escalation:
             return
         start = thread_time()
         with self._signals.own_work():
-            self.cycles.look(step, frame, self._torch)
+            from gradguard.runtime.cycles import Cycles
+
+            self._cycles = self._cycles or Cycles(self.collector)
+            self._cycles.look(step, frame, self._torch)
         self.seconds += thread_time() - start
 
     def _take_findings(self, step: int) -> None:

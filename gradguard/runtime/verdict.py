@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from gradguard.findings import Forecast, Growth, Leak, OutOfMemory, RunReport
-from gradguard.runtime.explain import Diagnosed
 from gradguard.runtime.series import Series
 from gradguard.runtime.trend import MIN_POINTS, Trend, has_fallen, is_back, is_beyond, stands_still, trend
 from gradguard.runtime.usercode import START
+
+if TYPE_CHECKING:
+    from gradguard.runtime.explain import Diagnosed
 
 SHORT = 30
 """Fewer steps than this say nothing."""

@@ -15,7 +15,6 @@ from gradguard.findings import Leak, RunReport
 from gradguard.runtime import limits, steps, verdict
 from gradguard.runtime.child_processes import ChildProcesses
 from gradguard.runtime.escalation import Escalation
-from gradguard.runtime.explain import Diagnosed
 from gradguard.runtime.import_hook import when_imported
 from gradguard.runtime.module_steps import ModuleSteps
 from gradguard.runtime.recording import Recording
@@ -33,6 +32,7 @@ from gradguard.runtime.trend import Trend
 
 if TYPE_CHECKING:
     from gradguard.alive import Snapshot
+    from gradguard.runtime.explain import Diagnosed
 
 
 class EndOfRun(SystemExit):
@@ -102,7 +102,7 @@ class Watch:
         self._signals.add("heap", Heap)
         self._signals.add("process", Process)
         steps.active.append(self)
-        self._removers.append(self._escalation.cycles.install())
+        self._removers.append(self._escalation.collector.install())
         self._removers.append(self._children.install())
         self._removers.append(when_imported("torch", self._torch_arrived))
         return self

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
@@ -51,6 +52,26 @@ def test_a_steady_step_is_a_handful_of_calls() -> None:
     in_each = {name: count for name, count in calls_of_ours().items() if count >= COUNTED}
     assert in_each["_step_ended"] == COUNTED
     assert sum(in_each.values()) <= 15 * COUNTED, in_each
+
+
+def test_a_clean_run_never_loads_what_diagnoses() -> None:
+    program = """
+import sys, torch, gradguard
+weights = torch.zeros(4, requires_grad=True)
+optimizer = torch.optim.SGD([weights], lr=0.1)
+with gradguard.watch(report=False) as guard:
+    for _ in range(100):
+        optimizer.zero_grad()
+        weights.square().sum().backward()
+        optimizer.step()
+print(guard.report.verdict, *(name for name in sys.modules if name.startswith("gradguard.")))
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    verdict, *modules = done.stdout.split()
+    assert verdict == "clean"
+    parts = {f"gradguard.runtime.{name}" for name in ("census", "cycles", "diagnosis", "explain", "holders", "tracer")}
+    assert "gradguard.runtime.watch" in modules
+    assert not parts.intersection(modules)
 
 
 def test_most_steps_have_nothing_to_do() -> None:

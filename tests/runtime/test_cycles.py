@@ -12,7 +12,7 @@ torch = pytest.importorskip("torch")
 from torch import nn  # noqa: E402
 
 from gradguard.findings import RunReport  # noqa: E402
-from gradguard.runtime.cycles import Cycles  # noqa: E402
+from gradguard.runtime.collector import Collector  # noqa: E402
 from gradguard.runtime.watch import Watch  # noqa: E402
 
 TRIALS = 40
@@ -128,7 +128,7 @@ def test_nothing_of_ours_is_left_with_the_collector() -> None:
 
 
 def test_it_looks_only_where_the_collector_has_work() -> None:
-    cycles = Cycles(None)
-    assert not any(cycles.is_due(step) for step in range(1, 200))
-    cycles.collected += 10_000
-    assert cycles.is_due(200)
+    collector = Collector(lambda: 0)
+    assert not any(collector.is_busy(step) for step in range(1, 200))
+    collector.collected += 10_000
+    assert collector.is_busy(200)
