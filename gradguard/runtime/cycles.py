@@ -84,6 +84,11 @@ class Cycles:
         """Whether a look now may tell more than those before."""
         return self.looks < MAX_LOOKS and step >= self._next
 
+    @property
+    def has_suspects(self) -> bool:
+        """Whether a class was seen whose objects may be garbage."""
+        return bool(self._kinds)
+
     def look(self, step: int, frame: FrameType | None, internals: TorchInternals) -> None:
         """See which objects of the user's classes no variable reaches, and wait for their end."""
         self.looks += 1

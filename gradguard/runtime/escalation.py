@@ -131,7 +131,8 @@ class Escalation:
         if self._cycles is None:
             return
         try:
-            if self._cycles.looks == 1 and not self.found and self._signals.telling():
+            one_look = self._cycles.looks == 1 and not self.found
+            if one_look and (self._cycles.has_suspects or self._signals.telling()):
                 self._look_for_cycles(step, sys._getframe())
             self.found += self._cycles.found(step)
         except Exception as error:
