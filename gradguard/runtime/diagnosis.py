@@ -30,6 +30,8 @@ BETWEEN = 12
 """Steps between the two censuses; more each time nothing is found."""
 
 MAX_LOOKS = 3
+"""After these, looks go on for as many steps again as the run had had: what is stored rarely is stored again."""
+
 MAX_SUSPECTS = 4
 
 
@@ -55,7 +57,7 @@ class Diagnosis:
         self._rate_at_first = 0.0
         self._hooks_grow = False
         self._before: census.Census | None = None
-        self._due = 0
+        self._began = self._due = 0
         self.in_vain = 0
         self._looks = 0
         self._suspects: list[Suspect] = []
@@ -69,8 +71,12 @@ class Diagnosis:
         self._hooks_grow = "hooks" in growing
         self._before = self._census(step, frame, mark=True)
         self._before.forget()
-        self._due = step + BETWEEN
+        self._began, self._due = step, step + BETWEEN
         self.seconds += thread_time() - start
+
+    def next_step(self, step: int) -> int:
+        """The step after ``step`` at which there is something to do."""
+        return step + 1 if self._tracer is not None else max(self._due, step + 1)
 
     def on_step(self, step: int, frame: FrameType | None) -> None:
         """Go on, at the end of a step."""
@@ -84,6 +90,8 @@ class Diagnosis:
 
     def end(self, step: int) -> None:
         """Stop at once, with what is known."""
+        if self._tracer is None and self._suspects:
+            self._tracer = Tracer(self._suspects, self._handles)  # it has seen nothing: the source will tell
         if self._tracer is not None:
             self._explain(step)
         self._close()
@@ -120,18 +128,32 @@ class Diagnosis:
             if id(spot) not in kept:
                 spot.thing = spot.parent = None
         after.roots = {}
-        if self._suspects:
+        if self._suspects and not (all(s.is_rare for s in self._suspects) and self._wait(step)):
             self._trace(step, frame)
+            return
+        if self._suspects:
+            self._let_go()
             return
         self.in_vain += 1
         if self._torch.is_profiling():
             self.found = [profiler_events(Sources(), step, self._rate_at_first)]
             self._close()
             return
-        if self._looks < MAX_LOOKS:
-            self._due = step + BETWEEN * 2**self._looks
-        else:
+        if not self._wait(step):
             self._close()
+
+    def _let_go(self) -> None:
+        """Keep of the suspects what can be told of them, and nothing of the user's."""
+        for suspect in self._suspects:
+            if suspect.root is not None:
+                suspect.root = Root(suspect.root.name, suspect.root.scope, {}, None)
+            for spot in suspect.chain:
+                spot.thing = spot.parent = None
+
+    def _wait(self, step: int) -> bool:
+        """Look again later; False when that was done often enough."""
+        self._due = step + BETWEEN * 2**self._looks
+        return self._looks < MAX_LOOKS or self._due <= 2 * self._began
 
     def _trace(self, step: int, frame: FrameType | None) -> None:
         tracer = Tracer(self._suspects, self._handles)
@@ -159,10 +181,11 @@ class Diagnosis:
         self.seconds += tracer.seconds
         sources = Sources()
         found = []
-        seen = zip(self._suspects, tracer.stores, tracer.rebound, tracer.outlived)
-        for suspect, stores, levels, outlived in seen:
+        seen = zip(self._suspects, tracer.stores, tracer.gained, tracer.rebound, tracer.outlived)
+        for suspect, stores, gained, levels, outlived in seen:
             _outermost(suspect, levels)
-            traced = Traced(stores, max(tracer.steps, 1), frozenset(outlived) if suspect.entries else frozenset())
+            harmless = frozenset(outlived) if suspect.entries else frozenset()
+            traced = Traced(stores, gained, tracer.steps, harmless)
             found.append(explain(suspect, traced, sources, step, self._rate_at_first))
         self.found = distinct([d for d in found if d.path != SAVED or d.leak.stored_at is not None])
         self.in_vain += not self.found
@@ -175,9 +198,7 @@ class Diagnosis:
         if self._before is not None:
             self._before.dissolve()
             self._before = None
-        for suspect in self._suspects:
-            for spot in suspect.chain:
-                spot.thing = spot.parent = None
+        self._let_go()
         self._suspects = []
         self.is_over = True
 

@@ -83,8 +83,9 @@ class Escalation:
 
     def next_step(self, step: int) -> int:
         """The step after ``step`` at which there is something to do."""
-        is_busy = self._diagnosis is not None or any(d.held is not None for d in self.found)
-        return step + 1 if is_busy else self._next_judgement
+        if any(d.held is not None for d in self.found):
+            return step + 1
+        return self._next_judgement if self._diagnosis is None else self._diagnosis.next_step(step)
 
     def on_step(self, step: int, frame: FrameType | None) -> None:
         """Judge, or go on looking, at the end of ``step``.

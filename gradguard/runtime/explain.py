@@ -90,13 +90,15 @@ class Traced:
 
     Args:
         stores: the lines that were seen to store into it.
+        gained: how many items that put into a collection.
         steps: for how many steps lines were followed.
         outlived: file and line of what ran before a store into it, and did not make it shorter.
     """
 
     stores: Counter[Line]
+    gained: int
     steps: int
-    outlived: frozenset[tuple[str, int]] = frozenset()
+    outlived: frozenset[tuple[str, int]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +146,7 @@ def explain(suspect: Suspect, traced: Traced, sources: Sources, step: int, rate:
         kind=kind,
         holder=_without_open_keys(suspect.holder, seen.statement),
         bytes_per_step=None,
-        per_step=round(_stores_per_step(suspect, traced.stores, traced.steps), 3),
+        per_step=round(_stores_per_step(suspect, traced), 3),
         explained=None,
         stored_at=places[0] if places else None,
         also_stored_at=tuple(places[1:4]),
@@ -279,12 +281,21 @@ def _from_source(suspect: Suspect, sources: Sources) -> list[Line]:
     return [Line(filename, statement.lineno) for filename, statement in found[:2]]
 
 
-def _stores_per_step(suspect: Suspect, stores: Counter[Line], traced: int) -> float:
+def _stores_per_step(suspect: Suspect, traced: Traced) -> float:
     gain = suspect.gain
+    if suspect.entries and traced.gained:  # seen for longer: what is stored every tenth step is seen a few times only
+        return _rate_at_a_store(suspect.entries + traced.gained, suspect.steps + traced.steps)
     counted = suspect.entries or gain.hooks or gain.tensors or gain.attached
     if counted > 0:
         return counted / suspect.steps
-    return sum(stores.values()) / traced if stores else 1.0
+    return sum(traced.stores.values()) / max(traced.steps, 1) if traced.stores else 1.0
+
+
+def _rate_at_a_store(stored: int, steps: int) -> float:
+    """Items a step, where the last of ``steps`` has stored one: the first may have come at once, or late."""
+    if stored < 2:
+        return stored / steps
+    return 2 / (steps / stored + (steps - 1) / (stored - 1))
 
 
 def _is_made_from_others(seen: _Evidence) -> bool:

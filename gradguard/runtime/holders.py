@@ -100,6 +100,11 @@ class Suspect:
     wraps_tensors: bool = False
 
     @property
+    def is_rare(self) -> bool:
+        """Whether too little was stored to tell how often that happens."""
+        return self.entries == 1
+
+    @property
     def spot(self) -> Spot:
         """The place itself."""
         return self.chain[-1]
@@ -196,9 +201,7 @@ def _search(old: Spot, new: Spot, gains: dict[int, Gain], root: Root, steps: int
         return []
     entries = new.length - old.length
     lasting = old.witness is None or old.witness() is not None
-    grows = (
-        lasting and new.count == old.count and entries >= LEAST_ENTRIES and (new.ident == old.ident or new.count > 1)
-    )
+    grows = lasting and new.count == old.count and entries > 0 and (new.ident == old.ident or new.count > 1)
     heavy = [
         (previous, below)
         for label, below in new.below.items()

@@ -54,6 +54,8 @@ class Tracer:
 
     def __init__(self, suspects: list[Suspect], handles: Callable[[], int] | None) -> None:
         self.stores: list[Counter[Line]] = [Counter() for _ in suspects]
+        self.gained = [0 for _ in suspects]
+        """How many items the stores put into a collection."""
         self.rebound: list[Counter[int]] = [Counter() for _ in suspects]
         self.outlived: list[set[tuple[str, int]]] = [set() for _ in suspects]
         """Lines that ran before a store into the holder, and did not make it shorter: they do not empty it."""
@@ -141,6 +143,7 @@ class Tracer:
                 self._shortened[index].add((self._line.filename, self._line.number))
                 continue
             self.stores[index][self._line] += 1
+            self.gained[index] += _gained(last, state)
             self.outlived[index] = self._ran - self._shortened[index]
             if len(state) > 1:
                 self.rebound[index][_outermost_change(last, state)] += 1
@@ -174,6 +177,11 @@ def _is_store(last: tuple[Any, ...], state: tuple[Any, ...]) -> bool:
     if last[:-1] == state[:-1] and isinstance(last[-1], int) and isinstance(state[-1], int):
         return state[-1] > last[-1]
     return True
+
+
+def _gained(last: tuple[Any, ...], state: tuple[Any, ...]) -> int:
+    sizes = last[-1], state[-1]
+    return state[-1] - last[-1] if all(type(size) is int for size in sizes) else 0
 
 
 def _outermost_change(last: tuple[Any, ...], state: tuple[Any, ...]) -> int:

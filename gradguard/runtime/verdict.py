@@ -36,6 +36,10 @@ BYTES_FLOOR = 1_024.0
 """Bytes a step: a clean loop moves the heap by some hundred, a list of detached losses by less than a thousand."""
 
 
+SLOW_FLOOR = 16.0
+"""Bytes a step: where an old graph stays every so many steps, that is what may be left of it."""
+
+
 def growing(series: Mapping[str, Series]) -> dict[str, Trend]:
     """The signals that grow steadily."""
     trends = {name: trend(s.steps, s.values, FLOORS.get(name, BYTES_FLOOR)) for name, s in series.items()}
@@ -51,6 +55,13 @@ def telling(growing: Mapping[str, Trend], series: Mapping[str, Series]) -> dict[
 def _is_told(name: str, series: Mapping[str, Series]) -> bool:
     """Whether a signal has samples; of one that is read rarely, enough of them."""
     return len(series[name].steps) >= (MIN_POINTS if name == "tensors" else 1)
+
+
+def _slow(series: Mapping[str, Series]) -> dict[str, Trend]:
+    """How fast memory grows where that is too slow to be growth by itself, and something else tells of a leak."""
+    best = {name: series[name] for name in _memory_signals([name for name in series if _is_told(name, series)])}
+    trends = {name: trend(s.steps, s.values, SLOW_FLOOR) for name, s in best.items()}
+    return {name: grown for name, grown in trends.items() if grown is not None}
 
 
 def bytes_per_step(growing: Mapping[str, Trend]) -> float:
@@ -138,7 +149,7 @@ def conclude(
     tells = telling(growing, series)
     total = bytes_per_step(tells)
     word = _verdict(kept, _weighty(tells, series), steps, found)
-    shown = attribute(_listed(kept, word), tells)
+    shown = attribute(_listed(kept, word), tells if total or not kept else {**tells, **_slow(series)})
     shown.sort(key=lambda leak: -(leak.bytes_per_step or 0))
     return RunReport(
         verdict=word,

@@ -1,0 +1,97 @@
+"""Stores that happen every so many steps: how often, and how much that is a step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from torch import nn  # noqa: E402
+
+from gradguard.findings import RunReport  # noqa: E402
+from gradguard.runtime.watch import Watch  # noqa: E402
+
+FLOATS = 100_000
+Stored = Callable[[Any, int], object]
+
+
+def train(steps: int, stored: Stored) -> RunReport:
+    model = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 1))
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    with Watch() as guard:
+        for step in range(steps):
+            loss = model(torch.randn(32, 64)).square().mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            stored(loss, step)
+    assert guard.report is not None
+    return guard.report
+
+
+# A graph that was backpropagated weighs a few kilobytes: one every 150 steps is nobody's end of memory.
+PERIODS = [
+    *((period, steps, "graph") for period, steps in [(1, 100), (2, 200), (5, 300), (20, 600), (50, 1_000)]),
+    *((period, steps, "tensor") for period, steps in [(1, 100), (5, 300), (20, 600), (50, 1_000), (150, 2_500)]),
+]
+
+
+@pytest.mark.parametrize(("period", "steps", "kind"), PERIODS)
+def test_what_is_stored_every_so_many_steps_is_counted(period: int, steps: int, kind: str) -> None:
+    history: list[Any] = []
+
+    def stored(loss: Any, step: int) -> None:
+        if step % period == 0:
+            history.append(loss if kind == "graph" else torch.randn(FLOATS))
+
+    report = train(steps, stored)
+    (leak,) = report.leaks
+    assert report.verdict == "leak"
+    assert leak.holder is not None
+    assert leak.holder.name == "history"
+    assert leak.kind == kind
+    assert leak.stored_at is not None
+    assert "history.append" in (leak.stored_at.code or "")
+    assert leak.per_step == pytest.approx(1 / period, rel=0.25)
+    assert leak.bytes_per_step is not None
+    if kind == "tensor":
+        assert leak.bytes_per_step == pytest.approx(4 * FLOATS / period, rel=0.2)
+    else:
+        assert leak.bytes_per_step * period > 2_000  # what backward leaves of a graph of four nodes
+
+
+@pytest.mark.parametrize("period", [10, 50])
+def test_what_is_emptied_every_so_often_is_clean(period: int) -> None:
+    history: list[Any] = []
+
+    def stored(loss: Any, step: int) -> None:
+        if step % period == 0:
+            history.append(torch.randn(FLOATS))
+        if len(history) == 4:
+            history.clear()
+
+    assert train(1_000, stored).verdict == "clean"
+
+
+def test_the_best_of_all_is_kept_once() -> None:
+    best: dict[str, Any] = {}
+
+    def stored(loss: Any, step: int) -> None:
+        if step % 40 == 0:
+            best["state"] = torch.randn(FLOATS)
+            best["step"] = step
+
+    assert train(600, stored).verdict == "clean"
+
+
+def test_a_table_that_is_filled_now_and_then_and_then_is_full() -> None:
+    table: dict[int, Any] = {}
+
+    def stored(loss: Any, step: int) -> None:
+        if step % 25 == 0 and (step // 25) % 12 not in table:
+            table[(step // 25) % 12] = torch.randn(FLOATS)
+
+    assert train(1_200, stored).verdict == "clean"
