@@ -32,6 +32,9 @@ BETWEEN = 12
 MAX_LOOKS = 3
 """After these, looks go on for as many steps again as the run had had: what is stored rarely is stored again."""
 
+MAX_SECONDS = 1.0
+"""Of own work, after which no look is waited for: one beside a million objects takes a third of that."""
+
 MAX_SUSPECTS = 4
 
 
@@ -153,7 +156,7 @@ class Diagnosis:
     def _wait(self, step: int) -> bool:
         """Look again later; False when that was done often enough."""
         self._due = step + BETWEEN * 2**self._looks
-        return self._looks < MAX_LOOKS or self._due <= 2 * self._began
+        return self._looks < MAX_LOOKS or (self._due <= 2 * self._began and self.seconds < MAX_SECONDS)
 
     def _trace(self, step: int, frame: FrameType | None) -> None:
         tracer = Tracer(self._suspects, self._handles)

@@ -27,6 +27,9 @@ PATIENCE = 64
 FEW = 4
 """After a pause it takes this many ticks more than usual: one is no evaluation, it is the next step's forward."""
 
+EARLY = 64
+"""Steps within which it may turn out that some were counted in another unit."""
+
 active: list[Watch] = []
 """The watches that are on, the innermost last."""
 
@@ -45,7 +48,7 @@ class Clock:
         self._on_step = on_step
         self.key: int | None = None
         self._newest = 0
-        self._of_key = 0
+        self._counted_by: dict[int, int] = {}
         self._silence = 0
         self._usual_silence = 0
         self._is_after_pause = False
@@ -63,13 +66,14 @@ class Clock:
             self._silence = 0
             self._is_after_pause = False
             self.counted += 1
-            self._of_key += 1
+            if self.counted <= EARLY:
+                self._counted_by[key] = self._counted_by.get(key, 0) + 1
             self._on_step(source, frame)
         else:
             self._silence += 1
             if source == "optimizer" == self.source:
-                # One that stepped before this one steps again: they take turns, and only this one ends a cycle.
-                self.counted = self._of_key
+                # One that ended steps before steps again: they take turns, and only the last one ends a cycle.
+                self.counted -= self._counted_by.pop(key, 0)
 
     def hand_over(self) -> None:
         """The deciding source has been silent for too long a time: a few ticks of others now, and they decide."""
@@ -87,7 +91,8 @@ class Clock:
             if source != self.source:
                 self._silence = self._usual_silence = 0
                 self.counted = 0
-            self.source, self.key, self._of_key = source, key, 0
+                self._counted_by.clear()
+            self.source, self.key = source, key
             if source == "optimizer":
                 self._newest = max(self._newest, key)
             return True

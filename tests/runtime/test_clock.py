@@ -82,6 +82,15 @@ def test_what_the_first_of_two_optimizers_counted_is_known_once_it_steps_again()
     assert counted == [1, 2, 3, 2, 3]
 
 
+def test_one_that_is_made_anew_beside_one_that_stays_ends_the_cycle_each_time() -> None:
+    counted: list[int] = []
+    clock = Clock(lambda source, frame: counted.append(clock.counted))
+    for step in range(200):
+        clock.tick("optimizer", 1, None)
+        clock.tick("optimizer", 2 + step, None)
+    assert counted == [1, 2, *range(2, 201)]
+
+
 def test_micro_batches_are_no_steps_however_many() -> None:
     found = ended(([("loader", 2)] * 50 + [("optimizer", 1)]) * 20)
     assert found[50:] == ["optimizer"] * 20

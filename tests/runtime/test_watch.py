@@ -187,6 +187,20 @@ def test_of_optimizers_that_take_turns_only_the_last_counts_from_the_first_cycle
     assert watched(body).steps == 80
 
 
+def test_an_optimizer_made_anew_beside_one_that_stays_counts_each_time() -> None:
+    def body(guard: Any) -> None:
+        model = Net()
+        stays = torch.optim.SGD(model.parameters(), lr=0.1)
+        for _ in range(60):
+            prompt = nn.Parameter(torch.zeros(8))
+            anew = torch.optim.SGD([prompt], lr=0.1)
+            model(torch.randn(4, 8) + prompt).sum().backward()
+            stays.step()
+            anew.step()
+
+    assert watched(body).steps == 60
+
+
 def test_two_watches_one_inside_the_other_both_count() -> None:
     with gradguard.watch(report=False) as outer, gradguard.watch(report=False) as inner:
         train(35)
