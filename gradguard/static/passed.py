@@ -72,6 +72,21 @@ class _Passing(NamedTuple):
     param: str
 
 
+class _Given(NamedTuple):
+    """An argument: by its path, or by that of the function or class that is called to make it."""
+
+    path: str
+    is_made: bool
+
+
+class _Call(NamedTuple):
+    """A call, as far as it matters here: a file's trees would be a hundred times as large."""
+
+    positional: tuple[_Given, ...]
+    by_keyword: dict[str, _Given]
+    scope: _Scope
+
+
 class _Calls:
     """The calls in one file, and what its variables are made with."""
 
@@ -79,19 +94,23 @@ class _Calls:
         self.module = module
 
     @cached_property
-    def _tree(self) -> tuple[dict[str, list[tuple[ast.Call, _Scope]]], dict[str, list[ast.expr]]]:
-        calls: defaultdict[str, list[tuple[ast.Call, _Scope]]] = defaultdict(list)
-        made: defaultdict[str, list[ast.expr]] = defaultdict(list)
+    def _written(self) -> tuple[dict[str, list[_Call]], dict[str, list[str]]]:
+        calls: defaultdict[str, list[_Call]] = defaultdict(list)
+        made: defaultdict[str, list[str]] = defaultdict(list)
         stack: list[tuple[ast.AST, _Scope]] = [(parsed(self.module.source.text), ("<module>", "", []))]
         while stack:
             node, scope = stack.pop()
             if isinstance(node, ast.Call):
-                calls[_dotted(node.func).rsplit(".", 1)[-1]].append((node, scope))
+                call = _Call(
+                    tuple(map(_given, node.args)), {k.arg: _given(k.value) for k in node.keywords if k.arg}, scope
+                )
+                if any(given.path for given in (*call.positional, *call.by_keyword.values())):
+                    calls[_dotted(node.func).rsplit(".", 1)[-1]].append(call)
             elif isinstance(node, ast.Assign):
                 for target in node.targets:
                     for name, value in _pairs(target, node.value):
                         if isinstance(value, ast.Call):
-                            made[_dotted(name)].append(value.func)
+                            made[_dotted(name)].append(_dotted(value.func))
             elif isinstance(node, ast.ClassDef):
                 scope = (scope[0], node.name, scope[2])
             elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
@@ -101,13 +120,13 @@ class _Calls:
             stack += [(child, scope) for child in inner(node)]
         return calls, made
 
-    def _given(self, name: str, param: str, position: int) -> Iterator[tuple[ast.expr, _Scope]]:
-        for call, scope in self._tree[0].get(name, ()):
-            given = next((k.value for k in call.keywords if k.arg == param), None)
-            if given is None and 0 <= position < len(call.args):
-                given = call.args[position]
+    def _given(self, name: str, param: str, position: int) -> Iterator[tuple[_Given, _Scope]]:
+        for call in self._written[0].get(name, ()):
+            given = call.by_keyword.get(param)
+            if given is None and 0 <= position < len(call.positional):
+                given = call.positional[position]
             if given is not None:
-                yield given, scope
+                yield given, call.scope
 
     def classes(self, name: str, param: str, position: int, asked: Asked) -> Iterator[Class]:
         """The classes of what is passed as ``param`` where ``name`` is called.
@@ -118,8 +137,7 @@ class _Calls:
         from gradguard.static.definitions import Class
 
         for given, _ in self._given(name, param, position):
-            makers = [given.func] if isinstance(given, ast.Call) else self._tree[1].get(_dotted(given), [])
-            for maker in map(_dotted, makers):
+            for maker in [given.path] if given.is_made else self._written[1].get(given.path, []):
                 value = self.module.dotted(maker)
                 if value is None or isinstance(value.ref, str):
                     head = maker.split(".")[0]
@@ -133,8 +151,8 @@ class _Calls:
     def passing(self, name: str, param: str, position: int) -> Iterator[_Passing]:
         """The functions that pass a parameter of their own on as ``param``."""
         for given, (function, owner, params) in self._given(name, param, position):
-            if isinstance(given, ast.Name) and given.id in params:
-                yield _Passing(function, owner, params, given.id)
+            if not given.is_made and given.path in params:
+                yield _Passing(function, owner, params, given.path)
 
 
 _Scope = tuple[str, str, list[str]]
@@ -147,6 +165,11 @@ def _pairs(target: ast.expr, value: ast.expr) -> Iterator[tuple[ast.expr, ast.ex
             yield from _pairs(one, other)
     else:
         yield target, value
+
+
+def _given(argument: ast.expr) -> _Given:
+    is_made = isinstance(argument, ast.Call)
+    return _Given(_dotted(argument.func if isinstance(argument, ast.Call) else argument), is_made)
 
 
 def _dotted(node: ast.AST | None) -> str:
