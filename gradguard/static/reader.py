@@ -66,10 +66,13 @@ class Reader:
         Raises:
             SourceError: it cannot be opened, decoded, or is not a notebook.
         """
-        data = self.project.texts.data.get(path)
+        texts = self.project.texts
+        data = texts.data.get(path)
         if data is None:
             return sources.read(path, shown(path))
-        return sources.from_bytes(data, shown(path), notebook=path.suffix == ".ipynb")
+        source = sources.from_bytes(data, shown(path), notebook=path.suffix == ".ipynb")
+        source.text = texts.shared(path, source.text)
+        return source
 
     def _part(self, path: Path) -> Part:
         try:

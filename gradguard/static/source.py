@@ -8,10 +8,12 @@ import json
 import re
 import textwrap
 import tokenize
+from array import array
 from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -47,9 +49,17 @@ class Source:
     _parsed: dict[Extent, list[ast.stmt]] = field(default_factory=dict)
 
     @cached_property
-    def lines(self) -> list[str]:
-        """The lines with their ends, split as Python's parser does (not at form feeds)."""
-        return list(io.StringIO(self.text, newline=""))
+    def _starts(self) -> array[int]:
+        """Where each line begins, and where the last one ends; split as Python's parser does (not at form feeds)."""
+        return array("L", accumulate(map(len, io.StringIO(self.text, newline="")), initial=0))
+
+    def line(self, number: int) -> str:
+        """A line with its end.
+
+        Args:
+            number: from 1.
+        """
+        return self.excerpt(Extent(number, number))
 
     @cached_property
     def outline(self) -> Outline:
@@ -72,8 +82,8 @@ class Source:
         """The text, or each notebook cell with its number."""
         if not self.cells:
             return [(None, self.text)]
-        starts = [start - 1 for start, _ in self.cells] + [len(self.lines)]
-        return [(cell, "".join(self.lines[starts[i] : starts[i + 1]])) for i, (_, cell) in enumerate(self.cells)]
+        ends = [start - 1 for start, _ in self.cells[1:]] + [len(self._starts) - 1]
+        return [(cell, self.excerpt(Extent(start, end))) for (start, cell), end in zip(self.cells, ends)]
 
     def locate(self, line: int) -> tuple[int | None, int]:
         """A line of ``text`` -> (cell or None, line within it)."""
@@ -85,7 +95,8 @@ class Source:
         return number, line - first + 1
 
     def excerpt(self, extent: Extent) -> str:
-        return "".join(self.lines[extent.start - 1 : extent.end])
+        """The text of some lines."""
+        return self.text[self._starts[extent.start - 1] : self._starts[extent.end]]
 
     def problem(self, extent: Extent) -> str | None:
         """Why a statement is not read, if so."""
@@ -112,7 +123,8 @@ class Source:
         first, last = extents[0].start, extents[-1].end
         kept = ["\n"] * (last - first + 1)
         for extent in extents:
-            kept[extent.start - first : extent.end - first + 1] = self.lines[extent.start - 1 : extent.end]
+            for number in range(extent.start, extent.end + 1):
+                kept[number - first] = self.line(number)
         return Chunk(self, "".join(kept), first)
 
 
@@ -207,7 +219,7 @@ class Chunk:
 
     def source_line(self, number: object) -> str:
         """The text of the line that a node begins in."""
-        return self.source.lines[self._concrete(number).span(number).line + self.first_line - 2]
+        return self.source.line(self._concrete(number).span(number).line + self.first_line - 1)
 
     def code(self, number: object) -> str:
         """The text of a node."""

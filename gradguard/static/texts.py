@@ -32,6 +32,11 @@ class Texts:
             self._texts[path] = data.decode(errors="replace")
         return self._texts[path]
 
+    def shared(self, path: Path, text: str) -> str:
+        """``text``, or the same text that is kept here already: large programs are not kept twice."""
+        kept = self.of(path)
+        return kept if kept == text else text
+
     def imported(self, path: Path) -> frozenset[str]:
         """Every name in a file's import statements."""
         if path not in self.imports:
