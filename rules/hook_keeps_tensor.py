@@ -40,10 +40,8 @@ rule = Rule("GG109", "hook-keeps-tensor", Severity.ERROR, ((sign("_hook"), ACTS)
 @rule.in_source
 def keeps(function: Function) -> Iterator[Finding]:
     for hook in function.hooks:
-        if hook.inner is not None:
-            continue
         where = _registered(hook)
-        for store in hook.kept:
+        for store in hook.kept if hook.inner is None else ():
             yield rule.finding(
                 store.site,
                 f"the hook adds `{store.value_code}` to `{store.path}` in every forward pass, with its graph, and "
@@ -54,7 +52,7 @@ def keeps(function: Function) -> Iterator[Finding]:
             )
         if hook.closes_over is not None:
             yield rule.finding(
-                hook.site,
+                hook.source.site,
                 f"the hook on `{hook.closes_over}` refers to `{hook.closes_over}` itself: a cycle through C++ that "
                 "gc.collect() cannot free, with the whole graph behind it",
                 help=f"let the hook use a copy: `kept = {hook.closes_over}.detach()`",

@@ -131,6 +131,8 @@ def in_place(c: Called) -> Value | None:
             state.assign(path, DETACHED)
             flow.detached.add(path)
         return DETACHED
+    if c.method in k.FILLING_METHODS:
+        return c.receiver
     if c.method not in k.INPLACE_GRAPH_METHODS or path is None or _through_data(c.node):
         return None
     added = union(c.arguments)

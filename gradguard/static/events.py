@@ -401,6 +401,7 @@ class HookRegistration(Event):
         bound: the paths of what ``functools.partial`` gives to its first parameters.
         kept: the stores by which the hook keeps what it is given.
         closes_over: the tensor that the hook is registered on, and that it refers to itself.
+        closes_over_given: the parameter that it is registered on, and refers to: a tensor, if callers give one.
     """
 
     method: str = ""
@@ -415,6 +416,7 @@ class HookRegistration(Event):
     of: Value = field(default_factory=Value)
     kept: list[Store] = field(default_factory=list)
     closes_over: str | None = None
+    closes_over_given: str | None = None
 
     @property
     def receiver_code(self) -> str:

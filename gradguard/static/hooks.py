@@ -30,7 +30,11 @@ def judge_hook(flow: Flow, hook: HookRegistration) -> None:
         hook.removed = hook.removed or (not source.discarded and ".remove()" in flow.module.source.text)
     if hook.callback is not None and hook.inner is None:
         hook.kept = list(_kept(flow, hook))
-        hook.closes_over = _closes_over(flow, hook)
+        closes_over = _closes_over(flow, hook)
+        hook.closes_over = closes_over if hook.of.is_operation_result else None
+        hook.closes_over_given = closes_over if closes_over in flow.params and hook.receiver in flow.params else None
+    elif isinstance(source, HookRegistration) and hook.of.is_operation_result:
+        hook.closes_over = source.closes_over_given
     if hook.fresh or hook.receiver is None:
         return
     call = hook.site.node
@@ -148,7 +152,7 @@ def _closes_over(flow: Flow, hook: HookRegistration) -> str | None:
     A closure refers to a variable: in a loop, the next iteration puts another tensor there, and the old one is free.
     """
     path, callback = hook.receiver, hook.callback
-    if hook.method != "register_hook" or path is None or not path.isidentifier() or not hook.of.is_operation_result:
+    if hook.method != "register_hook" or path is None or not path.isidentifier():
         return None
     if not isinstance(callback, FunctionRef) or _last_removal(flow) != float("inf"):
         return None

@@ -44,6 +44,11 @@ LONG_BUFFER_NAME = re.compile(r"capacity|buffer_?size|memory|replay", re.I)
 PREPARING_CLASS = re.compile(r"Tokenizer|Processor|FeatureExtractor")
 PREPARING_NAME = re.compile(r"tokeni[sz]er\w*$", re.I)
 
+# In-place methods that fill a tensor with numbers: it is what it was, and is given back.
+FILLING_METHODS = frozenset(
+    "zero_ fill_ uniform_ normal_ random_ bernoulli_ exponential_ geometric_ cauchy_ log_normal_ clamp_ abs_ "
+    "neg_".split()
+)
 # In-place methods: the receiver takes on the graph of the arguments.
 INPLACE_GRAPH_METHODS = frozenset(
     "add_ sub_ mul_ div_ copy_ index_add_ index_copy_ index_put_ masked_fill_ masked_scatter_ scatter_ scatter_add_ "

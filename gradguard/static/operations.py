@@ -239,6 +239,8 @@ def _builtin(c: Called, name: str) -> Value | None:
     if name == "getattr" and len(c.node.args) >= 2 and isinstance(key := c.node.args[1].value, t.Constant):
         base = t.path_of(c.node.args[0].value)
         return c.flow.read(c.flow.canonical(f"{base}.{key.value}"), c.state) if base else UNKNOWN
+    if name in ("max", "min") and len(values) > 1:
+        return join(*values) if len(values) == 2 else union(values)  # one of them, as it is
     if name in ("sum", "max", "min", "abs") and values:
         return recorded(computed(union([element(v, "each") for v in values])), c.state, c.node)
     if name == "super":

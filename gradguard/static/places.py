@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,7 @@ from gradguard.static.names import named_kind
 from gradguard.static.state import State
 from gradguard.static.values import (
     NUMBER,
+    UNKNOWN,
     Held,
     Kind,
     Root,
@@ -139,7 +141,7 @@ def _outer_name(flow: Flow, name: str) -> Value:
             return Value(kind=named)
         root = frozenset((Root(Source.PLACE, name),))
         bounded = value.bounded if value is not None else False
-        if value is None and name not in flow.module.outline.variables:
+        if value is None and hasattr(builtins, name) and name not in flow.module.outline.variables:
             return Value(kind=Kind.EXTERNAL, ref=f"builtins.{name}")
         return Value(root, must=root, kind=kind, bounded=bounded)
     return value
@@ -167,6 +169,7 @@ def kind_of(ref: FunctionRef, expr: t.Expr) -> Value:
     flow.receivers = frozenset((expr.id,)) if isinstance(expr, t.Name) else frozenset()
     flow.called_names = frozenset()
     state = State({})
+    state.env.update((name, UNKNOWN) for name in flow.locals)  # they are bound elsewhere in it
     for param in ref.define.params:
         state.env[param.name] = parameter(flow, param)
     value = flow.value(expr, state)

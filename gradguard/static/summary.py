@@ -367,7 +367,8 @@ class _Application:
         elif isinstance(event, HookRegistration):
             receiver = self.path(event.receiver) if event.receiver else None
             if receiver is not None and not event.removed and not event.fresh:
-                flow.record(replace(event, site=site, loop=loop, inner=event, receiver=receiver, repeats=None))
+                of = flow.read(receiver, self.state)
+                flow.record(replace(event, site=site, loop=loop, inner=event, receiver=receiver, of=of, repeats=None))
         elif isinstance(event, Store):
             self._replay_store(event)
 
