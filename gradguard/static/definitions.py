@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from gradguard.static import knowledge as k
@@ -52,6 +53,11 @@ class FunctionRef:
         )
 
     @cached_property
+    def is_abstract(self) -> bool:
+        """Whether it says only that a subclass is to write it."""
+        return all(_says_nothing(statement) for statement in self.define.body)
+
+    @cached_property
     def tested(self) -> frozenset[str]:
         """The parameters that decide which way it takes."""
         return tested_names(self.define) & {param.name for param in self.define.params}
@@ -59,6 +65,13 @@ class FunctionRef:
     @property
     def qualified(self) -> str:
         return f"{self.owner.name}.{self.define.name}" if self.owner else self.define.name
+
+
+def _says_nothing(statement: t.Stmt) -> bool:
+    if isinstance(statement, t.Raise):
+        return True
+    value = statement.value if isinstance(statement, t.Evaluate | t.Return) else statement
+    return value is None or isinstance(value, t.Constant)
 
 
 @dataclass(eq=False, repr=False)
@@ -70,6 +83,7 @@ class Class:
     chunk: Chunk
     outer: Flow | None = None
     _attributes: dict[str, Value | None] = field(default_factory=dict)
+    _found: dict[str, FunctionRef | None] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -92,7 +106,28 @@ class Class:
                     yield from base.ref.lineage(depth + 1)
 
     def method(self, name: str) -> FunctionRef | None:
-        return next((c.methods[name] for c in self.lineage() if name in c.methods), None)
+        """What runs when its object's method is called; a base's template runs with what this class fills in."""
+        if name not in self._found:
+            base = next((cls for cls in self.lineage() if name in cls.methods), None)
+            ref = base.methods[name] if base is not None else None
+            if ref is not None and base is not None and base is not self and self._fills_in(base, ref):
+                ref = FunctionRef(ref.module, ref.define, ref.chunk, self, ref.outer)
+            self._found[name] = ref
+        return self._found[name]
+
+    def _fills_in(self, base: Class, template: FunctionRef) -> bool:
+        """Whether a base's method comes to call one that the base only declares, and this class or one between has."""
+        written = {name: ref for cls in reversed(list(base.lineage())) for name, ref in cls.methods.items()}
+        waiting, seen = set(template.own_calls), set()
+        while waiting:
+            name = waiting.pop()
+            seen.add(name)
+            ref = written.get(name)
+            if ref is not None and not ref.is_abstract:
+                waiting |= ref.own_calls - seen
+            elif any(name in cls.methods for cls in takewhile(lambda cls: cls is not base, self.lineage())):
+                return True
+        return False
 
     def inherited_methods(self) -> Iterator[tuple[Class, FunctionRef]]:
         """The methods of its bases that call one which it overrides, each with its base: ``fit`` of a base trainer."""

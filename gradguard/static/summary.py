@@ -398,13 +398,16 @@ class _Application:
         if store.waits and state.evaluating and Mode.OFF not in (state.mode, store.mode):
             flow.record(replace(store, loop=flow.loop, inner=store, evaluating=True, value=self.value(store.value)))
             return
+        value = self.value(store.value)
+        if store.form in (Form.AVERAGE, Form.SUM):
+            value = recorded(value, state, self.c.node)  # the callee did not know that it was given a leaf
         source: Site | None = store.value_site
         if by_caller:
             source = flow.site(self.sources[attached[0]]) if attached[0] in self.sources else None
         flow.record(
             replace(
                 store, site=flow.site(self.c.node) if by_caller else store.site, loop=flow.loop, inner=store,
-                conditional=flow.branches > 0 or store.conditional, path=path, value=self.value(store.value),
+                conditional=flow.branches > 0 or store.conditional, path=path, value=value,
                 value_site=source, scope=flow.scope(path), parameter=by_caller or store.parameter,
                 mode=state.mode if store.mode is Mode.INHERITED else store.mode,
                 evaluating=store.evaluating or bool(state.evaluating), carries_graph=False, outlives=None,
