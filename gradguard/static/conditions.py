@@ -136,7 +136,9 @@ def tested_flag(test: t.Expr) -> tuple[str | None, bool]:
 
 def tested_names(define: t.Define) -> frozenset[str]:
     """The names whose truth, or equality with a string, decides what a function does."""
-    tests = (node.test for node in t.walk(define.body) if isinstance(node, t.If | t.Conditional))
+    nodes = list(t.walk(define.body))
+    tests = [node.test for node in nodes if isinstance(node, t.If | t.Conditional)]
+    tests += [flag for node in nodes if isinstance(node, t.Call) and (flag := node.argument("create_graph"))]
     return frozenset(name for test in tests if (name := tested_flag(test)[0] or key_test(test)[0]) is not None)
 
 

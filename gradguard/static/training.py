@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from gradguard.static import knowledge as k
 from gradguard.static import tree as t
 from gradguard.static.called import Called, last
+from gradguard.static.conditions import outcome
 from gradguard.static.definitions import FunctionRef
 from gradguard.static.model import (
     Backward,
@@ -117,15 +118,24 @@ def grad_call(c: Called) -> Value | None:
     ):
         return None
     value = c.value_of("outputs", 0) or UNKNOWN
-    create = c.node.argument("create_graph")
-    creates = create is not None and not (isinstance(create, t.Constant) and create.value in (False, None))
-    keeps = creates or c.node.argument("retain_graph") is not None
+    creates = _creates_graph(c)
+    keeps = creates is not False or c.node.argument("retain_graph") is not None
     prove(c.flow, value)
     c.flow.record(GradCall(c.flow.site(c.node), c.flow.loop, c.flow.branches > 0, value=value, keeps=keeps))
-    if not creates:  # a tuple of tensors without a graph
+    if creates is False:  # a tuple of tensors without a graph
         return each_of(holding(DETACHED, Held.CUT, c.node), Kind.OUTPUT)
     result = c.result(Root(Source.GRAPH, c.node))
-    return result if c.node.is_true("create_graph") else Value(maybe=result.reach, kind=Kind.OUTPUT)
+    return result if creates else Value(maybe=result.reach, kind=Kind.OUTPUT)
+
+
+def _creates_graph(c: Called) -> bool | None:
+    """Whether the gradient has a graph itself; None where that is not known."""
+    create = c.node.argument("create_graph")
+    if create is None or isinstance(create, t.Constant):
+        return create is not None and bool(create.value)
+    if isinstance(create, t.Attribute) and create.name == "training":
+        return not c.state.evaluating or None
+    return outcome(create, lambda name: known.ref if (known := c.state.env.get(name)) is not None else None)
 
 
 def zero_grad(c: Called) -> Value | None:
