@@ -8,6 +8,43 @@ from tests.rules.snippets import assert_clean, assert_flagged, findings
 CODE = "GG105"
 
 FLAGGED = {
+    "a perturbation of random numbers, kept by an attacker": """
+        class Universal:
+            def __init__(self, model, shape, eps):
+                self.model = model
+                self.eps = eps
+                self.delta = torch.empty(1, *shape).uniform_(-eps, eps).requires_grad_()
+
+            def ascend(self, x, y):
+                loss = F.cross_entropy(self.model((x + self.delta).clamp(0, 1)), y)
+                (gradient,) = torch.autograd.grad(loss, self.delta)
+                moved = self.delta + 0.1 * gradient.sign()
+                self.delta = moved.clamp(-self.eps, self.eps)  # !
+                return loss.item()
+
+        def train(model, loader, optimizer):
+            attack = Universal(model, (3, 32, 32), 0.03)
+            for x, y in loader:
+                attack.ascend(x, y)
+                optimizer.zero_grad()
+                F.cross_entropy(model(x + attack.delta.detach()), y).backward()
+                optimizer.step()
+    """,
+    "forces with a graph, by a flag that the caller gives": """
+        def forces(energy, position, train=False):
+            position = position.requires_grad_()
+            (gradient,) = torch.autograd.grad(energy(position).sum(), position, create_graph=train)
+            return -gradient
+
+        def simulate(net: nn.Module, steps, optimizer):
+            position = torch.randn(8, 3)
+            for step in range(steps):
+                position = torch.tanh(position + 0.01 * forces(net, position, train=True))  # !
+                loss = net(torch.randn(8, 3)).square().mean()
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+    """,
     "hidden state and retain_graph": """
         def train(rnn, loader, optimizer):
             hidden = None
@@ -153,6 +190,32 @@ FLAGGED["a parameter is a module if it is used as one"] = """
 SPELLINGS = ("perturbation", "simulation")  # the same store under whatever rule fits its form best
 
 CLEAN = {
+    "forces without a graph, by a flag that the caller gives": """
+        def forces(energy, position, train=False):
+            position = position.detach().requires_grad_()
+            (gradient,) = torch.autograd.grad(energy(position).sum(), position, create_graph=train)
+            return -gradient
+
+        def simulate(net: nn.Module, steps, optimizer):
+            position = torch.randn(8, 3)
+            for step in range(steps):
+                position = torch.tanh(position + 0.01 * forces(net, position, train=False))
+                loss = net(torch.randn(8, 3)).square().mean()
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+    """,
+    "the least of two": """
+        def search(model, x, y, optimizer):
+            best = torch.tensor(float("inf"))
+            for step in range(1000):
+                loss = F.mse_loss(model(x), y)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+                best = min(best, loss)
+            return best.item()
+    """,
     "detached in the loop": """
         def train(rnn, loader, optimizer):
             hidden = None

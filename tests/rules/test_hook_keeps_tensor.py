@@ -7,6 +7,25 @@ from tests.rules.snippets import assert_clean, assert_flagged
 CODE = "GG109"
 
 FLAGGED = {
+    "tensor hook with its own tensor, which a caller gives": """
+        def watch(name, activation):
+            def note(gradient):
+                SCORES[name] = (gradient * activation).abs().mean().item()
+
+            activation.register_hook(note)  # !
+            return activation
+
+        SCORES = {}
+
+        class Block(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.layer = nn.Linear(4, 4)
+
+            def forward(self, x):
+                x = x + self.layer(x)
+                return watch("block", x)
+    """,
     "a factory sets it up and gives a reader of the last": """
         def tap(layer):
             seen = []
@@ -225,6 +244,36 @@ FLAGGED = {
 }
 
 CLEAN = {
+    "tensor hook with a copy of its tensor, which a caller gives": """
+        def watch(name, activation):
+            kept = activation.detach()
+
+            def note(gradient):
+                SCORES[name] = (gradient * kept).abs().mean().item()
+
+            activation.register_hook(note)
+            return activation
+
+        SCORES = {}
+
+        class Block(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.layer = nn.Linear(4, 4)
+
+            def forward(self, x):
+                x = x + self.layer(x)
+                return watch("block", x)
+    """,
+    "tensor hook with a parameter that a caller gives": """
+        def watch(parameter):
+            parameter.register_hook(lambda gradient: gradient * parameter.abs())
+
+        def build():
+            layer = nn.Linear(4, 4)
+            watch(layer.weight)
+            return layer
+    """,
     "a factory whose caller gets the list": """
         def tap(layer):
             seen = []

@@ -24,6 +24,74 @@ METER = """
 """
 
 FLAGGED = {
+    "a bank's queue, by way of another name": """
+        class Bank(nn.Module):
+            def __init__(self, dim, size):
+                super().__init__()
+                self.size = size
+                self.register_buffer("queue", F.normalize(torch.randn(size, dim), dim=1))
+
+            def negatives(self):
+                return self.queue.detach()
+
+            def enqueue(self, keys):
+                merged = torch.cat([keys, self.queue])
+                self.queue = merged[: self.size]
+
+        class Learner(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.encoder = nn.Linear(16, 4)
+                self.bank = Bank(4, 64)
+
+            def forward(self, first, second):
+                query = self.encoder(first)
+                key = self.encoder(second)
+                loss = F.cross_entropy(query @ self.bank.negatives().t(), torch.zeros(8).long())
+                self.bank.enqueue(key)  # !
+                return loss
+
+        def train(loader):
+            learner = Learner()
+            optimizer = torch.optim.SGD(learner.parameters(), lr=0.1)
+            for first, second in loader:
+                loss = learner(first, second)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+    """,
+    "a template of a base, filled in by a subclass": """
+        class Averager:
+            def __init__(self, student):
+                self.student = student
+
+            def after_step(self):
+                for name, parameter in self.student.named_parameters():
+                    self.update(name, parameter)  # !
+
+            def update(self, name, parameter):
+                self.blend(name, parameter)
+
+            def blend(self, name, parameter):
+                raise NotImplementedError
+
+        class Teacher(Averager):
+            def __init__(self, student):
+                super().__init__(student)
+                self.shadow = {n: p.detach().clone() for n, p in student.named_parameters()}
+
+            def blend(self, name, parameter):
+                self.shadow[name] = 0.9 * self.shadow[name] + 0.1 * parameter
+
+        def train(net: nn.Module, loader, optimizer):
+            teacher = Teacher(net)
+            for x, y in loader:
+                loss = F.cross_entropy(net(x), y)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+                teacher.after_step()
+    """,
     "meter": METER
     + """
         def train(model, loader, optimizer):
@@ -172,6 +240,74 @@ FLAGGED = {
 }
 
 CLEAN = {
+    "a bank's queue of keys without a graph": """
+        class Bank(nn.Module):
+            def __init__(self, dim, size):
+                super().__init__()
+                self.size = size
+                self.register_buffer("queue", F.normalize(torch.randn(size, dim), dim=1))
+
+            def negatives(self):
+                return self.queue.detach()
+
+            def enqueue(self, keys):
+                merged = torch.cat([keys, self.queue])
+                self.queue = merged[: self.size]
+
+        class Learner(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.encoder = nn.Linear(16, 4)
+                self.bank = Bank(4, 64)
+
+            def forward(self, first, second):
+                query = self.encoder(first)
+                key = self.encoder(second).detach()
+                loss = F.cross_entropy(query @ self.bank.negatives().t(), torch.zeros(8).long())
+                self.bank.enqueue(key)
+                return loss
+
+        def train(loader):
+            learner = Learner()
+            optimizer = torch.optim.SGD(learner.parameters(), lr=0.1)
+            for first, second in loader:
+                loss = learner(first, second)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+    """,
+    "a template that averages what is detached": """
+        class Averager:
+            def __init__(self, student):
+                self.student = student
+
+            def after_step(self):
+                for name, parameter in self.student.named_parameters():
+                    self.update(name, parameter)
+
+            def update(self, name, parameter):
+                self.blend(name, parameter)
+
+            def blend(self, name, parameter):
+                raise NotImplementedError
+
+        class Teacher(Averager):
+            def __init__(self, student):
+                super().__init__(student)
+                self.shadow = {n: p.detach().clone() for n, p in student.named_parameters()}
+
+            def blend(self, name, parameter):
+                self.shadow[name] = 0.9 * self.shadow[name] + 0.1 * parameter.detach()
+
+        def train(net: nn.Module, loader, optimizer):
+            teacher = Teacher(net)
+            for x, y in loader:
+                loss = F.cross_entropy(net(x), y)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+                teacher.after_step()
+    """,
     "number": METER
     + """
         def train(model, loader, optimizer):
