@@ -93,6 +93,8 @@ class Diagnosis:
 
     def end(self, step: int) -> None:
         """Stop at once, with what is known."""
+        if self._tracer is None:
+            self._drop_light_ones()
         if self._tracer is None and self._suspects:
             self._tracer = Tracer(self._suspects, self._handles)  # it has seen nothing: the source will tell
         if self._tracer is not None:
@@ -131,11 +133,13 @@ class Diagnosis:
             if id(spot) not in kept:
                 spot.thing = spot.parent = None
         after.roots = {}
-        if self._suspects and not (all(s.is_rare for s in self._suspects) and self._wait(step)):
-            self._trace(step, frame)
-            return
+        if self._suspects and all(s.is_rare for s in self._suspects):
+            if self._wait(step):
+                self._let_go()
+                return
+            self._drop_light_ones()
         if self._suspects:
-            self._let_go()
+            self._trace(step, frame)
             return
         self.in_vain += 1
         if self._torch.is_profiling():
@@ -144,6 +148,10 @@ class Diagnosis:
             return
         if not self._wait(step):
             self._close()
+
+    def _drop_light_ones(self) -> None:
+        """One graph more in a collection may be the growth: only more of them tell."""
+        self._suspects = [s for s in self._suspects if not (s.is_rare and s.is_light)]
 
     def _let_go(self) -> None:
         """Keep of the suspects what can be told of them, and nothing of the user's."""

@@ -105,6 +105,11 @@ class Suspect:
         return self.entries == 1
 
     @property
+    def is_light(self) -> bool:
+        """Whether what is seen of it is too little to be the growth: a graph's weight is not."""
+        return self.gain.storage + self.gain.other < LEAST_BYTES * self.steps
+
+    @property
     def spot(self) -> Spot:
         """The place itself."""
         return self.chain[-1]
@@ -237,7 +242,7 @@ def _keeps_exceptions(spot: Spot) -> bool:
 def _matters(gain: Gain, steps: int) -> bool:
     return (
         gain.nodes >= max(steps // 4, 2)
-        or gain.attached >= LEAST_ENTRIES
+        or gain.attached > 0
         or gain.hooks >= LEAST_ENTRIES
         or (gain.storage + gain.other) >= LEAST_BYTES * steps
     )

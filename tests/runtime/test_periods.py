@@ -63,6 +63,22 @@ def test_what_is_stored_every_so_many_steps_is_counted(period: int, steps: int, 
         assert leak.bytes_per_step * period > 2_000  # what backward leaves of a graph of four nodes
 
 
+def test_an_evaluation_every_forty_steps_that_keeps_its_graphs() -> None:
+    history: list[Any] = []
+    evaluated = nn.Sequential(nn.Linear(64, 256), nn.ReLU(), nn.Linear(256, 1)).eval()
+
+    def stored(loss: Any, step: int) -> None:
+        if step % 40 == 0:
+            history.append(sum(evaluated(torch.randn(64, 64)).square().mean() for _ in range(4)))
+
+    report = train(600, stored)
+    (leak,) = report.leaks
+    assert (report.verdict, leak.kind) == ("leak", "graph")
+    assert leak.holder is not None
+    assert leak.holder.name == "history"
+    assert leak.per_step == pytest.approx(1 / 40, rel=0.25)
+
+
 @pytest.mark.parametrize("period", [10, 50])
 def test_what_is_emptied_every_so_often_is_clean(period: int) -> None:
     history: list[Any] = []
