@@ -232,13 +232,22 @@ def _judge_call(flow: Flow, store: Store) -> None:
         return
     if store.form is Form.REBIND and not inside and not _buffer_statistics(flow, store):
         return
-    if (store.form in COLLECTING or forward) and cleared(flow, store):
+    if (store.form in COLLECTING or forward) and (_is_shared(flow, store) or cleared(flow, store)):
         return
     store.outlives = None
     store.outlives_call = True
     store.used = False
     store.freed = any(not b.keeps for b in inside) or (stepping and not inside)
     store.retained = bool(inside) and not store.freed
+
+
+def _is_shared(flow: Flow, store: Store) -> bool:
+    """Whether a collection is one that whoever made the object gave it, and may empty by another name."""
+    owner, (base, _, name) = flow.ref.owner, store.path.partition(".")
+    assigned = owner.assigned(name) if owner is not None and base == "self" else []
+    return bool(assigned) and all(
+        isinstance(value, t.Name) and any(p.name == value.id for p in define.params) for define, value in assigned
+    )
 
 
 def _new_key(store: Store) -> bool:

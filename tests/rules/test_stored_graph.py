@@ -238,6 +238,41 @@ FLAGGED = {
 }
 
 CLEAN = {
+    "a list that the maker of the layers gave them, and empties": """
+        class Router(nn.Module):
+            def __init__(self, dim, notes):
+                super().__init__()
+                self.score = nn.Linear(dim, 4)
+                self.notes = notes
+
+            def forward(self, x):
+                p = self.score(x).softmax(-1)
+                self.notes.append(p.mean(0).square().sum())
+                return x * p.sum()
+
+        class Mixture(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.balance = []
+                self.blocks = nn.ModuleList(Router(8, self.balance) for _ in range(2))
+
+            def forward(self, x):
+                for block in self.blocks:
+                    x = block(x)
+                return x
+
+            def collect(self):
+                total = torch.stack(self.balance).sum()
+                self.balance.clear()
+                return total
+
+        def train(model: Mixture, loader, optimizer):
+            for x, y in loader:
+                loss = F.mse_loss(model(x), y) + model.collect()
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+    """,
     "detached": """
         def train(model, loader, optimizer):
             losses = []
