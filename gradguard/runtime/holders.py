@@ -101,8 +101,8 @@ class Suspect:
 
     @property
     def is_rare(self) -> bool:
-        """Whether too little was stored to tell how often that happens."""
-        return self.entries == 1
+        """Whether too little was stored to tell how often that happens; one new list of many graphs is not little."""
+        return self.entries == 1 and self.gain.attached < max(self.steps // 4, LEAST_ENTRIES)
 
     @property
     def is_light(self) -> bool:
