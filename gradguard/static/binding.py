@@ -9,7 +9,7 @@ from gradguard.static import knowledge as k
 from gradguard.static import stores
 from gradguard.static import tree as t
 from gradguard.static.model import Call, ZeroGrad
-from gradguard.static.names import breaks_graph, named_kind
+from gradguard.static.names import breaks_graph, collection_path, named_kind
 from gradguard.static.state import State
 from gradguard.static.values import NOTHING_HELD, Held, Kind, Root, Source, Value, element, holding
 
@@ -53,6 +53,18 @@ def bind(
     state.assign(path, value)
 
 
+def bind_element(flow: Flow, target: t.Expr, value: Value, state: State, stmt: t.Node, iterable: t.Expr) -> None:
+    """Bind what a loop takes from a collection; its objects are known by that collection's path."""
+    bind(flow, target, value, state, stmt, None, plain=True)
+    collection = collection_path(iterable)
+    if collection is None:
+        return
+    collection = flow.element_path(collection)
+    for name in t.names_in(target):
+        if isinstance(name, t.Name):
+            flow.elements[name.id] = collection
+
+
 def _take_apart(
     flow: Flow, target: t.Display, value: Value, state: State, stmt: t.Node, source: t.Expr | None, plain: bool
 ) -> None:
@@ -80,6 +92,7 @@ def _alias(flow: Flow, path: str, source: t.Expr | None) -> bool:
     if "." in path or "[" in path:
         return False
     flow.aliases.pop(path, None)
+    flow.elements.pop(path, None)
     origin = t.path_of(source) if isinstance(source, t.Attribute) else None
     if origin is None or not origin.startswith("self.") or named_kind(origin) is not Kind.UNKNOWN:
         return False

@@ -53,7 +53,10 @@ class Called:
         if not isinstance(self.node.func, t.Attribute):
             return None
         path = t.path_of(_through_in_place(self.node.func.value))
-        return self.flow.canonical(path) if path is not None else None
+        if path is None:
+            return None
+        is_object = self.receiver is not None and self.receiver.kind in (Kind.INSTANCE, Kind.UNKNOWN, Kind.CONTAINER)
+        return self.flow.element_path(path) if is_object else self.flow.canonical(path)
 
     @property
     def module_path(self) -> str | None:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from gradguard.static import containers, modes, module_calls, operations, training
+from gradguard.static import containers, dispatch, modes, module_calls, operations, training
 from gradguard.static import knowledge as k
 from gradguard.static import tree as t
 from gradguard.static.called import Called, last
@@ -230,6 +230,7 @@ _READERS: tuple[Callable[[Called], Value | None], ...] = (
     containers.in_place,
     _project,
     _prepared,
+    dispatch.by_name,
     operations.external_call,
     operations.logging_call,
     module_calls.module_call,

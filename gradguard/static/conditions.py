@@ -135,11 +135,14 @@ def tested_flag(test: t.Expr) -> tuple[str | None, bool]:
 
 
 def tested_names(define: t.Define) -> frozenset[str]:
-    """The names whose truth, or equality with a string, decides what a function does."""
+    """The names whose truth, or whose text, decides what a function does."""
     nodes = list(t.walk(define.body))
     tests = [node.test for node in nodes if isinstance(node, t.If | t.Conditional)]
     tests += [flag for node in nodes if isinstance(node, t.Call) and (flag := node.argument("create_graph"))]
-    return frozenset(name for test in tests if (name := tested_flag(test)[0] or key_test(test)[0]) is not None)
+    found = {tested_flag(test)[0] or key_test(test)[0] for test in tests}
+    calls = (node for node in nodes if isinstance(node, t.Call) and len(node.args) > 1)
+    named = (call.args[1].value for call in calls if t.path_of(call.func) == "getattr")
+    return frozenset(name for name in (*found, *map(t.path_of, named)) if name is not None)
 
 
 def is_flag(test: t.Expr) -> bool:

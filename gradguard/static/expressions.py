@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from gradguard.static import knowledge as k
 from gradguard.static import loops
 from gradguard.static import tree as t
-from gradguard.static.binding import bind
+from gradguard.static.binding import bind, bind_element
 from gradguard.static.conditions import outcome, steady_branch, tensor_test
 from gradguard.static.definitions import Class
 from gradguard.static.model import GradRead, Mode
@@ -298,7 +298,7 @@ def _comprehension(flow: Flow, expr: t.Comprehension, state: State) -> Value:
     for clause in expr.clauses:
         iterable = evaluate(flow, clause.iterable, state)
         batches = batches or iterable
-        bind(flow, clause.target, iterated(iterable), state, expr, None, plain=True)
+        bind_element(flow, clause.target, iterated(iterable), state, expr, clause.iterable)
         for condition in clause.conditions:
             evaluate(flow, condition, state)
     if expr.key is not None:

@@ -10,6 +10,7 @@ iteration. That one criterion covers ``total += loss``, ``history.append(x)``, `
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from functools import cached_property
 from typing import Any
@@ -73,6 +74,7 @@ class Flow:
         self.nested: list[FunctionRef] = []
         self.applied: set[t.Define] = set()
         self.aliases: dict[str, str] = {}
+        self.elements: dict[str, str] = {}
         self.locals, self.declared = bound_names(define)
         self.final: State = State({})
         self.calls: list[tuple[t.Define, Mode]] = []
@@ -164,6 +166,12 @@ class Flow:
         head = path.split(".", 1)[0].split("[", 1)[0]
         alias = self.aliases.get(head)
         return path if alias is None else alias + path[len(head) :]
+
+    def element_path(self, path: str) -> str:
+        """The path of an object, by the collection that a loop takes it from: ``self.callbacks[*].seen``."""
+        head = re.split(r"[.\[]", path, maxsplit=1)[0]
+        collection = self.elements.get(head)
+        return self.canonical(path) if collection is None else f"{collection}[*]{path[len(head) :]}"
 
     def scope(self, path: str) -> Scope:
         head = path.split(".", 1)[0].split("[", 1)[0]

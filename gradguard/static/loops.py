@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from gradguard.static import counts
 from gradguard.static import knowledge as k
 from gradguard.static import tree as t
-from gradguard.static.binding import bind
+from gradguard.static.binding import bind_element
 from gradguard.static.model import Backward, Event, Form, Forward, Loop, Scope
 from gradguard.static.names import assigned_paths, iterable_path
 from gradguard.static.state import Carry, LoopFrame, State, merge
@@ -79,8 +79,8 @@ def _iterate(
         flow.value(stmt.test, state)
     if generates and stmt.iterable is not None:
         iterable = flow.value(stmt.iterable, state)  # a generator of the project runs in step with the loop
-    if stmt.target is not None and iterable is not None:
-        bind(flow, stmt.target, iterated(iterable), state, stmt, None, plain=True)
+    if stmt.target is not None and stmt.iterable is not None and iterable is not None:
+        bind_element(flow, stmt.target, iterated(iterable), state, stmt, stmt.iterable)
     end = flow.block(stmt.body, state)
     for other in frame.continues:
         end = merge(end, other)

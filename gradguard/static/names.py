@@ -65,6 +65,22 @@ def iterable_path(expr: t.Expr) -> str | None:
     return t.path_of(expr)
 
 
+def collection_path(expr: t.Expr) -> str | None:
+    """The collection whose elements a loop goes over: ``self.meters`` of ``enumerate(self.meters.values())``."""
+    while isinstance(expr, t.Call):
+        func = expr.func
+        if isinstance(func, t.Attribute) and func.name in ("values", "items", "keys", "copy") and not expr.args:
+            expr = func.value
+        elif isinstance(func, t.Name) and func.id in _SAME_ELEMENTS and expr.args:
+            expr = expr.args[0].value
+        else:
+            return None
+    return t.path_of(expr)
+
+
+_SAME_ELEMENTS = frozenset("enumerate list tuple sorted reversed iter set filter tqdm".split())
+
+
 def assigned_paths(loop: t.Repeat) -> frozenset[str]:
     """Every path that the body of a loop assigns or changes in place."""
     found: set[str] = set()

@@ -58,6 +58,7 @@ class Store(Event):
         form: how.
         scope: where the target lives.
         parameter: the value came into the callee as an argument, so the call is what the caller can change.
+        in_structure: it came in a structure, of which the callee keeps a part.
 
     Filled in when the function has been read:
         carries_graph: the value carries a graph.
@@ -83,6 +84,7 @@ class Store(Event):
     form: Form = Form.REBIND
     scope: Scope = Scope.LOCAL
     parameter: bool = False
+    in_structure: bool = False
     key: str | None = None
     mode: Mode = Mode.INHERITED
     carries_graph: bool = False
@@ -193,7 +195,7 @@ class Store(Event):
     def is_tensor(self) -> bool | None:
         """Whether what is stored is one tensor: certainly, certainly not (a tuple, a dict), or None when not known."""
         node = self.value_site.node if self.value_site else None
-        if self.value.parts or isinstance(node, t.Display | t.DictDisplay | t.Comprehension | t.Starred):
+        if self.in_structure or self.value.parts or isinstance(node, t.Display | t.DictDisplay | t.Comprehension | t.Starred):
             return False
         if self.value.kind is Kind.TENSOR or any(r.source is Source.LOSS for r in self.value.roots):
             return True

@@ -409,6 +409,7 @@ class _Application:
                 store, site=flow.site(self.c.node) if by_caller else store.site, loop=flow.loop, inner=store,
                 conditional=flow.branches > 0 or store.conditional, path=path, value=value,
                 value_site=source, scope=flow.scope(path), parameter=by_caller or store.parameter,
+                in_structure=bool(by_caller and self.bound[attached[0]].parts) or store.in_structure,
                 mode=state.mode if store.mode is Mode.INHERITED else store.mode,
                 evaluating=store.evaluating or bool(state.evaluating), carries_graph=False, outlives=None,
                 outlives_call=False, freed=False, retained=False, used=False,

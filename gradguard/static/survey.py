@@ -28,7 +28,9 @@ _BACKWARD = re.compile(r"\.backward\(")
 _GRADIENTS = re.compile(r"^[^#\n]*(?:backward\(|(?<![\w.])grad\(|autograd\.grad\()", re.M)
 _CLEARED = r"\.(?:clear|pop|popleft|popitem)\("
 _FRESH = re.compile(r"=.*(?:\[\]|\{\}|\bNone\b|\blist\(\)|\bdict\(\)|\bdeque\()")
+_METHOD = re.compile(r"^[ \t]+(?:async[ \t]+)?def[ \t]+(\w+)\(", re.M)
 MANY_CALLERS = 50
+_MANY_DEFINING = 8
 _AT_START = ("__init__", "__post_init__", "__new__")
 
 
@@ -212,6 +214,27 @@ class Survey:
         others = self._calling(name, near)
         related = self._related(near) if others else set()
         yield from self._modules(path for path in others if path in related)
+
+    def defining(self, name: str, near: Module) -> list[Module]:
+        """The modules of its program that define a method of this name; none where so many do that it tells nothing."""
+        self.asked(near).words.add(name)
+        own = [near] if any(unit.owner and unit.name == name for unit in near.source.outline.units) else []
+        others = [path for path in self._defining.get(name, ()) if path != near.path]
+        if len(others) > _MANY_DEFINING:
+            return []
+        related = self._related(near) if others else set()
+        found = [*own, *self._modules(path for path in others if path in related)]
+        self.asked(near).files.update(module.path for module in found if module.path is not None)
+        return found
+
+    @cached_property
+    def _defining(self) -> dict[str, list[Path]]:
+        """All files by the names of the methods that are defined in them."""
+        found: defaultdict[str, list[Path]] = defaultdict(list)
+        for path in self.project.files:
+            for name in set(_METHOD.findall(self.texts.of(path))):
+                found[name].append(path)
+        return found
 
     def callers_anywhere(self, name: str, near: Module) -> Iterator[Module]:
         """The modules of all files in which a function of this name is called."""

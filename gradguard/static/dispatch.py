@@ -1,0 +1,97 @@
+"""Methods of objects whose class only the run knows: callbacks, meters from a registry, agents made from a configuration.
+
+Where few classes of the program have a method of that name, the call does what one of theirs does.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from gradguard.static import knowledge as k
+from gradguard.static import tree as t
+from gradguard.static.called import Called
+from gradguard.static.definitions import Class, FunctionRef
+from gradguard.static.summary import apply_facts
+from gradguard.static.values import UNKNOWN, Kind, Value, Word, join
+
+if TYPE_CHECKING:
+    from gradguard.static.flow import Flow
+
+MANY = 6
+"""Of more classes than these with a method of one name, it is not worth asking which is meant."""
+
+_OBJECTS = (Kind.UNKNOWN, Kind.INSTANCE)
+_DUNDER = re.compile(r"__\w+__$")
+# What collections, files, tensors and optimizers have too.
+_OF_OTHERS = (
+    frozenset(name for kind in (list, dict, set, str, bytes) for name in dir(kind))
+    | k.ADDING_METHODS | k.CLEARING_METHODS | k.BREAKING_METHODS | k.DIFFERENTIABLE_METHODS | k.FILLING_METHODS
+    | k.INPLACE_GRAPH_METHODS | k.RESETTING_METHODS | k.VIEWING_METHODS | k.MODULE_METHODS | k.FLUENT_METHODS
+    | frozenset("backward step zero_grad read write close flush forward load_state_dict state_dict".split())
+)  # fmt: skip
+
+
+def by_name(c: Called) -> Value | None:
+    """A method of an object of unknown class, by what the classes of the program have under its name."""
+    told = _told(c)
+    if told is None:
+        return None
+    name, receiver, path = told
+    if receiver.kind not in _OBJECTS or name in _OF_OTHERS or _DUNDER.match(name) or not _gives_something(c):
+        return None
+    if isinstance(receiver.ref, Class) and not _is_declared_only(receiver.ref, name):
+        return None
+    methods = _methods_named(c.flow, name, receiver.ref if isinstance(receiver.ref, Class) else None)
+    if not 0 < len(methods) <= MANY:
+        return None
+    c.flow.branches += len(methods) > 1
+    results = [apply_facts(c, method, c.values, path) for method in methods]
+    c.flow.branches -= len(methods) > 1
+    result = results[0]
+    for other in results[1:]:
+        result = join(result, other)
+    return result
+
+
+def _told(c: Called) -> tuple[str, Value, str | None] | None:
+    """The name of the method that is called, its object and the object's path."""
+    if c.method:
+        return (c.method, c.receiver, c.receiver_path) if c.receiver is not None else None
+    func = c.node.func
+    if not isinstance(func, t.Call) or t.path_of(func.func) != "getattr" or len(func.args) < 2:
+        return None
+    held, name = func.args[0].value, c.flow.value(func.args[1].value, c.state).ref
+    path = t.path_of(held)
+    if not isinstance(name, Word):
+        return None
+    return name.text, c.flow.value(held, c.state), c.flow.element_path(path) if path is not None else None
+
+
+def _gives_something(c: Called) -> bool:
+    """Whether anything goes in that may carry a graph, or hold what carries one."""
+    return any(v.keeps or v.kind in (Kind.INSTANCE, Kind.MODULE) for v in c.arguments)
+
+
+def _is_declared_only(cls: Class, name: str) -> bool:
+    method = cls.method(name)
+    return method is None or method.is_abstract
+
+
+def _methods_named(flow: Flow, name: str, base: Class | None) -> list[FunctionRef]:
+    """The methods of this name that do something, of the classes that share a program with a function.
+
+    Args:
+        base: the class that theirs are derived from, where it is known.
+    """
+    methods: list[FunctionRef] = []
+    for module in flow.project.survey.defining(name, flow.module):
+        for owner in sorted({unit.owner for unit in module.source.outline.units if unit.owner and unit.name == name}):
+            cls = module.klass(owner)
+            method = cls.methods.get(name) if cls is not None else None
+            if cls is None or method is None or method.is_abstract or (base is not None and base not in cls.lineage()):
+                continue
+            if cls.is_module and base is None:
+                return []
+            methods.append(method)
+    return methods

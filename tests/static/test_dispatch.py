@@ -1,0 +1,276 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gradguard import catalogue
+from gradguard.config import Settings
+from gradguard.static.engine import check
+from tests.rules.snippets import assert_clean, assert_flagged
+
+CALLBACKS = """
+        class Callback:
+            def on_step_end(self, trainer, loss):
+                pass
+
+        class Curve(Callback):
+            def __init__(self):
+                self.values = []
+
+            def on_step_end(self, trainer, loss):
+                self.values.append({stored})
+
+        class Printer(Callback):
+            def on_step_end(self, trainer, loss):
+                print(float(loss))
+"""
+
+TRAINER = """
+        class Trainer:
+            def __init__(self, model, optimizer, callbacks=()):
+                self.model = model
+                self.optimizer = optimizer
+                self.callbacks = list(callbacks)
+                self.state = None
+
+            def fire(self, event, *args):
+                for callback in self.callbacks:
+                    getattr(callback, event)(self, *args)
+
+            def fit(self, loader):
+                for x, y in loader:
+                    loss = F.mse_loss(self.model(x), y)
+                    self.optimizer.zero_grad()
+                    loss.backward()
+                    self.optimizer.step()
+"""
+
+FLAGGED = {
+    "a loop over callbacks": CALLBACKS.format(stored="loss")
+    + TRAINER
+    + """
+                    for callback in self.callbacks:
+                        callback.on_step_end(self, loss)  # !
+    """,
+    "an event's name that a method is given": CALLBACKS.format(stored="loss")
+    + TRAINER
+    + """
+                    self.fire("on_step_end", loss)  # !
+    """,
+    "a comprehension": CALLBACKS.format(stored="loss")
+    + TRAINER
+    + """
+                    [callback.on_step_end(self, loss) for callback in self.callbacks]  # !
+    """,
+    "what a callback reads of its trainer": """
+        class Curve:
+            def __init__(self):
+                self.values = []
+
+            def after_step(self, learner):
+                self.values.append(learner.loss)  # !
+    """
+    + TRAINER
+    + """
+                    self.loss = loss
+                    for plugin in sorted(self.callbacks, key=lambda plugin: plugin.order):
+                        plugin.after_step(self)
+    """,
+    "a meter from a registry": """
+        class Mean:
+            def __init__(self):
+                self.total, self.count = 0.0, 0
+
+            def record(self, value, n=1):
+                self.total += value * n
+                self.count += n
+
+        METERS = {"mean": Mean}
+
+        def train(model, optimizer, loader, name):
+            meter = METERS[name]()
+            for x, y in loader:
+                loss = F.mse_loss(model(x), y)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+                meter.record(loss, x.size(0))  # !
+    """,
+    "a dict of objects": """
+        class Tracker:
+            def __init__(self):
+                self.seen = []
+
+            def track(self, value):
+                self.seen.append(value)
+
+        def train(model, optimizer, loader, trackers):
+            for x, y in loader:
+                loss = F.mse_loss(model(x), y)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+                for name, tracker in trackers.items():
+                    tracker.track(loss)  # !
+    """,
+}
+
+CLEAN = {
+    "callbacks that keep numbers": CALLBACKS.format(stored="loss.item()")
+    + TRAINER
+    + """
+                    for callback in self.callbacks:
+                        callback.on_step_end(self, loss)
+    """,
+    "what is handed over is a number": CALLBACKS.format(stored="loss")
+    + TRAINER
+    + """
+                    for callback in self.callbacks:
+                        callback.on_step_end(self, loss.item())
+                    self.fire("on_step_end", loss.detach())
+    """,
+    "another event": CALLBACKS.format(stored="loss")
+    + TRAINER
+    + """
+                    self.fire("on_batch_end", loss)
+    """,
+    "callbacks that are made for each batch": CALLBACKS.format(stored="loss")
+    + TRAINER
+    + """
+                    made = [Curve(), Printer()]
+                    for callback in made:
+                        callback.on_step_end(self, loss)
+    """,
+    "callbacks under no_grad": CALLBACKS.format(stored="loss")
+    + """
+        class Trainer:
+            def __init__(self, model, callbacks=()):
+                self.model = model
+                self.callbacks = list(callbacks)
+
+            @torch.no_grad()
+            def evaluate(self, loader):
+                for x, y in loader:
+                    loss = F.mse_loss(self.model(x), y)
+                    for callback in self.callbacks:
+                        callback.on_step_end(self, loss)
+    """,
+    "a name that dicts and tensors have too": """
+        class Mean:
+            def __init__(self):
+                self.total = 0.0
+
+            def update(self, value):
+                self.total += value
+
+            def mean(self, value):
+                self.total += value
+
+        def train(model, optimizer, loader, logs):
+            for x, y in loader:
+                loss = F.mse_loss(model(x), y)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+                logs.update(loss=float(loss))
+                spread = x.std() if logs is None else logs.mean(loss)
+    """,
+    "only the base has it, and does nothing": """
+        class Callback:
+            def on_step_end(self, trainer, loss):
+                \"\"\"Called after each step.\"\"\"
+    """
+    + TRAINER
+    + """
+                    for callback in self.callbacks:
+                        callback.on_step_end(self, loss)
+    """,
+    "a collection that the method empties": """
+        class Smooth:
+            def __init__(self):
+                self.window = []
+
+            def record(self, value):
+                self.window.append(value)
+                if len(self.window) == 10:
+                    print(float(sum(self.window)))
+                    self.window.clear()
+
+        def train(model, optimizer, loader, meters):
+            for x, y in loader:
+                loss = F.mse_loss(model(x), y)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+                for meter in meters:
+                    meter.record(loss)
+    """,
+}
+
+
+@pytest.mark.parametrize("name", FLAGGED)
+def test_flagged(name: str) -> None:
+    code = "GG104" if name == "what a callback reads of its trainer" else "GG107"
+    assert_flagged(FLAGGED[name], code)
+
+
+@pytest.mark.parametrize("name", CLEAN)
+def test_clean(name: str) -> None:
+    assert_clean(CLEAN[name])
+
+
+CURVE = """
+class Curve:
+    def __init__(self):
+        self.values = []
+
+    def on_step_end(self, logs):
+        self.values.append(logs["loss"])
+"""
+FIT = """
+import torch
+
+class Trainer:
+    def __init__(self, model, optimizer, callbacks):
+        self.model, self.optimizer, self.callbacks = model, optimizer, callbacks
+
+    def fit(self, loader):
+        for x, y in loader:
+            loss = torch.nn.functional.mse_loss(self.model(x), y)
+            self.optimizer.zero_grad()
+            loss.backward()
+            self.optimizer.step()
+            for callback in self.callbacks:
+                callback.on_step_end({"loss": loss})
+"""
+MAIN = """
+import torch
+from curve import Curve
+from trainer import Trainer
+
+model = torch.nn.Linear(2, 2)
+Trainer(model, torch.optim.SGD(model.parameters(), 0.1), [Curve()]).fit([])
+"""
+
+
+def lines_found(tmp_path: Path, files: dict[str, str]) -> list[tuple[str, int]]:
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    paths = sorted(tmp_path / name for name in files)
+    result = check(paths, Settings(tmp_path), catalogue.load())
+    return [(Path(finding.path).name, finding.span.line) for finding in result.findings]
+
+
+def test_a_class_in_another_file_of_the_program(tmp_path: Path) -> None:
+    files = {"curve.py": CURVE, "trainer.py": FIT, "main.py": MAIN}
+    assert lines_found(tmp_path, files) == [("trainer.py", 15)]
+
+
+def test_a_class_of_another_program_says_nothing(tmp_path: Path) -> None:
+    assert lines_found(tmp_path, {"curve.py": CURVE, "trainer.py": FIT}) == []
+
+
+def test_a_name_that_many_classes_have_says_nothing(tmp_path: Path) -> None:
+    many = "\n".join(CURVE.replace("class Curve", f"class Curve{number}") for number in range(9))
+    assert lines_found(tmp_path, {"curve.py": CURVE + many, "trainer.py": FIT, "main.py": MAIN}) == []
