@@ -50,6 +50,7 @@ def container_call(c: Called) -> Value | None:
     holder = flow.read(base, state)
     one = c.first is not None and len(c.values) == 1 and c.method in ("append", "appendleft", "add", "push", "put")
     stored = c.first if one and c.first is not None else union(c.arguments, Kind.CONTAINER)
+    stored = flow.with_fields(stored, c.node.args[0].value, state) if one else stored
     if c.method in ("extend", "extendleft") and c.first is not None and c.first.kind is Kind.NUMBER:
         stored = replace(stored, holds=frozenset())  # the elements of an array are copies
     if c.method == "update" and not _new_key(c) and (not stored.reach or _is_another_dict(c)):

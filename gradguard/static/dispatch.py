@@ -13,7 +13,7 @@ from gradguard.static import tree as t
 from gradguard.static.called import Called
 from gradguard.static.definitions import Class, FunctionRef
 from gradguard.static.summary import apply_facts
-from gradguard.static.values import UNKNOWN, Kind, Value, Word, join
+from gradguard.static.values import UNKNOWN, Kind, Source, Value, Word, join
 
 if TYPE_CHECKING:
     from gradguard.static.flow import Flow
@@ -26,7 +26,7 @@ _DUNDER = re.compile(r"__\w+__$")
 # What collections, files, tensors and optimizers have too.
 _OF_OTHERS = (
     frozenset(name for kind in (list, dict, set, str, bytes) for name in dir(kind))
-    | k.ADDING_METHODS | k.CLEARING_METHODS | k.BREAKING_METHODS | k.DIFFERENTIABLE_METHODS | k.FILLING_METHODS
+    | k.BREAKING_METHODS | k.DIFFERENTIABLE_METHODS | k.FILLING_METHODS
     | k.INPLACE_GRAPH_METHODS | k.RESETTING_METHODS | k.VIEWING_METHODS | k.MODULE_METHODS | k.FLUENT_METHODS
     | frozenset("backward step zero_grad read write close flush forward load_state_dict state_dict".split())
 )  # fmt: skip
@@ -38,7 +38,9 @@ def by_name(c: Called) -> Value | None:
     if told is None:
         return None
     name, receiver, path = told
-    if receiver.kind not in _OBJECTS or name in _OF_OTHERS or _DUNDER.match(name) or not _gives_something(c):
+    if receiver.kind not in _OBJECTS or _DUNDER.match(name) or not _gives_something(c):
+        return None
+    if receiver.kind is Kind.UNKNOWN and name in _OF_OTHERS and not _is_no_dict(c, name):
         return None
     if isinstance(receiver.ref, Class) and not _is_declared_only(receiver.ref, name):
         return None
@@ -71,6 +73,14 @@ def _told(c: Called) -> tuple[str, Value, str | None] | None:
 def _gives_something(c: Called) -> bool:
     """Whether anything goes in that may carry a graph, or hold what carries one."""
     return any(v.keeps or v.kind in (Kind.INSTANCE, Kind.MODULE) for v in c.arguments)
+
+
+def _is_no_dict(c: Called, name: str) -> bool:
+    """Whether ``update`` is given what no dict takes: a tensor, or several things."""
+    given = [value for arg, value in c.values if arg.keyword is None and not arg.star]
+    first = given[0] if given else UNKNOWN
+    is_tensor = first.kind is Kind.TENSOR or any(root.source is Source.LOSS for root in first.roots)
+    return name == "update" and ((is_tensor and bool(first.roots)) or len(given) > 1)
 
 
 def _is_declared_only(cls: Class, name: str) -> bool:

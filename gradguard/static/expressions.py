@@ -45,6 +45,8 @@ if TYPE_CHECKING:
 _NOT_ARITHMETIC = frozenset(("==", "!=", "<", ">", "<=", ">=", "in", "not in", "is", "is not", "not"))
 
 
+_OBJECTS = (Kind.INSTANCE, Kind.MODULE, Kind.OPTIMIZER, Kind.CLASS, Kind.FUNCTION)
+
 _COMPARISONS = frozenset(("==", "!=", "<", ">", "<=", ">="))
 
 
@@ -170,7 +172,7 @@ def _subscript(flow: Flow, expr: t.Subscript, state: State) -> Value:
     base = evaluate(flow, expr.value, state)
     if path is not None and path.endswith('"]') and _lives_outside(base):
         known = base.part(expr.index.value if isinstance(expr.index, t.Constant) else None)
-        if known is not None and known.kind in (Kind.INSTANCE, Kind.MODULE, Kind.OPTIMIZER):
+        if known is not None and known.kind in _OBJECTS:
             return known
         item = flow.read(flow.canonical(path), state)
         holder = known or (Value() if base.parts else base)

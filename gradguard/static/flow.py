@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -44,6 +45,7 @@ from gradguard.static.values import (
     Value,
     each_of,
     join,
+    union,
 )
 
 
@@ -234,6 +236,17 @@ class Flow:
         """The noted calls that an expression is, or whose result it names."""
         path = t.path_of(expr)
         return [c for c in self.facts.calls if c.site.node is expr or (path is not None and c.bound_to == path)]
+
+    def with_fields(self, value: Value, expr: t.Expr, state: State) -> Value:
+        """An object that is handed over or kept, with what was stored in its fields: ``trial.score = loss``."""
+        path = t.path_of(expr)
+        if path in (None, "self", "cls") or value.kind not in (Kind.UNKNOWN, Kind.INSTANCE, Kind.OUTPUT):
+            return value
+        prefix = f"{self.canonical(str(path))}."
+        fields = [field for name, field in state.env.items() if name.startswith(prefix) and field.keeps]
+        kept = [field for field in fields if field.kind not in (Kind.MODULE, Kind.OPTIMIZER, Kind.FUNCTION)]
+        held = union(kept)
+        return replace(value, roots=value.roots | held.roots, maybe=value.maybe | held.maybe) if kept else value
 
     def read(self, path: str, state: State) -> Value:
         """The value at a path, as far as this function and its surroundings tell."""

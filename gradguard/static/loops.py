@@ -89,7 +89,7 @@ def _iterate(
     flow.branches, flow.periods, flow.once = branches, periods, once
     flow.frames.pop()
     late: set[str] = loop.__dict__.pop("late", set())
-    if end is not None and not late:
+    if end is not None and late <= assigned:
         _carry(flow, frame, end)
     endless = isinstance(stmt.test, t.Constant) and bool(stmt.test.value)
     after = None if endless else merge(entry, end)

@@ -143,7 +143,8 @@ def _outer_name(flow: Flow, name: str) -> Value:
         bounded = value.bounded if value is not None else False
         if value is None and hasattr(builtins, name) and name not in flow.module.outline.variables:
             return Value(kind=Kind.EXTERNAL, ref=f"builtins.{name}")
-        return Value(root, must=root, kind=kind, bounded=bounded)
+        parts = value.parts if value is not None else ()
+        return Value(root, must=root, kind=kind, bounded=bounded, parts=parts)
     return value
 
 
@@ -156,7 +157,7 @@ def _bare(value: Value) -> Value:
 
 def _is_kept(part: Value) -> bool:
     """Whether a part of an attribute's value says more than its name does."""
-    objects = (Kind.INSTANCE, Kind.MODULE, Kind.OPTIMIZER)
+    objects = (Kind.INSTANCE, Kind.MODULE, Kind.OPTIMIZER, Kind.CLASS, Kind.FUNCTION)
     return part.kind in objects or bool(_bare(part).roots or _bare(part).holds)
 
 

@@ -62,12 +62,19 @@ def store_item(
     flow: Flow, target: t.Subscript, path: str, value: Value, state: State, stmt: t.Node, source: t.Expr | None
 ) -> None:
     """``container[key] = value``."""
-    flow.value(target.index, state)
+    key = flow.value(target.index, state)
     base = t.path_of(target.value)
     if base is None:
         return
     base = flow.canonical(base)
     holder = flow.read(base, state)
+    value = flow.with_fields(value, source, state) if source is not None else value
+    if holder.kind is Kind.CONTAINER and key.kind is Kind.TENSOR and key.keeps:  # a dict keeps its keys
+        by_value = any(root.source in (Source.GRAPH, Source.LOSS) for root in value.roots)
+        source = source if by_value else target.index
+        value = replace(
+            value, roots=value.roots | key.roots, maybe=value.maybe | key.maybe, holds=value.holds | key.holds
+        )
     if isinstance(target.index, t.Slice) and not value.reach and holder.kind is not Kind.TENSOR:
         flow.empty(base, holder, state)  # xs[:] = []
         return

@@ -157,7 +157,7 @@ class _Application:
                 self.bound[param.name] = NOTHING if param.default.value is None else NUMBER
 
     def _give(self, name: str, arg: t.Arg, value: Value) -> None:
-        self.bound[name] = value
+        self.bound[name] = self.flow.with_fields(value, arg.value, self.state)
         self.sources[name] = arg.value
         path = t.path_of(arg.value)
         if path is not None:

@@ -24,6 +24,53 @@ METER = """
 """
 
 FLAGGED = {
+    "a field of an object that the callee keeps": """
+        class Trial:
+            def __init__(self, number):
+                self.number = number
+                self.score = None
+
+        class Study:
+            def __init__(self):
+                self.trials = []
+
+            def tell(self, trial, score):
+                trial.score = score
+                self.trials.append(trial)
+
+        def search(loader, model, optimizer):
+            study = Study()
+            for number in range(100):
+                for x, y in loader:
+                    loss = F.mse_loss(model(x), y)
+                    optimizer.zero_grad()
+                    loss.backward()
+                    optimizer.step()
+                study.tell(Trial(number), loss)  # !
+                trial = Trial(number)
+                study.tell(trial, loss)  # !
+    """,
+    "an object of a class that a dict gives": METER
+    + """
+        class Last:
+            def update(self, val, n=1):
+                self.val = float(val)
+
+        METERS = {"mean": AverageMeter, "last": Last}
+
+        class Trainer:
+            def __init__(self, model, optimizer, config):
+                self.model, self.optimizer = model, optimizer
+                self.meter = METERS[config.meter]()
+
+            def run(self, loader, criterion):
+                for x, y in loader:
+                    loss = criterion(self.model(x), y)
+                    self.optimizer.zero_grad()
+                    loss.backward()
+                    self.optimizer.step()
+                    self.meter.update(loss)  # !
+    """,
     "a bank's queue, by way of another name": """
         class Bank(nn.Module):
             def __init__(self, dim, size):
@@ -240,6 +287,27 @@ FLAGGED = {
 }
 
 CLEAN = {
+    "an object of a class that keeps numbers, by a dict": METER
+    + """
+        class Last:
+            def update(self, val, n=1):
+                self.val = float(val)
+
+        METERS = {"mean": AverageMeter, "last": Last}
+
+        class Trainer:
+            def __init__(self, model, optimizer):
+                self.model, self.optimizer = model, optimizer
+                self.meter = METERS["last"]()
+
+            def run(self, loader, criterion):
+                for x, y in loader:
+                    loss = criterion(self.model(x), y)
+                    self.optimizer.zero_grad()
+                    loss.backward()
+                    self.optimizer.step()
+                    self.meter.update(loss)
+    """,
     "a bank's queue of keys without a graph": """
         class Bank(nn.Module):
             def __init__(self, dim, size):

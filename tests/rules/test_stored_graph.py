@@ -7,6 +7,33 @@ from tests.rules.snippets import assert_clean, assert_flagged, findings
 CODE = "GG104"
 
 FLAGGED = {
+    "a record's field, and the record": """
+        class Row:
+            def __init__(self, step):
+                self.step = step
+                self.loss = None
+
+        def train(model, optimizer, loader):
+            rows = []
+            for step, (x, y) in enumerate(loader):
+                loss = F.mse_loss(model(x), y)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+                row = Row(step)
+                row.loss = loss
+                rows.append(row)  # !
+    """,
+    "a dict's key": """
+        def train(model, optimizer, loader):
+            steps = {}
+            for step, (x, y) in enumerate(loader):
+                loss = F.mse_loss(model(x), y)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+                steps[loss] = step  # !
+    """,
     "append": """
         def train(model, loader, optimizer):
             losses = []
@@ -238,6 +265,51 @@ FLAGGED = {
 }
 
 CLEAN = {
+    "a record's field that holds a number": """
+        class Row:
+            def __init__(self, step):
+                self.step = step
+                self.loss = None
+
+        def train(model, optimizer, loader):
+            rows = []
+            for step, (x, y) in enumerate(loader):
+                loss = F.mse_loss(model(x), y)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+                row = Row(step)
+                row.loss = loss
+                row.loss = row.loss.item()
+                rows.append(row)
+    """,
+    "a record that nobody keeps": """
+        class Row:
+            def __init__(self):
+                self.loss = None
+
+        def train(model, optimizer, loader):
+            rows = []
+            for step, (x, y) in enumerate(loader):
+                row = Row()
+                row.loss = F.mse_loss(model(x), y)
+                optimizer.zero_grad()
+                row.loss.backward()
+                optimizer.step()
+                rows.append(float(row.loss))
+    """,
+    "a tensor as an index": """
+        def train(model, optimizer, loader, counts):
+            seen = torch.zeros(100)
+            for step, (x, y) in enumerate(loader):
+                out = model(x)
+                loss = F.mse_loss(out, y)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+                seen[out.argmax(1)] = 1
+                counts[out.argmax(1).item()] = step
+    """,
     "a list that the maker of the layers gave them, and empties": """
         class Router(nn.Module):
             def __init__(self, dim, notes):
