@@ -1,4 +1,4 @@
-"""Methods of objects whose class only the run knows: callbacks, meters from a registry, agents made from a configuration.
+"""Methods of objects whose class only the run knows: callbacks, meters of a registry, agents that a configuration names.
 
 Where few classes of the program have a method of that name, the call does what one of theirs does.
 """
