@@ -9,7 +9,7 @@ from gradguard.static import knowledge as k
 from gradguard.static import stores
 from gradguard.static import tree as t
 from gradguard.static.model import Call, ZeroGrad
-from gradguard.static.names import breaks_graph, collection_path, named_kind
+from gradguard.static.names import breaks_graph, collections_of, named_kind
 from gradguard.static.state import State
 from gradguard.static.values import NOTHING_HELD, Held, Kind, Root, Source, Value, element, holding
 
@@ -56,13 +56,8 @@ def bind(
 def bind_element(flow: Flow, target: t.Expr, value: Value, state: State, stmt: t.Node, iterable: t.Expr) -> None:
     """Bind what a loop takes from a collection; its objects are known by that collection's path."""
     bind(flow, target, value, state, stmt, None, plain=True)
-    collection = collection_path(iterable)
-    if collection is None:
-        return
-    collection = flow.element_path(collection)
-    for name in t.names_in(target):
-        if isinstance(name, t.Name):
-            flow.elements[name.id] = collection
+    for name, path in collections_of(target, iterable):
+        flow.elements[name] = flow.element_path(path)
 
 
 def _take_apart(

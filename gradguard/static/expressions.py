@@ -243,7 +243,8 @@ def _operation(flow: Flow, expr: t.Operation, state: State) -> Value:
     if expr.operator in _NOT_ARITHMETIC:
         return NUMBER
     if expr.operator in ("and", "or"):
-        return join(values[0], values[1])
+        at_start = expr.operator == "or" and values[1].kind in (Kind.NUMBER, Kind.NOTHING)  # total or 0.0
+        return join(values[0], values[1], trusted="first" if at_start else "both")
     if all(v.kind is Kind.NUMBER and not v.reach for v in values):
         return NUMBER
     if any(v.kind is Kind.CONTAINER for v in values) and expr.operator in "+*|":

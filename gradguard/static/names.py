@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from gradguard.static import knowledge as k
 from gradguard.static import tree as t
@@ -65,8 +65,24 @@ def iterable_path(expr: t.Expr) -> str | None:
     return t.path_of(expr)
 
 
-def collection_path(expr: t.Expr) -> str | None:
-    """The collection whose elements a loop goes over: ``self.meters`` of ``enumerate(self.meters.values())``."""
+def collections_of(target: t.Expr, iterable: t.Expr) -> Iterator[tuple[str, str]]:
+    """The names that a loop binds, each with the collection that it comes from."""
+    if isinstance(iterable, t.Call) and isinstance(iterable.func, t.Name) and iterable.args:
+        items = target.items if isinstance(target, t.Display) else []
+        if iterable.func.id == "zip" and len(items) == len(iterable.args):
+            for item, arg in zip(items, iterable.args):
+                yield from collections_of(item, arg.value)
+            return
+        if iterable.func.id == "enumerate" and len(items) == 2:
+            yield from collections_of(items[1], iterable.args[0].value)
+            return
+    path = _collection_path(iterable)
+    if path is not None:
+        yield from ((name.id, path) for name in t.names_in(target) if isinstance(name, t.Name))
+
+
+def _collection_path(expr: t.Expr) -> str | None:
+    """The collection whose elements a loop goes over: ``self.meters`` of ``sorted(self.meters.values())``."""
     while isinstance(expr, t.Call):
         func = expr.func
         if isinstance(func, t.Attribute) and func.name in ("values", "items", "keys", "copy") and not expr.args:
@@ -78,7 +94,7 @@ def collection_path(expr: t.Expr) -> str | None:
     return t.path_of(expr)
 
 
-_SAME_ELEMENTS = frozenset("enumerate list tuple sorted reversed iter set filter tqdm".split())
+_SAME_ELEMENTS = frozenset("list tuple sorted reversed iter set filter tqdm".split())
 
 
 def assigned_paths(loop: t.Repeat) -> frozenset[str]:

@@ -121,7 +121,8 @@ class _Application:
         params = list(self.callee.ref.define.params)
         owner = self.callee.ref.owner
         constructs = receiver == ""
-        explicit = not constructs and self.c.receiver is not None and self.c.receiver.kind is Kind.CLASS
+        on_class = not constructs and self.c.receiver is not None and self.c.receiver.kind is Kind.CLASS
+        explicit = on_class and not any(t.path_of(d) == "classmethod" for d in self.callee.ref.define.decorators)
         if owner is not None and params and params[0].name in ("self", "cls") and not explicit:
             path = None if constructs else receiver or self.c.receiver_path
             func = self.c.node.func

@@ -31,6 +31,7 @@ _FRESH = re.compile(r"=.*(?:\[\]|\{\}|\bNone\b|\blist\(\)|\bdict\(\)|\bdeque\()"
 _METHOD = re.compile(r"^[ \t]+(?:async[ \t]+)?def[ \t]+(\w+)\(", re.M)
 MANY_CALLERS = 50
 _MANY_DEFINING = 8
+_DECLARES = re.compile(r"\s*(?:global|nonlocal)\b")
 _AT_START = ("__init__", "__post_init__", "__new__")
 
 
@@ -163,7 +164,7 @@ class Survey:
             own = function if text is near.source.text else ""
             yield from _clearing_methods(attribute, text, anew) - {own}
             if bare:
-                yield from _clearing_methods(attribute, _with_object(attribute, text)) - {own, "<module>"}
+                yield from _clearing_methods(attribute, _with_object(attribute, text), bare=True) - {own, "<module>"}
 
     def _is_called(self, method: str, near: Module) -> bool:
         """Whether a function runs at all: something calls it that runs, or that a user of the project may call."""
@@ -281,9 +282,14 @@ def _with_object(name: str, text: str) -> str:
     return re.sub(rf"(?<![\w.]){re.escape(name)}\b", f"module.{name}", text)
 
 
-def _clearing_methods(attribute: str, text: str, anew: bool = False) -> set[str]:
-    """The functions of a file that empty or rebind ``x.attribute`` (or only rebind it), other than constructors."""
+def _clearing_methods(attribute: str, text: str, anew: bool = False, bare: bool = False) -> set[str]:
+    """The functions of a file that empty or rebind ``x.attribute`` (or only rebind it), other than constructors.
+
+    Args:
+        bare: it stands for a variable: who binds it has to say that it is none of its own.
+    """
     name = re.escape(attribute)
+    declared = {line.function for line in lines_with(attribute, text) if _DECLARES.match(line.text)} if bare else None
     emptied = re.compile(
         rf"\.{name}{_CLEARED}|\bdel\s[^\n]*\.{name}\b"
         rf"|\.{name}\[[^\]]*\]\s*=(?!=)\s*(?:\[|None|0|(?:torch|np|numpy)\.(?:zeros|ones|empty|full)(?:_like)?\()|setattr\([^,]+,\s*['\"]{name}['\"]"
@@ -299,7 +305,9 @@ def _clearing_methods(attribute: str, text: str, anew: bool = False) -> set[str]
             of_element = re.compile(rf"\b{loop[1]}{_CLEARED}")
             after = (other for other in lines_with(loop[1], text) if other.start >= line.start)
             found |= {line.function for o in after if o.function == line.function and of_element.search(o.text)}
-        anew_here = line.function not in _AT_START and rebound.search(line.text)
+        at_edge = line.function == "<module>" and not line.text[:1].isspace()  # runs once
+        is_its_own = declared is not None and line.function not in declared
+        anew_here = not (line.function in _AT_START or at_edge or is_its_own) and rebound.search(line.text)
         if (not anew and emptied.search(line.text)) or (
             anew_here and (_FRESH.search(line.text) or not from_itself.search(line.text))
         ):

@@ -333,6 +333,8 @@ def element(value: Value, index: object) -> Value:
         parts = [part for _, part in value.parts]
         if isinstance(index, str) and index != "each" and _has_names(value):  # a KeyError, or a key that was not seen
             return Value(maybe=union(parts).reach)
+        if value.must:  # as it was before the loop, or somewhere else: there may be more in it
+            return replace(held_in(value, union(parts, Kind.UNKNOWN)), must=value.must)
         alike = all(p.parts or isinstance(p.ref, Registrar | Word) for p in parts)
         return _any_of(parts) if index == "each" and alike else union(parts, Kind.UNKNOWN)
     if value.kind in (Kind.OUTPUT, Kind.TENSOR):
