@@ -56,8 +56,8 @@ def bind(
 def bind_element(flow: Flow, target: t.Expr, value: Value, state: State, stmt: t.Node, iterable: t.Expr) -> None:
     """Bind what a loop takes from a collection; its objects are known by that collection's path."""
     bind(flow, target, value, state, stmt, None, plain=True)
-    for name, path in collections_of(target, iterable):
-        flow.elements[name] = flow.element_path(path)
+    for name, paths in collections_of(target, iterable):
+        flow.elements[name] = tuple(known for path in paths for known in flow.element_paths(path))
 
 
 def _take_apart(

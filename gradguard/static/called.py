@@ -56,7 +56,8 @@ class Called:
         if path is None:
             return None
         is_object = self.receiver is not None and self.receiver.kind in (Kind.INSTANCE, Kind.UNKNOWN, Kind.CONTAINER)
-        return self.flow.element_path(path) if is_object else self.flow.canonical(path)
+        paths = self.flow.element_paths(path) if is_object else ()
+        return paths[0] if len(paths) == 1 else self.flow.canonical(path)
 
     @property
     def module_path(self) -> str | None:

@@ -30,13 +30,8 @@ def container_call(c: Called) -> Value | None:
     """Methods that add to or take from a container."""
     if c.receiver is None or c.receiver_path is None or isinstance(c.func.ref, FunctionRef) or c.external:
         return None
-    flow, state, path = c.flow, c.state, c.receiver_path
     if c.method in k.CLEARING_METHODS and c.receiver.kind in (Kind.CONTAINER, Kind.UNKNOWN):
-        if c.method == "clear":
-            flow.empty(path, c.receiver, state)
-            return NOTHING
-        _bound_it(c, path)
-        return replace(c.receiver, kind=Kind.UNKNOWN, parts=(), bounded=False)
+        return _taken_out(c, c.receiver)
     always = ("append", "extend", "appendleft", "extendleft")
     if c.method not in k.ADDING_METHODS or not (c.method in always or c.receiver.kind is Kind.CONTAINER):
         return None
@@ -44,7 +39,31 @@ def container_call(c: Called) -> Value | None:
         return None
     if c.receiver.kind in (Kind.MODULE, Kind.OPTIMIZER) and not any(v.holding(*_PILING) for v in c.arguments):
         return None
-    base = path
+    for path in _paths(c):
+        _put_into(c, path, c.method in always)
+    return NOTHING
+
+
+def _paths(c: Called) -> tuple[str, ...]:
+    """The paths of a container; those that it may have where a loop goes over several."""
+    written = t.path_of(c.node.func.value) if isinstance(c.node.func, t.Attribute) else None
+    several = c.flow.element_paths(written) if written is not None else ()
+    return several if len(several) > 1 else (str(c.receiver_path),)
+
+
+def _taken_out(c: Called, container: Value) -> Value:
+    """What is in a container, or all of it, is taken out."""
+    for path in _paths(c):
+        if c.method == "clear":
+            c.flow.empty(path, container, c.state)
+        else:
+            _bound_it(c, path)
+    return NOTHING if c.method == "clear" else replace(container, kind=Kind.UNKNOWN, parts=(), bounded=False)
+
+
+def _put_into(c: Called, base: str, is_container: bool) -> None:
+    """Something is put into a container."""
+    flow, state = c.flow, c.state
     while base.endswith("[*]"):
         base = base[:-3]
     holder = flow.read(base, state)
@@ -54,7 +73,7 @@ def container_call(c: Called) -> Value | None:
     if c.method in ("extend", "extendleft") and c.first is not None and c.first.kind is Kind.NUMBER:
         stored = replace(stored, holds=frozenset())  # the elements of an array are copies
     if c.method == "update" and not _new_key(c) and (not stored.reach or _is_another_dict(c)):
-        return NOTHING  # grads.update({name: p.grad ...}): the same keys each time
+        return  # grads.update({name: p.grad ...}): the same keys each time
     if stored.keeps:
         source = c.node.args[-1].value
         in_slots = c.method == "update" and _has_fixed_keys(source)
@@ -65,9 +84,8 @@ def container_call(c: Called) -> Value | None:
             store.value = stored.part(0) or stored
     state.env[base] = replace(
         holder, roots=holder.roots | stored.roots, maybe=holder.maybe | stored.maybe, parts=_with_element(c, holder),
-        kind=Kind.CONTAINER if c.method in always else holder.kind, holds=holder.holds | stored.holds,
+        kind=Kind.CONTAINER if is_container else holder.kind, holds=holder.holds | stored.holds,
     )  # fmt: skip
-    return NOTHING
 
 
 def _new_key(c: Called) -> bool:

@@ -67,7 +67,7 @@ def _told(c: Called) -> tuple[str, Value, str | None] | None:
     path = t.path_of(held)
     if not isinstance(name, Word):
         return None
-    return name.text, c.flow.value(held, c.state), c.flow.element_path(path) if path is not None else None
+    return name.text, c.flow.value(held, c.state), c.flow.element_paths(path)[0] if path is not None else None
 
 
 def _gives_something(c: Called) -> bool:

@@ -76,7 +76,7 @@ class Flow:
         self.nested: list[FunctionRef] = []
         self.applied: set[t.Define] = set()
         self.aliases: dict[str, str] = {}
-        self.elements: dict[str, str] = {}
+        self.elements: dict[str, tuple[str, ...]] = {}
         self.locals, self.declared = bound_names(define)
         self.final: State = State({})
         self.calls: list[tuple[t.Define, Mode]] = []
@@ -169,11 +169,11 @@ class Flow:
         alias = self.aliases.get(head)
         return path if alias is None else alias + path[len(head) :]
 
-    def element_path(self, path: str) -> str:
-        """The path of an object, by the collection that a loop takes it from: ``self.callbacks[*].seen``."""
+    def element_paths(self, path: str) -> tuple[str, ...]:
+        """The paths of an object, by the collections that a loop takes it from: ``self.callbacks[*].seen``."""
         head = re.split(r"[.\[]", path, maxsplit=1)[0]
-        collection = self.elements.get(head)
-        return self.canonical(path) if collection is None else f"{collection}[*]{path[len(head) :]}"
+        collections = self.elements.get(head)
+        return tuple(f"{found}{path[len(head) :]}" for found in collections) if collections else (self.canonical(path),)
 
     def scope(self, path: str) -> Scope:
         head = path.split(".", 1)[0].split("[", 1)[0]

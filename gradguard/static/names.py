@@ -65,8 +65,8 @@ def iterable_path(expr: t.Expr) -> str | None:
     return t.path_of(expr)
 
 
-def collections_of(target: t.Expr, iterable: t.Expr) -> Iterator[tuple[str, str]]:
-    """The names that a loop binds, each with the collection that it comes from."""
+def collections_of(target: t.Expr, iterable: t.Expr) -> Iterator[tuple[str, list[str]]]:
+    """The names that a loop binds, each with the paths that its object may have: ``self.callbacks[*]``."""
     if isinstance(iterable, t.Call) and isinstance(iterable.func, t.Name) and iterable.args:
         items = target.items if isinstance(target, t.Display) else []
         if iterable.func.id == "zip" and len(items) == len(iterable.args):
@@ -76,13 +76,13 @@ def collections_of(target: t.Expr, iterable: t.Expr) -> Iterator[tuple[str, str]
         if iterable.func.id == "enumerate" and len(items) == 2:
             yield from collections_of(items[1], iterable.args[0].value)
             return
-    path = _collection_path(iterable)
-    if path is not None:
-        yield from ((name.id, path) for name in t.names_in(target) if isinstance(name, t.Name))
+    paths = _element_paths(iterable)
+    if paths:
+        yield from ((name.id, paths) for name in t.names_in(target) if isinstance(name, t.Name))
 
 
-def _collection_path(expr: t.Expr) -> str | None:
-    """The collection whose elements a loop goes over: ``self.meters`` of ``sorted(self.meters.values())``."""
+def _element_paths(expr: t.Expr) -> list[str]:
+    """The paths of what a loop goes over: ``self.meters[*]`` of ``sorted(self.meters.values())``."""
     while isinstance(expr, t.Call):
         func = expr.func
         if isinstance(func, t.Attribute) and func.name in ("values", "items", "keys", "copy") and not expr.args:
@@ -90,8 +90,12 @@ def _collection_path(expr: t.Expr) -> str | None:
         elif isinstance(func, t.Name) and func.id in _SAME_ELEMENTS and expr.args:
             expr = expr.args[0].value
         else:
-            return None
-    return t.path_of(expr)
+            return []
+    if isinstance(expr, t.Display):  # for column in (self.losses, self.rewards)
+        paths = [t.path_of(item) for item in expr.items]
+        return [path for path in paths if path is not None] if None not in paths else []
+    path = t.path_of(expr)
+    return [f"{path}[*]"] if path is not None else []
 
 
 _SAME_ELEMENTS = frozenset("list tuple sorted reversed iter set filter tqdm".split())

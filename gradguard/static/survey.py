@@ -298,7 +298,7 @@ def _clearing_methods(attribute: str, text: str, anew: bool = False, bare: bool 
         rf"\.{name}\s*(?::[^=]+)?=(?!=)|^[^=(]*,\s*[\w.]+\.{name}\s*=(?!=)|^\s*[\w.]+\.{name}\s*,[^=(]*=(?!=)"
     )
     from_itself = re.compile(rf"\.{name}\s*(?::[^=]+)?=(?!=).*\.{name}\b")
-    each = re.compile(rf"\bfor\s+(?:\w+\s*,\s*)*(\w+)\s+in\s+[\w.]*\.{name}\b")
+    each = re.compile(rf"\bfor\s+(?:\w+\s*,\s*)*(\w+)\s+in\s+(?:[\w.]*|[(\[][^:\n]*)\.{name}\b")
     found: set[str] = set()
     for line in lines_with(attribute, text):
         if (loop := each.search(line.text)) is not None:  # for outputs in self.kept.values(): outputs.clear()
