@@ -18,6 +18,7 @@ from gradguard.static.conditions import (
     steady_branch,
     tensor_test,
 )
+from gradguard.static.definitions import Class
 from gradguard.static.loops import loops_called
 from gradguard.static.model import Backward, Forward, GradCall, Mode
 from gradguard.static.state import State, hedge, merge
@@ -109,6 +110,7 @@ def with_(flow: Flow, stmt: t.With, state: State) -> State | None:
                 flow.loop.turns_grad_off = True
         if target is not None:
             bind(flow, target, value, state, stmt, None, plain=True)
+            _name_again(flow, target, context, value)
     flow.guards += expects
     scoped = [p for c, _ in stmt.items if isinstance(c, t.Call) and (p := _scope_of(c)) is not None]
     flow.scoped += map(flow.canonical, scoped)
@@ -120,6 +122,19 @@ def with_(flow: Flow, stmt: t.With, state: State) -> State | None:
     if after is not None:
         after.mode = mode
     return after
+
+
+def _name_again(flow: Flow, target: t.Expr, context: t.Expr, value: Value) -> None:
+    """``with tracker as t``: where ``__enter__`` returns its object, both are names of it."""
+    path = t.path_of(context)
+    enter = value.ref.method("__enter__") if isinstance(value.ref, Class) else None
+    if path is not None and isinstance(target, t.Name) and enter is not None and _returns_self(enter.define):
+        flow.aliases[target.id] = flow.canonical(path)
+
+
+def _returns_self(define: t.Define) -> bool:
+    returned = [s.value for s in t.walk_statements(define.body) if isinstance(s, t.Return) and s.value is not None]
+    return bool(returned) and all(t.path_of(value) == "self" for value in returned)
 
 
 def match(flow: Flow, stmt: t.Match, state: State) -> State | None:

@@ -28,6 +28,7 @@ from gradguard.static.state import State
 from gradguard.static.summary import apply_facts
 from gradguard.static.values import (
     UNKNOWN,
+    Bound,
     Held,
     Kind,
     Root,
@@ -43,6 +44,8 @@ if TYPE_CHECKING:
 
 def call(flow: Flow, node: t.Call, state: State) -> Value:
     """The value of a call; its effects are recorded."""
+    if isinstance(node.func, t.Name) and isinstance(named := state.env.get(node.func.id, UNKNOWN).ref, Bound):
+        node = t.Call(node.origin, named.method, node.args)  # type: ignore[arg-type]
     receiver = evaluate(flow, node.func.value, state) if isinstance(node.func, t.Attribute) else None
     func = (
         evaluate(flow, node.func, state)

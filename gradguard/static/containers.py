@@ -15,6 +15,7 @@ from gradguard.static.model import (
 from gradguard.static.values import (
     DETACHED,
     NOTHING,
+    UNKNOWN,
     Held,
     Kind,
     Root,
@@ -42,6 +43,26 @@ def container_call(c: Called) -> Value | None:
     for path in _paths(c):
         _put_into(c, path, c.method in always)
     return NOTHING
+
+
+def push(c: Called) -> Value:
+    """``heapq.heappush(heap, item)``: a function that puts something into a list."""
+    path = t.path_of(c.node.args[0].value)
+    if path is not None:
+        item = c.node.args[1]
+        func = t.Attribute(c.node.func.origin, c.node.args[0].value, "append")
+        node = t.Call(c.node.origin, func, [item])
+        put = Called(c.flow, c.state, node, UNKNOWN, c.arguments[0], [c.values[1]])
+        _put_into(put, c.flow.canonical(path), True)
+    return NOTHING
+
+
+def pop(c: Called) -> Value:
+    """``heapq.heappop(heap)``: what is put into the list is taken out again."""
+    path = t.path_of(c.node.args[0].value)
+    if path is not None:
+        _bound_it(c, c.flow.canonical(path))
+    return replace(c.arguments[0], kind=Kind.UNKNOWN, parts=(), bounded=False)
 
 
 def _paths(c: Called) -> tuple[str, ...]:
@@ -82,6 +103,7 @@ def _put_into(c: Called, base: str, is_container: bool) -> None:
         if isinstance(source, t.Display) and len(source.items) == 1:
             store.value_site = flow.site(source.items[0])
             store.value = stored.part(0) or stored
+    flow.touch(base, state)
     state.env[base] = replace(
         holder, roots=holder.roots | stored.roots, maybe=holder.maybe | stored.maybe, parts=_with_element(c, holder),
         kind=Kind.CONTAINER if is_container else holder.kind, holds=holder.holds | stored.holds,

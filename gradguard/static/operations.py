@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from gradguard.static import containers
 from gradguard.static import knowledge as k
 from gradguard.static import tree as t
 from gradguard.static.binding import forget_frames
@@ -34,6 +35,10 @@ from gradguard.static.values import (
 )
 
 
+_QUEUES = ("queue.", "collections.", "multiprocessing.", "torch.multiprocessing.", "asyncio.")
+_PUSHING = frozenset("heapq.heappush bisect.insort bisect.insort_left bisect.insort_right".split())
+
+
 def external_call(c: Called) -> Value | None:
     name = c.external
     if not name:
@@ -62,8 +67,16 @@ def external_call(c: Called) -> Value | None:
         if tail == "defaultdict" and c.first is not None and isinstance(c.first.ref, Class):
             made = Value(kind=Kind.MODULE if c.first.ref.is_module else Kind.INSTANCE, ref=c.first.ref)
             return each_of(made)
-        bounded = tail == "deque" and _is_short(c, c.node.argument("maxlen", 1))
+        bounded = _is_short(c, c.node.argument("maxlen", 1)) if tail == "deque" else _makes_short(c)
         return replace(content, bounded=bounded, must=frozenset())
+    if name.startswith("weakref.Weak"):
+        return Value(kind=Kind.CONTAINER, bounded=True)  # it keeps nothing
+    if name == "heapq.heappop" and c.node.args:
+        return containers.pop(c)
+    if name.startswith(_QUEUES) and tail.endswith("Queue"):
+        return Value(kind=Kind.CONTAINER, bounded=c.node.argument("maxsize", 0) is not None)
+    if name in _PUSHING and len(c.node.args) > 1:
+        return containers.push(c)
     if name == "functools.partial" and c.first is not None:
         return _partial(c, c.first)
     if name.startswith(k.TENSOR_PREFIXES):
@@ -92,6 +105,8 @@ def external_call(c: Called) -> Value | None:
 
 def _partial(c: Called, function: Value) -> Value:
     """The function, with the arguments that it is given already."""
+    given = union(c.arguments[1:])
+    function = replace(function, roots=function.roots | given.roots, maybe=function.maybe | given.maybe)
     if not isinstance(function.ref, FunctionRef):
         return function
     return replace(function, ref=replace(function.ref, given=(*function.ref.given, *c.values[1:])))
@@ -110,6 +125,13 @@ def _copied(value: Value, node: t.Node) -> Value:
     """A copy: of a model or of its state, a snapshot."""
     snapshot = value.kind is Kind.MODULE or bool(value.holding(Held.STATE))
     return holding(computed(value), Held.SNAPSHOT, node) if snapshot else computed(value)
+
+
+def _makes_short(c: Called) -> bool:
+    """Whether ``defaultdict(lambda: deque(maxlen=9))`` or ``defaultdict(partial(deque, maxlen=9))`` is made."""
+    made = c.node.args[0].value if c.node.args else None
+    made = made.body if isinstance(made, t.Lambda) else made
+    return isinstance(made, t.Call) and _is_short(c, made.argument("maxlen"))
 
 
 def _is_short(c: Called, length: t.Expr | None) -> bool:

@@ -90,6 +90,8 @@ def store_item(
     if holder.kind is Kind.TENSOR or (isinstance(target.index, t.Slice) and target.index.dimensions > 1):
         value = replace(value, holds=NOTHING_HELD)  # the numbers are copied
     form, added = rebind_form(whole, source)
+    if form is Form.REBIND and holder.kind is not Kind.TENSOR and _is_from_itself(flow, base, source):
+        form = Form.AVERAGE
     if form in (Form.SUM, Form.AVERAGE) and value.reach:  # d[k] = d.get(k, 0) + x
         store = flow.store(base, value, state, stmt, added or source, form)
         store.is_item, store.key = True, t.path_of(target.index)
@@ -106,6 +108,14 @@ def store_item(
             flow.slots.add((base, store.key))  # hidden[i] = detach(hidden[i])
         store.bounded_key = _bounded_key(flow, target.index) or (base, store.key) in flow.slots
     state.env[base] = with_content(holder, value)
+
+
+def _is_from_itself(flow: Flow, base: str, source: t.Expr | None) -> bool:
+    """``for name, mean in means.items(): means[name] = torch.lerp(mean, new[name], 0.1)``."""
+    if not isinstance(source, t.Call | t.Operation) or breaks_graph(source):
+        return False
+    names = (node.id for node in t.walk(source) if isinstance(node, t.Name))
+    return any(flow.elements.get(name) == (f"{base}[*]",) for name in names)
 
 
 def _bounded_key(flow: Flow, index: t.Expr) -> bool:

@@ -99,6 +99,12 @@ class Registrar(NamedTuple):
     of: Value
 
 
+class Bound(NamedTuple):
+    """A method of a container, not called yet: ``keep = history.append``. ``method`` is the expression."""
+
+    method: Hashable
+
+
 class Word(NamedTuple):
     """A string that is known: which part of a dict a key means."""
 
