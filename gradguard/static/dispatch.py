@@ -1,4 +1,4 @@
-"""Methods of objects whose class only the run knows: callbacks, meters of a registry, agents that a configuration names.
+"""Methods of objects whose class only the run knows: callbacks, meters of a registry, agents made by a name.
 
 Where few classes of the program have a method of that name, the call does what one of theirs does.
 """

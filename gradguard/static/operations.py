@@ -34,7 +34,6 @@ from gradguard.static.values import (
     viewed,
 )
 
-
 _QUEUES = ("queue.", "collections.", "multiprocessing.", "torch.multiprocessing.", "asyncio.")
 _PUSHING = frozenset("heapq.heappush bisect.insort bisect.insort_left bisect.insort_right".split())
 
