@@ -118,7 +118,7 @@ NO_GRAD = sign("no_grad", "inference_mode", "_step")
 CACHE = sign("cache", pattern=r"@[^\n]*cache|functools\.\w*cache", own=True)
 CYCLE = sign("cycle", "tee", pattern=r"\b(?:cycle|tee)\b", own=True)
 DISABLE = sign("disable", pattern=r"gc\.disable|\bdisable\(", own=True)
-EXCEPTION = sign("except", pattern=r"except\b[^\n]*\bas\b", own=True)
+EXCEPTION = sign("except", "exit__", pattern=r"except\b[^\n]*\bas\b|\bdef __a?exit__", own=True)
 FIGURE = sign("figure", "subplot", pattern=r"figure\b|subplots\b|subplot_mosaic\b")
 TRIALS = sign(
     "fit(", "objective", "trial", "seed", "fold",

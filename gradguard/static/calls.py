@@ -204,7 +204,8 @@ def never_returns(expr: t.Expr) -> bool:
 def _unknown(c: Called) -> Value:
     """A call that cannot be followed: it may return, keep or use any graph that went in."""
     flow, state = c.flow, c.state
-    given = union([*c.arguments, *([c.receiver] if c.receiver is not None else [])])
+    arguments = [value for value in c.arguments if value.kind is not Kind.FUNCTION]
+    given = union([*arguments, *([c.receiver] if c.receiver is not None else [])])
     kinds = (Kind.OPTIMIZER, Kind.MODULE)
     if any(v.kind in kinds for v in c.arguments) or any(t.path_of(a.value) == "self" for a, _ in c.values):
         flow.record(OpaqueCall(flow.site(c.node), flow.loop, flow.branches > 0))
@@ -217,7 +218,7 @@ def _unknown(c: Called) -> Value:
     if k.RECORD_NAME.match(last(c.path)) and c.values:
         return union(c.arguments, Kind.OUTPUT).with_roots(Root(Source.CALL, c.node))
     if not k.MEASURING_CALLABLE.search(last(c.path)):
-        flow.escaped |= union(c.arguments).reach
+        flow.escaped |= union(arguments).reach
     return recorded(Value(frozenset((Root(Source.CALL, c.node),)), given.reach), state)
 
 

@@ -328,9 +328,24 @@ def _lambda(flow: Flow, expr: t.Lambda, state: State) -> Value:
     from gradguard.static.definitions import FunctionRef
 
     body = t.Define(expr.origin, "<lambda>", expr.params, [t.Return(expr.origin, expr.body)], [])
-    return Value(
-        kind=Kind.FUNCTION, ref=FunctionRef(flow.module, body, flow.ref.chunk, None, flow, variant=flow.ref.variant)
-    )
+    ref = FunctionRef(flow.module, body, flow.ref.chunk, None, flow, variant=flow.ref.variant)
+    return closing_over(flow, Value(kind=Kind.FUNCTION, ref=ref), body, state)
+
+
+def closing_over(flow: Flow, function: Value, define: t.Define, state: State) -> Value:
+    """A function that is defined here, with the graphs that it refers to.
+
+    It refers to variables, not to values: in a loop all that are made share them, and hold what the last iteration
+    left. Only what its parameters' defaults hold is its own.
+    """
+    held = [evaluate(flow, p.default, state) for p in define.params if p.default is not None]
+    if not flow.frames and flow.facts.name != "<module>":
+        own = {p.name for p in define.params}
+        names = {n.id for n in t.walk(define.body) if isinstance(n, t.Name)} - own
+        held += [known for name in sorted(names) if (known := state.env.get(name)) is not None]
+    graphs = [value for value in held if value.kind in (Kind.TENSOR, Kind.OUTPUT, Kind.UNKNOWN, Kind.FUNCTION)]
+    roots = frozenset(r for value in graphs for r in value.roots if r.source is not Source.LEAF)
+    return replace(function, roots=roots) if roots else function
 
 
 def _walrus(flow: Flow, expr: t.Walrus, state: State) -> Value:

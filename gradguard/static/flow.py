@@ -369,7 +369,9 @@ class Flow:
         self.nested.append(ref)
         if any(isinstance(n, t.Attribute) and n.name == "zero_grad" for n in t.walk(stmt.body)):
             self.record(OpaqueCall(self.site(stmt), self.loop, self.branches > 0))  # it may be handed to anybody
-        state.env[stmt.name] = Value(kind=Kind.FUNCTION, ref=ref)
+        from gradguard.static.expressions import closing_over
+
+        state.env[stmt.name] = closing_over(self, Value(kind=Kind.FUNCTION, ref=ref), stmt, state)
         return state
 
     def _defineclass(self, stmt: t.DefineClass, state: State) -> State:

@@ -62,6 +62,19 @@ def judge_hook(flow: Flow, hook: HookRegistration) -> None:
 # --- what a hook keeps ------------------------------------------------------------------------------------------
 
 
+def _is_made_for(flow: Flow, hook: HookRegistration, callback: FunctionRef) -> bool:
+    """``x.register_hook(make_hook(x))``, where the hook refers to what its maker was given."""
+    call = hook.site.node
+    made = call.args[0].value if isinstance(call, t.Call) and call.args else None
+    if not isinstance(made, t.Call) or callback.outer is None or callback.outer is flow:
+        return False
+    params = [name for name in callback.outer.params if name not in ("self", "cls")]
+    given = [name for name, arg in zip(params, made.args) if t.path_of(arg.value) == hook.receiver and not arg.keyword]
+    given += [str(arg.keyword) for arg in made.args if arg.keyword and t.path_of(arg.value) == hook.receiver]
+    used = {n.id for n in t.walk(callback.define.body) if isinstance(n, t.Name)} - bound_names(callback.define)[0]
+    return not used.isdisjoint(given)
+
+
 def _kept(flow: Flow, hook: HookRegistration) -> Iterator[Store]:
     """The stores by which a hook collects what it is given, from one forward to the next."""
     callback = _flow_of(flow, hook)
@@ -161,6 +174,8 @@ def _closes_over(flow: Flow, hook: HookRegistration) -> str | None:
     own = next((p for p in callback.define.params if p.name == path), None)
     if own is not None:  # lambda g, out=out: ...
         return path if own.default is not None and t.path_of(own.default) == path else None
+    if _is_made_for(flow, hook, callback):
+        return path
     used = any(isinstance(n, t.Name) and n.id == path for n in t.walk(callback.define.body))
     if not used or path in bound_names(callback.define)[0] or hook.loop is not None:
         return None

@@ -51,7 +51,8 @@ def _ends_with_the_step(grows: Loop) -> bool:
 
 
 def _outlives_call(flow: Flow, store: Store) -> bool:
-    if store.scope in (Scope.LOCAL, Scope.PARAMETER) or store.inner is not None:
+    handed = store.parameter and bool(store.value.holding(Held.EXCEPTION))
+    if store.scope in (Scope.LOCAL, Scope.PARAMETER) or (store.inner is not None and not handed):
         return False
     if store.form is Form.ITEM and (store.bounded_key or store.key is None):
         return False

@@ -11,6 +11,7 @@ from gradguard.static.binding import forget_frames
 from gradguard.static.called import Called, last
 from gradguard.static.definitions import Class, FunctionRef
 from gradguard.static.expressions import cut, recorded
+from gradguard.static.model import Form
 from gradguard.static.values import (
     DATA,
     DETACHED,
@@ -23,6 +24,7 @@ from gradguard.static.values import (
     Root,
     Source,
     Value,
+    Word,
     computed,
     each_of,
     element,
@@ -257,9 +259,12 @@ def _builtin(c: Called, name: str) -> Value | None:
     if name in k.CONTAINER_BUILTINS:
         parts = tuple((a.keyword, v) for a, v in c.values if a.keyword) if name == "dict" else ()
         return replace(union(values, Kind.CONTAINER), parts=parts)
-    if name == "getattr" and len(c.node.args) >= 2 and isinstance(key := c.node.args[1].value, t.Constant):
-        base = t.path_of(c.node.args[0].value)
-        return c.flow.read(c.flow.canonical(f"{base}.{key.value}"), c.state) if base else UNKNOWN
+    if name == "getattr" and len(c.node.args) == 2:
+        path = _attribute_path(c)
+        return c.flow.read(path, c.state) if path is not None else UNKNOWN
+    if name == "setattr" and len(c.node.args) == 3:
+        _set_attribute(c)
+        return NOTHING
     if name in ("max", "min") and len(values) > 1:
         return join(*values) if len(values) == 2 else union(values)  # one of them, as it is
     if name in ("sum", "max", "min", "abs") and values:
@@ -271,6 +276,30 @@ def _builtin(c: Called, name: str) -> Value | None:
     if name in ("setattr", "delattr"):
         return NOTHING
     return None
+
+
+def _attribute_path(c: Called) -> str | None:
+    """The path that ``getattr(x, name)`` reads; ``x.*`` where only the run knows the name."""
+    base, key = t.path_of(c.node.args[0].value), c.values[1][1].ref
+    if base is None or (not isinstance(key, Word) and base not in ("self", "cls")):
+        return None
+    return c.flow.canonical(f"{base}.{key.text if isinstance(key, Word) else '*'}")
+
+
+def _set_attribute(c: Called) -> None:
+    """``setattr(x, name, value)``; one whose name only the run knows counts if it goes on from what was there."""
+    path, value, source = _attribute_path(c), c.values[2][1], c.node.args[2].value
+    if path is None:
+        return
+    flow, state = c.flow, c.state
+    before = flow.read(path, state)
+    goes_on = bool(value.must & before.must)
+    flow.touch(path, state)
+    if goes_on and value.keeps:
+        is_sum = isinstance(source, t.Operation) and source.operator in "+-"
+        flow.store(path, value, state, c.node, source, Form.SUM if is_sum else Form.AVERAGE)
+    if goes_on or not path.endswith(".*"):
+        state.assign(path, value)
 
 
 def _mapped(c: Called, function: FunctionRef, over: Value) -> Value:

@@ -20,6 +20,7 @@ from gradguard.static.values import (
     Source,
     Value,
     element,
+    holding,
 )
 
 if TYPE_CHECKING:
@@ -31,6 +32,8 @@ def parameter(flow: Flow, param: t.Param) -> Value:
     owner = flow.ref.owner
     if owner is not None and flow.params and param.name == flow.params[0] and param.name in ("self", "cls"):
         return Value(kind=Kind.MODULE if owner.is_module else Kind.INSTANCE, ref=owner)
+    if flow.facts.name in ("__exit__", "__aexit__") and flow.params.index(param.name) == 2:
+        return holding(Value(root, must=root), Held.EXCEPTION, param.name)
     if param.star:
         return Value(root, must=root, kind=Kind.CONTAINER)
     if param.annotation is not None:

@@ -195,11 +195,8 @@ class Store(Event):
     def is_tensor(self) -> bool | None:
         """Whether what is stored is one tensor: certainly, certainly not (a tuple, a dict), or None when not known."""
         node = self.value_site.node if self.value_site else None
-        if (
-            self.in_structure
-            or self.value.parts
-            or isinstance(node, t.Display | t.DictDisplay | t.Comprehension | t.Starred)
-        ):
+        several = (t.Display, t.DictDisplay, t.Comprehension, t.Starred)
+        if self.in_structure or self.value.parts or self.value.kind is Kind.FUNCTION or isinstance(node, several):
             return False
         if self.value.kind is Kind.TENSOR or any(r.source is Source.LOSS for r in self.value.roots):
             return True

@@ -184,12 +184,14 @@ class _Application:
     def run(self) -> Value:
         facts = self.callee.facts
         self.flow.facts.gradients_wanted |= facts.gradients_wanted
-        writes = self._writes()
+        writes, known = self._writes(), len(self.flow.facts.stores)
         for event in facts.events[:_MAX_EVENTS]:
             self._replay(event)
         result = recorded(self.value(facts.returns), self.state)
         for path, value in writes:
             self.flow.touch(path, self.state)
+            if all(store.path != path for store in self.flow.facts.stores[known:]):
+                self._note_carried(path, value)
             self.state.assign(path, value)
         self._reset()
         for event in facts.stores:
@@ -314,6 +316,12 @@ class _Application:
             if mapped is not None and value.kind not in (Kind.FUNCTION, Kind.CLASS, Kind.EXTERNAL):
                 writes.append((mapped, recorded(self.value(value), self.state)))
         return writes
+
+    def _note_carried(self, path: str, value: Value) -> None:
+        """``slots.advance(memory)``: the callee does not see that what it is given came from what it replaces."""
+        carried = any(r.source is Source.CARRIED and r.key[0] == path for r in value.roots if isinstance(r.key, tuple))
+        if carried and value.kind in (Kind.TENSOR, Kind.OUTPUT, Kind.UNKNOWN):
+            self.flow.store(path, value, self.state, self.c.node, self.c.node, Form.REBIND)
 
     def _mutate(self, store: Store) -> None:
         path = self.path(store.path)
