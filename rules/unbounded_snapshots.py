@@ -41,7 +41,7 @@ def collects(function: Function) -> Iterator[Finding]:
             store.site,
             f"`{store.path}` keeps one more copy of the model each time",
             help="keep the best one, write them to disk, or use a `deque(maxlen=...)`",
-            confidence=Confidence.LOW if store.conditional else Confidence.HIGH,
+            confidence=Confidence.LOW if store.conditional and store.period is None else Confidence.HIGH,
         )
 
 

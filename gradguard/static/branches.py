@@ -111,6 +111,7 @@ def with_(flow: Flow, stmt: t.With, state: State) -> State | None:
         if target is not None:
             bind(flow, target, value, state, stmt, None, plain=True)
             _name_again(flow, target, context, value)
+            flow.entered.update((path, flow.loop) for n in t.names_in(target) if (path := t.path_of(n)) is not None)
     flow.guards += expects
     scoped = [p for c, _ in stmt.items if isinstance(c, t.Call) and (p := _scope_of(c)) is not None]
     flow.scoped += map(flow.canonical, scoped)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from gradguard.static import containers, dispatch, modes, module_calls, operations, training
+from gradguard.static import containers, dispatch, handed, modes, module_calls, operations, training
 from gradguard.static import knowledge as k
 from gradguard.static import tree as t
 from gradguard.static.called import Called, last
@@ -235,6 +235,7 @@ _READERS: tuple[Callable[[Called], Value | None], ...] = (
     _project,
     _prepared,
     dispatch.by_name,
+    handed.call_of_handed,
     operations.external_call,
     operations.logging_call,
     module_calls.module_call,

@@ -327,7 +327,7 @@ def _comprehension(flow: Flow, expr: t.Comprehension, state: State) -> Value:
 def _lambda(flow: Flow, expr: t.Lambda, state: State) -> Value:
     from gradguard.static.definitions import FunctionRef
 
-    body = t.Define(expr.origin, "<lambda>", expr.params, [t.Return(expr.origin, expr.body)], [])
+    body = t.as_function(expr)
     ref = FunctionRef(flow.module, body, flow.ref.chunk, None, flow, variant=flow.ref.variant)
     return closing_over(flow, Value(kind=Kind.FUNCTION, ref=ref), body, state)
 

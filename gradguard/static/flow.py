@@ -96,6 +96,7 @@ class Flow:
         self.once = 0
         self.capped: list[str] = []
         self.scoped: list[str] = []
+        self.entered: dict[str, Loop | None] = {}
         self.facts.torch = self.module.torch
         self.facts.is_async = define.is_async
         self.facts.called_without_grad = lambda: project.called_without_grad(ref)

@@ -67,4 +67,14 @@ def cleared(flow: Flow, store: Store) -> bool:
     survey, name = flow.project.survey, flow.facts.name
     *objects, holder = store.path.split("[", 1)[0].split(".")[1:] or [store.holder]
     made_anew = (survey.clears(each, flow.module, name, anew=True) for each in objects)  # self.rollout with its values
-    return survey.clears(holder, flow.module, name) or any(made_anew)
+    return survey.clears(holder, flow.module, name, at_exit=not _is_entered_before(flow, store)) or any(made_anew)
+
+
+def _is_entered_before(flow: Flow, store: Store) -> bool:
+    """Whether its object is that of a ``with`` around the loop: what ``__exit__`` empties is emptied at the end."""
+    head, loop = store.path.split(".", 1)[0], store.outlives
+    return (
+        loop is not None
+        and head in flow.entered
+        and flow.entered[head] in (None, *(a for a in loop.around() if a is not loop))
+    )

@@ -336,6 +336,10 @@ def tensor_method(c: Called) -> Value | None:
         return None
     if c.method == "state_dict" and not c.values:
         return holding(DETACHED, Held.STATE, c.node)
+    if c.method == "_asdict" and not c.values:  # of a named tuple
+        return replace(receiver, kind=Kind.CONTAINER)
+    if c.method == "_replace":
+        return _replaced(c, receiver)
     if c.method in ("items", "values", "keys") and not c.values:
         return _view(receiver, c.method)
     if c.method == "get" and receiver.kind in (Kind.CONTAINER, Kind.OUTPUT) and c.node.args:

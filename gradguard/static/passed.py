@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import ast
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from gradguard.static import tree as t
 from gradguard.static.gate import inner, parsed
 
 if TYPE_CHECKING:
@@ -56,11 +57,81 @@ class Passed:
                     )
         return set(self._arguments[key])
 
+    def functions(self, ref: FunctionRef, param: str, near: Module) -> list[FunctionRef]:
+        """The functions of the project that the calls seen pass as ``param``, bound methods too, or its default.
+
+        Args:
+            near: the module that asks.
+        """
+        params = [p.name for p in ref.define.params]
+        position = params.index(param) - (params[0] in ("self", "cls"))
+        name = ref.owner.name if ref.owner is not None and ref.define.name == "__init__" else ref.define.name
+        if self._survey.is_called_by_many(name, near):
+            return []
+        found: dict[tuple[object, object], FunctionRef] = {}
+        is_given = False
+        for caller in self._survey.callers(name, near):
+            calls = self._calls_of(caller)
+            for given, scope in calls.given(name, param, position):
+                is_given = True
+                for function in self._resolved(caller, calls, given, scope):
+                    found[function.define, function.owner] = function
+        return self._noted(found.values() if is_given else _by_default(ref, param), near)
+
+    def decorated(self, ref: FunctionRef, near: Module) -> list[FunctionRef]:
+        """The functions of the top level that a method decorates: ``@engine.on("step")``."""
+        found: list[FunctionRef] = []
+        for caller in self._survey.callers(ref.define.name, near):
+            names = self._calls_of(caller).decorated(ref.define.name)
+            found += [function for name in names if (function := caller.function(name)) is not None]
+        return self._noted(found, near)
+
+    def _noted(self, found: Iterable[FunctionRef], near: Module) -> list[FunctionRef]:
+        functions = list(found)
+        paths = (function.module.path for function in functions)
+        self._survey.asked(near).files.update(path for path in paths if path is not None)
+        return functions
+
+    def _resolved(self, module: Module, calls: _Calls, given: _Given, scope: _Scope) -> Iterator[FunctionRef]:
+        """The functions that an argument may be: one by its name, a method, what a function returns."""
+        from gradguard.static.definitions import Class, FunctionRef
+
+        *holder, name = given.path.split(".")
+        if not holder:
+            value = module.resolve(name) if name else None
+            ref = value.ref if value is not None else None
+            if given.is_made and isinstance(ref, FunctionRef):
+                flow = module.project.flow(ref)
+                ref = flow.facts.returns.ref if flow is not None else None
+            made = [ref] if given.is_made and isinstance(ref, Class) else calls.made(name)
+            methods = [cls.method("__call__") for cls in made if not cls.is_module]
+            yield from (found for found in (ref, *methods) if isinstance(found, FunctionRef))
+        elif given.is_made:
+            return
+        elif holder == ["self"]:
+            owner = module.klass(scope[1]) if scope[1] else None
+            method = owner.method(name) if owner is not None else None
+            yield from [method] if method is not None else []
+        else:
+            value = module.dotted(given.path)
+            of_class = value.ref if value is not None else None
+            methods = [cls.method(name) for cls in calls.made(".".join(holder))]
+            yield from (found for found in (of_class, *methods) if isinstance(found, FunctionRef))
+
     def _calls_of(self, module: Module) -> _Calls:
         key = module.path or Path(module.source.path)
         if key not in self._calls:
             self._calls[key] = _Calls(module)
         return self._calls[key]
+
+
+def _by_default(ref: FunctionRef, param: str) -> Iterator[FunctionRef]:
+    """The lambda that a parameter is unless a call says otherwise."""
+    from gradguard.static.definitions import FunctionRef
+
+    default = next((p.default for p in ref.define.params if p.name == param), None)
+    if isinstance(default, t.Lambda):
+        yield FunctionRef(ref.module, t.as_function(default), ref.chunk)
 
 
 class _Passing(NamedTuple):
@@ -94,9 +165,10 @@ class _Calls:
         self.module = module
 
     @cached_property
-    def _written(self) -> tuple[dict[str, list[_Call]], dict[str, list[str]]]:
+    def _written(self) -> tuple[dict[str, list[_Call]], dict[str, list[str]], dict[str, list[str]]]:
         calls: defaultdict[str, list[_Call]] = defaultdict(list)
         made: defaultdict[str, list[str]] = defaultdict(list)
+        decorated: defaultdict[str, list[str]] = defaultdict(list)
         stack: list[tuple[ast.AST, _Scope]] = [(parsed(self.module.source.text), ("<module>", "", []))]
         while stack:
             node, scope = stack.pop()
@@ -111,16 +183,34 @@ class _Calls:
                     for name, value in _pairs(target, node.value):
                         if isinstance(value, ast.Call):
                             made[_dotted(name)].append(_dotted(value.func))
+            elif isinstance(node, ast.With | ast.AsyncWith):
+                for item in node.items:
+                    if item.optional_vars is not None and isinstance(item.context_expr, ast.Call):
+                        made[_dotted(item.optional_vars)].append(_dotted(item.context_expr.func))
             elif isinstance(node, ast.ClassDef):
                 scope = (scope[0], node.name, scope[2])
             elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 arguments = node.args
                 names = [a.arg for a in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)]
+                for decorator in node.decorator_list if scope[0] == "<module>" and not scope[1] else ():
+                    called = decorator.func if isinstance(decorator, ast.Call) else decorator
+                    decorated[_dotted(called).rsplit(".", 1)[-1]].append(node.name)
                 scope = (node.name, scope[1], names)
             stack += [(child, scope) for child in inner(node)]
-        return calls, made
+        return calls, made, decorated
 
-    def _given(self, name: str, param: str, position: int) -> Iterator[tuple[_Given, _Scope]]:
+    def decorated(self, name: str) -> list[str]:
+        """The functions of the top level that something of this name decorates."""
+        return self._written[2].get(name, [])
+
+    def made(self, path: str) -> list[Class]:
+        """The classes that a variable's objects are made of."""
+        from gradguard.static.definitions import Class
+
+        values = (self.module.dotted(maker) for maker in dict.fromkeys(self._written[1].get(path, [])))
+        return [value.ref for value in values if value is not None and isinstance(value.ref, Class)]
+
+    def given(self, name: str, param: str, position: int) -> Iterator[tuple[_Given, _Scope]]:
         for call in self._written[0].get(name, ()):
             given = call.by_keyword.get(param)
             if given is None and 0 <= position < len(call.positional):
@@ -136,7 +226,7 @@ class _Calls:
         """
         from gradguard.static.definitions import Class
 
-        for given, _ in self._given(name, param, position):
+        for given, _ in self.given(name, param, position):
             for maker in [given.path] if given.is_made else self._written[1].get(given.path, []):
                 value = self.module.dotted(maker)
                 if value is None or isinstance(value.ref, str):
@@ -150,7 +240,7 @@ class _Calls:
 
     def passing(self, name: str, param: str, position: int) -> Iterator[_Passing]:
         """The functions that pass a parameter of their own on as ``param``."""
-        for given, (function, owner, params) in self._given(name, param, position):
+        for given, (function, owner, params) in self.given(name, param, position):
             if not given.is_made and given.path in params:
                 yield _Passing(function, owner, params, given.path)
 

@@ -90,7 +90,7 @@ def store_item(
     if holder.kind is Kind.TENSOR or (isinstance(target.index, t.Slice) and target.index.dimensions > 1):
         value = replace(value, holds=NOTHING_HELD)  # the numbers are copied
     form, added = rebind_form(whole, source)
-    if form is Form.REBIND and holder.kind is not Kind.TENSOR and _is_from_itself(flow, base, source):
+    if form is Form.REBIND and holder.kind is not Kind.TENSOR and _is_from_itself(holder, value, source):
         form = Form.AVERAGE
     if form in (Form.SUM, Form.AVERAGE) and value.reach:  # d[k] = d.get(k, 0) + x
         store = flow.store(base, value, state, stmt, added or source, form)
@@ -110,12 +110,10 @@ def store_item(
     state.env[base] = with_content(holder, value)
 
 
-def _is_from_itself(flow: Flow, base: str, source: t.Expr | None) -> bool:
+def _is_from_itself(holder: Value, value: Value, source: t.Expr | None) -> bool:
     """``for name, mean in means.items(): means[name] = torch.lerp(mean, new[name], 0.1)``."""
-    if not isinstance(source, t.Call | t.Operation) or breaks_graph(source):
-        return False
-    names = (node.id for node in t.walk(source) if isinstance(node, t.Name))
-    return any(flow.elements.get(name) == (f"{base}[*]",) for name in names)
+    is_computed = isinstance(source, t.Call | t.Operation) and not breaks_graph(source)
+    return is_computed and value.kind is Kind.TENSOR and bool(value.must & holder.must)
 
 
 def _bounded_key(flow: Flow, index: t.Expr) -> bool:

@@ -256,7 +256,9 @@ class _Application:
                 must |= self.bound[str(root.key)].must
         parts = tuple((key, self.value(part)) for key, part in value.parts)
         holds = frozenset(Holding(h.held, (self.c.node, h.key)) for h in value.holds if h.held is not Held.CUT)
-        if value.kind in (Kind.UNKNOWN, Kind.CONTAINER):  # not computed from what came in, but that itself
+        if (
+            value.kind in (Kind.UNKNOWN, Kind.CONTAINER) or value.parts
+        ):  # not computed from what came in, but that itself
             holds |= self._passed(value.roots)
         return Value(roots, maybe | spill | spilled, must, value.kind, parts, value.ref, value.bounded, holds)
 
@@ -314,8 +316,15 @@ class _Application:
             visible = scope is Scope.ATTRIBUTE or scope in (Scope.CLOSURE, Scope.GLOBAL)
             mapped = self.path(path) if visible else None
             if mapped is not None and value.kind not in (Kind.FUNCTION, Kind.CLASS, Kind.EXTERNAL):
-                writes.append((mapped, recorded(self.value(value), self.state)))
+                writes.append((mapped, self._left(mapped, self.value(value))))
         return writes
+
+    def _left(self, path: str, value: Value) -> Value:
+        """What the callee leaves at a path; a container that gets more under ``no_grad`` keeps what is in it."""
+        if self.state.mode is not Mode.OFF or value.kind is not Kind.CONTAINER:
+            return recorded(value, self.state)
+        before = self.flow.read(path, self.state)
+        return replace(value, roots=value.roots & before.roots, maybe=value.maybe & before.maybe, parts=())
 
     def _note_carried(self, path: str, value: Value) -> None:
         """``slots.advance(memory)``: the callee does not see that what it is given came from what it replaces."""
@@ -375,7 +384,7 @@ class _Application:
             flow.record(replace(event, site=site, loop=loop, inner=event))
         elif isinstance(event, HookRegistration):
             receiver = self.path(event.receiver) if event.receiver else None
-            if receiver is not None and not event.removed and not event.fresh:
+            if receiver is not None and not event.removed and (not event.fresh or event.closes_over_given):
                 of = flow.read(receiver, self.state)
                 flow.record(replace(event, site=site, loop=loop, inner=event, receiver=receiver, of=of, repeats=None))
         elif isinstance(event, Store):

@@ -32,6 +32,7 @@ _METHOD = re.compile(r"^[ \t]+(?:async[ \t]+)?def[ \t]+(\w+)\(", re.M)
 MANY_CALLERS = 50
 _MANY_DEFINING = 8
 _DECLARES = re.compile(r"\s*(?:global|nonlocal)\b")
+_AT_END = ("__exit__", "__aexit__")
 _AT_START = ("__init__", "__post_init__", "__new__")
 
 
@@ -139,15 +140,17 @@ class Survey:
             self._mentioned[key] = here or any(True for _ in self._matching(pattern, near, self._related(near)))
         return self._mentioned[key]
 
-    def clears(self, attribute: str, near: Module, function: str, *, anew: bool = False) -> bool:
+    def clears(self, attribute: str, near: Module, function: str, *, anew: bool = False, at_exit: bool = True) -> bool:
         """Whether something empties or rebinds an attribute of this name after its object was made.
 
         Args:
             near: the module that stores into it.
             function: the one that does; what it does itself was read more closely.
             anew: only what binds it anew counts: what `clear()` of a class of the project clears was read.
+            at_exit: what ``__exit__`` does counts.
         """
-        return any(self._is_called(method, near) for method in self._clearing(attribute, near, function, anew=anew))
+        methods = self._clearing(attribute, near, function, anew=anew)
+        return any(self._is_called(method, near, at_exit) for method in methods)
 
     def empties(self, attribute: str, near: Module, function: str, bare: bool = False) -> bool:
         """Whether any function does so, also one that nothing here calls.
@@ -166,11 +169,15 @@ class Survey:
             if bare:
                 yield from _clearing_methods(attribute, _with_object(attribute, text), bare=True) - {own, "<module>"}
 
-    def _is_called(self, method: str, near: Module) -> bool:
+    def _is_called(self, method: str, near: Module, at_exit: bool = True) -> bool:
         """Whether a function runs at all: something calls it that runs, or that a user of the project may call."""
         if not self._any_trains(near):
             return True  # a library without a training loop: its users call what they need
-        return self._runs(method, near, frozenset())
+        if not at_exit and method not in _AT_END:
+            users = {user for text in self._with_word(method, near) for user in _users(method, text)}
+            if users and users <= {method, *_AT_END, *_AT_START}:
+                return False
+        return (at_exit or method not in _AT_END) and self._runs(method, near, frozenset())
 
     def _runs(self, method: str, near: Module, seen: frozenset[str]) -> bool:
         if _CALLED_BY_OTHERS.match(method):

@@ -379,6 +379,11 @@ def names_in(target: Expr) -> Iterator[Expr]:
         yield target
 
 
+def as_function(expr: Lambda) -> Define:
+    """The function that a lambda is."""
+    return Define(expr.origin, "<lambda>", expr.params, [Return(expr.origin, expr.body)], [])
+
+
 def pairs(targets: list[Expr], value: Expr) -> Iterator[tuple[Expr, Expr]]:
     """The single assignments of a statement: ``a, b = x, y`` gives ``a, x`` and ``b, y``."""
     for target in targets:

@@ -1,0 +1,123 @@
+"""Functions that somebody hands over and somebody else calls: handlers of an event, a step that a trainer is given.
+
+Which ones an unknown callable may be is told by where it was taken from, and by what the calls in all files pass there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from gradguard.static import knowledge as k
+from gradguard.static import tree as t
+from gradguard.static.called import Called
+from gradguard.static.definitions import Class, FunctionRef
+from gradguard.static.summary import apply_facts
+from gradguard.static.values import Kind, Value, join
+
+if TYPE_CHECKING:
+    from gradguard.static.flow import Flow
+
+MANY = 6
+"""Of more functions than these it is not worth asking which is called."""
+
+
+def call_of_handed(c: Called) -> Value | None:
+    """A call of something that a caller, or whoever made the object, handed over."""
+    if c.func.kind is not Kind.UNKNOWN or not any(v.keeps or v.kind is Kind.INSTANCE for v in c.arguments):
+        return None
+    found = _place(c)
+    if found is None:
+        return None
+    path, functions = found
+    if not 0 < len(functions) <= MANY:
+        return None
+    c.flow.branches += len(functions) > 1
+    results = [apply_facts(c, function, c.values, path) for function in functions]
+    c.flow.branches -= len(functions) > 1
+    result = results[0]
+    for other in results[1:]:
+        result = join(result, other)
+    return result
+
+
+def _place(c: Called) -> tuple[str, list[FunctionRef]] | None:
+    """Where an unknown callable was taken from, and what was put there."""
+    flow, func = c.flow, c.node.func
+    written = t.path_of(func)
+    if written is None:
+        return None
+    (path, *others) = flow.element_paths(written)
+    if others:
+        return None
+    head, _, rest = path.partition(".")
+    owner = flow.ref.owner
+    if head == "self" and owner is not None and rest:
+        name = rest.split(".", 1)[0].split("[", 1)[0]
+        if "." in rest or (owner.method(name) is not None and name == rest):
+            return None
+        return path, list(dict.fromkeys(_put_into(flow, owner, name)))
+    if path in flow.params and path == written:
+        return path, _given(flow, flow.ref, path)
+    return None
+
+
+def _given(flow: Flow, ref: FunctionRef, param: str) -> list[FunctionRef]:
+    """What the calls of a function pass for a parameter."""
+    return flow.project.passed.functions(ref, param, flow.module)
+
+
+def _put_into(flow: Flow, owner: Class, attribute: str) -> Iterator[FunctionRef]:
+    """The functions that are put into an attribute, or into the collection there, by those who use the class."""
+    for ref, param in _takers(owner, attribute):
+        if any(p.name == param for p in ref.define.params):
+            yield from _given(flow, ref, param)
+        else:  # the method returns a decorator
+            yield from flow.project.passed.decorated(ref, flow.module)
+
+
+def _takers(owner: Class, attribute: str) -> list[tuple[FunctionRef, str]]:
+    """The methods that put a parameter there, each with it; and those that hand theirs on to one of these."""
+    methods = [ref for cls in owner.lineage() for ref in cls.methods.values()]
+    found = [(ref, name) for ref in methods for name in _kept_names(ref, attribute)]
+    for ref, param in list(found):
+        positions = [p.name for p in ref.define.params if p.name != "self"]
+        if param in positions:
+            found += [
+                (other, name)
+                for other in methods
+                for name in _handed_on(other, ref.define.name, param, positions.index(param))
+            ]
+    return found
+
+
+def _kept_names(ref: FunctionRef, attribute: str) -> Iterator[str]:
+    """The names that a method puts into ``self.attribute``, as parameters have them."""
+    place = f"self.{attribute}"
+    for node in t.walk(ref.define.body):
+        values: list[t.Expr] = []
+        if isinstance(node, t.Call) and isinstance(node.func, t.Attribute) and node.func.name in k.ADDING_METHODS:
+            if any(t.path_of(part) == place for part in t.walk(node.func.value) if isinstance(part, t.Expr)):
+                values = [arg.value for arg in node.args]
+        elif isinstance(node, t.Assign):
+            for target, value in t.pairs(node.targets, node.value):
+                if (t.path_of(target) or "").split("[", 1)[0] == place:
+                    values.append(value)
+        for value in values:
+            yield from (item.id for item in _items(value) if isinstance(item, t.Name))
+
+
+def _items(value: t.Expr) -> list[t.Expr]:
+    """What is stored, or what a tuple of it consists of: ``(every, function)``."""
+    if isinstance(value, t.Call) and t.path_of(value.func) in ("list", "tuple") and value.args:
+        return [value.args[0].value]
+    return list(value.items) if isinstance(value, t.Display) else [value]
+
+
+def _handed_on(ref: FunctionRef, method: str, param: str, position: int) -> Iterator[str]:
+    """The names that a method passes on to another one of its object."""
+    for node in t.walk(ref.define.body):
+        if isinstance(node, t.Call) and t.path_of(node.func) == f"self.{method}":
+            given = node.argument(param, position)
+            if isinstance(given, t.Name):
+                yield given.id
