@@ -52,7 +52,8 @@ class Called:
         """The path of the object whose method is called."""
         if not isinstance(self.node.func, t.Attribute):
             return None
-        path = t.path_of(_through_in_place(self.node.func.value))
+        receiver = _through_in_place(self.node.func.value)
+        path = t.path_of(receiver) or _looked_up(receiver)
         if path is None:
             return None
         is_object = self.receiver is not None and self.receiver.kind in (Kind.INSTANCE, Kind.UNKNOWN, Kind.CONTAINER)
@@ -94,6 +95,14 @@ class Called:
             return value
         data = frozenset(r for r in value.roots if r.source in (Source.PARAM, Source.PLACE))
         return replace(value, roots=value.roots - data, maybe=value.maybe | data)
+
+
+def _looked_up(expr: t.Expr) -> str | None:
+    """``self.*`` of ``self.get_buffer(name)``: one of the object's tensors, which one only the run knows."""
+    func = expr.func if isinstance(expr, t.Call) else None
+    looks = isinstance(func, t.Attribute) and func.name in ("get_buffer", "get_parameter")
+    base = t.path_of(func.value) if looks and isinstance(func, t.Attribute) else None
+    return f"{base}.*" if base is not None else None
 
 
 def _through_in_place(receiver: t.Expr) -> t.Expr:

@@ -139,7 +139,8 @@ def _project(c: Called) -> Value | None:
     if c.func.kind is Kind.FUNCTION and isinstance(ref, FunctionRef):
         if c.method == "forward" and c.receiver is not None and c.receiver.kind is Kind.MODULE:
             module_calls.forward(c)
-        return apply_facts(c, ref, c.values, None)
+        filled_in = dispatch.by_name(c) if ref.is_abstract and ref.owner is not None else None
+        return filled_in or apply_facts(c, ref, c.values, None)
     if c.func.kind is Kind.CLASS and isinstance(ref, Class):
         if ref.is_module:
             c.flow.record(Construction(
@@ -235,6 +236,7 @@ _READERS: tuple[Callable[[Called], Value | None], ...] = (
     _project,
     _prepared,
     dispatch.by_name,
+    dispatch.logged,
     handed.call_of_handed,
     operations.external_call,
     operations.logging_call,

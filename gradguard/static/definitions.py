@@ -292,6 +292,11 @@ class Class:
         return re.search(r"\bParameter\(|\b(?:nn|torch\.nn)\.(?!Module\b)[A-Z]\w*\(", self.chunk.text) is not None
 
     @cached_property
+    def registers_buffers(self) -> bool:
+        """Whether it, or a base of it, has buffers, by whatever names."""
+        return any("register_buffer(" in cls.chunk.text for cls in self.lineage())
+
+    @cached_property
     def buffers(self) -> frozenset[str]:
         """Names given to ``register_buffer``."""
         own = frozenset(re.findall(r"register_buffer\(\s*['\"](\w+)['\"]", self.chunk.text))

@@ -13,7 +13,7 @@ from gradguard.static import tree as t
 from gradguard.static.called import Called
 from gradguard.static.definitions import Class, FunctionRef
 from gradguard.static.summary import apply_facts
-from gradguard.static.values import UNKNOWN, Kind, Source, Value, Word, join
+from gradguard.static.values import NOTHING, UNKNOWN, Kind, Source, Value, Word, join, union
 
 if TYPE_CHECKING:
     from gradguard.static.flow import Flow
@@ -40,7 +40,7 @@ def by_name(c: Called) -> Value | None:
     name, receiver, path = told
     if receiver.kind not in _OBJECTS or _DUNDER.match(name) or not _gives_something(c):
         return None
-    if receiver.kind is Kind.UNKNOWN and name in _OF_OTHERS and not _is_no_dict(c, name):
+    if receiver.kind is Kind.UNKNOWN and name in _OF_OTHERS and not _is_of_no_collection(c, name):
         return None
     if isinstance(receiver.ref, Class) and not _is_declared_only(receiver.ref, name):
         return None
@@ -54,6 +54,21 @@ def by_name(c: Called) -> Value | None:
     for other in results[1:]:
         result = join(result, other)
     return result
+
+
+def logged(c: Called) -> Value | None:
+    """``logger.debug("loss %s", loss)``: a handler of the program may keep the record, and with it the arguments."""
+    is_record = c.method in _LOGS and c.receiver_path is not None and k.LOGGING_RECEIVERS.search(c.receiver_path)
+    given = union(c.arguments, Kind.OUTPUT)
+    if not is_record or not given.roots:
+        return None
+    for emit in _methods_named(c.flow, "emit", None):
+        if emit.owner is not None and any(name.startswith("logging.") for name in emit.owner.external_bases):
+            apply_facts(c, emit, [(t.Arg(c.node.args[-1].value), given)], "logging.handlers[*]")
+    return NOTHING
+
+
+_LOGS = frozenset("debug info warning error exception critical log".split())
 
 
 def _told(c: Called) -> tuple[str, Value, str | None] | None:
@@ -75,12 +90,13 @@ def _gives_something(c: Called) -> bool:
     return any(v.keeps or v.kind in (Kind.INSTANCE, Kind.MODULE) for v in c.arguments)
 
 
-def _is_no_dict(c: Called, name: str) -> bool:
-    """Whether ``update`` is given what no dict takes: a tensor, or several things."""
+def _is_of_no_collection(c: Called, name: str) -> bool:
+    """Whether ``update`` or ``add`` is given what no dict, set or tensor takes: a tensor, or several things."""
     given = [value for arg, value in c.values if arg.keyword is None and not arg.star]
     first = given[0] if given else UNKNOWN
     is_tensor = first.kind is Kind.TENSOR or any(root.source is Source.LOSS for root in first.roots)
-    return name == "update" and ((is_tensor and bool(first.roots)) or len(given) > 1)
+    several = name in ("update", "add", "put", "push") and len(given) > 1
+    return several or (name == "update" and is_tensor and bool(first.roots))
 
 
 def _is_declared_only(cls: Class, name: str) -> bool:

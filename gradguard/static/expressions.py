@@ -189,7 +189,7 @@ def _subscript(flow: Flow, expr: t.Subscript, state: State) -> Value:
     if base.kind is Kind.OUTPUT and isinstance(index, str) and k.MEASURE_KEY.search(index):
         return replace(base, roots=frozenset(), maybe=base.reach, parts=(), kind=Kind.UNKNOWN)
     if base.kind in (Kind.TENSOR, Kind.OUTPUT) and not base.parts:
-        return recorded(_indexed(base, expr), state, expr)
+        return recorded(_indexed(flow, base, expr, state), state, expr)
     if base.kind is Kind.GRADIENT:
         return base
     if isinstance(expr.index, t.Slice):
@@ -203,7 +203,7 @@ def _subscript(flow: Flow, expr: t.Subscript, state: State) -> Value:
     return element(base, index)
 
 
-def _indexed(base: Value, expr: t.Subscript) -> Value:
+def _indexed(flow: Flow, base: Value, expr: t.Subscript, state: State) -> Value:
     """``tensor[index]``: a view for numbers and slices, a copy for lists, masks and tensors."""
     index = expr.index
     through_data = isinstance(expr.value, t.Attribute) and expr.value.name == "data"
@@ -212,7 +212,7 @@ def _indexed(base: Value, expr: t.Subscript) -> Value:
     base = viewed(base)
     by_position = isinstance(index, t.Display) and index.kind == "tuple"
     if isinstance(index, t.Display) and by_position:
-        narrow = all(_is_integer(i) for i in index.items)
+        narrow = all(_is_integer(i) or evaluate(flow, i, state).kind is Kind.NUMBER for i in index.items)
     elif not isinstance(index, t.Slice | t.Constant | t.Operation):
         base = computed(base)  # by a name: one of many rows, or a copy
     base = replace(base, holds=base.holds - base.holding(Held.OUTPUT))

@@ -192,7 +192,9 @@ class Flow:
     def is_buffer(self, path: str) -> bool:
         """Whether a path is a registered buffer of the module that the function belongs to."""
         owner = self.ref.owner
-        return owner is not None and owner.is_module and path.startswith("self.") and path[5:] in owner.buffers
+        if owner is None or not owner.is_module or not path.startswith("self."):
+            return False
+        return path[5:] in owner.buffers or (path == "self.*" and owner.registers_buffers)
 
     @property
     def current_env(self) -> dict[str, Value]:

@@ -238,6 +238,8 @@ def _builtin(c: Called, name: str) -> Value | None:
         return NUMBER
     if name in ("range", "len"):
         return NUMBER
+    if name == "divmod":
+        return structure(((0, NUMBER), (1, NUMBER)))
     values = c.arguments
     if name == "enumerate" and values:
         return each_of(structure(((0, NUMBER), (1, iterated(values[0])))))
