@@ -58,8 +58,11 @@ def hands_over(function: Function) -> Iterator[Finding]:
 
 
 def _is_sure(store: Store) -> bool:
-    """Whether it surely piles up, and the graph was seen to be made here: a state of an environment has none."""
-    return (store.outlives is not None or _is_statistic(store)) and store.is_seen_to_record
+    """Whether it surely piles up, and the graph was seen to be made here: a state of an environment has none.
+
+    What a layer is given has one: that of the layers before it.
+    """
+    return _is_statistic(store) or (store.outlives is not None and store.is_seen_to_record)
 
 
 def _is_statistic(store: Store) -> bool:

@@ -153,9 +153,8 @@ def _project(c: Called) -> Value | None:
         if ref.is_record and c.values and (not ref.methods or union(c.arguments).reach):
             return _record(c, ref)
         constructor = ref.method("__init__")
-        if constructor is not None:
-            apply_facts(c, constructor, c.values, "")
-        made = Value(kind=Kind.INSTANCE, ref=ref)
+        kept = apply_facts(c, constructor, c.values, "") if constructor is not None else UNKNOWN
+        made = Value(kept.roots, kept.maybe, kind=Kind.INSTANCE, ref=ref)
         return holding(made, Held.MEMBER, c.node) if ref.gives_members else made
     if c.func.kind in (Kind.MODULE, Kind.INSTANCE) and isinstance(ref, Class):
         forward = ref.method("forward" if c.func.kind is Kind.MODULE else "__call__")

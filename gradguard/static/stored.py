@@ -196,7 +196,12 @@ class Store(Event):
         """Whether what is stored is one tensor: certainly, certainly not (a tuple, a dict), or None when not known."""
         node = self.value_site.node if self.value_site else None
         several = (t.Display, t.DictDisplay, t.Comprehension, t.Starred)
-        if self.in_structure or self.value.parts or self.value.kind is Kind.FUNCTION or isinstance(node, several):
+        if (
+            self.in_structure
+            or self.value.parts
+            or self.value.kind in (Kind.FUNCTION, Kind.INSTANCE)
+            or isinstance(node, several)
+        ):
             return False
         if self.value.kind is Kind.TENSOR or any(r.source is Source.LOSS for r in self.value.roots):
             return True

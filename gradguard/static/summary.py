@@ -46,6 +46,7 @@ from gradguard.static.values import (
     element,
     join,
     structure,
+    union,
 )
 
 if TYPE_CHECKING:
@@ -56,6 +57,7 @@ if TYPE_CHECKING:
 _MUTATING = (Form.APPEND, Form.ITEM, Form.IN_PLACE)
 _MAX_EVENTS = 200
 _MAX_ROOTS = 32
+_HOLDING = (Kind.TENSOR, Kind.OUTPUT, Kind.UNKNOWN, Kind.CONTAINER)
 _KEPT = (Source.CARRIED, Source.PLACE, Source.PARAM)
 
 
@@ -120,7 +122,7 @@ class _Application:
     def _bind(self, values: list[tuple[t.Arg, Value]], receiver: str | None) -> None:
         params = list(self.callee.ref.define.params)
         owner = self.callee.ref.owner
-        constructs = receiver == ""
+        constructs = self.constructs = receiver == ""
         on_class = not constructs and self.c.receiver is not None and self.c.receiver.kind is Kind.CLASS
         explicit = on_class and not any(t.path_of(d) == "classmethod" for d in self.callee.ref.define.decorators)
         if owner is not None and params and params[0].name in ("self", "cls") and not explicit:
@@ -187,7 +189,7 @@ class _Application:
         writes, known = self._writes(), len(self.flow.facts.stores)
         for event in facts.events[:_MAX_EVENTS]:
             self._replay(event)
-        result = recorded(self.value(facts.returns), self.state)
+        result = self._made() if self.constructs else recorded(self.value(facts.returns), self.state)
         for path, value in writes:
             self.flow.touch(path, self.state)
             if all(store.path != path for store in self.flow.facts.stores[known:]):
@@ -202,6 +204,14 @@ class _Application:
         evaluating = (self.path(p) for p in self.callee.final.evaluating | self.callee.evaluating_at_yield)
         self.state.evaluating |= {p for p in evaluating if p is not None}
         return result
+
+    def _made(self) -> Value:
+        """What an object holds when it is made: the graphs that its constructor puts into it."""
+        env = self.callee.final.env.items()
+        fields = [self.value(value) for path, value in env if path.startswith("self.") and value.kind in _HOLDING]
+        held = union(fields)
+        roots = frozenset(root for root in held.roots if root.source is not Source.LEAF)
+        return recorded(Value(roots, held.maybe, kind=Kind.CONTAINER), self.state)
 
     def _reset(self) -> None:
         """What the callee empties, or detaches in place, among the objects that it is given."""
