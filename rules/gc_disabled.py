@@ -32,9 +32,9 @@ rule = Rule("GG504", "gc-disabled", Severity.WARNING, ((DISABLE,),))
 @rule.in_source
 def never_collects(function: Function) -> Iterator[Finding]:
     for call in function.calls_of("gc.disable"):
-        if call.inner is None and not call.is_harmless:
+        if not call.is_harmless:
             yield rule.finding(
-                call.site,
+                call.source.site,
                 "the cyclic collector is off, and nothing calls it: every cycle stays, with the tensors in it",
                 help="call `gc.collect()` every few hundred steps",
             )

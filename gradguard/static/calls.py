@@ -143,15 +143,14 @@ def _project(c: Called) -> Value | None:
         return filled_in or apply_facts(c, ref, c.values, None)
     if c.func.kind is Kind.CLASS and isinstance(ref, Class):
         if ref.is_module:
-            c.flow.record(Construction(
-                c.flow.site(c.node), c.flow.loop, c.flow.branches > 0, name=ref.name, cycles=ref.self_cycles,
-                repeats=c.flow.loop is not None or c.flow.generating > 0,
-            ))  # fmt: skip
+            _note_made(c, ref)
             return Value(kind=Kind.MODULE, ref=ref)
         if _optimizer_class(ref):
             return Value(kind=Kind.OPTIMIZER, ref=ref)
         if ref.is_record and c.values and (not ref.methods or union(c.arguments).reach):
             return _record(c, ref)
+        if ref.self_cycles and ref.holds_model:
+            _note_made(c, ref)
         constructor = ref.method("__init__")
         kept = apply_facts(c, constructor, c.values, "") if constructor is not None else UNKNOWN
         made = Value(kept.roots, kept.maybe, kind=Kind.INSTANCE, ref=ref)
@@ -169,6 +168,14 @@ def _project(c: Called) -> Value | None:
                 return returned if returned.kind is Kind.TENSOR else replace(returned, kind=Kind.OUTPUT)
             return module_calls.module_result(c) if learns and not _detaches(forward) else returned
     return None
+
+
+def _note_made(c: Called, cls: Class) -> None:
+    """Record that a module, or what holds one, is made."""
+    c.flow.record(Construction(
+        c.flow.site(c.node), c.flow.loop, c.flow.branches > 0, name=cls.name, cycles=cls.self_cycles,
+        repeats=c.flow.loop is not None or c.flow.generating > 0,
+    ))  # fmt: skip
 
 
 def _record(c: Called, cls: Class) -> Value:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from gradguard.static.project import Module
 
 MAX_LINEAGE = 6
+_MODEL = re.compile(r"^[ \t]+self\.\w+\s*=[^\n]*(?:\boptim\.\w+\(|\bnn\.\w+\(|deepcopy\()", re.M)
 
 
 @dataclass(eq=False, repr=False)
@@ -268,6 +269,12 @@ class Class:
     def self_cycles(self) -> tuple[Site, ...]:
         """The statements by which an object holds itself: ``self.act = lambda x: self.scale * x``."""
         return objects.self_cycles(self)
+
+    @cached_property
+    def holds_model(self) -> bool:
+        """Whether an object of it has a module or an optimizer, each of its own."""
+        constructor = self.method("__init__")
+        return constructor is not None and _MODEL.search(constructor.chunk.text) is not None
 
     @cached_property
     def may_learn(self) -> bool:

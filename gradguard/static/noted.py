@@ -25,14 +25,14 @@ def judge_call(flow: Flow, call: Call) -> None:
     if call.inner is None and call.mode is not Mode.OFF and call.mode is not Mode.UNKNOWN:
         proven = any(r in flow.proven and not isinstance(r.key, tuple) for r in call.of.roots)
         call.carries_graph = call.of.kind is not Kind.NUMBER and (proven or call.of.has_own_graph)
+    if call.name == "gc.disable":
+        call.is_harmless = not _trains(flow) or _collects(flow, call)
     if call.inner is not None:
         return
     if call.name == "retain_grad":
         call.too_late = _too_late(flow, call)
     elif "anomaly" in call.name:
         call.is_harmless = not flow.project.survey.mentions(_BACKWARD, flow.module)
-    elif call.name == "gc.disable":
-        call.is_harmless = not _trains(flow) or flow.project.survey.mentions(_COLLECTS, flow.module)
     elif call.name == "torch.utils.data.DataLoader":
         data = next((v for name, v in call.given if name == "dataset"), call.first)
         call.object_lists = data.ref.object_lists if isinstance(data.ref, Class) and data.ref.is_dataset else ()
@@ -61,7 +61,18 @@ def _returned_as_given(flow: Flow, function: Value) -> Iterator[Site]:
 
 
 _BACKWARD = re.compile(r"backward\(|\.fit\(|Trainer|autograd\.grad\(")
-_COLLECTS = re.compile(r"\bgc\.(?:collect|enable)\(|^\s*from gc import [^\n]*\b(?:collect|enable)\b", re.M)
+_COLLECTS = re.compile(r"\bgc\.collect\(|^\s*from gc import [^\n]*\bcollect\b")
+_ENABLES = re.compile(r"\bgc\.enable\(|^\s*from gc import [^\n]*\benable\b")
+
+
+def _collects(flow: Flow, call: Call) -> bool:
+    """Whether anything runs the cyclic collector; what a helper that sets up does, it does once."""
+    source = call.source.site.node
+    helpers = {
+        ref.name for ref in flow.applied if call.inner is not None and any(n is source for n in t.walk(ref.body))
+    }
+    acts = flow.project.survey.acts
+    return acts("gc", _ENABLES, flow.module) or acts("gc", _COLLECTS, flow.module, besides=helpers)
 
 
 def _trains(flow: Flow) -> bool:

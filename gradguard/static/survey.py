@@ -140,6 +140,11 @@ class Survey:
             self._mentioned[key] = here or any(True for _ in self._matching(pattern, near, self._related(near)))
         return self._mentioned[key]
 
+    def acts(self, word: str, pattern: re.Pattern[str], near: Module, besides: Iterable[str] = ()) -> bool:
+        """Whether a line of the program with a word in it matches, in another function than some."""
+        lines = (line for text in self._with_word(word, near) for line in lines_with(word, text))
+        return any(line.function not in besides and pattern.search(line.text) for line in lines)
+
     def clears(self, attribute: str, near: Module, function: str, *, anew: bool = False, at_exit: bool = True) -> bool:
         """Whether something empties or rebinds an attribute of this name after its object was made.
 
