@@ -25,6 +25,7 @@ from gradguard.static.values import (
     Source,
     Value,
     Word,
+    carried_element,
     computed,
     each_of,
     element,
@@ -401,7 +402,7 @@ def _view(receiver: Value, method: str) -> Value:
     if method == "keys":
         return NUMBER
     if receiver.parts and receiver.part("each") is None:
-        each = union((v for _, v in receiver.parts), Kind.UNKNOWN)
+        each = carried_element(receiver, union((v for _, v in receiver.parts), Kind.UNKNOWN))
     else:
         each = element(replace(receiver, parts=()), "each")
     return each_of(each if method == "values" else structure(((0, NUMBER), (1, each))))

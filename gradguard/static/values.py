@@ -253,6 +253,11 @@ def held_in(container: Value, element: Value) -> Value:
     return replace(element, maybe=element.maybe | carried, parts=parts)
 
 
+def carried_element(container: Value, element: Value) -> Value:
+    """One of the elements: of a container that was there before the loop, or is elsewhere, what it is now."""
+    return replace(held_in(container, element), must=container.must) if container.must else element
+
+
 _DEEP = 4
 _MANY = 8
 
@@ -339,8 +344,8 @@ def element(value: Value, index: object) -> Value:
         parts = [part for _, part in value.parts]
         if isinstance(index, str) and index != "each" and _has_names(value):  # a KeyError, or a key that was not seen
             return Value(maybe=union(parts).reach)
-        if value.must:  # as it was before the loop, or somewhere else: there may be more in it
-            return replace(held_in(value, union(parts, Kind.UNKNOWN)), must=value.must)
+        if value.must:
+            return carried_element(value, union(parts, Kind.UNKNOWN))
         alike = all(p.parts or isinstance(p.ref, Registrar | Word) for p in parts)
         return _any_of(parts) if index == "each" and alike else union(parts, Kind.UNKNOWN)
     if value.kind in (Kind.OUTPUT, Kind.TENSOR):
