@@ -87,8 +87,8 @@ FORWARD = sign("def forward", own=True)
 _ADDS = r"(?:append|extend|appendleft|extendleft|add|insert|update|push|put|setdefault)"
 # Something that lives longer than a call gets more, or something else.
 KEEPS_MORE = sign(
-    "+=", "-=", "*=", "self.", "global ",
-    pattern=rf"self\.[\w.]+(?:\[[^\]\n]*\])?\s*(?:[-+*/]?=[^=]|\.{_ADDS}\w*\(|\.\w+_\()|\bglobal\b|"
+    "+=", "-=", "*=", "self.", "global ", "setattr(",
+    pattern=rf"\bget_buffer\(|\bsetattr\(|self\.[\w.]+(?:\[[^\]\n]*\])?\s*(?:[-+*/]?=[^=]|\.{_ADDS}\w*\(|\.\w+_\()|\bglobal\b|"
     rf"\b[A-Z_]{{3,}}(?:\.{_ADDS}\(|\[[^\]\n]*\]\s*[-+*/]?=[^=])|"
     rf"\b(\w+)\s*=\s*self\.[\w.]+\s*\n(?s:.{{0,3000}}?)\b\1(?:\s*[-+*/]=|\.{_ADDS}\w*\(|\[[^\]\n]*\]\s*=[^=])",
     own=True,

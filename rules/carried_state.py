@@ -56,7 +56,7 @@ def carries(function: Function) -> Iterator[Finding]:
             yield rule.finding(
                 store.site,
                 _message(store),
-                help=f"detach `{store.path}` between iterations: `.detach()`, on each tensor where it is a tuple"
+                help=f"detach {store.place} between iterations: `.detach()`, on each tensor where it is a tuple"
                 + ("" if store.freed or store.retained else ", or run the loop under `torch.no_grad()`"),
                 confidence=store.confidence if _is_sure(store) else Confidence.LOW,
                 related=store.origin(),
@@ -76,7 +76,7 @@ def _is_sure(store: Store) -> bool:
 def _message(store: Store) -> str:
     each = "call" if store.outlives is None else "iteration"
     return (
-        f"`{store.path}` is input and output of each {each}, and carries the graph of all earlier ones ({store.keeps})"
+        f"{store.place} is input and output of each {each}, and carries the graph of all earlier ones ({store.keeps})"
     )
 
 

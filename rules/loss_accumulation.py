@@ -66,7 +66,7 @@ def accumulates(function: Function) -> Iterator[Finding]:
 
 
 def _message(store: Store) -> str:
-    return f"`{store.path}` keeps the graph of every `{store.value_code}` added to it ({store.keeps})"
+    return f"{store.place} keeps the graph of every `{store.value_code}` added to it ({store.keeps})"
 
 
 @rule.in_run

@@ -71,7 +71,7 @@ def _is_of_training(store: Store) -> bool:
 
 def _message(store: Store) -> str:
     what = "buffer" if store.is_buffer else "moving average"
-    return f"the {what} `{store.path}` chains the graph of every `{store.value_code}` that went into it ({store.keeps})"
+    return f"the {what} {store.place} chains the graph of every `{store.value_code}` that went into it ({store.keeps})"
 
 
 @rule.in_run

@@ -48,7 +48,7 @@ def hands_over(function: Function) -> Iterator[Finding]:
             inside = store.source.site
             yield rule.finding(
                 store.site,
-                f"`{store.value_code}` is kept in `{store.path}` by this call, with its graph ({store.keeps})",
+                f"`{store.value_code}` is kept in {store.place} by this call, with its graph ({store.keeps})",
                 help=f"pass {store.advice}{store.number_advice}",
                 fix=store.detach_fix(),
                 severity=Severity.WARNING if store.freed else Severity.ERROR,

@@ -71,7 +71,7 @@ def _is_sure(store: Store) -> bool:
 def _message(store: Store) -> str:
     longer = "the call" if store.outlives is None else "the iteration"
     kept = f"keeps the graph of every `{store.value_code}` put into it ({store.keeps})"
-    return f"`{store.path}` outlives {longer} and {kept}"
+    return f"{store.place} outlives {longer} and {kept}"
 
 
 @rule.in_run

@@ -49,6 +49,14 @@ from gradguard.static.values import (
 )
 
 
+def _is_word(expr: t.Expr) -> bool:
+    """Whether a string is written there, and no counter in it."""
+    if isinstance(expr, t.Constant):
+        return isinstance(expr.value, str)
+    parts = (t.path_of(part) or "" for part in expr.parts) if isinstance(expr, t.Text) else ("step",)
+    return not any(k.COUNTER_NAME.search(part) for part in parts)
+
+
 class Flow:
     """The walk over one function; its outcome is in ``facts``."""
 
@@ -152,6 +160,19 @@ class Flow:
         """The names whose methods the function calls."""
         owners = (c.func.value for c in self._calls_written if isinstance(c.func, t.Attribute))
         return frozenset(node.id for node in owners if isinstance(node, t.Name))
+
+    @cached_property
+    def words(self) -> frozenset[str]:
+        """The variables that are only ever given words, or texts in which no number counts: names of losses."""
+        given: dict[str, bool] = {}
+        for stmt in t.walk_statements(self.ref.define.body):
+            targets = (
+                stmt.targets if isinstance(stmt, t.Assign) else [stmt.target] if isinstance(stmt, t.Augment) else []
+            )
+            for target in targets:
+                if isinstance(target, t.Name) and isinstance(stmt, t.Assign | t.Augment):
+                    given[target.id] = given.get(target.id, True) and _is_word(stmt.value)
+        return frozenset(name for name, is_word in given.items() if is_word)
 
     @cached_property
     def called_names(self) -> frozenset[str]:

@@ -291,6 +291,8 @@ HOOK_METHODS = frozenset(
     "register_module_forward_pre_hook register_module_full_backward_hook".split()
 )
 
+# Names of what counts steps.
+COUNTER_NAME = re.compile(r"(?:^|[._])\w*(?:step|iter|epoch|count|time|batch)\w*$", re.I)
 # Keys that are different each time.
 GROWING_KEY = re.compile(r"(?:^|[._])(?:\w*(?:step|iter|epoch|idx|index|uid|id|count|time|batch)\w*|i|j|n|t|it)$", re.I)
 

@@ -123,6 +123,8 @@ def _with_callers(keys: set[tuple[str, str]], texts: Mapping[tuple[str, str], by
     """Functions, and those that call one of their names: what keeps a graph may be an object that a caller makes."""
     called = {key: {name.decode() for name in _CALLED.findall(text)} for key, text in texts.items()}
     found, names = set(keys), {name for _, name in keys}
+    if "__call__" in names:
+        return frozenset(texts)  # it is called without being named
     while names := {name for name in names if name != "forward" and not name.startswith("__")}:
         callers = {key for key in called.keys() - found if not called[key].isdisjoint(names)}
         found |= callers

@@ -183,6 +183,12 @@ class Store(Event):
         return self.mode is Mode.INHERITED and not shown
 
     @property
+    def place(self) -> str:
+        """What is stored into, in words; an attribute whose name only the run knows by its object."""
+        base = self.path.removesuffix(".*")
+        return f"`{self.path}`" if base == self.path else f"an attribute of `{base}`"
+
+    @property
     def holder(self) -> str:
         """The last identifier stored into: ``history`` of ``self.history``."""
         return self.path.split("[")[0].rsplit(".", 1)[-1]

@@ -123,6 +123,8 @@ def _bounded_key(flow: Flow, index: t.Expr) -> bool:
     path = t.path_of(index)
     if path is None:
         return False
+    if isinstance(index, t.Name) and index.id in flow.words:
+        return True
     for frame in reversed(flow.frames):
         if path in frame.loop.targets:
             if _goes_over_names(frame.loop.site.node):

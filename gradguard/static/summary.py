@@ -429,6 +429,8 @@ class _Application:
         value = self.value(store.value)
         if store.form in (Form.AVERAGE, Form.SUM):
             value = recorded(value, state, self.c.node)  # the callee did not know that it was given a leaf
+        around = store.loop.around() if store.loop is not None else ()
+        again = store.key is not None and any(store.key in loop.targets for loop in around if not loop.over_loader)
         source: Site | None = store.value_site
         if by_caller:
             source = flow.site(self.sources[attached[0]]) if attached[0] in self.sources else None
@@ -441,7 +443,7 @@ class _Application:
                 mode=state.mode if store.mode is Mode.INHERITED else store.mode,
                 evaluating=store.evaluating or bool(state.evaluating), carries_graph=False, outlives=None,
                 outlives_call=False, freed=False, retained=False, used=False,
-                start=_unknown if by_caller else store.start,
+                start=_unknown if by_caller else store.start, bounded_key=store.bounded_key or again,
             )
         )  # fmt: skip
 

@@ -301,7 +301,17 @@ def join(a: Value, b: Value, *, trusted: str = "both") -> Value:
     elif _are_tuples(a, b):  # one way returns more than the other
         longer, other = (a, b) if len(a.parts) > len(b.parts) else (b, a)
         parts = tuple((k, join(v, o, trusted=trusted) if (o := other.part(k)) else v) for k, v in longer.parts)
+    elif _has_names(a) and _has_names(b):
+        keys = dict.fromkeys(k for k, _ in (*a.parts, *b.parts))
+        parts = tuple((k, _joined(a.part(k), b.part(k), trusted)) for k in keys)
     return Value(a.roots | b.roots, a.maybe | b.maybe, must, kind, parts, ref, bounded, a.holds | b.holds)
+
+
+def _joined(a: Value | None, b: Value | None, trusted: str) -> Value:
+    """What is under a key on either way; where only one has it, its value."""
+    if a is None or b is None:
+        return a or b or UNKNOWN
+    return join(a, b, trusted=trusted)
 
 
 def _are_tuples(*values: Value) -> bool:

@@ -7,6 +7,23 @@ from tests.rules.snippets import assert_clean, assert_flagged
 CODE = "GG504"
 
 FLAGGED = {
+    "by a helper": """
+        import gc
+
+        def set_up(fast):
+            torch.set_num_threads(1)
+            if fast:
+                gc.collect()
+                gc.freeze()
+                gc.disable()  # !
+
+        def main(model, optimizer, loader):
+            set_up(True)
+            for step, (x, y) in enumerate(loader):
+                optimizer.zero_grad()
+                F.mse_loss(model(x), y).backward()
+                optimizer.step()
+    """,
     "script": """
         import gc
 
@@ -84,6 +101,25 @@ FLAGGED = {
 }
 
 CLEAN = {
+    "by a helper, and collected now and then": """
+        import gc
+
+        def set_up(fast):
+            torch.set_num_threads(1)
+            if fast:
+                gc.collect()
+                gc.freeze()
+                gc.disable()
+
+        def main(model, optimizer, loader):
+            set_up(True)
+            for step, (x, y) in enumerate(loader):
+                optimizer.zero_grad()
+                F.mse_loss(model(x), y).backward()
+                optimizer.step()
+                if step % 100 == 0:
+                    gc.collect()
+    """,
     "collected now and then": """
         import gc
 

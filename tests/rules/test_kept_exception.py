@@ -7,6 +7,32 @@ from tests.rules.snippets import assert_clean, assert_flagged
 CODE = "GG110"
 
 FLAGGED = {
+    "what a context is told of": """
+        class Guard:
+            def __init__(self):
+                self.failures = []
+
+            def __enter__(self):
+                return self
+
+            def __exit__(self, kind, error, trace):
+                if kind is None:
+                    return False
+                self.remember(error)  # !
+                return True
+
+            def remember(self, failure):
+                self.failures.append(failure)
+
+        def train(model, optimizer, loader):
+            guard = Guard()
+            for x, y in loader:
+                with guard:
+                    loss = F.mse_loss(model(x), y)
+                    optimizer.zero_grad()
+                    loss.backward()
+                    optimizer.step()
+    """,
     "list of errors": """
         def train_step(model, x, y, optimizer):
             optimizer.zero_grad()
@@ -154,6 +180,32 @@ FLAGGED = {
 }
 
 CLEAN = {
+    "the text of what a context is told of": """
+        class Guard:
+            def __init__(self):
+                self.failures = []
+
+            def __enter__(self):
+                return self
+
+            def __exit__(self, kind, error, trace):
+                if kind is None:
+                    return False
+                self.remember(str(error))
+                return True
+
+            def remember(self, failure):
+                self.failures.append(failure)
+
+        def train(model, optimizer, loader):
+            guard = Guard()
+            for x, y in loader:
+                with guard:
+                    loss = F.mse_loss(model(x), y)
+                    optimizer.zero_grad()
+                    loss.backward()
+                    optimizer.step()
+    """,
     "message": """
         def train(model, loader, optimizer):
             errors, by_step = [], {}

@@ -7,6 +7,27 @@ from tests.rules.snippets import assert_clean, assert_flagged
 CODE = "GG408"
 
 FLAGGED = {
+    "what holds a model": """
+        import copy
+
+        class Client:
+            def __init__(self, net, clip):
+                self.net = copy.deepcopy(net)
+                self.clip = clip
+                self.filters = [self.scale]  # !
+
+            def scale(self, update):
+                return update * self.clip
+
+            def fit(self, x, y):
+                F.mse_loss(self.net(x), y).backward()
+                return self.scale(self.net.weight.grad)
+
+        def trials(net, x, y):
+            for trial in range(100):
+                client = Client(net, 0.1)
+                client.fit(x, y)
+    """,
     "lambda": """
         class Net(nn.Module):
             def __init__(self):
@@ -143,6 +164,27 @@ FLAGGED = {
 }
 
 CLEAN = {
+    "what holds a model, and names of its methods": """
+        import copy
+
+        class Client:
+            def __init__(self, net, clip):
+                self.net = copy.deepcopy(net)
+                self.clip = clip
+                self.filters = ["scale"]
+
+            def scale(self, update):
+                return update * self.clip
+
+            def fit(self, x, y):
+                F.mse_loss(self.net(x), y).backward()
+                return self.scale(self.net.weight.grad)
+
+        def trials(net, x, y):
+            for trial in range(100):
+                client = Client(net, 0.1)
+                client.fit(x, y)
+    """,
     "one model": """
         class Net(nn.Module):
             def __init__(self):

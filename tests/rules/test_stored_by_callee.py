@@ -24,6 +24,40 @@ METER = """
 """
 
 FLAGGED = {
+    "buffers that are set by their names": """
+        class Norm(nn.Module):
+            def __init__(self, width):
+                super().__init__()
+                self.gain = nn.Parameter(torch.ones(width))
+                self.register_buffer("mean", torch.zeros(width))
+                self.register_buffer("spread", torch.ones(width))
+
+            def refresh(self, **moments):
+                for name, moment in moments.items():
+                    setattr(self, name, getattr(self, name).lerp(moment, 0.1))
+
+            def forward(self, x):
+                mean, spread = x.mean(0), x.std(0)
+                self.refresh(mean=mean, spread=spread)  # !
+                return (x - mean) / spread * self.gain
+    """,
+    "buffers by their names": """
+        class Norm(nn.Module):
+            def __init__(self, width):
+                super().__init__()
+                self.gain = nn.Parameter(torch.ones(width))
+                self.register_buffer("mean", torch.zeros(width))
+                self.register_buffer("spread", torch.ones(width))
+
+            def refresh(self, **moments):
+                for name, moment in moments.items():
+                    self.get_buffer(name).lerp_(moment, 0.1)
+
+            def forward(self, x):
+                mean, spread = x.mean(0), x.std(0)
+                self.refresh(mean=mean, spread=spread)  # !
+                return (x - mean) / spread * self.gain
+    """,
     "a field of an object that the callee keeps": """
         class Trial:
             def __init__(self, number):
@@ -287,6 +321,23 @@ FLAGGED = {
 }
 
 CLEAN = {
+    "buffers by their names, without a graph": """
+        class Norm(nn.Module):
+            def __init__(self, width):
+                super().__init__()
+                self.gain = nn.Parameter(torch.ones(width))
+                self.register_buffer("mean", torch.zeros(width))
+                self.register_buffer("spread", torch.ones(width))
+
+            def refresh(self, **moments):
+                for name, moment in moments.items():
+                    self.get_buffer(name).lerp_(moment.detach(), 0.1)
+
+            def forward(self, x):
+                mean, spread = x.mean(0), x.std(0)
+                self.refresh(mean=mean, spread=spread)
+                return (x - mean) / spread * self.gain
+    """,
     "an object of a class that keeps numbers, by a dict": METER
     + """
         class Last:
