@@ -67,4 +67,4 @@ def _is_sure(store: Store) -> bool:
 
 def _is_statistic(store: Store) -> bool:
     """Whether the callee updates a buffer of a module with it."""
-    return isinstance(store.source, Store) and store.source.is_buffer
+    return store.is_buffer or (isinstance(store.source, Store) and store.source.is_buffer)

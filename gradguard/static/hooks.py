@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from gradguard.static import tree as t
 from gradguard.static.definitions import FunctionRef
 from gradguard.static.gate import SourceError
+from gradguard.static.lines import lines_with
 from gradguard.static.model import Form, HookRegistration, Mode, Scope, Store
 from gradguard.static.names import bound_names
 from gradguard.static.roots import graphs
@@ -27,7 +28,7 @@ def _is_part(path: str, whole: str) -> bool:
 def judge_hook(flow: Flow, hook: HookRegistration) -> None:
     source = hook.source
     if isinstance(source, HookRegistration):
-        hook.removed = hook.removed or (not source.discarded and ".remove()" in flow.module.source.text)
+        hook.removed = hook.removed or (not source.discarded and _is_removed(flow, hook))
     if hook.callback is not None and hook.inner is None:
         hook.kept = list(_kept(flow, hook))
         closes_over = _closes_over(flow, hook)
@@ -57,6 +58,25 @@ def judge_hook(flow: Flow, hook: HookRegistration) -> None:
             hook.repeats = loop
             return
         loop = loop.parent
+
+
+def _is_removed(flow: Flow, hook: HookRegistration) -> bool:
+    """Whether anything may remove a hook; of one that a constructor registers, a method that somebody calls."""
+    text, survey = flow.module.source.text, flow.project.survey
+    if ".remove()" not in text or _last_removal(flow) != float("inf"):
+        return ".remove()" in text
+    if hook.inner is None and flow.facts.name != "__init__":
+        return True
+    removers = {line.function for line in lines_with("remove", text) if ".remove()" in line.text}
+    if removers & {"<module>", "__del__", flow.facts.name}:
+        return True
+    at_exit = any(survey.is_entered(name, flow.module) for name in _contexts(flow))
+    return any(survey.runs(name, flow.module, at_exit) for name in removers)
+
+
+def _contexts(flow: Flow) -> set[str]:
+    """The classes of the file whose objects are contexts."""
+    return {unit.owner for unit in flow.module.source.outline.units if unit.owner and unit.name == "__exit__"}
 
 
 # --- what a hook keeps ------------------------------------------------------------------------------------------

@@ -59,6 +59,7 @@ class Store(Event):
         scope: where the target lives.
         parameter: the value came into the callee as an argument, so the call is what the caller can change.
         in_structure: it came in a structure, of which the callee keeps a part.
+        recurs: a callee puts it there, that was given it as it was computed from what is there.
 
     Filled in when the function has been read:
         carries_graph: the value carries a graph.
@@ -85,6 +86,7 @@ class Store(Event):
     scope: Scope = Scope.LOCAL
     parameter: bool = False
     in_structure: bool = False
+    recurs: bool = False
     key: str | None = None
     mode: Mode = Mode.INHERITED
     carries_graph: bool = False
@@ -160,6 +162,8 @@ class Store(Event):
     def is_recurrent(self) -> bool:
         """Whether the value is computed by a call that is given what was there before: ``state = cell(x, state)``."""
         source = self.source
+        if isinstance(source, Store) and source.recurs:
+            return True
         calls = (node for node in t.walk(source.site.node) if isinstance(node, t.Call))
         path = source.path if isinstance(source, Store) else self.path
         return any(t.path_of(arg.value) == path for call in calls for arg in call.args)

@@ -340,7 +340,8 @@ class _Application:
         """``slots.advance(memory)``: the callee does not see that what it is given came from what it replaces."""
         carried = any(r.source is Source.CARRIED and r.key[0] == path for r in value.roots if isinstance(r.key, tuple))
         if carried and value.kind in (Kind.TENSOR, Kind.OUTPUT, Kind.UNKNOWN):
-            self.flow.store(path, value, self.state, self.c.node, self.c.node, Form.REBIND)
+            store = self.flow.store(path, value, self.state, self.c.node, self.c.node, Form.REBIND)
+            store.recurs = True
 
     def _mutate(self, store: Store) -> None:
         path = self.path(store.path)

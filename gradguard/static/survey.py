@@ -140,6 +140,13 @@ class Survey:
             self._mentioned[key] = here or any(True for _ in self._matching(pattern, near, self._related(near)))
         return self._mentioned[key]
 
+    def is_entered(self, name: str, near: Module) -> bool:
+        """Whether an object of a class is used as a context: ``with Hooks(model)``, ``with hooks``."""
+        texts = list(self._with_word(name, near))
+        made = {match for text in texts for match in re.findall(rf"([\w.]+)\s*=\s*[\w.]*\b{name}\(", text)}
+        names = "|".join(map(re.escape, sorted({name, *made})))
+        return any(re.search(rf"\bwith\b[^\n]*\b(?:{names})\b", text) for text in texts)
+
     def acts(self, word: str, pattern: re.Pattern[str], near: Module, besides: Iterable[str] = ()) -> bool:
         """Whether a line of the program with a word in it matches, in another function than some."""
         lines = (line for text in self._with_word(word, near) for line in lines_with(word, text))
@@ -155,7 +162,7 @@ class Survey:
             at_exit: what ``__exit__`` does counts.
         """
         methods = self._clearing(attribute, near, function, anew=anew)
-        return any(self._is_called(method, near, at_exit) for method in methods)
+        return any(self.is_called(method, near, at_exit) for method in methods)
 
     def empties(self, attribute: str, near: Module, function: str, bare: bool = False) -> bool:
         """Whether any function does so, also one that nothing here calls.
@@ -174,10 +181,18 @@ class Survey:
             if bare:
                 yield from _clearing_methods(attribute, _with_object(attribute, text), bare=True) - {own, "<module>"}
 
-    def _is_called(self, method: str, near: Module, at_exit: bool = True) -> bool:
+    def is_called(self, method: str, near: Module, at_exit: bool = True) -> bool:
         """Whether a function runs at all: something calls it that runs, or that a user of the project may call."""
         if not self._any_trains(near):
             return True  # a library without a training loop: its users call what they need
+        return self.runs(method, near, at_exit)
+
+    def runs(self, method: str, near: Module, at_exit: bool = True) -> bool:
+        """Whether something calls a function that runs itself.
+
+        Args:
+            at_exit: what ``__exit__`` does counts.
+        """
         if not at_exit and method not in _AT_END:
             users = {user for text in self._with_word(method, near) for user in _users(method, text)}
             if users and users <= {method, *_AT_END, *_AT_START}:

@@ -7,6 +7,35 @@ from tests.rules.snippets import assert_clean, assert_flagged
 CODE = "GG401"
 
 FLAGGED = {
+    "an object that registers one, and is never closed": """
+        class Maps:
+            def __init__(self, model, layer):
+                self.model = model
+                self.seen = None
+                self.handle = layer.register_forward_hook(self.look)  # !
+
+            def look(self, module, given, output):
+                self.seen = output
+
+            def __call__(self, image):
+                score = self.model(image).max()
+                return torch.autograd.grad(score, self.seen)[0]
+
+            def close(self):
+                self.handle.remove()
+
+            def __enter__(self):
+                return self
+
+            def __exit__(self, *error):
+                self.close()
+
+        def explain(model, loader):
+            found = []
+            for x, y in loader:
+                found.append(Maps(model, model.body)(x).cpu())
+            return found
+    """,
     "handle dropped": """
         def extract(model, loader, save):
             with torch.no_grad():
@@ -80,6 +109,67 @@ FLAGGED = {
 }
 
 CLEAN = {
+    "an object that registers one, as a context": """
+        class Maps:
+            def __init__(self, model, layer):
+                self.model = model
+                self.seen = None
+                self.handle = layer.register_forward_hook(self.look)
+
+            def look(self, module, given, output):
+                self.seen = output
+
+            def __call__(self, image):
+                score = self.model(image).max()
+                return torch.autograd.grad(score, self.seen)[0]
+
+            def close(self):
+                self.handle.remove()
+
+            def __enter__(self):
+                return self
+
+            def __exit__(self, *error):
+                self.close()
+
+        def explain(model, loader):
+            found = []
+            for x, y in loader:
+                with Maps(model, model.body) as maps:
+                    found.append(maps(x).cpu())
+            return found
+    """,
+    "an object that registers one, and is closed": """
+        class Maps:
+            def __init__(self, model, layer):
+                self.model = model
+                self.seen = None
+                self.handle = layer.register_forward_hook(self.look)
+
+            def look(self, module, given, output):
+                self.seen = output
+
+            def __call__(self, image):
+                score = self.model(image).max()
+                return torch.autograd.grad(score, self.seen)[0]
+
+            def close(self):
+                self.handle.remove()
+
+            def __enter__(self):
+                return self
+
+            def __exit__(self, *error):
+                self.close()
+
+        def explain(model, loader):
+            found = []
+            for x, y in loader:
+                maps = Maps(model, model.body)
+                found.append(maps(x).cpu())
+                maps.close()
+            return found
+    """,
     "once": """
         def extract(model, loader, save):
             model.layer4.register_forward_hook(save)
