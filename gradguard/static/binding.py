@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gradguard.static import knowledge as k
-from gradguard.static import stores
+from gradguard.static import places, stores
 from gradguard.static import tree as t
 from gradguard.static.model import Call, ZeroGrad
 from gradguard.static.names import breaks_graph, collections_of, named_kind
@@ -46,11 +46,35 @@ def bind(
     if isinstance(target, t.Subscript):
         stores.store_item(flow, target, path, value, state, stmt, source)
         return
+    if isinstance(target, t.Attribute) and _set_property(flow, target, path, value, state, stmt, source):
+        return
     if not plain:
         stores.store_rebind(flow, path, value, state, stmt, source)
         if path.endswith(".__traceback__"):
             forget_frames(flow, path, state)
     state.assign(path, value)
+
+
+def _set_property(
+    flow: Flow, target: t.Attribute, path: str, value: Value, state: State, stmt: t.Node, source: t.Expr | None
+) -> bool:
+    """``x.best = loss`` where the class of ``x`` has a setter: it does what that does."""
+    owner = places.owner_of(flow, path.rsplit(".", 1)[0], state)
+    setter = (
+        next((cls.setters[target.name] for cls in owner.lineage() if target.name in cls.setters), None)
+        if owner
+        else None
+    )
+    if setter is None:
+        return False
+    from gradguard.static.called import Called
+    from gradguard.static.summary import apply_facts
+
+    arg = t.Arg(source if source is not None else target)
+    base = flow.value(target.value, state)
+    called = Called(flow, state, t.Call(stmt.origin, target, [arg]), Value(kind=Kind.FUNCTION), base, [(arg, value)])
+    apply_facts(called, setter, called.values, path.rsplit(".", 1)[0])
+    return True
 
 
 def bind_element(flow: Flow, target: t.Expr, value: Value, state: State, stmt: t.Node, iterable: t.Expr) -> None:

@@ -53,12 +53,20 @@ class Called:
         if not isinstance(self.node.func, t.Attribute):
             return None
         receiver = _through_in_place(self.node.func.value)
-        path = t.path_of(receiver) or _looked_up(receiver)
+        path = t.path_of(receiver) or _looked_up(receiver) or self._place_returned(receiver)
         if path is None:
             return None
         is_object = self.receiver is not None and self.receiver.kind in (Kind.INSTANCE, Kind.UNKNOWN, Kind.CONTAINER)
         paths = self.flow.element_paths(path) if is_object else ()
         return paths[0] if len(paths) == 1 else self.flow.canonical(path)
+
+    def _place_returned(self, receiver: t.Expr) -> str | None:
+        """The attribute that a method gives to its caller: ``self.rows().append(x)``."""
+        value = self.receiver
+        if not isinstance(receiver, t.Call) or value is None or value.kind not in (Kind.CONTAINER, Kind.UNKNOWN):
+            return None
+        places = [root.key for root in value.must if root.source is Source.PLACE and isinstance(root.key, str)]
+        return places[0] if len(places) == 1 else None
 
     @property
     def module_path(self) -> str | None:

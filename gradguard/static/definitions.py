@@ -95,6 +95,13 @@ class Class:
         return {d.name: FunctionRef(self.module, d, self.chunk, self, self.outer) for d in self.define.methods()}
 
     @cached_property
+    def setters(self) -> dict[str, FunctionRef]:
+        """What runs when a property is set."""
+        written = ((d, f"{d.name}.setter") for d in self.define.methods())
+        setters = (d for d, name in written if any(t.path_of(decorator) == name for decorator in d.decorators))
+        return {d.name: FunctionRef(self.module, d, self.chunk, self, self.outer) for d in setters}
+
+    @cached_property
     def bases(self) -> list[Value]:
         return [self.module.value_of(base) for base in self.define.bases]
 

@@ -79,7 +79,7 @@ def read(flow: Flow, path: str, state: State) -> Value:
     root = Root(Source.PLACE, path)
     must = frozenset((root,))
     base = path[: max(path.rfind("."), path.rfind("["))]
-    owner = _owner(flow, base, state)
+    owner = owner_of(flow, base, state)
     kind = Kind.UNKNOWN
     if owner is not None and path[len(base)] == ".":
         name = path[len(base) + 1 :]
@@ -116,14 +116,14 @@ def _module_in_class(flow: Flow, path: str) -> bool:
     return owner is not None and path in owner.modules
 
 
-def _owner(flow: Flow, path: str, state: State) -> Class | None:
+def owner_of(flow: Flow, path: str, state: State) -> Class | None:
     """The project class of the object at a path."""
     value = state.env.get(path)
     if value is None and "." not in path:
         value = _outer_name(flow, path)
     elif value is None and "[" not in path:
         base, _, name = path.rpartition(".")
-        owner = _owner(flow, base, state)
+        owner = owner_of(flow, base, state)
         value = owner.attribute(name) if owner is not None else None
     return value.ref if value is not None and isinstance(value.ref, Class) and value.kind is not Kind.CLASS else None
 

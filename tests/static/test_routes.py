@@ -141,6 +141,48 @@ ROUTES = {
         "rows = []",
         "rows.append(Row(step, loss)._asdict())",
     ),
+    "a property that is set": (
+        """
+        class Box:
+            def __init__(self):
+                self.rows = []
+
+            @property
+            def value(self):
+                return self.rows[-1]
+
+            @value.setter
+            def value(self, value):
+                self.rows.append(value)
+        """,
+        "box = Box()",
+        "box.value = loss + 0",
+    ),
+    "a property that gives the list": (
+        """
+        class Box:
+            def __init__(self):
+                self._rows = []
+
+            @property
+            def rows(self):
+                return self._rows
+        """,
+        "box = Box()",
+        "box.rows.append(loss)",
+    ),
+    "a method that gives the list": (
+        """
+        class Box:
+            def __init__(self):
+                self._rows = []
+
+            def rows(self):
+                return self._rows
+        """,
+        "box = Box()",
+        "box.rows().append(loss)",
+    ),
     "a handler of log records": (
         """
         import logging
