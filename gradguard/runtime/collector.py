@@ -26,6 +26,8 @@ class Collector:
         """Bytes freed on the heap, since ``measures``."""
         self.peak = 0
         """The most bytes that one collection freed."""
+        self.by_hand = 0
+        """Collections that the program asked for while the collector was switched off."""
         self.measures = False
         self.is_collecting = False
         self.first_step = 0
@@ -48,6 +50,7 @@ class Collector:
             self._before = self._heap() if self.measures else 0
             return
         self.is_collecting = False
+        self.by_hand += not gc.isenabled()
         self.collected += info.get("collected", 0)
         if self._before:
             freed = self._before - self._heap()

@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from gradguard.runtime.torch_internals import TorchInternals
 
 MAX_LOOKS = 4
+NOW_AND_THEN = 2
+"""Collections by a program that has switched the collector off: the cycles are meant to wait for the next."""
+
 WATCHED = 64
 """Instances of one class whose death is waited for."""
 
@@ -133,7 +136,9 @@ class Cycles:
         kind.dead += self._collector.is_collecting
 
     def found(self, step: int) -> list[Diagnosed]:
-        """The leaks, at the end."""
+        """The leaks, at the end; none where the program runs the collector itself, now and then."""
+        if self._collector.by_hand >= NOW_AND_THEN:
+            return []
         sources = Sources()
         steps = max(step - self._collector.first_step, 1)
         found = []

@@ -92,8 +92,12 @@ def _freed_by(flow: Flow, backward: Backward) -> Backward | GradCall | None:
 
 
 def _made_here(flow: Flow, value: Value) -> Roots:
-    """The roots at which this function itself made a graph that surely saves tensors."""
-    return frozenset(r for r in value.roots if r.source is Source.GRAPH and r.key in flow.saving)
+    """The roots at which this function itself made a graph that surely saves tensors, and is one.
+
+    What a module returns in a tuple may be of networks that have nothing in common: an actor and a critic.
+    """
+    made = flow.saving - flow.unpacked
+    return frozenset(r for r in value.roots if r.source is Source.GRAPH and r.key in made)
 
 
 def _in_same_iteration(root: Root, backward: Backward) -> bool:

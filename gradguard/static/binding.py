@@ -91,6 +91,7 @@ def _take_apart(
     whole = isinstance(source, t.Display) and len(source.items) == len(target.items)
     beside_loss = any(isinstance(item, t.Name) and k.LOSS_RESULT.search(item.id) for item in target.items)
     takes_one = _is_taken_apart(source) and any(map(_is_dropped, target.items))
+    flow.unpacked |= {root.key for root in value.roots if not value.parts and root.source is Source.GRAPH}
     for index, item in enumerate(target.items):
         part = element(value, index)
         if value.part(index) is None and _is_extra(item, beside_loss):

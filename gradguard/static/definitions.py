@@ -95,6 +95,13 @@ class Class:
         return {d.name: FunctionRef(self.module, d, self.chunk, self, self.outer) for d in self.define.methods()}
 
     @cached_property
+    def kept_names(self) -> tuple[tuple[str, FunctionRef, str], ...]:
+        """The attributes into which its methods put names, each with the method and the name."""
+        from gradguard.static.handed import kept_names
+
+        return tuple(kept_names(self))
+
+    @cached_property
     def setters(self) -> dict[str, FunctionRef]:
         """What runs when a property is set."""
         written = ((d, f"{d.name}.setter") for d in self.define.methods())

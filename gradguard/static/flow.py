@@ -97,6 +97,7 @@ class Flow:
         self.guards = 0
         self.generating = 0
         self.saving: set[object] = set()
+        self.unpacked: set[object] = set()
         self.asked_whether_leaf: set[str] = set()
         self.comparing = 0
         self.slots: set[tuple[str, str | None]] = set()

@@ -78,8 +78,8 @@ def _put_into(flow: Flow, owner: Class, attribute: str) -> Iterator[FunctionRef]
 
 def _takers(owner: Class, attribute: str) -> list[tuple[FunctionRef, str]]:
     """The methods that put a parameter there, each with it; and those that hand theirs on to one of these."""
-    methods = [ref for cls in owner.lineage() for ref in cls.methods.values()]
-    found = [(ref, name) for ref in methods for name in _kept_names(ref, attribute)]
+    found = [(ref, name) for cls in owner.lineage() for place, ref, name in cls.kept_names if place == attribute]
+    methods = [ref for cls in owner.lineage() for ref in cls.methods.values()] if found else []
     for ref, param in list(found):
         positions = [p.name for p in ref.define.params if p.name != "self"]
         if param in positions:
@@ -91,20 +91,25 @@ def _takers(owner: Class, attribute: str) -> list[tuple[FunctionRef, str]]:
     return found
 
 
-def _kept_names(ref: FunctionRef, attribute: str) -> Iterator[str]:
-    """The names that a method puts into ``self.attribute``, as parameters have them."""
-    place = f"self.{attribute}"
-    for node in t.walk(ref.define.body):
-        values: list[t.Expr] = []
-        if isinstance(node, t.Call) and isinstance(node.func, t.Attribute) and node.func.name in k.ADDING_METHODS:
-            if any(t.path_of(part) == place for part in t.walk(node.func.value) if isinstance(part, t.Expr)):
-                values = [arg.value for arg in node.args]
-        elif isinstance(node, t.Assign):
-            for target, value in t.pairs(node.targets, node.value):
-                if (t.path_of(target) or "").split("[", 1)[0] == place:
-                    values.append(value)
-        for value in values:
-            yield from (item.id for item in _items(value) if isinstance(item, t.Name))
+def kept_names(cls: Class) -> Iterator[tuple[str, FunctionRef, str]]:
+    """The attributes into which the methods of a class put names, as parameters have them: each with both."""
+    for ref in cls.methods.values():
+        for node in t.walk(ref.define.body):
+            for place, value in _stored(node):
+                yield from ((place, ref, item.id) for item in _items(value) if isinstance(item, t.Name))
+
+
+def _stored(node: t.Node) -> Iterator[tuple[str, t.Expr]]:
+    """The attributes of ``self`` that a statement or a call stores into, with what it stores."""
+    if isinstance(node, t.Call) and isinstance(node.func, t.Attribute) and node.func.name in k.ADDING_METHODS:
+        parts = [t.path_of(part) or "" for part in t.walk(node.func.value) if isinstance(part, t.Attribute)]
+        places = {part[5:] for part in parts if part.startswith("self.") and "." not in part[5:]}
+        yield from ((place, arg.value) for place in sorted(places) for arg in node.args)
+    elif isinstance(node, t.Assign):
+        for target, value in t.pairs(node.targets, node.value):
+            path = (t.path_of(target) or "").split("[", 1)[0]
+            if path.startswith("self.") and "." not in path[5:]:
+                yield path[5:], value
 
 
 def _items(value: t.Expr) -> list[t.Expr]:

@@ -337,6 +337,8 @@ def tensor_method(c: Called) -> Value | None:
         if c.method in ("state_dict", "load_state_dict", "named_buffers", "buffers"):
             return holding(DETACHED, Held.STATE, c.node) if c.method == "state_dict" else DETACHED
         return None
+    if c.method == "state_dict" and "sched" in c.path:
+        return NUMBER
     if c.method == "state_dict" and not c.values:
         return holding(DETACHED, Held.STATE, c.node)
     if c.method == "_asdict" and not c.values:  # of a named tuple
