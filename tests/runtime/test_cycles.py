@@ -67,10 +67,12 @@ class KeepsOutput(torch.autograd.Function):
         return grad * ctx.result
 
 
-def trials(architecture: type[nn.Module], steps: int = 4) -> RunReport:
+def trials(architecture: type[nn.Module], steps: int = 4, collect_every: int = TRIALS + 1) -> RunReport:
     """A new model for each trial."""
     with Watch() as guard:
-        for _ in range(TRIALS):
+        for trial in range(TRIALS):
+            if trial % collect_every == collect_every - 1:
+                gc.collect()
             model = architecture()
             optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
             for _ in range(steps):
@@ -89,6 +91,10 @@ def test_a_model_per_trial_that_refers_to_itself() -> None:
     assert (leak.kind, leak.holder.path, leak.freed_by_gc) == ("cycle", "Looped.scaled", True)
     assert leak.stored_at is not None
     assert leak.stored_at.code == "self.scaled = lambda x: self.body(x) * 2"
+
+
+def test_a_program_that_collects_by_hand_means_its_cycles_to_wait() -> None:
+    assert trials(Looped, collect_every=10).verdict == "clean"
 
 
 def test_a_model_per_trial_that_does_not() -> None:
