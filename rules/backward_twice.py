@@ -20,8 +20,8 @@ head_b(features).sum().backward()      # raises: the encoder's graph is gone
 
 or pass `retain_graph=True` to the first of the two (not to the last), or detach what the second must not reach.
 
-**Not flagged.** A graph that is made anew in between, losses that share only data, branches of which one runs, code
-in `try` or under `pytest.raises`.
+**Not flagged.** A graph that is made anew in between, losses that share only data, branches of which one runs, what
+a model returns in a tuple (an actor and a critic may share nothing), code in `try` or under `pytest.raises`.
 
 **References.** <https://pytorch.org/docs/stable/generated/torch.Tensor.backward.html>.
 """

@@ -20,8 +20,12 @@ finally:
     handle.remove()
 ```
 
-**Not flagged.** One registration per module in a loop over `model.modules()`; a handle that is removed; a hook on a
-tensor of this iteration (`out.register_hook(...)`), which dies with the tensor.
+An object whose constructor registers a hook (a class for activation maps) is the same, made in each iteration: flagged
+where nothing calls the method that removes it.
+
+**Not flagged.** One registration per module in a loop over `model.modules()`; a handle that is removed; an object that
+is closed, or used in a `with`; a hook on a tensor of this iteration (`out.register_hook(...)`), which dies with the
+tensor.
 
 **References.** <https://pytorch.org/docs/stable/generated/torch.nn.Module.html#torch.nn.Module.register_forward_hook>,
 jacobgil/pytorch-grad-cam#132.

@@ -17,6 +17,8 @@ for lr in grid:
 
 **Instead**, make it a method, or call `gc.collect()` after each trial.
 
+What holds a model and itself (a trainer with `self.filters = [self.clip]`) keeps the model waiting as well.
+
 **Severity.** Information: memory that comes back late.
 
 **Not flagged.** A model that is made once (a cycle is then harmless), functions that do not use `self`, static
