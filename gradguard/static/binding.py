@@ -44,9 +44,11 @@ def bind(
         if root.source in (Source.CALL, Source.LOSS):
             flow.hints.setdefault(root, path)
     if isinstance(target, t.Subscript):
+        if _runs_setter(flow, target, value, state, stmt, source):
+            return
         stores.store_item(flow, target, path, value, state, stmt, source)
         return
-    if isinstance(target, t.Attribute) and _set_property(flow, target, path, value, state, stmt, source):
+    if isinstance(target, t.Attribute) and _runs_setter(flow, target, value, state, stmt, source):
         return
     if not plain:
         stores.store_rebind(flow, path, value, state, stmt, source)
@@ -55,25 +57,29 @@ def bind(
     state.assign(path, value)
 
 
-def _set_property(
-    flow: Flow, target: t.Attribute, path: str, value: Value, state: State, stmt: t.Node, source: t.Expr | None
+def _runs_setter(
+    flow: Flow, target: t.Attribute | t.Subscript, value: Value, state: State, stmt: t.Node, source: t.Expr | None
 ) -> bool:
-    """``x.best = loss`` where the class of ``x`` has a setter: it does what that does."""
-    owner = places.owner_of(flow, path.rsplit(".", 1)[0], state)
-    setter = (
-        next((cls.setters[target.name] for cls in owner.lineage() if target.name in cls.setters), None)
-        if owner
-        else None
-    )
+    """``x.best = loss``, ``x["loss"] = loss``: where the class of ``x`` says what that does, it is done."""
+    path = t.path_of(target.value)
+    owner = places.owner_of(flow, flow.canonical(path), state) if path is not None else None
+    if owner is None:
+        return False
+    arg = t.Arg(source if source is not None else target)
+    given = [(arg, value)]
+    if isinstance(target, t.Attribute):
+        setter = next((cls.setters[target.name] for cls in owner.lineage() if target.name in cls.setters), None)
+    else:
+        setter = owner.method("__setitem__")
+        given.insert(0, (t.Arg(target.index), flow.value(target.index, state)))
     if setter is None:
         return False
     from gradguard.static.called import Called
     from gradguard.static.summary import apply_facts
 
-    arg = t.Arg(source if source is not None else target)
-    base = flow.value(target.value, state)
-    called = Called(flow, state, t.Call(stmt.origin, target, [arg]), Value(kind=Kind.FUNCTION), base, [(arg, value)])
-    apply_facts(called, setter, called.values, path.rsplit(".", 1)[0])
+    call = t.Call(stmt.origin, target, [arg for arg, _ in given])
+    called = Called(flow, state, call, Value(kind=Kind.FUNCTION), flow.value(target.value, state), given)
+    apply_facts(called, setter, given, flow.canonical(str(path)))
     return True
 
 

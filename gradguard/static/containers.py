@@ -38,6 +38,8 @@ def container_call(c: Called) -> Value | None:
         return None
     if c.receiver.kind in (Kind.TENSOR, Kind.NUMBER, Kind.EXTERNAL):
         return None
+    if c.method in _OF_ONE and len(c.values) > 1 and c.receiver.kind is not Kind.CONTAINER:
+        return None  # no list's: `storage.append(losses, "train")`
     if c.receiver.kind in (Kind.MODULE, Kind.OPTIMIZER) and not any(v.holding(*_PILING) for v in c.arguments):
         return None
     for path in _paths(c):
@@ -63,6 +65,9 @@ def pop(c: Called) -> Value:
     if path is not None:
         _bound_it(c, c.flow.canonical(path))
     return replace(c.arguments[0], kind=Kind.UNKNOWN, parts=(), bounded=False)
+
+
+_OF_ONE = ("append", "appendleft", "add")
 
 
 def _paths(c: Called) -> tuple[str, ...]:

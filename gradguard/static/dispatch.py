@@ -95,7 +95,7 @@ def _is_of_no_collection(c: Called, name: str) -> bool:
     given = [value for arg, value in c.values if arg.keyword is None and not arg.star]
     first = given[0] if given else UNKNOWN
     is_tensor = first.kind is Kind.TENSOR or any(root.source is Source.LOSS for root in first.roots)
-    several = name in ("update", "add", "put", "push") and len(given) > 1
+    several = name in ("append", "update", "add", "put", "push") and len(given) > 1
     return several or (name == "update" and is_tensor and bool(first.roots))
 
 

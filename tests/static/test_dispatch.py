@@ -47,6 +47,27 @@ TRAINER = """
 """
 
 FLAGGED = {
+    "an append of two things": """
+        class Storage:
+            def __init__(self):
+                self.values = defaultdict(list)
+
+            def append(self, losses, split):
+                for name, loss in losses.items():
+                    self.values[name, split].append(loss)
+
+        class Trainer:
+            def __init__(self, model, optimizer, storage):
+                self.model, self.optimizer, self.storage = model, optimizer, storage
+
+            def fit(self, loader):
+                for x, y in loader:
+                    loss = F.mse_loss(self.model(x), y)
+                    self.optimizer.zero_grad()
+                    loss.backward()
+                    self.optimizer.step()
+                    self.storage.append({"loss": loss}, "train")  # !
+    """,
     "a loop over callbacks": CALLBACKS.format(stored="loss")
     + TRAINER
     + """
@@ -175,6 +196,27 @@ CLEAN = {
                 optimizer.step()
                 logs.update(loss=float(loss))
                 spread = x.std() if logs is None else logs.mean(loss)
+    """,
+    "an append that makes numbers": """
+        class Storage:
+            def __init__(self):
+                self.values = defaultdict(list)
+
+            def append(self, losses, split):
+                for name, loss in losses.items():
+                    self.values[name, split].append(loss.item())
+
+        class Trainer:
+            def __init__(self, model, optimizer, storage):
+                self.model, self.optimizer, self.storage = model, optimizer, storage
+
+            def training_step(self, batch):
+                x, y = batch
+                loss = F.mse_loss(self.model(x), y)
+                self.optimizer.zero_grad()
+                loss.backward()
+                self.optimizer.step()
+                self.storage.append({"loss": loss}, "train")
     """,
     "only the base has it, and does nothing": """
         class Callback:

@@ -158,6 +158,18 @@ ROUTES = {
         "box = Box()",
         "box.value = loss + 0",
     ),
+    "an item that is set": (
+        """
+        class Rows:
+            def __init__(self):
+                self.rows = []
+
+            def __setitem__(self, key, value):
+                self.rows.append((key, value))
+        """,
+        "rows = Rows()",
+        "rows[step] = loss + 0",
+    ),
     "a property that gives the list": (
         """
         class Box:
