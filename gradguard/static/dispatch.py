@@ -12,14 +12,11 @@ from gradguard.static import knowledge as k
 from gradguard.static import tree as t
 from gradguard.static.called import Called
 from gradguard.static.definitions import Class, FunctionRef
-from gradguard.static.summary import apply_facts
-from gradguard.static.values import NOTHING, UNKNOWN, Kind, Source, Value, Word, join, union
+from gradguard.static.summary import apply_facts, apply_one_of
+from gradguard.static.values import NOTHING, UNKNOWN, Kind, Source, Value, Word, union
 
 if TYPE_CHECKING:
     from gradguard.static.flow import Flow
-
-MANY = 6
-"""Of more classes than these with a method of one name, it is not worth asking which is meant."""
 
 _OBJECTS = (Kind.UNKNOWN, Kind.INSTANCE)
 _DUNDER = re.compile(r"__\w+__$")
@@ -45,15 +42,7 @@ def by_name(c: Called) -> Value | None:
     if isinstance(receiver.ref, Class) and not _is_declared_only(receiver.ref, name):
         return None
     methods = _methods_named(c.flow, name, receiver.ref if isinstance(receiver.ref, Class) else None)
-    if not 0 < len(methods) <= MANY:
-        return None
-    c.flow.branches += len(methods) > 1
-    results = [apply_facts(c, method, c.values, path) for method in methods]
-    c.flow.branches -= len(methods) > 1
-    result = results[0]
-    for other in results[1:]:
-        result = join(result, other)
-    return result
+    return apply_one_of(c, methods, path)
 
 
 def logged(c: Called) -> Value | None:

@@ -33,7 +33,7 @@ from gradguard.static.model import (
     Store,
     ZeroGrad,
 )
-from gradguard.static.names import bound_names, used_as_modules
+from gradguard.static.names import bound_names, given_words, used_as_modules
 from gradguard.static.project import Project
 from gradguard.static.source import Site
 from gradguard.static.state import Carry, LoopFrame, State, merge
@@ -47,14 +47,6 @@ from gradguard.static.values import (
     join,
     union,
 )
-
-
-def _is_word(expr: t.Expr) -> bool:
-    """Whether a string is written there, and no counter in it."""
-    if isinstance(expr, t.Constant):
-        return isinstance(expr.value, str)
-    parts = (t.path_of(part) or "" for part in expr.parts) if isinstance(expr, t.Text) else ("step",)
-    return not any(k.COUNTER_NAME.search(part) for part in parts)
 
 
 class Flow:
@@ -164,16 +156,8 @@ class Flow:
 
     @cached_property
     def words(self) -> frozenset[str]:
-        """The variables that are only ever given words, or texts in which no number counts: names of losses."""
-        given: dict[str, bool] = {}
-        for stmt in t.walk_statements(self.ref.define.body):
-            targets = (
-                stmt.targets if isinstance(stmt, t.Assign) else [stmt.target] if isinstance(stmt, t.Augment) else []
-            )
-            for target in targets:
-                if isinstance(target, t.Name) and isinstance(stmt, t.Assign | t.Augment):
-                    given[target.id] = given.get(target.id, True) and _is_word(stmt.value)
-        return frozenset(name for name, is_word in given.items() if is_word)
+        """The variables that are only ever given words: names of losses, no numbers."""
+        return given_words(self.ref.define.body)
 
     @cached_property
     def called_names(self) -> frozenset[str]:

@@ -12,14 +12,11 @@ from gradguard.static import knowledge as k
 from gradguard.static import tree as t
 from gradguard.static.called import Called
 from gradguard.static.definitions import Class, FunctionRef
-from gradguard.static.summary import apply_facts
-from gradguard.static.values import Kind, Value, join
+from gradguard.static.summary import apply_one_of
+from gradguard.static.values import Kind, Value
 
 if TYPE_CHECKING:
     from gradguard.static.flow import Flow
-
-MANY = 6
-"""Of more functions than these it is not worth asking which is called."""
 
 
 def call_of_handed(c: Called) -> Value | None:
@@ -30,15 +27,7 @@ def call_of_handed(c: Called) -> Value | None:
     if found is None:
         return None
     path, functions = found
-    if not 0 < len(functions) <= MANY:
-        return None
-    c.flow.branches += len(functions) > 1
-    results = [apply_facts(c, function, c.values, path) for function in functions]
-    c.flow.branches -= len(functions) > 1
-    result = results[0]
-    for other in results[1:]:
-        result = join(result, other)
-    return result
+    return apply_one_of(c, functions, path)
 
 
 def _place(c: Called) -> tuple[str, list[FunctionRef]] | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from gradguard.static import knowledge as k
 from gradguard.static import tree as t
@@ -44,6 +44,25 @@ def used_as_tensors(body: object) -> frozenset[str]:
     """The names on which a method is called that only tensors have."""
     calls = (n.func for n in t.walk(body) if isinstance(n, t.Call) and isinstance(n.func, t.Attribute))
     return frozenset(f.value.id for f in calls if f.name in k.ONLY_OF_TENSORS and isinstance(f.value, t.Name))
+
+
+def given_words(body: Sequence[t.Stmt]) -> frozenset[str]:
+    """The variables that are only ever given words, or texts in which no number counts: names of losses."""
+    given: dict[str, bool] = {}
+    for stmt in walk_statements(body):
+        if isinstance(stmt, t.Assign | t.Augment):
+            for target in stmt.targets if isinstance(stmt, t.Assign) else [stmt.target]:
+                if isinstance(target, t.Name):
+                    given[target.id] = given.get(target.id, True) and _is_word(stmt.value)
+    return frozenset(name for name, is_word in given.items() if is_word)
+
+
+def _is_word(expr: t.Expr) -> bool:
+    """Whether a string is written there, and no counter in it."""
+    if isinstance(expr, t.Constant):
+        return isinstance(expr.value, str)
+    parts = (t.path_of(part) or "" for part in expr.parts) if isinstance(expr, t.Text) else ("step",)
+    return not any(k.COUNTER_NAME.search(part) for part in parts)
 
 
 def breaks_graph(target: t.Expr) -> bool:

@@ -1,0 +1,125 @@
+"""What a call gives for the parameters of a function of the project."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, TypeGuard
+
+from gradguard.static import tree as t
+from gradguard.static.values import NOTHING, NUMBER, Flag, Kind, Value, Word, element, join, structure
+
+if TYPE_CHECKING:
+    from gradguard.static.called import Called
+    from gradguard.static.definitions import FunctionRef
+
+Given = list[tuple[t.Arg, Value]]
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """What a call gives for each parameter, by its name.
+
+    Args:
+        values: what is given.
+        sources: the expressions that are written for it.
+        paths: the caller's paths of the objects given, where they have one; also that of ``self``.
+    """
+
+    values: dict[str, Value] = field(default_factory=dict)
+    sources: dict[str, t.Expr] = field(default_factory=dict)
+    paths: dict[str, str] = field(default_factory=dict)
+
+
+def bound(c: Called, ref: FunctionRef, given: Given, receiver: str | None) -> Arguments:
+    """The arguments of a call, each with its parameter.
+
+    Args:
+        c: the call, in its caller.
+        ref: the function called.
+        given: the arguments.
+        receiver: the path of the object, where the call itself does not name it; empty for a constructor.
+    """
+    arguments = Arguments()
+    params = _without_self(c, ref, receiver, arguments)
+    plain = [p for p in params if not p.star]
+    names = {p.name for p in plain}
+    extra: dict[str, dict[object, Value]] = {p.name: {} for p in params if p.star}
+    stars = {p.star: p.name for p in params if p.star}
+    position = 0
+    for arg, value in given:
+        if arg.star:
+            _spread(arguments, arg, value, [p.name for p in plain if p.name not in arguments.values], stars)
+        elif arg.keyword is None and position < len(plain):
+            _give(c, arguments, plain[position].name, arg, value)
+            position += 1
+        elif arg.keyword in names:
+            _give(c, arguments, str(arg.keyword), arg, value)
+        elif (star := stars.get("*" if arg.keyword is None else "**")) is not None:
+            extra[star][len(extra[star]) if arg.keyword is None else arg.keyword] = value
+            arguments.sources.setdefault(star, arg.value)
+    for star, others in extra.items():
+        arguments.values.setdefault(star, structure(others.items(), Kind.CONTAINER))
+    for param in plain:
+        if param.name not in arguments.values and isinstance(param.default, t.Constant):
+            arguments.values[param.name] = NOTHING if param.default.value is None else NUMBER
+    return arguments
+
+
+def _without_self(c: Called, ref: FunctionRef, receiver: str | None, arguments: Arguments) -> list[t.Param]:
+    """The parameters that the arguments are for; the path of the object is noted for the first of a method."""
+    params = list(ref.define.params)
+    constructs = receiver == ""
+    on_class = not constructs and c.receiver is not None and c.receiver.kind is Kind.CLASS
+    explicit = on_class and not any(t.path_of(d) == "classmethod" for d in ref.define.decorators)
+    if ref.owner is None or not params or params[0].name not in ("self", "cls") or explicit:
+        return params
+    path = None if constructs else receiver or c.receiver_path
+    func = c.node.func
+    if isinstance(func, t.Attribute) and isinstance(func.value, t.Call) and t.path_of(func.value.func) == "super":
+        path = "self"
+    if path is not None:
+        arguments.paths[params[0].name] = path
+    return params[1:]
+
+
+def _give(c: Called, arguments: Arguments, name: str, arg: t.Arg, value: Value) -> None:
+    arguments.values[name] = c.flow.with_fields(value, arg.value, c.state)
+    arguments.sources[name] = arg.value
+    path = t.path_of(arg.value)
+    if path is not None:
+        arguments.paths[name] = c.flow.canonical(path)
+
+
+def _spread(arguments: Arguments, arg: t.Arg, value: Value, open_names: list[str], stars: dict[str, str]) -> None:
+    """``f(*args)`` and ``f(**kwargs)``: any of the parameters that are still open may get any of the elements."""
+    values = arguments.values
+    for name in open_names:
+        part = element(value, name if arg.star == "**" else "each")
+        values[name] = join(values[name], part) if name in values else part
+    if arg.star in stars:
+        values[stars[arg.star]] = value
+        arguments.sources.setdefault(stars[arg.star], arg.value)
+
+
+def with_flags(ref: FunctionRef, given: Given) -> FunctionRef:
+    """The function as this call makes it run, where the truth of an argument decides which way it takes."""
+    if not ref.tested or ref.given:
+        return ref
+    names = [p.name for p in ref.define.params if not p.star]
+    positional = iter(names[1:] if ref.owner is not None and names[:1] in (["self"], ["cls"]) else names)
+    flags: dict[str, Value] = {}
+    for arg, value in given:
+        if arg.star:
+            break
+        name = arg.keyword or next(positional, None)
+        known = Flag(bool(arg.value.value)) if _is_truth(arg.value) else value.ref
+        if name in ref.tested and isinstance(known, Flag | Word):
+            flags[str(name)] = replace(NUMBER, ref=known)
+    if not flags:
+        return ref
+    told = tuple(sorted((name, value.ref) for name, value in flags.items()))
+    return replace(ref, bindings=(*ref.bindings, *flags.items()), variant=(ref.variant, told))
+
+
+def _is_truth(expr: t.Expr) -> TypeGuard[t.Constant]:
+    return isinstance(expr, t.Constant) and isinstance(expr.value, bool)

@@ -1,0 +1,190 @@
+"""What a function of the project does, noted where it is called: backwards, steps, stores, in the caller's terms."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from gradguard.static.expressions import recorded
+from gradguard.static.model import (
+    Backward,
+    Call,
+    Construction,
+    Event,
+    Form,
+    Forward,
+    GradCall,
+    HookRegistration,
+    Mode,
+    OpaqueCall,
+    Step,
+    Store,
+    ZeroGrad,
+)  # fmt: skip
+from gradguard.static.proof import prove
+from gradguard.static.source import Site
+from gradguard.static.translation import Translation
+from gradguard.static.values import Kind, Root, Source
+
+
+def replay(here: Translation, event: Event) -> None:
+    """Note an event of a function in its caller, as an event of the line that calls."""
+    if (do := _REPLAY.get(type(event))) is not None:
+        do(here, event)
+
+
+def _site(here: Translation) -> Site:
+    return here.flow.site(here.c.node)
+
+
+def _is_conditional(here: Translation, event: Event) -> bool:
+    return here.flow.branches > 0 or event.conditional
+
+
+def _backward(here: Translation, event: Backward) -> None:
+    flow, state, value = here.flow, here.state, here.value(event.value)
+    prove(flow, value)
+    conditional = _is_conditional(here, event)
+    flow.record(replace(event, site=_site(here), loop=flow.loop, conditional=conditional, inner=event, value=value))
+    state.lost, state.computed = None, True
+
+
+def _grad_call(here: Translation, event: GradCall) -> None:
+    flow, value = here.flow, here.value(event.value)
+    flow.record(replace(event, site=_site(here), loop=flow.loop, inner=event, value=value))
+
+
+def _zero_grad(here: Translation, event: ZeroGrad) -> None:
+    flow, target = here.flow, here.path(event.target) if event.target else None
+    conditional = _is_conditional(here, event)
+    flow.zero(
+        replace(event, site=_site(here), loop=flow.loop, conditional=conditional, inner=event, target=target),
+        here.state,
+    )
+
+
+def _step(here: Translation, event: Step) -> None:
+    flow, state, target = here.flow, here.state, here.path(event.target) if event.target else None
+    lost = state.lost if event.lost is None else event.lost
+    if lost is not None and target is not None and not lost.of_module and lost.target not in (None, target):
+        lost = None
+    flow.record(replace(event, site=_site(here), loop=flow.loop, inner=event, target=target, lost=lost))
+    state.lost, state.computed = None, False
+
+
+def _call(here: Translation, event: Call) -> None:
+    flow, receiver = here.flow, here.path(event.receiver) if event.receiver else None
+    flow.record(replace(
+        event, site=_site(here), loop=flow.loop, conditional=_is_conditional(here, event), inner=event,
+        of=here.value(event.of), receiver=receiver,
+    ))  # fmt: skip
+    _mark_leaf(here, event, receiver)
+
+
+def _mark_leaf(here: Translation, event: Call, receiver: str | None) -> None:
+    """``requires_grad_()`` on an argument marks the caller's own tensor."""
+    param = (event.receiver or "").split(".", 1)[0]
+    given = event.name == "requires_grad_" and param in here.given.values and param not in here.callee.locals
+    if event.literal("requires_grad", 0) is False or event.of.kind is Kind.MODULE:
+        return
+    if given and receiver is not None:
+        here.flow.touch(receiver, here.state)
+        marked = here.flow.read(receiver, here.state).with_roots(Root(Source.LEAF, here.c.node))
+        here.state.env[receiver] = replace(marked, kind=Kind.TENSOR)
+
+
+def _construction(here: Translation, event: Construction) -> None:
+    loop, conditional = here.flow.loop, _is_conditional(here, event)
+    repeats = event.repeats or loop is not None
+    here.flow.record(replace(event, site=_site(here), loop=loop, conditional=conditional, inner=event, repeats=repeats))
+
+
+def _forward(here: Translation, event: Forward) -> None:
+    mode = here.state.mode if event.mode is Mode.INHERITED else event.mode
+    module = here.path(event.module) if event.module else None
+    evaluates = event.evaluates or bool(here.state.evaluating)
+    here.flow.record(replace(
+        event, site=_site(here), loop=here.flow.loop, inner=event, mode=mode, module=module, evaluates=evaluates
+    ))  # fmt: skip
+
+
+def _opaque(here: Translation, event: OpaqueCall) -> None:
+    here.flow.record(replace(event, site=_site(here), loop=here.flow.loop, inner=event))
+
+
+def _hook(here: Translation, event: HookRegistration) -> None:
+    flow, receiver = here.flow, here.path(event.receiver) if event.receiver else None
+    if receiver is not None and not event.removed and (not event.fresh or event.closes_over_given):
+        of = flow.read(receiver, here.state)
+        flow.record(
+            replace(event, site=_site(here), loop=flow.loop, inner=event, receiver=receiver, of=of, repeats=None)
+        )
+
+
+def _store(here: Translation, store: Store) -> None:
+    flow, state = here.flow, here.state
+    if store.form is Form.REBIND and Root(Source.PLACE, store.path) not in store.value.must and not store.waits:
+        return  # what it replaces is gone
+    path = here.path(store.path)
+    is_off = Mode.OFF in (state.mode, store.mode)
+    if path is None or (is_off and not store.value.holds):
+        return
+    if store.waits and state.evaluating and not is_off:
+        flow.record(replace(store, loop=flow.loop, inner=store, evaluating=True, value=here.value(store.value)))
+        return
+    value = here.value(store.value)
+    if store.form in (Form.AVERAGE, Form.SUM):
+        value = recorded(value, state, here.c.node)  # the callee did not know that it was given a leaf
+    origin = _given_for(here, store)
+    flow.record(replace(
+        store, site=store.site if origin is None else _site(here), loop=flow.loop, inner=store,
+        conditional=_is_conditional(here, store), path=path, value=value,
+        value_site=store.value_site if origin is None else _written_for(here, origin),
+        scope=flow.scope(path), parameter=origin is not None or store.parameter,
+        in_structure=bool(origin is not None and here.given.values[origin].parts) or store.in_structure,
+        mode=state.mode if store.mode is Mode.INHERITED else store.mode,
+        evaluating=store.evaluating or bool(state.evaluating), carries_graph=False, outlives=None,
+        outlives_call=False, freed=False, retained=False, used=False,
+        start=store.start if origin is None else _unknown, bounded_key=store.bounded_key or _same_keys_again(store),
+    ))  # fmt: skip
+
+
+def _given_for(here: Translation, store: Store) -> str | None:
+    """The parameter whose argument brought the graph that the callee stores, if no graph of its own is stored."""
+    values = here.given.values
+    given = {r.base for r in store.value.reach if r.source is Source.PARAM and r.base in values}
+    order = [name for name in here.callee.params if name in given] + sorted(given - set(here.callee.params))
+    attached = [name for name in order if values[name].keeps]
+    attached.sort(key=lambda name: not values[name].roots)  # what surely carries a graph comes first
+    its_own = any(r.source is Source.GRAPH for r in store.value.roots)
+    return attached[0] if attached and not its_own else None
+
+
+def _written_for(here: Translation, parameter: str) -> Site | None:
+    source = here.given.sources.get(parameter)
+    return here.flow.site(source) if source is not None else None
+
+
+def _same_keys_again(store: Store) -> bool:
+    """Whether the callee's own loop stores under the same keys each time that it is called."""
+    around = store.loop.around() if store.loop is not None else ()
+    return store.key is not None and any(store.key in loop.targets for loop in around if not loop.over_loader)
+
+
+def _unknown() -> Site | None:
+    """Where a graph starts that the caller hands over: the caller knows."""
+
+
+_REPLAY: dict[type, Callable[[Translation, Any], None]] = {
+    Backward: _backward,
+    Call: _call,
+    Construction: _construction,
+    Forward: _forward,
+    GradCall: _grad_call,
+    HookRegistration: _hook,
+    OpaqueCall: _opaque,
+    Step: _step,
+    Store: _store,
+    ZeroGrad: _zero_grad,
+}

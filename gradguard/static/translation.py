@@ -1,0 +1,130 @@
+"""Names and values of a function of the project, in terms of one of its callers."""
+
+from __future__ import annotations
+
+from gradguard.static import tree as t
+from gradguard.static.arguments import Arguments
+from gradguard.static.called import Called
+from gradguard.static.flow import Flow
+from gradguard.static.model import Scope
+from gradguard.static.values import (
+    NOTHING_HELD,
+    Held,
+    Holding,
+    Holdings,
+    Kind,
+    Part,
+    Root,
+    Roots,
+    Source,
+    Value,
+    element,
+)  # fmt: skip
+
+_MAX_ROOTS = 32
+_KEPT = (Source.CARRIED, Source.PLACE, Source.PARAM)
+
+
+class Translation:
+    """One call of one function: what its paths and its values are in the caller.
+
+    Args:
+        c: the call, in its caller.
+        callee: the function called, as it was read.
+        given: what the call gives for its parameters.
+    """
+
+    def __init__(self, c: Called, callee: Flow, given: Arguments) -> None:
+        self.c, self.flow, self.state, self.callee, self.given = c, c.flow, c.state, callee, given
+
+    def path(self, path: str) -> str | None:
+        """A path of the callee in the caller's names, None where it has none."""
+        head = path.split(".", 1)[0].split("[", 1)[0]
+        if head in self.callee.params:
+            mapped = self.given.paths.get(head) or self._default(head)
+            return None if mapped is None else mapped + path[len(head) :]
+        if self.callee.scope(path) is Scope.LOCAL:
+            return None
+        same = self.callee.module is self.flow.module
+        if self.callee.scope(path) is Scope.CLOSURE or (same and self.callee.ref.outer is not None):
+            return path
+        if not same and self.callee.module.path is not None and "." not in path:
+            return f"{self.callee.module.path.stem}.{path}"  # a global of another file
+        shadowed = self.flow.facts.name != "<module>" and self.flow.scope(path) is not Scope.GLOBAL
+        return path if same and not shadowed else None
+
+    def _default(self, name: str) -> str | None:
+        """The path of a mutable default: one object for all calls."""
+        if name in self.given.values:
+            return None
+        default = next((p.default for p in self.callee.ref.define.params if p.name == name), None)
+        mutable = isinstance(default, t.Display | t.DictDisplay | t.Comprehension | t.Call)
+        return f"{self.callee.facts.name}.{name}" if mutable else None
+
+    def value(self, value: Value) -> Value:
+        """A value of the callee in terms of the caller's."""
+        given = self.given.values
+        if not value.parts and not value.maybe and len(value.roots) == 1:
+            (only,) = value.roots
+            if only.source is Source.PARAM and only.key in given and value.kind is Kind.UNKNOWN:
+                return given[only.base]
+        roots, spill = self._roots(value.roots)
+        maybe, spilled = self._roots(value.maybe)
+        parts = tuple((key, self.value(part)) for key, part in value.parts)
+        holds = frozenset(Holding(h.held, (self.c.node, h.key)) for h in value.holds if h.held is not Held.CUT)
+        if value.kind in (Kind.UNKNOWN, Kind.CONTAINER) or value.parts:
+            holds |= self._passed(value.roots)  # not computed from what came in, but that itself
+        must = self._must(value)
+        return Value(roots, maybe | spill | spilled, must, value.kind, parts, value.ref, value.bounded, holds)
+
+    def _must(self, value: Value) -> Roots:
+        """What a value of the callee has on every way, here."""
+        must: Roots = frozenset()
+        for root in value.must:
+            if root.source is Source.PLACE and (path := self.path(str(root.key))) is not None:
+                must |= self.flow.read(path, self.state).must
+            elif root.source is Source.PARAM and str(root.key) in self.given.values:
+                must |= self.given.values[str(root.key)].must
+        return must
+
+    def _passed(self, roots: Roots) -> Holdings:
+        """What the arguments among the roots hold."""
+        found: Holdings = NOTHING_HELD
+        for root in roots:
+            if root.source is Source.PARAM:
+                found |= self._outer(root).holds
+        return found
+
+    def _roots(self, roots: Roots) -> tuple[Roots, Roots]:
+        """Roots of the callee in terms of the caller's: those that are there, and those that may be."""
+        found: set[Root] = set()
+        maybe: set[Root] = set()
+        for root in roots:
+            if root.source in (Source.PARAM, Source.PLACE):
+                here = self._outer(root)
+                found |= here.roots
+                maybe |= here.maybe
+            elif root.source is not Source.CARRIED:
+                mapped = Root(root.source, (self.c.node, root.key))
+                found.add(mapped)
+                if root in self.callee.proven:
+                    self.flow.proven.add(mapped)
+        return self._bounded(found), self._bounded(maybe)
+
+    def _bounded(self, roots: set[Root]) -> Roots:
+        """Not more roots than can be told apart: deep call graphs would multiply them from level to level."""
+        if len(roots) <= _MAX_ROOTS:
+            return frozenset(roots)
+        own = {r for r in roots if isinstance(r.key, tuple) and not isinstance(r.key, Part) and r.source not in _KEPT}
+        return frozenset(roots - own) | frozenset(Root(r.source, (self.c.node, "many")) for r in own)
+
+    def _outer(self, root: Root) -> Value:
+        """What a PARAM or PLACE root of the callee is here."""
+        if root.source is Source.PARAM:
+            value = self.given.values.get(root.base, Value())
+        else:
+            path = self.path(root.base)
+            value = self.flow.read(path, self.state) if path is not None else Value()
+        for key in root.key.keys if isinstance(root.key, Part) else ():
+            value = element(value, key)
+        return value
