@@ -48,3 +48,12 @@ def assert_flagged(snippet: str, code: str, confidence: Confidence = Confidence.
 def assert_clean(snippet: str, code: str = "", confidence: Confidence = Confidence.HIGH) -> None:
     """No rule (or not this one) says anything, at this confidence or above."""
     assert [(f.span.line, f.code, f.message) for f in findings(snippet, code, confidence)] == []
+
+
+def twin(snippet: str, *edits: tuple[str, str]) -> str:
+    """The look-alike of a snippet: the same code with a few words of it replaced, and no line marked."""
+    twin = snippet.replace("  # !", "")
+    for old, new in edits:
+        assert old in twin, f"{old!r} is not in the snippet"
+        twin = twin.replace(old, new)
+    return twin

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.rules.snippets import assert_clean, assert_flagged
+from tests.rules.snippets import assert_clean, assert_flagged, twin
 
 CODE = "GG401"
 
@@ -109,67 +109,20 @@ FLAGGED = {
 }
 
 CLEAN = {
-    "an object that registers one, as a context": """
-        class Maps:
-            def __init__(self, model, layer):
-                self.model = model
-                self.seen = None
-                self.handle = layer.register_forward_hook(self.look)
-
-            def look(self, module, given, output):
-                self.seen = output
-
-            def __call__(self, image):
-                score = self.model(image).max()
-                return torch.autograd.grad(score, self.seen)[0]
-
-            def close(self):
-                self.handle.remove()
-
-            def __enter__(self):
-                return self
-
-            def __exit__(self, *error):
-                self.close()
-
-        def explain(model, loader):
-            found = []
-            for x, y in loader:
-                with Maps(model, model.body) as maps:
-                    found.append(maps(x).cpu())
-            return found
-    """,
-    "an object that registers one, and is closed": """
-        class Maps:
-            def __init__(self, model, layer):
-                self.model = model
-                self.seen = None
-                self.handle = layer.register_forward_hook(self.look)
-
-            def look(self, module, given, output):
-                self.seen = output
-
-            def __call__(self, image):
-                score = self.model(image).max()
-                return torch.autograd.grad(score, self.seen)[0]
-
-            def close(self):
-                self.handle.remove()
-
-            def __enter__(self):
-                return self
-
-            def __exit__(self, *error):
-                self.close()
-
-        def explain(model, loader):
-            found = []
-            for x, y in loader:
-                maps = Maps(model, model.body)
-                found.append(maps(x).cpu())
-                maps.close()
-            return found
-    """,
+    "an object that registers one, as a context": twin(
+        FLAGGED["an object that registers one, and is never closed"],
+        (
+            "found.append(Maps(model, model.body)(x).cpu())",
+            "with Maps(model, model.body) as maps:\n                    found.append(maps(x).cpu())",
+        ),
+    ),
+    "an object that registers one, and is closed": twin(
+        FLAGGED["an object that registers one, and is never closed"],
+        (
+            "found.append(Maps(model, model.body)(x).cpu())",
+            "maps = Maps(model, model.body)\n                found.append(maps(x).cpu())\n                maps.close()",
+        ),
+    ),
     "once": """
         def extract(model, loader, save):
             model.layer4.register_forward_hook(save)

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.rules.snippets import assert_clean, assert_flagged
+from tests.rules.snippets import assert_clean, assert_flagged, twin
 
 CODE = "GG109"
 
@@ -270,32 +270,10 @@ FLAGGED = {
 }
 
 CLEAN = {
-    "a hook that a method makes for a copy": """
-        class Limiter:
-            def __init__(self, share):
-                self.share = share
-
-            def __call__(self, nodes):
-                if nodes.requires_grad:
-                    nodes.register_hook(self.limit_for(nodes.detach()))
-                return nodes
-
-            def limit_for(self, reference):
-                def limit(grad):
-                    return grad.clamp(max=self.share * float(reference.norm()))
-
-                return limit
-
-        class Net(nn.Module):
-            def __init__(self):
-                super().__init__()
-                self.layer = nn.Linear(4, 4)
-                self.limiter = Limiter(0.1)
-
-            def forward(self, x):
-                h = self.layer(x)
-                return self.limiter(h)
-    """,
+    "a hook that a method makes for a copy": twin(
+        FLAGGED["a hook that a method makes for the tensor"],
+        ("self.limit_for(nodes)", "self.limit_for(nodes.detach())"),
+    ),
     "tensor hook with a copy of its tensor, which a caller gives": """
         def watch(name, activation):
             kept = activation.detach()

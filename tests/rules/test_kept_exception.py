@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.rules.snippets import assert_clean, assert_flagged
+from tests.rules.snippets import assert_clean, assert_flagged, twin
 
 CODE = "GG110"
 
@@ -180,32 +180,9 @@ FLAGGED = {
 }
 
 CLEAN = {
-    "the text of what a context is told of": """
-        class Guard:
-            def __init__(self):
-                self.failures = []
-
-            def __enter__(self):
-                return self
-
-            def __exit__(self, kind, error, trace):
-                if kind is None:
-                    return False
-                self.remember(str(error))
-                return True
-
-            def remember(self, failure):
-                self.failures.append(failure)
-
-        def train(model, optimizer, loader):
-            guard = Guard()
-            for x, y in loader:
-                with guard:
-                    loss = F.mse_loss(model(x), y)
-                    optimizer.zero_grad()
-                    loss.backward()
-                    optimizer.step()
-    """,
+    "the text of what a context is told of": twin(
+        FLAGGED["what a context is told of"], ("self.remember(error)", "self.remember(str(error))")
+    ),
     "message": """
         def train(model, loader, optimizer):
             errors, by_step = [], {}

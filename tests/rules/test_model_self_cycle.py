@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.rules.snippets import assert_clean, assert_flagged
+from tests.rules.snippets import assert_clean, assert_flagged, twin
 
 CODE = "GG408"
 
@@ -164,27 +164,7 @@ FLAGGED = {
 }
 
 CLEAN = {
-    "what holds a model, and names of its methods": """
-        import copy
-
-        class Client:
-            def __init__(self, net, clip):
-                self.net = copy.deepcopy(net)
-                self.clip = clip
-                self.filters = ["scale"]
-
-            def scale(self, update):
-                return update * self.clip
-
-            def fit(self, x, y):
-                F.mse_loss(self.net(x), y).backward()
-                return self.scale(self.net.weight.grad)
-
-        def trials(net, x, y):
-            for trial in range(100):
-                client = Client(net, 0.1)
-                client.fit(x, y)
-    """,
+    "what holds a model, and names of its methods": twin(FLAGGED["what holds a model"], ("[self.scale]", '["scale"]')),
     "one model": """
         class Net(nn.Module):
             def __init__(self):

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.rules.snippets import assert_clean, assert_flagged, findings
+from tests.rules.snippets import assert_clean, assert_flagged, findings, twin
 
 CODE = "GG107"
 
@@ -321,23 +321,9 @@ FLAGGED = {
 }
 
 CLEAN = {
-    "buffers by their names, without a graph": """
-        class Norm(nn.Module):
-            def __init__(self, width):
-                super().__init__()
-                self.gain = nn.Parameter(torch.ones(width))
-                self.register_buffer("mean", torch.zeros(width))
-                self.register_buffer("spread", torch.ones(width))
-
-            def refresh(self, **moments):
-                for name, moment in moments.items():
-                    self.get_buffer(name).lerp_(moment.detach(), 0.1)
-
-            def forward(self, x):
-                mean, spread = x.mean(0), x.std(0)
-                self.refresh(mean=mean, spread=spread)
-                return (x - mean) / spread * self.gain
-    """,
+    "buffers by their names, without a graph": twin(
+        FLAGGED["buffers by their names"], ("lerp_(moment,", "lerp_(moment.detach(),")
+    ),
     "an object of a class that keeps numbers, by a dict": METER
     + """
         class Last:
@@ -359,74 +345,12 @@ CLEAN = {
                     self.optimizer.step()
                     self.meter.update(loss)
     """,
-    "a bank's queue of keys without a graph": """
-        class Bank(nn.Module):
-            def __init__(self, dim, size):
-                super().__init__()
-                self.size = size
-                self.register_buffer("queue", F.normalize(torch.randn(size, dim), dim=1))
-
-            def negatives(self):
-                return self.queue.detach()
-
-            def enqueue(self, keys):
-                merged = torch.cat([keys, self.queue])
-                self.queue = merged[: self.size]
-
-        class Learner(nn.Module):
-            def __init__(self):
-                super().__init__()
-                self.encoder = nn.Linear(16, 4)
-                self.bank = Bank(4, 64)
-
-            def forward(self, first, second):
-                query = self.encoder(first)
-                key = self.encoder(second).detach()
-                loss = F.cross_entropy(query @ self.bank.negatives().t(), torch.zeros(8).long())
-                self.bank.enqueue(key)
-                return loss
-
-        def train(loader):
-            learner = Learner()
-            optimizer = torch.optim.SGD(learner.parameters(), lr=0.1)
-            for first, second in loader:
-                loss = learner(first, second)
-                optimizer.zero_grad()
-                loss.backward()
-                optimizer.step()
-    """,
-    "a template that averages what is detached": """
-        class Averager:
-            def __init__(self, student):
-                self.student = student
-
-            def after_step(self):
-                for name, parameter in self.student.named_parameters():
-                    self.update(name, parameter)
-
-            def update(self, name, parameter):
-                self.blend(name, parameter)
-
-            def blend(self, name, parameter):
-                raise NotImplementedError
-
-        class Teacher(Averager):
-            def __init__(self, student):
-                super().__init__(student)
-                self.shadow = {n: p.detach().clone() for n, p in student.named_parameters()}
-
-            def blend(self, name, parameter):
-                self.shadow[name] = 0.9 * self.shadow[name] + 0.1 * parameter.detach()
-
-        def train(net: nn.Module, loader, optimizer):
-            teacher = Teacher(net)
-            for x, y in loader:
-                loss = F.cross_entropy(net(x), y)
-                optimizer.zero_grad()
-                loss.backward()
-                optimizer.step()
-                teacher.after_step()
-    """,
+    "a bank's queue of keys without a graph": twin(
+        FLAGGED["a bank's queue, by way of another name"], ("self.encoder(second)", "self.encoder(second).detach()")
+    ),
+    "a template that averages what is detached": twin(
+        FLAGGED["a template of a base, filled in by a subclass"], ("0.1 * parameter", "0.1 * parameter.detach()")
+    ),
     "number": METER
     + """
         def train(model, loader, optimizer):

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.rules.snippets import assert_clean, assert_flagged, findings
+from tests.rules.snippets import assert_clean, assert_flagged, findings, twin
 
 CODE = "GG104"
 
@@ -265,24 +265,10 @@ FLAGGED = {
 }
 
 CLEAN = {
-    "a record's field that holds a number": """
-        class Row:
-            def __init__(self, step):
-                self.step = step
-                self.loss = None
-
-        def train(model, optimizer, loader):
-            rows = []
-            for step, (x, y) in enumerate(loader):
-                loss = F.mse_loss(model(x), y)
-                optimizer.zero_grad()
-                loss.backward()
-                optimizer.step()
-                row = Row(step)
-                row.loss = loss
-                row.loss = row.loss.item()
-                rows.append(row)
-    """,
+    "a record's field that holds a number": twin(
+        FLAGGED["a record's field, and the record"],
+        ("rows.append(row)", "row.loss = row.loss.item()\n                rows.append(row)"),
+    ),
     "a record that nobody keeps": """
         class Row:
             def __init__(self):
@@ -558,32 +544,9 @@ CLEAN = {
                 results.append((lr, loss.item()))
             return results
     """,
-    "a decorator that records numbers": """
-        import functools
-
-        HISTORY = {}
-
-        def tracked(name):
-            def wrap(fn):
-                @functools.wraps(fn)
-                def inner(*args, **kwargs):
-                    value = fn(*args, **kwargs)
-                    HISTORY.setdefault(name, []).append(value.item())
-                    return value
-                return inner
-            return wrap
-
-        @tracked("ce")
-        def loss_of(model, x, y):
-            return F.cross_entropy(model(x), y)
-
-        def train(model, loader, optimizer):
-            for x, y in loader:
-                loss = loss_of(model, x, y)
-                optimizer.zero_grad()
-                loss.backward()
-                optimizer.step()
-    """,
+    "a decorator that records numbers": twin(
+        FLAGGED["a decorator that records what is returned"], ("append(value)", "append(value.item())")
+    ),
     "a decorator that counts": """
         def counted(fn):
             calls = []

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.rules.snippets import assert_clean, assert_flagged
+from tests.rules.snippets import assert_clean, assert_flagged, twin
 
 CODE = "GG406"
 
@@ -168,29 +168,9 @@ FLAGGED = {
 }
 
 CLEAN = {
-    "the ranking and the weights are cut": """
-        import copy
-
-        class Best:
-            def __init__(self, keep):
-                self.keep, self.ranking, self.weights = keep, [], {}
-
-            def offer(self, score, step, model):
-                self.ranking.append((score, step))
-                self.weights[step] = copy.deepcopy(model.state_dict())
-                if len(self.ranking) > self.keep:
-                    del self.weights[self.ranking.pop(0)[1]]
-
-        def train(model, optimizer, loader, every):
-            best = Best(3)
-            for step, (x, y) in enumerate(loader):
-                loss = F.mse_loss(model(x), y)
-                optimizer.zero_grad()
-                loss.backward()
-                optimizer.step()
-                if step % every == 0:
-                    best.offer(-loss.item(), step, model)
-    """,
+    "the ranking and the weights are cut": twin(
+        FLAGGED["all but the ranking is kept"], ("self.ranking.pop(0)", "del self.weights[self.ranking.pop(0)[1]]")
+    ),
     "the best only": """
         import copy
 

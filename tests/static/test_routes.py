@@ -7,7 +7,7 @@ import textwrap
 
 import pytest
 
-from tests.rules.snippets import findings
+from tests.rules.snippets import findings, twin
 
 # What stands above the loop, what is set up before it, and what is done with `loss` in each iteration.
 ROUTES = {
@@ -337,58 +337,23 @@ BOUNDED = {
         "losses.append(loss)\n        for column in (losses, outputs): column.clear()",
     ),
     "a closure's list that is emptied": (
-        """
-        def make():
-            seen = []
-
-            def keep(value):
-                seen.append(value)
-                if len(seen) > 9:
-                    seen.clear()
-
-            return keep
-        """,
+        twin(
+            ROUTES["a closure's list"][0],
+            (
+                "seen.append(value)\n",
+                "seen.append(value)\n                if len(seen) > 9:\n                    seen.clear()\n",
+            ),
+        ),
         "keep = make()",
         "keep(loss)",
     ),
     "a handler that formats": (
-        """
-        import logging
-
-        class Recent(logging.Handler):
-            def __init__(self):
-                super().__init__()
-                self.lines = []
-
-            def emit(self, record):
-                self.lines.append(record.getMessage())
-
-        logger = logging.getLogger("training")
-        """,
+        twin(ROUTES["a handler of log records"][0], ("append(record)", "append(record.getMessage())")),
         "",
         "logger.debug('loss %s', loss)",
     ),
     "a handler that looks": (
-        """
-        class Bus:
-            def __init__(self):
-                self.handlers = defaultdict(list)
-
-            def subscribe(self, topic, handler):
-                self.handlers[topic].append(handler)
-
-            def emit(self, topic, **payload):
-                for handler in self.handlers[topic]:
-                    handler(payload)
-
-        class Curve:
-            def __init__(self, bus):
-                self.points = []
-                bus.subscribe("step", self.on_step)
-
-            def on_step(self, payload):
-                self.points.append(float(payload["loss"]))
-        """,
+        twin(ROUTES["a handler of an event"][0], ('payload["loss"]', 'float(payload["loss"])')),
         "bus = Bus(); curve = Curve(bus)",
         "bus.emit('step', loss=loss)",
     ),
