@@ -26,6 +26,9 @@ from gradguard.runtime.usercode import is_user_type
 
 MOST_OF = 0.6
 LEAST_ENTRIES = 2
+SEVERAL = 3
+"""Graphs in one collection that are not there by chance."""
+
 SAVED = "saved tensor cycle"
 """The path of what a pack hook gave back as it was: its graph holds it, and it holds the graph."""
 
@@ -80,6 +83,7 @@ class Suspect:
         freed: it was backpropagated, and holds no saved tensors any more.
         inputs: a value made anew in each step, whose size grows: no leak, but it explains growth.
         wraps_tensors: what is stored is no tensor, but an object with tensors in it.
+        graphs: tensors with a graph that the place and all below it hold now.
     """
 
     kind: str
@@ -98,6 +102,7 @@ class Suspect:
     freed: bool = False
     home: str | None = None
     wraps_tensors: bool = False
+    graphs: int = 0
 
     @property
     def is_rare(self) -> bool:
@@ -106,8 +111,8 @@ class Suspect:
 
     @property
     def is_light(self) -> bool:
-        """Whether what is seen of it is too little to be the growth: a graph's weight is not."""
-        return self.gain.storage + self.gain.other < LEAST_BYTES * self.steps
+        """Whether it may be too little to be the growth: the weight of one graph is not seen, but several are kept."""
+        return self.graphs < SEVERAL and self.gain.storage + self.gain.other < LEAST_BYTES * self.steps
 
     @property
     def spot(self) -> Spot:
@@ -303,6 +308,7 @@ def _suspect(spot: Spot, gain: Gain, entries: int, root: Root, steps: int) -> Su
         freed,
         home(chain, root),
         wraps_tensors=not any(each.tensors for each in places),
+        graphs=sum(each.attached for each in below),
     )
 
 

@@ -31,11 +31,13 @@ class Trend:
         slope: in the signal's unit per step.
         since: the step at which the stretch begins that was judged.
         confidence: from 0 to 1.
+        is_staircase: it rises by a few even stairs, which is growth only where something is found that grows.
     """
 
     slope: float
     since: int
     confidence: float
+    is_staircase: bool = False
 
 
 def trend(steps: Sequence[int], values: Sequence[float], floor: float) -> Trend | None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from gradguard.findings import Forecast, Growth, Leak, OutOfMemory, RunReport
 from gradguard.runtime.series import Series
+from gradguard.runtime.staircase import staircase
 from gradguard.runtime.trend import MIN_POINTS, Trend, has_fallen, is_back, is_beyond, stands_still, trend
 from gradguard.runtime.usercode import START
 
@@ -36,14 +37,28 @@ BYTES_FLOOR = 1_024.0
 """Bytes a step: a clean loop moves the heap by some hundred, a list of detached losses by less than a thousand."""
 
 
+STAIR = 16_384.0
+"""Bytes: a stair below it may be anything that a program makes for itself now and then."""
+
+NOISY = ("process", "tensors", "hooks")
+"""Signals whose stairs tell nothing: read in pages, or rarely; one hook more at times is told by steady growth."""
+
+
 SLOW_FLOOR = 16.0
 """Bytes a step: where an old graph stays every so many steps, that is what may be left of it."""
 
 
 def growing(series: Mapping[str, Series]) -> dict[str, Trend]:
-    """The signals that grow steadily."""
-    trends = {name: trend(s.steps, s.values, FLOORS.get(name, BYTES_FLOOR)) for name, s in series.items()}
+    """The signals that grow steadily, or by even stairs."""
+    trends = {name: _growth(name, s) for name, s in series.items()}
     return {name: grown for name, grown in trends.items() if grown is not None}
+
+
+def _growth(name: str, series: Series) -> Trend | None:
+    steady = trend(series.steps, series.values, FLOORS.get(name, BYTES_FLOOR))
+    if steady is not None or name in NOISY:
+        return steady
+    return staircase(series.steps, series.values, 1 if name in COUNTS else STAIR)
 
 
 def telling(growing: Mapping[str, Trend], series: Mapping[str, Series]) -> dict[str, Trend]:
@@ -155,7 +170,7 @@ def conclude(
         verdict=word,
         steps=steps,
         step_source=source,
-        growth=growth_of(series, growing),
+        growth=growth_of(series, {name: t for name, t in growing.items() if shown or not t.is_staircase}),
         leaks=tuple(shown),
         unexplained_bytes_per_step=round(max(total - sum(x.bytes_per_step or 0 for x in shown), 0.0), 1),
         forecast=_forecast(tells, room, seconds / steps if steps else None) if kept else None,

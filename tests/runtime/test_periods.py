@@ -117,3 +117,63 @@ def test_a_table_that_is_filled_now_and_then_and_then_is_full() -> None:
             table[(step // 25) % 12] = torch.randn(FLOATS)
 
     assert train(1_200, stored).verdict == "clean"
+
+
+class Evaluated:
+    """A model in training, and what is kept of each evaluation."""
+
+    def __init__(self, keep: Callable[[list[Any], Any], list[Any]]) -> None:
+        self.model = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 1))
+        self.history: list[Any] = []
+        self.keep = keep
+
+    def evaluate(self) -> Any:
+        return torch.stack([self.model(torch.randn(128, 64)).square().mean() for _ in range(4)]).mean()
+
+    def fit(self, steps: int, every: int) -> RunReport:
+        optimizer = torch.optim.SGD(self.model.parameters(), lr=1e-3)
+        with Watch() as guard:
+            for step in range(1, steps + 1):
+                loss = self.model(torch.randn(32, 64)).square().mean()
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+                if step % every == 0:
+                    self.history = self.keep(self.history, self.evaluate())
+        assert guard.report is not None
+        return guard.report
+
+
+FEW = [(60, 10), (60, 12), (100, 20), (200, 40), (200, 30)]
+
+
+@pytest.mark.parametrize(("steps", "every"), FEW)
+def test_a_few_evaluations_that_are_kept_are_a_leak(steps: int, every: int) -> None:
+    def keep(history: list[Any], loss: Any) -> list[Any]:
+        history.append(loss)
+        return history
+
+    report = Evaluated(keep).fit(steps, every)
+    assert report.verdict == "leak"
+    (leak,) = report.leaks
+    assert leak.holder is not None
+    assert leak.holder.path == "Evaluated.history"
+    assert leak.stored_at is not None
+    assert leak.stored_at.code == "history.append(loss)"
+
+
+KEPT_FEW: dict[str, Callable[[list[Any], Any], list[Any]]] = {
+    "numbers": lambda history, loss: [*history, loss.item()],
+    "detached": lambda history, loss: [*history, loss.detach()],
+    "the last one": lambda history, loss: [loss],
+    "the last three": lambda history, loss: [*history, loss][-3:],
+}
+
+
+@pytest.mark.parametrize(("steps", "every"), FEW)
+@pytest.mark.parametrize("name", KEPT_FEW)
+def test_a_few_evaluations_that_are_let_go_are_clean(name: str, steps: int, every: int) -> None:
+    report = Evaluated(KEPT_FEW[name]).fit(steps, every)
+    assert report.verdict == "clean"
+    heap = report.growth["heap"]
+    assert heap is None or not heap.bytes_per_step
