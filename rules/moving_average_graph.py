@@ -70,6 +70,8 @@ def _is_of_training(store: Store) -> bool:
 
 
 def _message(store: Store) -> str:
+    if store.place.startswith("parameters"):
+        return f"the {store.place} chain the graph of every `{store.value_code}` that goes into them ({store.keeps})"
     what = "buffer" if store.is_buffer else "moving average"
     return f"the {what} {store.place} chains the graph of every `{store.value_code}` that went into it ({store.keeps})"
 

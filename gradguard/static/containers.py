@@ -12,6 +12,7 @@ from gradguard.static.model import (
     Form,
     Mode,
 )
+from gradguard.static.stores import rebind_form
 from gradguard.static.values import (
     DETACHED,
     NOTHING,
@@ -184,19 +185,24 @@ def in_place(c: Called) -> Value | None:
     added = union(c.arguments)
     if state.mode is Mode.OFF:
         return c.receiver
+    written, path = path, flow.element_path(path)
     before = flow.read(path, state)
     if added.reach:
+        flow.touch(path, state)
         form = Form.AVERAGE if _blends(c.node) else Form.IN_PLACE
         flow.store(path, added, state, c.node, c.node.args[0].value, form)
-    state.env[path] = replace(before, roots=before.roots | added.roots, maybe=before.maybe | added.maybe)
-    return state.env[path]
+    changed = replace(before, roots=before.roots | added.roots, maybe=before.maybe | added.maybe)
+    state.env[path] = state.env[written] = changed
+    return changed
 
 
 def _blends(node: t.Call) -> bool:
-    """``mean.lerp_(x, 0.1)``, ``mean.mul_(0.9).add_(x)``."""
+    """``mean.lerp_(x, 0.1)``, ``mean.mul_(0.9).add_(x)``, ``mean.copy_(0.9 * mean + 0.1 * x)``."""
     func = node.func
     if not isinstance(func, t.Attribute):
         return False
+    if func.name == "copy_" and (path := t.path_of(func.value)) is not None:
+        return rebind_form(path, node.args[0].value)[0] is Form.AVERAGE
     before = func.value.func if isinstance(func.value, t.Call) else None
     return func.name == "lerp_" or (isinstance(before, t.Attribute) and before.name == "mul_")
 

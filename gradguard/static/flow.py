@@ -182,6 +182,11 @@ class Flow:
         collections = self.elements.get(head)
         return tuple(f"{found}{path[len(head) :]}" for found in collections) if collections else (self.canonical(path),)
 
+    def element_path(self, path: str) -> str:
+        """The path of a loop's variable by the one collection that it is taken from; else the path itself."""
+        paths = self.element_paths(path) if "." not in path and "[" not in path else ()
+        return paths[0] if len(paths) == 1 else path
+
     def scope(self, path: str) -> Scope:
         head = path.split(".", 1)[0].split("[", 1)[0]
         if head in self.params:

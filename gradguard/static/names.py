@@ -12,6 +12,9 @@ from gradguard.static.values import (
     Kind,
 )
 
+PARAMETERS = ".parameters[*]"
+"""What the path of a module's parameters ends in, those that a loop goes over."""
+
 _SUBSCRIPT = re.compile(r"\[[^\]]*\]")
 
 
@@ -104,6 +107,8 @@ def _element_paths(expr: t.Expr) -> list[str]:
     """The paths of what a loop goes over: ``self.meters[*]`` of ``sorted(self.meters.values())``."""
     while isinstance(expr, t.Call):
         func = expr.func
+        if isinstance(func, t.Attribute) and func.name == "parameters" and (path := t.path_of(func.value)) is not None:
+            return [f"{path}{PARAMETERS}"]
         if isinstance(func, t.Attribute) and func.name in ("values", "items", "keys", "copy") and not expr.args:
             expr = func.value
         elif isinstance(func, t.Name) and func.id in _SAME_ELEMENTS and expr.args:

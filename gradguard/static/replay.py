@@ -157,7 +157,7 @@ def _given_for(here: Translation, store: Store) -> str | None:
     order = [name for name in here.callee.params if name in given] + sorted(given - set(here.callee.params))
     attached = [name for name in order if values[name].keeps]
     attached.sort(key=lambda name: not values[name].roots)  # what surely carries a graph comes first
-    its_own = any(r.source is Source.GRAPH for r in store.value.roots)
+    its_own = any(r.source in (Source.GRAPH, Source.LEAF) for r in store.value.roots)
     return attached[0] if attached and not its_own else None
 
 

@@ -14,6 +14,7 @@ from gradguard.static import tree as t
 from gradguard.static.edits import detached, one_line
 from gradguard.static.events import Event, Loop, Mode
 from gradguard.static.knowledge import LOSS_NAME, REARRANGING, SPLITTING, VIEWING_METHODS
+from gradguard.static.names import PARAMETERS
 from gradguard.static.source import Site
 from gradguard.static.values import Held, Kind, Source, Value
 
@@ -110,8 +111,8 @@ class Store(Event):
 
     @property
     def is_average(self) -> bool:
-        """Whether it blends a value into a moving average, or into the statistics that a buffer keeps."""
-        return self.form is Form.AVERAGE or self.is_buffer
+        """Whether it blends a value into a moving average, the statistics of a buffer, or a model's parameters."""
+        return self.form is Form.AVERAGE or self.is_buffer or self.path.endswith(PARAMETERS)
 
     @property
     def is_seen_to_record(self) -> bool:
@@ -189,6 +190,8 @@ class Store(Event):
     @property
     def place(self) -> str:
         """What is stored into, in words; an attribute whose name only the run knows by its object."""
+        if self.path.endswith(PARAMETERS):
+            return f"parameters of `{self.path.removesuffix(PARAMETERS)}`"
         base = self.path.removesuffix(".*")
         return f"`{self.path}`" if base == self.path else f"an attribute of `{base}`"
 

@@ -12,7 +12,7 @@ from gradguard.static.model import (
     Mode,
     Scope,
 )
-from gradguard.static.names import breaks_graph
+from gradguard.static.names import PARAMETERS, breaks_graph
 from gradguard.static.state import State
 from gradguard.static.values import (
     NOTHING_HELD,
@@ -148,6 +148,9 @@ def augment(flow: Flow, stmt: t.Augment, state: State) -> State:
     if path is None or breaks_graph(stmt.target):
         return state
     path = flow.canonical(path)
+    if flow.element_path(path).endswith(PARAMETERS):
+        path = flow.element_path(path)  # of a number in a list it would change nothing
+        flow.touch(path, state)
     before = flow.read(path, state)
     if isinstance(stmt.target, t.Subscript) and not path.endswith('"]'):
         path = path.rsplit("[", 1)[0]
