@@ -12,7 +12,7 @@ from gradguard.static.model import (
     Form,
     Mode,
 )
-from gradguard.static.stores import rebind_form
+from gradguard.static.stores import key_of, rebind_form
 from gradguard.static.values import (
     DETACHED,
     NOTHING,
@@ -106,6 +106,7 @@ def _put_into(c: Called, base: str, is_container: bool) -> None:
         in_slots = c.method == "update" and _has_fixed_keys(source)
         store = flow.store(base, stored, state, c.node, source, Form.ITEM if in_slots else Form.APPEND)
         store.bounded_key = in_slots
+        store.slot = _slot(c.node)
         if isinstance(source, t.Display) and len(source.items) == 1:
             store.value_site = flow.site(source.items[0])
             store.value = stored.part(0) or stored
@@ -114,6 +115,12 @@ def _put_into(c: Called, base: str, is_container: bool) -> None:
         holder, roots=holder.roots | stored.roots, maybe=holder.maybe | stored.maybe, parts=_with_element(c, holder),
         kind=Kind.CONTAINER if is_container else holder.kind, holds=holder.holds | stored.holds,
     )  # fmt: skip
+
+
+def _slot(node: t.Call) -> str | None:
+    """The key of the collection that gets more, ``split`` of ``seen[split].append(x)``."""
+    owner = node.func.value if isinstance(node.func, t.Attribute) else None
+    return key_of(owner.index) if isinstance(owner, t.Subscript) else None
 
 
 def _new_key(c: Called) -> bool:

@@ -67,7 +67,8 @@ def cleared(flow: Flow, store: Store) -> bool:
     survey, name = flow.project.survey, flow.facts.name
     *objects, holder = store.path.split("[", 1)[0].split(".")[1:] or [store.holder]
     made_anew = (survey.clears(each, flow.module, name, anew=True) for each in objects)  # self.rollout with its values
-    return survey.clears(holder, flow.module, name, at_exit=not _is_entered_before(flow, store)) or any(made_anew)
+    at_exit = not _is_entered_before(flow, store)
+    return survey.clears(holder, flow.module, name, at_exit=at_exit, slot=store.slot) or any(made_anew)
 
 
 def _is_entered_before(flow: Flow, store: Store) -> bool:

@@ -24,6 +24,7 @@ from gradguard.static.model import (
 )  # fmt: skip
 from gradguard.static.proof import prove
 from gradguard.static.source import Site
+from gradguard.static.stores import key_of
 from gradguard.static.translation import Translation
 from gradguard.static.values import Kind, Root, Source
 
@@ -141,7 +142,7 @@ def _store(here: Translation, store: Store) -> None:
         store, site=store.site if origin is None else _site(here), loop=flow.loop, inner=store,
         conditional=_is_conditional(here, store), path=path, value=value,
         value_site=store.value_site if origin is None else _written_for(here, origin),
-        scope=flow.scope(path), parameter=origin is not None or store.parameter,
+        slot=_slot(here, store), scope=flow.scope(path), parameter=origin is not None or store.parameter,
         in_structure=bool(origin is not None and here.given.values[origin].parts) or store.in_structure,
         mode=state.mode if store.mode is Mode.INHERITED else store.mode,
         evaluating=store.evaluating or bool(state.evaluating), carries_graph=False, outlives=None,
@@ -159,6 +160,14 @@ def _given_for(here: Translation, store: Store) -> str | None:
     attached.sort(key=lambda name: not values[name].roots)  # what surely carries a graph comes first
     its_own = any(r.source in (Source.GRAPH, Source.LEAF) for r in store.value.roots)
     return attached[0] if attached and not its_own else None
+
+
+def _slot(here: Translation, store: Store) -> str | None:
+    """The key of the collection that gets it, as the caller has it."""
+    if store.slot is None or store.slot not in here.callee.params:
+        return store.slot
+    written = here.given.sources.get(store.slot)
+    return key_of(written) if written is not None else None
 
 
 def _written_for(here: Translation, parameter: str) -> Site | None:

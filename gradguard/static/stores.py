@@ -216,6 +216,13 @@ def rebind_form(path: str, source: t.Expr | None) -> tuple[Form, t.Expr | None]:
     return Form.REBIND, None
 
 
+def key_of(index: t.Expr) -> str | None:
+    """A key as a store has it: a name, or a word with its quotes."""
+    if isinstance(index, t.Constant):
+        return f'"{index.value}"' if isinstance(index.value, str) else None
+    return index.id if isinstance(index, t.Name) else None
+
+
 def mentions(expr: t.Expr, path: str) -> bool:
     """Whether an arithmetic expression contains a path, not looking into calls."""
     if t.path_of(expr) == path:

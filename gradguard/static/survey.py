@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from gradguard.static.asked import CALL
-from gradguard.static.lines import lines_with
+from gradguard.static.lines import Line, lines_with
 from gradguard.static.texts import module_name
 
 if TYPE_CHECKING:
@@ -152,7 +152,16 @@ class Survey:
         lines = (line for text in self._with_word(word, near) for line in lines_with(word, text))
         return any(line.function not in besides and pattern.search(line.text) for line in lines)
 
-    def clears(self, attribute: str, near: Module, function: str, *, anew: bool = False, at_exit: bool = True) -> bool:
+    def clears(
+        self,
+        attribute: str,
+        near: Module,
+        function: str,
+        *,
+        anew: bool = False,
+        at_exit: bool = True,
+        slot: str | None = None,
+    ) -> bool:
         """Whether something empties or rebinds an attribute of this name after its object was made.
 
         Args:
@@ -160,8 +169,9 @@ class Survey:
             function: the one that does; what it does itself was read more closely.
             anew: only what binds it anew counts: what `clear()` of a class of the project clears was read.
             at_exit: what ``__exit__`` does counts.
+            slot: the key of the collection below that is meant, where it is a word: ``"train"``.
         """
-        methods = self._clearing(attribute, near, function, anew=anew)
+        methods = self._clearing(attribute, near, function, anew=anew, slot=slot)
         return any(self.is_called(method, near, at_exit) for method in methods)
 
     def empties(self, attribute: str, near: Module, function: str, bare: bool = False) -> bool:
@@ -173,11 +183,17 @@ class Survey:
         return any(True for _ in self._clearing(attribute, near, function, bare))
 
     def _clearing(
-        self, attribute: str, near: Module, function: str, bare: bool = False, anew: bool = False
+        self,
+        attribute: str,
+        near: Module,
+        function: str,
+        bare: bool = False,
+        anew: bool = False,
+        slot: str | None = None,
     ) -> Iterator[str]:
         for text in self._with_word(attribute, near):
-            own = function if text is near.source.text else ""
-            yield from _clearing_methods(attribute, text, anew) - {own}
+            own = function if text is near.source.text and slot is None else ""  # of one key it was not read
+            yield from _clearing_methods(attribute, text, anew, slot=slot) - {own}
             if bare:
                 yield from _clearing_methods(attribute, _with_object(attribute, text), bare=True) - {own, "<module>"}
 
@@ -309,24 +325,27 @@ def _with_object(name: str, text: str) -> str:
     return re.sub(rf"(?<![\w.]){re.escape(name)}\b", f"module.{name}", text)
 
 
-def _clearing_methods(attribute: str, text: str, anew: bool = False, bare: bool = False) -> set[str]:
+def _clearing_methods(
+    attribute: str, text: str, anew: bool = False, bare: bool = False, slot: str | None = None
+) -> set[str]:
     """The functions of a file that empty or rebind ``x.attribute`` (or only rebind it), other than constructors.
 
     Args:
         bare: it stands for a variable: who binds it has to say that it is none of its own.
+        slot: the key that is meant; what is done to ``x.attribute["another"]`` does not count.
     """
     name = re.escape(attribute)
     declared = {line.function for line in lines_with(attribute, text) if _DECLARES.match(line.text)} if bare else None
     emptied = re.compile(
-        rf"\.{name}{_CLEARED}|\bdel\s[^\n]*\.{name}\b"
-        rf"|\.{name}\[[^\]]*\]\s*=(?!=)\s*(?:\[|None|0|(?:torch|np|numpy)\.(?:zeros|ones|empty|full)(?:_like)?\()|setattr\([^,]+,\s*['\"]{name}['\"]"
+        rf"\.{name}(?:\[(?P<key>[^\]\n]*)\])?{_CLEARED}|\bdel\s[^\n]*\.{name}\b"
+        rf"|\.{name}\[(?P<slot>[^\]]*)\]\s*=(?!=)\s*(?:\[|None|0|(?:torch|np|numpy)\.(?:zeros|ones|empty|full)(?:_like)?\()|setattr\([^,]+,\s*['\"]{name}['\"]"
     )
     rebound = re.compile(
         rf"\.{name}\s*(?::[^=]+)?=(?!=)|^[^=(]*,\s*[\w.]+\.{name}\s*=(?!=)|^\s*[\w.]+\.{name}\s*,[^=(]*=(?!=)"
     )
     from_itself = re.compile(rf"\.{name}\s*(?::[^=]+)?=(?!=).*\.{name}\b")
-    each = re.compile(rf"\bfor\s+(?:\w+\s*,\s*)*(\w+)\s+in\s+(?:[\w.]*|[(\[][^:\n]*)\.{name}\b")
-    found: set[str] = set()
+    each = re.compile(rf"\bfor\s+(?:\w+\s*,\s*)*(\w+)\s+in\b[^:\n]*\.{name}\b")
+    found = _clearing_all(attribute, text)
     for line in lines_with(attribute, text):
         if (loop := each.search(line.text)) is not None:  # for outputs in self.kept.values(): outputs.clear()
             of_element = re.compile(rf"\b{loop[1]}{_CLEARED}")
@@ -335,8 +354,35 @@ def _clearing_methods(attribute: str, text: str, anew: bool = False, bare: bool 
         at_edge = line.function == "<module>" and not line.text[:1].isspace()  # runs once
         is_its_own = declared is not None and line.function not in declared
         anew_here = not (line.function in _AT_START or at_edge or is_its_own) and rebound.search(line.text)
-        if (not anew and emptied.search(line.text)) or (
+        if (not anew and _empties(emptied.search(line.text), slot)) or (
             anew_here and (_FRESH.search(line.text) or not from_itself.search(line.text))
         ):
             found.add(line.function)
     return found
+
+
+def _empties(found: re.Match[str] | None, slot: str | None) -> bool:
+    """Whether what is emptied may be what is stored under a key."""
+    if found is None:
+        return False
+    key = (found["key"] or found["slot"] or "").strip().replace("'", '"')
+    return slot is None or not (key.startswith('"') and slot.startswith('"')) or key == slot
+
+
+_EACH_ATTRIBUTE = re.compile(r"\bfor\b[^\n]*\bin\b[^\n]*(?:\bvars\(|\.__dict__\b)")
+_SETS_ANY = re.compile(r"\bsetattr\(\s*\w+\s*,\s*[^\s'\"]")
+_EMPTIES = re.compile(rf"{_CLEARED}|\bsetattr\(")
+
+
+def _clearing_all(attribute: str, text: str) -> set[str]:
+    """The functions of a file that do so for every attribute, or for those of whose names there is a list."""
+    going = {line.function for word in ("vars(", "__dict__") for line in _matching(word, _EACH_ATTRIBUTE, text)}
+    found = {line.function for word in (".clear(", "setattr(") for line in _matching(word, _EMPTIES, text)} & going
+    if f'"{attribute}"' in text or f"'{attribute}'" in text:
+        found |= {line.function for line in _matching("setattr(", _SETS_ANY, text)}
+    return found - {*_AT_START, "__setattr__"}
+
+
+def _matching(word: str, pattern: re.Pattern[str], text: str) -> Iterator[Line]:
+    """The lines of a text with a word in them that match."""
+    return (line for line in lines_with(word, text) if pattern.search(line.text))
