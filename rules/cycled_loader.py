@@ -52,4 +52,4 @@ def keeps_every_batch(function: Function) -> Iterator[Finding]:
 
 @rule.in_run
 def matches(leak: Leak) -> bool:
-    return leak.kind == "cache" and leak.holder is not None and leak.holder.type == "itertools.cycle"
+    return leak.kind == "cache" and leak.holder is not None and str(leak.holder.type).startswith("itertools.")

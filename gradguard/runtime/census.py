@@ -230,12 +230,23 @@ class _Walker:
             if len(thing) > LARGE and not self._has_tensors(thing):
                 return ()
         elif cls.__module__ == "numpy" and hasattr(cls, "nbytes"):
-            spot.other += int(thing.nbytes) if getattr(thing, "base", None) is None else 0
-            return ()
+            return self._enter_array(spot, thing)
         try:
             return list(references(thing))
         except Exception:  # somebody else's object: changed under our hands, or of a kind nobody thought of
             return ()
+
+    def _enter_array(self, spot: Spot, array: Any) -> Any:
+        """An array keeps what it is a view of: another array, or the storage of a tensor (``x[0].numpy()``)."""
+        base = array
+        while getattr(base, "base", None) is not None:
+            base = base.base
+        if issubclass(type(base), self._torch.tensor_type):
+            return self._enter_tensor(spot, base)
+        if base is array or id(base) not in self.visited:
+            self.visited.add(id(base))
+            spot.other += int(getattr(base, "nbytes", 0))
+        return ()
 
     def _has_tensors(self, collection: Any) -> bool:
         """Whether the items at the ends of a large collection are tensors or lead to some: else it is data."""

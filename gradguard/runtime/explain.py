@@ -25,6 +25,9 @@ LARGE_BUFFER = 512 << 20
 LONG_BUFFER = 1_000
 """Entries: a bounded buffer of so many graphs is nobody's intention, whatever they weigh."""
 
+TEE_BLOCK = 57
+"""Items that ``itertools.tee`` frees together (CPython's ``itertoolsmodule.c``)."""
+
 CARRIED = ("sum", "average", "carried")
 """The forms of one value that contains those of all steps before, not a collection of them."""
 
@@ -241,6 +244,8 @@ def _evidence(suspect: Suspect, traced: Traced, sources: Sources, rate: float) -
     form = form_of(statement, name) if statement is not None else None
     if form == "sum" and suspect.entries:
         form = "append"  # `history += [loss]`
+    elif form == "assign" and statement and lifetime.is_joined_to_itself(sources, lines[0].filename, statement, name):
+        form = "carried"
     return _Evidence(suspect, sources, rate, lines, statement, form, traced.outlived)
 
 
@@ -373,6 +378,8 @@ def _is_filling(suspect: Suspect, kind: str, rate: float) -> bool:
     """Whether it is a bounded buffer that may well become full."""
     if kind == "optimizer" and any(spot.label == ".state" for spot in suspect.chain[:-1]):
         return True  # the history of LBFGS, up to its history_size
+    if suspect.holder.type == "itertools._tee" and suspect.items <= TEE_BLOCK:
+        return True  # what was read is freed block by block
     if suspect.maxlen is None or not suspect.entries:
         return False
     if suspect.gain.attached and suspect.maxlen >= LONG_BUFFER:

@@ -47,6 +47,7 @@ class Gain:
     nodes: int = 0
     hooks: int = 0
     logical: int = 0
+    optimized: int = 0
 
     def add(self, other: Gain) -> None:
         """Count ``other`` too."""
@@ -57,6 +58,7 @@ class Gain:
         self.nodes += other.nodes
         self.hooks += other.hooks
         self.logical += other.logical
+        self.optimized += other.optimized
 
     @property
     def weight(self) -> float:
@@ -84,6 +86,7 @@ class Suspect:
         inputs: a value made anew in each step, whose size grows: no leak, but it explains growth.
         wraps_tensors: what is stored is no tensor, but an object with tensors in it.
         graphs: tensors with a graph that the place and all below it hold now.
+        items: what a collection holds that has no length: one end of ``itertools.tee``.
     """
 
     kind: str
@@ -103,6 +106,7 @@ class Suspect:
     home: str | None = None
     wraps_tensors: bool = False
     graphs: int = 0
+    items: int = 0
 
     @property
     def is_rare(self) -> bool:
@@ -191,7 +195,13 @@ def _own_gain(old: Spot | None, new: Spot) -> Gain:
         nodes=new.nodes - empty.nodes if grown_chain else 0,
         hooks=new.length - empty.length if new.label.endswith("_hooks") else 0,
         logical=new.logical - empty.logical,
+        optimized=new.length - empty.length if _is_of_optimizer(new) else 0,
     )
+
+
+def _is_of_optimizer(spot: Spot) -> bool:
+    """Whether it is what an optimizer has one entry of for each group, or for each parameter."""
+    return spot.label in (".param_groups", ".state") and spot.parent is not None and _is_optimizer(spot.parent.thing)
 
 
 def _loss(gone: Spot) -> Gain:
@@ -249,6 +259,7 @@ def _matters(gain: Gain, steps: int) -> bool:
         gain.nodes >= max(steps // 4, 2)
         or gain.attached > 0
         or gain.hooks >= LEAST_ENTRIES
+        or gain.optimized >= max(steps // 8, LEAST_ENTRIES)
         or (gain.storage + gain.other) >= LEAST_BYTES * steps
     )
 
@@ -309,6 +320,7 @@ def _suspect(spot: Spot, gain: Gain, entries: int, root: Root, steps: int) -> Su
         home(chain, root),
         wraps_tensors=not any(each.tensors for each in places),
         graphs=sum(each.attached for each in below),
+        items=spot.below[ANY_ITEM].count if ANY_ITEM in spot.below else 0,
     )
 
 

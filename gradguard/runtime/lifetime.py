@@ -9,6 +9,7 @@ from gradguard.findings import Place
 from gradguard.runtime.source import FunctionNode, LoopNode, Source, Sources, own_nodes, place_of
 from gradguard.runtime.stores import bound_names, called_name, names, only_begins, reads, stores
 
+JOINING = frozenset({"cat", "concat", "concatenate", "stack", "hstack", "vstack", "append"})
 EMPTYING = frozenset({"clear", "pop", "popleft", "popitem", "reset"})
 
 
@@ -208,6 +209,20 @@ def is_carried(sources: Sources, filename: str, stored: ast.stmt, name: str) -> 
         None,
     )
     return first is not None or not uses or isinstance(uses[0].ctx, ast.Load)
+
+
+def is_joined_to_itself(sources: Sources, filename: str, stored: ast.stmt, name: str) -> bool:
+    """Whether what is assigned was put together from ``name``: ``both = cat([self.bank, x]); self.bank = both[1:]``."""
+    source = sources.get(filename)
+    if source is None or not isinstance(stored, ast.Assign):
+        return False
+    joined: set[str] = set()
+    for node in own_nodes(source.function_of(stored)):
+        if isinstance(node, ast.Assign) and node.lineno < stored.lineno:
+            joins = any(isinstance(n, ast.Call) and called_name(n) in JOINING for n in ast.walk(node.value))
+            if (joins and reads(node.value, name)) or any(reads(node.value, known) for known in joined):
+                joined |= bound_names(node)
+    return any(reads(stored.value, known) for known in joined)
 
 
 def _evaluated(node: ast.Name | ast.Attribute) -> tuple[int, bool, int]:

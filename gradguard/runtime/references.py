@@ -29,7 +29,8 @@ ATOMS = frozenset(
     {int, float, complex, bool, str, bytes, bytearray, type(None), range, slice, type(Ellipsis), type(NotImplemented)}
 )
 
-CACHE_TYPES = (type(functools.lru_cache(lambda: None)), itertools.cycle)
+TEE: type = type(itertools.tee(())[0])
+CACHE_TYPES = (type(functools.lru_cache(lambda: None)), itertools.cycle, TEE)
 
 
 def references(thing: Any) -> References:
@@ -171,6 +172,19 @@ def _referents(thing: Any) -> Iterator[tuple[str, Any]]:
             yield ANY_ITEM, value
 
 
+def _tee(thing: Any) -> Iterator[tuple[str, Any]]:
+    """What one end of ``itertools.tee`` has still to give: a chain of blocks of C."""
+    blocks = gc.get_referents(thing)
+    while blocks:
+        block = blocks.pop()
+        if type(block).__name__ == "_tee_dataobject":
+            for value in gc.get_referents(block):
+                if type(value) is type(block):
+                    blocks.append(value)
+                else:
+                    yield ANY_ITEM, value
+
+
 _WRAPPERS = (staticmethod, classmethod)
 
 _EXPANDERS: list[tuple[Any, Callable[[Any], References]]] = [
@@ -190,6 +204,7 @@ _EXPANDERS: list[tuple[Any, Callable[[Any], References]]] = [
     (BaseException, _exception),
     (TracebackType, _traceback),
     (GeneratorType, _generator),
+    (TEE, _tee),
     (CACHE_TYPES, _referents),
     ((enumerate, zip, map, filter, itertools.chain, itertools.islice), _referents),
 ]

@@ -307,19 +307,6 @@ for model, output, loss in training():
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", LEAKS)
-def test_the_holder_and_its_statement_are_named(name: str, run: object) -> None:
-    scope, path, kind, body = LEAKS[name]
-    report, text = run(body)  # type: ignore[operator]
-    assert report.verdict == "leak", report
-    leak: Leak = report.leaks[0]
-    line = next(number for number, each in enumerate(text.splitlines(), 1) if each.endswith("# here"))
-    assert leak.holder is not None
-    assert leak.stored_at is not None
-    assert (leak.holder.path, leak.holder.scope, leak.kind, leak.stored_at.line) == (path, scope, kind, line)
-    assert leak.advice
-
-
 LEAKS |= {
     "another one is emptied": (
         "attribute",
@@ -359,9 +346,120 @@ for step, (model, output, loss) in enumerate(training()):
     journal.tick(step)
 """,
     ),
+    "a bank that is joined to itself by another name": (
+        "attribute",
+        "Bank.columns",
+        "tensor",
+        """
+class Bank:
+    def __init__(self):
+        self.columns = torch.randn(64, 512)
+    def push(self, keys):
+        joined = torch.cat([self.columns, keys.t()], dim=1)
+        self.columns = joined[-512:]  # here
+bank = Bank()
+for model, output, loss in training():
+    bank.push(torch.randn(32, 64))
+""",
+    ),
+    "one end of a tee that is not read": (
+        "global",
+        "head",
+        "cache",
+        """
+def batches():
+    while True:
+        yield torch.randn(64, 64)
+head, stream = itertools.tee(batches())  # here
+next(head)
+for epoch in range(3):
+    for model, output, loss in training():
+        next(stream)
+""",
+    ),
+    "an array that looks into a tensor": (
+        "attribute",
+        "Diary.rows",
+        "view",
+        """
+class Diary:
+    def __init__(self):
+        self.rows = []
+    def write(self, wave):
+        self.rows.append(wave[0, ::16].numpy())  # here
+diary = Diary()
+for model, output, loss in training():
+    diary.write(torch.randn(64, 512))
+""",
+    ),
+    "groups of small parameters": (
+        "global",
+        "codes.param_groups",
+        "optimizer",
+        """
+codes = torch.optim.Adam([nn.Parameter(torch.zeros(4))])
+for model, output, loss in training():
+    code = nn.Parameter(torch.zeros(128))
+    codes.add_param_group({"params": [code]})  # here
+    code.square().sum().backward()
+    codes.step()
+    codes.zero_grad()
+""",
+    ),
 }
 
+
+@pytest.mark.parametrize("name", LEAKS)
+def test_the_holder_and_its_statement_are_named(name: str, run: object) -> None:
+    scope, path, kind, body = LEAKS[name]
+    report, text = run(body)  # type: ignore[operator]
+    assert report.verdict == "leak", report
+    leak: Leak = report.leaks[0]
+    line = next(number for number, each in enumerate(text.splitlines(), 1) if each.endswith("# here"))
+    assert leak.holder is not None
+    assert leak.stored_at is not None
+    assert (leak.holder.path, leak.holder.scope, leak.kind, leak.stored_at.line) == (path, scope, kind, line)
+    assert leak.advice
+
+
 CLEAN = {
+    "a bank of one size": """
+class Bank:
+    def __init__(self):
+        self.columns = torch.randn(64, 512)
+    def push(self, keys):
+        joined = torch.cat([self.columns, keys.t()], dim=1)
+        self.columns = joined[:, -512:]
+bank = Bank()
+for model, output, loss in training():
+    bank.push(torch.randn(32, 64))
+""",
+    "one end of a tee that is dropped": """
+def batches():
+    while True:
+        yield torch.randn(64, 64)
+head, stream = itertools.tee(batches())
+next(head)
+del head
+for model, output, loss in training():
+    next(stream)
+""",
+    "an array of its own": """
+rows = []
+for model, output, loss in training():
+    rows.append(torch.randn(64, 512)[0, ::16].clone().numpy())
+""",
+    "a group that goes with its state": """
+codes = torch.optim.Adam([nn.Parameter(torch.zeros(4))])
+for model, output, loss in training():
+    code = nn.Parameter(torch.zeros(128))
+    codes.add_param_group({"params": [code]})
+    code.square().sum().backward()
+    codes.step()
+    codes.zero_grad()
+    for code in codes.param_groups.pop()["params"]:
+        codes.state.pop(code)
+""",
     "emptied key by key": """
 class Journal:
     def __init__(self):
@@ -501,6 +599,18 @@ for model, output, loss in training():
 def test_what_looks_alike_is_clean(name: str, run: object) -> None:
     report, _ = run(CLEAN[name])  # type: ignore[operator]
     assert (report.verdict, report.leaks) == ("clean", ()), report
+
+
+def test_an_array_that_looks_into_an_array_is_named(run: object) -> None:
+    report, _ = run("""
+corners = []
+for model, output, loss in training():
+    corners.append(torch.randn(64, 512).numpy().copy()[:2, :2])
+""")  # type: ignore[operator]
+    (leak,) = report.leaks
+    assert leak.holder is not None
+    assert (report.verdict, leak.holder.path) == ("suspect", "corners")
+    assert leak.bytes_per_step == pytest.approx(64 * 512 * 4, rel=0.1)
 
 
 def test_results_collected_on_purpose_are_no_leak(run: object) -> None:
