@@ -192,8 +192,8 @@ class Escalation:
         self.seconds += diagnosis.seconds
         for note in diagnosis.notes:
             self._note(note)
-        known = {d.path for d in self.found if not d.is_retracted}
-        fresh = [d for d in diagnosis.found if d.path not in known]
+        known = {(d.path, d.excuse) for d in self.found if not d.is_retracted}
+        fresh = [d for d in diagnosis.found if (d.path, d.excuse) not in known]  # a buffer may prove to have no bound
         again = {d.path for d in fresh}
         self.found = [d for d in self.found if d.path not in again] + fresh
         self._looks_left = BACKWARDS_TO_LOOK_AT

@@ -25,9 +25,6 @@ LARGE_BUFFER = 512 << 20
 LONG_BUFFER = 1_000
 """Entries: a bounded buffer of so many graphs is nobody's intention, whatever they weigh."""
 
-TEE_BLOCK = 57
-"""Items that ``itertools.tee`` frees together (CPython's ``itertoolsmodule.c``)."""
-
 CARRIED = ("sum", "average", "carried")
 """The forms of one value that contains those of all steps before, not a collection of them."""
 
@@ -378,8 +375,8 @@ def _is_filling(suspect: Suspect, kind: str, rate: float) -> bool:
     """Whether it is a bounded buffer that may well become full."""
     if kind == "optimizer" and any(spot.label == ".state" for spot in suspect.chain[:-1]):
         return True  # the history of LBFGS, up to its history_size
-    if suspect.holder.type == "itertools._tee" and suspect.items <= TEE_BLOCK:
-        return True  # what was read is freed block by block
+    if suspect.is_in_block:
+        return True
     if suspect.maxlen is None or not suspect.entries:
         return False
     if suspect.gain.attached and suspect.maxlen >= LONG_BUFFER:

@@ -26,6 +26,9 @@ from gradguard.runtime.usercode import is_user_type
 
 MOST_OF = 0.6
 LEAST_ENTRIES = 2
+TEE_BLOCK = 57
+"""Items that ``itertools.tee`` frees together (CPython's ``itertoolsmodule.c``)."""
+
 SEVERAL = 3
 """Graphs in one collection that are not there by chance."""
 
@@ -111,7 +114,12 @@ class Suspect:
     @property
     def is_rare(self) -> bool:
         """Whether too little was stored to tell how often that happens; one new list of many graphs is not little."""
-        return self.entries == 1 and self.gain.attached < max(self.steps // 4, LEAST_ENTRIES)
+        return self.is_in_block or (self.entries == 1 and self.gain.attached < max(self.steps // 4, LEAST_ENTRIES))
+
+    @property
+    def is_in_block(self) -> bool:
+        """Whether it is one end of ``itertools.tee`` and holds no more than what that frees together."""
+        return self.holder.type == "itertools._tee" and self.items <= TEE_BLOCK
 
     @property
     def is_light(self) -> bool:
@@ -320,7 +328,7 @@ def _suspect(spot: Spot, gain: Gain, entries: int, root: Root, steps: int) -> Su
         home(chain, root),
         wraps_tensors=not any(each.tensors for each in places),
         graphs=sum(each.attached for each in below),
-        items=spot.below[ANY_ITEM].count if ANY_ITEM in spot.below else 0,
+        items=spot.count if spot.label == ANY_ITEM else 0,
     )
 
 
