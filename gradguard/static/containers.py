@@ -45,7 +45,8 @@ def container_call(c: Called) -> Value | None:
         return None
     for path in _paths(c):
         _put_into(c, path, c.method in always)
-    return NOTHING
+    made = c.value_of("default", 1) if c.method == "setdefault" else None
+    return made if made is not None and made.kind is Kind.INSTANCE else NOTHING
 
 
 def push(c: Called) -> Value:

@@ -161,7 +161,9 @@ def _constructed(c: Called, name: str, tail: str) -> Value | None:
         return Value(kind=Kind.LOADER, holds=data.holding(Held.MEMBER) if one_by_one else NOTHING_HELD)
     if tail == "GradScaler":
         return Value(kind=Kind.SCALER)
-    if name in ("torch.nn.ModuleList", "torch.nn.ModuleDict", "torch.nn.ParameterList"):
+    if name == "torch.nn.ModuleList":
+        return Value(kind=Kind.MODULE, parts=(("each", _listed_module(c)),))
+    if name in ("torch.nn.ModuleDict", "torch.nn.ParameterList"):
         return Value(kind=Kind.MODULE)
     if name.startswith(k.MODULE_PREFIXES) and not name.startswith(k.NOT_MODULES):
         wraps = (
@@ -177,6 +179,12 @@ def _constructed(c: Called, name: str, tail: str) -> Value | None:
         known = c.first is not None and c.first.kind in (Kind.MODULE, Kind.FUNCTION)
         return c.first if known else Value(kind=Kind.MODULE)
     return None
+
+
+def _listed_module(c: Called) -> Value:
+    """What ``nn.ModuleList([Block(n) for n in sizes])`` is a list of, where it is known to be of one class."""
+    made = iterated(c.first).ref if c.first is not None else None
+    return Value(kind=Kind.MODULE, ref=made if isinstance(made, Class) else None)
 
 
 def _keeps_given_weights(call: t.Call) -> bool:

@@ -86,7 +86,8 @@ def _call(here: Translation, event: Call) -> None:
 def _mark_leaf(here: Translation, event: Call, receiver: str | None) -> None:
     """``requires_grad_()`` on an argument marks the caller's own tensor."""
     param = (event.receiver or "").split(".", 1)[0]
-    given = event.name == "requires_grad_" and param in here.given.values and param not in here.callee.locals
+    is_given = Root(Source.PARAM, param) in event.of.must or param not in here.callee.locals
+    given = event.name == "requires_grad_" and param in here.given.values and is_given
     if event.literal("requires_grad", 0) is False or event.of.kind is Kind.MODULE:
         return
     if given and receiver is not None:
