@@ -116,6 +116,7 @@ LOADER = sign("oader", "dl", "batches", "iter", "generator", pattern=_BATCHES)
 # Written out, or in a method that a framework runs without gradients: `validation_step`.
 NO_GRAD = sign("no_grad", "inference_mode", "_step")
 CACHE = sign("cache", pattern=r"@[^\n]*cache|functools\.\w*cache", own=True)
+CACHE_IN_FILE = sign("cache", pattern=r"@[^\n]*cache|functools\.\w*cache")
 CYCLE = sign("cycle", "tee", pattern=r"\b(?:cycle|tee)\b", own=True)
 DISABLE = sign("disable", pattern=r"gc\.disable|\bdisable\(", own=True)
 EXCEPTION = sign("except", "exit__", pattern=r"except\b[^\n]*\bas\b|\bdef __a?exit__", own=True)

@@ -13,6 +13,11 @@ class Attention(nn.Module):
 
 @lru_cache
 def normalise(x: torch.Tensor): ...
+
+@lru_cache(maxsize=None)
+def causal_mask(size): ...
+
+causal_mask(lengths.max())            # a tensor of one element is a tensor
 ```
 
 **Instead**, cache on what identifies the result (shapes, numbers), in a function outside of the class or in a dict of
@@ -30,14 +35,24 @@ from collections.abc import Iterator
 
 from gradguard.catalogue import Rule
 from gradguard.findings import Confidence, Finding, Leak, Severity
-from gradguard.signs import CACHE
+from gradguard.signs import CACHE, CACHE_IN_FILE, FORWARD
 from gradguard.static.model import Function
 
-rule = Rule("GG404", "cached-tensor", Severity.WARNING, ((CACHE,),))
+rule = Rule("GG404", "cached-tensor", Severity.WARNING, ((CACHE,), (CACHE_IN_FILE, FORWARD)))
 
 
 @rule.in_source
 def keeps_its_keys(function: Function) -> Iterator[Finding]:
+    yield from _by_its_definition(function)
+    for site, name, given in function.cached_calls:
+        yield rule.finding(
+            site,
+            f"`{name}` has a cache, and `{given}` is a tensor: only the very same object hits, and each one is kept",
+            help=f"give it a number: `{given}.item()` where it has one element, or what identifies the result",
+        )
+
+
+def _by_its_definition(function: Function) -> Iterator[Finding]:
     if function.cached is None:
         return
     if function.tensor_params:

@@ -40,7 +40,7 @@ def keeps_every_batch(function: Function) -> Iterator[Finding]:
     for call in function.calls_of("itertools.cycle", "itertools.tee"):
         if call.first.kind is not Kind.LOADER or call.inner is not None or str(call.bound_to).endswith("loaders"):
             continue  # several loaders in turn: each goes over its batches itself
-        if call.name.endswith("tee") and not (function.backwards or function.forwards):
+        if call.name.endswith("tee") and (call.is_harmless or not (function.backwards or function.forwards)):
             continue  # iterators are teed for many ends, and what is read from both is dropped
         again = ", and gives them again without shuffling" if call.name.endswith("cycle") else ""
         yield rule.finding(

@@ -39,7 +39,7 @@ def grows(function: Function) -> Iterator[Finding]:
     for call in function.calls_of("add_param_group"):
         if call.loop is None or not call.loop.trains or not call.loop.is_long:
             continue
-        if not call.conditional and not call.is_replaced:
+        if not call.conditional and not call.is_replaced and not call.is_harmless:
             yield rule.finding(
                 call.source.site,
                 f"`{call.receiver}` gets one more group of parameters in every iteration",

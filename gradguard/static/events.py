@@ -302,7 +302,8 @@ class Call(Event):
         handed_on: the result is returned, stored, or given to somebody else.
         object_lists: (of ``DataLoader``) where the data set makes lists of Python objects.
         packs_as_given: (of ``saved_tensors_hooks``) where the pack hook returns the very tensor that it is given.
-        is_harmless: nothing trains; or, of ``gc.disable``, something collects or switches it on again.
+        is_harmless: nothing trains; or, of ``gc.disable``, something collects or switches it on again; of
+            ``add_param_group``, something takes groups out again.
     """
 
     name: str = ""

@@ -13,7 +13,7 @@ from gradguard.static import knowledge as k
 from gradguard.static import tree as t
 from gradguard.static.binding import bind_element
 from gradguard.static.model import Backward, Event, Form, Forward, Loop, Scope
-from gradguard.static.names import assigned_paths, iterable_path
+from gradguard.static.names import assigned_paths, collections_of, iterable_path
 from gradguard.static.state import Carry, LoopFrame, State, merge
 from gradguard.static.values import (
     Kind,
@@ -73,7 +73,7 @@ def _iterate(
     flow.frames.append(frame)
     flow.facts.loops.append(loop)
     branches, flow.branches = flow.branches, 0
-    periods, flow.periods = flow.periods, []
+    periods, flow.periods = flow.periods, list(flow.periods) if _goes_over_objects(stmt, loop) else []
     once, flow.once = flow.once, 0
     if stmt.test is not None:
         flow.value(stmt.test, state)
@@ -129,6 +129,13 @@ def _new_loop(flow: Flow, stmt: t.Repeat, state: State, iterable: Value | None) 
         stmt.assigned or assigned_paths(stmt), count=counts.written(stmt.iterable),
         over_parts=_goes_over_parts(stmt.iterable),
     )  # fmt: skip
+
+
+def _goes_over_objects(stmt: t.Repeat, loop: Loop) -> bool:
+    """Whether a loop is over the items of a named collection: ``for callback in self.callbacks``."""
+    if stmt.target is None or stmt.iterable is None or loop.over_loader:
+        return False
+    return any(path.endswith("[*]") for _, paths in collections_of(stmt.target, stmt.iterable) for path in paths)
 
 
 def _goes_over_parts(iterable: t.Expr | None) -> bool:

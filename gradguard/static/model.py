@@ -68,6 +68,7 @@ class Function:
         cached: the decorator that keeps its arguments and results (``functools.lru_cache``).
         cache_is_bounded: that cache drops old entries.
         tensor_params: the parameters that are tensors by their annotations.
+        cached_calls: where it gives a tensor to a function with such a cache: the call, its function, the argument.
         is_test: it is a unit test, or a helper of one.
         takes_self: it is bound to an object.
         uses_device: its file puts something on a GPU.
@@ -103,6 +104,7 @@ class Function:
     cached: Site | None = None
     cache_is_bounded: bool = False
     tensor_params: tuple[str, ...] = ()
+    cached_calls: list[tuple[Site, str, str]] = field(default_factory=list)
     called_without_grad: Callable[[], bool] = field(default=lambda: False, repr=False)
 
     @property

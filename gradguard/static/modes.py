@@ -53,13 +53,24 @@ def gradient_context(flow: Flow, expr: t.Expr, state: State | None = None) -> Mo
         setting = expr.argument("mode", 0) if isinstance(expr, t.Call) else None
         if isinstance(setting, t.Constant):
             return Mode.ON if setting.value else Mode.OFF
-        return Mode.UNKNOWN
+        return _as_in_training(flow, setting, state)
     if isinstance(value, Value) and isinstance(value.ref, FunctionRef) and "." not in path:
         text = value.ref.chunk.text
         return Mode.UNKNOWN if any(w in text for w in ("no_grad", "inference_mode", "set_grad_enabled")) else None
     if k.NO_GRAD_NAME.search(path.rsplit(".", 1)[-1]):
         return Mode.OFF if path.rsplit(".", 1)[-1] in ("no_grad", "inference_mode") else Mode.UNKNOWN
     return None
+
+
+def _as_in_training(flow: Flow, setting: t.Expr | None, state: State | None) -> Mode | None:
+    """``set_grad_enabled(net.training)``: off after ``net.eval()``; before it, as it was."""
+    path = t.path_of(setting.value) if isinstance(setting, t.Attribute) and setting.name == "training" else None
+    if path is None or state is None:
+        return Mode.UNKNOWN
+    if flow.canonical(path) in state.evaluating:
+        return Mode.OFF
+    evals = (n for n in t.walk(flow.ref.define.body) if isinstance(n, t.Call) and not n.args)
+    return None if any(t.path_of(call.func) == f"{path}.eval" for call in evals) else Mode.UNKNOWN
 
 
 def mode_call(c: Called) -> Value | None:

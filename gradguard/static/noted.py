@@ -27,6 +27,10 @@ def judge_call(flow: Flow, call: Call) -> None:
         call.carries_graph = call.of.kind is not Kind.NUMBER and (proven or call.of.has_own_graph)
     if call.name == "gc.disable":
         call.is_harmless = not _trains(flow) or _collects(flow, call)
+    if call.name == "add_param_group":
+        call.is_harmless = flow.project.survey.mentions(_DROPS_GROUPS, flow.module)
+    elif call.name == "itertools.tee":
+        call.is_harmless = _drops_an_end(flow, call)
     if call.inner is not None:
         return
     if call.name == "retain_grad":
@@ -60,9 +64,19 @@ def _returned_as_given(flow: Flow, function: Value) -> Iterator[Site]:
             yield read.site(stmt)
 
 
+_DROPS_GROUPS = re.compile(r"\bparam_groups\.(?:pop|clear|remove)\(|\bdel\s[^\n]*\bparam_groups\[")
 _BACKWARD = re.compile(r"backward\(|\.fit\(|Trainer|autograd\.grad\(")
 _COLLECTS = re.compile(r"\bgc\.collect\(|^\s*from gc import [^\n]*\bcollect\b")
 _ENABLES = re.compile(r"\bgc\.enable\(|^\s*from gc import [^\n]*\benable\b")
+
+
+def _drops_an_end(flow: Flow, call: Call) -> bool:
+    """``head, rest = tee(batches)`` and ``del head``: what is not read any more keeps nothing."""
+    statements = list(walk_statements(flow.ref.define.body))
+    made = [s for s in statements if isinstance(s, t.Assign) and s.value is call.source.site.node]
+    ends = {t.path_of(end) for stmt in made for target in stmt.targets for end in t.names_in(target)}
+    dropped = (t.path_of(target) for s in statements if isinstance(s, t.Delete) for target in s.targets)
+    return not ends.isdisjoint(dropped)
 
 
 def _collects(flow: Flow, call: Call) -> bool:

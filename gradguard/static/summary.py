@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gradguard.static.arguments import Given, bound, with_flags
+from gradguard.static.edits import one_line
 from gradguard.static.expressions import recorded
 from gradguard.static.gate import SourceError
 from gradguard.static.model import Form, Mode, Scope, Store
@@ -16,6 +17,7 @@ from gradguard.static.values import DETACHED, UNKNOWN, Kind, Source, Value, join
 if TYPE_CHECKING:
     from gradguard.static.called import Called
     from gradguard.static.definitions import FunctionRef
+    from gradguard.static.flow import Flow
 
 MANY = 6
 """Of more functions than these it is not worth asking which one is called."""
@@ -46,8 +48,21 @@ def apply_facts(c: Called, ref: FunctionRef, given: Given, receiver: str | None)
         return UNKNOWN
     if flow.dry:
         return Value(kind=callee.facts.returns.kind, ref=callee.facts.returns.ref)
+    _note_keys(c, callee, given)
     arguments = bound(c, callee.ref, [*ref.given, *given], receiver)
     return _apply(Translation(c, callee, arguments), constructs=receiver == "")
+
+
+def _note_keys(c: Called, callee: Flow, given: Given) -> None:
+    """A tensor that becomes a key of a cache: in a ``forward``, or one with a graph (else it may be NumPy's)."""
+    facts, caller = callee.facts, c.flow.facts
+    if facts.cached is None or facts.cache_is_bounded or facts.tensor_params:
+        return
+    in_forward = caller.is_module_method and caller.name == "forward"
+    for arg, value in given:
+        seen = any(root.source in (Source.GRAPH, Source.LOSS, Source.LEAF) for root in value.roots)
+        if value.kind is Kind.TENSOR and (in_forward or seen):
+            caller.cached_calls.append((c.flow.site(c.node), facts.name, one_line(c.flow.site(arg.value).code)))
 
 
 def apply_one_of(c: Called, refs: list[FunctionRef], receiver: str | None) -> Value | None:
