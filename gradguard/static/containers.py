@@ -12,6 +12,7 @@ from gradguard.static.model import (
     Form,
     Mode,
 )
+from gradguard.static.names import PARAMETERS
 from gradguard.static.stores import key_of, rebind_form
 from gradguard.static.values import (
     DETACHED,
@@ -194,6 +195,10 @@ def in_place(c: Called) -> Value | None:
     if state.mode is Mode.OFF:
         return c.receiver
     written, path = path, flow.element_path(path)
+    if path.endswith(
+        PARAMETERS
+    ):  # what it blends itself with starts no graph: it asks for no gradient, or torch raises
+        added = replace(added, roots=added.roots - c.receiver.roots)
     before = flow.read(path, state)
     if added.reach:
         flow.touch(path, state)

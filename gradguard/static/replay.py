@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from gradguard.static import tree as t
 from gradguard.static.expressions import recorded
 from gradguard.static.model import (
     Backward,
@@ -86,14 +87,24 @@ def _call(here: Translation, event: Call) -> None:
 def _mark_leaf(here: Translation, event: Call, receiver: str | None) -> None:
     """``requires_grad_()`` on an argument marks the caller's own tensor."""
     param = (event.receiver or "").split(".", 1)[0]
-    is_given = Root(Source.PARAM, param) in event.of.must or param not in here.callee.locals
-    given = event.name == "requires_grad_" and param in here.given.values and is_given
+    given = event.name == "requires_grad_" and param in here.given.values and _is_as_given(here, param)
     if event.literal("requires_grad", 0) is False or event.of.kind is Kind.MODULE:
         return
     if given and receiver is not None:
         here.flow.touch(receiver, here.state)
         marked = here.flow.read(receiver, here.state).with_roots(Root(Source.LEAF, here.c.node))
         here.state.env[receiver] = replace(marked, kind=Kind.TENSOR)
+
+
+def _is_as_given(here: Translation, param: str) -> bool:
+    """Whether a parameter is what the caller gave, all along: ``q = q.requires_grad_()`` is the same tensor."""
+    if param not in here.callee.locals:
+        return True
+    statements = [s for s in t.walk_statements(here.callee.ref.define.body) if isinstance(s, t.Assign)]
+    bound = [s.value for s in statements if any(t.path_of(e) == param for each in s.targets for e in t.names_in(each))]
+    return bool(bound) and all(
+        isinstance(value, t.Call) and t.path_of(value.func) == f"{param}.requires_grad_" for value in bound
+    )
 
 
 def _construction(here: Translation, event: Construction) -> None:

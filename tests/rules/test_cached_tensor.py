@@ -3,11 +3,28 @@ from __future__ import annotations
 import pytest
 
 from gradguard.findings import Confidence
-from tests.rules.snippets import assert_clean, assert_flagged
+from tests.rules.snippets import assert_clean, assert_flagged, twin
 
 CODE = "GG404"
 
 FLAGGED = {
+    "a tensor is given": """
+        import functools
+
+        @functools.lru_cache(maxsize=None)
+        def causal_mask(size):
+            return torch.full((size, size), float("-inf")).triu(1)
+
+        class Reader(nn.Module):
+            def __init__(self, dim):
+                super().__init__()
+                self.layer = nn.Linear(dim, dim)
+
+            def forward(self, x, lengths):
+                size = lengths.max()
+                mask = causal_mask(size)  # !
+                return self.layer(x) + mask
+    """,
     "method of a module": """
         from functools import lru_cache
 
@@ -128,6 +145,18 @@ FLAGGED = {
 BOUNDED = ("function of a tensor or None, bounded", "static, but of a tensor", "ordinary class, but of a tensor")
 
 CLEAN = {
+    "a number is given": twin(FLAGGED["a tensor is given"], ("lengths.max()", "lengths.max().item()")),
+    "a size is given": twin(FLAGGED["a tensor is given"], ("lengths.max()", "x.shape[1]")),
+    "an array's maximum is given": """
+        import functools
+
+        @functools.lru_cache(maxsize=None)
+        def table(size):
+            return torch.zeros(int(size))
+
+        def collate(lengths):
+            return table(lengths.max())
+    """,
     "of a size": """
         from functools import lru_cache
 

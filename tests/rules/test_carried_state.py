@@ -3,11 +3,36 @@ from __future__ import annotations
 import pytest
 
 from gradguard.findings import Confidence
-from tests.rules.snippets import assert_clean, assert_flagged, findings
+from tests.rules.snippets import assert_clean, assert_flagged, findings, twin
 
 CODE = "GG105"
 
 FLAGGED = {
+    "a state that a callee makes a leaf": """
+        class Potential(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.mlp = nn.Linear(3, 1)
+
+            def forces(self, q):
+                q = q.requires_grad_(True)
+                (g,) = torch.autograd.grad(self.mlp(q).sum(), q)
+                return -g
+
+        class Langevin:
+            def __init__(self, potential, q):
+                self.potential, self.q = potential, q
+                self.v = torch.randn_like(q)
+
+            def step(self):
+                self.v = 0.9 * self.v + self.potential.forces(self.q)
+                self.q = torch.remainder(self.q + 0.1 * self.v, 2.0)  # !
+
+        def run(steps):
+            sim = Langevin(Potential(), torch.rand(8, 3))
+            for _ in range(steps):
+                sim.step()
+    """,
     "a perturbation of random numbers, kept by an attacker": """
         class Universal:
             def __init__(self, model, shape, eps):
@@ -190,6 +215,14 @@ FLAGGED["a parameter is a module if it is used as one"] = """
 SPELLINGS = ("perturbation", "simulation")  # the same store under whatever rule fits its form best
 
 CLEAN = {
+    "a state of which a callee makes a copy": twin(
+        FLAGGED["a state that a callee makes a leaf"],
+        ("q = q.requires_grad_(True)", "q = q.detach().requires_grad_(True)"),
+    ),
+    "a state of which a callee makes a clone": twin(
+        FLAGGED["a state that a callee makes a leaf"],
+        ("q = q.requires_grad_(True)", "q = q.clone()\n                q.requires_grad_(True)"),
+    ),
     "forces without a graph, by a flag that the caller gives": """
         def forces(energy, position, train=False):
             position = position.detach().requires_grad_()

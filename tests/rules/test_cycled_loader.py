@@ -161,6 +161,18 @@ FLAGGED = {
 }
 
 CLEAN = {
+    "an end that is dropped": """
+        import itertools
+
+        def train(model, loader, optimizer):
+            head, stream = itertools.tee(loader)
+            model.prepare(next(head))
+            del head
+            for x, y in stream:
+                optimizer.zero_grad()
+                F.cross_entropy(model(x), y).backward()
+                optimizer.step()
+    """,
     "names": """
         from itertools import cycle
 

@@ -12,6 +12,21 @@ from tests.rules.snippets import assert_clean, assert_flagged, findings
 CODE = "GG301"
 
 FLAGGED = {
+    "evaluated as in training": """
+        class Runner:
+            def __init__(self, net):
+                self.net = net
+                self.curve = []
+
+            def evaluate(self, loader):
+                total = 0.0
+                with torch.set_grad_enabled(self.net.training):
+                    self.net.eval()
+                    for x, y in loader:
+                        total = total + F.mse_loss(self.net(x), y).item()  # !
+                self.net.train()
+                self.curve.append(total / 10)
+    """,
     "after eval": """
         def evaluate(model, loader):
             model.eval()
@@ -157,6 +172,21 @@ FLAGGED = {
 }
 
 CLEAN = {
+    "evaluated after eval()": """
+        class Runner:
+            def __init__(self, net):
+                self.net = net
+                self.curve = []
+
+            def evaluate(self, loader):
+                total = 0.0
+                self.net.eval()
+                with torch.set_grad_enabled(self.net.training):
+                    for x, y in loader:
+                        total = total + F.mse_loss(self.net(x), y).item()
+                self.net.train()
+                self.curve.append(total / 10)
+    """,
     "context": """
         def evaluate(model, loader):
             model.eval()

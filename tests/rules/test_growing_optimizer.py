@@ -119,6 +119,29 @@ FLAGGED = {
 }
 
 CLEAN = {
+    "a group that is taken out again": """
+        class Codes:
+            def __init__(self, optimizer):
+                self.optimizer = optimizer
+
+            def acquire(self):
+                code = nn.Parameter(torch.zeros(8))
+                self.optimizer.add_param_group({"params": [code]})
+                return code
+
+            def release(self):
+                for code in self.optimizer.param_groups.pop()["params"]:
+                    self.optimizer.state.pop(code, None)
+
+        def train(model, loader, optimizer):
+            codes = Codes(optimizer)
+            for x, y in loader:
+                code = codes.acquire()
+                optimizer.zero_grad()
+                F.mse_loss(model(x + code), y).backward()
+                optimizer.step()
+                codes.release()
+    """,
     "set up before the training": """
         def main(model, loader, heads):
             optimizer = torch.optim.SGD(model.parameters(), lr=0.1)

@@ -2,11 +2,60 @@ from __future__ import annotations
 
 import pytest
 
-from tests.rules.snippets import assert_clean, assert_flagged
+from tests.rules.snippets import assert_clean, assert_flagged, twin
 
 CODE = "GG106"
 
 FLAGGED = {
+    "a target network's parameters, in a helper": """
+        from copy import deepcopy
+
+        def blend(target, source, tau):
+            for slow, fast in zip(target.parameters(), source.parameters()):
+                slow.mul_(1.0 - tau).add_(fast, alpha=tau)  # !
+
+        class Agent:
+            def __init__(self, width):
+                self.online = nn.Linear(width, 2)
+                self.slow = deepcopy(self.online).requires_grad_(False)
+                self.adam = torch.optim.Adam(self.online.parameters())
+
+            def learn(self, seen, goal):
+                error = F.smooth_l1_loss(self.online(seen), goal)
+                self.adam.zero_grad()
+                error.backward()
+                self.adam.step()
+                blend(self.slow, self.online, 0.02)
+                return error.item()
+
+        def main(data):
+            agent = Agent(4)
+            for seen, goal in data:
+                agent.learn(seen, goal)
+    """,
+    "a teacher's parameters, copied": """
+        def train(student, teacher, loader, optimizer):
+            teacher.requires_grad_(False)
+            for x, y in loader:
+                loss = F.mse_loss(student(x), y)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+                for i, (t, s) in enumerate(zip(teacher.parameters(), student.parameters())):
+                    t.copy_(0.99 * t + 0.01 * s)  # !
+    """,
+    "a teacher's parameters, by augmented assignments": """
+        def train(student, teacher, loader, optimizer):
+            teacher.requires_grad_(False)
+            for x, y in loader:
+                loss = F.mse_loss(student(x), y)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+                for t, s in zip(teacher.parameters(), student.parameters()):
+                    t *= 0.99
+                    t += 0.01 * s  # !
+    """,
     "loss": """
         def train(model, loader, optimizer):
             avg = 0.0
@@ -224,6 +273,38 @@ FLAGGED = {
 }
 
 CLEAN = {
+    "a target network's parameters, under a decorator": twin(
+        FLAGGED["a target network's parameters, in a helper"], ("def blend(", "@torch.no_grad()\n        def blend(")
+    ),
+    "a target network's parameters, detached": twin(
+        FLAGGED["a target network's parameters, in a helper"], ("add_(fast,", "add_(fast.detach(),")
+    ),
+    "a target network's parameters, through data": twin(
+        FLAGGED["a target network's parameters, in a helper"], ("slow.mul_", "slow.data.mul_")
+    ),
+    "a target network's buffers": twin(
+        FLAGGED["a target network's parameters, in a helper"],
+        ("parameters(), source.parameters()", "buffers(), source.buffers()"),
+    ),
+    "a teacher's parameters, copied as they are stored": twin(
+        FLAGGED["a teacher's parameters, copied"], ("0.01 * s)", "0.01 * s.data)")
+    ),
+    "weights that are scaled": """
+        @torch.no_grad()
+        def shrink(model):
+            for p in model.parameters():
+                p.mul_(0.9)
+
+        def train(model, loader, optimizer):
+            for x, y in loader:
+                loss = F.mse_loss(model(x), y)
+                optimizer.zero_grad()
+                loss.backward()
+                for p in model.parameters():
+                    p.grad.mul_(0.5).add_(p.detach(), alpha=1e-4)
+                optimizer.step()
+                shrink(model)
+    """,
     "item": """
         def train(model, loader, optimizer):
             avg = 0.0

@@ -23,7 +23,59 @@ METER = """
                 self.avg = self.sum / self.count
 """
 
+SEGMENT = """
+        class Segment:
+            def __init__(self):
+                self.scores, self.values = [], []
+
+            def push(self, score, value):
+                self.scores.append(score)
+                self.values.append(value)
+
+            def clear(self):
+                EMPTY
+
+        def train(agent, env, optimizer, updates):
+            segment = Segment()
+            for update in range(updates):
+                for _ in range(8):
+                    score, value = agent(env.observe())
+                    segment.push(score, value)
+                actor = -torch.stack(segment.scores).mean()
+                critic = torch.stack(segment.values).mean()
+                optimizer.zero_grad()
+                actor.backward(retain_graph=True)
+                critic.backward()
+                optimizer.step()
+                segment.clear()
+"""
+
 FLAGGED = {
+    "an object that setdefault makes": """
+        class Stat:
+            def __init__(self):
+                self.total = 0.0
+
+            def add(self, value, n):
+                self.total = self.total + value * n
+
+        class Board:
+            def __init__(self):
+                self.stats = {}
+
+            def __call__(self, n=1, **values):
+                for name, value in values.items():
+                    self.stats.setdefault(name, Stat()).add(value, n)
+
+        def train(model, loader, optimizer):
+            board = Board()
+            for x, y in loader:
+                loss = F.mse_loss(model(x), y)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+                board(len(x), loss=loss)  # !
+    """,
     "buffers that are set by their names": """
         class Norm(nn.Module):
             def __init__(self, width):
@@ -321,6 +373,24 @@ FLAGGED = {
 }
 
 CLEAN = {
+    "numbers for an object that setdefault makes": twin(
+        FLAGGED["an object that setdefault makes"], ("loss=loss)", "loss=loss.item())")
+    ),
+    "every attribute is emptied": SEGMENT.replace(
+        "EMPTY",
+        """for column in vars(self).values():
+                    column.clear()""",
+    ),
+    "every attribute is emptied by its name": SEGMENT.replace(
+        "EMPTY",
+        """for name in vars(self):
+                    getattr(self, name).clear()""",
+    ),
+    "every attribute is set anew": SEGMENT.replace(
+        "EMPTY",
+        """for name in self.__dict__:
+                    setattr(self, name, [])""",
+    ),
     "buffers by their names, without a graph": twin(
         FLAGGED["buffers by their names"], ("lerp_(moment,", "lerp_(moment.detach(),")
     ),

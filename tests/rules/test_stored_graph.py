@@ -7,6 +7,83 @@ from tests.rules.snippets import assert_clean, assert_flagged, findings, twin
 CODE = "GG104"
 
 FLAGGED = {
+    "only another key is emptied": """
+        class Task:
+            def __init__(self, net):
+                self.net = net
+                self.seen = {"train": [], "dev": []}
+
+            def train_step(self, batch):
+                return self.share(batch, "train")
+
+            def dev_step(self, batch):
+                return self.share(batch, "dev")
+
+            def share(self, batch, split):
+                x, y = batch
+                loss = F.mse_loss(self.net(x), y)
+                self.seen[split].append(loss)  # !
+                return loss
+
+        class Fit:
+            def __init__(self, task, optimizer):
+                self.task, self.optimizer = task, optimizer
+
+            def train_epoch(self, batches):
+                for batch in batches:
+                    loss = self.task.train_step(batch)
+                    self.optimizer.zero_grad()
+                    loss.backward()
+                    self.optimizer.step()
+                return len(self.task.seen["train"])
+
+            @torch.no_grad()
+            def dev_epoch(self, batches):
+                for batch in batches:
+                    self.task.dev_step(batch)
+                self.task.seen["dev"].clear()
+
+        def main(net, optimizer, batches):
+            fit = Fit(Task(net), optimizer)
+            for epoch in range(10):
+                fit.train_epoch(batches)
+                fit.dev_epoch(batches)
+    """,
+    "what a block of a ModuleList gives beside": """
+        class Gated(nn.Module):
+            def __init__(self, n):
+                super().__init__()
+                self.gate = nn.Linear(n, n)
+
+            def forward(self, x):
+                g = torch.sigmoid(self.gate(x))
+                return x * g, g
+
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.blocks = nn.ModuleList([Gated(4) for _ in range(2)])
+                self.out = nn.Linear(4, 2)
+
+            def forward(self, x):
+                seen = []
+                for block in self.blocks:
+                    x, g = block(x)
+                    seen.append(g.mean())
+                return self.out(x), torch.stack(seen).mean()
+
+        def train(loader):
+            net = Net()
+            optimizer = torch.optim.Adam(net.parameters())
+            kept = []
+            for x, y in loader:
+                scores, openness = net(x)
+                loss = F.cross_entropy(scores, y)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+                kept.append(openness)  # !
+    """,
     "a record's field, and the record": """
         class Row:
             def __init__(self, step):
@@ -265,6 +342,34 @@ FLAGGED = {
 }
 
 CLEAN = {
+    "this key is emptied": twin(
+        FLAGGED["only another key is emptied"],
+        ('return len(self.task.seen["train"])', 'self.task.seen["train"].clear()'),
+    ),
+    "numbers of what a block of a ModuleList gives": twin(
+        FLAGGED["what a block of a ModuleList gives beside"], ("kept.append(openness)", "kept.append(openness.item())")
+    ),
+    "every list of a dict is emptied": """
+        STATS = defaultdict(list)
+
+        def track(name, value):
+            STATS[name].append(value)
+
+        def report(window):
+            for name, values in sorted(STATS.items()):
+                print(name, float(values[-1]))
+                values.clear()
+
+        def train(model, loader, optimizer):
+            for step, (x, y) in enumerate(loader):
+                loss = F.mse_loss(model(x), y)
+                track("loss", loss)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+                if step % 20 == 0:
+                    report(20)
+    """,
     "a record's field that holds a number": twin(
         FLAGGED["a record's field, and the record"],
         ("rows.append(row)", "row.loss = row.loss.item()\n                rows.append(row)"),

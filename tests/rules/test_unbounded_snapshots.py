@@ -7,6 +7,39 @@ from tests.rules.snippets import assert_clean, assert_flagged, twin
 CODE = "GG406"
 
 FLAGGED = {
+    "one of several callbacks, at each validation": """
+        class KeepBest:
+            def __init__(self, keep):
+                self.keep, self.ranking, self.weights = keep, [], {}
+
+            def on_validation(self, loop, score):
+                self.weights[loop.step] = {k: v.clone() for k, v in loop.net.state_dict().items()}  # !
+                self.ranking = sorted([*self.ranking, (score, loop.step)])[: self.keep]
+
+        class Stopper:
+            def __init__(self):
+                self.best = 1e9
+
+            def on_validation(self, loop, score):
+                self.best = min(self.best, score)
+
+        class Loop:
+            def __init__(self, net, callbacks, every):
+                self.net, self.callbacks, self.every = net, callbacks, every
+                self.optimizer = torch.optim.Adam(net.parameters())
+                self.step = 0
+
+            def fit(self, loader):
+                for x, y in loader:
+                    loss = F.mse_loss(self.net(x), y)
+                    self.optimizer.zero_grad()
+                    loss.backward()
+                    self.optimizer.step()
+                    self.step += 1
+                    if self.step % self.every == 0:
+                        for callback in self.callbacks:
+                            callback.on_validation(self, loss.item())
+    """,
     "all but the ranking is kept": """
         import copy
 
@@ -168,6 +201,9 @@ FLAGGED = {
 }
 
 CLEAN = {
+    "one of several callbacks, which keeps the last": twin(
+        FLAGGED["one of several callbacks, at each validation"], ("self.weights[loop.step] =", "self.weights =")
+    ),
     "the ranking and the weights are cut": twin(
         FLAGGED["all but the ranking is kept"], ("self.ranking.pop(0)", "del self.weights[self.ranking.pop(0)[1]]")
     ),
