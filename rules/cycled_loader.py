@@ -17,7 +17,7 @@ def forever(loader):
 ```
 
 **Not flagged.** `cycle` over names, colours or optimizers; a function of the project that is named `cycle`; several
-loaders in turn; `tee` where nothing is trained.
+loaders in turn; `tee` where nothing is trained, or where one of its ends is deleted (`del head`).
 
 **References.** pytorch#23900, <https://docs.python.org/3/library/itertools.html#itertools.cycle>.
 """

@@ -12,7 +12,8 @@ for x, y in loader:
 
 **Instead**, make parameters and optimizers once, before the loop.
 
-**Not flagged.** Set-up loops that do not train, a group that is added once (`if epoch == 5:`), an optimizer that
+**Not flagged.** Set-up loops that do not train, a group that is added once (`if epoch == 5:`), groups
+that the program takes out again (`optimizer.param_groups.pop()`), an optimizer that
 replaces the last one, or the one under the same key; an optimizer that is made beside its own model, one for each
 user or task.
 

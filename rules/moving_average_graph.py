@@ -3,7 +3,8 @@
 **What happens.** `mean = 0.9 * mean + 0.1 * loss` makes the new mean the result of operations on the old one: a chain
 through every step, one link longer each time. None of it can be freed while `mean` lives. The same happens to the
 running statistics that a module keeps in a buffer, to a baseline, and to a shadow copy of the parameters that is
-updated outside of `no_grad`, where every parameter is a leaf that requires grad.
+updated outside of `no_grad`, where every parameter is a leaf that requires grad: also in place, where the copy itself
+asks for no gradient (`slow.mul_(0.99).add_(fast, alpha=0.01)`; if it did, torch would raise).
 
 After `loss.backward()` only the chain's nodes stay: measured on torch 2.13, 13 nodes and 10 KB of host memory a step
 for a small MLP, almost nothing on the GPU. Where no backward ran over the value, all that the graph saved stays as
