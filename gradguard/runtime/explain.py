@@ -348,7 +348,10 @@ def _excuse(seen: _Evidence, kind: str) -> tuple[str | None, Place | None]:
         return None, None
     # A sum that starts anew with each epoch is the classic leak all the same, and so is a list that is local to it.
     if suspect.entries > 0 and suspect.holder.scope != "local":
-        emptied = lifetime.emptied_in_a_loop(seen.sources, seen.name, suspect.holder.scope, suspect.home, seen.outlived)
+        key = _LAST_KEY.search(suspect.holder.path)
+        emptied = lifetime.emptied_in_a_loop(
+            seen.sources, seen.name, suspect.holder.scope, suspect.home, seen.outlived, key[1] if key else None
+        )
         if emptied is not None:
             return "emptied", emptied
     if seen.statement is not None:

@@ -19,6 +19,7 @@ def emptied_in_a_loop(
     scope: str,
     home: str | None,
     outlived: frozenset[tuple[str, int]] = frozenset(),
+    key: str | None = None,
 ) -> Place | None:
     """A statement that empties ``name`` again and again, outside the loop that fills it: once an epoch.
 
@@ -28,13 +29,14 @@ def emptied_in_a_loop(
         scope: the holder's scope.
         home: the file in which the variable lives; another one can empty it as an attribute only.
         outlived: file and line of what ran while the lines were followed, and emptied something else or nothing.
+        key: under which the collection is in a dict of that name, where it is: ``train`` of ``seen["train"]``.
     """
     for source in sources.all():
         as_attribute = scope in ("attribute", "class") or source.filename != home
         for node in ast.walk(source.tree):
             if not isinstance(node, ast.stmt) or not _empties_or_begins(source, node, name):
                 continue
-            if _has_run(source, node) & outlived:
+            if _has_run(source, node) & outlived or (key is not None and _is_of_another_key(node, name, key)):
                 continue
             if as_attribute and not any(isinstance(n, ast.Attribute) and n.attr == name for n in ast.walk(node)):
                 continue
@@ -44,6 +46,13 @@ def emptied_in_a_loop(
             if source.loop_of(node) is not None or _called_in_a_loop(sources, source, function, set()):
                 return place_of(source.filename, node)
     return None
+
+
+def _is_of_another_key(statement: ast.stmt, name: str, key: str) -> bool:
+    """Whether a statement is about ``seen["dev"]``, where ``seen["train"]`` is meant."""
+    written = [n.slice for n in ast.walk(statement) if isinstance(n, ast.Subscript) and names(n.value, name)]
+    keys = [each.value for each in written if isinstance(each, ast.Constant) and isinstance(each.value, str)]
+    return bool(keys) and key not in keys
 
 
 def _has_run(source: Source, statement: ast.stmt) -> set[tuple[str, int]]:

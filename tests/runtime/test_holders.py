@@ -346,6 +346,24 @@ for step, (model, output, loss) in enumerate(training()):
     journal.tick(step)
 """,
     ),
+    "only another key is emptied": (
+        "attribute",
+        "Task.seen",
+        "graph",
+        """
+class Task:
+    def __init__(self):
+        self.seen = {"train": [], "dev": []}
+    def note(self, loss, split):
+        self.seen[split].append(loss)  # here
+task = Task()
+for step, (model, output, loss) in enumerate(training(), 1):
+    task.note(loss, "train")
+    task.note(loss.item(), "dev")
+    if step % 60 == 0:
+        task.seen["dev"].clear()
+""",
+    ),
     "a bank that is joined to itself by another name": (
         "attribute",
         "Bank.columns",
@@ -423,6 +441,19 @@ def test_the_holder_and_its_statement_are_named(name: str, run: object) -> None:
 
 
 CLEAN = {
+    "this key is emptied": """
+class Task:
+    def __init__(self):
+        self.seen = {"train": [], "dev": []}
+    def note(self, loss, split):
+        self.seen[split].append(loss)
+task = Task()
+for step, (model, output, loss) in enumerate(training(), 1):
+    task.note(loss, "train")
+    task.note(loss.item(), "dev")
+    if step % 35 == 0:
+        task.seen["train"].clear()
+""",
     "a bank of one size": """
 class Bank:
     def __init__(self):
