@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from gradguard.static.asked import CALL
-from gradguard.static.lines import Line, lines_with
+from gradguard.static.clearing import AT_START, clearing_methods, with_object
+from gradguard.static.lines import lines_with
 from gradguard.static.texts import module_name
 
 if TYPE_CHECKING:
@@ -26,14 +27,10 @@ _CALLED_BY_OTHERS = re.compile(r"^(?:on_\w+|__\w+__|forward|training_step|\w+_ep
 _TORCH = re.compile(r"^\s*(?:from|import)\s+(?:torch|pytorch_lightning|lightning)\b", re.M)
 _BACKWARD = re.compile(r"\.backward\(")
 _GRADIENTS = re.compile(r"^[^#\n]*(?:backward\(|(?<![\w.])grad\(|autograd\.grad\()", re.M)
-_CLEARED = r"\.(?:clear|pop|popleft|popitem)\("
-_FRESH = re.compile(r"=.*(?:\[\]|\{\}|\bNone\b|\blist\(\)|\bdict\(\)|\bdeque\()")
 _METHOD = re.compile(r"^[ \t]+(?:async[ \t]+)?def[ \t]+(\w+)\(", re.M)
 MANY_CALLERS = 50
 _MANY_DEFINING = 8
-_DECLARES = re.compile(r"\s*(?:global|nonlocal)\b")
 _AT_END = ("__exit__", "__aexit__")
-_AT_START = ("__init__", "__post_init__", "__new__")
 
 
 class Survey:
@@ -193,9 +190,9 @@ class Survey:
     ) -> Iterator[str]:
         for text in self._with_word(attribute, near):
             own = function if text is near.source.text and slot is None else ""  # of one key it was not read
-            yield from _clearing_methods(attribute, text, anew, slot=slot) - {own}
+            yield from clearing_methods(attribute, text, anew, slot=slot) - {own}
             if bare:
-                yield from _clearing_methods(attribute, _with_object(attribute, text), bare=True) - {own, "<module>"}
+                yield from clearing_methods(attribute, with_object(attribute, text), bare=True) - {own, "<module>"}
 
     def is_called(self, method: str, near: Module, at_exit: bool = True) -> bool:
         """Whether a function runs at all: something calls it that runs, or that a user of the project may call."""
@@ -211,7 +208,7 @@ class Survey:
         """
         if not at_exit and method not in _AT_END:
             users = {user for text in self._with_word(method, near) for user in _users(method, text)}
-            if users and users <= {method, *_AT_END, *_AT_START}:
+            if users and users <= {method, *_AT_END, *AT_START}:
                 return False
         return (at_exit or method not in _AT_END) and self._runs(method, near, frozenset())
 
@@ -221,7 +218,7 @@ class Survey:
         key = (method, near.path)
         if key not in self._called:
             users = {user for text in self._with_word(method, near) for user in _users(method, text)}
-            users -= {method, *_AT_START}  # what a constructor calls, it does once
+            users -= {method, *AT_START}  # what a constructor calls, it does once
             self._called[key] = any(u not in seen and self._runs(u, near, seen | {method}) for u in users)
         return self._called[key]
 
@@ -318,71 +315,3 @@ def _users(name: str, text: str) -> set[str]:
     """The functions of a file that mention another one."""
     pattern = re.compile(rf"\b{re.escape(name)}\b")
     return {line.function for line in lines_with(name, text) if pattern.search(line.text)}
-
-
-def _with_object(name: str, text: str) -> str:
-    """The text with each use of a global written like that of an attribute."""
-    return re.sub(rf"(?<![\w.]){re.escape(name)}\b", f"module.{name}", text)
-
-
-def _clearing_methods(
-    attribute: str, text: str, anew: bool = False, bare: bool = False, slot: str | None = None
-) -> set[str]:
-    """The functions of a file that empty or rebind ``x.attribute`` (or only rebind it), other than constructors.
-
-    Args:
-        bare: it stands for a variable: who binds it has to say that it is none of its own.
-        slot: the key that is meant; what is done to ``x.attribute["another"]`` does not count.
-    """
-    name = re.escape(attribute)
-    declared = {line.function for line in lines_with(attribute, text) if _DECLARES.match(line.text)} if bare else None
-    emptied = re.compile(
-        rf"\.{name}(?:\[(?P<key>[^\]\n]*)\])?{_CLEARED}|\bdel\s[^\n]*\.{name}\b"
-        rf"|\.{name}\[(?P<slot>[^\]]*)\]\s*=(?!=)\s*(?:\[|None|0|(?:torch|np|numpy)\.(?:zeros|ones|empty|full)(?:_like)?\()|setattr\([^,]+,\s*['\"]{name}['\"]"
-    )
-    rebound = re.compile(
-        rf"\.{name}\s*(?::[^=]+)?=(?!=)|^[^=(]*,\s*[\w.]+\.{name}\s*=(?!=)|^\s*[\w.]+\.{name}\s*,[^=(]*=(?!=)"
-    )
-    from_itself = re.compile(rf"\.{name}\s*(?::[^=]+)?=(?!=).*\.{name}\b")
-    each = re.compile(rf"\bfor\s+(?:\w+\s*,\s*)*(\w+)\s+in\b[^:\n]*\.{name}\b")
-    found = _clearing_all(attribute, text)
-    for line in lines_with(attribute, text):
-        if (loop := each.search(line.text)) is not None:  # for outputs in self.kept.values(): outputs.clear()
-            of_element = re.compile(rf"\b{loop[1]}{_CLEARED}")
-            after = (other for other in lines_with(loop[1], text) if other.start >= line.start)
-            found |= {line.function for o in after if o.function == line.function and of_element.search(o.text)}
-        at_edge = line.function == "<module>" and not line.text[:1].isspace()  # runs once
-        is_its_own = declared is not None and line.function not in declared
-        anew_here = not (line.function in _AT_START or at_edge or is_its_own) and rebound.search(line.text)
-        if (not anew and _empties(emptied.search(line.text), slot)) or (
-            anew_here and (_FRESH.search(line.text) or not from_itself.search(line.text))
-        ):
-            found.add(line.function)
-    return found
-
-
-def _empties(found: re.Match[str] | None, slot: str | None) -> bool:
-    """Whether what is emptied may be what is stored under a key."""
-    if found is None:
-        return False
-    key = (found["key"] or found["slot"] or "").strip().replace("'", '"')
-    return slot is None or not (key.startswith('"') and slot.startswith('"')) or key == slot
-
-
-_EACH_ATTRIBUTE = re.compile(r"\bfor\b[^\n]*\bin\b[^\n]*(?:\bvars\(|\.__dict__\b)")
-_SETS_ANY = re.compile(r"\bsetattr\(\s*\w+\s*,\s*[^\s'\"]")
-_EMPTIES = re.compile(rf"{_CLEARED}|\bsetattr\(")
-
-
-def _clearing_all(attribute: str, text: str) -> set[str]:
-    """The functions of a file that do so for every attribute, or for those of whose names there is a list."""
-    going = {line.function for word in ("vars(", "__dict__") for line in _matching(word, _EACH_ATTRIBUTE, text)}
-    found = {line.function for word in (".clear(", "setattr(") for line in _matching(word, _EMPTIES, text)} & going
-    if f'"{attribute}"' in text or f"'{attribute}'" in text:
-        found |= {line.function for line in _matching("setattr(", _SETS_ANY, text)}
-    return found - {*_AT_START, "__setattr__"}
-
-
-def _matching(word: str, pattern: re.Pattern[str], text: str) -> Iterator[Line]:
-    """The lines of a text with a word in them that match."""
-    return (line for line in lines_with(word, text) if pattern.search(line.text))

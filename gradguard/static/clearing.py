@@ -1,0 +1,81 @@
+"""Which functions of a file empty an attribute, or bind it anew: told from text alone."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from gradguard.static.lines import Line, lines_with
+
+AT_START = ("__init__", "__post_init__", "__new__")
+"""What these do is done once, when an object is made."""
+
+_CLEARED = r"\.(?:clear|pop|popleft|popitem)\("
+_FRESH = re.compile(r"=.*(?:\[\]|\{\}|\bNone\b|\blist\(\)|\bdict\(\)|\bdeque\()")
+_DECLARES = re.compile(r"\s*(?:global|nonlocal)\b")
+_EACH_ATTRIBUTE = re.compile(r"\bfor\b[^\n]*\bin\b[^\n]*(?:\bvars\(|\.__dict__\b)")
+_SETS_ANY = re.compile(r"\bsetattr\(\s*\w+\s*,\s*[^\s'\"]")
+_EMPTIES = re.compile(rf"{_CLEARED}|\bsetattr\(")
+
+
+def clearing_methods(
+    attribute: str, text: str, anew: bool = False, bare: bool = False, slot: str | None = None
+) -> set[str]:
+    """The functions of a file that empty or rebind ``x.attribute`` (or only rebind it), other than constructors.
+
+    Args:
+        bare: it stands for a variable: who binds it has to say that it is none of its own.
+        slot: the key that is meant; what is done to ``x.attribute["another"]`` does not count.
+    """
+    name = re.escape(attribute)
+    declared = {line.function for line in lines_with(attribute, text) if _DECLARES.match(line.text)} if bare else None
+    emptied = re.compile(
+        rf"\.{name}(?:\[(?P<key>[^\]\n]*)\])?{_CLEARED}|\bdel\s[^\n]*\.{name}\b"
+        rf"|\.{name}\[(?P<slot>[^\]]*)\]\s*=(?!=)\s*(?:\[|None|0|(?:torch|np|numpy)\.(?:zeros|ones|empty|full)(?:_like)?\()|setattr\([^,]+,\s*['\"]{name}['\"]"
+    )
+    rebound = re.compile(
+        rf"\.{name}\s*(?::[^=]+)?=(?!=)|^[^=(]*,\s*[\w.]+\.{name}\s*=(?!=)|^\s*[\w.]+\.{name}\s*,[^=(]*=(?!=)"
+    )
+    from_itself = re.compile(rf"\.{name}\s*(?::[^=]+)?=(?!=).*\.{name}\b")
+    each = re.compile(rf"\bfor\s+(?:\w+\s*,\s*)*(\w+)\s+in\b[^:\n]*\.{name}\b")
+    found = _clearing_all(attribute, text)
+    for line in lines_with(attribute, text):
+        if (loop := each.search(line.text)) is not None:  # for outputs in self.kept.values(): outputs.clear()
+            of_element = re.compile(rf"\b{loop[1]}{_CLEARED}")
+            after = (other for other in lines_with(loop[1], text) if other.start >= line.start)
+            found |= {line.function for o in after if o.function == line.function and of_element.search(o.text)}
+        at_edge = line.function == "<module>" and not line.text[:1].isspace()  # runs once
+        is_its_own = declared is not None and line.function not in declared
+        anew_here = not (line.function in AT_START or at_edge or is_its_own) and rebound.search(line.text)
+        if (not anew and _empties(emptied.search(line.text), slot)) or (
+            anew_here and (_FRESH.search(line.text) or not from_itself.search(line.text))
+        ):
+            found.add(line.function)
+    return found
+
+
+def _empties(found: re.Match[str] | None, slot: str | None) -> bool:
+    """Whether what is emptied may be what is stored under a key."""
+    if found is None:
+        return False
+    key = (found["key"] or found["slot"] or "").strip().replace("'", '"')
+    return slot is None or not (key.startswith('"') and slot.startswith('"')) or key == slot
+
+
+def _clearing_all(attribute: str, text: str) -> set[str]:
+    """The functions of a file that do so for every attribute, or for those of whose names there is a list."""
+    going = {line.function for word in ("vars(", "__dict__") for line in _matching(word, _EACH_ATTRIBUTE, text)}
+    found = {line.function for word in (".clear(", "setattr(") for line in _matching(word, _EMPTIES, text)} & going
+    if f'"{attribute}"' in text or f"'{attribute}'" in text:
+        found |= {line.function for line in _matching("setattr(", _SETS_ANY, text)}
+    return found - {*AT_START, "__setattr__"}
+
+
+def _matching(word: str, pattern: re.Pattern[str], text: str) -> Iterator[Line]:
+    """The lines of a text with a word in them that match."""
+    return (line for line in lines_with(word, text) if pattern.search(line.text))
+
+
+def with_object(name: str, text: str) -> str:
+    """The text with each use of a global written like that of an attribute."""
+    return re.sub(rf"(?<![\w.]){re.escape(name)}\b", f"module.{name}", text)
