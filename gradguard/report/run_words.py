@@ -62,8 +62,13 @@ def gains(leak: Leak) -> str:
     """What the holder is, and how many it gains: ``(list, +1 a step)``."""
     if leak.holder is None:
         return ""
-    count = f", +{leak.per_step:.3g} a step" if leak.per_step and leak.kind != "hook" else ""
+    count = f", {_gained(leak.per_step)}" if leak.per_step and leak.kind != "hook" else ""
     return f"({leak.holder.type}{count})"
+
+
+def _gained(per_step: float) -> str:
+    """``+1 a step``; of what is stored rarely, how rarely: ``+1 in 40 steps``."""
+    return f"+{per_step:.3g} a step" if per_step > 0.5 else f"+1 in {round(1 / per_step)} steps"
 
 
 def where(leak: Leak) -> str:

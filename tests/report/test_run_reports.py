@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import jsonschema
@@ -82,6 +83,11 @@ def test_the_console_says_who_holds_what_since_when_and_how_to_end_it() -> None:
         "gradguard explain GG103",
     ):
         assert said in text
+
+
+@pytest.mark.parametrize(("per_step", "said"), [(2.0, "+2 a step"), (0.97, "+0.97 a step"), (0.025, "+1 in 40 steps")])
+def test_what_is_stored_rarely_is_told_by_how_rarely(per_step: float, said: str) -> None:
+    assert f"(torch.Tensor, {said})" in printed(a_report(leaks=(replace(LEAK, per_step=per_step),)))
 
 
 def test_a_clean_run_is_short() -> None:
