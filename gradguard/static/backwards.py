@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from gradguard.static import tree as t
+from gradguard.static.definitions import Class
 from gradguard.static.model import Backward, GradCall, Loop, ZeroGrad
 from gradguard.static.roots import graphs, node_of, shared
 from gradguard.static.source import Site
@@ -145,6 +146,7 @@ def _resets(flow: Flow, backward: Backward) -> list[ZeroGrad]:
     if backward.create_graph is not None:
         # Zeroing in place keeps the gradient's graph, and the next backward adds to it.
         zero_grads = [z for z in zero_grads if z.to_none or z.target is not None]
+        zero_grads = [z for z in zero_grads if not _is_of_a_part(flow, z)]
     if backward.create_graph is not None and backward.loop is not None:
         inside = backward.loop.nodes
         if any(r.source is Source.LEAF and _is_input(r.key) and r.key in inside for r in backward.value.roots):
@@ -152,6 +154,21 @@ def _resets(flow: Flow, backward: Backward) -> list[ZeroGrad]:
     if backward.loop is None:
         return list(zero_grads)
     return [z for z in zero_grads if z.loop is None or z.loop.within(backward.loop) or backward.loop.within(z.loop)]
+
+
+_FREEZES = re.compile(r"requires_grad\s*=|requires_grad_\(|\bfreeze\w*\(")
+
+
+def _is_of_a_part(flow: Flow, reset: ZeroGrad) -> bool:
+    """Whether an optimizer has one part of a model that is run, ``net.head`` of ``net``, and nothing is frozen."""
+    if reset.of is None or reset.of_module or len(reset.of) != 1:
+        return False
+    (of,) = reset.of
+    module, _, part = of.rpartition(".")
+    model = flow.read(module, flow.final).ref if any(f.module == module for f in flow.facts.forwards) else None
+    if not isinstance(model, Class) or part not in model.parts or len(model.parts) < 2:
+        return False
+    return not flow.project.survey.mentions(_FREEZES, flow.module)
 
 
 def _is_reset_around(flow: Flow) -> bool:

@@ -226,6 +226,12 @@ class Class:
                     return found.with_roots(Root(Source.LEAF, value)) if name in cls._leaves else found
         return None
 
+    @cached_property
+    def parts(self) -> tuple[str, ...]:
+        """The attributes that are modules: what an ``nn.Module`` is made of."""
+        names = dict.fromkeys(name for cls in self.lineage() for name in cls._assignments)
+        return tuple(n for n in names if (part := self.attribute(n)) is not None and part.kind is Kind.MODULE)
+
     def assigned(self, name: str) -> list[tuple[t.Define, t.Expr]]:
         """What its methods assign to ``self.name``, each with the method."""
         return [(ref.define, value) for ref, value in self._assignments.get(name, ())]

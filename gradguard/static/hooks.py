@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from gradguard.static import knowledge as k
 from gradguard.static import tree as t
 from gradguard.static.definitions import FunctionRef
 from gradguard.static.gate import SourceError
@@ -27,6 +28,7 @@ def _is_part(path: str, whole: str) -> bool:
 
 def judge_hook(flow: Flow, hook: HookRegistration) -> None:
     source = hook.source
+    hook.discarded = hook.discarded or (hook.inner is None and _is_overwritten(flow, hook))
     if isinstance(source, HookRegistration):
         hook.removed = hook.removed or (not source.discarded and _is_removed(flow, hook))
     if hook.callback is not None and hook.inner is None:
@@ -58,6 +60,24 @@ def judge_hook(flow: Flow, hook: HookRegistration) -> None:
             hook.repeats = loop
             return
         loop = loop.parent
+
+
+def _is_overwritten(flow: Flow, hook: HookRegistration) -> bool:
+    """Whether the next handle takes the place of this one: two lines that assign to ``self.handles[name]``."""
+    define = flow.ref.define
+    blocks = [define.body, *(s.body for s in t.walk_statements(define.body) if isinstance(s, t.Repeat | t.If | t.With))]
+    for block in blocks:
+        registers = [s for s in block if isinstance(s, t.Assign) and _registers(s.value)]
+        places = [{flow.site(target).code for target in stmt.targets} for stmt in registers]
+        for stmt, place, following in zip(registers, places, places[1:]):
+            if stmt.value is hook.site.node and place & following:
+                return True
+    return False
+
+
+def _registers(value: t.Expr) -> bool:
+    func = value.func if isinstance(value, t.Call) else None
+    return isinstance(func, t.Attribute) and func.name in k.HOOK_METHODS
 
 
 def _is_removed(flow: Flow, hook: HookRegistration) -> bool:

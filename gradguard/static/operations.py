@@ -196,6 +196,10 @@ def _keeps_given_weights(call: t.Call) -> bool:
 def _optimized(c: Called) -> frozenset[str] | None:
     """The modules whose parameters an optimizer is given, by the paths that it is given them; None when not seen."""
     parameters = c.node.argument("params", 0)
+    if isinstance(parameters, t.Name):  # tuned = list(net.head.parameters())
+        statements = (s for s in t.walk_statements(c.flow.ref.define.body) if isinstance(s, t.Assign))
+        given = [s.value for s in statements if any(t.path_of(target) == parameters.id for target in s.targets)]
+        parameters = given[0] if len(given) == 1 else parameters
     calls = (n for n in t.walk(parameters) if isinstance(n, t.Call) and isinstance(n.func, t.Attribute))
     paths = {t.path_of(n.func.value) for n in calls if isinstance(n.func, t.Attribute) and n.func.name in _PARAMETERS}
     return frozenset(p for p in paths if p is not None) if paths and None not in paths else None

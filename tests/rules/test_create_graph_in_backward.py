@@ -2,11 +2,33 @@ from __future__ import annotations
 
 import pytest
 
-from tests.rules.snippets import assert_clean, assert_flagged
+from tests.rules.snippets import assert_clean, assert_flagged, twin
 
 CODE = "GG102"
 
 FLAGGED = {
+    "the optimizer has a part of the model": """
+        class Classifier(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.encoder = nn.Linear(4, 8)
+                self.head = nn.Linear(8, 2)
+
+            def forward(self, x):
+                return self.head(self.encoder(x))
+
+        def train(loader):
+            clf = Classifier()
+            tuned = list(clf.head.parameters())
+            optimizer = torch.optim.Adam(tuned)
+            for x, y in loader:
+                nll = F.cross_entropy(clf(x), y)
+                optimizer.zero_grad()
+                nll.backward(create_graph=True)  # !
+                flat = sum(p.grad.pow(2).sum() for p in tuned)
+                flat.backward()
+                optimizer.step()
+    """,
     "no reset": """
         def trace(model, loader):
             for x, y in loader:
@@ -42,6 +64,20 @@ FLAGGED["zeroed in place, which keeps the graph"] = """
     """
 
 CLEAN = {
+    "the optimizer has a part, and the model is reset": twin(
+        FLAGGED["the optimizer has a part of the model"], ("optimizer.zero_grad()", "clf.zero_grad()")
+    ),
+    "the optimizer has a part, and the rest is frozen": twin(
+        FLAGGED["the optimizer has a part of the model"],
+        ("clf = Classifier()", "clf = Classifier()\n            clf.encoder.requires_grad_(False)"),
+    ),
+    "the optimizer has all of it": twin(
+        FLAGGED["the optimizer has a part of the model"], ("clf.head.parameters()", "clf.parameters()")
+    ),
+    "the optimizer has its parts": twin(
+        FLAGGED["the optimizer has a part of the model"],
+        ("list(clf.head.parameters())", "[*clf.head.parameters(), *clf.encoder.parameters()]"),
+    ),
     "autograd.grad": """
         def penalty(model, x, y):
             loss = F.cross_entropy(model(x), y)

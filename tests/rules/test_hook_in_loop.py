@@ -7,6 +7,45 @@ from tests.rules.snippets import assert_clean, assert_flagged, twin
 CODE = "GG401"
 
 FLAGGED = {
+    "a handle in the place of the one before": """
+        class Probe:
+            def __init__(self, net, names):
+                self.net, self.acts, self.grads, self.handles = net, {}, {}, {}
+                for name in names:
+                    layer = net.get_submodule(name)
+                    self.handles[name] = layer.register_forward_hook(self.keep_act)  # !
+                    self.handles[name] = layer.register_full_backward_hook(self.keep_grad)
+
+            def keep_act(self, layer, given, output):
+                self.acts[layer] = output.detach()
+
+            def keep_grad(self, layer, grad_in, grad_out):
+                self.grads[layer] = grad_out[0].detach()
+
+            def __call__(self, x):
+                self.net(x).max(1).values.sum().backward()
+                return [self.grads[layer] * act for layer, act in self.acts.items()]
+
+            def close(self):
+                for handle in self.handles.values():
+                    handle.remove()
+
+        def focus(net, x):
+            probe = Probe(net, ["mid", "high"])
+            try:
+                return probe(x)
+            finally:
+                probe.close()
+
+        def train(net, loader, optimizer):
+            for x, y in loader:
+                optimizer.zero_grad()
+                F.cross_entropy(net(x), y).backward()
+                optimizer.step()
+                focus(net, x)
+
+        train(nn.Linear(4, 2), [], None)
+    """,
     "an object that registers one, and is never closed": """
         class Maps:
             def __init__(self, model, layer):
@@ -109,6 +148,18 @@ FLAGGED = {
 }
 
 CLEAN = {
+    "handles under keys of their own": twin(
+        FLAGGED["a handle in the place of the one before"],
+        ("self.handles[name] = layer.register_full", 'self.handles[name + "grad"] = layer.register_full'),
+    ),
+    "one handle or another": twin(
+        FLAGGED["a handle in the place of the one before"],
+        (
+            "self.handles[name] = layer.register_forward_hook(self.keep_act)\n                    self",
+            "if name:\n                        self.handles[name] = layer.register_forward_hook(self.keep_act)\n"
+            "                    else:\n                        self",
+        ),
+    ),
     "an object that registers one, as a context": twin(
         FLAGGED["an object that registers one, and is never closed"],
         (
