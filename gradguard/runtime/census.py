@@ -67,6 +67,7 @@ class Census:
         roots: the namespaces, by the label of their spot.
         orphans: what no variable reaches.
         complete: whether nothing was left out for lack of time.
+        parameters: the identities of all ``nn.Parameter`` that were reached.
     """
 
     step: int
@@ -74,6 +75,7 @@ class Census:
     roots: dict[str, Root]
     orphans: Orphans
     complete: bool
+    parameters: frozenset[int] = frozenset()
 
     def forget(self) -> None:
         """Drop every reference to the user's objects; the counts stay."""
@@ -97,7 +99,8 @@ def take(step: int, frame: FrameType | None, internals: TorchInternals, *, mark:
     with internals.without_overrides():
         walker = _Walker(internals, thread_time() + MAX_SECONDS)
         found = walker.walk(frame)
-        census = Census(step, walker.top, found, _orphans(walker.visited, internals), not walker.cut)
+        orphans = _orphans(walker.visited, internals)
+        census = Census(step, walker.top, found, orphans, not walker.cut, frozenset(walker.parameters))
         graph_size.follow(walker.top, mark)
     return census
 
@@ -159,6 +162,7 @@ class _Walker:
         self.visited: set[int] = set()
         self.cut = False
         self.tensors: list[tuple[Spot, Any]] | None = None
+        self.parameters: set[int] = set()
         self._storages: set[int] = set()
         self._hooks: list[tuple[Spot, Any]] = []
         self._torch = internals
@@ -267,6 +271,8 @@ class _Walker:
             self.tensors.append((spot, tensor))
         if spot.tensors == 1:
             _witness(spot, tensor)
+        if issubclass(type(tensor), self._torch.parameter_type):
+            self.parameters.add(id(tensor))
         address, size = self._torch.storage_of(tensor)
         if address not in self._storages:
             self._storages.add(address)

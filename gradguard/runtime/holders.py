@@ -146,7 +146,7 @@ def compare(before: Census, after: Census) -> list[Suspect]:
             if old is not None:
                 _note_gains(old, spot, gains)
                 found += _search(old, spot, gains, after.roots[label], steps)
-    found = _one_cycle(found)
+    found = [s for s in _one_cycle(found) if not _is_unfreezing(s, before)]
     hidden = _behind_cxx(before, after, steps)
     found += [suspect for suspect in hidden if suspect.holder.path != SAVED or not found]
     if not found and after.orphans.tensors <= before.orphans.tensors + LEAST_ENTRIES:
@@ -339,6 +339,14 @@ def _is_state(thing: Any) -> bool:
 
 def _is_optimizer(thing: Any) -> bool:
     return any(c.__module__ == "torch.optim.optimizer" and c.__name__ == "Optimizer" for c in type(thing).__mro__)
+
+
+def _is_unfreezing(suspect: Suspect, before: Census) -> bool:
+    """Whether an optimizer was only given parameters that the model had already: there are so many, and no more."""
+    if not _is_of_optimizer(suspect.spot):
+        return False
+    optimizer = suspect.chain[-2].thing
+    return all(id(parameter) in before.parameters for parameter in optimizer.param_groups[-1]["params"])
 
 
 def _behind_cxx(before: Census, after: Census, steps: int) -> list[Suspect]:

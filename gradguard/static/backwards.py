@@ -156,9 +156,6 @@ def _resets(flow: Flow, backward: Backward) -> list[ZeroGrad]:
     return [z for z in zero_grads if z.loop is None or z.loop.within(backward.loop) or backward.loop.within(z.loop)]
 
 
-_FREEZES = re.compile(r"requires_grad\s*=|requires_grad_\(|\bfreeze\w*\(")
-
-
 def _is_of_a_part(flow: Flow, reset: ZeroGrad) -> bool:
     """Whether an optimizer has one part of a model that is run, ``net.head`` of ``net``, and nothing is frozen."""
     if reset.of is None or reset.of_module or len(reset.of) != 1:

@@ -480,6 +480,18 @@ rows = []
 for model, output, loss in training():
     rows.append(torch.randn(64, 512)[0, ::16].clone().numpy())
 """,
+    "groups of parameters that were there before": """
+blocks = [nn.Linear(16, 16).requires_grad_(False) for _ in range(90)]
+net = nn.Sequential(*blocks)
+head = nn.Linear(16, 16)
+tuned = torch.optim.Adam(head.parameters())
+for step, (model, output, loss) in enumerate(training()):
+    if step % 2 == 0:
+        tuned.add_param_group({"params": list(blocks.pop().requires_grad_().parameters())})
+    head(net(torch.randn(4, 16))).square().sum().backward()
+    tuned.step()
+    tuned.zero_grad()
+""",
     "a group that goes with its state": """
 codes = torch.optim.Adam([nn.Parameter(torch.zeros(4))])
 for model, output, loss in training():
