@@ -53,7 +53,7 @@ def grows(function: Function) -> Iterator[Finding]:
         if store.piles_up_each_step(Held.PARAMETER) or _makes_optimizers(function, store):
             yield rule.finding(
                 store.site,
-                f"`{store.path}` gets one more `{store.value_code}` in every iteration",
+                f"{store.place} gets one more `{store.value_code}` in every iteration",
                 help="make it once, before the loop",
             )
 

@@ -44,9 +44,9 @@ def keeps(function: Function) -> Iterator[Finding]:
         for store in hook.kept if hook.inner is None else ():
             yield rule.finding(
                 store.site,
-                f"the hook adds `{store.value_code}` to `{store.path}` in every forward pass, with its graph, and "
+                f"the hook adds `{store.value_code}` to {store.place} in every forward pass, with its graph, and "
                 "nothing empties it",
-                help=f"store {store.advice}, overwrite instead of adding, or empty `{store.path}` in each step",
+                help=f"store {store.advice}, overwrite instead of adding, or empty {store.place} in each step",
                 fix=store.detach_fix(),
                 related=(where,),
             )

@@ -45,7 +45,7 @@ def keeps_frames(function: Function) -> Iterator[Finding]:
         how_many = "the frames of the last failure" if store.form is Form.REBIND else "the frames of every failure"
         yield rule.finding(
             store.site,
-            f"`{store.path}` keeps an exception, and with it {how_many}: the batch, the activations, the loss",
+            f"{store.place} keeps an exception, and with it {how_many}: the batch, the activations, the loss",
             help=f"keep its text: `str({store.value_code})`, or `traceback.format_exc()`",
         )
 

@@ -41,7 +41,7 @@ def collects(function: Function) -> Iterator[Finding]:
         if store.piles_up(Held.OUTPUT) and store.loop is not None and any(x.over_loader for x in store.loop.around()):
             yield rule.finding(
                 store.site,
-                f"`{store.path}` keeps `{store.value_code}` of every batch on the device",
+                f"{store.place} keeps `{store.value_code}` of every batch on the device",
                 help=f"move it to the host: `{store.value_code}.cpu()`, or reduce it first",
                 confidence=Confidence.LOW,
             )

@@ -41,7 +41,7 @@ def pins(function: Function) -> Iterator[Finding]:
         if store.piles_up(Held.VIEW) and not store.leaks and store.inner is None and _goes_over_batches(store):
             yield rule.finding(
                 store.site,
-                f"`{store.value_code}` is a view of a larger tensor: `{store.path}` keeps the whole storage of each",
+                f"`{store.value_code}` is a view of a larger tensor: {store.place} keeps the whole storage of each",
                 help=f"store a copy: `{store.value_code}.clone()`",
                 confidence=Confidence.LOW if _is_one_sample(store) else Confidence.HIGH,
             )

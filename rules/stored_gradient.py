@@ -39,7 +39,7 @@ def stores(function: Function) -> Iterator[Finding]:
         if store.piles_up_each_step(Held.GRADIENT) and function.frees_gradients:
             yield rule.finding(
                 store.site,
-                f"`{store.path}` gets a gradient in every iteration, and keeps its memory (or, with "
+                f"{store.place} gets a gradient in every iteration, and keeps its memory (or, with "
                 "`set_to_none=False`, the same tensor many times)",
                 help="store a number, `.norm().item()`, or a copy where the values are wanted: `.clone()`",
             )

@@ -39,7 +39,7 @@ def collects(function: Function) -> Iterator[Finding]:
             continue
         yield rule.finding(
             store.site,
-            f"`{store.path}` keeps one more copy of the model each time",
+            f"{store.place} keeps one more copy of the model each time",
             help="keep the best one, write them to disk, or use a `deque(maxlen=...)`",
             confidence=Confidence.LOW if store.conditional and store.period is None else Confidence.HIGH,
         )

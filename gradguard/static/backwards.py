@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from gradguard.static import tree as t
 from gradguard.static.definitions import Class
 from gradguard.static.model import Backward, GradCall, Loop, ZeroGrad
+from gradguard.static.names import in_method
 from gradguard.static.roots import graphs, node_of, shared
 from gradguard.static.source import Site
 from gradguard.static.values import Held, Kind, Root, Roots, Source, Value
@@ -43,7 +44,7 @@ def judge_backward(flow: Flow, backward: Backward) -> None:
         return
     backward.carries = next(
         (
-            path for (path, where), carry in flow.carries.items()
+            in_method(path) for (path, where), carry in flow.carries.items()
             if where is loop and carry.grows and Root(Source.CARRIED, (path, loop)) in backward.value.roots
             and any(s.path == path and s.carries_graph for s in flow.facts.stores)
         ),
@@ -57,9 +58,12 @@ def judge_backward(flow: Flow, backward: Backward) -> None:
 
 
 def _needed_in_callee(backward: Backward) -> bool:
-    """Whether a loop of the function that was called runs it over one graph again."""
+    """Whether a loop of the function that was called runs it over one graph again, or is where it is reported."""
     inner = backward.inner
-    return isinstance(inner, Backward) and inner.loop is not None and inner.needed_again
+    if not isinstance(inner, Backward):
+        return False
+    judged = inner.loop is not None and (inner.needed_again or inner.carries is not None)
+    return judged or _needed_in_callee(inner)
 
 
 _FREEZES = re.compile(r"requires_grad\s*=\s*False|requires_grad_\(\s*(?:requires_grad\s*=\s*)?False|freeze|frozen")

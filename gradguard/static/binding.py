@@ -40,6 +40,8 @@ def bind(
     if _alias(flow, path, source):
         return
     path = flow.canonical(path)
+    if value.kind is Kind.UNKNOWN and isinstance(source, t.Call) and path in flow.modules:
+        value = Value(kind=Kind.MODULE)  # model = build(config): what it is used as says what it is
     for root in value.roots:
         if root.source in (Source.CALL, Source.LOSS):
             flow.hints.setdefault(root, path)

@@ -59,6 +59,12 @@ class FunctionRef:
         return all(_says_nothing(statement) for statement in self.define.body)
 
     @cached_property
+    def trains(self) -> bool:
+        """Whether it does a backward itself: a step of a training."""
+        calls = (node.func for node in t.walk(self.define) if isinstance(node, t.Call))
+        return any(isinstance(func, t.Attribute) and func.name == "backward" for func in calls)
+
+    @cached_property
     def tested(self) -> frozenset[str]:
         """The parameters that decide which way it takes."""
         return tested_names(self.define) & {param.name for param in self.define.params}

@@ -6,17 +6,13 @@ Where few classes of the program have a method of that name, the call does what 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 from gradguard.static import knowledge as k
 from gradguard.static import tree as t
 from gradguard.static.called import Called
-from gradguard.static.definitions import Class, FunctionRef
+from gradguard.static.definitions import Class
 from gradguard.static.summary import apply_facts, apply_one_of
 from gradguard.static.values import NOTHING, UNKNOWN, Kind, Source, Value, Word, union
-
-if TYPE_CHECKING:
-    from gradguard.static.flow import Flow
 
 _OBJECTS = (Kind.UNKNOWN, Kind.INSTANCE)
 _DUNDER = re.compile(r"__\w+__$")
@@ -41,7 +37,8 @@ def by_name(c: Called) -> Value | None:
         return None
     if isinstance(receiver.ref, Class) and not _is_declared_only(receiver.ref, name):
         return None
-    methods = _methods_named(c.flow, name, receiver.ref if isinstance(receiver.ref, Class) else None)
+    base = receiver.ref if isinstance(receiver.ref, Class) else None
+    methods = c.flow.project.survey.methods_named(name, c.flow.module, base)
     return apply_one_of(c, methods, path)
 
 
@@ -51,7 +48,7 @@ def logged(c: Called) -> Value | None:
     given = union(c.arguments, Kind.OUTPUT)
     if not is_record or not given.roots:
         return None
-    for emit in _methods_named(c.flow, "emit", None):
+    for emit in c.flow.project.survey.methods_named("emit", c.flow.module):
         if emit.owner is not None and any(name.startswith("logging.") for name in emit.owner.external_bases):
             apply_facts(c, emit, [(t.Arg(c.node.args[-1].value), given)], "logging.handlers[*]")
     return NOTHING
@@ -91,22 +88,3 @@ def _is_of_no_collection(c: Called, name: str) -> bool:
 def _is_declared_only(cls: Class, name: str) -> bool:
     method = cls.method(name)
     return method is None or method.is_abstract
-
-
-def _methods_named(flow: Flow, name: str, base: Class | None) -> list[FunctionRef]:
-    """The methods of this name that do something, of the classes that share a program with a function.
-
-    Args:
-        base: the class that theirs are derived from, where it is known.
-    """
-    methods: list[FunctionRef] = []
-    for module in flow.project.survey.defining(name, flow.module):
-        for owner in sorted({unit.owner for unit in module.source.outline.units if unit.owner and unit.name == name}):
-            cls = module.klass(owner)
-            method = cls.methods.get(name) if cls is not None else None
-            if cls is None or method is None or method.is_abstract or (base is not None and base not in cls.lineage()):
-                continue
-            if cls.is_module and base is None:
-                return []
-            methods.append(method)
-    return methods

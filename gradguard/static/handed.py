@@ -12,6 +12,7 @@ from gradguard.static import knowledge as k
 from gradguard.static import tree as t
 from gradguard.static.called import Called
 from gradguard.static.definitions import Class, FunctionRef
+from gradguard.static.names import OF_METHOD
 from gradguard.static.summary import apply_one_of
 from gradguard.static.values import Kind, Value
 
@@ -20,14 +21,21 @@ if TYPE_CHECKING:
 
 
 def call_of_handed(c: Called) -> Value | None:
-    """A call of something that a caller, or whoever made the object, handed over."""
-    if c.func.kind is not Kind.UNKNOWN or not any(v.keeps or v.kind is Kind.INSTANCE for v in c.arguments):
+    """A call of something that a caller, or whoever made the object, handed over.
+
+    It matters where a graph goes in, and where a loop is given the step that it is to run.
+    """
+    takes_a_graph = any(v.keeps or v.kind is Kind.INSTANCE for v in c.arguments)
+    if c.func.kind is not Kind.UNKNOWN or not (takes_a_graph or c.flow.loop is not None):
         return None
     found = _place(c)
     if found is None:
         return None
     path, functions = found
-    return apply_one_of(c, functions, path)
+    if not takes_a_graph:  # which one a loop runs is settled before it: of a step of a training and one of a test, one
+        functions = [function for function in functions if function.trains]
+    are_methods = all(function.owner is not None and function.define.name != "__call__" for function in functions)
+    return apply_one_of(c, functions, f"{path}{OF_METHOD}" if are_methods else path)
 
 
 def _place(c: Called) -> tuple[str, list[FunctionRef]] | None:

@@ -15,6 +15,10 @@ from gradguard.static.values import (
 PARAMETERS = ".parameters[*]"
 """What the path of a module's parameters ends in, those that a loop goes over."""
 
+OF_METHOD = ".__self__"
+"""What follows the path of a method that was handed over, in that of its object."""
+
+_METHODS_OBJECT = re.compile(r"\.\w+\.__self__")
 _SUBSCRIPT = re.compile(r"\[[^\]]*\]")
 
 
@@ -30,6 +34,17 @@ def named_kind(path: str) -> Kind:
     if k.MODULE_NAME.search(last) and not k.VERB.match(last.rsplit(".", 1)[-1]):
         return Kind.MODULE
     return Kind.UNKNOWN
+
+
+def object_path(path: str) -> str:
+    """A path without the method whose object it goes through: ``self.hidden`` of ``self.step.__self__.hidden``."""
+    return _METHODS_OBJECT.sub("", path)
+
+
+def in_method(path: str) -> str:
+    """A path as the method that was handed over writes it: ``self.hidden`` of ``step.__self__.hidden``."""
+    before, through, rest = path.rpartition(f"{OF_METHOD}.")
+    return f"self.{rest}" if through else before + rest
 
 
 def used_as_modules(body: object) -> frozenset[str]:

@@ -111,7 +111,8 @@ class Passed:
         elif holder == ["self"]:
             owner = module.klass(scope[1]) if scope[1] else None
             method = owner.method(name) if owner is not None else None
-            yield from [method] if method is not None else []
+            is_written = method is not None and not method.is_abstract
+            yield from [method] if is_written and method else self._survey.methods_named(name, module, owner)
         else:
             value = module.dotted(given.path)
             of_class = value.ref if value is not None else None

@@ -41,6 +41,11 @@ class State:
     def copy(self) -> State:
         return State(dict(self.env), self.mode, self.evaluating, self.lost, self.computed, self.frozen)
 
+    def become(self, other: State) -> None:
+        """Go on as ``other``: this is what one of several ways has led to."""
+        self.env, self.mode, self.evaluating = other.env, other.mode, other.evaluating
+        self.lost, self.computed, self.frozen = other.lost, other.computed, other.frozen
+
     def assign(self, path: str, value: Value) -> None:
         """Bind a path; its parts are those of the new value now."""
         part = Value(value.roots, value.maybe)

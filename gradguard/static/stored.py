@@ -14,7 +14,7 @@ from gradguard.static import tree as t
 from gradguard.static.edits import detached, one_line
 from gradguard.static.events import Event, Loop, Mode
 from gradguard.static.knowledge import LOSS_NAME, REARRANGING, SPLITTING, VIEWING_METHODS
-from gradguard.static.names import PARAMETERS
+from gradguard.static.names import PARAMETERS, in_method
 from gradguard.static.source import Site
 from gradguard.static.values import Held, Kind, Source, Value
 
@@ -194,8 +194,9 @@ class Store(Event):
         """What is stored into, in words; an attribute whose name only the run knows by its object."""
         if self.path.endswith(PARAMETERS):
             return f"parameters of `{self.path.removesuffix(PARAMETERS)}`"
-        base = self.path.removesuffix(".*")
-        return f"`{self.path}`" if base == self.path else f"an attribute of `{base}`"
+        path = in_method(self.path)
+        base = path.removesuffix(".*")
+        return f"`{path}`" if base == path else f"an attribute of `{base}`"
 
     @property
     def holder(self) -> str:

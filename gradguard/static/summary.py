@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import reduce
 from typing import TYPE_CHECKING
 
 from gradguard.static.arguments import Given, bound, with_flags
@@ -11,6 +12,7 @@ from gradguard.static.expressions import recorded
 from gradguard.static.gate import SourceError
 from gradguard.static.model import Form, Mode, Scope, Store
 from gradguard.static.replay import replay
+from gradguard.static.state import merge
 from gradguard.static.translation import Translation
 from gradguard.static.values import DETACHED, UNKNOWN, Kind, Source, Value, join, union
 
@@ -69,12 +71,17 @@ def apply_one_of(c: Called, refs: list[FunctionRef], receiver: str | None) -> Va
     """Do at call ``c`` what one of some functions does; None where there is none, or too many to ask which."""
     if not 0 < len(refs) <= MANY:
         return None
+    before, after = c.state.copy(), None
+    results = []
     c.flow.branches += len(refs) > 1
-    (result, *others) = [apply_facts(c, ref, c.values, receiver) for ref in refs]
+    for ref in refs:
+        c.state.become(before.copy())
+        results.append(apply_facts(c, ref, c.values, receiver))
+        after = merge(after, c.state.copy())
     c.flow.branches -= len(refs) > 1
-    for other in others:
-        result = join(result, other)
-    return result
+    if after is not None:
+        c.state.become(after)
+    return reduce(join, results)
 
 
 def _apply(here: Translation, *, constructs: bool) -> Value:

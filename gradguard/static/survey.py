@@ -20,6 +20,7 @@ from gradguard.static.texts import module_name
 
 if TYPE_CHECKING:
     from gradguard.static.asked import Asked
+    from gradguard.static.definitions import Class, FunctionRef
     from gradguard.static.project import Module, Project
 
 # Methods that somebody outside of the project calls.
@@ -267,6 +268,26 @@ class Survey:
         found = [*own, *self._modules(path for path in others if path in related)]
         self.asked(near).files.update(module.path for module in found if module.path is not None)
         return found
+
+    def methods_named(self, name: str, near: Module, base: Class | None = None) -> list[FunctionRef]:
+        """The methods of this name that do something, of the classes that share a program with ``near``.
+
+        Args:
+            base: the class that theirs are derived from, where it is known; else a module's method tells nothing.
+        """
+        methods: list[FunctionRef] = []
+        for module in self.defining(name, near):
+            for owner in sorted({u.owner for u in module.source.outline.units if u.owner and u.name == name}):
+                cls = module.klass(owner)
+                method = cls.methods.get(name) if cls is not None else None
+                if cls is None or method is None or method.is_abstract:
+                    continue
+                if base is not None and base not in cls.lineage():
+                    continue
+                if cls.is_module and base is None:
+                    return []
+                methods.append(method)
+        return methods
 
     @cached_property
     def _defining(self) -> dict[str, list[Path]]:

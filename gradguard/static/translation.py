@@ -7,6 +7,7 @@ from gradguard.static.arguments import Arguments
 from gradguard.static.called import Called
 from gradguard.static.flow import Flow
 from gradguard.static.model import Scope
+from gradguard.static.names import object_path
 from gradguard.static.values import (
     NOTHING_HELD,
     Held,
@@ -42,7 +43,7 @@ class Translation:
         head = path.split(".", 1)[0].split("[", 1)[0]
         if head in self.callee.params:
             mapped = self.given.paths.get(head) or self._default(head)
-            return None if mapped is None else mapped + path[len(head) :]
+            return None if mapped is None else object_path(mapped + path[len(head) :])
         if self.callee.scope(path) is Scope.LOCAL:
             return None
         same = self.callee.module is self.flow.module

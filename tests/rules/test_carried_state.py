@@ -212,6 +212,54 @@ FLAGGED["a parameter is a module if it is used as one"] = """
                 opt.step()
     """
 
+HANDED = """
+    class Trainer:
+        def fit(self, loader, epochs):
+            for epoch in range(epochs):
+                self.train_epoch(loader)
+
+        def train_epoch(self, loader):
+            return self._each(loader, self.train_batch)
+
+        def test_epoch(self, loader):
+            return self._each(loader, self.test_batch)
+
+        def train_batch(self, batch):
+            raise NotImplementedError
+
+        def test_batch(self, batch):
+            raise NotImplementedError
+
+        @staticmethod
+        def _each(loader, run):
+            results = []
+            for batch in loader:
+                results.append(run(batch))
+            return results
+
+
+    class SequenceTrainer(Trainer):
+        def train_epoch(self, loader):
+            self.state = None
+            return super().train_epoch(loader)
+
+        def train_batch(self, batch):
+            x, y = batch
+            self.optimizer.zero_grad()
+            out, state = self.model(x, self.state)
+            self.state = state  # !
+            loss = self.loss_fn(out, y)
+            loss.backward(retain_graph=True)
+            self.optimizer.step()
+            return loss.item()
+
+        def test_batch(self, batch):
+            x, y = batch
+            with torch.no_grad():
+                out, self.state = self.model(x, self.state)
+            return self.loss_fn(out, y).item()
+"""
+
 SPELLINGS = ("perturbation", "simulation")  # the same store under whatever rule fits its form best
 
 CLEAN = {
@@ -552,3 +600,12 @@ def test_what_is_put_in_another_order_waits() -> None:
     """
     assert findings(snippet, "GG105") == []
     assert [f.code for f in findings(snippet, "GG105", Confidence.LOW)] == ["GG105"]
+
+
+def test_the_step_that_a_loop_is_handed_is_judged_in_that_loop() -> None:
+    assert_flagged(HANDED, CODE)
+
+
+@pytest.mark.parametrize("cut", ["state.detach()", "None", "[part.detach() for part in state]"])
+def test_a_handed_step_that_cuts_its_state_is_clean(cut: str) -> None:
+    assert_clean(HANDED.replace("self.state = state  # !", f"self.state = {cut}"), CODE)

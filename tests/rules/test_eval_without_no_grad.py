@@ -36,6 +36,24 @@ FLAGGED = {
                 correct += (out.argmax(1) == y).sum().item()
             return correct
     """,
+    "a network that somebody else builds": """
+        from zoo import build
+
+        def report(config, batches):
+            scorer = build(config)
+            scorer.eval()
+            for x, y in batches:
+                print((scorer(x).argmax(1) == y).sum())  # !
+    """,
+    "in a script, built from a registry": """
+        from zoo import registry
+
+        net = registry[args.arch](args)
+        net.load_state_dict(torch.load(args.checkpoint))
+        net.eval()
+        for x, y in test_loader:
+            hits += (net(x).argmax(1) == y).sum().item()  # !
+    """,
     "in the training script": """
         for epoch in range(3):
             model.train()
@@ -214,6 +232,24 @@ CLEAN = {
             model.eval()
             for x in loader:
                 print(model(x).sum())
+    """,
+    "somebody else builds it, and no graph is recorded": """
+        from zoo import build
+
+        @torch.no_grad()
+        def report(config, batches):
+            scorer = build(config)
+            scorer.eval()
+            for x, y in batches:
+                print((scorer(x).argmax(1) == y).sum())
+    """,
+    "what is built is no network": """
+        from zoo import build
+
+        def report(config, batches):
+            scorer = build(config)
+            for x, y in batches:
+                print(scorer(x))
     """,
     "switched off for good": """
         torch.set_grad_enabled(False)

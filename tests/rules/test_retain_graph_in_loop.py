@@ -4,6 +4,7 @@ import pytest
 
 from gradguard.findings import Severity
 from tests.rules.snippets import assert_clean, assert_flagged, findings
+from tests.rules.test_carried_state import HANDED
 
 CODE = "GG101"
 
@@ -289,3 +290,8 @@ def test_what_was_made_before_the_loop_is_needed_in_each_iteration() -> None:
                     output = (output * 0.9 - 0.1 * steps).clamp(0, 1)
     """
     assert findings(source, CODE) == []
+
+
+def test_a_state_that_a_handed_step_carries_is_named_as_the_step_writes_it() -> None:
+    found = findings(HANDED, CODE)
+    assert [f.message.split("`")[3] for f in found] == ["self.state"]
