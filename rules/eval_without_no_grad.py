@@ -67,9 +67,8 @@ def _is_sure(function: Function, forward: Forward, loop: Loop) -> bool:
     Where another part of the loop is under ``no_grad``, this one may not need it; and what a function returns that is
     not named as an evaluation, its caller may hand to backward: an ELBO, with dropout switched off.
     """
-    evaluates = forward.evaluates or loop.over_loader
     returned = function.returns_graph_of(forward) and EVALUATION_FUNCTION.search(function.name) is None
-    return evaluates and not returned and (forward.is_shown or not loop.turns_grad_off)
+    return not returned and (forward.is_shown or not loop.turns_grad_off)
 
 
 def _recording(loop: Loop) -> Forward | None:

@@ -118,7 +118,9 @@ def _new_loop(flow: Flow, stmt: t.Repeat, state: State, iterable: Value | None) 
     by_name = k.LOADER_NAME.search(named) and not re.search(r"loaders$", named, re.I)  # one loader after the other
     over_loader = bool(iterable and iterable.kind is Kind.LOADER and not named.endswith("oaders")) or bool(by_name)
     evaluation = bool(k.EVALUATION_LOADER.search(named)) or (
-        over_loader and not flow.module.holds_tests and bool(k.EVALUATION_FUNCTION.search(flow.facts.name))
+        (over_loader or bool(named))
+        and not flow.module.holds_tests
+        and bool(k.EVALUATION_FUNCTION.search(flow.facts.name))
     )
     targets = frozenset(
         p for target in ([stmt.target] if stmt.target is not None else []) for e in t.names_in(target)
@@ -129,6 +131,16 @@ def _new_loop(flow: Flow, stmt: t.Repeat, state: State, iterable: Value | None) 
         stmt.assigned or assigned_paths(stmt), count=counts.written(stmt.iterable),
         over_parts=_goes_over_parts(stmt.iterable),
     )  # fmt: skip
+
+
+def is_evaluation(flow: Flow) -> bool:
+    """Whether the function is named as one that evaluates a model, and not as a test of the code."""
+    return not flow.module.holds_tests and k.EVALUATION_FUNCTION.search(flow.facts.name) is not None
+
+
+def _gives_batches(iterable: Value) -> bool:
+    """Whether it gives rows with a batch of a loader in them: ``tqdm(enumerate(loader))``."""
+    return any(part.ref == "batch" for _, row in iterable.parts for _, part in row.parts)
 
 
 def _goes_over_objects(stmt: t.Repeat, loop: Loop) -> bool:

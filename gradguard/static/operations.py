@@ -11,6 +11,7 @@ from gradguard.static.binding import forget_frames
 from gradguard.static.called import Called, last
 from gradguard.static.definitions import Class, FunctionRef
 from gradguard.static.expressions import cut, recorded
+from gradguard.static.loops import is_evaluation
 from gradguard.static.model import Form
 from gradguard.static.values import (
     DATA,
@@ -265,7 +266,9 @@ def _builtin(c: Called, name: str) -> Value | None:
         return each_of(structure((i, iterated(v)) for i, v in enumerate(values)))
     if name == "map" and len(values) == 2 and isinstance(values[0].ref, FunctionRef):
         return _mapped(c, values[0].ref, values[1])
-    if name in ("next",) and values:
+    if name == "next" and values:
+        if values[0].kind is Kind.LOADER and c.flow.loop is not None and is_evaluation(c.flow):
+            c.flow.loop.evaluates = True  # for _ in range(len(loader)): batch = next(batches)
         return iterated(values[0])
     if name in ("iter", "reversed", "sorted") and values:
         return values[0]

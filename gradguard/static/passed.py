@@ -72,7 +72,7 @@ class Passed:
         is_given = False
         for caller in self._survey.callers(name, near):
             calls = self._calls_of(caller)
-            for given, scope in calls.given(name, param, position):
+            for given, scope in calls.given(name, param, position, ref):
                 is_given = True
                 for function in self._resolved(caller, calls, given, scope):
                     found[function.define, function.owner] = function
@@ -152,11 +152,16 @@ class _Given(NamedTuple):
 
 
 class _Call(NamedTuple):
-    """A call, as far as it matters here: a file's trees would be a hundred times as large."""
+    """A call, as far as it matters here: a file's trees would be a hundred times as large.
+
+    Args:
+        is_own: of a method of ``self``.
+    """
 
     positional: tuple[_Given, ...]
     by_keyword: dict[str, _Given]
     scope: _Scope
+    is_own: bool
 
 
 class _Calls:
@@ -174,11 +179,11 @@ class _Calls:
         while stack:
             node, scope = stack.pop()
             if isinstance(node, ast.Call):
-                call = _Call(
-                    tuple(map(_given, node.args)), {k.arg: _given(k.value) for k in node.keywords if k.arg}, scope
-                )
-                if any(given.path for given in (*call.positional, *call.by_keyword.values())):
-                    calls[_dotted(node.func).rsplit(".", 1)[-1]].append(call)
+                receiver, _, method = _dotted(node.func).rpartition(".")
+                by_keyword = {k.arg: _given(k.value) for k in node.keywords if k.arg}
+                call = _Call(tuple(map(_given, node.args)), by_keyword, scope, receiver == "self")
+                if any(given.path for given in (*call.positional, *by_keyword.values())):
+                    calls[method].append(call)
             elif isinstance(node, ast.Assign):
                 for target in node.targets:
                     for name, value in _pairs(target, node.value):
@@ -211,13 +216,24 @@ class _Calls:
         values = (self.module.dotted(maker) for maker in dict.fromkeys(self._written[1].get(path, [])))
         return [value.ref for value in values if value is not None and isinstance(value.ref, Class)]
 
-    def given(self, name: str, param: str, position: int) -> Iterator[tuple[_Given, _Scope]]:
+    def given(
+        self, name: str, param: str, position: int, ref: FunctionRef | None = None
+    ) -> Iterator[tuple[_Given, _Scope]]:
+        """What the calls of a name pass as ``param``, each with where; not those of another class's own method."""
         for call in self._written[0].get(name, ()):
+            if ref is not None and call.is_own and self._is_of_another(call.scope[1], ref):
+                continue
             given = call.by_keyword.get(param)
             if given is None and 0 <= position < len(call.positional):
                 given = call.positional[position]
             if given is not None:
                 yield given, call.scope
+
+    def _is_of_another(self, owner: str, ref: FunctionRef) -> bool:
+        """Whether a class calls a method of its own by this name, which is not the one that is meant."""
+        cls = self.module.klass(owner) if owner else None
+        own = cls.method(ref.define.name) if cls is not None else None
+        return own is not None and own.define is not ref.define
 
     def classes(self, name: str, param: str, position: int, asked: Asked) -> Iterator[Class]:
         """The classes of what is passed as ``param`` where ``name`` is called.
