@@ -20,6 +20,10 @@ for x, y in loader:
 def evaluate(model, loader): ...
 ```
 
+Where one function trains or evaluates as it is told (`run_epoch(loader, train=False)`, an optimizer that is None), the
+call that evaluates is flagged: make it under `torch.no_grad()`, or begin the loop's body with
+`with torch.set_grad_enabled(train):`.
+
 **Not flagged.** A loop that needs gradients (training under `model.eval()` with frozen batch norm, adversarial
 attacks, MAML, energy models); a model whose parameters were all frozen, or whose `forward` runs everything without
 gradients; inputs that are `volatile` (torch 0.3, where that was `no_grad`); a function that is only called under
@@ -36,7 +40,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gradguard.catalogue import Rule
-from gradguard.findings import Confidence, Finding, Severity
+from gradguard.findings import Confidence, Finding, Related, Severity
 from gradguard.signs import EVALUATION, LOOP, TRAINING
 from gradguard.static.knowledge import EVALUATION_FUNCTION
 from gradguard.static.model import Forward, Function, Loop, Mode
@@ -46,6 +50,11 @@ rule = Rule("GG301", "eval-without-no-grad", Severity.WARNING, ((TRAINING, LOOP)
 
 @rule.in_source
 def records_for_nothing(function: Function) -> Iterator[Finding]:
+    yield from _in_loops(function)
+    yield from _in_calls(function)
+
+
+def _in_loops(function: Function) -> Iterator[Finding]:
     for loop in function.loops:
         forward = _recording(loop)
         if forward is None or (loop.parent is not None and _recording(loop.parent) is forward):
@@ -59,6 +68,36 @@ def records_for_nothing(function: Function) -> Iterator[Finding]:
             fix=function.without_grad(),
             confidence=Confidence.HIGH if _is_sure(function, forward, loop) else Confidence.LOW,
         )
+
+
+def _in_calls(function: Function) -> Iterator[Finding]:
+    """A function that trains or evaluates, as it is told, and evaluates: ``run_epoch(val_loader, train=False)``."""
+    seen: set[object] = set()
+    for forward in function.forwards:
+        if not _records_in_callee(forward) or forward.site.node in seen:
+            continue
+        if function.gradients_wanted or function.backpropagates(forward) or function.called_without_grad():
+            continue
+        seen.add(forward.site.node)
+        inside = forward.source.site
+        yield rule.finding(
+            forward.site,
+            "this call evaluates and records a graph: each forward pass in it saves its activations for a backward "
+            "that never comes",
+            help="make the call under `torch.no_grad()`",
+            confidence=Confidence.LOW if function.returns_graph_of(forward) else Confidence.HIGH,
+            related=(Related(inside.path, inside.cell, inside.line, "the forward pass"),),
+        )
+
+
+def _records_in_callee(forward: Forward) -> bool:
+    """Whether a loop of the function that is called runs a model with a graph, which was put into evaluation mode."""
+    inner = forward.inner
+    if not isinstance(inner, Forward) or inner.inner is not None or inner.loop is None or not forward.is_evaluated:
+        return False
+    loop, records = inner.loop, forward.mode in (Mode.INHERITED, Mode.ON) and not inner.is_frozen
+    reported_there = loop.evaluates and not loop.trains_otherwise
+    return records and not (reported_there or loop.needs_gradients or loop.steps)
 
 
 def _is_sure(function: Function, forward: Forward, loop: Loop) -> bool:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, TypeGuard
+from typing import TYPE_CHECKING
 
+from gradguard.static import knowledge as k
 from gradguard.static import tree as t
-from gradguard.static.values import NOTHING, NUMBER, Flag, Kind, Value, Word, element, join, structure
+from gradguard.static.names import named_kind
+from gradguard.static.values import NOTHING, NUMBER, UNKNOWN, Flag, Kind, Value, Word, element, join, structure
 
 if TYPE_CHECKING:
     from gradguard.static.called import Called
@@ -107,19 +109,31 @@ def with_flags(ref: FunctionRef, given: Given) -> FunctionRef:
         return ref
     names = [p.name for p in ref.define.params if not p.star]
     positional = iter(names[1:] if ref.owner is not None and names[:1] in (["self"], ["cls"]) else names)
-    flags: dict[str, Value] = {}
+    values: dict[str, Value] = {}
     for arg, value in given:
         if arg.star:
             break
-        name = arg.keyword or next(positional, None)
-        known = Flag(bool(arg.value.value)) if _is_truth(arg.value) else value.ref
-        if name in ref.tested and isinstance(known, Flag | Word):
-            flags[str(name)] = replace(NUMBER, ref=known)
+        values[str(arg.keyword or next(positional, None))] = _told(arg.value, value)
+    else:
+        values = _by_default(ref) | values
+    flags = {name: value for name, value in values.items() if name in ref.tested and isinstance(value.ref, Flag | Word)}
     if not flags:
         return ref
     told = tuple(sorted((name, value.ref) for name, value in flags.items()))
     return replace(ref, bindings=(*ref.bindings, *flags.items()), variant=(ref.variant, told))
 
 
-def _is_truth(expr: t.Expr) -> TypeGuard[t.Constant]:
-    return isinstance(expr, t.Constant) and isinstance(expr.value, bool)
+def _told(written: t.Expr, value: Value) -> Value:
+    """What an argument says of the way that a function takes: a truth, a word, an optimizer or that there is none."""
+    if isinstance(written, t.Constant) and (written.value is None or isinstance(written.value, bool)):
+        return replace(NUMBER, ref=Flag(bool(written.value)))
+    if value.kind is Kind.OPTIMIZER:
+        return Value(kind=Kind.OPTIMIZER, ref=Flag(True))
+    return replace(NUMBER, ref=value.ref)
+
+
+def _by_default(ref: FunctionRef) -> dict[str, Value]:
+    """What the parameters that choose between training and evaluation are unless a call says otherwise."""
+    params = [p for p in ref.define.params if isinstance(p.default, t.Constant)]
+    chosen = [p for p in params if k.MODE_FLAG.search(p.name) or named_kind(p.name) is Kind.OPTIMIZER]
+    return {p.name: _told(p.default, UNKNOWN) for p in chosen if p.default is not None}

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from gradguard.static import tree as t
-from gradguard.static.values import Flag, Word
+from gradguard.static.names import named_kind
+from gradguard.static.values import Flag, Kind, Word
 
 
 def steady_branch(test: t.Expr) -> str:
@@ -127,10 +128,18 @@ def outcome(test: t.Expr, given: Callable[[str], object]) -> bool | None:
 
 
 def tested_flag(test: t.Expr) -> tuple[str | None, bool]:
-    """The name whose truth a condition asks for, and whether it holds if that is true."""
+    """The name whose truth a condition asks for, and whether it holds if that is true.
+
+    An optimizer is there, or it is None: ``if optimizer is not None`` is such a condition.
+    """
     if isinstance(test, t.Operation) and test.operator == "not":
         name, holds = tested_flag(test.operands[0])
         return name, not holds
+    if isinstance(test, t.Operation) and test.operator in ("is", "is not") and len(test.operands) == 2:
+        asked, none = test.operands
+        is_none = isinstance(none, t.Constant) and none.value is None
+        if is_none and isinstance(asked, t.Name) and named_kind(asked.id) is Kind.OPTIMIZER:
+            return asked.id, test.operator == "is not"
     return (test.id, True) if isinstance(test, t.Name) else (None, True)
 
 

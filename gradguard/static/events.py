@@ -76,6 +76,12 @@ class Loop:
         return bool(self.backwards)
 
     @property
+    def trains_otherwise(self) -> bool:
+        """It does no backward as this call makes it run, and one is written in it: ``if train: loss.backward()``."""
+        calls = (node.func for node in self.nodes if isinstance(node, t.Call))
+        return not self.trains and any(isinstance(f, t.Attribute) and f.name == "backward" for f in calls)
+
+    @property
     def is_step(self) -> bool:
         """One iteration is one step of training: backward is called in it, and not in a loop inside of it."""
         return any(b.loop is self and not b.is_in_loop_of_callee for b in self.backwards)
@@ -272,7 +278,8 @@ class Forward(Event):
     Args:
         module: its path.
         mode: the gradient mode it runs in.
-        evaluates: it was put into evaluation mode before.
+        evaluates: something was put into evaluation mode before.
+        is_evaluated: it itself was, by this function or by the caller whose event this is.
         is_shown: the function uses what is called as only a module is used: ``net.eval()``, ``net.parameters()``.
         is_frozen: none of its parameters wants a gradient.
     """
@@ -280,6 +287,7 @@ class Forward(Event):
     module: str | None = None
     mode: Mode = Mode.INHERITED
     evaluates: bool = False
+    is_evaluated: bool = False
     is_shown: bool = False
     is_frozen: bool = False
 

@@ -248,6 +248,10 @@ EVALUATION_FUNCTION = re.compile(
     r"^_*(?:\w+_)?(?:eval|evaluate|evaluation|validate|validation|valid|val|test|infer|inference|predict)(?:_\w+)?$",
     re.I,
 )
+# A parameter by which a caller chooses between training and evaluation.
+MODE_FLAG = re.compile(
+    r"^_?(?:is_?)?(?:train|training|learn|update|backward|eval|evaluate|evaluation|val|valid|validate|test|testing)$"
+)
 ZEROING_NAME = re.compile(r"zero_?grad|clear_?grad|reset_?grad|grad_?zero|zero_the_grad", re.I)
 STEPPING_NAME = re.compile(r"optimizer_step|optim_step|opt_step|step_optim", re.I)
 

@@ -26,7 +26,7 @@ from gradguard.static.events import (
 )
 from gradguard.static.source import Site
 from gradguard.static.stored import Form, Scope, Store
-from gradguard.static.values import Root, Source, Value
+from gradguard.static.values import Roots, Source, Value
 
 __all__ = [
     "Backward",
@@ -121,12 +121,11 @@ class Function:
 
     def backpropagates(self, forward: Forward) -> bool:
         """Whether a backward anywhere in the function goes through a module call."""
-        start = Root(Source.GRAPH, forward.site.node)
-        return any(start in backward.value.reach for backward in self.backwards)
+        return any(_begins_at(forward, backward.value.reach) for backward in self.backwards)
 
     def returns_graph_of(self, forward: Forward) -> bool:
         """Whether what a module call records is handed to the caller."""
-        return Root(Source.GRAPH, forward.site.node) in self.returns.reach
+        return _begins_at(forward, self.returns.reach)
 
     @property
     def frees_gradients(self) -> bool:
@@ -151,3 +150,12 @@ class Function:
         for store in self.stores:
             if store.leaks and not (store.needs_mode and self.called_without_grad()):
                 yield store
+
+
+def _begins_at(forward: Forward, roots: Roots) -> bool:
+    """Whether one of the roots is what a module call records, here or in the function that is called here."""
+    node = forward.site.node
+    return any(
+        root.source is Source.GRAPH and (root.key[0] if isinstance(root.key, tuple) else root.key) is node
+        for root in roots
+    )

@@ -54,6 +54,82 @@ FLAGGED = {
         for x, y in test_loader:
             hits += (net(x).argmax(1) == y).sum().item()  # !
     """,
+    "behind a bar": """
+        class Tester:
+            def test(self):
+                bar = tqdm(enumerate(self.loader), total=len(self.loader))
+                for step, (image, mask) in bar:
+                    bar.set_description(str(iou(self.net(image), mask)))  # !
+    """,
+    "batch by batch from an iterator": """
+        def validate(net, loader):
+            batches = iter(loader)
+            for _ in range(len(loader)):
+                x, y = next(batches)
+                print((net(x).argmax(1) == y).sum())  # !
+    """,
+    "over what the caller gives": """
+        def evaluate(tagger, sentences):
+            for sentence in sentences:
+                print(tagger(sentence.words).argmax(1))  # !
+            tagger.train()
+    """,
+    "one function for both, told by a flag": """
+        def run_epoch(model, loader, optimizer, train):
+            total = 0.0
+            for x, y in loader:
+                loss = F.cross_entropy(model(x), y)
+                if train:
+                    optimizer.zero_grad()
+                    loss.backward()
+                    optimizer.step()
+                total += loss.item()
+            return total
+
+        def fit(model, loader, val_loader, optimizer):
+            for epoch in range(10):
+                model.train()
+                run_epoch(model, loader, optimizer, train=True)
+                model.eval()
+                run_epoch(model, val_loader, optimizer, train=False)  # !
+    """,
+    "one function for both, which sets the mode": """
+        class Runner:
+            def _epoch(self, batches, is_train=False):
+                if is_train:
+                    self.net.train()
+                else:
+                    self.net.eval()
+                for x, y in batches:
+                    loss = F.cross_entropy(self.net(x), y)
+                    if not is_train:
+                        continue
+                    self.optim.zero_grad()
+                    loss.backward()
+                    self.optim.step()
+
+            def fit(self):
+                for epoch in range(10):
+                    self._epoch(self.batches, is_train=True)
+                    self._epoch(self.held_out)  # !
+    """,
+    "one function for both, told by the optimizer": """
+        def sweep(net, rows, opt=None):
+            for x, y in rows:
+                loss = F.cross_entropy(net(x), y)
+                if opt is not None:
+                    opt.zero_grad()
+                    loss.backward()
+                    opt.step()
+
+        def main(net, rows, others):
+            opt = torch.optim.Adam(net.parameters())
+            for epoch in range(10):
+                net.train()
+                sweep(net, rows, opt)
+                net.eval()
+                sweep(net, others)  # !
+    """,
     "in the training script": """
         for epoch in range(3):
             model.train()
@@ -250,6 +326,76 @@ CLEAN = {
             scorer = build(config)
             for x, y in batches:
                 print(scorer(x))
+    """,
+    "one function for both, and the mode follows the flag": """
+        def run_epoch(model, loader, optimizer, train):
+            for x, y in loader:
+                with torch.set_grad_enabled(train):
+                    loss = F.cross_entropy(model(x), y)
+                if train:
+                    optimizer.zero_grad()
+                    loss.backward()
+                    optimizer.step()
+
+        def fit(model, loader, val_loader, optimizer):
+            model.train()
+            run_epoch(model, loader, optimizer, train=True)
+            model.eval()
+            run_epoch(model, val_loader, optimizer, train=False)
+    """,
+    "one function for both, called without gradients": """
+        def sweep(net, rows, opt=None):
+            for x, y in rows:
+                loss = F.cross_entropy(net(x), y)
+                if opt is not None:
+                    opt.zero_grad()
+                    loss.backward()
+                    opt.step()
+
+        def main(net, rows, others):
+            opt = torch.optim.Adam(net.parameters())
+            net.train()
+            sweep(net, rows, opt)
+            net.eval()
+            with torch.no_grad():
+                sweep(net, others)
+    """,
+    "it trains with another one in evaluation mode": """
+        def sweep(net, guide, rows, opt=None):
+            losses = []
+            for x, y in rows:
+                losses.append(F.mse_loss(net(x), y))
+            return sum(losses)
+
+        def main(net, guide, rows):
+            opt = torch.optim.Adam(net.parameters())
+            guide.eval()
+            for epoch in range(10):
+                opt.zero_grad()
+                sweep(net, guide, rows).backward()
+                opt.step()
+    """,
+    "what it returns is backpropagated": """
+        def objective(net, rows, train=False):
+            total = 0.0
+            for x, y in rows:
+                loss = F.mse_loss(net(x), y)
+                if train:
+                    loss.backward()
+                total = total + loss
+            return total
+
+        def adapt(net, rows, opt):
+            net.eval()
+            for epoch in range(10):
+                opt.zero_grad()
+                objective(net, rows).backward()
+                opt.step()
+    """,
+    "what an evaluation goes through is no data": """
+        def test(net, settings):
+            for setting in settings:
+                print(setting)
     """,
     "switched off for good": """
         torch.set_grad_enabled(False)
