@@ -67,6 +67,7 @@ def _in_loops(function: Function) -> Iterator[Finding]:
             help="run the loop under `torch.no_grad()`, or decorate the function with it",
             fix=function.without_grad(),
             confidence=Confidence.HIGH if _is_sure(function, forward, loop) else Confidence.LOW,
+            related=_inside(forward),
         )
 
 
@@ -79,15 +80,20 @@ def _in_calls(function: Function) -> Iterator[Finding]:
         if function.gradients_wanted or function.backpropagates(forward) or function.called_without_grad():
             continue
         seen.add(forward.site.node)
-        inside = forward.source.site
         yield rule.finding(
             forward.site,
             "this call evaluates and records a graph: each forward pass in it saves its activations for a backward "
             "that never comes",
             help="make the call under `torch.no_grad()`",
             confidence=Confidence.LOW if function.returns_graph_of(forward) else Confidence.HIGH,
-            related=(Related(inside.path, inside.cell, inside.line, "the forward pass"),),
+            related=_inside(forward),
         )
+
+
+def _inside(forward: Forward) -> tuple[Related, ...]:
+    """Where the module is called, if that is in a function that is called here."""
+    site = forward.source.site
+    return (Related(site.path, site.cell, site.line, "the forward pass"),) if forward.inner is not None else ()
 
 
 def _records_in_callee(forward: Forward) -> bool:
@@ -115,4 +121,4 @@ def _recording(loop: Loop) -> Forward | None:
     if not loop.evaluates or loop.needs_gradients or loop.steps:
         return None
     recorded = (f for f in loop.forwards if f.mode in (Mode.INHERITED, Mode.ON) and not f.is_frozen)
-    return next((f for f in recorded if f.inner is None), None)
+    return next((f for f in recorded if f.inner is None or (f.is_evaluated and not f.is_in_loop_of_callee)), None)

@@ -46,7 +46,7 @@ def forward(c: Called) -> None:
     path = c.receiver_path if c.method == "forward" else c.path
     flow.record(Forward(
         flow.site(c.node), flow.loop, flow.branches > 0, module=path or None, mode=c.state.mode,
-        evaluates=bool(c.state.evaluating), is_evaluated=path in c.state.evaluating,
+        evaluates=bool(c.state.evaluating), is_evaluated=c.state.evaluates(path),
         is_frozen=_is_frozen(c, path) or _records_nothing(c), is_shown=path in flow.modules,
     ))  # fmt: skip
 

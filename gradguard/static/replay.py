@@ -117,7 +117,7 @@ def _forward(here: Translation, event: Forward) -> None:
     mode = here.state.mode if event.mode is Mode.INHERITED else event.mode
     module = here.path(event.module) if event.module else None
     evaluates = event.evaluates or bool(here.state.evaluating)
-    is_evaluated = event.is_evaluated or module in here.state.evaluating
+    is_evaluated = event.is_evaluated or here.state.evaluates(module)
     here.flow.record(replace(
         event, site=_site(here), loop=here.flow.loop, inner=event, mode=mode, module=module, evaluates=evaluates,
         is_evaluated=is_evaluated,

@@ -41,6 +41,10 @@ class State:
     def copy(self) -> State:
         return State(dict(self.env), self.mode, self.evaluating, self.lost, self.computed, self.frozen)
 
+    def evaluates(self, module: str | None) -> bool:
+        """Whether a module was put into evaluation mode, or one that it is a part of."""
+        return module is not None and any(f"{module}.".startswith(f"{path}.") for path in self.evaluating)
+
     def become(self, other: State) -> None:
         """Go on as ``other``: this is what one of several ways has led to."""
         self.env, self.mode, self.evaluating = other.env, other.mode, other.evaluating

@@ -54,6 +54,26 @@ FLAGGED = {
         for x, y in test_loader:
             hits += (net(x).argmax(1) == y).sum().item()  # !
     """,
+    "in a helper of the class": """
+        class Runner:
+            def _loss(self, batch):
+                x, y = batch
+                return F.cross_entropy(self.net(x), y)
+
+            def fit(self, loader):
+                self.net.train()
+                for batch in loader:
+                    self.optimizer.zero_grad()
+                    self._loss(batch).backward()
+                    self.optimizer.step()
+
+            def held_out(self, batches):
+                self.net.eval()
+                losses = []
+                for batch in batches:
+                    losses.append(self._loss(batch).item())  # !
+                return sum(losses) / len(losses)
+    """,
     "behind a bar": """
         class Tester:
             def test(self):
@@ -326,6 +346,33 @@ CLEAN = {
             scorer = build(config)
             for x, y in batches:
                 print(scorer(x))
+    """,
+    "in a helper that records nothing": """
+        class Runner:
+            @torch.no_grad()
+            def _logits(self, x):
+                return self.net(x)
+
+            def held_out(self, batches):
+                self.net.eval()
+                return [self._logits(x).argmax(1) == y for x, y in batches]
+
+            def hits(self, batches):
+                self.net.eval()
+                for x, y in batches:
+                    print((self._logits(x).argmax(1) == y).sum())
+    """,
+    "in a helper, which another model trains with": """
+        class Distiller:
+            def _guess(self, x):
+                return self.student(x)
+
+            def fit(self, batches):
+                self.teacher.eval()
+                for x, y in batches:
+                    self.optimizer.zero_grad()
+                    F.cross_entropy(self._guess(x), y).backward()
+                    self.optimizer.step()
     """,
     "one function for both, and the mode follows the flag": """
         def run_epoch(model, loader, optimizer, train):
