@@ -75,11 +75,11 @@ def _in_calls(function: Function) -> Iterator[Finding]:
     """A function that trains or evaluates, as it is told, and evaluates: ``run_epoch(val_loader, train=False)``."""
     seen: set[object] = set()
     for forward in function.forwards:
-        if not _records_in_callee(forward) or forward.site.node in seen:
+        if not _records_in_callee(forward) or forward.source.site.node in seen:
             continue
         if function.gradients_wanted or function.backpropagates(forward) or function.called_without_grad():
             continue
-        seen.add(forward.site.node)
+        seen.add(forward.source.site.node)
         yield rule.finding(
             forward.site,
             "this call evaluates and records a graph: each forward pass in it saves its activations for a backward "

@@ -245,7 +245,8 @@ EVALUATION_LOADER = re.compile(
     re.I,
 )
 EVALUATION_FUNCTION = re.compile(
-    r"^_*(?:\w+_)?(?:eval|evaluate|evaluation|validate|validation|valid|val|test|infer|inference|predict)(?:_\w+)?$",
+    r"^_*(?:\w+_)?(?:eval|evaluate|evaluating|evaluation|validate|validation|valid|val|test|infer|inference|predict)"
+    r"(?:_\w+)?$",
     re.I,
 )
 # A parameter by which a caller chooses between training and evaluation.
