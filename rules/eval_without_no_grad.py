@@ -74,7 +74,10 @@ def _in_loops(function: Function) -> Iterator[Finding]:
 def _in_calls(function: Function) -> Iterator[Finding]:
     """A function that trains or evaluates, as it is told, and evaluates: ``run_epoch(val_loader, train=False)``."""
     seen: set[object] = set()
+    modules = {forward.site.node for forward in function.forwards if forward.inner is None}
     for forward in function.forwards:
+        if forward.site.node in modules:
+            continue  # its loops are over layers
         if not _records_in_callee(forward) or forward.source.site.node in seen:
             continue
         if function.gradients_wanted or function.backpropagates(forward) or function.called_without_grad():

@@ -347,6 +347,22 @@ CLEAN = {
             for x, y in batches:
                 print(scorer(x))
     """,
+    "a loop over layers": """
+        class Stack(nn.Module):
+            def __init__(self, sizes):
+                super().__init__()
+                self.linears = nn.ModuleList([nn.Linear(a, b) for a, b in zip(sizes, sizes[1:])])
+
+            def forward(self, x):
+                for i in range(len(self.linears)):
+                    x = torch.tanh(self.linears[i](x))
+                return x
+
+        def show(points):
+            stack = Stack([2, 8, 1])
+            stack.eval()
+            plot(points, stack(points).detach())
+    """,
     "in a helper that records nothing": """
         class Runner:
             @torch.no_grad()
