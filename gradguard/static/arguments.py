@@ -133,7 +133,12 @@ def _told(written: t.Expr, value: Value) -> Value:
 
 
 def _by_default(ref: FunctionRef) -> dict[str, Value]:
-    """What the parameters that choose between training and evaluation are unless a call says otherwise."""
-    params = [p for p in ref.define.params if isinstance(p.default, t.Constant)]
-    chosen = [p for p in params if k.MODE_FLAG.search(p.name) or named_kind(p.name) is Kind.OPTIMIZER]
-    return {p.name: _told(p.default, UNKNOWN) for p in chosen if p.default is not None}
+    """What is chosen unless a call says otherwise, where it may be whether gradients are computed."""
+    if not any(word in ref.chunk.text for word in k.OF_GRADIENT_MODE):
+        return {}
+    defaults = {p.name: p.default for p in ref.define.params if isinstance(p.default, t.Constant)}
+    return {
+        name: _told(default, UNKNOWN)
+        for name, default in defaults.items()
+        if isinstance(default.value, bool) or named_kind(name) is Kind.OPTIMIZER
+    }

@@ -249,10 +249,8 @@ EVALUATION_FUNCTION = re.compile(
     r"(?:_\w+)?$",
     re.I,
 )
-# A parameter by which a caller chooses between training and evaluation.
-MODE_FLAG = re.compile(
-    r"^_?(?:is_?)?(?:train|training|learn|update|backward|eval|evaluate|evaluation|val|valid|validate|test|testing)$"
-)
+# Words of a function that may run with gradients or without them.
+OF_GRADIENT_MODE = ("backward", "no_grad", "grad_enabled", "inference_mode")
 ZEROING_NAME = re.compile(r"zero_?grad|clear_?grad|reset_?grad|grad_?zero|zero_the_grad", re.I)
 STEPPING_NAME = re.compile(r"optimizer_step|optim_step|opt_step|step_optim", re.I)
 

@@ -347,6 +347,37 @@ CLEAN = {
             for x, y in batches:
                 print(scorer(x))
     """,
+    "without gradients unless it is told otherwise": """
+        class Restorer:
+            def test(self, records=False, keeps_mode=True):
+                self.net.eval()
+                if not records:
+                    with torch.no_grad():
+                        self.out = self.net(self.given)
+                else:
+                    self.out = self.net(self.given)
+
+            def validate(self, loader):
+                for self.given, target in loader:
+                    self.test()
+                    print(F.mse_loss(self.out, target).item())
+    """,
+    "what a network does with several views, its caller runs as it wants": """
+        class Detector(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.neck = nn.Conv2d(3, 8, 3)
+                self.head = nn.Conv2d(8, 4, 1)
+
+            def aug_test(self, views):
+                return [self.simple_test(view) for view in views]
+
+            def merged_test(self, views):
+                boxes = []
+                for view in views:
+                    boxes.append(self.head(self.neck(view)).argmax(1))
+                return boxes
+    """,
     "a loop over layers": """
         class Stack(nn.Module):
             def __init__(self, sizes):
