@@ -116,12 +116,11 @@ def _new_loop(flow: Flow, stmt: t.Repeat, state: State, iterable: Value | None) 
         path = iterable_path(stmt.iterable)
     named = path or ""
     by_name = k.LOADER_NAME.search(named) and not re.search(r"loaders$", named, re.I)  # one loader after the other
-    over_loader = bool(iterable and iterable.kind is Kind.LOADER and not named.endswith("oaders")) or bool(by_name)
-    evaluation = bool(k.EVALUATION_LOADER.search(named)) or (
-        (over_loader or bool(named))
-        and not flow.module.holds_tests
-        and bool(k.EVALUATION_FUNCTION.search(flow.facts.name))
-    )
+    is_loader = iterable is not None and (iterable.kind is Kind.LOADER or _gives_batches(iterable))
+    over_loader = (is_loader and not named.endswith("oaders")) or bool(by_name)
+    # What a network does with a list, `aug_test` of a detector, its caller runs as it wants.
+    goes_over_data = over_loader or (named != "" and not flow.facts.is_module_method)
+    evaluation = bool(k.EVALUATION_LOADER.search(named)) or (goes_over_data and is_evaluation(flow))
     targets = frozenset(
         p for target in ([stmt.target] if stmt.target is not None else []) for e in t.names_in(target)
         if (p := t.path_of(e)) is not None

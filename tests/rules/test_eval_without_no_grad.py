@@ -377,6 +377,12 @@ CLEAN = {
                 for view in views:
                     boxes.append(self.head(self.neck(view)).argmax(1))
                 return boxes
+
+        def fit(detector, loader, optimizer):
+            for x, y in loader:
+                optimizer.zero_grad()
+                detector.head(detector.neck(x)).sub(y).sum().backward()
+                optimizer.step()
     """,
     "a loop over layers": """
         class Stack(nn.Module):
