@@ -116,7 +116,7 @@ def _new_loop(flow: Flow, stmt: t.Repeat, state: State, iterable: Value | None) 
         path = iterable_path(stmt.iterable)
     named = path or ""
     by_name = k.LOADER_NAME.search(named) and not re.search(r"loaders$", named, re.I)  # one loader after the other
-    is_loader = iterable is not None and (iterable.kind is Kind.LOADER or _gives_batches(iterable))
+    is_loader = iterable is not None and iterable.kind is Kind.LOADER
     over_loader = (is_loader and not named.endswith("oaders")) or bool(by_name)
     # What a network does with a list, `aug_test` of a detector, its caller runs as it wants.
     goes_over_data = over_loader or (named != "" and not flow.facts.is_module_method)
@@ -135,11 +135,6 @@ def _new_loop(flow: Flow, stmt: t.Repeat, state: State, iterable: Value | None) 
 def is_evaluation(flow: Flow) -> bool:
     """Whether the function is named as one that evaluates a model, and not as a test of the code."""
     return not flow.module.holds_tests and k.EVALUATION_FUNCTION.search(flow.facts.name) is not None
-
-
-def _gives_batches(iterable: Value) -> bool:
-    """Whether it gives rows with a batch of a loader in them: ``tqdm(enumerate(loader))``."""
-    return any(part.ref == "batch" for _, row in iterable.parts for _, part in row.parts)
 
 
 def _goes_over_objects(stmt: t.Repeat, loop: Loop) -> bool:

@@ -256,7 +256,8 @@ def _builtin(c: Called, name: str) -> Value | None:
         return structure(((0, NUMBER), (1, NUMBER)))
     values = c.arguments
     if name == "enumerate" and values:
-        return each_of(structure(((0, NUMBER), (1, iterated(values[0])))))
+        kind = Kind.LOADER if values[0].kind is Kind.LOADER else Kind.CONTAINER
+        return each_of(structure(((0, NUMBER), (1, iterated(values[0])))), kind)
     if name == "zip" and len(values) == 1 and c.values[0][0].star:
         rows = iterated(values[0])  # zip(*rows): one column for each part of a row
         if rows.parts:

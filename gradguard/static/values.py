@@ -382,10 +382,10 @@ def _any_of(values: list[Value]) -> Value:
 
 def iterated(value: Value) -> Value:
     """What a loop over ``value`` gives in each iteration."""
-    if value.kind is Kind.LOADER:
-        return replace(BATCH, holds=value.holds)
     if value.parts:
         return element(value, "each")
+    if value.kind is Kind.LOADER:
+        return replace(BATCH, holds=value.holds)
     if value.kind in (Kind.NUMBER, Kind.EXTERNAL):
         return NUMBER if value.kind is Kind.NUMBER else Value()
     return element(value, "each")
