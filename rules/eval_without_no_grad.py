@@ -104,8 +104,7 @@ def _records_in_callee(forward: Forward) -> bool:
     inner = forward.inner
     if not isinstance(inner, Forward) or inner.inner is not None or inner.loop is None or not forward.is_evaluated:
         return False
-    is_asked_for = inner.mode is Mode.ON  # `enable_grad()` is written there: forces, saliency
-    loop, records = inner.loop, forward.mode in (Mode.INHERITED, Mode.ON) and not (is_asked_for or inner.is_frozen)
+    loop, records = inner.loop, forward.mode in (Mode.INHERITED, Mode.ON) and not inner.is_frozen
     reported_there = loop.evaluates and not loop.trains_otherwise
     return records and not (reported_there or loop.needs_gradients or loop.steps)
 

@@ -18,12 +18,11 @@ def module_call(c: Called) -> Value | None:
         is_module = True
     if not is_module:
         return None
-    if k.LOSS_CALLABLE.search(c.path):
-        known = isinstance(c.func.ref, str) and c.func.ref.startswith("torch.nn.") and c.func.ref.endswith("Loss")
-        known = known and not str(c.func.ref).endswith("WithLoss")  # that one has parameters
+    is_plain = _is_loss_without_parameters(c.func.ref)
+    if is_plain or k.LOSS_CALLABLE.search(c.path):
         given = union(c.arguments)
-        if known and not given.reach and given.holding(Held.CUT):
-            return c.result(receiver=False)  # a loss without parameters, of values without a graph
+        if is_plain and not given.reach and given.holding(Held.CUT):
+            return c.result(receiver=False)  # of values without a graph
         return c.result(Root(Source.LOSS, c.node), receiver=False)
     if isinstance(c.func.ref, str) and c.func.ref.rsplit(".", 1)[-1] in k.WITHOUT_PARAMETERS:
         return c.result(receiver=False)
@@ -39,6 +38,13 @@ def module_call(c: Called) -> Value | None:
         if value.ref == "batch" and path is not None:
             c.state.env[path] = replace(value, ref=None)
     return module_result(c)
+
+
+def _is_loss_without_parameters(ref: object) -> bool:
+    """Whether a module is a loss of ``torch.nn``, by whatever name it is called: ``mae = nn.L1Loss()``."""
+    return (
+        isinstance(ref, str) and ref.startswith("torch.nn.") and ref.endswith("Loss") and not ref.endswith("WithLoss")
+    )
 
 
 def forward(c: Called) -> None:
