@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import lru_cache
+from itertools import chain
 
 from gradguard.static.lines import Line, lines_with
 
@@ -38,8 +40,8 @@ def clearing_methods(
     )
     from_itself = re.compile(rf"\.{name}\s*(?::[^=]+)?=(?!=).*\.{name}\b")
     each = re.compile(rf"\bfor\s+(?:\w+\s*,\s*)*(\w+)\s+in\b[^:\n]*\.{name}\b")
-    found = _clearing_all(attribute, text)
-    for line in lines_with(attribute, text):
+    found = set(_clearing_all(attribute, text))
+    for line in chain(lines_with(f".{attribute}", text), lines_with("setattr(", text)):
         if (loop := each.search(line.text)) is not None:  # for outputs in self.kept.values(): outputs.clear()
             of_element = re.compile(rf"\b{loop[1]}{_CLEARED}")
             after = (other for other in lines_with(loop[1], text) if other.start >= line.start)
@@ -62,13 +64,20 @@ def _empties(found: re.Match[str] | None, slot: str | None) -> bool:
     return slot is None or not (key.startswith('"') and slot.startswith('"')) or key == slot
 
 
-def _clearing_all(attribute: str, text: str) -> set[str]:
+def _clearing_all(attribute: str, text: str) -> frozenset[str]:
     """The functions of a file that do so for every attribute, or for those of whose names there is a list."""
+    every, listed = _clearing_many(text)
+    return every | listed if f'"{attribute}"' in text or f"'{attribute}'" in text else every
+
+
+@lru_cache(maxsize=10_000)
+def _clearing_many(text: str) -> tuple[frozenset[str], frozenset[str]]:
+    """The functions of a file that do so for every attribute, and those that do it for a name from elsewhere."""
     going = {line.function for word in ("vars(", "__dict__") for line in _matching(word, _EACH_ATTRIBUTE, text)}
-    found = {line.function for word in (".clear(", "setattr(") for line in _matching(word, _EMPTIES, text)} & going
-    if f'"{attribute}"' in text or f"'{attribute}'" in text:
-        found |= {line.function for line in _matching("setattr(", _SETS_ANY, text)}
-    return found - {*AT_START, "__setattr__"}
+    every = {line.function for word in (".clear(", "setattr(") for line in _matching(word, _EMPTIES, text)} & going
+    listed = {line.function for line in _matching("setattr(", _SETS_ANY, text)}
+    at_start = {*AT_START, "__setattr__"}
+    return frozenset(every - at_start), frozenset(listed - at_start)
 
 
 def _matching(word: str, pattern: re.Pattern[str], text: str) -> Iterator[Line]:

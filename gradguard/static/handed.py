@@ -69,8 +69,12 @@ def _put_into(flow: Flow, owner: Class, attribute: str) -> Iterator[FunctionRef]
     for ref, param in _takers(owner, attribute):
         if any(p.name == param for p in ref.define.params):
             yield from _given(flow, ref, param)
-        else:  # the method returns a decorator
+        elif any(param == p.name for inner in _inner_functions(ref) for p in inner.params):  # it returns a decorator
             yield from flow.project.passed.decorated(ref, flow.module)
+
+
+def _inner_functions(ref: FunctionRef) -> list[t.Define]:
+    return [node for node in t.walk(ref.define.body) if isinstance(node, t.Define)]
 
 
 def _takers(owner: Class, attribute: str) -> list[tuple[FunctionRef, str]]:
