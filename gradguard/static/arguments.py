@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from gradguard.static import knowledge as k
 from gradguard.static import tree as t
 from gradguard.static.names import named_kind
-from gradguard.static.values import NOTHING, NUMBER, UNKNOWN, Flag, Kind, Value, Word, element, join, structure
+from gradguard.static.values import NOTHING, NUMBER, UNKNOWN, Flag, Kind, Value, Whole, Word, element, join, structure
 
 if TYPE_CHECKING:
     from gradguard.static.called import Called
@@ -116,7 +116,11 @@ def with_flags(ref: FunctionRef, given: Given) -> FunctionRef:
         values[str(arg.keyword or next(positional, None))] = _told(arg.value, value)
     else:
         values = _by_default(ref) | values
-    flags = {name: value for name, value in values.items() if name in ref.tested and isinstance(value.ref, Flag | Word)}
+    flags = {
+        name: value
+        for name, value in values.items()
+        if name in ref.tested and isinstance(value.ref, Flag | Whole | Word)
+    }
     if not flags:
         return ref
     told = tuple(sorted((name, value.ref) for name, value in flags.items()))
@@ -127,6 +131,8 @@ def _told(written: t.Expr, value: Value) -> Value:
     """What an argument says of the way that a function takes: a truth, a word, an optimizer or that there is none."""
     if isinstance(written, t.Constant) and (written.value is None or isinstance(written.value, bool)):
         return replace(NUMBER, ref=Flag(bool(written.value)))
+    if isinstance(written, t.Constant) and isinstance(written.value, int):
+        return replace(NUMBER, ref=Whole(written.value))
     if value.kind is Kind.OPTIMIZER:
         return Value(kind=Kind.OPTIMIZER, ref=Flag(True))
     return replace(NUMBER, ref=value.ref)

@@ -9,7 +9,7 @@ from gradguard.static import knowledge as k
 from gradguard.static import places, stores
 from gradguard.static import tree as t
 from gradguard.static.model import Call, ZeroGrad
-from gradguard.static.names import breaks_graph, collections_of, named_kind
+from gradguard.static.names import breaks_graph, collections_of, is_of_gradient, named_kind
 from gradguard.static.state import State
 from gradguard.static.values import NOTHING_HELD, Held, Kind, Root, Source, Value, element, holding
 
@@ -132,6 +132,8 @@ def _reset_gradient(flow: Flow, target: t.Expr, value: Value, state: State, stmt
     """``p.grad = None`` and ``p.requires_grad = ...``."""
     if isinstance(target, t.Attribute) and target.name == "grad":  # whatever it is, it replaces what was there
         flow.zero(ZeroGrad(flow.site(stmt), flow.loop, flow.branches > 0), state)
+    if is_of_gradient(target) and not (isinstance(stmt, t.Assign) and isinstance(stmt.value, t.Constant)):
+        flow.set_gradients(stmt, state)
     frozen = isinstance(stmt, t.Assign) and isinstance(stmt.value, t.Constant) and not stmt.value.value
     if isinstance(target, t.Attribute) and target.name == "requires_grad":
         _freeze(flow, t.path_of(target.value), state, frozen)

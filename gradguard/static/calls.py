@@ -216,6 +216,7 @@ def _unknown(c: Called) -> Value:
     kinds = (Kind.OPTIMIZER, Kind.MODULE)
     if any(v.kind in kinds for v in c.arguments) or any(t.path_of(a.value) == "self" for a, _ in c.values):
         flow.record(OpaqueCall(flow.site(c.node), flow.loop, flow.branches > 0))
+        state.lost = None  # it may set them
     if k.GRADIENT_SEEKING_NAME.search(c.path):
         flow.facts.gradients_wanted = True
     if c.method:

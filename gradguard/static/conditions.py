@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from gradguard.static import tree as t
 from gradguard.static.names import named_kind
-from gradguard.static.values import Flag, Kind, Word
+from gradguard.static.values import Flag, Kind, Whole, Word
 
 
 def steady_branch(test: t.Expr) -> str:
@@ -74,6 +74,15 @@ def key_test(test: t.Expr) -> tuple[str | None, str, bool]:
     return None, "", True
 
 
+def number_test(test: t.Expr) -> tuple[str | None, int, bool]:
+    """The name that a condition compares with a whole number, the number, and whether it holds if they are equal."""
+    if isinstance(test, t.Operation) and test.operator in ("==", "!=") and len(test.operands) == 2:
+        left, right = test.operands
+        if isinstance(left, t.Name) and isinstance(right, t.Constant) and type(right.value) is int:
+            return left.id, right.value, test.operator == "=="
+    return None, 0, True
+
+
 def period(test: t.Expr) -> int | None:
     """Every how many iterations a condition holds: 4 for ``(i + 1) % 4 == 0``.
 
@@ -118,13 +127,30 @@ def outcome(test: t.Expr, given: Callable[[str], object]) -> bool | None:
     Args:
         given: what a caller gives for a parameter: a flag, a word, or anything else.
     """
+    if isinstance(test, t.Operation) and test.operator in _JOINING:
+        decides = test.operator == "or"
+        parts = [outcome(operand, given) for operand in test.operands]
+        return decides if decides in parts else None if None in parts else not decides
     name, holds = tested_flag(test)
     if name is not None:
-        flag = given(name)
-        return flag.holds == holds if isinstance(flag, Flag) else None
+        return _truth(given(name), holds)
+    name, number, equal = number_test(test)
+    if name is not None:
+        whole = given(name)
+        return (whole.number == number) == equal if isinstance(whole, Whole) else None
     key, text, equal = key_test(test)
     word = given(key) if key is not None else None
     return (word.text == text) == equal if isinstance(word, Word) else None
+
+
+_JOINING = ("and", "or")
+
+
+def _truth(given: object, holds: bool) -> bool | None:
+    """Whether a flag, or a number taken for one, is what a condition asks for."""
+    if isinstance(given, Flag):
+        return given.holds == holds
+    return bool(given.number) == holds if isinstance(given, Whole) else None
 
 
 def tested_flag(test: t.Expr) -> tuple[str | None, bool]:
@@ -148,10 +174,19 @@ def tested_names(define: t.Define) -> frozenset[str]:
     nodes = list(t.walk(define.body))
     tests = [node.test for node in nodes if isinstance(node, t.If | t.Conditional)]
     tests += [flag for node in nodes if isinstance(node, t.Call) and (flag := node.argument("create_graph"))]
-    found = {tested_flag(test)[0] or key_test(test)[0] for test in tests}
+    found = {
+        tested_flag(part)[0] or number_test(part)[0] or key_test(part)[0] for test in tests for part in _parts(test)
+    }
     calls = (node for node in nodes if isinstance(node, t.Call) and len(node.args) > 1)
     named = (call.args[1].value for call in calls if t.path_of(call.func) == "getattr")
     return frozenset(name for name in (*found, *map(t.path_of, named)) if name is not None)
+
+
+def _parts(test: t.Expr) -> list[t.Expr]:
+    """The conditions that one is joined of: ``stage == 1 or stage == 2``."""
+    if isinstance(test, t.Operation) and test.operator in _JOINING:
+        return [part for operand in test.operands for part in _parts(operand)]
+    return [test]
 
 
 def is_flag(test: t.Expr) -> bool:

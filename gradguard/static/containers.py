@@ -12,7 +12,7 @@ from gradguard.static.model import (
     Form,
     Mode,
 )
-from gradguard.static.names import PARAMETERS
+from gradguard.static.names import PARAMETERS, is_of_gradient
 from gradguard.static.stores import key_of, rebind_form
 from gradguard.static.values import (
     DETACHED,
@@ -171,6 +171,8 @@ def in_place(c: Called) -> Value | None:
     if c.receiver is None or isinstance(c.func.ref, FunctionRef) or c.external or not c.method.endswith("_"):
         return None
     flow, state, path = c.flow, c.state, c.receiver_path
+    if c.method in k.GRADIENT_SETTING_METHODS and is_of_gradient(c.node.func):
+        flow.set_gradients(c.node, state)
     if c.method == "requires_grad_":
         off = isinstance(m := c.node.argument("requires_grad", 0), t.Constant) and m.value is False
         if c.receiver.kind is Kind.MODULE and (module := c.module_path) is not None:

@@ -308,6 +308,11 @@ class Flow:
         by_name = event.target is not None or event.of_module  # p.grad = None may concern some parameters only
         state.lost = event if state.computed and not event.conditional and by_name else state.lost
 
+    def set_gradients(self, node: t.Node, state: State) -> None:
+        """Gradients are set by hand: the next step has some, whatever was reset before."""
+        self.record(Call(self.site(node), self.loop, self.branches > 0, name=k.SETTING_GRADIENTS))
+        state.lost = None
+
     def store(self, path: str, value: Value, state: State, stmt: t.Node, source: t.Expr | None, form: Form) -> Store:
         """Note that a value was stored."""
         event = Store(

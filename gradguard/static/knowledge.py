@@ -54,6 +54,11 @@ INPLACE_GRAPH_METHODS = frozenset(
     "add_ sub_ mul_ div_ copy_ index_add_ index_copy_ index_put_ masked_fill_ masked_scatter_ scatter_ scatter_add_ "
     "lerp_ addcmul_ addcdiv_ baddbmm_ addmm_ addmv_ pow_ set_ put_".split()
 )
+# In-place methods that make a gradient of zeros another one, and functions that do so with a list of them.
+GRADIENT_SETTING_METHODS = (INPLACE_GRAPH_METHODS | {"normal_", "uniform_", "fill_"}) - {"mul_", "div_", "pow_"}
+GRADIENT_SETTING_FUNCTION = re.compile(r"^torch\._foreach_(?:copy|add|sub|lerp|addcmul|addcdiv)_$")
+# The call that stands for gradients set by hand, whatever does it: ``p.grad = g``, ``p.grad.copy_(g)``.
+SETTING_GRADIENTS = "set gradients"
 # In-place methods that leave the receiver without a graph. (zero_ and fill_ do not: what was there stays behind it.)
 RESETTING_METHODS = frozenset(("detach_",))
 # Methods that look only at the shape, type or device of their arguments.

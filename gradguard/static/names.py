@@ -92,6 +92,15 @@ def breaks_graph(target: t.Expr) -> bool:
     return False
 
 
+def is_of_gradient(expr: t.Expr) -> bool:
+    """Whether an expression is a gradient or a part of one: ``p.grad``, ``p.grad.data[:n]``."""
+    while isinstance(expr, t.Attribute | t.Subscript):
+        if isinstance(expr, t.Attribute) and expr.name == "grad":
+            return True
+        expr = expr.value
+    return False
+
+
 def iterable_path(expr: t.Expr) -> str | None:
     """The loader inside ``enumerate(tqdm(loader, ...))``."""
     while isinstance(expr, t.Call) and expr.args and t.path_of(expr) is None:

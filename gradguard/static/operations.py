@@ -13,6 +13,7 @@ from gradguard.static.definitions import Class, FunctionRef
 from gradguard.static.expressions import cut, recorded
 from gradguard.static.loops import is_evaluation
 from gradguard.static.model import Form
+from gradguard.static.names import is_of_gradient
 from gradguard.static.values import (
     DATA,
     DETACHED,
@@ -49,6 +50,10 @@ def external_call(c: Called) -> Value | None:
     if name.startswith("builtins."):
         return _builtin(c, name[9:])
     tail = name.rsplit(".", 1)[-1]
+    if k.GRADIENT_SETTING_FUNCTION.match(name) and any(
+        isinstance(node, t.Expr) and is_of_gradient(node) for arg in c.node.args[:1] for node in t.walk(arg.value)
+    ):
+        c.flow.set_gradients(c.node, c.state)
     if name in ("random.sample", "random.choice", "random.choices", "random.shuffle"):
         return c.first or UNKNOWN
     if name.startswith(k.NUMBER_PREFIXES):
@@ -311,6 +316,8 @@ def _set_attribute(c: Called) -> None:
     if path is None:
         return
     flow, state = c.flow, c.state
+    if path.endswith(".grad") and value.kind is not Kind.NOTHING:
+        flow.set_gradients(c.node, state)
     before = flow.read(path, state)
     goes_on = bool(value.must & before.must)
     flow.touch(path, state)

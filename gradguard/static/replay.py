@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from gradguard.static import knowledge as k
 from gradguard.static import tree as t
 from gradguard.static.expressions import recorded
 from gradguard.static.model import (
@@ -82,6 +83,8 @@ def _call(here: Translation, event: Call) -> None:
         of=here.value(event.of), receiver=receiver,
     ))  # fmt: skip
     _mark_leaf(here, event, receiver)
+    if event.name == k.SETTING_GRADIENTS:
+        here.state.lost = None
 
 
 def _mark_leaf(here: Translation, event: Call, receiver: str | None) -> None:
@@ -126,6 +129,7 @@ def _forward(here: Translation, event: Forward) -> None:
 
 def _opaque(here: Translation, event: OpaqueCall) -> None:
     here.flow.record(replace(event, site=_site(here), loop=here.flow.loop, inner=event))
+    here.state.lost = None
 
 
 def _hook(here: Translation, event: HookRegistration) -> None:

@@ -12,7 +12,7 @@ from gradguard.static.model import (
     Mode,
     Scope,
 )
-from gradguard.static.names import PARAMETERS, breaks_graph
+from gradguard.static.names import PARAMETERS, breaks_graph, is_of_gradient
 from gradguard.static.state import State
 from gradguard.static.values import (
     NOTHING_HELD,
@@ -145,6 +145,8 @@ def _goes_over_names(loop: t.Node) -> bool:
 def augment(flow: Flow, stmt: t.Augment, state: State) -> State:
     added = flow.value(stmt.value, state)
     path = t.path_of(stmt.target)
+    if is_of_gradient(stmt.target) and stmt.operator in "+-":
+        flow.set_gradients(stmt, state)
     if path is None or breaks_graph(stmt.target):
         return state
     path = flow.canonical(path)

@@ -117,6 +117,12 @@ class Flag(NamedTuple):
     holds: bool
 
 
+class Whole(NamedTuple):
+    """A whole number that is known: which stage of a training a call is for."""
+
+    number: int
+
+
 @dataclass(frozen=True, slots=True)
 class Value:
     """An abstract value.

@@ -7,6 +7,27 @@ from tests.rules.snippets import assert_clean, assert_flagged, findings
 CODE = "GG201"
 
 FLAGGED = {
+    "in the stage that steps": """
+        class Learner:
+            def __init__(self, net):
+                self.net = net
+                self.inner = torch.optim.SGD(net.parameters(), lr=0.01)
+
+            def observe(self, x, y, stage=0):
+                loss = F.cross_entropy(self.net(x), y)
+                loss.backward()  # !
+                if stage == 1 or stage == 3:
+                    self.inner.step()
+                else:
+                    return loss
+
+            def after_task(self, loader):
+                for x, y in loader:
+                    self.inner.zero_grad()
+                    self.observe(x, y, stage=1)
+                for x, y in loader:
+                    self.observe(x, y, stage=3)
+    """,
     "none": """
         def train(model, loader, optimizer):
             for x, y in loader:
@@ -106,6 +127,27 @@ FLAGGED = {
 }
 
 CLEAN = {
+    "another stage": """
+        class Learner:
+            def __init__(self, net):
+                self.net = net
+                self.inner = torch.optim.SGD(net.parameters(), lr=0.01)
+
+            def observe(self, x, y, stage=0):
+                loss = F.cross_entropy(self.net(x), y)
+                loss.backward()
+                if stage == 1 or stage == 3:
+                    self.inner.step()
+                else:
+                    return loss
+
+            def after_task(self, loader):
+                for x, y in loader:
+                    self.inner.zero_grad()
+                    self.observe(x, y, stage=1)
+                for x, y in loader:
+                    self.observe(x, y, stage=2)
+    """,
     "first": """
         def train(model, loader, optimizer):
             for x, y in loader:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from textwrap import indent
+
 import pytest
 
 from tests.rules.snippets import assert_clean, assert_flagged
@@ -29,6 +31,24 @@ FLAGGED = {
                 scaler.scale(F.cross_entropy(model(x), y)).backward()
                 optimizer.zero_grad()  # !
                 scaler.step(optimizer)
+    """,
+    "zeros divided": """
+        def train(model, loader, optimizer):
+            for x, y in loader:
+                F.cross_entropy(model(x), y).backward()
+                optimizer.zero_grad(set_to_none=False)  # !
+                for p in model.parameters():
+                    p.grad /= len(x)
+                optimizer.step()
+    """,
+    "set by hand before it is wiped": """
+        def train(model, loader, optimizer):
+            for x, y in loader:
+                F.cross_entropy(model(x), y).backward()
+                for p in model.parameters():
+                    p.grad.copy_(p.grad.clamp(-1, 1))
+                optimizer.zero_grad()  # !
+                optimizer.step()
     """,
     "in a method": """
         class Trainer:
@@ -83,6 +103,26 @@ CLEAN = {
                 optimizer.step()
                 optimizer.zero_grad()
     """,
+    "set by what cannot be read": """
+        from gem import overwrite_grad
+
+        def train(model, loader, optimizer):
+            for x, y in loader:
+                F.cross_entropy(model(x), y).backward()
+                kept = [p.grad.clone() for p in model.parameters()]
+                optimizer.zero_grad()
+                overwrite_grad(model, kept)
+                optimizer.step()
+    """,
+    "all at once": """
+        def train(model, loader, optimizer):
+            for x, y in loader:
+                F.cross_entropy(model(x), y).backward()
+                kept = [p.grad.clone() for p in model.parameters()]
+                optimizer.zero_grad(set_to_none=False)
+                torch._foreach_copy_([p.grad for p in model.parameters()], kept)
+                optimizer.step()
+    """,
     "another backward follows": """
         def train(model, loader, optimizer):
             for x, y in loader:
@@ -134,6 +174,40 @@ CLEAN = {
                     g_optimizer.step()
     """,
 }
+
+
+# What may stand between the reset and the step, in a loop over the parameters `p` and the gradients `g` kept of them.
+SET_BY_HAND = {
+    "assigned": "p.grad = g",
+    "its data": "p.grad.data = g",
+    "copied": "p.grad.copy_(g)",
+    "its data copied": "p.grad.data.copy_(g)",
+    "added": "p.grad += g",
+    "added in place": "p.grad.add_(g)",
+    "a slice": "p.grad[:] = g",
+    "through setattr": 'setattr(p, "grad", g)',
+    "some of them": "p.grad = g if p.requires_grad else None",
+}
+
+
+@pytest.mark.parametrize("name", SET_BY_HAND)
+@pytest.mark.parametrize("where", ["here", "in a function", "in one that steps"])
+def test_gradients_set_by_hand(name: str, where: str) -> None:
+    """A-GEM, PCGrad: the gradients are read, changed, and put back after the reset."""
+    put = f"for p, g in zip(model.parameters(), kept):\n    {SET_BY_HAND[name]}\n"
+    body = {"here": put, "in a function": "put(model, kept)\n", "in one that steps": "finish(model, kept, optimizer)\n"}
+    step = "" if where == "in one that steps" else "optimizer.step()\n"
+    reset = "" if where == "in one that steps" else "optimizer.zero_grad()\n"
+    code = (
+        f"def put(model, kept):\n{indent(put, '    ')}\n"
+        f"def finish(model, kept, optimizer):\n    optimizer.zero_grad()\n{indent(put, '    ')}    optimizer.step()\n\n"
+        "def train(model, loader, optimizer):\n"
+        "    for x, y in loader:\n"
+        "        F.cross_entropy(model(x), y).backward()\n"
+        "        kept = [project(p.grad.clone()) for p in model.parameters()]\n"
+        + indent(reset + body[where] + step, " " * 8)
+    )
+    assert_clean(code, CODE)
 
 
 @pytest.mark.parametrize("name", FLAGGED)
