@@ -2,7 +2,8 @@
 
 **What happens.** `cycle` keeps a copy of everything that it was given in the first round, to give it again: every
 batch of the first epoch stays in memory. After that the same batches come again, in the same order and with the same
-augmentation: the loader does not shuffle again. `itertools.tee` keeps what one of its iterators has not yet given.
+augmentation: the loader does not shuffle again. `itertools.tee` keeps what one of its iterators has not yet given: with
+`train, probe = tee(stream)`, and `probe` read every hundred steps, the batches in between wait in memory.
 
 ```python
 for source, target in zip(source_loader, itertools.cycle(target_loader)):
@@ -29,7 +30,7 @@ from collections.abc import Iterator
 from gradguard.catalogue import Rule
 from gradguard.findings import Finding, Leak, Severity
 from gradguard.signs import CYCLE
-from gradguard.static.model import Function
+from gradguard.static.model import Call, Function
 from gradguard.static.values import Kind
 
 rule = Rule("GG405", "cycled-loader", Severity.ERROR, ((CYCLE,),))
@@ -38,16 +39,29 @@ rule = Rule("GG405", "cycled-loader", Severity.ERROR, ((CYCLE,),))
 @rule.in_source
 def keeps_every_batch(function: Function) -> Iterator[Finding]:
     for call in function.calls_of("itertools.cycle", "itertools.tee"):
-        if call.first.kind is not Kind.LOADER or call.inner is not None or str(call.bound_to).endswith("loaders"):
-            continue  # several loaders in turn: each goes over its batches itself
-        if call.name.endswith("tee") and (call.is_harmless or not (function.backwards or function.forwards)):
-            continue  # iterators are teed for many ends, and what is read from both is dropped
+        if call.inner is not None or not (_is_cycle(call) or _keeps_what_was_given(function, call)):
+            continue
         again = ", and gives them again without shuffling" if call.name.endswith("cycle") else ""
+        lags = f"each batch until `{call.lags}` gave it as well, which is not read in every iteration"
+        kept = lags if call.lags is not None else f"every batch of the first epoch in memory{again}"
         yield rule.finding(
             call.site,
-            f"`{call.name}` keeps every batch of the first epoch in memory{again}",
-            help="use a generator: `while True: yield from loader`",
+            f"`{call.name}` keeps {kept}",
+            help="use a generator for each: `while True: yield from loader`",
         )
+
+
+def _is_cycle(call: Call) -> bool:
+    """Whether it goes over a loader again; several loaders in turn go over their batches themselves."""
+    in_turn = str(call.bound_to).endswith("loaders")
+    return call.name.endswith("cycle") and call.first.kind is Kind.LOADER and not in_turn
+
+
+def _keeps_what_was_given(function: Function, call: Call) -> bool:
+    """Whether batches wait for an end that is not read as often as the other; what is read from both is dropped."""
+    if not call.name.endswith("tee") or call.is_harmless or not (function.backwards or function.forwards):
+        return False
+    return call.first.kind is Kind.LOADER or call.lags is not None
 
 
 @rule.in_run

@@ -8,6 +8,7 @@ from gradguard.static import knowledge as k
 from gradguard.static import tree as t
 from gradguard.static.binding import bind
 from gradguard.static.conditions import (
+    at_limit,
     holds_once,
     is_flag,
     key_test,
@@ -49,6 +50,8 @@ def if_(flow: Flow, stmt: t.If, state: State) -> State | None:
     flow.periods += [] if every is None else [every]
     once = flow.loop is not None and holds_once(stmt.test, flow.loop.targets)
     flow.once += once
+    limit = at_limit(stmt.test)
+    flow.at_limit += limit
     start = steady_branch(stmt.test)
     flow.starting += start == "second"
     cap = length_test(stmt.test) or shape_test(stmt.test)
@@ -58,6 +61,7 @@ def if_(flow: Flow, stmt: t.If, state: State) -> State | None:
     if every is not None:
         flow.periods.pop()
     flow.once -= once
+    flow.at_limit -= limit
     flow.starting += (start == "first") - (start == "second")
     after_else = flow.block(stmt.orelse, second)
     flow.starting -= start == "first"

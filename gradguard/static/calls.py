@@ -147,13 +147,13 @@ def _project(c: Called) -> Value | None:
             return Value(kind=Kind.MODULE, ref=ref)
         if _optimizer_class(ref):
             return Value(kind=Kind.OPTIMIZER, ref=ref)
-        if ref.is_record and c.values and (not ref.methods or union(c.arguments).reach):
+        if ref.is_record and c.values and (not ref.methods or union(c.arguments).keeps):
             return _record(c, ref)
         if ref.self_cycles and ref.holds_model:
             _note_made(c, ref)
         constructor = ref.method("__init__")
         kept = apply_facts(c, constructor, c.values, "") if constructor is not None else UNKNOWN
-        made = Value(kept.roots, kept.maybe, kind=Kind.INSTANCE, ref=ref)
+        made = Value(kept.roots, kept.maybe, kind=Kind.INSTANCE, ref=ref, holds=kept.holds)
         return holding(made, Held.MEMBER, c.node) if ref.gives_members else made
     if c.func.kind in (Kind.MODULE, Kind.INSTANCE) and isinstance(ref, Class):
         forward = ref.method("forward" if c.func.kind is Kind.MODULE else "__call__")
@@ -180,12 +180,12 @@ def _note_made(c: Called, cls: Class) -> None:
 
 def _record(c: Called, cls: Class) -> Value:
     """A dataclass, a named tuple: field by field, where they are given one by one."""
-    whole = union(c.arguments, Kind.OUTPUT)
     if any(arg.star for arg, _ in c.values) or len(c.values) > len(cls.fields):
-        return whole
+        return union(c.arguments, Kind.OUTPUT)
     names = iter(cls.fields)
-    parts = tuple((arg.keyword or next(names), value) for arg, value in c.values)
-    return replace(whole, parts=parts)
+    given = ((arg.keyword or next(names), value) for arg, value in c.values)
+    parts = tuple((name, value) for name, value in given if name not in cls.replaced_fields)
+    return replace(union([value for _, value in parts], Kind.OUTPUT), parts=parts)
 
 
 def _prepared(c: Called) -> Value | None:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from itertools import chain
 
+from gradguard.static.knowledge import SETTINGS_NAME
 from gradguard.static.lines import Line, lines_with
 
 AT_START = ("__init__", "__post_init__", "__new__")
@@ -16,8 +17,8 @@ _CLEARED = r"\.(?:clear|pop|popleft|popitem)\("
 _FRESH = re.compile(r"=.*(?:\[\]|\{\}|\bNone\b|\blist\(\)|\bdict\(\)|\bdeque\()")
 _DECLARES = re.compile(r"\s*(?:global|nonlocal)\b")
 _EACH_ATTRIBUTE = re.compile(r"\bfor\b[^\n]*\bin\b[^\n]*(?:\bvars\(|\.__dict__\b)")
-_SETS_ANY = re.compile(r"\bsetattr\(\s*\w+\s*,\s*[^\s'\"]")
-_EMPTIES = re.compile(rf"{_CLEARED}|\bsetattr\(")
+_SETS_ANY = re.compile(r"\bsetattr\(\s*(\w+)\s*,\s*[^\s'\"]")
+_EMPTIES = re.compile(rf"{_CLEARED}|\bsetattr\(|\bdel\s+\w+\[:\]|\w\[:\]\s*=\s*\[\]")
 
 
 def clearing_methods(
@@ -74,10 +75,17 @@ def _clearing_all(attribute: str, text: str) -> frozenset[str]:
 def _clearing_many(text: str) -> tuple[frozenset[str], frozenset[str]]:
     """The functions of a file that do so for every attribute, and those that do it for a name from elsewhere."""
     going = {line.function for word in ("vars(", "__dict__") for line in _matching(word, _EACH_ATTRIBUTE, text)}
-    every = {line.function for word in (".clear(", "setattr(") for line in _matching(word, _EMPTIES, text)} & going
-    listed = {line.function for line in _matching("setattr(", _SETS_ANY, text)}
+    every = {
+        line.function for word in (".clear(", "setattr(", "[:]") for line in _matching(word, _EMPTIES, text)
+    } & going
+    listed = {line.function for line in lines_with("setattr(", text) if _sets_any(line)}
     at_start = {*AT_START, "__setattr__"}
     return frozenset(every - at_start), frozenset(listed - at_start)
+
+
+def _sets_any(line: Line) -> bool:
+    """Whether an attribute is set whose name only the run knows, of something other than settings."""
+    return any(not SETTINGS_NAME.match(name) for name in _SETS_ANY.findall(line.text))
 
 
 def _matching(word: str, pattern: re.Pattern[str], text: str) -> Iterator[Line]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 from gradguard.static import tree as t
+from gradguard.static.events import LONG_LOOP
 from gradguard.static.names import named_kind
 from gradguard.static.values import Flag, Kind, Whole, Word
 
@@ -42,6 +44,24 @@ def holds_once(test: t.Expr, targets: frozenset[str]) -> bool:
         left, right = right, left
     counts = isinstance(right, t.Operation | t.Name | t.Attribute) and period(right) is None
     return t.path_of(left) in targets and counts
+
+
+_LIMIT_NAME = re.compile(
+    r"max|total|limit|budget|until|last|(?:^|_)(?:n|num|stop)_|steps|iter|epochs|batches|updates", re.I
+)
+
+
+def at_limit(test: t.Expr) -> bool:
+    """Whether a condition says that a loop ran as often as it is to: ``step >= args.max_steps``, no small number."""
+    if not isinstance(test, t.Operation) or test.operator not in ("==", ">=", ">") or len(test.operands) != 2:
+        return False
+    limit = test.operands[1]
+    if isinstance(limit, t.Operation):  # `i == len(loader) - 1`
+        limit = limit.operands[0]
+    if isinstance(limit, t.Constant):
+        return isinstance(limit.value, int) and limit.value >= LONG_LOOP
+    path = t.path_of(limit)
+    return path is not None and _LIMIT_NAME.search(path.rsplit(".", 1)[-1]) is not None
 
 
 def tensor_test(test: t.Expr) -> tuple[str | None, bool]:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from gradguard.static.project import Module
 
 MAX_LINEAGE = 6
+_INIT_VAR = re.compile(r"^[ \t]+(\w+)\s*:\s*(?:dataclasses\.)?InitVar\b", re.M)
 _MODEL = re.compile(r"^[ \t]+self\.\w+\s*=[^\n]*(?:\boptim\.\w+\(|\bnn\.\w+\(|deepcopy\()", re.M)
 
 
@@ -211,6 +212,16 @@ class Class:
         return tuple(found)
 
     @cached_property
+    def replaced_fields(self) -> frozenset[str]:
+        """The fields of a dataclass that do not keep what they are given: ``InitVar``, or a number of it."""
+        method = self.method("__post_init__")
+        statements = t.walk_statements(method.define.body) if method is not None else ()
+        assigned = (s for s in statements if isinstance(s, t.Assign) and _is_number(s.value))
+        bound = (t.path_of(target) or "" for stmt in assigned for target in stmt.targets)
+        passed_on = _INIT_VAR.findall(self.chunk.text)
+        return frozenset((*passed_on, *(path[5:] for path in bound if path.startswith("self."))))
+
+    @cached_property
     def framework_methods(self) -> bool:
         """Whether a framework calls its ``validation_step`` and the like."""
         return any(n.rsplit(".", 1)[-1] in (*k.LIGHTNING_BASES, "Trainer") for n in self.external_bases)
@@ -335,3 +346,12 @@ class Class:
         own = frozenset(re.findall(r"register_buffer\(\s*['\"](\w+)['\"]", self.chunk.text))
         normalizes = any("BatchNorm" in n or "_NormBase" in n for n in self.external_bases)
         return own | {"running_mean", "running_var"} if normalizes else own
+
+
+def _is_number(value: t.Expr) -> bool:
+    """Whether an expression has no graph by what is written last: ``float(x.norm())``, ``self.loss.detach()``."""
+    if not isinstance(value, t.Call):
+        return False
+    if isinstance(value.func, t.Attribute):
+        return value.func.name in k.BREAKING_METHODS
+    return t.path_of(value.func) in ("float", "int", "str", "bool")

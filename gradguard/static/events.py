@@ -312,6 +312,7 @@ class Call(Event):
         packs_as_given: (of ``saved_tensors_hooks``) where the pack hook returns the very tensor that it is given.
         is_harmless: nothing trains; or, of ``gc.disable``, something collects or switches it on again; of
             ``add_param_group``, something takes groups out again.
+        lags: (of ``itertools.tee``) the end that is not read in each iteration of the training that reads another one.
     """
 
     name: str = ""
@@ -327,6 +328,7 @@ class Call(Event):
     handed_on: bool = False
     object_lists: tuple[Site, ...] = ()
     is_harmless: bool = False
+    lags: str | None = None
     packs_as_given: tuple[Site, ...] = ()
 
     @property

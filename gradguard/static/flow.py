@@ -95,6 +95,7 @@ class Flow:
         self.slots: set[tuple[str, str | None]] = set()
         self.periods: list[int] = []
         self.once = 0
+        self.at_limit = 0
         self.capped: list[str] = []
         self.scoped: list[str] = []
         self.entered: dict[str, Loop | None] = {}
@@ -343,7 +344,7 @@ class Flow:
         else:
             self.returned.append(NOTHING)
         for frame in self.frames:
-            frame.loop.leaves_early = True
+            frame.loop.leaves_early |= not self.at_limit
         (self.early_exits if self.starting else self.exits).append(state)
 
     def _raise(self, stmt: t.Raise, state: State) -> None:
@@ -354,7 +355,7 @@ class Flow:
         if self.frames:
             frame = self.frames[-1]
             if stmt.kind == "break":
-                frame.loop.leaves_early = True
+                frame.loop.leaves_early |= not self.at_limit
                 frame.breaks.append(state)
             else:
                 (frame.early if self.starting else frame.continues).append(state)

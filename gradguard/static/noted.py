@@ -30,7 +30,7 @@ def judge_call(flow: Flow, call: Call) -> None:
     if call.name == "add_param_group":
         call.is_harmless = flow.project.survey.mentions(_DROPS_GROUPS, flow.module)
     elif call.name == "itertools.tee":
-        call.is_harmless = _drops_an_end(flow, call)
+        _judge_ends(flow, call)
     if call.inner is not None:
         return
     if call.name == "retain_grad":
@@ -70,13 +70,26 @@ _COLLECTS = re.compile(r"\bgc\.collect\(|^\s*from gc import [^\n]*\bcollect\b")
 _ENABLES = re.compile(r"\bgc\.enable\(|^\s*from gc import [^\n]*\benable\b")
 
 
-def _drops_an_end(flow: Flow, call: Call) -> bool:
-    """``head, rest = tee(batches)`` and ``del head``: what is not read any more keeps nothing."""
+def _judge_ends(flow: Flow, call: Call) -> None:
+    """``head, rest = tee(batches)``: what one end gave waits for the other, unless that was dropped: ``del head``."""
     statements = list(walk_statements(flow.ref.define.body))
     made = [s for s in statements if isinstance(s, t.Assign) and s.value is call.source.site.node]
-    ends = {t.path_of(end) for stmt in made for target in stmt.targets for end in t.names_in(target)}
+    ends = {path for s in made for e in s.targets for name in t.names_in(e) if (path := t.path_of(name)) is not None}
     dropped = (t.path_of(target) for s in statements if isinstance(s, t.Delete) for target in s.targets)
-    return not ends.isdisjoint(dropped)
+    call.is_harmless = not ends.isdisjoint(dropped)
+    loops = [loop.site.node for loop in flow.facts.loops if loop.trains]
+    for loop in (loop for loop in loops if isinstance(loop, t.Repeat) and loop.iterable is not None):
+        read = ends.intersection(_names(loop.iterable))
+        call.lags = min((end for end in ends - read if read and not _is_read(loop.body, end)), default=call.lags)
+
+
+def _is_read(body: list[t.Stmt], name: str) -> bool:
+    """Whether statements use a name each time that they run: not under a condition."""
+    return any(name in _names(stmt.test if isinstance(stmt, t.If) else stmt) for stmt in body)
+
+
+def _names(node: object) -> set[str]:
+    return {n.id for n in t.walk(node) if isinstance(n, t.Name)}
 
 
 def _collects(flow: Flow, call: Call) -> bool:

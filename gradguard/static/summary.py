@@ -113,7 +113,7 @@ def _made(here: Translation) -> Value:
     fields = [here.value(value) for path, value in env if path.startswith("self.") and value.kind in _HOLDING]
     held = union(fields)
     roots = frozenset(root for root in held.roots if root.source is not Source.LEAF)
-    return recorded(Value(roots, held.maybe, kind=Kind.CONTAINER), here.state)
+    return recorded(Value(roots, held.maybe, kind=Kind.CONTAINER, holds=held.holds), here.state)
 
 
 def _writes(here: Translation) -> list[tuple[str, Value]]:

@@ -220,8 +220,14 @@ class Survey:
         if key not in self._called:
             users = {user for text in self._with_word(method, near) for user in _users(method, text)}
             users -= {method, *AT_START}  # what a constructor calls, it does once
-            self._called[key] = any(u not in seen and self._runs(u, near, seen | {method}) for u in users)
+            is_entry = bool(seen) and not users and self._is_of_top_level(method, near)
+            self._called[key] = is_entry or any(u not in seen and self._runs(u, near, seen | {method}) for u in users)
         return self._called[key]
+
+    def _is_of_top_level(self, function: str, near: Module) -> bool:
+        """Whether it is no method: where nothing calls it, somebody who uses the project does."""
+        header = re.compile(rf"^(?:async )?def {re.escape(function)}\(", re.M)
+        return any(header.search(text) for text in self._with_word(function, near))
 
     def _any_trains(self, near: Module) -> bool:
         """Whether any file calls backward, or nothing is known of the files."""

@@ -6,7 +6,23 @@ from tests.rules.snippets import assert_clean, assert_flagged
 
 CODE = "GG405"
 
+TEE = """
+        from itertools import islice, tee
+
+        def pretrain(model, optimizer, stream, steps):
+            batches, probes = tee(stream)  # MARK
+            for i, x in enumerate(islice(batches, steps), 1):
+                optimizer.zero_grad()
+                model(x).mean().backward()
+                optimizer.step()
+                USE
+"""
+
 FLAGGED = {
+    "an end that is read now and then": TEE.replace("USE", "if i % 100 == 0: print(probe(model, probes))").replace(
+        "MARK", "!"
+    ),
+    "an end that is read when all is over": TEE.replace("USE", "print(i)").replace("MARK", "!"),
     "zipped with the steps": """
         import itertools
 
@@ -161,6 +177,14 @@ FLAGGED = {
 }
 
 CLEAN = {
+    "both ends in each step": TEE.replace("USE", "print(probe(model, next(probes)))"),
+    "both ends at once": TEE.replace("islice(batches, steps)", "zip(batches, probes)").replace("USE", "pass"),
+    "the other end is dropped": TEE.replace("            for i", "            del probes\n            for i").replace(
+        "USE", "pass"
+    ),
+    "nothing is trained": TEE.replace("model(x).mean().backward()", "print(len(x))").replace(
+        "USE", "if i % 100 == 0: print(next(probes))"
+    ),
     "an end that is dropped": """
         import itertools
 

@@ -6,7 +6,50 @@ from tests.rules.snippets import assert_clean, assert_flagged, twin
 
 CODE = "GG110"
 
+KEPT = """
+        FIELDS
+
+        class Trainer:
+            def __init__(self, net, config):
+                self.net = net
+                self.opt = torch.optim.Adam(net.parameters())
+                self.skipped = []
+                for name, value in overrides.items():
+                    setattr(config, name, value)
+
+            def train_step(self, x, y):
+                self.opt.zero_grad()
+                loss = F.mse_loss(self.net(x), y)
+                loss.backward()
+                self.opt.step()
+
+            def fit(self, loader):
+                for step, (x, y) in enumerate(loader):
+                    try:
+                        self.train_step(x, y)
+                    except RuntimeError as error:
+                        self.skipped.append(Skipped(step, error))  # MARK
+
+            def summary(self):
+                return {"skipped": len(self.skipped)}
+"""
+RECORD = """@dataclasses.dataclass
+        class Skipped:
+            step: int
+            reason: Exception
+
+            def describe(self):
+                return f"step {self.step}: {self.reason}"
+"""
+PLAIN = """class Skipped:
+            def __init__(self, step, reason):
+                self.step = step
+                self.why = reason
+"""
+
 FLAGGED = {
+    "in a record that describes itself": KEPT.replace("FIELDS", RECORD).replace("MARK", "!"),
+    "in an object": KEPT.replace("FIELDS", PLAIN).replace("MARK", "!"),
     "what a context is told of": """
         class Guard:
             def __init__(self):
@@ -180,6 +223,13 @@ FLAGGED = {
 }
 
 CLEAN = {
+    "its text in an object": KEPT.replace("FIELDS", PLAIN.replace("= reason", "= str(reason)")),
+    "its text in a record": KEPT.replace(
+        "FIELDS", RECORD + "\n            def __post_init__(self):\n                self.reason = str(self.reason)\n"
+    ),
+    "an argument that a record does not keep": KEPT.replace(
+        "FIELDS", RECORD.replace("reason: Exception", "reason: dataclasses.InitVar[Exception]")
+    ),
     "the text of what a context is told of": twin(
         FLAGGED["what a context is told of"], ("self.remember(error)", "self.remember(str(error))")
     ),

@@ -386,6 +386,43 @@ CLEAN = {
         """for name in vars(self):
                     getattr(self, name).clear()""",
     ),
+    "lists of an object's object, emptied in place by another method": """
+        class Segment:
+            def __init__(self):
+                self.scores, self.values = [], []
+
+            def push(self, **given):
+                for name, value in given.items():
+                    getattr(self, name + "s").append(value)
+
+            def reset(self):
+                for column in vars(self).values():
+                    del column[:]
+
+        class Learner:
+            def __init__(self, agent):
+                self.agent = agent
+                self.segment = Segment()
+                self.optimizer = torch.optim.Adam(agent.parameters())
+
+            def collect(self, env):
+                for _ in range(8):
+                    policy, value = self.agent(env.observe())
+                    self.segment.push(score=policy.log_prob(value), value=value)
+
+            def improve(self):
+                segment = self.segment
+                self.optimizer.zero_grad()
+                torch.stack(segment.scores).mean().backward()
+                self.optimizer.step()
+                segment.reset()
+
+        def train(agent, env, updates):
+            learner = Learner(agent)
+            for _ in range(updates):
+                learner.collect(env)
+                learner.improve()
+    """,
     "every attribute is set anew": SEGMENT.replace(
         "EMPTY",
         """for name in self.__dict__:

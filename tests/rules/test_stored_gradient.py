@@ -7,6 +7,27 @@ from tests.rules.snippets import assert_clean, assert_flagged
 CODE = "GG402"
 
 FLAGGED = {
+    "in a record, until enough steps are done": """
+        @dataclasses.dataclass
+        class Report:
+            step: int
+            grad: torch.Tensor
+
+            @property
+            def norm(self):
+                return float(self.grad.norm())
+
+        def train(model, batches, optimizer, max_steps):
+            reports = []
+            for step, (x, y) in enumerate(batches, start=1):
+                optimizer.zero_grad()
+                F.cross_entropy(model(x), y).backward()
+                optimizer.step()
+                reports.append(Report(step, model.fc.weight.grad))  # !
+                if step == max_steps:
+                    break
+            return reports
+    """,
     "append": """
         def train(model, loader, optimizer):
             grads = []
@@ -115,6 +136,39 @@ FLAGGED = {
 }
 
 CLEAN = {
+    "a record that takes its norm": """
+        @dataclasses.dataclass
+        class Report:
+            step: int
+            grad: dataclasses.InitVar[torch.Tensor]
+            norm: float = 0.0
+
+            def __post_init__(self, grad):
+                self.norm = float(grad.norm())
+
+        def train(model, batches, optimizer, max_steps):
+            reports = []
+            for step, (x, y) in enumerate(batches, start=1):
+                optimizer.zero_grad()
+                F.cross_entropy(model(x), y).backward()
+                optimizer.step()
+                reports.append(Report(step, model.fc.weight.grad))
+                if step == max_steps:
+                    break
+            return reports
+    """,
+    "of the first few steps": """
+        def probe(model, batches, optimizer):
+            grads = []
+            for step, (x, y) in enumerate(batches):
+                optimizer.zero_grad()
+                F.cross_entropy(model(x), y).backward()
+                optimizer.step()
+                grads.append(model.fc.weight.grad)
+                if step == 3:
+                    break
+            return grads
+    """,
     "copied": """
         def train(model, loader, optimizer):
             grads = []
