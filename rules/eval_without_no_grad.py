@@ -104,9 +104,14 @@ def _records_in_callee(forward: Forward) -> bool:
     inner = forward.inner
     if not isinstance(inner, Forward) or inner.inner is not None or inner.loop is None or not forward.is_evaluated:
         return False
-    loop, records = inner.loop, forward.mode in (Mode.INHERITED, Mode.ON) and not inner.is_frozen
+    loop, records = inner.loop, forward.mode in (Mode.INHERITED, Mode.ON) and not _is_left_alone(inner)
     reported_there = loop.evaluates and not loop.trains_otherwise
     return records and not (reported_there or loop.needs_gradients or loop.steps)
+
+
+def _is_left_alone(forward: Forward) -> bool:
+    """Whether a module call needs no ``no_grad`` (it is frozen), or may not bear it (it adapts itself)."""
+    return forward.is_frozen or forward.may_learn_itself
 
 
 def _is_sure(function: Function, forward: Forward, loop: Loop) -> bool:
@@ -123,5 +128,5 @@ def _recording(loop: Loop) -> Forward | None:
     """The first module call that records a graph in an evaluation loop."""
     if not loop.evaluates or loop.needs_gradients or loop.steps:
         return None
-    recorded = (f for f in loop.forwards if f.mode in (Mode.INHERITED, Mode.ON) and not f.is_frozen)
+    recorded = (f for f in loop.forwards if f.mode in (Mode.INHERITED, Mode.ON) and not _is_left_alone(f))
     return next((f for f in recorded if f.inner is None or (f.is_evaluated and not f.is_in_loop_of_callee)), None)

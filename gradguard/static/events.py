@@ -282,6 +282,7 @@ class Forward(Event):
         is_evaluated: it itself was, by this function or by the caller whose event this is.
         is_shown: the function uses what is called as only a module is used: ``net.eval()``, ``net.parameters()``.
         is_frozen: none of its parameters wants a gradient.
+        may_learn_itself: what it is cannot be seen, and a ``forward`` of the program computes gradients.
     """
 
     module: str | None = None
@@ -290,6 +291,7 @@ class Forward(Event):
     is_evaluated: bool = False
     is_shown: bool = False
     is_frozen: bool = False
+    may_learn_itself: bool = False
 
 
 @dataclass(eq=False, repr=False)

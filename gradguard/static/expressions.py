@@ -213,12 +213,17 @@ def _indexed(flow: Flow, base: Value, expr: t.Subscript, state: State) -> Value:
     by_position = isinstance(index, t.Display) and index.kind == "tuple"
     if isinstance(index, t.Display) and by_position:
         narrow = all(_is_integer(i) or evaluate(flow, i, state).kind is Kind.NUMBER for i in index.items)
-    elif not isinstance(index, t.Slice | t.Constant | t.Operation):
+    elif _is_mask(index) or not isinstance(index, t.Slice | t.Constant | t.Operation):
         base = computed(base)  # by a name: one of many rows, or a copy
     base = replace(base, holds=base.holds - base.holding(Held.OUTPUT))
     several = by_position or (isinstance(index, t.Slice) and index.dimensions > 1)
     is_tensor = several or (base.kind is Kind.TENSOR and base.ref != "batch")
     return holding(base, Held.VIEW, expr) if narrow and is_tensor else base
+
+
+def _is_mask(index: t.Expr) -> bool:
+    """``labels == c``, ``~done & seen``: what it picks is a copy."""
+    return isinstance(index, t.Operation) and index.operator in ("==", "!=", "<", "<=", ">", ">=", "&", "|", "~")
 
 
 def _is_integer(index: t.Expr) -> bool:

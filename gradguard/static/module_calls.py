@@ -54,7 +54,14 @@ def forward(c: Called) -> None:
         flow.site(c.node), flow.loop, flow.branches > 0, module=path or None, mode=c.state.mode,
         evaluates=bool(c.state.evaluating), is_evaluated=c.state.evaluates(path),
         is_frozen=_is_frozen(c, path) or _records_nothing(c), is_shown=path in flow.modules,
+        may_learn_itself=_may_learn_itself(c, path),
     ))  # fmt: skip
+
+
+def _may_learn_itself(c: Called, path: str | None) -> bool:
+    """Whether an evaluated object may adapt itself when it is called: nothing is known of it, and some forward does."""
+    is_known = c.func.ref is not None or (c.receiver is not None and c.receiver.ref is not None)
+    return not is_known and c.state.evaluates(path) and c.flow.project.survey.has_learning_forward(c.flow.module)
 
 
 def _is_frozen(c: Called, path: str | None) -> bool:

@@ -46,6 +46,7 @@ class Survey:
         self._matched: dict[tuple[re.Pattern[str], Path], bool] = {}
         self._imports: dict[Path, set[Path]] = {}
         self._backwards: dict[str, set[tuple[str, int]]] = {}
+        self._learning: dict[str, bool] = {}
         self._training: Path | Literal[False] | None = None
 
     def prepare(self) -> None:
@@ -220,14 +221,9 @@ class Survey:
         if key not in self._called:
             users = {user for text in self._with_word(method, near) for user in _users(method, text)}
             users -= {method, *AT_START}  # what a constructor calls, it does once
-            is_entry = bool(seen) and not users and self._is_of_top_level(method, near)
+            is_entry = bool(seen) and not users  # somebody who uses the project calls it
             self._called[key] = is_entry or any(u not in seen and self._runs(u, near, seen | {method}) for u in users)
         return self._called[key]
-
-    def _is_of_top_level(self, function: str, near: Module) -> bool:
-        """Whether it is no method: where nothing calls it, somebody who uses the project does."""
-        header = re.compile(rf"^(?:async )?def {re.escape(function)}\(", re.M)
-        return any(header.search(text) for text in self._with_word(function, near))
 
     def _any_trains(self, near: Module) -> bool:
         """Whether any file calls backward, or nothing is known of the files."""
@@ -248,6 +244,17 @@ class Survey:
                 found |= {(self.project.shown(path), line) for line in _lines_matching(_GRADIENTS, self.texts.of(path))}
             self._backwards[near.source.path] = found
         return self._backwards[near.source.path]
+
+    def has_learning_forward(self, near: Module) -> bool:
+        """Whether a ``forward`` of the program computes gradients itself: a method that adapts to what it is given."""
+        if near.source.path not in self._learning:
+            self._learning[near.source.path] = any(
+                line.function == "forward"
+                for word in (".backward(", "autograd.grad(")
+                for text in self._with_word(word, near)
+                for line in lines_with(word, text)
+            )
+        return self._learning[near.source.path]
 
     def is_called_by_many(self, name: str, near: Module) -> bool:
         """Whether so many files call functions of this name that it does not tell which one is called."""

@@ -286,6 +286,21 @@ FLAGGED = {
 }
 
 CLEAN = {
+    "a method from a registry, of which one adapts to what it is given": """
+        from methods import registry
+
+        class Finetune(nn.Module):
+            def forward(self, model, support, query):
+                loss = model(support).mean()
+                loss.backward()
+                return model(query)
+
+        method = registry[args.method](args)
+        method.eval()
+        for support, query in tqdm(val_loader):
+            pred = method(model, support, query)
+            print(pred.mean().item())
+    """,
     "evaluated after eval()": """
         class Runner:
             def __init__(self, net):

@@ -130,6 +130,16 @@ FLAGGED = {
 }
 
 CLEAN = {
+    "what a mask picks of a view": """
+        @torch.no_grad()
+        def statistics(net, loader):
+            kept = defaultdict(list)
+            for x, labels in loader:
+                features = net(x)[:, 0]
+                for label in labels.unique():
+                    kept[int(label)].append(features[labels == label])
+            return kept
+    """,
     "boxes of each image, scaled in place": """
         @torch.no_grad()
         def ground_truth(net, val_loader):
