@@ -13,7 +13,7 @@ for x, y in loader:
 `deque(maxlen=5)`.
 
 **Not flagged.** The best model so far, a bounded or trimmed list, copies for the clients of one round, members of an
-ensemble that are made before training. `model.state_dict()` without a copy is no snapshot at all: its tensors are the
+ensemble that are made before training, what elastic weight consolidation keeps of each task. `model.state_dict()` without a copy is no snapshot at all: its tensors are the
 model's own.
 
 **References.** choderalab/pinot#23.
@@ -26,7 +26,7 @@ from collections.abc import Iterator
 from gradguard.catalogue import Rule
 from gradguard.findings import Confidence, Finding, Leak, Severity
 from gradguard.signs import ACTS, CALLBACK, SNAPSHOT, TRAINS
-from gradguard.static.model import Function
+from gradguard.static.model import Function, Store
 from gradguard.static.values import Held
 
 rule = Rule("GG406", "unbounded-snapshots", Severity.WARNING, (TRAINS, (SNAPSHOT, CALLBACK, ACTS)))
@@ -35,7 +35,7 @@ rule = Rule("GG406", "unbounded-snapshots", Severity.WARNING, (TRAINS, (SNAPSHOT
 @rule.in_source
 def collects(function: Function) -> Iterator[Finding]:
     for store in function.stores:
-        if not store.piles_up_each_step(Held.SNAPSHOT):
+        if not store.piles_up_each_step(Held.SNAPSHOT) or _is_of_a_task(function, store):
             continue
         yield rule.finding(
             store.site,
@@ -43,6 +43,11 @@ def collects(function: Function) -> Iterator[Finding]:
             help="keep the best one, write them to disk, or use a `deque(maxlen=...)`",
             confidence=Confidence.LOW if store.conditional and store.period is None else Confidence.HIGH,
         )
+
+
+def _is_of_a_task(function: Function, store: Store) -> bool:
+    """Whether it follows a backward that no step uses: what mattered for a task is measured once, after it (EWC)."""
+    return store.grows is None and bool(function.backwards) and not function.steps
 
 
 @rule.in_run
