@@ -1,20 +1,25 @@
-"""The outputs of a whole evaluation are kept on the device.
+"""The outputs of a whole evaluation, or of all steps of a training, are kept on the device.
 
-**What happens.** Under `no_grad` an output has no graph, but it lies where it was computed. A list of all outputs of
-an evaluation takes its memory from the model: logits over a vocabulary, or masks of full size, are gigabytes after
-some hundred batches.
+**What happens.** Under `no_grad`, or detached, an output has no graph, but it lies where it was computed. A list of all
+outputs of an evaluation takes its memory from the model: logits over a vocabulary, or masks of full size, are
+gigabytes after some hundred batches. A list that gets the output of every training step, and that nothing empties,
+grows until the memory is full.
 
 ```python
-with torch.no_grad():
-    for x, _ in loader:
-        outputs.append(model(x.cuda()))
+for x, y in loader:
+    logits = model(x)
+    ...
+    self.seen.append(logits.detach())
 ```
 
-**Instead**, move them to the host (`.cpu()`), or reduce each batch to what is wanted: `.argmax(1)`, a sum, a metric.
+**Instead**, move them to the host (`.cpu()`), or reduce each batch to what is wanted: `.argmax(1)`, a sum, a metric;
+empty the list after each epoch.
 
-**Severity.** Information, and shown with `--min-confidence low` only: it may be meant, and small.
+**Severity.** A warning for the outputs of all steps of a training. Information for those of an evaluation, and shown
+with `--min-confidence low` only: it may be meant, and small.
 
-**Not flagged.** Outputs that are moved, reduced or turned into numbers; code that puts nothing on a device.
+**Not flagged.** Outputs that are moved, reduced or turned into numbers; lists that something empties, or that are made
+in each epoch anew; code that puts nothing on a device.
 
 **References.** huggingface/transformers#7232, #25313 (`eval_accumulation_steps`).
 """
@@ -25,23 +30,33 @@ from collections.abc import Iterator
 
 from gradguard.catalogue import Rule
 from gradguard.findings import Confidence, Finding, Severity
-from gradguard.signs import LOADER, LOOP, NO_GRAD
-from gradguard.static.model import Function, Mode
+from gradguard.signs import LOADER, LOOP, NO_GRAD, TRAINS
+from gradguard.static.model import Function, Mode, Store
 from gradguard.static.values import Held
 
-rule = Rule("GG409", "kept-on-device", Severity.INFO, ((NO_GRAD, LOADER, LOOP),))
+rule = Rule("GG409", "kept-on-device", Severity.INFO, ((NO_GRAD, LOADER, LOOP), TRAINS))
 
 
 @rule.in_source
 def collects(function: Function) -> Iterator[Finding]:
-    for store in function.stores:
-        loop = store.grows
-        if loop is None or not function.uses_device or store.mode is not Mode.OFF or store.inner is not None:
+    for store in function.stores if function.uses_device else ():
+        trains = _is_of_training(store)
+        if not trains and not _is_of_evaluation(store):
             continue
-        if store.piles_up(Held.OUTPUT) and store.loop is not None and any(x.over_loader for x in store.loop.around()):
-            yield rule.finding(
-                store.site,
-                f"{store.place} keeps `{store.value_code}` of every batch on the device",
-                help=f"move it to the host: `{store.value_code}.cpu()`, or reduce it first",
-                confidence=Confidence.LOW,
-            )
+        yield rule.finding(
+            store.site,
+            f"{store.place} keeps `{store.value_code}` of every {'step' if trains else 'batch'} on the device",
+            help=f"move it to the host: `{store.value_code}.cpu()`, or reduce it first",
+            severity=Severity.WARNING if trains else Severity.INFO,
+            confidence=Confidence.HIGH if trains else Confidence.LOW,
+        )
+
+
+def _is_of_evaluation(store: Store) -> bool:
+    if store.grows is None or store.mode is not Mode.OFF or store.inner is not None or store.loop is None:
+        return False
+    return store.piles_up(Held.OUTPUT) and any(loop.over_loader for loop in store.loop.around())
+
+
+def _is_of_training(store: Store) -> bool:
+    return store.for_all_training and not store.carries_graph and store.piles_up_each_step(Held.OUTPUT)

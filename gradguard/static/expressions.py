@@ -75,6 +75,8 @@ def recorded(value: Value, state: State, node: t.Node | None = None) -> Value:
 def cut(value: Value, node: t.Node | None) -> Value:
     """The tensor without its graph; it shares the storage."""
     detached = replace(DETACHED, holds=viewed(value).holds)
+    for root in value.roots:
+        detached = holding(detached, Held.GIVEN, root) if root.source is Source.PARAM else detached
     return holding(detached, Held.CUT, node) if value.roots and node is not None else detached
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from gradguard.static import knowledge as k
 from gradguard.static.model import Form, Loop, Scope, Store
-from gradguard.static.values import Held, Root, Source
+from gradguard.static.values import Held, Kind, Root, Source
 
 if TYPE_CHECKING:
     from gradguard.static.flow import Flow
@@ -33,11 +33,20 @@ def judge_memory(flow: Flow, store: Store) -> None:
     if store.grows is not None and _ends_with_the_step(store.grows):
         store.grows = None
         return
+    store.for_all_training = store.grows is not None and _lasts(flow, store)
     if store.grows is None and _outlives_call(flow, store):
         store.grows_by_call = not cleared(flow, store)
         store.in_step = store.loop is None and (
             any(b.loop is None for b in flow.facts.backwards) or _is_called_back(flow)
         )
+
+
+def _lasts(flow: Flow, store: Store) -> bool:
+    """Whether a collection is that of a whole training: an object's, of several epochs, or beside its optimizer."""
+    if store.scope is not Scope.LOCAL or store.loop is not store.grows:
+        return True
+    made = (name for name, value in flow.final.env.items() if value.kind is Kind.OPTIMIZER)
+    return any("." not in name and name not in flow.params for name in made)
 
 
 def _is_called_back(flow: Flow) -> bool:

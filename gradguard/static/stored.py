@@ -77,6 +77,7 @@ class Store(Event):
         grows_by_call: each call adds to what is there, and nothing clears it.
         capped: it is stored only while the collection is short.
         is_item: it is stored under a key or an index.
+        for_all_training: it grows from the first step of a training to the last, not in each epoch anew.
         in_step: its function is one step of training: it calls backward, outside of a loop.
         is_buffer: it updates a registered buffer of a module.
     """
@@ -109,6 +110,7 @@ class Store(Event):
     grows: Loop | None = None
     grows_by_call: bool = False
     in_step: bool = False
+    for_all_training: bool = False
     is_buffer: bool = False
 
     @property

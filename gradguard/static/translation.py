@@ -10,6 +10,7 @@ from gradguard.static.model import Scope
 from gradguard.static.names import object_path
 from gradguard.static.values import (
     NOTHING_HELD,
+    UNKNOWN,
     Held,
     Holding,
     Holdings,
@@ -23,6 +24,7 @@ from gradguard.static.values import (
 )  # fmt: skip
 
 _MAX_ROOTS = 32
+_OF_THE_CALLEE = (Held.CUT, Held.GIVEN)
 _KEPT = (Source.CARRIED, Source.PLACE, Source.PARAM)
 
 
@@ -72,11 +74,21 @@ class Translation:
         roots, spill = self._roots(value.roots)
         maybe, spilled = self._roots(value.maybe)
         parts = tuple((key, self.value(part)) for key, part in value.parts)
-        holds = frozenset(Holding(h.held, (self.c.node, h.key)) for h in value.holds if h.held is not Held.CUT)
+        holds = frozenset(Holding(h.held, (self.c.node, h.key)) for h in value.holds if h.held not in _OF_THE_CALLEE)
+        holds |= self._given_outputs(value)
         if value.kind in (Kind.UNKNOWN, Kind.CONTAINER) or value.parts:
             holds |= self._passed(value.roots)  # not computed from what came in, but that itself
         must = self._must(value)
         return Value(roots, maybe | spill | spilled, must, value.kind, parts, value.ref, value.bounded, holds)
+
+    def _given_outputs(self, value: Value) -> Holdings:
+        """The outputs of modules among the arguments that were cut from their graphs."""
+        found: Holdings = NOTHING_HELD
+        for held in value.holding(Held.GIVEN):
+            outer = self._outer(held.key) if isinstance(held.key, Root) else UNKNOWN
+            params = (root for root in outer.roots if root.source is Source.PARAM)
+            found |= outer.holding(Held.OUTPUT, Held.GIVEN) | {Holding(Held.GIVEN, root) for root in params}
+        return found
 
     def _must(self, value: Value) -> Roots:
         """What a value of the callee has on every way, here."""

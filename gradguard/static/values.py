@@ -38,6 +38,7 @@ class Held(Enum):
     PARAMETER = auto()  # a new parameter
     MEMBER = auto()  # no memory of its own: it is an element of a collection, which lives on
     CUT = auto()  # no memory: a graph was cut here
+    GIVEN = auto()  # what the argument holds that its graph was cut from, as the caller knows
 
 
 class Root(NamedTuple):
