@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -34,15 +34,16 @@ def repeat(flow: Flow, stmt: t.Repeat, state: State) -> State | None:
     iterable = flow.value(stmt.iterable, state) if stmt.iterable is not None else None
     generates = flow.generators > generators
     assigned = set(stmt.assigned if stmt.assigned is not None else assigned_paths(stmt))
-    for _ in range(3):
+    leaves: dict[str, Roots] = {}
+    for is_last in (False, False, True):
         marks = {name: len(getattr(flow.facts, name)) for name in _EVENT_LISTS}
-        end, late = _iterate(flow, stmt, state.copy(), iterable, assigned, generates)
-        if not late <= assigned:
-            assigned |= late  # a callee stores into what the loop carries: read it again, knowing that
-            for name, length in marks.items():
-                _forget(flow, name, length)
-            continue
-        break
+        end, late, marked = _iterate(flow, stmt, state.copy(), iterable, assigned, generates, leaves)
+        if is_last or (late <= assigned and marked.keys() <= leaves.keys()):
+            break
+        assigned |= late  # a callee stores into what the loop carries: read it again, knowing that
+        leaves |= marked  # or an iteration leaves a leaf to the next one
+        for name, length in marks.items():
+            _forget(flow, name, length)
     stmt.assigned = frozenset(assigned)
     return flow.block(stmt.orelse, end) if stmt.orelse else end
 
@@ -58,8 +59,14 @@ def _forget(flow: Flow, name: str, length: int) -> None:
 
 
 def _iterate(
-    flow: Flow, stmt: t.Repeat, state: State, iterable: Value | None, assigned: set[str], generates: bool
-) -> tuple[State | None, set[str]]:
+    flow: Flow,
+    stmt: t.Repeat,
+    state: State,
+    iterable: Value | None,
+    assigned: set[str],
+    generates: bool,
+    leaves: Mapping[str, Roots],
+) -> tuple[State | None, set[str], dict[str, Roots]]:
     loop = _new_loop(flow, stmt, state, iterable)
     frame = LoopFrame(loop, {})
     entry = state.copy()
@@ -68,7 +75,8 @@ def _iterate(
             before = flow.read(path, state)
             root = Root(Source.CARRIED, (path, loop))
             kept = before.parts if before.kind is Kind.CONTAINER else ()
-            state.env[path] = replace(before, roots=before.roots | {root}, must=before.must | {root}, parts=kept)
+            roots = before.roots | leaves.get(path, frozenset()) | {root}
+            state.env[path] = replace(before, roots=roots, must=before.must | {root}, parts=kept)
             frame.phis[path] = before
     flow.frames.append(frame)
     flow.facts.loops.append(loop)
@@ -98,7 +106,20 @@ def _iterate(
         after = merge(after, other)
     if after is not None and end is not None:
         after.frozen |= end.frozen  # a loop over parameters runs
-    return after, late
+    return after, late, _left_as_leaves(flow, frame, end)
+
+
+def _left_as_leaves(flow: Flow, frame: LoopFrame, end: State | None) -> dict[str, Roots]:
+    """What goes on from one iteration to the next and was marked: ``pos = pos + v; pos.requires_grad_()``."""
+    found: dict[str, Roots] = {}
+    if end is None:
+        return found
+    for path, before in frame.phis.items():
+        value = flow.read(path, end)
+        leaves = frozenset(root for root in value.roots - before.roots if root.source is Source.LEAF)
+        if leaves and Root(Source.CARRIED, (path, frame.loop)) in value.must:
+            found[path] = leaves
+    return found
 
 
 def _as_left(flow: Flow, frame: LoopFrame, state: State) -> None:

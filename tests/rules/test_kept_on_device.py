@@ -7,6 +7,94 @@ from tests.rules.snippets import assert_clean, assert_flagged
 
 CODE = "GG409"
 
+JUDGE = """
+        class Judge:
+            def __init__(self):
+                self.kept = []
+
+            @torch.no_grad()
+            def observe(self, scores):
+                self.kept.append(scores.detach())  # MARK
+
+            def report(self):
+                return torch.cat(self.kept).mean()
+"""
+RUN = (
+    JUDGE
+    + """
+        def run(model, frames, lr):
+            model.cuda()
+            optimizer = torch.optim.SGD(model.parameters(), lr=lr)
+            judge = Judge()
+            for x, y in frames:
+                out = model(x.cuda())
+                judge.observe(out)
+                optimizer.zero_grad()
+                F.cross_entropy(out, y.cuda()).backward()
+                optimizer.step()
+            print(judge.report())
+"""
+)
+TRAINER = """
+        class Trainer:
+            def __init__(self, model):
+                self.model = model.cuda()
+                self.optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+                self.seen = []
+
+            def fit(self, loader, epochs):
+                for epoch in range(epochs):
+                    START
+                    for x, y in loader:
+                        out = self.model(x.cuda())
+                        self.optimizer.zero_grad()
+                        F.cross_entropy(out, y.cuda()).backward()
+                        self.optimizer.step()
+                        self.seen.append(KEPT)  # MARK
+"""
+EPOCH = """
+        def epoch(model, loader, optimizer):
+            model.cuda()
+            seen = []
+            for x, y in loader:
+                out = model(x.cuda())
+                optimizer.zero_grad()
+                F.cross_entropy(out, y.cuda()).backward()
+                optimizer.step()
+                seen.append(out.detach())
+            return torch.cat(seen)
+"""
+
+# What shows without being asked for.
+OF_TRAINING = {
+    "told to an object": RUN.replace("MARK", "!"),
+    "kept in the trainer": TRAINER.replace("START", "print(epoch)")
+    .replace("KEPT", "out.detach()")
+    .replace("MARK", "!"),
+    "kept over all epochs": EPOCH.replace("for x, y in loader", "for _ in range(9):\n              for x, y in loader")
+    .replace("                ", "                    ")
+    .replace("seen.append(out.detach())", "seen.append(out.detach())  # !"),
+}
+
+OF_TRAINING_CLEAN = {
+    "an object of each epoch": RUN.replace("frames, lr)", "frames, optimizer)").replace(
+        "optimizer = torch.optim.SGD(model.parameters(), lr=lr)", "print(optimizer)"
+    ),
+    "on the host": TRAINER.replace("START", "print(epoch)").replace("KEPT", "out.detach().cpu()"),
+    "told on the host": RUN.replace("scores.detach()", "scores.detach().cpu()"),
+    "classes": TRAINER.replace("START", "print(epoch)").replace("KEPT", "out.argmax(1)"),
+    "losses": TRAINER.replace("START", "print(epoch)").replace("KEPT", "F.cross_entropy(out, y.cuda()).detach()"),
+    "begun anew": TRAINER.replace("START", "self.seen = []").replace("KEPT", "out.detach()"),
+    "emptied": TRAINER.replace("START", "self.seen.clear()").replace("KEPT", "out.detach()"),
+    "the last hundred": TRAINER.replace("START", "print(epoch)")
+    .replace("self.seen = []", "self.seen = deque(maxlen=100)")
+    .replace("KEPT", "out.detach()"),
+    "of one epoch": EPOCH,
+    "nothing on a device": TRAINER.replace("START", "print(epoch)")
+    .replace("KEPT", "out.detach()")
+    .replace(".cuda()", ""),
+}
+
 FLAGGED = {
     "outputs": """
         def predict(model, loader, device):
@@ -286,3 +374,13 @@ def test_not_said_unless_asked_for(name: str) -> None:
 @pytest.mark.parametrize("name", CLEAN)
 def test_clean(name: str) -> None:
     assert_clean(CLEAN[name], CODE, Confidence.LOW)
+
+
+@pytest.mark.parametrize("name", OF_TRAINING)
+def test_of_training(name: str) -> None:
+    assert_flagged(OF_TRAINING[name], CODE)
+
+
+@pytest.mark.parametrize("name", OF_TRAINING_CLEAN)
+def test_of_training_clean(name: str) -> None:
+    assert_clean(OF_TRAINING_CLEAN[name], CODE)
