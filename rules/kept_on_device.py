@@ -31,7 +31,7 @@ from collections.abc import Iterator
 from gradguard.catalogue import Rule
 from gradguard.findings import Confidence, Finding, Severity
 from gradguard.signs import LOADER, LOOP, NO_GRAD, TRAINS
-from gradguard.static.model import Function, Mode, Store
+from gradguard.static.model import Form, Function, Mode, Store
 from gradguard.static.values import Held
 
 rule = Rule("GG409", "kept-on-device", Severity.INFO, ((NO_GRAD, LOADER, LOOP), TRAINS))
@@ -59,4 +59,5 @@ def _is_of_evaluation(store: Store) -> bool:
 
 
 def _is_of_training(store: Store) -> bool:
-    return store.for_all_training and not store.carries_graph and store.piles_up_each_step(Held.OUTPUT)
+    adds = store.form in (Form.APPEND, Form.CONCATENATE)  # under an index it may replace what a full buffer has there
+    return adds and store.for_all_training and not store.carries_graph and store.piles_up_each_step(Held.OUTPUT)

@@ -13,7 +13,7 @@ from gradguard.static import knowledge as k
 from gradguard.static import tree as t
 from gradguard.static.binding import bind_element
 from gradguard.static.model import Backward, Event, Form, Forward, Loop, Scope
-from gradguard.static.names import assigned_paths, collections_of, iterable_path
+from gradguard.static.names import PARAMETERS, assigned_paths, collections_of, iterable_path
 from gradguard.static.state import Carry, LoopFrame, State, merge
 from gradguard.static.values import (
     Kind,
@@ -115,6 +115,8 @@ def _left_as_leaves(flow: Flow, frame: LoopFrame, end: State | None) -> dict[str
     if end is None:
         return found
     for path, before in frame.phis.items():
+        if path.endswith(PARAMETERS):
+            continue  # these are leaves anyway
         value = flow.read(path, end)
         leaves = frozenset(root for root in value.roots - before.roots if root.source is Source.LEAF)
         if leaves and Root(Source.CARRIED, (path, frame.loop)) in value.must:

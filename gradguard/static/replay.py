@@ -145,6 +145,8 @@ def _store(here: Translation, store: Store) -> None:
     flow, state = here.flow, here.state
     if store.form is Form.REBIND and Root(Source.PLACE, store.path) not in store.value.must and not store.waits:
         return  # what it replaces is gone
+    if store.path in here.callee.params and not store.is_item and isinstance(store.site.node, t.Assign):
+        return  # `x = x + y` binds the callee's own name
     path = here.path(store.path)
     is_off = Mode.OFF in (state.mode, store.mode)
     if path is None or (is_off and not store.value.holds):

@@ -91,7 +91,7 @@ def _apply(here: Translation, *, constructs: bool) -> Value:
     writes, known = _writes(here), len(flow.facts.stores)
     for event in callee.facts.events[:_MAX_EVENTS]:
         replay(here, event)
-    result = _made(here) if constructs else recorded(here.value(callee.facts.returns), state)
+    result = _made(here) if constructs else recorded(here.returned(callee.facts.returns), state)
     for path, value in writes:
         flow.touch(path, state)
         if all(store.path != path for store in flow.facts.stores[known:]):

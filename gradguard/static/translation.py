@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from gradguard.static import tree as t
 from gradguard.static.arguments import Arguments
 from gradguard.static.called import Called
@@ -80,6 +82,15 @@ class Translation:
             holds |= self._passed(value.roots)  # not computed from what came in, but that itself
         must = self._must(value)
         return Value(roots, maybe | spill | spilled, must, value.kind, parts, value.ref, value.bounded, holds)
+
+    def returned(self, value: Value) -> Value:
+        """What the callee returns: where it computed that from an argument, it did not know whether that is a leaf."""
+        found = self.value(value)
+        if value.parts:
+            return replace(found, parts=tuple((key, self.returned(part)) for key, part in value.parts))
+        leaves = [root for root in found.roots - value.roots if root.source is Source.LEAF]
+        starts = value.kind is Kind.TENSOR and leaves
+        return found.with_roots(Root(Source.GRAPH, self.c.node)) if starts else found
 
     def _given_outputs(self, value: Value) -> Holdings:
         """The outputs of modules among the arguments that were cut from their graphs."""

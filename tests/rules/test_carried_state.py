@@ -7,7 +7,41 @@ from tests.rules.snippets import assert_clean, assert_flagged, findings, twin
 
 CODE = "GG105"
 
+MARKING = """
+        def force(potential, pos):
+            if not pos.requires_grad:
+                pos.requires_grad_(True)
+            (slope,) = torch.autograd.grad(potential(pos).sum(), pos)
+            return -slope
+
+        def step(potential, pos, vel):
+            pos = MOVED
+            vel = vel + 0.1 * force(potential, pos)
+            return pos, vel
+
+        def simulate(net, optimizer, potential, steps):
+            pos, vel = torch.randn(8, 3), torch.zeros(8, 3)
+            for i in range(steps):
+                pos, vel = step(potential, pos, vel)  # MARK
+                optimizer.zero_grad()
+                net(pos.detach()).mean().backward()
+                optimizer.step()
+"""
+
 FLAGGED = {
+    "positions that a helper marks": MARKING.replace("MOVED", "pos + 0.1 * vel").replace("MARK", "!"),
+    "positions that the loop marks": """
+        def simulate(net, optimizer, potential, steps):
+            pos, vel = torch.randn(8, 3), torch.zeros(8, 3)
+            for i in range(steps):
+                pos = pos + 0.1 * vel  # !
+                pos.requires_grad_(True)
+                (slope,) = torch.autograd.grad(potential(pos).sum(), pos)
+                vel = vel - 0.1 * slope
+                optimizer.zero_grad()
+                net(pos.detach()).mean().backward()
+                optimizer.step()
+    """,
     "a state that a callee makes a leaf": """
         class Potential(nn.Module):
             def __init__(self):
@@ -263,6 +297,42 @@ HANDED = """
 SPELLINGS = ("perturbation", "simulation")  # the same store under whatever rule fits its form best
 
 CLEAN = {
+    "positions that are begun anew": MARKING.replace("MOVED", "pos.detach() + 0.1 * vel"),
+    "positions that are no leaf any more": """
+        def attack(net, x, y, steps):
+            adv = x.clone()
+            for _ in range(steps):
+                adv.requires_grad_(True)
+                (slope,) = torch.autograd.grad(F.cross_entropy(net(adv), y), adv)
+                with torch.no_grad():
+                    adv = (adv + 0.01 * slope.sign()).clamp(0, 1)
+            return adv
+    """,
+    "positions that are moved in place": """
+        def minimise(net, optimizer, pos, steps):
+            pos = pos.clone()
+            for _ in range(steps):
+                pos.requires_grad_(True)
+                (slope,) = torch.autograd.grad(net(pos).sum(), pos)
+                pos = pos.detach() - 0.1 * slope
+                optimizer.zero_grad()
+                net(pos).mean().backward()
+                optimizer.step()
+    """,
+    "a helper's own name for what it is given": """
+        def shifted(x, by):
+            x = x + by
+            return x.mean().item()
+
+        def train(model, loader, optimizer):
+            total = torch.zeros(1)
+            for x, y in loader:
+                loss = F.mse_loss(model(x), y)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+                print(shifted(total, loss))
+    """,
     "a state of which a callee makes a copy": twin(
         FLAGGED["a state that a callee makes a leaf"],
         ("q = q.requires_grad_(True)", "q = q.detach().requires_grad_(True)"),

@@ -90,6 +90,15 @@ OF_TRAINING_CLEAN = {
     .replace("self.seen = []", "self.seen = deque(maxlen=100)")
     .replace("KEPT", "out.detach()"),
     "of one epoch": EPOCH,
+    "a ring of them": RUN.replace(
+        "self.kept.append(scores.detach())",
+        "if len(self.kept) < 99: self.kept.append(None)\n                self.kept[self.at] = scores.detach()",
+    ),
+    "a pool that gets no larger": RUN.replace(
+        "self.kept.append(scores.detach())",
+        "if len(self.kept) < 50:\n                    self.kept.append(scores.detach())\n"
+        "                else:\n                    self.kept[random.randrange(50)] = scores.detach()",
+    ),
     "nothing on a device": TRAINER.replace("START", "print(epoch)")
     .replace("KEPT", "out.detach()")
     .replace(".cuda()", ""),
