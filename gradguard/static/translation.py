@@ -88,8 +88,8 @@ class Translation:
         found = self.value(value)
         if value.parts:
             return replace(found, parts=tuple((key, self.returned(part)) for key, part in value.parts))
-        leaves = [root for root in found.roots - value.roots if root.source is Source.LEAF]
-        starts = value.kind is Kind.TENSOR and leaves
+        given = (self._outer(root) for root in value.roots if root.source in (Source.PARAM, Source.PLACE))
+        starts = value.kind is Kind.TENSOR and any(r.source is Source.LEAF for outer in given for r in outer.roots)
         return found.with_roots(Root(Source.GRAPH, self.c.node)) if starts else found
 
     def _given_outputs(self, value: Value) -> Holdings:

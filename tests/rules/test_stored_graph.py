@@ -342,6 +342,23 @@ FLAGGED = {
 }
 
 CLEAN = {
+    "leaves that a helper makes": """
+        def fresh(n):
+            x = torch.zeros(n)
+            x.requires_grad_(True)
+            return x
+
+        def train(net, optimizer, loader):
+            kept = []
+            for x, y in loader:
+                noise = fresh(3)
+                loss = F.mse_loss(net(x) + noise, y)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+                kept.append(noise)
+            return kept
+    """,
     "this key is emptied": twin(
         FLAGGED["only another key is emptied"],
         ('return len(self.task.seen["train"])', 'self.task.seen["train"].clear()'),
