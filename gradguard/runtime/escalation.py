@@ -198,8 +198,14 @@ class Escalation:
         self.found = [d for d in self.found if d.path not in again] + fresh
         self._looks_left = BACKWARDS_TO_LOOK_AT
         in_vain = bool(diagnosis.found) and all(d.excuse is not None for d in diagnosis.found)
-        self._not_before = step * (LATE if in_vain else SOON)
+        self._not_before = step * (LATE if in_vain and not any(map(_shows_soon, fresh)) else SOON)
         shares = verdict.attribute(fresh, self._signals.telling())
         for diagnosed, leak in zip(fresh, shares):
             if diagnosed.is_certain:
                 self._on_confirm(leak)
+
+
+def _shows_soon(diagnosed: Diagnosed) -> bool:
+    """Whether a few more steps tell if it has a bound: ``itertools.tee`` frees what was read in small blocks."""
+    holder = diagnosed.leak.holder
+    return holder is not None and holder.type == "itertools._tee"

@@ -18,7 +18,7 @@ from typing import Any
 
 from gradguard.findings import Holder
 from gradguard.runtime.census import Census
-from gradguard.runtime.references import ANY_ITEM, CACHE_TYPES
+from gradguard.runtime.references import ANY_ITEM, CACHE_TYPES, TEE, tee_items
 from gradguard.runtime.roots import Root
 from gradguard.runtime.sensors.graphs import Held
 from gradguard.runtime.spots import Spot
@@ -328,7 +328,7 @@ def _suspect(spot: Spot, gain: Gain, entries: int, root: Root, steps: int) -> Su
         home(chain, root),
         wraps_tensors=not any(each.tensors for each in places),
         graphs=sum(each.attached for each in below),
-        items=spot.count if spot.label == ANY_ITEM else 0,
+        items=next((sum(1 for _ in tee_items(thing)) for thing in things if type(thing) is TEE), 0),
     )
 
 

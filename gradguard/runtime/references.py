@@ -172,7 +172,7 @@ def _referents(thing: Any) -> Iterator[tuple[str, Any]]:
             yield ANY_ITEM, value
 
 
-def _tee(thing: Any) -> Iterator[tuple[str, Any]]:
+def tee_items(thing: Any) -> Iterator[tuple[str, Any]]:
     """What one end of ``itertools.tee`` has still to give: a chain of blocks of C."""
     blocks = gc.get_referents(thing)
     while blocks:
@@ -204,7 +204,7 @@ _EXPANDERS: list[tuple[Any, Callable[[Any], References]]] = [
     (BaseException, _exception),
     (TracebackType, _traceback),
     (GeneratorType, _generator),
-    (TEE, _tee),
+    (TEE, tee_items),
     (CACHE_TYPES, _referents),
     ((enumerate, zip, map, filter, itertools.chain, itertools.islice), _referents),
 ]

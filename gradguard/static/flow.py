@@ -321,7 +321,8 @@ class Flow:
             value_site=self.site(source) if source is not None else None, mode=state.mode,
             evaluating=bool(state.evaluating),
         )  # fmt: skip
-        event.capped = path in self.capped or any(path.startswith(f"{scope}.") for scope in self.scoped)
+        event.capped = any(_grows_with(path, cap) for cap in self.capped if cap)
+        event.capped |= any(path.startswith(f"{scope}.") for scope in self.scoped)
         if (state.mode is not Mode.OFF or value.holds) and not self.starting:
             self.record(event)
         return event
@@ -399,6 +400,13 @@ class Flow:
         self.nested.extend(cls.methods.values())
         state.env[stmt.name] = Value(kind=Kind.CLASS, ref=cls)
         return state
+
+
+def _grows_with(path: str, capped: str) -> bool:
+    """Whether a collection grows no further than another one: itself, or one beside it in the same object."""
+    holder, _, name = path.rpartition(".")
+    other, _, limit = capped.rpartition(".")
+    return path == capped or bool(holder and holder == other and name and limit)
 
 
 _READ: dict[type, Callable[[Flow, Any, State], State | None]] = {

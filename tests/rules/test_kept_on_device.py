@@ -94,6 +94,11 @@ OF_TRAINING_CLEAN = {
         "self.kept.append(scores.detach())",
         "if len(self.kept) < 99: self.kept.append(None)\n                self.kept[self.at] = scores.detach()",
     ),
+    "two pools of which one's length is asked": RUN.replace(
+        "self.kept.append(scores.detach())",
+        "if len(self.kept) < 50:\n                    self.kept.append(scores.detach())\n"
+        "                    self.more.append(scores.detach())",
+    ).replace("self.kept = []", "self.kept, self.more = [], []"),
     "a pool that gets no larger": RUN.replace(
         "self.kept.append(scores.detach())",
         "if len(self.kept) < 50:\n                    self.kept.append(scores.detach())\n"

@@ -395,6 +395,24 @@ for epoch in range(3):
         next(stream)
 """,
     ),
+    "one end of a tee that is read now and then": (
+        "global",
+        "probes",
+        "cache",
+        """
+def batches():
+    while True:
+        yield torch.randn(64, 64)
+stream, probes = itertools.tee(batches())  # here
+read = 0
+for epoch in range(3):
+    for model, output, loss in training():
+        next(stream)
+        read += 1
+        if read % 25 == 0:
+            next(probes)
+""",
+    ),
     "an array that looks into a tensor": (
         "attribute",
         "Diary.rows",
