@@ -46,7 +46,8 @@ def collects(function: Function) -> Iterator[Finding]:
         yield rule.finding(
             store.site,
             f"{store.place} keeps `{store.value_code}` of every {'step' if trains else 'batch'} on the device",
-            help=f"move it to the host: `{store.value_code}.cpu()`, or reduce it first",
+            help=("empty it now and then, " if trains else "")
+            + f"move it to the host: `{store.value_code}.cpu()`, or reduce it first",
             severity=Severity.WARNING if trains else Severity.INFO,
             confidence=Confidence.HIGH if trains else Confidence.LOW,
         )
