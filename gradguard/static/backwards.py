@@ -54,7 +54,8 @@ def judge_backward(flow: Flow, backward: Backward) -> None:
         # A graph that only variables of the callee held is gone when that returns, whatever backward retained.
         again = any(r.source is Source.CARRIED and _of_loop(r, loop) for r in backward.value.reach)
         gone = backward.inner is not None and not any(v.reach & made for v in flow.final.env.values())
-        backward.needed_again = again or gone or not _made_in(loop, backward.value)
+        returned = backward.conditional and not flow.facts.returns.reach.isdisjoint(made)
+        backward.needed_again = again or gone or returned or not _made_in(loop, backward.value)
 
 
 def _needed_in_callee(backward: Backward) -> bool:

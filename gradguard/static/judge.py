@@ -133,7 +133,7 @@ def _judge_in_loop(flow: Flow, store: Store, loop: Loop, fresh: bool) -> None:
         store.used = True
         return
     if loop.needs_gradients:
-        ended = freeing or any(isinstance(b, Backward) and not _may_retain(b) for b in inside)
+        ended = freeing or any(isinstance(b, Backward) and not b.conditional and not _may_retain(b) for b in inside)
         store.used = not ended and _escapes(flow, store, carried)
     elif (loop.evaluates or store.evaluating) and flow.facts.name != "forward":  # there, eval() is of a part
         store.used = flow.facts.gradients_wanted

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from gradguard.static import knowledge as k
@@ -30,7 +31,7 @@ def judge_memory(flow: Flow, store: Store) -> None:
         if carry is not None and not bounded and (carry.fresh or not cleared(flow, store)):
             store.grows = loop  # the outermost one counts
         loop = loop.parent
-    if store.grows is not None and _ends_with_the_step(store.grows):
+    if store.grows is not None and (_ends_with_the_step(store.grows) or _is_ensemble(flow, store)):
         store.grows = None
         return
     store.for_all_training = store.grows is not None and _lasts(flow, store)
@@ -57,6 +58,17 @@ def _is_called_back(flow: Flow) -> bool:
 def _ends_with_the_step(grows: Loop) -> bool:
     """Whether a collection that grows in an inner loop is begun anew for each batch."""
     return any(loop is not grows and (loop.over_loader or loop.is_step) for loop in grows.around())
+
+
+def _is_ensemble(flow: Flow, store: Store) -> bool:
+    """Whether copies of a model that are taken now and then are each run later on: members of an ensemble, samples."""
+    if not store.conditional or not store.value.holding(Held.SNAPSHOT):
+        return False
+    each = rf"in\s+(?:\w+\()*[\w.]*\b{re.escape(store.holder)}\b"
+    run = r"(?:\.(?:forward|predict|sample)\w*)?\("
+    one_by_one = rf"\bfor\s+(?:\w+\s*,\s*)?(\w+)\s+{each}(?:[^\n]*\n){{1,8}}?[^\n]*\b(?:\1{run}|load_state_dict\(\1\b)"
+    at_once = rf"(?<![\w.])(\w+){run}[^\n]*\bfor\s+\1\s+{each}"
+    return any(flow.project.survey.mentions(re.compile(pattern), flow.module) for pattern in (one_by_one, at_once))
 
 
 def _outlives_call(flow: Flow, store: Store) -> bool:

@@ -342,6 +342,28 @@ FLAGGED = {
 }
 
 CLEAN = {
+    "one loss for each task, of which one may be asked for its gradients": """
+        def losses_of(tasks, model, criterion, batch, with_gradients=False):
+            values = {}
+            for task in tasks:
+                if task == "plain":
+                    values[task] = criterion(model(batch[0]), batch[1])
+                elif task == "evasion":
+                    values[task] = evasion(model, batch, with_gradients)
+            return values
+
+        def evasion(model, batch, with_gradients):
+            loss = model(batch[0]).pow(2).mean()
+            if with_gradients:
+                loss.backward(retain_graph=True)
+            return loss
+
+        def train(helper, model, loader, optimizer):
+            for batch in loader:
+                optimizer.zero_grad()
+                helper.attack.loss(model, batch).backward()
+                optimizer.step()
+    """,
     "leaves that a helper makes": """
         def fresh(n):
             x = torch.zeros(n)

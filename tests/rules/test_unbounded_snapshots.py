@@ -7,6 +7,33 @@ from tests.rules.snippets import assert_clean, assert_flagged, twin
 CODE = "GG406"
 
 FLAGGED = {
+    "every so many steps, and only the last one is run": """
+        import copy
+
+        def train(net, loader, optimizer):
+            states = []
+            for step, (x, y) in enumerate(loader):
+                optimizer.zero_grad()
+                F.mse_loss(net(x), y).backward()
+                optimizer.step()
+                if step % 10 == 0:
+                    states.append(copy.deepcopy(net.state_dict()))  # !
+            print([len(state) for state in states])
+            net.load_state_dict(states[-1])
+    """,
+    "after each step, though each is run": """
+        import copy
+
+        def train(net, loader, optimizer, x_test):
+            members = []
+            for x, y in loader:
+                optimizer.zero_grad()
+                F.mse_loss(net(x), y).backward()
+                optimizer.step()
+                members.append(copy.deepcopy(net))  # !
+            with torch.no_grad():
+                return torch.stack([member(x_test) for member in members])
+    """,
     "one of several callbacks, at each validation": """
         class KeepBest:
             def __init__(self, keep):
@@ -201,6 +228,41 @@ FLAGGED = {
 }
 
 CLEAN = {
+    "samples of a posterior, each run afterwards": """
+        import copy
+
+        def sample(net, x, y, optimizer, steps=6000, burn_in=1000):
+            members = []
+            for i in range(steps):
+                optimizer.zero_grad()
+                F.mse_loss(net(x), y).backward()
+                optimizer.step()
+                if i % 100 == 0 and i > burn_in:
+                    members.append(copy.deepcopy(net))
+            with torch.no_grad():
+                return torch.stack([member(x) for member in members])
+    """,
+    "states of a cyclic schedule, each loaded afterwards": """
+        import copy
+
+        def train(net, loader, optimizer, cycle=400):
+            states = []
+            for step, (x, y) in enumerate(loader):
+                optimizer.zero_grad()
+                F.mse_loss(net(x), y).backward()
+                optimizer.step()
+                if (step + 1) % cycle == 0:
+                    states.append(copy.deepcopy(net.state_dict()))
+            return states
+
+        @torch.no_grad()
+        def predict(net, x, states):
+            outputs = []
+            for state in states:
+                net.load_state_dict(state)
+                outputs.append(net(x))
+            return torch.stack(outputs).mean(0)
+    """,
     "of each task, with what mattered for it": """
         class Consolidation:
             def __init__(self):
