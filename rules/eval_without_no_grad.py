@@ -30,7 +30,8 @@ gradients; inputs that are `volatile` (torch 0.3, where that was `no_grad`); a f
 `no_grad`; Lightning's `validation_step` and the like, which the framework runs without gradients.
 
 **Waits at low confidence.** A call beside a part of the loop that is under `no_grad`; what a function returns with its
-graph, unless it is named as an evaluation: an objective with dropout switched off.
+graph, unless it is named as an evaluation: an objective with dropout switched off. Unit tests, which run a model a few
+times.
 
 **References.** <https://pytorch.org/docs/stable/notes/autograd.html#evaluation-mode-nn-module-eval>.
 """
@@ -88,7 +89,9 @@ def _in_calls(function: Function) -> Iterator[Finding]:
             "this call evaluates and records a graph: each forward pass in it saves its activations for a backward "
             "that never comes",
             help="make the call under `torch.no_grad()`",
-            confidence=Confidence.LOW if function.returns_graph_of(forward) else Confidence.HIGH,
+            confidence=Confidence.LOW
+            if function.returns_graph_of(forward) or function.is_among_tests
+            else Confidence.HIGH,
             related=_inside(forward),
         )
 
@@ -120,6 +123,8 @@ def _is_sure(function: Function, forward: Forward, loop: Loop) -> bool:
     Where another part of the loop is under ``no_grad``, this one may not need it; and what a function returns that is
     not named as an evaluation, its caller may hand to backward: an ELBO, with dropout switched off.
     """
+    if function.is_among_tests:
+        return False
     returned = function.returns_graph_of(forward) and EVALUATION_FUNCTION.search(function.name) is None
     return not returned and (forward.is_shown or not loop.turns_grad_off)
 

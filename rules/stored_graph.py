@@ -24,7 +24,8 @@ the loop under `torch.no_grad()`.
 cleared or rebound in the same iteration, that is made in the iteration, that is a `deque(maxlen=...)`, or that another
 method clears. The list of layer outputs that a `forward` returns. Parts of a module, gone through once.
 
-**Waits at low confidence.** What a loop collects that neither trains nor goes over batches: rollouts, samplers.
+**Waits at low confidence.** What a loop collects that neither trains nor goes over batches: rollouts, samplers. Unit
+tests.
 
 **References.** <https://pytorch.org/docs/stable/notes/faq.html>, facebookresearch/fairseq#2255,
 Lightning-AI/pytorch-lightning#15514.
@@ -54,18 +55,19 @@ def stores(function: Function) -> Iterator[Finding]:
                 help=f"store {store.advice}" + ("" if store.freed else ", or run the loop under `torch.no_grad()`"),
                 fix=store.detach_fix(),
                 severity=Severity.WARNING if store.freed else Severity.ERROR,
-                confidence=store.confidence if _is_sure(store) else Confidence.LOW,
+                confidence=store.confidence if _is_sure(function, store) else Confidence.LOW,
                 related=store.origin(),
             )
 
 
-def _is_sure(store: Store) -> bool:
+def _is_sure(function: Function, store: Store) -> bool:
     """Whether it is collected where something is trained, or over batches.
 
     Elsewhere, in rollouts and samplers, 7 of 41 that were read in public code were wrong (docs/accuracy.md).
     """
     loop = store.outlives
-    return loop is None or loop.trains or any(around.over_loader for around in loop.around())
+    over_batches = loop is not None and any(around.over_loader for around in loop.around())
+    return loop is None or loop.trains or (over_batches and not function.is_among_tests)
 
 
 def _message(store: Store) -> str:

@@ -67,8 +67,12 @@ def _before_the_step(function: Function) -> Iterator[Finding]:
 
 def _concerns(function: Function, reset: ZeroGrad) -> bool:
     """Whether a module's reset is that of the model that was run: one of its parts may be reset on purpose."""
-    ran = {forward.module for forward in function.forwards}
-    return not reset.of_module or reset.target is None or reset.target in ran
+    if not reset.of_module or reset.target is None:
+        return True
+    whole, _, _ = reset.target.removeprefix("self.").rpartition(".")
+    if whole and any(not z.of_module and z.loop is reset.loop for z in function.zero_grads):
+        return False  # the optimizer's own reset is elsewhere: this one is to spare a part
+    return reset.target in {forward.module for forward in function.forwards}
 
 
 def _while_accumulating(function: Function) -> Iterator[Finding]:

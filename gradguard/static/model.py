@@ -70,6 +70,7 @@ class Function:
         tensor_params: the parameters that are tensors by their annotations.
         cached_calls: where it gives a tensor to a function with such a cache: the call, its function, the argument.
         is_test: it is a unit test, or a helper of one.
+        is_among_tests: its file holds unit tests.
         takes_self: it is bound to an object.
         uses_device: its file puts something on a GPU.
     """
@@ -99,6 +100,7 @@ class Function:
     is_async: bool = False
     assigns_gradients: bool = False
     is_test: bool = False
+    is_among_tests: bool = False
     takes_self: bool = False
     uses_device: bool = False
     cached: Site | None = None

@@ -34,6 +34,9 @@ if TYPE_CHECKING:
     from gradguard.static.flow import Flow
 
 _MAX_REEXPORTS = 6
+_UNIT_TESTS = re.compile(
+    r"^\s*(?:import|from)\s+(?:unittest|pytest)\b|^\s*class\s+Test|^\s*def\s+test_\w*\((?:self\b|\))", re.M
+)
 
 
 @dataclass(eq=False, repr=False)
@@ -50,9 +53,10 @@ class Module:
 
     @cached_property
     def holds_tests(self) -> bool:
-        """Whether it holds unit tests, whose `test_...` functions do not evaluate models."""
-        name = self.path.name if self.path is not None else self.source.path.rsplit("/", 1)[-1]
-        return name.startswith("test_") or name.endswith("_test.py")
+        """Whether it holds unit tests, whose `test_...` functions do not evaluate models; `test_net.py` may do that."""
+        path = self.path if self.path is not None else Path(self.source.path)
+        named = path.name.startswith("test_") or path.name.endswith("_test.py") or "tests" in path.parts
+        return named and _UNIT_TESTS.search(self.source.text) is not None
 
     @cached_property
     def uses_device(self) -> bool:

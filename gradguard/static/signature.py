@@ -18,7 +18,8 @@ def describe(flow: Flow) -> None:
     """Fill in what rules ask about the definition."""
     define, facts = flow.ref.define, flow.facts
     facts.takes_self = flow.ref.owner is not None and flow.params[:1] == ["self"]
-    facts.is_test = flow.module.holds_tests or define.name.startswith("test_")
+    facts.is_among_tests = flow.module.holds_tests
+    facts.is_test = facts.is_among_tests or define.name.startswith("test_")
     facts.uses_device = flow.module.uses_device
     for decorator in define.decorators:
         value = flow.module.value_of(decorator.func if isinstance(decorator, t.Call) else decorator)

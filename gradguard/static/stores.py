@@ -39,8 +39,11 @@ def store_rebind(flow: Flow, path: str, value: Value, state: State, stmt: t.Node
     form, part = rebind_form(path, source)
     if form is Form.SUM and _is_step_of_leaf(value):
         form, part = Form.REBIND, None
+    is_longer = form is Form.SUM and value.kind is Kind.CONTAINER  # rows = rows + new
     node = part or source or stmt
-    flow.store(path, value, state, stmt, node if isinstance(node, t.Expr) else None, form)
+    written = node if isinstance(node, t.Expr) else None
+    store = flow.store(path, value, state, stmt, written, Form.APPEND if is_longer else form)
+    store.in_structure = store.in_structure or is_longer
 
 
 def _is_module_itself(flow: Flow, path: str, source: t.Expr | None) -> bool:
@@ -181,6 +184,7 @@ def augment(flow: Flow, stmt: t.Augment, state: State) -> State:
         source = stmt.value.items[0] if isinstance(stmt.value, t.Display) and single else stmt.value
         store = flow.store(path, (added.part(0) or added) if single else added, state, stmt, source, form)
         store.is_item = item
+        store.in_structure = store.in_structure or (added.kind is Kind.CONTAINER and not single)
         if store.scope is Scope.PARAMETER and not any(r.source is Source.PARAM for r in before.must):
             store.scope = Scope.LOCAL  # the name was given to something else before
     state.env[path] = result

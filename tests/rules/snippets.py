@@ -21,10 +21,12 @@ from collections import defaultdict, deque
 """
 
 
-def findings(snippet: str, code: str = "", confidence: Confidence = Confidence.HIGH) -> list[Finding]:
+def findings(
+    snippet: str, code: str = "", confidence: Confidence = Confidence.HIGH, *, path: str = "snippet.py"
+) -> list[Finding]:
     """The findings of one rule (of all when ``code`` is empty) in a snippet below the usual imports."""
     settings = Settings(Path.cwd(), select=(code or "ALL",), min_confidence=confidence)
-    result = check_text(source(snippet), "snippet.py", settings, catalogue.load())
+    result = check_text(source(snippet), path, settings, catalogue.load())
     assert not result.errors
     return list(result.findings)
 

@@ -830,3 +830,27 @@ def test_fix_decorates_a_function_that_only_evaluates() -> None:
     assert aliased.fix.edits[0].text == "@torch.no_grad()\n"  # the header imports it under its own name first
     (script,) = findings(FLAGGED["in the training script"], CODE)
     assert script.fix is None
+
+
+@pytest.mark.parametrize(
+    ("path", "head", "flagged"),
+    [
+        ("tests/test_kernel.py", "import unittest", False),
+        ("tests/cases.py", "from unittest import TestCase", False),
+        ("test_net.py", "import argparse", True),
+        ("kernel.py", "import unittest", True),
+    ],
+)
+def test_unit_tests_run_a_model_a_few_times(path: str, head: str, flagged: bool) -> None:
+    """A file is one of unit tests by its name and by what it imports: `test_net.py` evaluates."""
+    snippet = f"""
+        {head}
+
+        def check_batches(kernel, batches):
+            kernel.eval()
+            actual = torch.zeros(len(batches), 3)
+            for i, batch in enumerate(batches):
+                actual[i] = kernel(batch)
+            return float(actual.sum())
+    """
+    assert bool(findings(snippet, CODE, path=path)) is flagged

@@ -908,3 +908,27 @@ def test_fix_detaches_what_is_stored() -> None:
     (finding,) = findings(FLAGGED["list plus list"], CODE)
     assert finding.fix is not None
     assert [e.text for e in finding.fix.edits] == ["loss.detach()"]
+
+
+@pytest.mark.parametrize("statement", ["rows = rows + new", "rows += new"])
+def test_a_list_is_not_detached(statement: str) -> None:
+    """What makes a list longer is a list: its items are what to detach."""
+    (finding,) = findings(
+        f"""
+        def collect(model, loader, optimizer):
+            rows = []
+            for x, y in loader:
+                optimizer.zero_grad()
+                loss = F.mse_loss(model(x), y)
+                loss.backward()
+                optimizer.step()
+                new = []
+                for weight in (1, 2):
+                    new.append(weight * loss)
+                {statement}
+            return len(rows)
+        """
+    )
+    assert (finding.code, finding.fix) == (CODE, None)
+    assert finding.help is not None
+    assert "each of them" in finding.help

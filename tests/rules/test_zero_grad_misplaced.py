@@ -9,6 +9,16 @@ from tests.rules.snippets import assert_clean, assert_flagged
 CODE = "GG202"
 
 FLAGGED = {
+    "the whole model, beside the optimizer's own": """
+        class Client:
+            def fit(self, loader):
+                for x, y in loader:
+                    loss = F.cross_entropy(self.model(x), y)
+                    self.optimizer.zero_grad()
+                    loss.backward()
+                    self.model.zero_grad()  # !
+                    self.optimizer.step()
+    """,
     "between": """
         def train(model, loader, optimizer):
             for x, y in loader:
@@ -65,6 +75,17 @@ FLAGGED = {
 }
 
 CLEAN = {
+    "one part is spared": """
+        class Client:
+            def fit(self, loader):
+                for x, y in loader:
+                    features = self.model.features_of(x)
+                    loss = F.cross_entropy(self.model.classifier(features), y)
+                    self.optimizer.zero_grad()
+                    loss.backward()
+                    self.model.classifier.zero_grad()
+                    self.optimizer.step()
+    """,
     "before backward": """
         def train(model, loader, optimizer):
             for x, y in loader:
