@@ -290,10 +290,19 @@ def from_bytes(data: bytes, shown: str, *, notebook: bool = False) -> Source:
     if notebook:
         return _notebook(data, shown)
     try:
-        encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
-        return Source(shown, data.decode(encoding))
+        return Source(shown, data.decode(_encoding(data)))
     except (SyntaxError, LookupError, UnicodeDecodeError) as error:
         raise SourceError(f"cannot be decoded: {error}") from None
+
+
+def _encoding(data: bytes) -> str:
+    """The encoding of a file; UTF-8 where it declares one that only a package brings: ``future_fstrings``."""
+    try:
+        return tokenize.detect_encoding(io.BytesIO(data).readline)[0]
+    except SyntaxError as error:
+        if "unknown encoding" not in str(error):
+            raise
+        return "utf-8"
 
 
 def _notebook(data: bytes, shown: str) -> Source:

@@ -47,6 +47,13 @@ def test_form_feeds_do_not_end_lines() -> None:
     assert source.chunk(source.outline.functions["f"]).text.startswith("def f()")
 
 
+def test_an_encoding_that_a_package_brings_is_utf_8() -> None:
+    text = "# -*- coding: future_fstrings -*-\nname = 'Ω'\n"
+    assert from_bytes(text.encode(), "a.py").text == text
+    with pytest.raises(SourceError, match="cannot be decoded"):
+        from_bytes(text.encode("cp1253"), "a.py")
+
+
 def test_encodings() -> None:
     assert from_bytes("x = 'ü'\n".encode("utf-8-sig"), "x.py").text == "x = 'ü'\n"
     assert "ü" in from_bytes("# -*- coding: latin-1 -*-\nx = 'ü'\n".encode("latin-1"), "x.py").text
