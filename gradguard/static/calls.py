@@ -242,6 +242,7 @@ _READERS: tuple[Callable[[Called], Value | None], ...] = (
     containers.in_place,
     _project,
     _prepared,
+    module_calls.of_evaluated,
     dispatch.by_name,
     dispatch.logged,
     handed.call_of_handed,

@@ -47,9 +47,34 @@ def _is_loss_without_parameters(ref: object) -> bool:
     )
 
 
-def forward(c: Called) -> None:
+def of_evaluated(c: Called) -> Value | None:
+    """A method of a module in evaluation whose class only the run knows: note that it runs the module.
+
+    That is so where the modules of the program that have such a method all run something in it, with a graph.
+    """
+    path, receiver = c.receiver_path, c.receiver
+    if not c.method or receiver is None or not c.arguments or not c.state.evaluates(path) or c.state.mode is Mode.OFF:
+        return None
+    if receiver.kind not in (Kind.MODULE, Kind.UNKNOWN) or receiver.ref is not None or c.method in _OF_EVERY_MODULE:
+        return None
+    flows = map(c.flow.project.flow, c.flow.project.survey.methods_of_modules(c.method, c.flow.module))
+    ran = [flow.facts.forwards if flow is not None else [] for flow in flows]
+    if ran and all(forwards and all(f.mode is not Mode.OFF for f in forwards) for forwards in ran):
+        forward(c, path)
+    return None
+
+
+_OF_EVERY_MODULE = k.MODULE_METHODS | k.FLUENT_METHODS | {"forward", "load_state_dict", "state_dict", "zero_grad"}
+
+
+def forward(c: Called, path: str | None = None) -> None:
+    """Note that a module is run.
+
+    Args:
+        path: the module's; that which is called, or whose ``forward`` is, when not given.
+    """
     flow = c.flow
-    path = c.receiver_path if c.method == "forward" else c.path
+    path = path or (c.receiver_path if c.method == "forward" else c.path)
     flow.record(Forward(
         flow.site(c.node), flow.loop, flow.branches > 0, module=path or None, mode=c.state.mode,
         evaluates=bool(c.state.evaluating), is_evaluated=c.state.evaluates(path),

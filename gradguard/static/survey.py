@@ -302,6 +302,15 @@ class Survey:
                 methods.append(method)
         return methods
 
+    def methods_of_modules(self, name: str, near: Module) -> list[FunctionRef]:
+        """The methods of this name that do something, of the modules of the program that ``near`` belongs to."""
+        classes = [
+            module.klass(unit.owner) for module in self.defining(name, near)
+            for unit in module.source.outline.units if unit.owner and unit.name == name
+        ]  # fmt: skip
+        methods = [cls.methods.get(name) for cls in classes if cls is not None and cls.is_module]
+        return [method for method in methods if method is not None and not method.is_abstract]
+
     @cached_property
     def _defining(self) -> dict[str, list[Path]]:
         """All files by the names of the methods that are defined in them."""

@@ -12,6 +12,30 @@ from tests.rules.snippets import assert_clean, assert_flagged, findings
 CODE = "GG301"
 
 FLAGGED = {
+    "a method of a model that is built by its name": """
+        class Bilinear(nn.Module):
+            def __init__(self, users, items, width=16):
+                super().__init__()
+                self.user, self.item = nn.Embedding(users, width), nn.Embedding(items, width)
+
+            def forward(self, users, items):
+                return (self.user(users) * self.item(items)).sum(-1)
+
+            def predict(self, batch):
+                return self.forward(batch["user"], batch["item"])
+
+        class Trainer:
+            def __init__(self, config, registry):
+                self.model = registry.build(config["model"])
+
+            def evaluate(self, loader):
+                self.model.eval()
+                rows = []
+                for batch in loader:
+                    scores = self.model.predict(batch)  # !
+                    rows.append(float(scores.mean()))
+                return sum(rows) / len(rows)
+    """,
     "evaluated as in training": """
         class Runner:
             def __init__(self, net):
@@ -286,6 +310,52 @@ FLAGGED = {
 }
 
 CLEAN = {
+    "a method of a model that is built by its name, which records nothing": """
+        class Bilinear(nn.Module):
+            def __init__(self, users, items, width=16):
+                super().__init__()
+                self.user, self.item = nn.Embedding(users, width), nn.Embedding(items, width)
+
+            def forward(self, users, items):
+                return (self.user(users) * self.item(items)).sum(-1)
+
+            @torch.no_grad()
+            def predict(self, batch):
+                return self.forward(batch["user"], batch["item"])
+
+        class Trainer:
+            def __init__(self, config, registry):
+                self.model = registry.build(config["model"])
+
+            def evaluate(self, loader):
+                self.model.eval()
+                rows = []
+                for batch in loader:
+                    scores = self.model.predict(batch)
+                    rows.append(float(scores.mean()))
+                return sum(rows) / len(rows)
+    """,
+    "a method of a model that is built by its name, which the files do not have": """
+        class Bilinear(nn.Module):
+            def __init__(self, users, items, width=16):
+                super().__init__()
+                self.user, self.item = nn.Embedding(users, width), nn.Embedding(items, width)
+
+            def forward(self, users, items):
+                return (self.user(users) * self.item(items)).sum(-1)
+
+        class Trainer:
+            def __init__(self, config, registry):
+                self.model = registry.build(config["model"])
+
+            def evaluate(self, loader):
+                self.model.eval()
+                rows = []
+                for batch in loader:
+                    scores = self.model.predict(batch)
+                    rows.append(float(scores.mean()))
+                return sum(rows) / len(rows)
+    """,
     "a method from a registry, of which one adapts to what it is given": """
         from methods import registry
 
