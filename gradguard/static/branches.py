@@ -17,6 +17,7 @@ from gradguard.static.conditions import (
     period,
     shape_test,
     steady_branch,
+    steady_way,
     tensor_test,
 )
 from gradguard.static.definitions import Class
@@ -38,7 +39,7 @@ def if_(flow: Flow, stmt: t.If, state: State) -> State | None:
     if settled is not None:
         return flow.block(stmt.body if settled else stmt.orelse, state)
     first, second = state.copy(), state
-    steady = "first" if _is_on_by_default(flow, stmt.test) else steady_branch(stmt.test)
+    steady = "first" if _is_on_by_default(flow, stmt.test) else steady_way(stmt)
     tested, holds = tensor_test(stmt.test)
     if tested is not None:  # in the other branch it is a number
         (second if holds else first).assign(flow.canonical(tested), NUMBER)

@@ -13,13 +13,16 @@ from gradguard.static.values import Flag, Kind, Whole, Word
 
 def steady_branch(test: t.Expr) -> str:
     """Which branch of an ``if`` is the steady state, when the other one is only for the start."""
+    if isinstance(test, t.Name) and _COUNTER.match(test.id):
+        return "first"
     if (
         isinstance(test, t.Operation)
         and test.operator == "not"
         and isinstance(test.operands[0], t.Name | t.Attribute | t.Call)
     ):
         inner = test.operands[0]
-        return "second" if isinstance(inner, t.Call) and t.path_of(inner.func) == "hasattr" else "both"
+        made_once = isinstance(inner, t.Call) and t.path_of(inner.func) == "hasattr"
+        return "second" if made_once or (isinstance(inner, t.Name) and _COUNTER.match(inner.id)) else "both"
     if isinstance(test, t.Call) and t.path_of(test.func) == "hasattr":
         return "first"
     if isinstance(test, t.Operation) and len(test.operands) == 2:
@@ -33,6 +36,85 @@ def steady_branch(test: t.Expr) -> str:
         if zero and test.operator in (">", "!=") and isinstance(left, t.Name):
             return "first"
     return "both"
+
+
+_COUNTER = re.compile(r"(?:i|j|n|t|it|(?:\w+_)?(?:idx|index|step|iter|iteration|epoch))$")
+
+
+def steady_way(stmt: t.If) -> str:
+    """Which branch is the steady state: also where the other one makes what the condition misses, the first time.
+
+    ``if average: average = 0.9 * average + 0.1 * loss``, ``else: average = loss``.
+    """
+    known = steady_branch(stmt.test)
+    if known != "both":
+        return known
+    paths, is_set = set_test(stmt.test)
+    makes, goes_on = (stmt.orelse, stmt.body) if is_set else (stmt.body, stmt.orelse)
+    if _gives(makes, paths, lasting=True) and not _gives(goes_on, paths, lasting=False):
+        return "first" if is_set else "second"
+    if is_set and _gives(stmt.body, paths, lasting=False) and not _gives(stmt.orelse, paths, lasting=True):
+        return "second"  # if first: total, first = loss, False
+    return "both"
+
+
+def steady_value(expr: t.Conditional) -> str:
+    """The same for an expression: that which goes on with what the condition asks for, if the other one does not."""
+    known = steady_branch(expr.test)
+    if known != "both":
+        return known
+    paths, is_set = set_test(expr.test)
+    goes_on, makes = (expr.body, expr.orelse) if is_set else (expr.orelse, expr.body)
+    used, made = ({t.path_of(node) for node in t.walk(way) if isinstance(node, t.Expr)} for way in (goes_on, makes))
+    if paths & used and not paths & made:
+        return "first" if is_set else "second"
+    return "both"
+
+
+def set_test(test: t.Expr) -> tuple[frozenset[str], bool]:
+    """The paths of which a condition asks whether they have something yet, and whether it holds if they have.
+
+    ``x``, ``x is not None``, ``len(x) > 0``, ``key in x``, ``x and y``, and their opposites; no path for any other.
+    """
+    if isinstance(test, t.Operation) and test.operator == "not":
+        paths, is_set = set_test(test.operands[0])
+        return paths, not is_set
+    if isinstance(test, t.Operation) and test.operator in _JOINING:
+        parts = [set_test(operand) for operand in test.operands]
+        if all(paths and is_set == (test.operator == "and") for paths, is_set in parts):
+            return frozenset().union(*(paths for paths, _ in parts)), test.operator == "and"
+        return frozenset(), True
+    if isinstance(test, t.Operation) and len(test.operands) == 2:
+        left, right = test.operands
+        path = t.path_of(left.args[0].value) if isinstance(left, t.Call) and left.args else t.path_of(left)
+        value = right.value if isinstance(right, t.Constant) else ...
+        if value is None and test.operator in _IS_SET and not isinstance(left, t.Call):
+            return _one(path), _IS_SET[test.operator]
+        if value == 0 and test.operator in _IS_LONG and isinstance(left, t.Call) and t.path_of(left.func) == "len":
+            return _one(path), _IS_LONG[test.operator]
+        if test.operator in _IS_IN and isinstance(left, t.Constant | t.Name):
+            return _one(t.path_of(t.Subscript(None, right, left))), _IS_IN[test.operator]
+        return frozenset(), True
+    return _one(t.path_of(test) if isinstance(test, t.Name | t.Attribute) else None), True
+
+
+_IS_SET = {"is": False, "==": False, "is not": True, "!=": True}
+_IS_LONG = {"==": False, "<": False, "!=": True, ">": True}
+_IS_IN = {"in": True, "not in": False}
+
+
+def _one(path: str | None) -> frozenset[str]:
+    return frozenset((path,) if path is not None else ())
+
+
+def _gives(block: list[t.Stmt], paths: frozenset[str], *, lasting: bool) -> bool:
+    """Whether a block binds one of some paths: to something, or (not ``lasting``) to ``None`` or ``False`` again."""
+    for stmt in block:
+        if isinstance(stmt, t.Assign) and any(t.path_of(n) in paths for e in stmt.targets for n in t.names_in(e)):
+            nothing = isinstance(stmt.value, t.Constant) and not stmt.value.value
+            if nothing is not lasting:
+                return True
+    return False
 
 
 def holds_once(test: t.Expr, targets: frozenset[str]) -> bool:

@@ -10,7 +10,7 @@ from gradguard.static import knowledge as k
 from gradguard.static import loops
 from gradguard.static import tree as t
 from gradguard.static.binding import bind, bind_element
-from gradguard.static.conditions import outcome, steady_branch, tensor_test
+from gradguard.static.conditions import outcome, steady_value, tensor_test
 from gradguard.static.definitions import Class
 from gradguard.static.model import GradRead, Mode
 from gradguard.static.project import member
@@ -253,7 +253,8 @@ def _operation(flow: Flow, expr: t.Operation, state: State) -> Value:
     if expr.operator in _NOT_ARITHMETIC:
         return NUMBER
     if expr.operator in ("and", "or"):
-        at_start = expr.operator == "or" and values[1].kind in (Kind.NUMBER, Kind.NOTHING)  # total or 0.0
+        is_number = values[1].kind in (Kind.NUMBER, Kind.NOTHING)  # total or 0.0
+        at_start = expr.operator == "or" and (is_number or t.path_of(expr.operands[0]) is not None)
         return join(values[0], values[1], trusted="first" if at_start else "both")
     if all(v.kind is Kind.NUMBER and not v.reach for v in values):
         return NUMBER
@@ -276,7 +277,7 @@ def _conditional(flow: Flow, expr: t.Conditional, state: State) -> Value:
     other = expr.orelse if holds else expr.body
     if tested is not None and t.path_of(other) == tested:
         first, second = (first, NUMBER) if holds else (NUMBER, second)
-    return join(first, second, trusted=steady_branch(expr.test))
+    return join(first, second, trusted=steady_value(expr))
 
 
 def _display(flow: Flow, expr: t.Display, state: State) -> Value:

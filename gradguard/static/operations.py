@@ -371,9 +371,8 @@ def tensor_method(c: Called) -> Value | None:
     if c.method in ("items", "values", "keys") and not c.values:
         return _view(receiver, c.method)
     if c.method == "get" and receiver.kind in (Kind.CONTAINER, Kind.OUTPUT) and c.node.args:
-        key = c.node.args[0].value
-        found = element(receiver, key.value if isinstance(key, t.Constant) else None)
-        return join(found, c.arguments[1]) if len(c.arguments) > 1 else found
+        found = _entry(c, receiver, c.node.args[0].value)
+        return join(found, c.arguments[1], trusted="first") if len(c.arguments) > 1 else found
     if c.method in k.BREAKING_METHODS:
         if c.method == "detach":
             return cut(receiver, c.node)
@@ -405,6 +404,14 @@ def tensor_method(c: Called) -> Value | None:
             result = replace(result, holds=result.holds | receiver.holding(Held.OUTPUT))
         return _indexed(c, c.method, result)
     return None
+
+
+def _entry(c: Called, receiver: Value, key: t.Expr) -> Value:
+    """What ``d.get(key)`` finds: what was put there under a key that is written, else any of them."""
+    if not isinstance(key, t.Constant):
+        return element(receiver, None)
+    path = t.path_of(c.node)
+    return c.flow.read(c.flow.canonical(path), c.state) if path is not None else element(receiver, key.value)
 
 
 def _is_tensor(c: Called, receiver: Value) -> bool:

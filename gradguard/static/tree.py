@@ -357,15 +357,16 @@ def path_of(expr: Expr) -> str | None:
         base = path_of(expr.value)
         return None if base is None else f"{base}.{expr.name}"
     if isinstance(expr, Subscript):
-        base = path_of(expr.value)
-        if base is None:
-            return None
-        key = expr.index.value if isinstance(expr.index, Constant) else None
-        return f'{base}["{key}"]' if isinstance(key, str) else f"{base}[*]"
+        return _item(expr.value, expr.index)
     if isinstance(expr, Call) and isinstance(expr.func, Attribute) and expr.func.name in ("setdefault", "get"):
-        base = path_of(expr.func.value)
-        return None if base is None else f"{base}[*]"
+        return _item(expr.func.value, expr.args[0].value if expr.args else None)
     return None
+
+
+def _item(collection: Expr, index: Expr | None) -> str | None:
+    base = path_of(collection)
+    key = index.value if isinstance(index, Constant) else None
+    return None if base is None else f'{base}["{key}"]' if isinstance(key, str) else f"{base}[*]"
 
 
 def names_in(target: Expr) -> Iterator[Expr]:

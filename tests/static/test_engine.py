@@ -133,7 +133,7 @@ def train(loader):
 def test_a_unit_test_is_not_an_evaluation(tmp_path: Path) -> None:
     body = "    for x in loader:\n        print(miner(x))\n    miner.parameters()\n"
     code = "import torch\n\ndef test_miner(miner, loader):\n" + body
-    assert codes(run(tmp_path, {"test_miner.py": code})) == []
+    assert codes(run(tmp_path, {"test_miner.py": f"import pytest\n{code}"})) == []
     assert codes(run(tmp_path, {"train.py": code})) == ["GG301"]
 
 
