@@ -188,6 +188,11 @@ class Flow:
         paths = self.element_paths(path) if "." not in path and "[" not in path else ()
         return paths[0] if len(paths) == 1 else path
 
+    @property
+    def defined(self) -> tuple[str, str]:
+        """The function's name, and the text of its file."""
+        return self.facts.name, self.module.source.text
+
     def scope(self, path: str) -> Scope:
         head = path.split(".", 1)[0].split("[", 1)[0]
         if head in self.params:

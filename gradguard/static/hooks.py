@@ -159,7 +159,7 @@ def _collects(flow: Flow, hook: HookRegistration, callback: Flow, store: Store, 
         attribute = path.split("[", 1)[0].rsplit(".", 1)[-1]
         if ".remove()" in flow.module.source.text:
             return False
-        return not flow.project.survey.empties(attribute, flow.module, callback.facts.name)
+        return not flow.project.survey.empties(attribute, flow.module, {callback.defined})
     if flow.scope(path) not in (Scope.LOCAL, Scope.GLOBAL):
         return False
     outer = flow.final.env.get(path)

@@ -83,13 +83,16 @@ def _outlives_call(flow: Flow, store: Store) -> bool:
 
 def cleared(flow: Flow, store: Store) -> bool:
     """Whether something empties what is stored into."""
+    functions = store.through | {flow.defined}
     if store.scope is Scope.GLOBAL and "." not in store.path:  # those who use the module are to call what empties it
-        return flow.project.survey.empties(store.holder, flow.module, flow.facts.name, bare=True)
-    survey, name = flow.project.survey, flow.facts.name
+        return flow.project.survey.empties(store.holder, flow.module, functions, bare=True)
+    survey = flow.project.survey
     *objects, holder = store.path.split("[", 1)[0].split(".")[1:] or [store.holder]
-    made_anew = (survey.clears(each, flow.module, name, anew=True) for each in objects)  # self.rollout with its values
+    made_anew = (
+        survey.clears(each, flow.module, functions, anew=True) for each in objects
+    )  # self.rollout with its values
     at_exit = not _is_entered_before(flow, store)
-    return survey.clears(holder, flow.module, name, at_exit=at_exit, slot=store.slot) or any(made_anew)
+    return survey.clears(holder, flow.module, functions, at_exit=at_exit, slot=store.slot) or any(made_anew)
 
 
 def _is_entered_before(flow: Flow, store: Store) -> bool:

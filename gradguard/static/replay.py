@@ -162,7 +162,7 @@ def _store(here: Translation, store: Store) -> None:
         store, site=store.site if origin is None else _site(here), loop=flow.loop, inner=store,
         conditional=_is_conditional(here, store), path=path, value=value,
         value_site=store.value_site if origin is None else _written_for(here, origin),
-        slot=_slot(here, store), scope=flow.scope(path), parameter=origin is not None or store.parameter,
+        slot=_slot(here, store), through=store.through | {here.callee.defined}, scope=flow.scope(path), parameter=origin is not None or store.parameter,
         in_structure=bool(origin is not None and here.given.values[origin].parts) or store.in_structure,
         mode=state.mode if store.mode is Mode.INHERITED else store.mode,
         evaluating=store.evaluating or bool(state.evaluating), carries_graph=False, outlives=None,

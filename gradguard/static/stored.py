@@ -61,6 +61,7 @@ class Store(Event):
         parameter: the value came into the callee as an argument, so the call is what the caller can change.
         in_structure: it came in a structure, of which the callee keeps a part.
         slot: the key of the collection that gets it, ``split`` of ``seen[split].append(x)``; a word with its quotes.
+        through: the functions that were called to store it, each with its file's text.
         recurs: a callee puts it there, that was given it as it was computed from what is there.
 
     Filled in when the function has been read:
@@ -92,6 +93,7 @@ class Store(Event):
     recurs: bool = False
     key: str | None = None
     slot: str | None = None
+    through: frozenset[tuple[str, str]] = frozenset()
     mode: Mode = Mode.INHERITED
     carries_graph: bool = False
     start: Callable[[], Site | None] = field(default=lambda: None, repr=False)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -29,6 +29,7 @@ _TORCH = re.compile(r"^\s*(?:from|import)\s+(?:torch|pytorch_lightning|lightning
 _BACKWARD = re.compile(r"\.backward\(")
 _GRADIENTS = re.compile(r"^[^#\n]*(?:backward\(|(?<![\w.])grad\(|autograd\.grad\()", re.M)
 _METHOD = re.compile(r"^[ \t]+(?:async[ \t]+)?def[ \t]+(\w+)\(", re.M)
+Functions = Collection[tuple[str, str]]
 MANY_CALLERS = 50
 _MANY_DEFINING = 8
 _AT_END = ("__exit__", "__aexit__")
@@ -155,7 +156,7 @@ class Survey:
         self,
         attribute: str,
         near: Module,
-        function: str,
+        functions: Functions,
         *,
         anew: bool = False,
         at_exit: bool = True,
@@ -165,36 +166,36 @@ class Survey:
 
         Args:
             near: the module that stores into it.
-            function: the one that does; what it does itself was read more closely.
+            functions: those that do, each with its file's text; what they do themselves was read more closely.
             anew: only what binds it anew counts: what `clear()` of a class of the project clears was read.
             at_exit: what ``__exit__`` does counts.
             slot: the key of the collection below that is meant, where it is a word: ``"train"``.
         """
-        methods = self._clearing(attribute, near, function, anew=anew, slot=slot)
+        methods = self._clearing(attribute, near, functions, anew=anew, slot=slot)
         return any(self.is_called(method, near, at_exit) for method in methods)
 
-    def empties(self, attribute: str, near: Module, function: str, bare: bool = False) -> bool:
+    def empties(self, attribute: str, near: Module, functions: Functions, bare: bool = False) -> bool:
         """Whether any function does so, also one that nothing here calls.
 
         Args:
             bare: it is a global, written without an object before it.
         """
-        return any(True for _ in self._clearing(attribute, near, function, bare))
+        return any(True for _ in self._clearing(attribute, near, functions, bare))
 
     def _clearing(
         self,
         attribute: str,
         near: Module,
-        function: str,
+        functions: Functions,
         bare: bool = False,
         anew: bool = False,
         slot: str | None = None,
     ) -> Iterator[str]:
         for text in self._with_word(attribute, near):
-            own = function if text is near.source.text and slot is None else ""  # of one key it was not read
-            yield from clearing_methods(attribute, text, anew, slot=slot) - {own}
+            own = {name for name, where in functions if where == text and slot is None}  # of one key it was not read
+            yield from clearing_methods(attribute, text, anew, slot=slot) - own
             if bare:
-                yield from clearing_methods(attribute, with_object(attribute, text), bare=True) - {own, "<module>"}
+                yield from clearing_methods(attribute, with_object(attribute, text), bare=True) - own - {"<module>"}
 
     def is_called(self, method: str, near: Module, at_exit: bool = True) -> bool:
         """Whether a function runs at all: something calls it that runs, or that a user of the project may call."""
