@@ -55,6 +55,10 @@ def steady_way(stmt: t.If) -> str:
         return "first" if is_set else "second"
     if is_set and _gives(stmt.body, paths, lasting=False) and not _gives(stmt.orelse, paths, lasting=True):
         return "second"  # if first: total, first = loss, False
+    counted, is_late = count_test(stmt.test)
+    goes_on, makes = (stmt.body, stmt.orelse) if is_late else (stmt.orelse, stmt.body)
+    if counted is not None and _bound(goes_on, anew=False) & _bound(makes, anew=True):
+        return "first" if is_late else "second"
     return "both"
 
 
@@ -65,7 +69,7 @@ def steady_value(expr: t.Conditional) -> str:
         return known
     paths, is_set = set_test(expr.test)
     goes_on, makes = (expr.body, expr.orelse) if is_set else (expr.orelse, expr.body)
-    used, made = ({t.path_of(node) for node in t.walk(way) if isinstance(node, t.Expr)} for way in (goes_on, makes))
+    used, made = _paths_in(goes_on), _paths_in(makes)
     if paths & used and not paths & made:
         return "first" if is_set else "second"
     return "both"
@@ -95,9 +99,21 @@ def set_test(test: t.Expr) -> tuple[frozenset[str], bool]:
         if test.operator in _IS_IN and isinstance(left, t.Constant | t.Name):
             return _one(t.path_of(t.Subscript(None, right, left))), _IS_IN[test.operator]
         return frozenset(), True
-    return _one(t.path_of(test) if isinstance(test, t.Name | t.Attribute) else None), True
+    return _one(t.path_of(test) if isinstance(test, t.Name | t.Attribute | t.Subscript) else None), True
 
 
+def count_test(test: t.Expr) -> tuple[str | None, bool]:
+    """The path of which a condition asks whether it counted anything yet, and whether it holds if it did."""
+    if isinstance(test, t.Operation) and test.operator in _IS_LATE and len(test.operands) == 2:
+        left, right = test.operands
+        if isinstance(right, t.Constant) and type(right.value) is int and right.value in (0, 1):
+            return t.path_of(left) if isinstance(left, t.Name | t.Attribute | t.Subscript) else None, _IS_LATE[
+                test.operator
+            ]
+    return None, True
+
+
+_IS_LATE = {">": True, ">=": True, "!=": True, "<": False, "<=": False, "==": False}
 _IS_SET = {"is": False, "==": False, "is not": True, "!=": True}
 _IS_LONG = {"==": False, "<": False, "!=": True, ">": True}
 _IS_IN = {"in": True, "not in": False}
@@ -115,6 +131,23 @@ def _gives(block: list[t.Stmt], paths: frozenset[str], *, lasting: bool) -> bool
             if nothing is not lasting:
                 return True
     return False
+
+
+def _bound(block: list[t.Stmt], *, anew: bool) -> set[str]:
+    """The paths that a block binds: without what was there (``anew``), or going on from it."""
+    found: set[str] = set()
+    for stmt in block:
+        if isinstance(stmt, t.Assign):
+            used = _paths_in(stmt.value)
+            targets = {path for e in stmt.targets for n in t.names_in(e) if (path := t.path_of(n)) is not None}
+            found |= targets - used if anew else targets & used
+        elif isinstance(stmt, t.Augment) and not anew and (path := t.path_of(stmt.target)) is not None:
+            found.add(path)
+    return found
+
+
+def _paths_in(expr: t.Expr) -> set[str]:
+    return {path for node in t.walk(expr) if isinstance(node, t.Expr) and (path := t.path_of(node)) is not None}
 
 
 def holds_once(test: t.Expr, targets: frozenset[str]) -> bool:

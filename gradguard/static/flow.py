@@ -112,6 +112,8 @@ class Flow:
         for param in self.ref.define.params:
             known = dict(self.ref.bindings).get(param.name)
             state.env[param.name] = known or places.parameter(self, param)
+        for name in self.declared:  # bound on one way only, it is on the other as it was on entry
+            state.env[name] = self.read(name, state)
         end = self.block(self.ref.define.body, state)
         if end is not None:
             self.exits.append(end)
