@@ -37,7 +37,7 @@ def bind(
     if path is None or breaks_graph(target):
         _reset_gradient(flow, target, value, state, stmt)
         return
-    if _alias(flow, path, source):
+    if _alias(flow, path, source, value):
         return
     path = flow.canonical(path)
     if value.kind is Kind.UNKNOWN and isinstance(source, t.Call) and path in flow.modules:
@@ -56,6 +56,7 @@ def bind(
         stores.store_rebind(flow, path, value, state, stmt, source)
         if path.endswith(".__traceback__"):
             forget_frames(flow, path, state)
+    _end_aliases(flow, path, state)
     state.assign(path, value)
 
 
@@ -115,17 +116,29 @@ def forget_frames(flow: Flow, path: str, state: State) -> None:
     state.env[base] = replace(flow.read(base, state), holds=NOTHING_HELD)
 
 
-def _alias(flow: Flow, path: str, source: t.Expr | None) -> bool:
-    """Whether a local name becomes another name for an attribute: ``layer = self.model.layer``."""
+def _alias(flow: Flow, path: str, source: t.Expr | None, value: Value) -> bool:
+    """Whether a name becomes another one for an attribute or a collection: ``layer = self.layer``, ``sink = log``."""
     if "." in path or "[" in path:
         return False
     flow.aliases.pop(path, None)
     flow.elements.pop(path, None)
-    origin = t.path_of(source) if isinstance(source, t.Attribute) else None
-    if origin is None or not origin.startswith("self.") or named_kind(origin) is not Kind.UNKNOWN:
+    origin = t.path_of(source) if isinstance(source, t.Name | t.Attribute | t.Subscript) else None
+    if origin is None:
         return False
-    flow.aliases[path] = origin
+    is_collection = value.kind is Kind.CONTAINER and not value.parts
+    is_attribute = isinstance(source, t.Attribute) and origin.startswith("self.")
+    if not is_collection and not (is_attribute and named_kind(origin) is Kind.UNKNOWN):
+        return False
+    flow.aliases[path] = flow.canonical(origin)
     return True
+
+
+def _end_aliases(flow: Flow, path: str, state: State) -> None:
+    """What is bound anew leaves its other names the collection that it was: ``full = rows``, ``rows = []``."""
+    for name, origin in list(flow.aliases.items()):
+        if origin == path or origin.startswith((f"{path}.", f"{path}[")):
+            state.env[name] = flow.read(origin, state)
+            del flow.aliases[name]
 
 
 def _reset_gradient(flow: Flow, target: t.Expr, value: Value, state: State, stmt: t.Node) -> None:
