@@ -11,7 +11,7 @@ from gradguard.static import tree as t
 from gradguard.static.model import Call, ZeroGrad
 from gradguard.static.names import breaks_graph, collections_of, is_of_gradient, named_kind
 from gradguard.static.state import State
-from gradguard.static.values import NOTHING_HELD, Held, Kind, Root, Source, Value, element, holding
+from gradguard.static.values import NOTHING_HELD, Bound, Held, Kind, Root, Source, Value, element, holding
 
 if TYPE_CHECKING:
     from gradguard.static.flow import Flow
@@ -122,15 +122,27 @@ def _alias(flow: Flow, path: str, source: t.Expr | None, value: Value) -> bool:
         return False
     flow.aliases.pop(path, None)
     flow.elements.pop(path, None)
-    origin = t.path_of(source) if isinstance(source, t.Name | t.Attribute | t.Subscript) else None
-    if origin is None:
+    origin = _object_of(flow, source)
+    if origin is None or isinstance(value.ref, Bound):
         return False
-    is_collection = value.kind is Kind.CONTAINER and not value.parts
+    is_collection = value.kind is Kind.CONTAINER
+    if origin == path:
+        return is_collection  # log = note(log, loss)
+    if origin.startswith((f"{path}.", f"{path}[")):
+        return False  # node = node.next
     is_attribute = isinstance(source, t.Attribute) and origin.startswith("self.")
     if not is_collection and not (is_attribute and named_kind(origin) is Kind.UNKNOWN):
         return False
     flow.aliases[path] = flow.canonical(origin)
     return True
+
+
+def _object_of(flow: Flow, source: t.Expr | None) -> str | None:
+    """The path of the object that an expression is, where it makes none."""
+    if isinstance(source, t.Call):
+        return flow.given_back.get(source)
+    is_copy = isinstance(source, t.Subscript) and isinstance(source.index, t.Slice)
+    return t.path_of(source) if isinstance(source, t.Name | t.Attribute | t.Subscript) and not is_copy else None
 
 
 def _end_aliases(flow: Flow, path: str, state: State) -> None:

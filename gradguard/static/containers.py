@@ -36,7 +36,8 @@ def container_call(c: Called) -> Value | None:
     if c.method in k.CLEARING_METHODS and c.receiver.kind in (Kind.CONTAINER, Kind.UNKNOWN):
         return _taken_out(c, c.receiver)
     always = ("append", "extend", "appendleft", "extendleft")
-    if c.method not in k.ADDING_METHODS or not (c.method in always or c.receiver.kind is Kind.CONTAINER):
+    of_list = c.method in always or (c.method == "insert" and _is_index(c.node.args[0].value if c.node.args else None))
+    if c.method not in k.ADDING_METHODS or not (of_list or c.receiver.kind is Kind.CONTAINER):
         return None
     if c.receiver.kind in (Kind.TENSOR, Kind.NUMBER, Kind.EXTERNAL):
         return None
@@ -45,9 +46,13 @@ def container_call(c: Called) -> Value | None:
     if c.receiver.kind in (Kind.MODULE, Kind.OPTIMIZER) and not any(v.holding(*_PILING) for v in c.arguments):
         return None
     for path in _paths(c):
-        _put_into(c, path, c.method in always)
+        _put_into(c, path, of_list)
     made = c.value_of("default", 1) if c.method == "setdefault" else None
     return made if made is not None and made.kind is Kind.INSTANCE else NOTHING
+
+
+def _is_index(expr: t.Expr | None) -> bool:
+    return isinstance(expr, t.Constant) and type(expr.value) is int
 
 
 def push(c: Called) -> Value:

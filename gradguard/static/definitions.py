@@ -13,7 +13,7 @@ from gradguard.static import knowledge as k
 from gradguard.static import objects, parameters
 from gradguard.static import tree as t
 from gradguard.static.conditions import tested_names
-from gradguard.static.names import used_as_modules
+from gradguard.static.names import bound_names, used_as_modules
 from gradguard.static.source import Chunk, Site
 from gradguard.static.tree import walk_statements
 from gradguard.static.values import Kind, Root, Source, Value
@@ -64,6 +64,15 @@ class FunctionRef:
         """Whether it does a backward itself: a step of a training."""
         calls = (node.func for node in t.walk(self.define) if isinstance(node, t.Call))
         return any(isinstance(func, t.Attribute) and func.name == "backward" for func in calls)
+
+    @cached_property
+    def gives_back(self) -> str | None:
+        """The parameter that it returns, the same object that it was given."""
+        returned = [s.value for s in walk_statements(self.define.body) if isinstance(s, t.Return)]
+        names = {value.id if isinstance(value, t.Name) else None for value in returned}
+        name = names.pop() if len(names) == 1 else None
+        given = {param.name for param in self.define.params} - bound_names(self.define)[0]
+        return name if name in given and not self.define.is_generator else None
 
     @cached_property
     def tested(self) -> frozenset[str]:

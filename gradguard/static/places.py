@@ -79,7 +79,7 @@ def read(flow: Flow, path: str, state: State) -> Value:
     root = Root(Source.PLACE, path)
     must = frozenset((root,))
     base = path[: max(path.rfind("."), path.rfind("["))]
-    owner = owner_of(flow, base, state)
+    owner = owner_of(flow, base, state) or _class_at(flow, base, state)
     kind = Kind.UNKNOWN
     if owner is not None and path[len(base)] == ".":
         name = path[len(base) + 1 :]
@@ -126,6 +126,12 @@ def owner_of(flow: Flow, path: str, state: State) -> Class | None:
         owner = owner_of(flow, base, state)
         value = owner.attribute(name) if owner is not None else None
     return value.ref if value is not None and isinstance(value.ref, Class) and value.kind is not Kind.CLASS else None
+
+
+def _class_at(flow: Flow, path: str, state: State) -> Class | None:
+    """The project class that a name means."""
+    value = (state.env.get(path) or _outer_name(flow, path)) if path.isidentifier() else None
+    return value.ref if value is not None and value.kind is Kind.CLASS and isinstance(value.ref, Class) else None
 
 
 def _outer_name(flow: Flow, name: str) -> Value:

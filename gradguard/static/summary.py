@@ -98,6 +98,7 @@ def _apply(here: Translation, *, constructs: bool) -> Value:
             _note_carried(here, path, value)
         state.assign(path, value)
     _reset(here)
+    _note_given_back(here)
     for store in callee.facts.stores:
         if store.scope is Scope.PARAMETER and (store.is_item or store.form in _MUTATING):
             _mutate(here, store)
@@ -105,6 +106,16 @@ def _apply(here: Translation, *, constructs: bool) -> Value:
     evaluating = (here.path(p) for p in callee.final.evaluating | callee.evaluating_at_yield)
     state.evaluating |= {p for p in evaluating if p is not None}
     return result
+
+
+def _note_given_back(here: Translation) -> None:
+    """``log = note(log, loss)``: what comes back is what was given."""
+    name = here.callee.ref.gives_back
+    path = here.path(name) if name is not None else None
+    if path is None:
+        here.flow.given_back.pop(here.c.node, None)
+    else:
+        here.flow.given_back[here.c.node] = path
 
 
 def _made(here: Translation) -> Value:
