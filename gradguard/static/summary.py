@@ -159,13 +159,14 @@ def _note_carried(here: Translation, path: str, value: Value) -> None:
 def _reset(here: Translation) -> None:
     """What the callee empties, or detaches in place, among the objects that it is given."""
     callee, flow, state = here.callee, here.flow, here.state
-    for path in sorted(callee.emptied | callee.detached):
+    drained = {path for path, value in callee.final.env.items() if value.bounded and path not in callee.locals}
+    for path in sorted(callee.emptied | callee.detached | drained):
         mapped = here.path(path) if callee.scope(path) is Scope.PARAMETER else None
         if mapped is None:
             continue
         flow.touch(mapped, state)
         holder = flow.read(mapped, state)
-        emptied = path in callee.emptied
+        emptied = path in callee.emptied or path in drained
         state.assign(mapped, replace(holder, must=frozenset(), bounded=True) if emptied else DETACHED)
 
 
