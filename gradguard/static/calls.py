@@ -29,6 +29,7 @@ from gradguard.static.summary import apply_facts
 from gradguard.static.values import (
     UNKNOWN,
     Bound,
+    Fields,
     Held,
     Kind,
     Root,
@@ -46,6 +47,8 @@ def call(flow: Flow, node: t.Call, state: State) -> Value:
     """The value of a call; its effects are recorded."""
     if isinstance(node.func, t.Name) and isinstance(named := state.env.get(node.func.id, UNKNOWN).ref, Bound):
         node = t.Call(node.origin, named.method, node.args)  # type: ignore[arg-type]
+    if isinstance(node.func, t.Call) and (looked_up := _by_word(node.func)) is not None:
+        node = t.Call(node.origin, looked_up, node.args)
     receiver = evaluate(flow, node.func.value, state) if isinstance(node.func, t.Attribute) else None
     func = (
         evaluate(flow, node.func, state)
@@ -134,8 +137,20 @@ def _bound(flow: Flow, node: t.Call, receiver: Value | None, state: State) -> Va
     return UNKNOWN
 
 
+def _by_word(func: t.Call) -> t.Attribute | None:
+    """``getattr(optimizer, "zero_grad")``, which is ``optimizer.zero_grad``."""
+    if t.path_of(func.func) != "getattr" or len(func.args) != 2:
+        return None
+    name = func.args[1].value
+    if not isinstance(name, t.Constant) or not isinstance(name.value, str):
+        return None
+    return t.Attribute(func.origin, func.args[0].value, name.value)
+
+
 def _project(c: Called) -> Value | None:
     ref = c.func.ref
+    if isinstance(ref, Fields):
+        return _record(c, ref.names)
     if c.func.kind is Kind.FUNCTION and isinstance(ref, FunctionRef):
         if c.method == "forward" and c.receiver is not None and c.receiver.kind is Kind.MODULE:
             module_calls.forward(c)
@@ -148,7 +163,7 @@ def _project(c: Called) -> Value | None:
         if _optimizer_class(ref):
             return Value(kind=Kind.OPTIMIZER, ref=ref)
         if ref.is_record and c.values and (not ref.methods or union(c.arguments).keeps):
-            return _record(c, ref)
+            return _record(c, ref.fields, ref.replaced_fields)
         if ref.self_cycles and ref.holds_model:
             _note_made(c, ref)
         constructor = ref.method("__init__")
@@ -178,13 +193,13 @@ def _note_made(c: Called, cls: Class) -> None:
     ))  # fmt: skip
 
 
-def _record(c: Called, cls: Class) -> Value:
+def _record(c: Called, fields: tuple[str, ...], replaced: frozenset[str] = frozenset()) -> Value:
     """A dataclass, a named tuple: field by field, where they are given one by one."""
-    if any(arg.star for arg, _ in c.values) or len(c.values) > len(cls.fields):
+    if any(arg.star for arg, _ in c.values) or len(c.values) > len(fields):
         return union(c.arguments, Kind.OUTPUT)
-    names = iter(cls.fields)
+    names = iter(fields)
     given = ((arg.keyword or next(names), value) for arg, value in c.values)
-    parts = tuple((name, value) for name, value in given if name not in cls.replaced_fields)
+    parts = tuple((name, value) for name, value in given if name not in replaced)
     return replace(union([value for _, value in parts], Kind.OUTPUT), parts=parts)
 
 

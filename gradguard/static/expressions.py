@@ -105,6 +105,8 @@ def _attribute(flow: Flow, expr: t.Attribute, state: State) -> Value:
         return Value(kind=Kind.FUNCTION, ref=Registrar(expr.name, flow.canonical(path.rsplit(".", 1)[0]), base))
     if expr.name in k.ADDING_METHODS and path is not None and base.kind in (Kind.CONTAINER, Kind.UNKNOWN):
         return Value(kind=Kind.FUNCTION, ref=Bound(expr))
+    if expr.name == "zero_grad" and path is not None and base.kind in (Kind.OPTIMIZER, Kind.MODULE, Kind.UNKNOWN):
+        return Value(kind=Kind.FUNCTION, ref=Bound(expr))
     if expr.name == "grad":
         return _gradient(flow, expr, base, state)
     if expr.name in k.BREAKING_ATTRIBUTES and base.kind not in (Kind.INSTANCE, Kind.MODULE):

@@ -12,7 +12,7 @@ from gradguard.static.called import Called, last
 from gradguard.static.definitions import Class, FunctionRef
 from gradguard.static.expressions import cut, recorded
 from gradguard.static.loops import is_evaluation
-from gradguard.static.model import Form
+from gradguard.static.model import Form, ZeroGrad
 from gradguard.static.names import is_of_gradient
 from gradguard.static.values import (
     DATA,
@@ -21,6 +21,7 @@ from gradguard.static.values import (
     NOTHING_HELD,
     NUMBER,
     UNKNOWN,
+    Fields,
     Held,
     Kind,
     Root,
@@ -62,7 +63,7 @@ def external_call(c: Called) -> Value | None:
     if made is not None:
         return made
     if name in ("collections.namedtuple", "typing.NamedTuple"):
-        return Value(kind=Kind.EXTERNAL, ref="builtins.tuple")
+        return _named_tuple(c)
     if name == "traceback.clear_frames" and c.node.args and (path := t.path_of(c.node.args[0].value)) is not None:
         forget_frames(c.flow, path, c.state)
         return NOTHING
@@ -150,6 +151,14 @@ def _is_short(c: Called, length: t.Expr | None) -> bool:
     if isinstance(length, t.Constant):
         return isinstance(length.value, int) and length.value < k.LONG_BUFFER
     return length is not None and not k.LONG_BUFFER_NAME.search(t.path_of(length) or "")
+
+
+def _named_tuple(c: Called) -> Value:
+    fields = c.node.argument("field_names", 1)
+    named = [fields] if isinstance(fields, t.Constant) else fields.items if isinstance(fields, t.Display) else []
+    words = [item.value for item in named if isinstance(item, t.Constant) and isinstance(item.value, str)]
+    names = tuple(" ".join(words).replace(",", " ").split())
+    return Value(kind=Kind.FUNCTION, ref=Fields(names)) if names else Value(kind=Kind.EXTERNAL, ref="builtins.tuple")
 
 
 def _constructed(c: Called, name: str, tail: str) -> Value | None:
@@ -316,7 +325,9 @@ def _set_attribute(c: Called) -> None:
     if path is None:
         return
     flow, state = c.flow, c.state
-    if path.endswith(".grad") and value.kind is not Kind.NOTHING:
+    if path.endswith(".grad") and value.kind is Kind.NOTHING:
+        flow.zero(ZeroGrad(flow.site(c.node), flow.loop, flow.branches > 0), state)
+    elif path.endswith(".grad"):
         flow.set_gradients(c.node, state)
     before = flow.read(path, state)
     goes_on = bool(value.must & before.must)

@@ -11,6 +11,7 @@ from gradguard.static.model import (
     Form,
     Mode,
     Scope,
+    ZeroGrad,
 )
 from gradguard.static.names import PARAMETERS, breaks_graph, is_of_gradient
 from gradguard.static.state import State
@@ -150,6 +151,8 @@ def augment(flow: Flow, stmt: t.Augment, state: State) -> State:
     path = t.path_of(stmt.target)
     if is_of_gradient(stmt.target) and stmt.operator in "+-":
         flow.set_gradients(stmt, state)
+    if is_of_gradient(stmt.target) and stmt.operator == "*" and t.is_zero(stmt.value):
+        flow.zero(ZeroGrad(flow.site(stmt), flow.loop, flow.branches > 0), state)
     if path is None or breaks_graph(stmt.target):
         return state
     path = flow.canonical(path)

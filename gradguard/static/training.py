@@ -141,10 +141,11 @@ def _creates_graph(c: Called) -> bool | None:
 def zero_grad(c: Called) -> Value | None:
     flow = c.flow
     name = last(c.path)
-    by_hand = name == "zero_" and _grad_path(c.node)
+    by_hand = (name == "zero_" or (name in ("fill_", "mul_") and _is_zero(c.node))) and _grad_path(c.node)
     if (
         name != "zero_grad"
         and not by_hand
+        and not _zeroes_several(c.node, name)
         and not (k.ZEROING_NAME.search(name) and not isinstance(c.func.ref, FunctionRef))
     ):
         return None
@@ -162,6 +163,18 @@ def zero_grad(c: Called) -> Value | None:
         c.state,
     )  # fmt: skip
     return NOTHING
+
+
+def _is_zero(node: t.Call) -> bool:
+    """Whether the last thing that a call is given is 0."""
+    return bool(node.args) and t.is_zero(node.args[-1].value)
+
+
+def _zeroes_several(node: t.Call, name: str) -> bool:
+    """``torch._foreach_zero_(gradients)``, ``torch._foreach_mul_(gradients, 0)``."""
+    is_zeroing = name == "_foreach_zero_" or (name == "_foreach_mul_" and _is_zero(node))
+    nodes = (inner for arg in node.args[:1] for inner in t.walk(arg.value))
+    return is_zeroing and any(isinstance(inner, t.Attribute) and inner.name == "grad" for inner in nodes)
 
 
 def _own_leaf(c: Called) -> str | None:

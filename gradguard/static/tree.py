@@ -363,6 +363,11 @@ def path_of(expr: Expr) -> str | None:
     return None
 
 
+def is_zero(expr: Expr) -> bool:
+    """Whether an expression is the number 0."""
+    return isinstance(expr, Constant) and type(expr.value) in (int, float) and not expr.value
+
+
 def _item(collection: Expr, index: Expr | None) -> str | None:
     base = path_of(collection)
     key = index.value if isinstance(index, Constant) else None

@@ -106,6 +106,12 @@ class Bound(NamedTuple):
     method: Hashable
 
 
+class Fields(NamedTuple):
+    """What makes a record of which only the fields are known: ``Output = namedtuple("Output", "loss logits")``."""
+
+    names: tuple[str, ...]
+
+
 class Word(NamedTuple):
     """A string that is known: which part of a dict a key means."""
 
