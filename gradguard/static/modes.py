@@ -57,9 +57,23 @@ def gradient_context(flow: Flow, expr: t.Expr, state: State | None = None) -> Mo
     if isinstance(value, Value) and isinstance(value.ref, FunctionRef) and "." not in path:
         text = value.ref.chunk.text
         return Mode.UNKNOWN if any(w in text for w in ("no_grad", "inference_mode", "set_grad_enabled")) else None
+    is_code = value is not None and value.kind in (Kind.FUNCTION, Kind.CLASS, Kind.EXTERNAL)
+    if path in flow.locals - set(flow.params) and not is_code:
+        return _of_name(flow, path, state)
     if k.NO_GRAD_NAME.search(path.rsplit(".", 1)[-1]):
         return Mode.OFF if path.rsplit(".", 1)[-1] in ("no_grad", "inference_mode") else Mode.UNKNOWN
     return None
+
+
+def _of_name(flow: Flow, name: str, state: State | None) -> Mode | None:
+    """The mode that a context sets which has a name: ``context = torch.no_grad() if frozen else nullcontext()``."""
+    bound = [s for s in t.walk_statements(flow.ref.define.body) if isinstance(s, t.Assign)]
+    values = [s.value for s in bound if any(t.path_of(n) == name for e in s.targets for n in t.names_in(e))]
+    names = (n.id for value in values for n in t.walk(value) if isinstance(n, t.Name))
+    if not flow.locals.isdisjoint(names):
+        return None  # made of what else is there
+    modes = {gradient_context(flow, value, state) for value in values}
+    return modes.pop() if len(modes) == 1 else Mode.UNKNOWN if modes else None
 
 
 def _as_in_training(flow: Flow, setting: t.Expr | None, state: State | None) -> Mode | None:
@@ -84,6 +98,11 @@ def mode_call(c: Called) -> Value | None:
         mode = gradient_context(c.flow, c.node.args[0].value, state)
         state.mode = mode or state.mode
         return UNKNOWN
+    if c.method in ("__enter__", "__exit__") and isinstance(c.node.func, t.Attribute):
+        mode = gradient_context(c.flow, c.node.func.value, state)
+        if mode is not None:
+            state.mode = mode if c.method == "__enter__" else c.flow.facts.entry_mode
+            return NOTHING
     if c.receiver is None or c.receiver_path is None or isinstance(c.func.ref, FunctionRef):
         return None
     setting = c.node.argument("mode", 0)
