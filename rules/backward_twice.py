@@ -33,7 +33,7 @@ from collections.abc import Iterator
 from gradguard.catalogue import Rule
 from gradguard.findings import Finding, Related, Severity
 from gradguard.signs import ACTS, BACKWARD
-from gradguard.static.model import Backward, Function, GradCall
+from gradguard.static.model import Backward, Function, GradCall, Store
 
 rule = Rule("GG203", "backward-twice", Severity.ERROR, ((BACKWARD, ACTS),))
 
@@ -41,6 +41,9 @@ rule = Rule("GG203", "backward-twice", Severity.ERROR, ((BACKWARD, ACTS),))
 @rule.in_source
 def raises(function: Function) -> Iterator[Finding]:
     for backward in function.backwards:
+        if backward.carried_by is not None:
+            yield _carried(backward, backward.carried_by)
+            continue
         first = backward.freed_by
         if first is None:
             continue
@@ -52,6 +55,16 @@ def raises(function: Function) -> Iterator[Finding]:
             if first is not backward
             else (),
         )
+
+
+def _carried(backward: Backward, store: Store) -> Finding:
+    return rule.finding(
+        backward.site,
+        f"this raises in the second iteration: {store.place} brings the graph of the iteration before, "
+        "which this backward has freed",
+        help=f"detach {store.place} between iterations: `.detach()`, on each tensor where it is a tuple",
+        related=(Related(store.site.path, store.site.cell, store.site.line, "this keeps it for the next iteration"),),
+    )
 
 
 def _message(backward: Backward, first: Backward | GradCall) -> str:

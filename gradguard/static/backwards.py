@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from gradguard.static import tree as t
 from gradguard.static.definitions import Class
-from gradguard.static.model import Backward, GradCall, Loop, ZeroGrad
+from gradguard.static.model import Backward, Form, GradCall, Loop, Store, ZeroGrad
 from gradguard.static.names import in_method
 from gradguard.static.roots import graphs, node_of, shared
 from gradguard.static.source import Site
@@ -21,6 +21,7 @@ def judge_backward(flow: Flow, backward: Backward) -> None:
     backward.resets = _resets(flow, backward)
     backward.reset_around = backward.create_graph is not None and _is_reset_around(flow)
     backward.freed_by = _freed_by(flow, backward)
+    backward.carried_by = _carried_by(flow, backward)
     backward.cut_at = _cut_at(flow, backward)
     if backward.retain_graph is None:
         return
@@ -77,11 +78,9 @@ def judge_grad_call(flow: Flow, call: GradCall) -> None:
 
 def _freed_by(flow: Flow, backward: Backward) -> Backward | GradCall | None:
     """The backward or ``grad`` that surely ran before over a part of this graph, and freed what it saved."""
-    if backward.inner is not None or backward.conditional or backward.guarded:
-        return None
     own = _made_here(flow, backward.value)
-    if not own or flow.project.survey.mentions(_FREEZES, flow.module):
-        return None  # what is frozen may have no graph
+    if not own or _may_not_run(flow, backward):
+        return None
     order = flow.facts.events.index(backward)
     for other in flow.facts.events[:order]:
         if not isinstance(other, Backward | GradCall) or other.keeps or other.inner is not None or other.conditional:
@@ -90,11 +89,38 @@ def _freed_by(flow: Flow, backward: Backward) -> Backward | GradCall | None:
         if any(_in_same_iteration(r, backward) for r in again):
             return other
     loop = backward.loop
-    if loop is None or backward.keeps or loop.leaves_early or (loop.count is not None and loop.count < 2):
+    if loop is None or not _runs_again(backward, loop):
         return None
     if any(r.source is Source.CARRIED for r in backward.value.reach):
         return None  # made anew in the loop as well
     return backward if any(not _lies_in(r, loop) for r in own) else None
+
+
+def _may_not_run(flow: Flow, backward: Backward) -> bool:
+    """Whether it is a callee's, or under a condition, or somebody waits for its exception, or it may have no graph."""
+    elsewhere = backward.inner is not None or backward.conditional or backward.guarded
+    return elsewhere or flow.project.survey.mentions(_FREEZES, flow.module)
+
+
+def _runs_again(backward: Backward, loop: Loop) -> bool:
+    """Whether it frees the graph and runs in a second iteration."""
+    return not backward.keeps and not loop.leaves_early and (loop.count is None or loop.count >= 2)
+
+
+def _carried_by(flow: Flow, backward: Backward) -> Store | None:
+    """What brings the graph of the iteration before into this one, where that same backward has freed it."""
+    loop = backward.loop
+    if loop is None or not _runs_again(backward, loop) or _may_not_run(flow, backward):
+        return None
+    for store in flow.facts.stores:
+        carry = flow.carries.get((store.path, loop)) if store.loop is loop and store.form is Form.REBIND else None
+        carried = Root(Source.CARRIED, (store.path, loop))
+        if carry is None or not carry.grows or store.conditional or carried not in backward.value.roots:
+            continue
+        again = carry.end.roots & backward.value.roots
+        if any(r.source is Source.GRAPH and r.key in flow.one_graph for r in again):
+            return store
+    return None
 
 
 def _made_here(flow: Flow, value: Value) -> Roots:

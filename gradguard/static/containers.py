@@ -193,6 +193,7 @@ def in_place(c: Called) -> Value | None:
         if path is not None and not _through_data(c.node):
             state.assign(path, DETACHED)
             flow.detached.add(path)
+            _detach_all(c, path)
         return DETACHED
     if c.method in k.FILLING_METHODS:
         return c.receiver
@@ -214,6 +215,16 @@ def in_place(c: Called) -> Value | None:
     changed = replace(before, roots=before.roots | added.roots, maybe=before.maybe | added.maybe)
     state.env[path] = state.env[written] = changed
     return changed
+
+
+def _detach_all(c: Called, path: str) -> None:
+    """``for part in state: part.detach_()``: what the loop goes over has no graph any more."""
+    element = c.flow.element_path(path)
+    if element.endswith("[*]"):
+        whole = element.removesuffix("[*]")
+        c.flow.touch(whole, c.state)
+        found = c.flow.read(whole, c.state)
+        c.state.env[whole] = Value(kind=found.kind, ref=found.ref, bounded=found.bounded, holds=found.holds)
 
 
 def _blends(node: t.Call) -> bool:

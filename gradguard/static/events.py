@@ -199,6 +199,7 @@ class Backward(Event):
         resets: the calls that reset the gradients in the same iteration.
         reset_around: who calls the function that it is in resets them: it is a closure of an optimizer's step.
         freed_by: the earlier backward that surely freed this graph; itself, if it did so in the iteration before.
+        carried_by: what brings the graph of the iteration before, which this backward has freed.
         cut_at: where the graph was cut, if the value surely has none.
     """
 
@@ -210,6 +211,7 @@ class Backward(Event):
     needed_again: bool = False
     carries: str | None = None
     freed_by: Backward | GradCall | None = None
+    carried_by: Store | None = None
     cut_at: Site | None = None
     resets: list[ZeroGrad] = field(default_factory=list)
     reset_around: bool = False

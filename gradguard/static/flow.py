@@ -91,6 +91,8 @@ class Flow:
         self.generating = 0
         self.saving: set[object] = set()
         self.unpacked: set[object] = set()
+        self.recurrent: set[object] = set()
+        self.saving_inside: set[object] = set()
         self.asked_whether_leaf: set[str] = set()
         self.comparing = 0
         self.slots: set[tuple[str, str | None]] = set()
@@ -171,6 +173,11 @@ class Flow:
     @cached_property
     def _calls_written(self) -> list[t.Call]:
         return [node for node in t.walk(self.ref.define.body) if isinstance(node, t.Call)]
+
+    @property
+    def one_graph(self) -> set[object]:
+        """The calls each of which makes one graph that saves tensors: a backward over any of its outputs frees it."""
+        return (self.saving - self.unpacked) | self.recurrent | self.saving_inside
 
     # --- paths ---
 

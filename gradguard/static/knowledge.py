@@ -104,7 +104,7 @@ TENSOR_PREFIXES = ("torch.", "torchvision.", "torch_geometric.", "torch_scatter.
 NUMBER_PREFIXES = ("numpy.", "math.", "sklearn.", "scipy.", "pandas.", "random.", "time.", "os.", "json.", "cv2.")
 # torch functions whose result has no graph (or is fresh data).
 BREAKING_FUNCTIONS = frozenset(
-    "argmax argmin argsort eq ne lt le gt ge equal allclose isclose isnan isinf isfinite any all nonzero "
+    "detach argmax argmin argsort eq ne lt le gt ge equal allclose isclose isnan isinf isfinite any all nonzero "
     "count_nonzero bincount histc unique unique_consecutive tensor from_numpy randn rand randint randn_like rand_like "
     "randint_like randperm zeros ones full empty zeros_like ones_like full_like empty_like arange linspace eye "
     "logspace multinomial bernoulli normal one_hot numel is_tensor manual_seed seed save load device Size Generator "
@@ -185,6 +185,8 @@ STRUCTURED_MODULES = frozenset(
     "RNN LSTM GRU LSTMCell MultiheadAttention AdaptiveLogSoftmaxWithLoss ModuleList ModuleDict Module DataParallel "
     "DistributedDataParallel FractionalMaxPool2d".split()
 )
+# Modules of torch.nn whose outputs, and the states that they return, are of one graph.
+RECURRENT_MODULES = frozenset("RNN LSTM GRU LSTMCell GRUCell RNNCell".split())
 # Modules of torch.nn without parameters: what they return has a graph only if what they are given has.
 WITHOUT_PARAMETERS = frozenset(
     "from_pretrained "  # `nn.Embedding.from_pretrained(weights)`: they are frozen unless somebody asks for gradients

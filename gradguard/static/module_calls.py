@@ -115,6 +115,8 @@ def module_result(c: Called) -> Value:
     plain = isinstance(ref, str) and ref.startswith("torch.nn.") and ref.rsplit(".", 1)[-1] not in k.STRUCTURED_MODULES
     result = c.result(Root(Source.GRAPH, c.node), kind=Kind.TENSOR if plain else Kind.OUTPUT, receiver=False)
     c.flow.saving.add(c.node)
+    if isinstance(ref, str) and ref.startswith("torch.nn.") and ref.rsplit(".", 1)[-1] in k.RECURRENT_MODULES:
+        c.flow.recurrent.add(c.node)
     return holding(result, Held.OUTPUT, c.node)
 
 

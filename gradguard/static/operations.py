@@ -51,6 +51,9 @@ def external_call(c: Called) -> Value | None:
     if name.startswith("builtins."):
         return _builtin(c, name[9:])
     tail = name.rsplit(".", 1)[-1]
+    if name.startswith("torch.Tensor.") and c.node.args and not c.node.args[0].star:
+        method = t.Attribute(c.node.origin, c.node.args[0].value, tail)
+        return c.flow.value(t.Call(c.node.origin, method, c.node.args[1:]), c.state)
     if k.GRADIENT_SETTING_FUNCTION.match(name) and any(
         isinstance(node, t.Expr) and is_of_gradient(node) for arg in c.node.args[:1] for node in t.walk(arg.value)
     ):
@@ -279,6 +282,9 @@ def _builtin(c: Called, name: str) -> Value | None:
         return structure((("columns", rows),))
     if name == "zip":
         return each_of(structure((i, iterated(v)) for i, v in enumerate(values)))
+    if name == "map" and len(values) == 2 and values[0].kind is Kind.EXTERNAL:
+        each = t.Subscript(c.node.origin, c.node.args[1].value, t.Constant(c.node.origin, 0))
+        return each_of(c.flow.value(t.Call(c.node.origin, c.node.args[0].value, [t.Arg(each)]), c.state))
     if name == "map" and len(values) == 2 and isinstance(values[0].ref, FunctionRef):
         return _mapped(c, values[0].ref, values[1])
     if name == "next" and values:

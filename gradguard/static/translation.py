@@ -131,6 +131,8 @@ class Translation:
             elif root.source is not Source.CARRIED:
                 mapped = Root(root.source, (self.c.node, root.key))
                 found.add(mapped)
+                if root.key in self.callee.one_graph:
+                    self.flow.saving_inside.add(mapped.key)
                 if root in self.callee.proven:
                     self.flow.proven.add(mapped)
         return self._bounded(found), self._bounded(maybe)
