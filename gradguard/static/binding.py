@@ -125,7 +125,7 @@ def _alias(flow: Flow, path: str, source: t.Expr | None, value: Value) -> bool:
     origin = _object_of(flow, source)
     if origin is None or isinstance(value.ref, Bound):
         return False
-    is_collection = value.kind is Kind.CONTAINER
+    is_collection = value.kind is Kind.CONTAINER or (value.kind is Kind.UNKNOWN and path in flow.filled)
     if origin == path:
         return is_collection  # log = note(log, loss)
     if origin.startswith((f"{path}.", f"{path}[")):

@@ -217,8 +217,6 @@ def _constant(i: int, n: ast.Constant) -> t.Constant:
     value = n.value
     if isinstance(value, bytes):
         return t.Constant(i, value.decode("latin-1"))
-    if isinstance(value, float | complex):
-        return t.Constant(i, 0.5)  # no rule asks which
     return t.Constant(i, None if value is ... else value)
 
 

@@ -309,7 +309,7 @@ def _integer(n: cst.Integer) -> t.Constant:
 
 
 def _other_number(n: cst.Float | cst.Imaginary) -> t.Constant:
-    return t.Constant(n, 0.5)  # no rule asks which
+    return t.Constant(n, n.evaluated_value)
 
 
 def _string(n: cst.SimpleString) -> t.Constant:

@@ -28,7 +28,7 @@ def steady_branch(test: t.Expr) -> str:
     if isinstance(test, t.Operation) and len(test.operands) == 2:
         left, right = test.operands
         none = isinstance(right, t.Constant) and right.value is None
-        zero = isinstance(right, t.Constant) and right.value in (0, 1) and right.value is not None
+        zero = isinstance(right, t.Constant) and isinstance(right.value, int) and right.value in (0, 1)
         if (none and test.operator in ("is", "==")) or (zero and test.operator == "==" and t.path_of(left) is not None):
             return "second"
         if none and test.operator in ("is not", "!="):
@@ -51,9 +51,9 @@ def steady_way(stmt: t.If) -> str:
         return known
     paths, is_set = set_test(stmt.test)
     makes, goes_on = (stmt.orelse, stmt.body) if is_set else (stmt.body, stmt.orelse)
-    if _gives(makes, paths, lasting=True) and not _gives(goes_on, paths, lasting=False):
+    if "something" in _given(makes, paths) and _given(goes_on, paths) <= {"something"}:
         return "first" if is_set else "second"
-    if is_set and _gives(stmt.body, paths, lasting=False) and not _gives(stmt.orelse, paths, lasting=True):
+    if is_set and "False" in _given(stmt.body, paths) and "something" not in _given(stmt.orelse, paths):
         return "second"  # if first: total, first = loss, False
     counted, is_late = count_test(stmt.test)
     goes_on, makes = (stmt.body, stmt.orelse) if is_late else (stmt.orelse, stmt.body)
@@ -123,14 +123,14 @@ def _one(path: str | None) -> frozenset[str]:
     return frozenset((path,) if path is not None else ())
 
 
-def _gives(block: list[t.Stmt], paths: frozenset[str], *, lasting: bool) -> bool:
-    """Whether a block binds one of some paths: to something, or (not ``lasting``) to ``None`` or ``False`` again."""
+def _given(block: list[t.Stmt], paths: frozenset[str]) -> set[str]:
+    """What a block binds some paths to: ``None``, ``False``, or ``something``."""
+    found = set()
     for stmt in block:
         if isinstance(stmt, t.Assign) and any(t.path_of(n) in paths for e in stmt.targets for n in t.names_in(e)):
-            nothing = isinstance(stmt.value, t.Constant) and not stmt.value.value
-            if nothing is not lasting:
-                return True
-    return False
+            value = stmt.value.value if isinstance(stmt.value, t.Constant) else ...
+            found.add("something" if value else "None" if value is None else "False")
+    return found
 
 
 def _bound(block: list[t.Stmt], *, anew: bool) -> set[str]:

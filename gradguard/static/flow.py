@@ -161,6 +161,14 @@ class Flow:
         return frozenset(node.id for node in owners if isinstance(node, t.Name))
 
     @cached_property
+    def filled(self) -> frozenset[str]:
+        """The names that something is put into as only collections take it: ``rows.append(x)``."""
+        adds = (c.func for c in self._calls_written if isinstance(c.func, t.Attribute))
+        return frozenset(
+            func.value.id for func in adds if isinstance(func.value, t.Name) and func.name in ("append", "extend")
+        )
+
+    @cached_property
     def words(self) -> frozenset[str]:
         """The variables that are only ever given words: names of losses, no numbers."""
         return given_words(self.ref.define.body)

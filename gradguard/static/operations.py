@@ -387,7 +387,11 @@ def tensor_method(c: Called) -> Value | None:
         return _replaced(c, receiver)
     if c.method in ("items", "values", "keys") and not c.values:
         return _view(receiver, c.method)
-    if c.method == "get" and receiver.kind in (Kind.CONTAINER, Kind.OUTPUT) and c.node.args:
+    if (
+        c.method == "get"
+        and c.node.args
+        and (receiver.kind in (Kind.CONTAINER, Kind.OUTPUT) or _is_of_dict(c, receiver))
+    ):
         found = _entry(c, receiver, c.node.args[0].value)
         return join(found, c.arguments[1], trusted="first") if len(c.arguments) > 1 else found
     if c.method in k.BREAKING_METHODS:
@@ -421,6 +425,13 @@ def tensor_method(c: Called) -> Value | None:
             result = replace(result, holds=result.holds | receiver.holding(Held.OUTPUT))
         return _indexed(c, c.method, result)
     return None
+
+
+def _is_of_dict(c: Called, receiver: Value) -> bool:
+    """Whether ``get`` is given a word and what there is instead, which is a dict's."""
+    key = c.node.args[0].value
+    is_word = isinstance(key, t.Constant) and isinstance(key.value, str)
+    return receiver.kind is Kind.UNKNOWN and is_word and len(c.node.args) == 2
 
 
 def _entry(c: Called, receiver: Value, key: t.Expr) -> Value:
