@@ -50,7 +50,8 @@ def _is_loss_without_parameters(ref: object) -> bool:
 def of_evaluated(c: Called) -> Value | None:
     """A method of a module in evaluation whose class only the run knows: note that it runs the module.
 
-    That is so where the modules of the program that have such a method all run something in it, with a graph.
+    That is so where the modules of the program that have such a method all run something in it, with a graph that
+    no backward of theirs asks for.
     """
     path, receiver = c.receiver_path, c.receiver
     if not c.method or receiver is None or not c.arguments or not c.state.evaluates(path) or c.state.mode is Mode.OFF:
@@ -58,7 +59,7 @@ def of_evaluated(c: Called) -> Value | None:
     if receiver.kind not in (Kind.MODULE, Kind.UNKNOWN) or receiver.ref is not None or c.method in _OF_EVERY_MODULE:
         return None
     flows = map(c.flow.project.flow, c.flow.project.survey.methods_of_modules(c.method, c.flow.module))
-    ran = [flow.facts.forwards if flow is not None else [] for flow in flows]
+    ran = [flow.facts.forwards if flow is not None and not flow.facts.backwards else [] for flow in flows]
     if ran and all(forwards and all(f.mode is not Mode.OFF for f in forwards) for forwards in ran):
         forward(c, path)
     return None

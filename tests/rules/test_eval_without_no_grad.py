@@ -310,6 +310,36 @@ FLAGGED = {
 }
 
 CLEAN = {
+    "a method of a model that is built by its name, which trains": """
+        class Meta(nn.Module):
+            def __init__(self, width=16):
+                super().__init__()
+                self.time, self.head = nn.Linear(1, width), nn.Linear(width, 1)
+
+            def forward(self, x):
+                return self.head(self.time(x))
+
+            def adapt(self, x, y, epochs):
+                with torch.set_grad_enabled(True):
+                    new = nn.Parameter(torch.zeros(1, 16))
+                    optimizer = torch.optim.Adam([new])
+                    for epoch in range(epochs):
+                        optimizer.zero_grad()
+                        loss = F.l1_loss(self.head(self.time(x) + new), y)
+                        loss.backward()
+                        optimizer.step()
+                return loss.item()
+
+        def online(config, registry, stream):
+            model = registry.build(config["model"])
+            scores = []
+            for x, y in stream:
+                with torch.no_grad():
+                    model.eval()
+                    scores.append(F.l1_loss(model(x), y).item())
+                model.adapt(x, y, 10)
+            return scores
+    """,
     "a method of a model that is built by its name, which records nothing": """
         class Bilinear(nn.Module):
             def __init__(self, users, items, width=16):
