@@ -330,7 +330,7 @@ CLEAN = {
                         optimizer.step()
                 return loss.item()
 
-        def online(config, registry, stream):
+        def online_evaluate(config, registry, stream):
             model = registry.build(config["model"])
             scores = []
             for x, y in stream:
