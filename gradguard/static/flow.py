@@ -416,6 +416,9 @@ class Flow:
         from gradguard.static.expressions import closing_over
 
         state.env[stmt.name] = closing_over(self, Value(kind=Kind.FUNCTION, ref=ref), stmt, state)
+        for decorator in stmt.decorators:  # @layer.register_forward_hook
+            if isinstance(decorator, t.Attribute) and decorator.name in k.HOOK_METHODS:
+                self.value(t.Call(decorator.origin, decorator, [t.Arg(t.Name(decorator.origin, stmt.name))]), state)
         return state
 
     def _defineclass(self, stmt: t.DefineClass, state: State) -> State:

@@ -120,7 +120,7 @@ def _kept(flow: Flow, hook: HookRegistration) -> Iterator[Store]:
     callback = _flow_of(flow, hook)
     if callback is None or callback.facts.entry_mode is Mode.OFF or "forward" not in hook.method:
         return  # what a backward hook is given has no graph
-    given = set(callback.params[-3:])  # module, input, output; or the gradient
+    given = _tensors_given(hook, callback)
     for store in callback.facts.stores:
         roots = graphs(store.value.roots)
         is_given = any(r.source is Source.PARAM and r.base in given for r in roots)
@@ -129,6 +129,14 @@ def _kept(flow: Flow, hook: HookRegistration) -> Iterator[Store]:
             continue
         if _collects(flow, hook, callback, store, path):
             yield store
+
+
+def _tensors_given(hook: HookRegistration, callback: Flow) -> set[str]:
+    """The parameters of a hook that are given tensors: not the module, which comes before them."""
+    call = hook.site.node
+    with_keywords = isinstance(call, t.Call) and call.is_true("with_kwargs")
+    count = (1 if "pre_hook" in hook.method else 2) + with_keywords
+    return set(callback.params[-count:])
 
 
 def _flow_of(flow: Flow, hook: HookRegistration) -> Flow | None:

@@ -9,7 +9,7 @@ from gradguard.static import knowledge as k
 from gradguard.static import tree as t
 from gradguard.static.called import Called, last
 from gradguard.static.conditions import outcome
-from gradguard.static.definitions import FunctionRef
+from gradguard.static.definitions import Class, FunctionRef
 from gradguard.static.model import (
     Backward,
     GradCall,
@@ -261,12 +261,21 @@ def hook_call(c: Called) -> Value | None:
     )
     event.receiver = _registered_on(flow, path)
     callback = c.first or c.value_of("hook")
-    event.callback = callback.ref if callback is not None and callback.kind is Kind.FUNCTION else None
+    event.callback = _function_of(callback)
     event.bound = _bound_by_partial(c)
     if isinstance(c.node.func, t.Attribute):
         event.receiver_site = flow.site(c.node.func.value)
     flow.record(event)
     return Value(kind=Kind.HANDLE, ref=event)
+
+
+def _function_of(callback: Value | None) -> object:
+    """The function that runs when a hook does: of an object, its ``__call__``."""
+    if callback is None:
+        return None
+    if callback.kind is Kind.INSTANCE and isinstance(callback.ref, Class):
+        return callback.ref.method("__call__")
+    return callback.ref if callback.kind is Kind.FUNCTION else None
 
 
 def _bound_by_partial(c: Called) -> tuple[str | None, ...]:

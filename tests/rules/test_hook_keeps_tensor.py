@@ -7,6 +7,37 @@ from tests.rules.snippets import assert_clean, assert_flagged, twin
 CODE = "GG109"
 
 FLAGGED = {
+    "an object that is called": """
+        class Keep:
+            def __init__(self):
+                self.seen = []
+
+            def __call__(self, module, args, output):
+                self.seen.append(output)  # !
+
+        def train(net, opt, loader):
+            keep = Keep()
+            net.layer.register_forward_hook(keep)
+            for x, y in loader:
+                loss = F.mse_loss(net(x), y)
+                opt.zero_grad()
+                loss.backward()
+                opt.step()
+    """,
+    "decorated": """
+        seen = []
+
+        def train(net, opt, loader):
+            @net.layer.register_forward_hook
+            def hook(module, args, output):
+                seen.append((module, output))  # !
+
+            for x, y in loader:
+                loss = F.mse_loss(net(x), y)
+                opt.zero_grad()
+                loss.backward()
+                opt.step()
+    """,
     "a hook that a method makes for the tensor": """
         class Limiter:
             def __init__(self, share):
@@ -270,6 +301,20 @@ FLAGGED = {
 }
 
 CLEAN = {
+    "the module, and a number of its output": """
+        norms = []
+
+        def hook(module, args, output):
+            norms.append((module, output.detach().norm().item()))
+
+        def train(net, opt, loader):
+            net.layer.register_forward_hook(hook)
+            for x, y in loader:
+                loss = F.mse_loss(net(x), y)
+                opt.zero_grad()
+                loss.backward()
+                opt.step()
+    """,
     "a hook that a method makes for a copy": twin(
         FLAGGED["a hook that a method makes for the tensor"],
         ("self.limit_for(nodes)", "self.limit_for(nodes.detach())"),
