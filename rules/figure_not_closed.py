@@ -54,4 +54,4 @@ def stays_registered(function: Function) -> Iterator[Finding]:
 
 def _is_reused(call: Call) -> bool:
     """Whether it has a number or a name: the second time it is the same figure."""
-    return call.name.endswith(".figure") and (call.literal("num", 0) is not None or call.has("num"))
+    return call.has("num") or (call.name.endswith(".figure") and call.literal("num", 0) is not None)

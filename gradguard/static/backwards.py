@@ -124,12 +124,11 @@ def _carried_by(flow: Flow, backward: Backward) -> Store | None:
 
 
 def _made_here(flow: Flow, value: Value) -> Roots:
-    """The roots at which this function itself made a graph that surely saves tensors, and is one.
+    """The roots at which this function, or one that was read, made a graph that surely saves tensors, and is one.
 
     What a module returns in a tuple may be of networks that have nothing in common: an actor and a critic.
     """
-    made = flow.saving - flow.unpacked
-    return frozenset(r for r in value.roots if r.source is Source.GRAPH and r.key in made)
+    return frozenset(r for r in value.roots if r.source is Source.GRAPH and r.key in flow.one_graph)
 
 
 def _in_same_iteration(root: Root, backward: Backward) -> bool:

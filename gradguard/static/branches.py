@@ -22,7 +22,7 @@ from gradguard.static.conditions import (
 )
 from gradguard.static.definitions import Class
 from gradguard.static.loops import loops_called
-from gradguard.static.model import Backward, Forward, GradCall, Mode
+from gradguard.static.model import Backward, Forward, GradCall, HookRegistration, Mode
 from gradguard.static.state import State, hedge, merge
 from gradguard.static.values import NUMBER, Held, Kind, Value, Word, holding
 
@@ -107,6 +107,8 @@ def with_(flow: Flow, stmt: t.With, state: State) -> State | None:
     expects = any(k.EXPECTS_ERROR.search(t.path_of(c.func) or "") for c, _ in stmt.items if isinstance(c, t.Call))
     for context, target in stmt.items:
         value = flow.value(context, state)
+        if isinstance(value.ref, HookRegistration):
+            value.ref.removed = True  # the handle is a context: it removes its hook at the end
         opened += flow.calls_giving(context)[-1:]
         entered = gradient_context(flow, context, state)
         if entered is not None:

@@ -122,8 +122,8 @@ def _is_from_itself(holder: Value, value: Value, source: t.Expr | None) -> bool:
 
 def _bounded_key(flow: Flow, index: t.Expr) -> bool:
     """Whether the keys come from a small set of names: the items of a dict, the entries of a list."""
-    if isinstance(index, t.Constant):
-        return True
+    if isinstance(index, t.Constant) or (isinstance(index, t.Operation) and index.operator == "%"):
+        return True  # ring[step % size]
     path = t.path_of(index)
     if path is None:
         return False

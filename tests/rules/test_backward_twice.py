@@ -7,6 +7,25 @@ from tests.rules.snippets import assert_clean, assert_flagged
 CODE = "GG203"
 
 FLAGGED = {
+    "through a model of the program": """
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.body, self.head = nn.Linear(4, 4), nn.Linear(4, 1)
+
+            def forward(self, x):
+                return self.head(self.body(x).relu())
+
+        def train(loader):
+            net = Net()
+            optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+            for x in loader:
+                optimizer.zero_grad()
+                score = net(x).pow(2)
+                score.sum().backward()
+                score.mean().backward()  # !
+                optimizer.step()
+    """,
     "twice in a row": """
         def step(model, x, y, optimizer):
             optimizer.zero_grad()
@@ -142,6 +161,25 @@ FLAGGED = {
 }
 
 CLEAN = {
+    "two outputs of a model of the program that share nothing": """
+        class Pair(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.actor, self.critic = nn.Linear(4, 4), nn.Linear(4, 1)
+
+            def forward(self, x):
+                return self.actor(x), self.critic(x)
+
+        def train(loader):
+            net = Pair()
+            optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+            for x in loader:
+                optimizer.zero_grad()
+                policy, value = net(x)
+                policy.pow(2).sum().backward()
+                value.pow(2).mean().backward()
+                optimizer.step()
+    """,
     "retained": """
         def step(model, x, y, optimizer):
             optimizer.zero_grad()

@@ -138,6 +138,19 @@ FLAGGED = {
 }
 
 CLEAN = {
+    "the same figure again": """
+        import matplotlib.pyplot as plt
+
+        def train(net, opt, loader):
+            for step, (x, y) in enumerate(loader):
+                loss = F.mse_loss(net(x), y)
+                opt.zero_grad()
+                loss.backward()
+                opt.step()
+                fig, ax = plt.subplots(num=1, clear=True)
+                ax.plot([loss.item()])
+                fig.savefig(f"{step}.png")
+    """,
     "closed": """
         import matplotlib.pyplot as plt
 

@@ -148,6 +148,15 @@ FLAGGED = {
 }
 
 CLEAN = {
+    "a handle as a context": """
+        def train(net, opt, loader):
+            for x, y in loader:
+                with net.layer.register_forward_hook(lambda module, args, output: None):
+                    loss = F.mse_loss(net(x), y)
+                opt.zero_grad()
+                loss.backward()
+                opt.step()
+    """,
     "handles under keys of their own": twin(
         FLAGGED["a handle in the place of the one before"],
         ("self.handles[name] = layer.register_full", 'self.handles[name + "grad"] = layer.register_full'),

@@ -228,6 +228,18 @@ FLAGGED = {
 }
 
 CLEAN = {
+    "a ring": """
+        import copy
+
+        def train(net, opt, loader):
+            ring = {}
+            for step, (x, y) in enumerate(loader):
+                loss = F.mse_loss(net(x), y)
+                opt.zero_grad()
+                loss.backward()
+                opt.step()
+                ring[step % 5] = copy.deepcopy(net.state_dict())
+    """,
     "samples of a posterior, each run afterwards": """
         import copy
 
