@@ -11,6 +11,7 @@ from gradguard.static import tree as t
 from gradguard.static.model import Call, ZeroGrad
 from gradguard.static.names import breaks_graph, collections_of, is_of_gradient, named_kind
 from gradguard.static.state import State
+from gradguard.static.terms import terms
 from gradguard.static.values import NOTHING_HELD, Bound, Held, Kind, Root, Source, Value, element, holding
 
 if TYPE_CHECKING:
@@ -57,6 +58,7 @@ def bind(
         if path.endswith(".__traceback__"):
             forget_frames(flow, path, state)
     _end_aliases(flow, path, state)
+    _note_terms(flow, path, source, state)
     state.assign(path, value)
 
 
@@ -143,6 +145,14 @@ def _object_of(flow: Flow, source: t.Expr | None) -> str | None:
         return flow.given_back.get(source)
     is_copy = isinstance(source, t.Subscript) and isinstance(source.index, t.Slice)
     return t.path_of(source) if isinstance(source, t.Name | t.Attribute | t.Subscript) and not is_copy else None
+
+
+def _note_terms(flow: Flow, path: str, source: t.Expr | None, state: State) -> None:
+    """``loss = ce + kl``: what it is the sum of, as that is now."""
+    if isinstance(source, t.Operation) and len(found := terms(flow, source, state)) > 1:
+        flow.sums[path] = found
+    else:
+        flow.sums.pop(path, None)
 
 
 def _end_aliases(flow: Flow, path: str, state: State) -> None:

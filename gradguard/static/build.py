@@ -246,7 +246,7 @@ def _call(i: int, n: ast.Call) -> t.Call:
         given = [*n.args, *n.keywords]
         if any(isinstance(a, ast.Starred) for a in n.args):
             given = sorted(given, key=lambda a: (a.lineno, a.col_offset))  # f(key=1, *rest)
-    return t.Call(i, func, [_arg(a) for a in given])
+    return t.called(i, func, [_arg(a) for a in given])
 
 
 def _arg(a: ast.expr | ast.keyword) -> t.Arg:

@@ -298,7 +298,7 @@ def _narrows(part: cst.BaseSlice) -> bool:
 
 def _call(n: cst.Call) -> t.Call:
     args = [t.Arg(expr(a.value), a.keyword.value if a.keyword is not None else None, a.star) for a in n.args]
-    return t.Call(n, expr(n.func), args)
+    return t.called(n, expr(n.func), args)
 
 
 def _integer(n: cst.Integer) -> t.Constant:

@@ -76,6 +76,7 @@ class Flow:
         self.nested: list[FunctionRef] = []
         self.applied: set[t.Define] = set()
         self.aliases: dict[str, str] = {}
+        self.sums: dict[str, list[Value]] = {}
         self.given_back: dict[t.Call, str] = {}
         self.elements: dict[str, tuple[str, ...]] = {}
         self.locals, self.declared = bound_names(define)

@@ -213,6 +213,10 @@ MODULE_NAME = re.compile(
     r"transformer|unet|resnet|vgg|bert|vae|gan|mlp|cnn|discriminator\w*|generator\w*|student|teacher|ddp_model|"
     r"G|D|G_\w+|D_\w+|gnn|gcn|autoencoder|predictor|regressor|embedder|cell|\w+cell|head|projector|embedding|potential)(?:_?\d+)?$"
 )
+# A method of a model that says what it makes is no output: a target, a mask, a sample.
+PREPARES_NAME = re.compile(
+    r"target|mask|label|sampl|prepar|preproc|noise|schedul|weight|num_|size|device|config|state|get_", re.I
+)
 # A name that says what is done, not what something is: `get_model`, `select_action_from_actor`.
 VERB = re.compile(
     r"(?:select|get|sample|compute|choose|update|train|make|create|build|load|save|reset|set|run|add|sync|copy|freeze|"

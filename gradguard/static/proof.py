@@ -5,12 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gradguard.static import knowledge as k
+from gradguard.static import tree as t
 from gradguard.static.called import last
-from gradguard.static.roots import wholes_of
-from gradguard.static.values import Root, Source, Value
+from gradguard.static.names import named_kind
+from gradguard.static.roots import node_of, wholes_of
+from gradguard.static.terms import terms
+from gradguard.static.values import Kind, Root, Source, Value
 
 if TYPE_CHECKING:
     from gradguard.static.flow import Flow
+    from gradguard.static.state import State
 
 
 def prove(flow: Flow, value: Value) -> None:
@@ -25,8 +29,29 @@ def prove(flow: Flow, value: Value) -> None:
         flow.proven.update(wholes_of(open_roots[0]))
         return
     for root in open_roots:
-        if root.source is Source.LOSS or k.LOSS_NAME.search(_name(flow, root)):
+        if root.source is Source.LOSS or k.LOSS_NAME.search(_name(flow, root)) or _is_of_model(root):
             flow.proven.add(root)
+
+
+def prove_terms(flow: Flow, loss: t.Expr, state: State) -> None:
+    """Backward is called on a sum: nobody adds what has no graph to a loss, so each of its terms has one."""
+    found = terms(flow, loss, state)
+    for term in found if len(found) > 1 else ():
+        if term.roots and all(root.source in _MADE_HERE for root in term.roots):
+            prove(flow, term)
+
+
+_MADE_HERE = (Source.CALL, Source.LOSS, Source.GRAPH)
+
+
+def _is_of_model(root: Root) -> bool:
+    """Whether it is what a method of a model returned, which computes: ``vae.encode(x)``."""
+    call = node_of(root.key)
+    func = call.func if isinstance(call, t.Call) else None
+    if not isinstance(func, t.Attribute) or k.PREPARES_NAME.search(func.name):
+        return False
+    path = t.path_of(func.value)
+    return path is not None and named_kind(path) is Kind.MODULE
 
 
 def _is_setting(flow: Flow, root: Root) -> bool:

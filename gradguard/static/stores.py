@@ -15,6 +15,7 @@ from gradguard.static.model import (
 )
 from gradguard.static.names import PARAMETERS, breaks_graph, is_of_gradient
 from gradguard.static.state import State
+from gradguard.static.terms import terms
 from gradguard.static.values import (
     NOTHING_HELD,
     Held,
@@ -190,6 +191,9 @@ def augment(flow: Flow, stmt: t.Augment, state: State) -> State:
         store.in_structure = store.in_structure or (added.kind is Kind.CONTAINER and not single)
         if store.scope is Scope.PARAMETER and not any(r.source is Source.PARAM for r in before.must):
             store.scope = Scope.LOCAL  # the name was given to something else before
+    if form is Form.SUM:
+        known = flow.sums.get(path) or [before]
+        flow.sums[path] = known + [term for term in terms(flow, stmt.value, state) or [added] if term not in known]
     state.env[path] = result
     return state
 

@@ -19,7 +19,7 @@ from gradguard.static.model import (
     ZeroGrad,
 )
 from gradguard.static.names import named_kind
-from gradguard.static.proof import prove
+from gradguard.static.proof import prove, prove_terms
 from gradguard.static.summary import apply_facts
 from gradguard.static.tree import walk_statements
 from gradguard.static.values import (
@@ -99,6 +99,10 @@ def handed_over(c: Called, value: Value) -> None:
         x is not None and not (isinstance(x, t.Constant) and x.value in (False, None)) for x in (retain, create)
     )
     prove(flow, value)
+    given = node.func.value if on_tensor and isinstance(node.func, t.Attribute) and not c.external else None
+    given = node.args[0].value if given is None and node.args else given
+    if given is not None:
+        prove_terms(flow, given, c.state)
     variables = node.argument("retain_variables")
     event = Backward(
         flow.site(node), flow.loop, flow.branches > 0, value=value, keeps=keeps,

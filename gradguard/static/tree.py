@@ -363,6 +363,18 @@ def path_of(expr: Expr) -> str | None:
     return None
 
 
+def called(origin: object, func: Expr, args: list[Arg]) -> Call:
+    """A call; what ``list`` or ``sum`` makes of a generator lives together, as what a list is made of does."""
+    if isinstance(func, Name) and func.id in _COLLECTING and len(args) == 1:
+        made = args[0].value
+        if isinstance(made, Comprehension) and made.kind == "generator":
+            made.kind = "list"
+    return Call(origin, func, args)
+
+
+_COLLECTING = ("list", "tuple", "set", "sorted", "sum")
+
+
 def is_zero(expr: Expr) -> bool:
     """Whether an expression is the number 0."""
     return isinstance(expr, Constant) and type(expr.value) in (int, float) and not expr.value

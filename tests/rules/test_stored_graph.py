@@ -7,6 +7,42 @@ from tests.rules.snippets import assert_clean, assert_flagged, findings, twin
 CODE = "GG104"
 
 FLAGGED = {
+    "a term of the loss, of which nothing else is known": """
+        def train(vae, opt, loader):
+            terms = []
+            for x in loader:
+                mean, logvar = vae.encode(x)
+                decoded = vae.decode(mean)
+                reconstruction = F.mse_loss(decoded, x)
+                divergence = -0.5 * (1 + logvar - mean.pow(2) - logvar.exp()).mean()
+                opt.zero_grad()
+                (reconstruction + 0.1 * divergence).backward()
+                opt.step()
+                terms.append(divergence)  # !
+    """,
+    "a term of a sum that has a name": """
+        def train(parts, opt, loader):
+            terms = []
+            for x in loader:
+                first, second = parts.first(x), parts.second(x)
+                total = first.mean()
+                total += second.mean()
+                opt.zero_grad()
+                total.backward()
+                opt.step()
+                terms.append(second)  # !
+    """,
+    "what a sum is made of in a generator": """
+        def step(net, opt, x, y):
+            loss = F.mse_loss(net(x), y)
+            opt.zero_grad()
+            loss.backward()
+            opt.step()
+            return loss
+
+        def train(net, opt, loader):
+            return sum(step(net, opt, x, y) for x, y in loader) / len(loader)  # !
+    """,
     "only another key is emptied": """
         class Task:
             def __init__(self, net):
@@ -342,6 +378,30 @@ FLAGGED = {
 }
 
 CLEAN = {
+    "what is given to a term, and a product with what has no graph": """
+        def train(vae, opt, loader, schedule):
+            weights, targets = [], []
+            for x in loader:
+                target = vae.make_target(x)
+                weight = schedule(x)
+                mean = vae.encode(x)
+                opt.zero_grad()
+                (F.mse_loss(mean, target) + weight * mean.abs().mean()).backward()
+                opt.step()
+                weights.append(weight)
+                targets.append(target)
+    """,
+    "numbers in a generator": """
+        def step(net, opt, x, y):
+            loss = F.mse_loss(net(x), y)
+            opt.zero_grad()
+            loss.backward()
+            opt.step()
+            return loss
+
+        def train(net, opt, loader):
+            return sum(step(net, opt, x, y).item() for x, y in loader) / len(loader)
+    """,
     "one loss for each task, of which one may be asked for its gradients": """
         def losses_of(tasks, model, criterion, batch, with_gradients=False):
             values = {}

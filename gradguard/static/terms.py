@@ -1,0 +1,27 @@
+"""What a sum is made of."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gradguard.static import tree as t
+from gradguard.static.state import State
+from gradguard.static.values import Value
+
+if TYPE_CHECKING:
+    from gradguard.static.flow import Flow
+
+
+def terms(flow: Flow, expr: t.Expr, state: State) -> list[Value]:
+    """What a sum is made of, as far as that has names: of ``loss`` after ``loss = ce + weight * kl``, both."""
+    if isinstance(expr, t.Operation) and len(expr.operands) == 2:
+        left, right = expr.operands
+        if expr.operator in ("+", "-"):
+            return terms(flow, left, state) + terms(flow, right, state)
+        if expr.operator in ("*", "/"):
+            return [value for operand in expr.operands for value in terms(flow, operand, state) if value.roots][:1]
+    path = t.path_of(expr) if isinstance(expr, t.Name | t.Attribute | t.Subscript) else None
+    if path is None:
+        return []
+    path = flow.canonical(path)
+    return flow.sums.get(path) or [flow.read(path, state)]
