@@ -129,7 +129,7 @@ def _judge_in_loop(flow: Flow, store: Store, loop: Loop, fresh: bool) -> None:
         return
     consumers: list[Backward | GradCall] = [*flow.facts.backwards, *flow.facts.grad_calls]
     outside = [b for b in consumers if _outside(b, loop)]
-    if any(carried in b.value.reach or (not inside and graphs(b.value.reach) & own) for b in outside):
+    if any(carried in b.value.reach or (not freeing and graphs(b.value.reach) & own) for b in outside):
         store.used = True
         return
     if loop.needs_gradients:

@@ -378,6 +378,22 @@ FLAGGED = {
 }
 
 CLEAN = {
+    "predictions beside losses that the order decides whether to use again": """
+        def episode(model, opt, tasks, order, train):
+            losses, predictions = [], []
+            for x, y in tasks:
+                logits = model.functional_forward(x)
+                loss = F.cross_entropy(logits, y)
+                loss.backward(retain_graph=True)
+                predictions.append(logits.softmax(dim=1))
+                losses.append(loss)
+            total = torch.stack(losses).mean()
+            if order == 2 and train:
+                opt.zero_grad()
+                total.backward()
+                opt.step()
+            return total, torch.cat(predictions)
+    """,
     "what is given to a term, and a product with what has no graph": """
         def train(vae, opt, loader, schedule):
             weights, targets = [], []
