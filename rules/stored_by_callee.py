@@ -66,7 +66,8 @@ def _is_sure(store: Store) -> bool:
 
     What a layer is given has one: that of the layers before it.
     """
-    return _is_statistic(store) or (store.outlives is not None and store.is_seen_to_record)
+    piles_up = store.outlives is not None or (store.outlives_call and store.freed)
+    return _is_statistic(store) or (piles_up and store.is_seen_to_record)
 
 
 def _is_statistic(store: Store) -> bool:

@@ -59,9 +59,12 @@ def used_as_modules(body: object) -> frozenset[str]:
 
 
 def used_as_tensors(body: object) -> frozenset[str]:
-    """The names on which a method is called that only tensors have."""
+    """The names on which a method is called that only tensors have: ``x.unsqueeze(0)``, ``x.float()[0]``."""
     calls = (n.func for n in t.walk(body) if isinstance(n, t.Call) and isinstance(n.func, t.Attribute))
-    return frozenset(f.value.id for f in calls if f.name in k.ONLY_OF_TENSORS and isinstance(f.value, t.Name))
+    taken = (n.value for n in t.walk(body) if isinstance(n, t.Subscript) and isinstance(n.value, t.Call))
+    moved = (c.func for c in taken if isinstance(c.func, t.Attribute) and c.func.name in k.MOVING_METHODS)
+    owners = [f.value for f in calls if f.name in k.ONLY_OF_TENSORS] + [f.value for f in moved]
+    return frozenset(owner.id for owner in owners if isinstance(owner, t.Name))
 
 
 def given_words(body: Sequence[t.Stmt]) -> frozenset[str]:

@@ -95,7 +95,7 @@ def store_item(
     if holder.kind is Kind.TENSOR or (isinstance(target.index, t.Slice) and target.index.dimensions > 1):
         value = replace(value, holds=NOTHING_HELD)  # the numbers are copied
     form, added = rebind_form(whole, source)
-    if form is Form.REBIND and holder.kind is not Kind.TENSOR and _is_from_itself(holder, value, source):
+    if form is Form.REBIND and holder.kind is not Kind.TENSOR and _is_from_itself(path, holder, value, source):
         form = Form.AVERAGE
     if form in (Form.SUM, Form.AVERAGE) and value.reach:  # d[k] = d.get(k, 0) + x
         store = flow.store(base, value, state, stmt, added or source, form)
@@ -115,10 +115,12 @@ def store_item(
     state.env[base] = with_content(holder, value)
 
 
-def _is_from_itself(holder: Value, value: Value, source: t.Expr | None) -> bool:
+def _is_from_itself(path: str, holder: Value, value: Value, source: t.Expr | None) -> bool:
     """``for name, mean in means.items(): means[name] = torch.lerp(mean, new[name], 0.1)``."""
-    is_computed = isinstance(source, t.Call | t.Operation) and not breaks_graph(source)
-    return is_computed and value.kind is Kind.TENSOR and bool(value.must & holder.must)
+    if not isinstance(source, t.Call | t.Operation) or breaks_graph(source) or value.kind is not Kind.TENSOR:
+        return False
+    given = [arg.value for arg in source.args] if isinstance(source, t.Call) else [source]
+    return bool(value.must & holder.must) or any(mentions(expr, path) for expr in given)
 
 
 def _bounded_key(flow: Flow, index: t.Expr) -> bool:

@@ -8,6 +8,14 @@ from tests.rules.snippets import assert_clean, assert_flagged, twin
 CODE = "GG404"
 
 FLAGGED = {
+    "an item of what a tensor is made": """
+        import functools
+
+        @functools.lru_cache(maxsize=None)  # !
+        def embedding(t, width):
+            angles = t.float()[:, None] * torch.arange(width)[None]
+            return torch.cat([angles.cos(), angles.sin()], dim=-1)
+    """,
     "a tensor is given": """
         import functools
 

@@ -7,6 +7,25 @@ from tests.rules.snippets import assert_clean, assert_flagged, twin
 CODE = "GG106"
 
 FLAGGED = {
+    "interpolated by key": """
+        class Teacher:
+            def __init__(self, student):
+                self.student = student
+                self.weights = {name: p.detach().clone() for name, p in student.named_parameters()}
+
+            def follow(self):
+                for name, now in self.student.named_parameters():
+                    self.weights[name] = torch.lerp(self.weights[name], now, 0.01)  # !
+
+        def train(net, opt, loader):
+            teacher = Teacher(net)
+            for x, y in loader:
+                loss = F.mse_loss(net(x), y)
+                opt.zero_grad()
+                loss.backward()
+                opt.step()
+                teacher.follow()
+    """,
     "a target network's parameters, in a helper": """
         from copy import deepcopy
 
@@ -273,6 +292,26 @@ FLAGGED = {
 }
 
 CLEAN = {
+    "interpolated by key, without graphs": """
+        class Teacher:
+            def __init__(self, student):
+                self.student = student
+                self.weights = {name: p.detach().clone() for name, p in student.named_parameters()}
+
+            @torch.no_grad()
+            def follow(self):
+                for name, now in self.student.named_parameters():
+                    self.weights[name] = torch.lerp(self.weights[name], now, 0.01)
+
+        def train(net, opt, loader):
+            teacher = Teacher(net)
+            for x, y in loader:
+                loss = F.mse_loss(net(x), y)
+                opt.zero_grad()
+                loss.backward()
+                opt.step()
+                teacher.follow()
+    """,
     "a target network's parameters, under a decorator": twin(
         FLAGGED["a target network's parameters, in a helper"], ("def blend(", "@torch.no_grad()\n        def blend(")
     ),

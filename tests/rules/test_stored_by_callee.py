@@ -51,6 +51,32 @@ SEGMENT = """
 """
 
 FLAGGED = {
+    "by the closure of an optimizer": """
+        class Journal:
+            def __init__(self):
+                self.curves = defaultdict(list)
+
+            def write(self, **terms):
+                for name, value in terms.items():
+                    self.curves[name].append(value)
+
+        class Solver:
+            def __init__(self, net, x, y):
+                self.net, self.x, self.y = net, x, y
+                self.journal = Journal()
+                self.engine = torch.optim.LBFGS(net.parameters())
+
+            def closure(self):
+                self.engine.zero_grad()
+                misfit = F.mse_loss(self.net(self.x), self.y)
+                misfit.backward()
+                self.journal.write(misfit=misfit)  # !
+                return misfit
+
+            def solve(self, rounds):
+                for _ in range(rounds):
+                    self.engine.step(self.closure)
+    """,
     "an object that setdefault makes": """
         class Stat:
             def __init__(self):
@@ -373,6 +399,32 @@ FLAGGED = {
 }
 
 CLEAN = {
+    "numbers, by the closure of an optimizer": """
+        class Journal:
+            def __init__(self):
+                self.curves = defaultdict(list)
+
+            def write(self, **terms):
+                for name, value in terms.items():
+                    self.curves[name].append(float(value))
+
+        class Solver:
+            def __init__(self, net, x, y):
+                self.net, self.x, self.y = net, x, y
+                self.journal = Journal()
+                self.engine = torch.optim.LBFGS(net.parameters())
+
+            def closure(self):
+                self.engine.zero_grad()
+                misfit = F.mse_loss(self.net(self.x), self.y)
+                misfit.backward()
+                self.journal.write(misfit=misfit)
+                return misfit
+
+            def solve(self, rounds):
+                for _ in range(rounds):
+                    self.engine.step(self.closure)
+    """,
     "numbers for an object that setdefault makes": twin(
         FLAGGED["an object that setdefault makes"], ("loss=loss)", "loss=loss.item())")
     ),
