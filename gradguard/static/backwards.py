@@ -177,6 +177,9 @@ def _resets(flow: Flow, backward: Backward) -> list[ZeroGrad]:
         # Zeroing in place keeps the gradient's graph, and the next backward adds to it.
         zero_grads = [z for z in zero_grads if z.to_none or z.target is not None]
         zero_grads = [z for z in zero_grads if not _is_of_a_part(flow, z)]
+    if backward.create_graph is not None and backward.loop is None and _is_of_a_copy(flow, backward):
+        order = flow.facts.events.index(backward)
+        zero_grads = [z for z in zero_grads if flow.facts.events.index(z) > order]  # the next copy is another
     if backward.create_graph is not None and backward.loop is not None:
         inside = backward.loop.nodes
         if any(r.source is Source.LEAF and _is_input(r.key) and r.key in inside for r in backward.value.roots):
@@ -184,6 +187,20 @@ def _resets(flow: Flow, backward: Backward) -> list[ZeroGrad]:
     if backward.loop is None:
         return list(zero_grads)
     return [z for z in zero_grads if z.loop is None or z.loop.within(backward.loop) or backward.loop.within(z.loop)]
+
+
+def _is_of_a_copy(flow: Flow, backward: Backward) -> bool:
+    """Whether the graph is that of a model that this call itself copied, ``probe = copy.deepcopy(net).eval()``."""
+    nodes = {node_of(root.key) for root in backward.value.roots}
+    ran = {f.module for f in flow.facts.forwards if f.site.node in nodes}
+    bound = [s for s in t.walk_statements(flow.ref.define.body) if isinstance(s, t.Assign)]
+    copied = {
+        t.path_of(target)
+        for stmt in bound
+        for target in stmt.targets
+        if any(isinstance(n, t.Call) and (t.path_of(n.func) or "").endswith("deepcopy") for n in t.walk(stmt.value))
+    }
+    return bool(ran) and ran <= copied
 
 
 def _is_of_a_part(flow: Flow, reset: ZeroGrad) -> bool:

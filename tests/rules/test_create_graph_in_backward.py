@@ -7,6 +7,26 @@ from tests.rules.snippets import assert_clean, assert_flagged, twin
 CODE = "GG102"
 
 FLAGGED = {
+    "of a copy, reset before": """
+        import copy
+
+        def curvature(net, criterion, x, y):
+            probe = copy.deepcopy(net).eval()
+            weights = list(probe.parameters())
+            for w in weights:
+                w.grad = None
+            criterion(probe(x), y).backward(create_graph=True)  # !
+            slopes = [w.grad for w in weights]
+            seconds = torch.autograd.grad(slopes, weights, grad_outputs=slopes)
+            return sum(float(s.norm()) for s in seconds)
+
+        def train(net, criterion, opt, loader):
+            for x, y in loader:
+                opt.zero_grad()
+                criterion(net(x), y).backward()
+                opt.step()
+                print(curvature(net, criterion, x, y))
+    """,
     "the optimizer has a part of the model": """
         class Classifier(nn.Module):
             def __init__(self):
@@ -64,6 +84,27 @@ FLAGGED["zeroed in place, which keeps the graph"] = """
     """
 
 CLEAN = {
+    "of a copy, reset after": """
+        import copy
+
+        def curvature(net, criterion, x, y):
+            probe = copy.deepcopy(net).eval()
+            weights = list(probe.parameters())
+            for w in weights:
+                w.grad = None
+            criterion(probe(x), y).backward(create_graph=True)
+            slopes = [w.grad for w in weights]
+            seconds = torch.autograd.grad(slopes, weights, grad_outputs=slopes)
+            probe.zero_grad()
+            return sum(float(s.norm()) for s in seconds)
+
+        def train(net, criterion, opt, loader):
+            for x, y in loader:
+                opt.zero_grad()
+                criterion(net(x), y).backward()
+                opt.step()
+                print(curvature(net, criterion, x, y))
+    """,
     "the optimizer has a part, and the model is reset": twin(
         FLAGGED["the optimizer has a part of the model"], ("optimizer.zero_grad()", "clf.zero_grad()")
     ),
