@@ -129,7 +129,8 @@ def _judge_in_loop(flow: Flow, store: Store, loop: Loop, fresh: bool) -> None:
         return
     consumers: list[Backward | GradCall] = [*flow.facts.backwards, *flow.facts.grad_calls]
     outside = [b for b in consumers if _outside(b, loop)]
-    if any(carried in b.value.reach or (not freeing and graphs(b.value.reach) & own) for b in outside):
+    for_later = [b for b in outside if not inside or (isinstance(b, Backward) and not freeing)]
+    if any(carried in b.value.reach for b in outside) or any(graphs(b.value.reach) & own for b in for_later):
         store.used = True
         return
     if loop.needs_gradients:
