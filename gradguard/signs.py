@@ -85,10 +85,12 @@ EVALUATION = sign(
 BACKWARD = sign("backward", pattern=_CALLS_BACKWARD)
 FORWARD = sign("def forward", own=True)
 _ADDS = r"(?:append|extend|appendleft|extendleft|add|insert|update|push|put|setdefault)"
+_CONSTANT = r"""\s*(?:True|False|None|\d[\d._]*|"[^"\n]*"|'[^'\n]*')[ \t]*(?:#|\n|$)"""
 # Something that lives longer than a call gets more, or something else.
 KEEPS_MORE = sign(
     "+=", "-=", "*=", "self.", "global ", "setattr(",
-    pattern=rf"\bget_buffer\(|\bsetattr\(|self\.[\w.]+(?:\[[^\]\n]*\])?\s*(?:[-+*/]?=[^=]|\.{_ADDS}\w*\(|\.\w+_\()|\bglobal\b|"
+    pattern=rf"\bget_buffer\(|\bsetattr\(|"
+    rf"self\.[\w.]+(?:\[[^\]\n]*\])?\s*(?:[-+*/]=|=(?!=|{_CONSTANT})|\.{_ADDS}\w*\(|\.\w+_\()|\bglobal\b|"
     rf"\b[A-Z_]{{3,}}(?:\.{_ADDS}\(|\[[^\]\n]*\]\s*[-+*/]?=[^=])|"
     rf"\b(\w+)\s*=\s*self\.[\w.]+\s*\n(?s:.{{0,3000}}?)\b\1(?:\s*[-+*/]=|\.{_ADDS}\w*\(|\[[^\]\n]*\]\s*=[^=])",
     own=True,

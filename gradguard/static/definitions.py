@@ -46,6 +46,16 @@ class FunctionRef:
     """Its decorators do not count: it is called by one of them."""
 
     @cached_property
+    def names(self) -> tuple[set[str], set[str]]:
+        """The names that it binds, and those it declares global or nonlocal."""
+        return bound_names(self.define)
+
+    @cached_property
+    def modules(self) -> frozenset[str]:
+        """The paths that it uses as only modules are used: ``m.parameters()``, ``m.eval()``."""
+        return used_as_modules(self.define.body)
+
+    @cached_property
     def own_calls(self) -> frozenset[str]:
         """The methods that it calls on ``self``."""
         return frozenset(
@@ -71,7 +81,7 @@ class FunctionRef:
         returned = [s.value for s in walk_statements(self.define.body) if isinstance(s, t.Return)]
         names = {value.id if isinstance(value, t.Name) else None for value in returned}
         name = names.pop() if len(names) == 1 else None
-        given = {param.name for param in self.define.params} - bound_names(self.define)[0]
+        given = {param.name for param in self.define.params} - self.names[0]
         return name if name in given and not self.define.is_generator else None
 
     @cached_property

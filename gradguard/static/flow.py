@@ -33,7 +33,7 @@ from gradguard.static.model import (
     Store,
     ZeroGrad,
 )
-from gradguard.static.names import bound_names, given_words, used_as_modules
+from gradguard.static.names import given_words
 from gradguard.static.project import Project
 from gradguard.static.source import Site
 from gradguard.static.state import Carry, LoopFrame, State, merge
@@ -61,6 +61,7 @@ class Flow:
         self.facts = Function(define.name, ref.qualified, site)
         self.facts.is_module_method = bool(ref.owner and ref.owner.is_module)
         self.params = [p.name for p in define.params]
+        self.modules = ref.modules
         self.frames: list[LoopFrame] = []
         self.branches = 0
         self.starting = 0
@@ -79,7 +80,7 @@ class Flow:
         self.sums: dict[str, list[Value]] = {}
         self.given_back: dict[t.Call, str] = {}
         self.elements: dict[str, tuple[str, ...]] = {}
-        self.locals, self.declared = bound_names(define)
+        self.locals, self.declared = ref.names
         self.final: State = State({})
         self.calls: list[tuple[t.Define, Mode]] = []
         self.emptied: set[str] = set()
@@ -151,14 +152,10 @@ class Flow:
         return Mode.INHERITED
 
     @cached_property
-    def modules(self) -> frozenset[str]:
-        """The paths that the function uses as only modules are used: ``m.parameters()``, ``m.eval()``."""
-        return used_as_modules(self.ref.define.body)
-
-    @cached_property
     def receivers(self) -> frozenset[str]:
-        """The names whose methods the function calls."""
-        owners = (c.func.value for c in self._calls_written if isinstance(c.func, t.Attribute))
+        """The names whose methods the function calls, if they may be those of a class of the project."""
+        called = (c.func for c in self._calls_written if isinstance(c.func, t.Attribute))
+        owners = (func.value for func in called if func.name not in k.OF_PLAIN_DATA)
         return frozenset(node.id for node in owners if isinstance(node, t.Name))
 
     @cached_property

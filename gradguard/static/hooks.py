@@ -11,7 +11,6 @@ from gradguard.static.definitions import FunctionRef
 from gradguard.static.gate import SourceError
 from gradguard.static.lines import lines_with
 from gradguard.static.model import Form, HookRegistration, Mode, Scope, Store
-from gradguard.static.names import bound_names
 from gradguard.static.roots import graphs
 from gradguard.static.values import Kind, Source
 
@@ -111,7 +110,7 @@ def _is_made_for(flow: Flow, hook: HookRegistration, callback: FunctionRef) -> b
     params = [name for name in callback.outer.params if name not in ("self", "cls")]
     given = [name for name, arg in zip(params, made.args) if t.path_of(arg.value) == hook.receiver and not arg.keyword]
     given += [str(arg.keyword) for arg in made.args if arg.keyword and t.path_of(arg.value) == hook.receiver]
-    used = {n.id for n in t.walk(callback.define.body) if isinstance(n, t.Name)} - bound_names(callback.define)[0]
+    used = {n.id for n in t.walk(callback.define.body) if isinstance(n, t.Name)} - callback.names[0]
     return not used.isdisjoint(given)
 
 
@@ -225,7 +224,7 @@ def _closes_over(flow: Flow, hook: HookRegistration) -> str | None:
     if _is_made_for(flow, hook, callback):
         return path
     used = any(isinstance(n, t.Name) and n.id == path for n in t.walk(callback.define.body))
-    if not used or path in bound_names(callback.define)[0] or hook.loop is not None:
+    if not used or path in callback.names[0] or hook.loop is not None:
         return None
     is_script = flow.facts.name == "<module>"
     return None if is_script or flow.final.env.get(path, hook.of).kind is Kind.NOTHING else path

@@ -88,6 +88,10 @@ NOT_ONLY_OF_TENSORS = frozenset("log_prob rsample entropy to cuda cpu type mean 
 MOVING_METHODS = frozenset("contiguous to cuda cpu type type_as float double half bfloat16".split())
 # Methods that nothing but a tensor has.
 ONLY_OF_TENSORS = frozenset("chunk narrow unsqueeze permute softmax log_softmax sigmoid unbind requires_grad_".split())
+# Methods of texts, dicts, tensors and arrays: where one is called, it is not asked what class the object has.
+_OF_TEXTS = frozenset("startswith endswith split rsplit splitlines strip lstrip rstrip lower upper items keys".split())
+_OF_ARRAYS = frozenset("size dim clone detach numpy tolist new_zeros new_ones masked_fill astype".split())
+OF_PLAIN_DATA = ONLY_OF_TENSORS | VIEWING_METHODS | _OF_TEXTS | _OF_ARRAYS
 # Functions that keep the size of what they are given.
 SHAPE_KEEPING = frozenset("softmax log_softmax sigmoid tanh relu exp log clamp float half double".split())
 # Operations whose graph needs saved tensors, so that it cannot be used twice.

@@ -10,7 +10,6 @@ from gradguard.static import knowledge as k
 from gradguard.static import tree as t
 from gradguard.static.definitions import Class, FunctionRef
 from gradguard.static.model import Call, Construction, Loop, Mode
-from gradguard.static.names import bound_names
 from gradguard.static.roots import graphs
 from gradguard.static.source import Site
 from gradguard.static.tree import walk_statements
@@ -57,7 +56,7 @@ def _returned_as_given(flow: Flow, function: Value) -> Iterator[Site]:
     if read is None or not isinstance(pack, FunctionRef):
         return
     given = pack.define.params[-1].name
-    if given in bound_names(pack.define)[0]:
+    if given in pack.names[0]:
         return  # it was made something else
     for stmt in walk_statements(pack.define.body):
         if isinstance(stmt, t.Return) and stmt.value is not None and _mentions(stmt.value, given):

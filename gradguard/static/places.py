@@ -179,9 +179,9 @@ def kind_of(ref: FunctionRef, expr: t.Expr) -> Value:
     flow.receivers = frozenset((expr.id,)) if isinstance(expr, t.Name) else frozenset()
     flow.called_names = frozenset()
     state = State({})
-    state.env.update((name, UNKNOWN) for name in flow.locals)  # they are bound elsewhere in it
-    for param in ref.define.params:
-        state.env[param.name] = parameter(flow, param)
+    names = {node.id for node in t.walk(expr) if isinstance(node, t.Name)}
+    state.env.update((name, UNKNOWN) for name in flow.locals & names)  # they are bound elsewhere in it
+    state.env.update((param.name, parameter(flow, param)) for param in ref.define.params if param.name in names)
     value = flow.value(expr, state)
     parts = tuple((key, _bare(part)) for key, part in value.parts if _is_kept(part))
     return replace(_bare(value), parts=parts)

@@ -81,11 +81,10 @@ class Reader:
             return Part((), (FileError(shown(path), error.line, str(error)),))
         source = module.source
         errors = list(source.problems)
-        selection = self._screen.select(source) if self._screen else everything(source)
-        if not selection or not module.uses_torch:
-            source.forget()
-            return Part((), tuple(errors))
-        findings = tuple(self._findings(module, selection, errors))
+        findings: tuple[Finding, ...] = ()
+        if module.uses_torch:
+            selection = self._screen.select(source) if self._screen else everything(source)
+            findings = tuple(self._findings(module, selection, errors)) if selection else ()
         source.forget()
         return Part(findings, tuple(errors))
 

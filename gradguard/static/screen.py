@@ -121,11 +121,12 @@ def _with_own_calls(key: tuple[str, str], texts: Mapping[tuple[str, str], bytes]
 
 def _with_callers(keys: set[tuple[str, str]], texts: Mapping[tuple[str, str], bytes]) -> frozenset[tuple[str, str]]:
     """Functions, and those that call one of their names: what keeps a graph may be an object that a caller makes."""
-    called = {key: {name.decode() for name in _CALLED.findall(text)} for key, text in texts.items()}
     found, names = set(keys), {name for _, name in keys}
     if "__call__" in names:
         return frozenset(texts)  # it is called without being named
+    called: dict[tuple[str, str], set[str]] = {}
     while names := {name for name in names if name != "forward" and not name.startswith("__")}:
+        called = called or {key: {name.decode() for name in _CALLED.findall(text)} for key, text in texts.items()}
         callers = {key for key in called.keys() - found if not called[key].isdisjoint(names)}
         found |= callers
         names = {name for _, name in callers}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Literal
 from gradguard.static.asked import CALL
 from gradguard.static.clearing import AT_START, clearing_methods, with_object
 from gradguard.static.lines import lines_with
+from gradguard.static.programs import Programs
 from gradguard.static.texts import module_name
 
 if TYPE_CHECKING:
@@ -42,7 +43,6 @@ class Survey:
         self.project = project
         self.texts = project.texts
         self._called: dict[tuple[str, Path | None], bool] = {}
-        self._programs: dict[Path, set[Path]] = {}
         self._mentioned: dict[tuple[re.Pattern[str], Path | None], bool] = {}
         self._matched: dict[tuple[re.Pattern[str], Path], bool] = {}
         self._imports: dict[Path, set[Path]] = {}
@@ -52,7 +52,7 @@ class Survey:
 
     def prepare(self) -> None:
         """Answer now what every process would have to answer for itself."""
-        _ = self._callers, self._importers
+        _ = self._callers, self._importers, self._programs
 
     @cached_property
     def _callers(self) -> dict[str, list[Path]]:
@@ -67,15 +67,19 @@ class Survey:
         """What was asked for a file."""
         return self.project.questions.of(near.path)
 
-    def _related(self, near: Module) -> set[Path]:
-        """The other files that share a program with ``near``: what imports it, and all that those import."""
+    def _related(self, near: Module) -> Collection[Path]:
+        """The files that share a program with ``near``: what imports it, and all that those import."""
         if near.path is None:
-            return set()
+            return ()
         self.asked(near).program = True
-        if near.path not in self._programs:
-            users = _closure({near.path}, lambda p: self._importers.get(module_name(p), set()))
-            self._programs[near.path] = _closure(users, self._imported_files) - {near.path}
-        return self._programs[near.path]
+        if near.path in self._programs:
+            return self._programs.of(near.path)
+        importing = self._importers.get(module_name(near.path), ())
+        return self._programs.of_another(importing, self._imported_files(near.path))
+
+    @cached_property
+    def _programs(self) -> Programs:
+        return Programs(self.project.files, self._imported_files)
 
     def _with_word(self, word: str, near: Module) -> Iterator[str]:
         """The texts of a program that have a word in them."""
@@ -83,7 +87,7 @@ class Survey:
         if word in near.source.text:
             yield near.source.text
         for path in self._related(near):
-            if word in self.texts.of(path):
+            if path != near.path and word in self.texts.of(path):
                 self.asked(near).texts.add(path)
                 yield self.texts.of(path)
 
@@ -268,7 +272,7 @@ class Survey:
         """The modules of its program that may call a function of this name."""
         yield near
         others = self._calling(name, near)
-        related = self._related(near) if others else set()
+        related = self._related(near) if others else ()
         yield from self._modules(path for path in others if path in related)
 
     def defining(self, name: str, near: Module) -> list[Module]:
@@ -278,7 +282,7 @@ class Survey:
         others = [path for path in self._defining.get(name, ()) if path != near.path]
         if len(others) > _MANY_DEFINING:
             return []
-        related = self._related(near) if others else set()
+        related = self._related(near) if others else ()
         found = [*own, *self._modules(path for path in others if path in related)]
         self.asked(near).files.update(module.path for module in found if module.path is not None)
         return found
@@ -344,15 +348,6 @@ def _may_ask_for_gradients(text: str) -> bool:
 def _lines_matching(pattern: re.Pattern[str], text: str) -> Iterator[int]:
     """The lines, from 1, on which a match of one line ends."""
     return (text.count("\n", 0, match.end()) + 1 for match in pattern.finditer(text))
-
-
-def _closure(start: set[Path], step: Callable[[Path], set[Path]]) -> set[Path]:
-    """What can be reached in any number of steps."""
-    found, frontier = set(start), set(start)
-    while frontier:
-        frontier = set().union(*(step(p) for p in frontier)) - found
-        found |= frontier
-    return found
 
 
 def _users(name: str, text: str) -> set[str]:

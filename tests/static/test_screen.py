@@ -49,6 +49,16 @@ def test_a_forward_that_keeps_something_is() -> None:
     assert chosen(LAYER.format("self.last = x; return x")) == {"Layer.forward"}
 
 
+@pytest.mark.parametrize("value", ["True", "None", "12", "'regression'", '"a"  # of the labels'])
+def test_a_forward_that_keeps_a_constant_is_not(value: str) -> None:
+    assert chosen(LAYER.format(f"self.config.kind = {value}\n            return x")) == set()
+
+
+@pytest.mark.parametrize("value", ["Truest", "x or None", "'a', x", "0 + x", "[x]"])
+def test_a_forward_that_keeps_what_begins_like_one_is(value: str) -> None:
+    assert chosen(LAYER.format(f"self.last = {value}\n            return x")) == {"Layer.forward"}
+
+
 def test_what_a_method_calls_on_itself_counts_as_its_own() -> None:
     assert chosen(LAYER.format("self.note(x); return x")) == {"Layer.forward"}
 
