@@ -50,13 +50,22 @@ def keeps(function: Function) -> Iterator[Finding]:
                 fix=store.detach_fix(),
                 related=(where,),
             )
-        if hook.closes_over is not None:
+        name = hook.closes_over or _given(hook, function)
+        if name is not None:
             yield rule.finding(
                 hook.source.site,
-                f"the hook on `{hook.closes_over}` refers to `{hook.closes_over}` itself: a cycle through C++ that "
-                "gc.collect() cannot free, with the whole graph behind it",
-                help=f"let the hook use a copy: `kept = {hook.closes_over}.detach()`",
+                f"the hook on `{name}` refers to `{name}` itself: a cycle through C++ that gc.collect() cannot free, "
+                "with the whole graph behind it",
+                help=f"let the hook use a copy: `kept = {name}.detach()`",
             )
+
+
+def _given(hook: HookRegistration, function: Function) -> str | None:
+    """The parameter that a hook is registered on, and refers to, if a caller gives a tensor that has a graph."""
+    if hook.closes_over_given is None or hook.inner is not None:
+        return None
+    there = (other for caller in function.calling() for other in caller.hooks)
+    return next((other.closes_over for other in there if other.source is hook and other.closes_over), None)
 
 
 def _registered(hook: HookRegistration) -> Related:

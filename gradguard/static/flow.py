@@ -107,6 +107,7 @@ class Flow:
         self.facts.torch = self.module.torch
         self.facts.is_async = define.is_async
         self.facts.called_without_grad = lambda: project.called_without_grad(ref)
+        self.facts.calling = lambda: (flow.facts for flow in project.calling(ref))
 
     # --- running ---
 

@@ -12,7 +12,7 @@ from gradguard.static.gate import SourceError
 from gradguard.static.lines import lines_with
 from gradguard.static.model import Form, HookRegistration, Mode, Scope, Store
 from gradguard.static.roots import graphs
-from gradguard.static.values import Kind, Source
+from gradguard.static.values import Kind, Source, Value
 
 if TYPE_CHECKING:
     from gradguard.static.flow import Flow
@@ -33,9 +33,9 @@ def judge_hook(flow: Flow, hook: HookRegistration) -> None:
     if hook.callback is not None and hook.inner is None:
         hook.kept = list(_kept(flow, hook))
         closes_over = _closes_over(flow, hook)
-        hook.closes_over = closes_over if hook.of.is_operation_result else None
+        hook.closes_over = closes_over if _has_history(hook.of) else None
         hook.closes_over_given = closes_over if closes_over in flow.params and hook.receiver in flow.params else None
-    elif isinstance(source, HookRegistration) and hook.of.is_operation_result:
+    elif isinstance(source, HookRegistration) and _has_history(hook.of):
         hook.closes_over = source.closes_over_given
     if hook.fresh or hook.receiver is None:
         return
@@ -59,6 +59,13 @@ def judge_hook(flow: Flow, hook: HookRegistration) -> None:
             hook.repeats = loop
             return
         loop = loop.parent
+
+
+def _has_history(value: Value) -> bool:
+    """Whether a tensor was computed from what has a graph, here or in what was called; a leaf was not."""
+    is_leaf = any(root.source is Source.LEAF for root in value.roots)
+    is_computed = any(root.source is Source.GRAPH for root in value.roots) and value.kind in (Kind.TENSOR, Kind.OUTPUT)
+    return value.is_operation_result or (is_computed and not is_leaf)
 
 
 def _is_overwritten(flow: Flow, hook: HookRegistration) -> bool:

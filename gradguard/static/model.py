@@ -5,7 +5,7 @@ The flow fills these in; rules only read them. Nothing here imports libcst.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from gradguard.findings import Fix
@@ -63,6 +63,7 @@ class Function:
         gradients_wanted: it asks for gradients of an input.
         torch: the name that the module gives to torch, if it imports it.
         called_without_grad: whether every call of it that can be seen happens under no_grad (reads other files).
+        calling: the functions of the program that may call it (reads other files).
         kept_outputs: of the ``forward`` of an ``autograd.Function``: the statements that put an output on ``ctx``.
         assigns_gradients: its program sets ``x.grad`` to something.
         cached: the decorator that keeps its arguments and results (``functools.lru_cache``).
@@ -108,6 +109,7 @@ class Function:
     tensor_params: tuple[str, ...] = ()
     cached_calls: list[tuple[Site, str, str]] = field(default_factory=list)
     called_without_grad: Callable[[], bool] = field(default=lambda: False, repr=False)
+    calling: Callable[[], Iterable[Function]] = field(default=lambda: (), repr=False)
 
     @property
     def needs_gradients(self) -> bool:

@@ -370,6 +370,15 @@ class Project:
         self._uses(ref.module, anywhere)
         return any(held for m in anywhere for held in self._held_at(m, name, seen, lambda f: _modes_named(f, name)))
 
+    def calling(self, ref: FunctionRef) -> Iterator[Flow]:
+        """The functions of its program that mention a function of this name, where few do."""
+        name = ref.define.name
+        if not self.survey.is_called_by_many(name, ref.module):
+            callers = tuple(self.survey.callers(name, ref.module))
+            self._uses(ref.module, callers)
+            for module in callers:
+                yield from self.flows(module, calling(module.source, name))
+
     def _uses(self, module: Module, others: Iterable[Module]) -> None:
         self.questions.of(module.path).files.update(other.path for other in others if other.path is not None)
 

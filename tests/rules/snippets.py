@@ -11,7 +11,7 @@ from pathlib import Path
 from gradguard import catalogue
 from gradguard.config import Settings
 from gradguard.findings import Confidence, Finding
-from gradguard.static.engine import check_text
+from gradguard.static.engine import check, check_text
 
 HEADER = """\
 import torch
@@ -29,6 +29,16 @@ def findings(
     result = check_text(source(snippet), path, settings, catalogue.load())
     assert not result.errors
     return list(result.findings)
+
+
+def lines_in_files(folder: Path, files: dict[str, str], code: str = "") -> list[tuple[str, int]]:
+    """File and line of each finding of one rule (of all when ``code`` is empty) in some files of one folder."""
+    for name, text in files.items():
+        (folder / name).write_text(textwrap.dedent(text))
+    settings = Settings(folder, select=(code or "ALL",))
+    result = check(sorted(folder / name for name in files), settings, catalogue.load())
+    assert not result.errors
+    return [(Path(finding.path).name, finding.span.line) for finding in result.findings]
 
 
 def source(snippet: str) -> str:

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from tests.rules.snippets import assert_clean, assert_flagged, twin
+from tests.rules.snippets import assert_clean, assert_flagged, lines_in_files, twin
 
 CODE = "GG109"
 
@@ -709,3 +711,67 @@ def test_flagged(name: str) -> None:
 @pytest.mark.parametrize("name", CLEAN)
 def test_clean(name: str) -> None:
     assert_clean(CLEAN[name], CODE)
+
+
+PROBE = """
+    import torch
+
+    class Relevance:
+        def __init__(self):
+            self.mean = 0.0
+
+        def watch(self, h):
+            def on_grad(grad):
+                self.mean = 0.9 * self.mean + 0.1 * (grad * h).sum().item()
+
+            h.register_hook(on_grad)
+"""
+NET = """
+    import torch.nn as nn
+
+    class Net(nn.Module):
+        def __init__(self, tap):
+            super().__init__()
+            self.inner = nn.Linear(4, 4)
+            self.tap = tap
+
+        def forward(self, x):
+            h = self.inner(x)
+            self.tap.watch(h)
+            return h.mean()
+"""
+TRAIN = """
+    import torch
+    from net import Net
+    from probe import Relevance
+
+    net = Net(Relevance())
+    opt = torch.optim.SGD(net.parameters(), lr=0.1)
+    for step in range(100):
+        opt.zero_grad()
+        net(torch.randn(2, 4)).backward()
+        opt.step()
+"""
+
+
+def test_what_a_forward_in_another_file_gives_it(tmp_path: Path) -> None:
+    assert lines_in_files(tmp_path, {"probe.py": PROBE, "net.py": NET, "train.py": TRAIN}, CODE) == [("probe.py", 12)]
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("(grad * h)", "grad"),
+        ("def on_grad(grad):", "kept = h.detach()\n            def on_grad(grad, h=kept):"),
+        ("self.tap.watch(h)", "self.tap.watch(self.inner.weight)"),
+        ("self.tap.watch(h)", "self.tap.watch(h.detach().requires_grad_())"),
+    ],
+)
+def test_what_makes_no_cycle_there(tmp_path: Path, old: str, new: str) -> None:
+    files = {"probe.py": PROBE.replace(old, new), "net.py": NET.replace(old, new), "train.py": TRAIN}
+    assert files["probe.py"] != PROBE or files["net.py"] != NET
+    assert lines_in_files(tmp_path, files, CODE) == []
+
+
+def test_the_hook_of_a_parameter_that_nobody_gives_a_graph(tmp_path: Path) -> None:
+    assert lines_in_files(tmp_path, {"probe.py": PROBE}, CODE) == []

@@ -4,10 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from gradguard import catalogue
-from gradguard.config import Settings
-from gradguard.static.engine import check
-from tests.rules.snippets import assert_clean, assert_flagged
+from tests.rules.snippets import assert_clean, assert_flagged, lines_in_files
 
 CALLBACKS = """
         class Callback:
@@ -296,23 +293,15 @@ Trainer(model, torch.optim.SGD(model.parameters(), 0.1), [Curve()]).fit([])
 """
 
 
-def lines_found(tmp_path: Path, files: dict[str, str]) -> list[tuple[str, int]]:
-    for name, text in files.items():
-        (tmp_path / name).write_text(text)
-    paths = sorted(tmp_path / name for name in files)
-    result = check(paths, Settings(tmp_path), catalogue.load())
-    return [(Path(finding.path).name, finding.span.line) for finding in result.findings]
-
-
 def test_a_class_in_another_file_of_the_program(tmp_path: Path) -> None:
     files = {"curve.py": CURVE, "trainer.py": FIT, "main.py": MAIN}
-    assert lines_found(tmp_path, files) == [("trainer.py", 15)]
+    assert lines_in_files(tmp_path, files) == [("trainer.py", 15)]
 
 
 def test_a_class_of_another_program_says_nothing(tmp_path: Path) -> None:
-    assert lines_found(tmp_path, {"curve.py": CURVE, "trainer.py": FIT}) == []
+    assert lines_in_files(tmp_path, {"curve.py": CURVE, "trainer.py": FIT}) == []
 
 
 def test_a_name_that_many_classes_have_says_nothing(tmp_path: Path) -> None:
     many = "\n".join(CURVE.replace("class Curve", f"class Curve{number}") for number in range(9))
-    assert lines_found(tmp_path, {"curve.py": CURVE + many, "trainer.py": FIT, "main.py": MAIN}) == []
+    assert lines_in_files(tmp_path, {"curve.py": CURVE + many, "trainer.py": FIT, "main.py": MAIN}) == []
