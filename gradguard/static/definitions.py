@@ -65,6 +65,13 @@ class FunctionRef:
         )
 
     @cached_property
+    def own_objects(self) -> frozenset[str]:
+        """The attributes of ``self`` whose methods it calls."""
+        calls = (n.func for n in t.walk(self.define) if isinstance(n, t.Call) and isinstance(n.func, t.Attribute))
+        paths = ((t.path_of(func.value) or "").split(".") for func in calls)
+        return frozenset(path[1] for path in paths if len(path) == 2 and path[0] == "self")
+
+    @cached_property
     def is_abstract(self) -> bool:
         """Whether it says only that a subclass is to write it."""
         return all(_says_nothing(statement) for statement in self.define.body)
@@ -157,18 +164,26 @@ class Class:
         return self._found[name]
 
     def _fills_in(self, base: Class, template: FunctionRef) -> bool:
-        """Whether a base's method comes to call one that the base only declares, and this class or one between has."""
+        """Whether a base's method comes to use what only this class has, or one between.
+
+        That is a method that the base at most declares, or an object whose methods it calls: a mixin's
+        ``self.ema.update()``, where the class that is mixed binds ``self.ema``.
+        """
         written = {name: ref for cls in reversed(list(base.lineage())) for name, ref in cls.methods.items()}
+        bound = {name for cls in base.lineage() for name in cls._assignments}
+        between = list(takewhile(lambda cls: cls is not base, self.lineage()))
         waiting, seen = set(template.own_calls), set()
+        objects = set(template.own_objects)
         while waiting:
             name = waiting.pop()
             seen.add(name)
             ref = written.get(name)
             if ref is not None and not ref.is_abstract:
                 waiting |= ref.own_calls - seen
-            elif any(name in cls.methods for cls in takewhile(lambda cls: cls is not base, self.lineage())):
+                objects |= ref.own_objects
+            elif any(name in cls.methods for cls in between):
                 return True
-        return False
+        return any(name in cls._assignments for name in objects - bound for cls in between)
 
     def inherited_methods(self) -> Iterator[tuple[Class, FunctionRef]]:
         """The methods of its bases that call one which it overrides, each with its base: ``fit`` of a base trainer."""

@@ -124,7 +124,7 @@ def _judge_in_loop(flow: Flow, store: Store, loop: Loop, fresh: bool) -> None:
     elif any(not b.keeps for b in again):
         store.used = True  # torch itself raises in the second iteration, or something resets it out of our sight
         return
-    if freeing and _ends_with_the_step(flow, store, loop):
+    if inside and _ends_with_the_step(flow, store, loop):
         store.used = True
         return
     consumers: list[Backward | GradCall] = [*flow.facts.backwards, *flow.facts.grad_calls]

@@ -7,6 +7,40 @@ from tests.rules.snippets import assert_clean, assert_flagged, twin
 CODE = "GG106"
 
 FLAGGED = {
+    "by a mixin's method, of an object that the class has": """
+        class Slow:
+            def __init__(self, net):
+                self.net = net
+                self.weights = {name: p.detach().clone() for name, p in net.named_parameters()}
+
+            def follow(self):
+                for name, now in self.net.named_parameters():
+                    self.weights[name] = torch.lerp(self.weights[name], now, 0.01)  # !
+
+        class SlowMixin:
+            def after_update(self):
+                self.ema.follow()
+
+        class Runner(SlowMixin):
+            def __init__(self, net, slow, batches, solver):
+                self.net = net
+                self.ema = slow
+                self.batches = batches
+                self.solver = solver
+
+            def one(self, x):
+                self.solver.zero_grad()
+                self.net(x).mean().backward()
+                self.solver.step()
+                self.after_update()
+
+            def run(self):
+                for x in self.batches:
+                    self.one(x)
+
+        net = nn.Linear(3, 1)
+        Runner(net, Slow(net), [], torch.optim.SGD(net.parameters(), 0.1)).run()
+    """,
     "interpolated by key": """
         class Teacher:
             def __init__(self, student):
@@ -292,6 +326,13 @@ FLAGGED = {
 }
 
 CLEAN = {
+    "by a mixin's method, under no_grad": twin(
+        FLAGGED["by a mixin's method, of an object that the class has"],
+        ("    self.ema.follow()", "    with torch.no_grad():\n                    self.ema.follow()"),
+    ),
+    "by a mixin's method, copied": twin(
+        FLAGGED["by a mixin's method, of an object that the class has"], ("now, 0.01", "now.detach(), 0.01")
+    ),
     "interpolated by key, without graphs": """
         class Teacher:
             def __init__(self, student):
