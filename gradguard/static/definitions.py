@@ -72,6 +72,12 @@ class FunctionRef:
         return frozenset(path[1] for path in paths if len(path) == 2 and path[0] == "self")
 
     @cached_property
+    def calls_for_effect(self) -> frozenset[t.Expr]:
+        """The calls of whose results nothing becomes: statements of their own."""
+        alone = (stmt.value for stmt in walk_statements(self.define.body) if isinstance(stmt, t.Evaluate))
+        return frozenset(value for value in alone if isinstance(value, t.Call))
+
+    @cached_property
     def is_abstract(self) -> bool:
         """Whether it says only that a subclass is to write it."""
         return all(_says_nothing(statement) for statement in self.define.body)

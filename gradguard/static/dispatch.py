@@ -29,7 +29,7 @@ def by_name(c: Called) -> Value | None:
     """A method of an object of unknown class, by what the classes of the program have under its name."""
     told = _told(c)
     if told is None:
-        return None
+        return _element(c)
     name, receiver, path = told
     if receiver.kind not in _OBJECTS or _DUNDER.match(name) or not _gives_something(c):
         return None
@@ -40,6 +40,16 @@ def by_name(c: Called) -> Value | None:
     base = receiver.ref if isinstance(receiver.ref, Class) else None
     methods = c.flow.project.survey.methods_named(name, c.flow.module, base)
     return apply_one_of(c, methods, path)
+
+
+def _element(c: Called) -> Value | None:
+    """``for metric in self.metrics: metric(out, y)``: what an element of unknown class does."""
+    func = c.node.func
+    paths = c.flow.elements.get(func.id, ()) if isinstance(func, t.Name) else ()
+    is_object = c.func.kind is Kind.UNKNOWN and c.func.ref is None and any("." in path for path in paths)
+    if not is_object or c.node not in c.flow.ref.calls_for_effect or not _gives_something(c):
+        return None
+    return apply_one_of(c, c.flow.project.survey.methods_named("__call__", c.flow.module), paths[0])
 
 
 def logged(c: Called) -> Value | None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.rules.snippets import assert_clean, assert_flagged, lines_in_files
+from tests.rules.snippets import assert_clean, assert_flagged, lines_in_files, twin
 
 CALLBACKS = """
         class Callback:
@@ -305,3 +305,84 @@ def test_a_class_of_another_program_says_nothing(tmp_path: Path) -> None:
 def test_a_name_that_many_classes_have_says_nothing(tmp_path: Path) -> None:
     many = "\n".join(CURVE.replace("class Curve", f"class Curve{number}") for number in range(9))
     assert lines_in_files(tmp_path, {"curve.py": CURVE + many, "trainer.py": FIT, "main.py": MAIN}) == []
+
+
+METRICS = """
+        class Metric:
+            def __init__(self):
+                self.count = 0
+
+            def __call__(self, out, y):
+                self.count += 1
+                self.note(out, y)
+
+            def note(self, out, y):
+                raise NotImplementedError
+
+        class Gap(Metric):
+            def __init__(self):
+                super().__init__()
+                self.total = torch.zeros(3)
+
+            def note(self, out, y):
+                gap = (out - y).abs()
+                self.total = self.total + gap.sum(0)
+
+        class Hits(Metric):
+            def __init__(self):
+                super().__init__()
+                self.hits = 0
+
+            def note(self, out, y):
+                self.hits += (out.argmax(-1) == y.argmax(-1)).sum().item()
+
+        class Collection:
+            def __init__(self{taken}):
+                self.metrics = {kept}
+
+            def update(self, out, y):
+                for {target} in self.metrics{over}:
+                    metric(out, y)
+
+        def train(net, loader, optimizer):
+            lifetime = Collection({given})
+            for x, y in loader:
+                out = net(x)
+                optimizer.zero_grad()
+                F.mse_loss(out, y).backward()
+                optimizer.step()
+                lifetime.update(out, y)  # !
+"""
+IN_DICT = {"target": "metric", "over": ".values()"}
+IN_LIST = {"target": "metric", "over": ""}
+COLLECTIONS = {
+    "keywords": METRICS.format(taken=", **metrics", kept="metrics", given="gap=Gap(), hits=Hits()", **IN_DICT),
+    "a dict": METRICS.format(
+        taken=", metrics", kept="dict(metrics)", given="{'gap': Gap(), 'hits': Hits()}", **IN_DICT
+    ),
+    "its items": METRICS.format(
+        taken=", metrics", kept="metrics", given="dict(gap=Gap())", target="name, metric", over=".items()"
+    ),
+    "arguments": METRICS.format(taken=", *metrics", kept="list(metrics)", given="Gap(), Hits()", **IN_LIST),
+    "a list": METRICS.format(taken=", metrics", kept="metrics", given="[Gap(), Hits()]", **IN_LIST),
+    "its own": METRICS.format(taken="", kept="[Gap(), Hits()]", given="", **IN_LIST),
+}
+
+
+@pytest.mark.parametrize("name", COLLECTIONS)
+def test_elements_that_are_called(name: str) -> None:
+    assert_flagged(COLLECTIONS[name], "GG107")
+
+
+@pytest.mark.parametrize("name", COLLECTIONS)
+@pytest.mark.parametrize(
+    "edit",
+    [
+        ("(out - y).abs()", "(out - y).abs().detach()"),
+        ("self.note(out, y)", "self.note(out.detach(), y)"),
+        ("def update(self", "@torch.no_grad()\n            def update(self"),
+        ("self.total = self.total + gap.sum(0)", "self.total = gap.sum(0)"),
+    ],
+)
+def test_elements_that_keep_nothing(name: str, edit: tuple[str, str]) -> None:
+    assert_clean(twin(COLLECTIONS[name], edit), "GG107")
