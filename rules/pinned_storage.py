@@ -38,7 +38,7 @@ rule = Rule("GG403", "pinned-storage", Severity.WARNING, (TRAINS, EVALUATES, (NO
 @rule.in_source
 def pins(function: Function) -> Iterator[Finding]:
     for store in function.stores:
-        if store.piles_up(Held.VIEW) and not store.leaks and store.inner is None and _goes_over_batches(store):
+        if store.piles_up(Held.VIEW) and not store.leaks and _goes_over_batches(store):
             yield rule.finding(
                 store.site,
                 f"`{store.value_code}` is a view of a larger tensor: {store.place} keeps the whole storage of each",

@@ -57,8 +57,9 @@ def bound(c: Called, ref: FunctionRef, given: Given, receiver: str | None) -> Ar
         elif arg.keyword in names:
             _give(c, arguments, str(arg.keyword), arg, value)
         elif (star := stars.get("*" if arg.keyword is None else "**")) is not None:
+            if star not in arguments.sources or (value.roots and not any(v.roots for v in extra[star].values())):
+                arguments.sources[star] = arg.value  # the one to name is the first that surely has a graph
             extra[star][len(extra[star]) if arg.keyword is None else arg.keyword] = value
-            arguments.sources.setdefault(star, arg.value)
     for star, others in extra.items():
         arguments.values.setdefault(star, structure(others.items(), Kind.CONTAINER))
     for param in plain:

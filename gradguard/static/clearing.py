@@ -44,7 +44,8 @@ def clearing_methods(
     found = set(_clearing_all(attribute, text))
     for line in chain(lines_with(f".{attribute}", text), lines_with("setattr(", text)):
         if (loop := each.search(line.text)) is not None:  # for outputs in self.kept.values(): outputs.clear()
-            of_element = re.compile(rf"\b{loop[1]}{_CLEARED}")
+            part = rf"{loop[1]}\[[^\]\n]*:[^\]\n]*\]"
+            of_element = re.compile(rf"\b{loop[1]}{_CLEARED}|\bdel\s+{part}|\b{part}\s*=\s*\[\]")
             after = (other for other in lines_with(loop[1], text) if other.start >= line.start)
             found |= {line.function for o in after if o.function == line.function and of_element.search(o.text)}
         at_edge = line.function == "<module>" and not line.text[:1].isspace()  # runs once

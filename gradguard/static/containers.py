@@ -207,6 +207,8 @@ def in_place(c: Called) -> Value | None:
         PARAMETERS
     ):  # what it blends itself with starts no graph: it asks for no gradient, or torch raises
         added = replace(added, roots=added.roots - c.receiver.roots)
+    if any(root.source is Source.LEAF for root in added.roots):
+        added = added.with_roots(Root(Source.GRAPH, c.node))
     before = flow.read(path, state)
     if added.reach:
         flow.touch(path, state)

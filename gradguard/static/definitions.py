@@ -78,6 +78,12 @@ class FunctionRef:
         return frozenset(value for value in alone if isinstance(value, t.Call))
 
     @cached_property
+    def is_property(self) -> bool:
+        """Whether reading it runs it."""
+        names = ((t.path_of(decorator) or "").rsplit(".", 1)[-1] for decorator in self.define.decorators)
+        return any(name == "property" or name.endswith("cached_property") for name in names)
+
+    @cached_property
     def is_abstract(self) -> bool:
         """Whether it says only that a subclass is to write it."""
         return all(_says_nothing(statement) for statement in self.define.body)

@@ -6,13 +6,15 @@ Where few classes of the program have a method of that name, the call does what 
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from gradguard.static import knowledge as k
 from gradguard.static import tree as t
 from gradguard.static.called import Called
 from gradguard.static.definitions import Class
+from gradguard.static.model import Form
 from gradguard.static.summary import apply_facts, apply_one_of
-from gradguard.static.values import NOTHING, UNKNOWN, Kind, Source, Value, Word, union
+from gradguard.static.values import NOTHING, UNKNOWN, Kind, Source, Value, Word, union, with_content
 
 _OBJECTS = (Kind.UNKNOWN, Kind.INSTANCE)
 _DUNDER = re.compile(r"__\w+__$")
@@ -58,12 +60,29 @@ def logged(c: Called) -> Value | None:
     given = union(c.arguments, Kind.OUTPUT)
     if not is_record or not given.roots:
         return None
-    for emit in c.flow.project.survey.methods_named("emit", c.flow.module):
+    survey = c.flow.project.survey
+    if survey.mentions(_BUFFERING, c.flow.module) and not survey.mentions(_FLUSHING, c.flow.module):
+        _keep_record(c, "logging.handlers[*].buffer")
+    for emit in survey.methods_named("emit", c.flow.module):
         if emit.owner is not None and any(name.startswith("logging.") for name in emit.owner.external_bases):
             apply_facts(c, emit, [(t.Arg(c.node.args[-1].value), given)], "logging.handlers[*]")
     return NOTHING
 
 
+def _keep_record(c: Called, path: str) -> None:
+    """A handler that writes later keeps what a record is to show."""
+    c.flow.touch(path, c.state)
+    buffer = replace(c.flow.read(path, c.state), kind=Kind.CONTAINER)
+    for arg, value in c.values:
+        if value.roots:
+            c.flow.store(path, value, c.state, c.node, arg.value, Form.APPEND)
+            buffer = with_content(buffer, value)
+    c.state.env[path] = buffer
+
+
+# It keeps records, with what is to be written into them, until it is full: thousands of steps.
+_BUFFERING = re.compile(r"\bMemoryHandler\(\s*(?:capacity\s*=\s*)?(?!\d{1,2}\b)")
+_FLUSHING = re.compile(r"\.flush\(\)")
 _LOGS = frozenset("debug info warning error exception critical log".split())
 
 

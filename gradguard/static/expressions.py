@@ -118,6 +118,8 @@ def _attribute(flow: Flow, expr: t.Attribute, state: State) -> Value:
         return part if part is not None else replace(base, parts=(), kind=Kind.OUTPUT)
     if base.kind is Kind.MODULE and expr.name == "module":
         return base
+    if isinstance(base.ref, Class) and (got := _property(flow, expr, base, state)) is not None:
+        return got
     if isinstance(base.ref, Class) and path is None:
         return base.ref.attribute(expr.name) or _method(base.ref, expr.name) or UNKNOWN
     if path is not None:
@@ -139,6 +141,19 @@ def _gradient(flow: Flow, expr: t.Attribute, base: Value, state: State) -> Value
             flow.record(GradRead(flow.site(expr), flow.loop, flow.branches > 0, path=tensor))
     gradient = holding(Value(kind=Kind.GRADIENT), Held.GRADIENT, expr)
     return gradient if "create_graph" in flow.module.source.text else holding(gradient, Held.CUT, expr)
+
+
+def _property(flow: Flow, expr: t.Attribute, base: Value, state: State) -> Value | None:
+    """What a property of a class of the project gives."""
+    assert isinstance(base.ref, Class)
+    ref = base.ref.method(expr.name)
+    if ref is None or not ref.is_property:
+        return None
+    from gradguard.static.called import Called
+    from gradguard.static.summary import apply_facts
+
+    call = flow.properties.setdefault(expr, t.Call(expr.origin, expr, []))
+    return apply_facts(Called(flow, state, call, Value(kind=Kind.FUNCTION, ref=ref), base, []), ref, [], None)
 
 
 def _method(cls: Class, name: str) -> Value | None:

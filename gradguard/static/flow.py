@@ -79,6 +79,7 @@ class Flow:
         self.aliases: dict[str, str] = {}
         self.sums: dict[str, list[Value]] = {}
         self.given_back: dict[t.Call, str] = {}
+        self.properties: dict[t.Attribute, t.Call] = {}
         self.elements: dict[str, tuple[str, ...]] = {}
         self.locals, self.declared = ref.names
         self.final: State = State({})

@@ -171,7 +171,7 @@ def _collects(flow: Flow, hook: HookRegistration, callback: Flow, store: Store, 
         return False
     if path.startswith("self."):
         attribute = path.split("[", 1)[0].rsplit(".", 1)[-1]
-        if ".remove()" in flow.module.source.text:
+        if ".remove()" in flow.module.source.text and _is_removed_in_time(flow):
             return False
         return not flow.project.survey.empties(attribute, flow.module, {callback.defined})
     if flow.scope(path) not in (Scope.LOCAL, Scope.GLOBAL):
@@ -184,6 +184,27 @@ def _collects(flow: Flow, hook: HookRegistration, callback: Flow, store: Store, 
     removed = _last_removal(flow)
     loops = (loop for loop in flow.facts.loops if path not in loop.assigned and loop.site.line <= removed)
     return any(f.mode is not Mode.OFF for loop in loops for f in loop.forwards)
+
+
+def _is_removed_in_time(flow: Flow) -> bool:
+    """Whether a hook may be removed before much was collected: not where that is done once, after a loop."""
+    removers = {line.function for line in lines_with("remove", flow.module.source.text) if ".remove()" in line.text}
+    owner = flow.ref.owner
+    for name in removers:
+        remover = owner.methods.get(name) if owner is not None else None
+        if remover is None or name in ("__del__", "__exit__", "__aexit__", flow.facts.name):
+            return True
+        if not all(_calls_after_a_loop(caller, name) for caller in flow.project.written_calling(remover)):
+            return True
+    return False
+
+
+def _calls_after_a_loop(function: FunctionRef, name: str) -> bool:
+    """Whether a function calls what has this name only after a loop of its own, or is itself what has it."""
+    body = function.define.body
+    inside = {id(node) for loop in t.walk_statements(body) if isinstance(loop, t.Repeat) for node in t.walk(loop)}
+    calls = [n for n in t.walk(body) if isinstance(n, t.Call) and (t.path_of(n.func) or "").endswith(f".{name}")]
+    return not calls or (bool(inside) and not any(id(call) in inside for call in calls))
 
 
 def _emptied_inside(flow: Flow, path: str) -> bool:

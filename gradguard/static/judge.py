@@ -124,7 +124,7 @@ def _judge_in_loop(flow: Flow, store: Store, loop: Loop, fresh: bool) -> None:
     elif any(not b.keeps for b in again):
         store.used = True  # torch itself raises in the second iteration, or something resets it out of our sight
         return
-    if inside and _ends_with_the_step(flow, store, loop):
+    if inside and _ends_with_the_step(flow, store, loop, fresh):
         store.used = True
         return
     consumers: list[Backward | GradCall] = [*flow.facts.backwards, *flow.facts.grad_calls]
@@ -157,11 +157,13 @@ def _may_retain(backward: Backward) -> bool:
     return backward.keeps and backward.retain_graph is None and backward.create_graph is None
 
 
-def _ends_with_the_step(flow: Flow, store: Store, loop: Loop) -> bool:
+def _ends_with_the_step(flow: Flow, store: Store, loop: Loop, fresh: bool) -> bool:
     """Whether the loop goes over parts of one batch, and the next step begins anew: one step's graphs are no leak."""
     outer = loop.parent
-    if loop.over_loader or outer is None:
+    if loop.over_loader:
         return False
+    if outer is None:  # a function that does one step: the optimizer's comes after the loop
+        return fresh and not loop.steps and any(step.loop is None for step in flow.facts.steps)
     carry = flow.carries.get((store.path, outer))
     is_step = outer.over_loader or (not loop.steps and any(s.loop is outer for s in outer.steps))
     return is_step and (carry is None or not carry.grows)
@@ -212,7 +214,11 @@ _TRAINERS = re.compile(r"LightningModule|\bTrainer\b|\baccelerat|\bignite\b|\bde
 
 def _judge_call(flow: Flow, store: Store) -> None:
     """The store is into something that lives longer than the call; the function is itself one step of a loop."""
-    if store.scope in (Scope.LOCAL, Scope.PARAMETER) or (store.inner is not None and not store.parameter):
+    leaves = any(r.source is Source.LEAF for r in store.value.roots)
+    of_parameters = store.is_average and leaves and bool(flow.facts.backwards)
+    if store.scope in (Scope.LOCAL, Scope.PARAMETER):
+        return
+    if store.inner is not None and not store.parameter and not of_parameters:
         return
     if store.scope is Scope.CLOSURE and flow.ref.outer is not None and flow.ref.define in flow.ref.outer.applied:
         return  # judged where the closure is called
@@ -229,7 +235,7 @@ def _judge_call(flow: Flow, store: Store) -> None:
     forward = flow.facts.is_module_method and flow.facts.name == "forward" and not given
     if any(r.source is Source.PLACE and r.base == store.path for b in inside for r in b.value.reach):
         return
-    if not (inside or stepping or forward):
+    if not (inside or stepping or forward or of_parameters):
         return
     if store.form is Form.REBIND and not inside and not _buffer_statistics(flow, store):
         return

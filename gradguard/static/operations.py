@@ -295,6 +295,8 @@ def _builtin(c: Called, name: str) -> Value | None:
         return values[0]
     if name in ("list", "tuple") and len(values) == 1 and values[0].kind is Kind.LOADER:
         return each_of(holding(iterated(values[0]), Held.MEMBER, c.node))
+    if name == "dict" and len(values) == 1 and (row := values[0].part("each")) is not None and row.part(1) is not None:
+        return union([row.part(1) or UNKNOWN], Kind.CONTAINER)  # of pairs; what the keys were taken from is not in it
     if name in k.CONTAINER_BUILTINS:
         parts = tuple((a.keyword, v) for a, v in c.values if a.keyword) if name == "dict" else ()
         return replace(union(values, Kind.CONTAINER), parts=parts)

@@ -371,13 +371,21 @@ class Project:
         return any(held for m in anywhere for held in self._held_at(m, name, seen, lambda f: _modes_named(f, name)))
 
     def calling(self, ref: FunctionRef) -> Iterator[Flow]:
-        """The functions of its program that mention a function of this name, where few do."""
+        """What the functions do that mention one of this name, in its program, where few do; not while one is read."""
+        for module, selection in self._mentioning(ref):
+            yield from self.flows(module, selection)
+
+    def written_calling(self, ref: FunctionRef) -> Iterator[FunctionRef]:
+        """The same functions as they are written."""
+        for module, selection in self._mentioning(ref):
+            yield from module.functions(selection)
+
+    def _mentioning(self, ref: FunctionRef) -> Iterator[tuple[Module, Selection]]:
         name = ref.define.name
         if not self.survey.is_called_by_many(name, ref.module):
             callers = tuple(self.survey.callers(name, ref.module))
             self._uses(ref.module, callers)
-            for module in callers:
-                yield from self.flows(module, calling(module.source, name))
+            yield from ((module, calling(module.source, name)) for module in callers)
 
     def _uses(self, module: Module, others: Iterable[Module]) -> None:
         self.questions.of(module.path).files.update(other.path for other in others if other.path is not None)

@@ -167,7 +167,7 @@ def _store(here: Translation, store: Store) -> None:
         in_structure=bool(origin is not None and here.given.values[origin].parts) or store.in_structure,
         mode=state.mode if store.mode is Mode.INHERITED else store.mode,
         evaluating=store.evaluating or bool(state.evaluating), carries_graph=False, outlives=None,
-        outlives_call=False, freed=False, retained=False, used=False,
+        outlives_call=False, freed=False, retained=False, used=False, grows=None, grows_by_call=False,
         start=store.start if origin is None else _unknown, bounded_key=store.bounded_key or _same_keys_again(store),
     ))  # fmt: skip
 

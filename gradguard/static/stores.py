@@ -218,6 +218,8 @@ def rebind_form(path: str, source: t.Expr | None) -> tuple[Form, t.Expr | None]:
     if isinstance(source, t.Operation) and source.operator in ("*", "/") and mentions(source, path):
         inner = next(o for o in source.operands if mentions(o, path))  # (mean * n + x) / (n + 1)
         return Form.AVERAGE, rebind_form(path, inner)[1] if isinstance(inner, t.Operation) else None
+    if isinstance(source, t.Call) and (blended := _blended(path, source)) is not None:
+        return blended
     if isinstance(source, t.Call) and isinstance(source.func, t.Attribute | t.Name):
         name = (t.path_of(source.func) or "").rsplit(".", 1)[-1]
         if name in ("cat", "concat", "concatenate", "stack", "vstack", "hstack") and source.args:
@@ -229,6 +231,27 @@ def rebind_form(path: str, source: t.Expr | None) -> tuple[Form, t.Expr | None]:
     if isinstance(source, t.Display) and mentions(source, path):
         return Form.APPEND, None
     return Form.REBIND, None
+
+
+def _blended(path: str, call: t.Call) -> tuple[Form, t.Expr] | None:
+    """``mean.lerp(x, 0.1)``, ``mean.mul(0.9).add(x, alpha=0.1)``, ``total.add(x)``, and the same functions of torch."""
+    name, operands = _method(call)
+    if len(operands) < 2 or name not in ("lerp", "add", "sub"):
+        return None
+    old, new = operands[:2]
+    if t.path_of(old) == path:
+        return (Form.AVERAGE if name == "lerp" else Form.SUM), new
+    scaled = isinstance(old, t.Call) and _method(old)[0] in ("mul", "div") and mentions(old, path)
+    return (Form.AVERAGE, new) if scaled else None
+
+
+def _method(call: t.Call) -> tuple[str, list[t.Expr]]:
+    """The method that is called, or the function of torch, and what it works on."""
+    if not isinstance(call.func, t.Attribute):
+        return "", []
+    given = [arg.value for arg in call.args if not arg.keyword and not arg.star]
+    holder = [] if t.path_of(call.func.value) == "torch" else [call.func.value]
+    return call.func.name, holder + given
 
 
 def key_of(index: t.Expr) -> str | None:

@@ -367,6 +367,8 @@ def element(value: Value, index: object) -> Value:
         parts = [part for _, part in value.parts]
         if isinstance(index, str) and index != "each" and _has_names(value):  # a KeyError, or a key that was not seen
             return Value(maybe=union(parts).reach)
+        if all(part.kind is Kind.MODULE for part in parts):
+            return _any_of(parts)
         if value.must:
             return carried_element(value, union(parts, Kind.UNKNOWN))
         alike = all(p.parts or isinstance(p.ref, Registrar | Word) for p in parts)

@@ -9,6 +9,38 @@ from tests.rules.snippets import assert_clean, assert_flagged, lines_in_files, t
 CODE = "GG109"
 
 FLAGGED = {
+    "removed once, after the training": """
+        class Monitor:
+            def __init__(self, net, layers):
+                self.activity = {name: [] for name in layers}
+                self.handles = [net.get_submodule(n).register_forward_hook(self.tap(n)) for n in layers]
+
+            def tap(self, name):
+                def hook(module, inputs, output):
+                    self.activity[name].append(output.abs().mean())  # !
+                return hook
+
+            def penalty(self):
+                return sum(levels[-1] for levels in self.activity.values())
+
+            def report(self):
+                for name, levels in self.activity.items():
+                    print(name, torch.stack(levels[-9:]).detach().mean())
+
+            def close(self):
+                for handle in self.handles:
+                    handle.remove()
+
+        def main(net, loader, optimizer):
+            monitor = Monitor(net, ["conv1", "conv2"])
+            for x, y in loader:
+                loss = F.cross_entropy(net(x), y) + monitor.penalty()
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+            monitor.report()
+            monitor.close()
+    """,
     "an object that is called": """
         class Keep:
             def __init__(self):
@@ -303,6 +335,21 @@ FLAGGED = {
 }
 
 CLEAN = {
+    **{
+        f"removed after the training, {name}": twin(FLAGGED["removed once, after the training"], *edits)
+        for name, edits in {
+            "and emptied": [("handle.remove()", "handle.remove()\n                self.activity.clear()")],
+            "each part emptied": [
+                (
+                    ".mean())\n\n            def close",
+                    ".mean())\n                    del levels[:]\n\n            def close",
+                ),
+                ("            monitor.report()\n", "                monitor.report()\n"),
+            ],
+            "no: in each step": [("optimizer.step()", "optimizer.step()\n                monitor.close()")],
+            "no: by a context": [("def close(self)", "def __exit__(self, *error)"), ("monitor.close()", "pass")],
+        }.items()
+    },
     "the module, and a number of its output": """
         norms = []
 

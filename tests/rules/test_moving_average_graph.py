@@ -7,6 +7,32 @@ from tests.rules.snippets import assert_clean, assert_flagged, twin
 CODE = "GG106"
 
 FLAGGED = {
+    "a frozen copy's parameters, scaled and added to": """
+        from copy import deepcopy
+
+        def train(net, loader, optimizer):
+            slow = deepcopy(net).requires_grad_(False)
+            for x, y in loader:
+                loss = F.mse_loss(net(x), y)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+                for s, p in zip(slow.parameters(), net.parameters()):
+                    s.mul_(0.99).add_(p, alpha=0.01)  # !
+    """,
+    "a frozen copy's parameters, interpolated": """
+        from copy import deepcopy
+
+        def train(net, loader, optimizer):
+            slow = deepcopy(net).requires_grad_(False)
+            for x, y in loader:
+                loss = F.mse_loss(net(x), y)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+                for s, p in zip(slow.parameters(), net.parameters()):
+                    s.lerp_(p, 0.01)  # !
+    """,
     "by a mixin's method, of an object that the class has": """
         class Slow:
             def __init__(self, net):
@@ -326,6 +352,15 @@ FLAGGED = {
 }
 
 CLEAN = {
+    **{
+        f"a frozen copy's parameters, {name}, {how}": twin(FLAGGED[f"a frozen copy's parameters, {name}"], edit)
+        for name in ("scaled and added to", "interpolated")
+        for how, edit in {
+            "under no_grad": ("for s, p in", "with torch.no_grad():\n                  for s, p in"),
+            "detached": ("_(p, ", "_(p.detach(), "),
+            "their data": ("                    s.", "                    s.data."),
+        }.items()
+    },
     "by a mixin's method, under no_grad": twin(
         FLAGGED["by a mixin's method, of an object that the class has"],
         ("    self.ema.follow()", "    with torch.no_grad():\n                    self.ema.follow()"),

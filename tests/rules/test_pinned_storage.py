@@ -3,11 +3,32 @@ from __future__ import annotations
 import pytest
 
 from gradguard.findings import Confidence
-from tests.rules.snippets import assert_clean, assert_flagged
+from tests.rules.snippets import assert_clean, assert_flagged, twin
 
 CODE = "GG403"
 
 FLAGGED = {
+    "by an object's method": """
+        class Traces:
+            def __init__(self, names):
+                self.names = names
+                self.series = defaultdict(list)
+
+            def record(self, forecast, truth):
+                seen, wanted = forecast.detach()[0, -1], truth[0, -1]
+                for name, row, column in zip(self.names, [1, 2], [3, 4]):
+                    self.series[name].append(seen[row, column])  # !
+
+        def train(net, loader, optimizer):
+            traces = Traces(["a", "b"])
+            for past, future in loader:
+                forecast = net(past)
+                loss = F.mse_loss(forecast, future)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+                traces.record(forecast, future)
+    """,
     "first sample of each batch": """
         def train(model, loader, optimizer):
             samples = []
@@ -130,6 +151,19 @@ FLAGGED = {
 }
 
 CLEAN = {
+    **{
+        f"by an object's method, {name}": twin(FLAGGED["by an object's method"], edit)
+        for name, edit in {
+            "a copy": ("seen[row, column])", "seen[row, column].clone())"),
+            "a number": ("seen[row, column])", "seen[row, column].item())"),
+            "a product": ("seen[row, column])", "seen[row, column] * 2)"),
+            "a bounded one": ("defaultdict(list)", "defaultdict(lambda: deque(maxlen=9))"),
+            "in another place": (
+                "self.series[name].append(seen[row, column])",
+                "self.series[name] = seen[row, column]",
+            ),
+        }.items()
+    },
     "what a mask picks of a view": """
         @torch.no_grad()
         def statistics(net, loader):

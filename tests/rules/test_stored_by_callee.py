@@ -51,6 +51,66 @@ SEGMENT = """
 """
 
 FLAGGED = {
+    "a property that computes": """
+        class Head(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.log_scale = nn.Parameter(torch.zeros(()))
+
+            @property
+            def scale(self):
+                return self.log_scale.clamp(max=4.6).exp()
+
+            def forward(self, x):
+                return self.scale * x
+
+        class Journal:
+            def __init__(self):
+                self.series = defaultdict(list)
+
+            def note(self, **scalars):
+                for key, value in scalars.items():
+                    self.series[key].append(value)
+
+        def train(head, loader, optimizer, journal):
+            head, journal = Head(), Journal()
+            for x, y in loader:
+                loss = F.mse_loss(head(x), y)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+                journal.note(loss=loss.item(), scale=head.scale)  # !
+    """,
+    "levels of tasks, each blended with its loss": """
+        CRITERIA = {"mask": nn.BCEWithLogitsLoss(), "depth": nn.SmoothL1Loss()}
+
+        class Balancer:
+            def __init__(self, tasks):
+                self.level = {task: torch.ones(()) for task in tasks}
+
+            def observe(self, parts):
+                for task, value in parts.items():
+                    self.level[task] = self.level[task].lerp(value, 0.1)
+
+            def weights(self):
+                raw = torch.stack([1.0 / level.detach() for level in self.level.values()])
+                return dict(zip(self.level, raw.tolist()))
+
+            def combine(self, parts):
+                self.observe(parts)
+                weights = self.weights()
+                return sum(weights[task] * value for task, value in parts.items())
+
+        def train(net, loader, optimizer, tasks):
+            balancer = Balancer(tasks)
+            for x, wanted in loader:
+                out = net(x)
+                parts = {task: CRITERIA[task](out[task], wanted[task]) for task in tasks}
+                loss = balancer.combine(parts)  # !
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+    """,
     "by the closure of an optimizer": """
         class Journal:
             def __init__(self):
@@ -399,6 +459,16 @@ FLAGGED = {
 }
 
 CLEAN = {
+    "a property's value without its graph": twin(FLAGGED["a property that computes"], ("exp()", "exp().detach()")),
+    "a property's value as a number": twin(FLAGGED["a property that computes"], ("=head.scale", "=head.scale.item()")),
+    "a method, not what it returns": twin(FLAGGED["a property that computes"], ("@property", "@profile")),
+    "levels of tasks, blended with numbers": twin(
+        FLAGGED["levels of tasks, each blended with its loss"], ("lerp(value, ", "lerp(value.detach(), ")
+    ),
+    "levels of tasks, under no_grad": twin(
+        FLAGGED["levels of tasks, each blended with its loss"],
+        ("self.observe(parts)", "with torch.no_grad():\n                    self.observe(parts)"),
+    ),
     "numbers, by the closure of an optimizer": """
         class Journal:
             def __init__(self):

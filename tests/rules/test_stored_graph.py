@@ -7,6 +7,22 @@ from tests.rules.snippets import assert_clean, assert_flagged, findings, twin
 CODE = "GG104"
 
 FLAGGED = {
+    "records that a handler of the standard library holds back": """
+        import logging
+        import logging.handlers
+        import sys
+
+        log = logging.getLogger("train")
+        log.addHandler(logging.handlers.MemoryHandler(4096, target=logging.StreamHandler(sys.stdout)))
+
+        def train(model, loader, optimizer):
+            for step, (x, y) in enumerate(loader):
+                loss = F.cross_entropy(model(x), y)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+                log.info("step %d loss %.4f", step, loss)  # !
+    """,
     "a term of the loss, of which nothing else is known": """
         def train(vae, opt, loader):
             terms = []
@@ -378,6 +394,49 @@ FLAGGED = {
 }
 
 CLEAN = {
+    **{
+        f"records that a handler of the standard library holds back, {name}": twin(
+            FLAGGED["records that a handler of the standard library holds back"], edit
+        )
+        for name, edit in {
+            "flushed": ("optimizer.step()", "optimizer.step()\n                log.handlers[0].flush()"),
+            "few of them": ("4096", "10"),
+            "numbers": ("step, loss)", "step, loss.item())"),
+            "written out": ('"step %d loss %.4f", step, loss', 'f"step {step} loss {loss:.4f}"'),
+            "none, they are written at once": (
+                "logging.handlers.MemoryHandler(4096, target=logging.StreamHandler(sys.stdout))",
+                "logging.StreamHandler(sys.stdout)",
+            ),
+        }.items()
+    },
+    "of the tasks of one step, in an attribute that each step empties": """
+        class Learner(nn.Module):
+            def __init__(self, net):
+                super().__init__()
+                self.net = net
+                self.adapted = {}
+
+            def adapt(self, task, x, y):
+                loss = F.mse_loss(self.net(x), y)
+                grads = torch.autograd.grad(loss, list(self.net.parameters()), create_graph=True)
+                fast = [w - 0.1 * g for w, g in zip(self.net.parameters(), grads)]
+                self.adapted[task] = fast
+                return fast
+
+        def outer_step(learner, optimizer, tasks):
+            optimizer.zero_grad()
+            learner.adapted.clear()
+            for task in tasks:
+                fast = learner.adapt(task, *task.draw())
+                loss = F.mse_loss(predict(fast, task), task.y)
+                loss.backward()
+            optimizer.step()
+
+        def main(family, net, optimizer):
+            learner = Learner(net)
+            for step in range(1000):
+                outer_step(learner, optimizer, family.take(4))
+    """,
     "parts of one batch, whose graph is retained for the next part": """
         def infer(net, heads, batches):
             for batch in batches:
