@@ -115,7 +115,10 @@ def _attribute(flow: Flow, expr: t.Attribute, state: State) -> Value:
         return DETACHED if expr.name == "grad_fn" else NUMBER
     if base.kind in (Kind.TENSOR, Kind.OUTPUT) or (part := base.part(expr.name)) is not None:
         part = base.part(expr.name)
-        return part if part is not None else replace(base, parts=(), kind=Kind.OUTPUT)
+        if part is None:
+            return replace(base, parts=(), kind=Kind.OUTPUT)
+        members = base.holding(Held.MEMBER)  # a field lives as long as what it is a field of
+        return replace(part, holds=part.holds | members) if members else part
     if base.kind is Kind.MODULE and expr.name == "module":
         return base
     if isinstance(base.ref, Class) and (got := _property(flow, expr, base, state)) is not None:

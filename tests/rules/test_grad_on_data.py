@@ -2,11 +2,36 @@ from __future__ import annotations
 
 import pytest
 
-from tests.rules.snippets import assert_clean, assert_flagged
+from tests.rules.snippets import assert_clean, assert_flagged, twin
 
 CODE = "GG407"
 
 FLAGGED = {
+    "a field of a record that a helper makes": """
+        from dataclasses import dataclass
+
+        @dataclass
+        class Pack:
+            pos: torch.Tensor
+            energy: torch.Tensor
+
+        def build(count):
+            packs = []
+            for _ in range(count):
+                packs.append(Pack(torch.randn(9, 3), torch.randn(())))
+            return packs
+
+        def fit(net, optimizer):
+            packs = build(100)
+            for step in range(1000):
+                pack = packs[step % 100]
+                pos = pack.pos.requires_grad_(True)  # !
+                energy = net(pos).sum()
+                forces = torch.autograd.grad(energy, pos, create_graph=True)[0]
+                optimizer.zero_grad()
+                ((energy - pack.energy).square() + forces.square().mean()).backward()
+                optimizer.step()
+    """,
     "elements of a list": """
         def attack(model, labels, epochs):
             samples = [torch.randn(1, 3, 32, 32) for _ in range(1000)]
@@ -167,6 +192,12 @@ FLAGGED = {
 }
 
 CLEAN = {
+    "a field of a record that a helper makes, a new tensor": twin(
+        FLAGGED["a field of a record that a helper makes"], ("pack.pos.requires", "pack.pos.detach().requires")
+    ),
+    "a field of a record that a helper makes, made in each step": twin(
+        FLAGGED["a field of a record that a helper makes"], ("packs[step % 100]", "build(1)[0]")
+    ),
     "batches of a loader": """
         def train(model, loader, optimizer):
             for x, y in loader:
