@@ -28,7 +28,7 @@ from gradguard.static.proof import prove
 from gradguard.static.source import Site
 from gradguard.static.stores import key_of
 from gradguard.static.translation import Translation
-from gradguard.static.values import Kind, Root, Source
+from gradguard.static.values import NOTHING_HELD, Kind, Root, Source
 
 
 def replay(here: Translation, event: Event) -> None:
@@ -157,6 +157,8 @@ def _store(here: Translation, store: Store) -> None:
     value = here.value(store.value)
     if store.form in (Form.AVERAGE, Form.SUM):
         value = recorded(value, state, here.c.node)  # the callee did not know that it was given a leaf
+    if store.form is Form.ITEM and flow.read(path, state).kind is Kind.TENSOR:
+        value = replace(value, holds=NOTHING_HELD)  # the numbers are copied
     origin = _given_for(here, store)
     flow.record(replace(
         store, site=store.site if origin is None else _site(here), loop=flow.loop, inner=store,

@@ -92,7 +92,8 @@ def store_item(
         state.env[base] = with_item(holder, target.index.value, value)
         return
     whole = base if isinstance(target.index, t.Slice) and source is not None and mentions(source, base) else path
-    if holder.kind is Kind.TENSOR or (isinstance(target.index, t.Slice) and target.index.dimensions > 1):
+    by_position = isinstance(target.index, t.Display) and holder.kind is Kind.UNKNOWN  # weights[i, j]
+    if holder.kind is Kind.TENSOR or by_position or (isinstance(target.index, t.Slice) and target.index.dimensions > 1):
         value = replace(value, holds=NOTHING_HELD)  # the numbers are copied
     form, added = rebind_form(whole, source)
     if form is Form.REBIND and holder.kind is not Kind.TENSOR and _is_from_itself(path, holder, value, source):

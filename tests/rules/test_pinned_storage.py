@@ -151,6 +151,34 @@ FLAGGED = {
 }
 
 CLEAN = {
+    "into a tensor that a callee is given": """
+        def decode(net, seen, weights):
+            for i in range(4):
+                for j in range(9):
+                    weights[i, j] = F.softmax(net(seen), dim=1)[0].detach()
+
+        def train(net, loader, optimizer):
+            weights = torch.zeros(4, 9, 5)
+            for x, y in loader:
+                loss = F.cross_entropy(net(x), y)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+                decode(net, x, weights)
+    """,
+    "into a row of a tensor that a callee is given": """
+        def decode(net, seen, weights, j):
+            weights[j] = F.softmax(net(seen), dim=1)[0].detach()
+
+        def train(net, loader, optimizer):
+            weights = torch.zeros(9, 5)
+            for j, (x, y) in enumerate(loader):
+                loss = F.cross_entropy(net(x), y)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+                decode(net, x, weights, j)
+    """,
     **{
         f"by an object's method, {name}": twin(FLAGGED["by an object's method"], edit)
         for name, edit in {
