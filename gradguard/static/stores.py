@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -30,6 +31,8 @@ from gradguard.static.values import (
 
 if TYPE_CHECKING:
     from gradguard.static.flow import Flow
+
+_ADDS_ITS_OWN_WAY = re.compile(r"\bdef __iadd__\b")
 
 
 def store_rebind(flow: Flow, path: str, value: Value, state: State, stmt: t.Node, source: t.Expr | None) -> None:
@@ -169,7 +172,7 @@ def augment(flow: Flow, stmt: t.Augment, state: State) -> State:
         before = flow.read(path, state)
     item = isinstance(stmt.target, t.Subscript) and not isinstance(stmt.value, t.Display | t.Comprehension)
     is_ours = item and before.kind is not Kind.TENSOR and flow.scope(path) is not Scope.LOCAL
-    if is_ours and "def __iadd__" in flow.module.source.text:
+    if is_ours and flow.project.survey.mentions(_ADDS_ITS_OWN_WAY, flow.module):
         return state  # an entry of an object's dict may be a meter of the program's own
     if item:  # sums[key] += x
         form = Form.SUM if stmt.operator in "+-" else Form.AVERAGE

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from tests.rules.snippets import assert_clean, assert_flagged, findings, twin
+from tests.rules.snippets import assert_clean, assert_flagged, findings, lines_in_files, twin
 
 CODE = "GG107"
 
@@ -820,3 +822,41 @@ def _related_lines(finding: object, snippet: str) -> list[str]:
 
     lines = source(snippet).splitlines()
     return [lines[r.line - 1] for r in finding.related]  # type: ignore[attr-defined]
+
+
+def test_an_entry_that_adds_in_its_own_way_in_another_file(tmp_path: Path) -> None:
+    running = """
+        class Running:
+            def __init__(self):
+                self.values = []
+
+            def __iadd__(self, value):
+                self.values.append(value.detach().cpu())
+                return self
+    """
+    train = """
+        import torch
+        from running import Running
+
+        class Tracker:
+            def __init__(self):
+                self.tracks = {}
+
+            def update(self, values):
+                for name, value in values.items():
+                    if name not in self.tracks:
+                        self.tracks[name] = Running()
+                    self.tracks[name] += value
+
+        def train(model, loader, optimizer):
+            tracker = Tracker()
+            for x, y in loader:
+                optimizer.zero_grad()
+                loss = torch.nn.functional.cross_entropy(model(x), y)
+                loss.backward()
+                optimizer.step()
+                tracker.update(dict(loss=loss))
+    """
+    assert lines_in_files(tmp_path, {"running.py": running, "train.py": train}, CODE) == []
+    own = running.replace("def __iadd__", "def __add__")
+    assert lines_in_files(tmp_path, {"running.py": own, "train.py": train}, CODE) == [("train.py", 22)]
