@@ -235,8 +235,9 @@ def _together(found: Sequence[Diagnosed]) -> Diagnosed:
 
 def _evidence(suspect: Suspect, traced: Traced, sources: Sources, rate: float) -> _Evidence:
     name = suspect.holder.name
-    lines = _where_it_begins(suspect, sources) or [line for line, _ in traced.stores.most_common()]
-    lines = lines or _from_source(suspect, sources)
+    lines = _where_it_begins(suspect, sources)
+    if suspect.holder.path != SAVED:  # only a pack hook that returns what it is given makes one
+        lines = lines or [line for line, _ in traced.stores.most_common()] or _from_source(suspect, sources)
     statement = sources.statement(lines[0].filename, lines[0].number, name) if lines else None
     form = form_of(statement, name) if statement is not None else None
     if form == "sum" and suspect.entries:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gc
+from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -11,8 +13,12 @@ torch = pytest.importorskip("torch")
 
 from torch import nn  # noqa: E402
 
-from gradguard.findings import RunReport  # noqa: E402
+from gradguard.findings import Holder, RunReport  # noqa: E402
 from gradguard.runtime.collector import Collector  # noqa: E402
+from gradguard.runtime.explain import Traced, explain  # noqa: E402
+from gradguard.runtime.holders import SAVED, Gain, Suspect  # noqa: E402
+from gradguard.runtime.source import Sources  # noqa: E402
+from gradguard.runtime.tracer import Line  # noqa: E402
 from gradguard.runtime.watch import Watch  # noqa: E402
 
 TRIALS = 40
@@ -138,3 +144,12 @@ def test_it_looks_only_where_the_collector_has_work() -> None:
     assert not any(collector.is_busy(step) for step in range(1, 200))
     collector.collected += 10_000
     assert collector.is_busy(200)
+
+
+def test_tensors_that_no_variable_reaches_are_a_pack_hooks_only_where_there_is_one() -> None:
+    """A line that registers hooks, or stores, was followed by the way: it is not what keeps them."""
+    suspect = Suspect("cycle", Gain(tensors=2, nodes=2), 8, 0, Holder("hooks", SAVED, "cycle", "internal"))
+    traced = Traced(Counter({Line(__file__, 1): 5}), 0, 8, frozenset())
+    assert explain(suspect, traced, Sources(), 20, 0.0).leak.stored_at is None
+    other = replace(suspect, holder=Holder("hooks", "tensor hook", "cycle", "internal"))
+    assert explain(other, traced, Sources(), 20, 0.0).leak.stored_at is not None
