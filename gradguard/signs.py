@@ -3,7 +3,7 @@
 Nearly all functions of a large tree have nothing to do with training, and reading one closely costs thousands of
 times what a search for a word costs. So each rule says by signs what a function that it could flag, or the file that
 the function is in, contains. A sign may be wider than its rule, never narrower: what the screen leaves out is not read.
-What only another file shows is not seen (docs/accuracy.md names the one case that is known).
+What only another file shows is not seen, but for one thing: a loop may call what a file that is imported trains.
 """
 
 from __future__ import annotations
@@ -54,6 +54,8 @@ class Sign:
         return False
 
 
+TRAINS_HERE = r"(?m)^[^#>\n]*\.backward\("
+"""A call of backward that is no comment and no example of a docstring."""
 Signs = tuple[Sign, ...]
 """All of them are needed."""
 

@@ -111,10 +111,19 @@ class _Kept(NamedTuple):
 
 def _kept(seen: Look, texts: Texts) -> _Kept:
     about_torch = {path for path, traits in seen.traits.items() if traits.about_torch}
-    without = [path for path, traits in seen.traits.items() if traits.applies and not traits.about_torch]
-    imported = _imported(without, about_torch, texts)
-    files = (p for p, traits in seen.traits.items() if traits.applies and (traits.about_torch or p in imported))
+    applying = {path for path, traits in seen.traits.items() if traits.applies} | _calling_what_trains(seen, texts)
+    imported = _imported([path for path in seen.traits if path in applying - about_torch], about_torch, texts)
+    files = (path for path in seen.traits if path in applying & (about_torch | imported))
     return _Kept(tuple(files), frozenset(about_torch | imported))
+
+
+def _calling_what_trains(seen: Look, texts: Texts) -> set[Path]:
+    """The files that import one that calls backward, and have the signs of some rule if they train by it."""
+    training = {module_name(path) for path, traits in seen.traits.items() if traits.trains}
+    packages = [path for path in seen.traits if path.stem == "__init__"] if training else []
+    training |= {module_name(path) for path in packages if not training.isdisjoint(texts.imported(path))}
+    callers = [path for path, traits in seen.traits.items() if traits.applies_to_callers and not traits.applies]
+    return {path for path in callers if training and not training.isdisjoint(texts.imported(path))}
 
 
 def _imported(paths: list[Path], about_torch: set[Path], texts: Texts) -> set[Path]:

@@ -418,6 +418,20 @@ class Project:
         module = self.module(place[0])
         return (module, place[1]) if module else None
 
+    def origins(self, dotted: str, importer: Module, depth: int = 0) -> Iterator[Path]:
+        """The files that a dotted name leads through: a package, and what it imports the name from; none is read."""
+        self.questions.of(importer.path).names.update(name for name in dotted.split(".") if name)
+        place = self.imports.place(dotted, importer.path) if importer.path is not None else None
+        if place is None:
+            return
+        yield place[0]
+        package = self.module(place[0]) if place[1] and place[0].stem == "__init__" and depth < _MAX_REEXPORTS else None
+        if package is not None:
+            name = package.outline.imports.get(place[1][0])
+            bases = (name,) if name else (f"{base}.{place[1][0]}" for base in package.outline.star_imports)
+            for base in bases:
+                yield from self.origins(base, package, depth + 1)
+
     def _may_bind(self, path: Path, name: str) -> bool:
         text = self.texts.of(path)
         if "import *" in text or name in self.texts.imported(path):

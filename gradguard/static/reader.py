@@ -6,6 +6,7 @@ import gc
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 from gradguard.catalogue import Rule
@@ -83,7 +84,8 @@ class Reader:
         errors = list(source.problems)
         findings: tuple[Finding, ...] = ()
         if module.uses_torch:
-            selection = self._screen.select(source) if self._screen else everything(source)
+            calls_training = partial(self.project.survey.imports_training, module)
+            selection = self._screen.select(source, calls_training) if self._screen else everything(source)
             findings = tuple(self._findings(module, selection, errors)) if selection else ()
         source.forget()
         return Part(findings, tuple(errors))

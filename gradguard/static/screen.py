@@ -6,12 +6,12 @@ Each rule says by signs what a function that it could flag contains, or its file
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property
 
 from gradguard.catalogue import Rule
-from gradguard.signs import Signs
+from gradguard.signs import LOOP, TRAINING, Signs
 from gradguard.static.outline import Unit
 from gradguard.static.source import Source
 
@@ -74,16 +74,27 @@ class Screen:
 
     def __init__(self, rules: Iterable[Rule]) -> None:
         self._groups = tuple(dict.fromkeys(group for rule in rules for group in (rule.signs or ((),))))
+        self._where_trained = tuple(dict.fromkeys((*self._groups, *map(_where_trained, self._groups))))
 
-    def passes(self, data: bytes) -> bool:
-        """Whether a file has all the signs of some rule, wherever in it."""
-        return _has_one(data, self._groups)
+    def passes(self, data: bytes, trains: bool = False) -> bool:
+        """Whether a file has all the signs of some rule, wherever in it.
 
-    def select(self, source: Source) -> Selection:
-        """The functions of a file that may hold a finding."""
+        Args:
+            trains: what it calls in another file trains.
+        """
+        return _has_one(data, self._where_trained if trains else self._groups)
+
+    def select(self, source: Source, calls_training: Callable[[], bool] = lambda: False) -> Selection:
+        """The functions of a file that may hold a finding.
+
+        Args:
+            calls_training: whether what it calls in another file may train; asked where nothing in this one speaks of
+                training.
+        """
         data = source.text.encode(errors="replace")
         is_in = cache(lambda sign: sign.own or sign.is_in(data))
-        groups = [group for group in self._groups if all(map(is_in, group))]
+        signs = self._groups if is_in(TRAINING) or not calls_training() else self._where_trained
+        groups = [group for group in signs if all(map(is_in, group))]
         if not groups:
             return Selection(frozenset())
         own = tuple(dict.fromkeys(_own(group) for group in groups))
@@ -94,6 +105,11 @@ class Screen:
         functions = _with_callers(showing, texts)
         of_file = tuple(dict.fromkeys(_own(group) for group in groups if len(_own(group)) < len(group)))
         return Selection(functions, frozenset(source.outline.classes if of_file else ()), of_file)
+
+
+def _where_trained(group: Signs) -> Signs:
+    """The signs where another file trains: a loop that may call it, ``agent.learn(batch)``, trains too."""
+    return tuple(LOOP if sign is TRAINING else sign for sign in group)
 
 
 def _own(group: Signs) -> Signs:

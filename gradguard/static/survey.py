@@ -13,6 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from gradguard.signs import TRAINS_HERE
 from gradguard.static.asked import CALL
 from gradguard.static.clearing import AT_START, clearing_methods, with_object
 from gradguard.static.lines import lines_with
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 _CALLED_BY_OTHERS = re.compile(r"^(?:on_\w+|__\w+__|forward|training_step|\w+_epoch_end|setup|teardown|main|<module>)$")
 _TORCH = re.compile(r"^\s*(?:from|import)\s+(?:torch|pytorch_lightning|lightning)\b", re.M)
 _BACKWARD = re.compile(r"\.backward\(")
+_TRAINS = re.compile(TRAINS_HERE)
 _GRADIENTS = re.compile(r"^[^#\n]*(?:backward\(|(?<![\w.])grad\(|autograd\.grad\()", re.M)
 _METHOD = re.compile(r"^[ \t]+(?:async[ \t]+)?def[ \t]+(\w+)\(", re.M)
 Functions = Collection[tuple[str, str]]
@@ -135,6 +137,12 @@ class Survey:
         self.asked(module).program = True
         users = self._importers.get(module_name(module.path), set()) - {module.path}
         return any(True for _ in self._matching(_TORCH, module, users))
+
+    def imports_training(self, module: Module) -> bool:
+        """Whether a file imports something from one that calls backward: a loop that calls it trains."""
+        imported = (*module.outline.imports.values(), *module.outline.star_imports)
+        places = {path for dotted in imported for path in self.project.origins(dotted, module)}
+        return any(True for _ in self._matching(_TRAINS, module, sorted(places)))
 
     def mentions(self, pattern: re.Pattern[str], near: Module) -> bool:
         """Whether a file of the program that ``near`` belongs to matches."""

@@ -10,9 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gradguard.findings import FileError
+from gradguard.signs import TRAINS_HERE
 from gradguard.static.discover import shown
 from gradguard.static.screen import Screen
 
+_TRAINS = re.compile(TRAINS_HERE.encode())
 _ABOUT_TORCH = re.compile(rb"torch|lightning|accelerat|deepspeed|import\s*\*")
 
 
@@ -27,6 +29,8 @@ class Traits:
         digest: of its content.
         about_torch: it may use torch.
         applies: it has the signs of some rule.
+        applies_to_callers: it has them if what it calls in another file trains.
+        trains: it calls backward.
         mentions_us: it may hold a comment of ours, which is reported when it is of no use.
     """
 
@@ -36,6 +40,8 @@ class Traits:
     digest: str
     about_torch: bool
     applies: bool
+    applies_to_callers: bool
+    trains: bool
     mentions_us: bool
 
     def is_as(self, stat: os.stat_result, until: int) -> bool:
@@ -48,7 +54,7 @@ class Traits:
         return same and max(self.modified, self.changed) < until
 
 
-UNREADABLE = Traits(0, 0, 0, "", False, False, False)
+UNREADABLE = Traits(0, 0, 0, "", False, False, False, False, False)
 """Of a file that cannot be read."""
 
 
@@ -95,5 +101,8 @@ def of(data: bytes, screen: Screen | None, stat: os.stat_result | None = None) -
     modified, changed = (stat.st_mtime_ns, stat.st_ctime_ns) if stat is not None else (0, 0)
     about_torch = _ABOUT_TORCH.search(data) is not None
     applies = screen is None or screen.passes(data)
+    applies_to_callers = applies or (screen is not None and screen.passes(data, trains=True))
+    trains = b".backward(" in data and _TRAINS.search(data) is not None
+    mentions_us = b"gradguard" in data.lower()
     digest = hashlib.blake2b(data, digest_size=12).hexdigest()
-    return Traits(modified, changed, len(data), digest, about_torch, applies, b"gradguard" in data.lower())
+    return Traits(modified, changed, len(data), digest, about_torch, applies, applies_to_callers, trains, mentions_us)

@@ -188,6 +188,17 @@ def test_a_file_that_is_imported_by_one_about_torch_now(folder: Path, checked: C
     assert len(checked()[0].findings) == 1
 
 
+def test_a_file_whose_loop_calls_what_another_trains_now(folder: Path, checked: Checked) -> None:
+    see = "        y = torch.nn.Linear(4, 1)(x).sum()\n{}        return y\n"
+    agent = "import torch\n\nclass Agent:\n    def see(self, x):\n" + see
+    loop = "for x in torch.randn(9, 2, 4):\n    seen.append(agent.see(x))\n"
+    write(folder, {"agent.py": agent.format("")})
+    write(folder, {"loop.py": "import torch\nfrom agent import Agent\n\nagent, seen = Agent(), []\n" + loop})
+    assert not checked()[0].findings
+    write(folder, {"agent.py": agent.format("        y.backward()\n")})
+    assert found(checked()[0]) == [("GG104", "loop.py", 6)]
+
+
 def test_what_was_written_again_and_is_the_same(folder: Path, checked: Checked) -> None:
     write(folder, {"train.py": TRAIN, "helpers.py": KEEPS})
     first, _ = checked()

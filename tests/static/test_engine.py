@@ -224,6 +224,48 @@ def test_a_file_without_torch_that_a_program_with_torch_imports(tmp_path: Path) 
     assert [(f.path, f.code, f.span.line) for f in found] == [("callbacks.py", "GG406", 8)]
 
 
+LEARNER = """
+import torch
+
+class {name}:
+    def __init__(self):
+        self.net = torch.nn.Linear(4, 1)
+        self.opt = torch.optim.SGD(self.net.parameters(), 0.1)
+
+    def observe(self, sample):
+        self.opt.zero_grad()
+        error = self.net(sample).pow(2).mean()
+        {last}
+        return error
+"""
+CALLER = """
+import torch
+from {module} import Learner
+
+def main():
+    learner, seen = Learner(), []
+    for _ in range(100):
+        seen.append(learner.observe(torch.randn(2, 4)))
+    return seen
+"""
+
+
+@pytest.mark.parametrize(
+    ("files", "module"),
+    [
+        pytest.param({"learner.py": "Learner"}, "learner", id="from a file"),
+        pytest.param({"parts/learner.py": "Learner", "parts/__init__.py": "from .learner import Learner"}, "parts"),
+        pytest.param({"parts/learner.py": "Learner", "parts/__init__.py": "from .learner import *"}, "parts"),
+    ],
+)
+def test_a_loop_trains_that_calls_what_another_file_trains(tmp_path: Path, files: dict[str, str], module: str) -> None:
+    """Nothing in the file with the loop speaks of training; which method trains is only seen where it is written."""
+    for last, expected in (("error.backward(); self.opt.step()", [("main.py", 8)]), ("error = error.detach()", [])):
+        texts = {p: LEARNER.format(name=t, last=last) if t.isidentifier() else t for p, t in files.items()}
+        result = run(tmp_path, {**texts, "main.py": CALLER.format(module=module)})
+        assert [(f.path, f.span.line) for f in result.findings if f.code == "GG104"] == expected
+
+
 def test_a_file_that_was_read_on_demand_is_the_same_module(tmp_path: Path) -> None:
     """The caller comes first in the alphabet, and holds no_grad: the callee is read once, not twice."""
     callee = (

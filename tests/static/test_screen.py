@@ -174,3 +174,16 @@ def test_callers_are_those_that_name_the_function() -> None:
 def test_forward_is_called_without_being_named() -> None:
     text = source("def main(model, x): model(x)\n")
     assert calling(text, "forward") == everything(text)
+
+
+@pytest.mark.parametrize("body", ["for x in data: kept.append(agent.observe(x))", "kept = agent.observe(data)"])
+@pytest.mark.parametrize("trains", [True, False])
+def test_where_another_file_trains_a_loop_is_read(body: str, trains: bool) -> None:
+    text = f"import torch\nfrom agents import agent\n\ndef go(data, kept):\n    {body}\n"
+    selection = Screen([rule for rule in catalogue.load() if rule.source_check]).select(source(text), lambda: trains)
+    assert (("", "go") in selection.functions) is (trains and body.startswith("for"))
+
+
+def test_what_other_files_do_is_asked_only_where_a_file_does_not_say_it() -> None:
+    rules = [rule for rule in catalogue.load() if rule.source_check]
+    Screen(rules).select(source("import torch\n\ndef go(loss):\n    loss.backward()\n"), lambda: 1 // 0 > 0)
