@@ -13,7 +13,7 @@ from gradguard.static import knowledge as k
 from gradguard.static import tree as t
 from gradguard.static.binding import bind_element
 from gradguard.static.model import Backward, Event, Form, Forward, Loop, Scope
-from gradguard.static.names import PARAMETERS, assigned_paths, collections_of, iterable_path
+from gradguard.static.names import PARAMETERS, assigned_paths, collections_of, iterable_path, replaced_element
 from gradguard.static.state import Carry, LoopFrame, State, merge
 from gradguard.static.values import (
     Kind,
@@ -23,6 +23,7 @@ from gradguard.static.values import (
     Value,
     iterated,
     join,
+    with_content,
 )
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ def _iterate(
     leaves: Mapping[str, Roots],
 ) -> tuple[State | None, set[str], dict[str, Roots]]:
     loop = _new_loop(flow, stmt, state, iterable)
-    frame = LoopFrame(loop, {})
+    frame = LoopFrame(loop, {}, replaces=replaced_element(stmt))
     entry = state.copy()
     for path in sorted(map(flow.canonical, assigned)):
         if is_live(flow, path, state):
@@ -106,7 +107,18 @@ def _iterate(
         after = merge(after, other)
     if after is not None and end is not None:
         after.frozen |= end.frozen  # a loop over parameters runs
+    if after is not None and frame.replaces is not None and frame.replacement is not None:
+        _replace_elements(flow, frame.replaces, frame.replacement, after)
     return after, late, _left_as_leaves(flow, frame, end)
+
+
+def _replace_elements(flow: Flow, target: t.Subscript, value: Value, state: State) -> None:
+    """Nothing of what a collection held is in it any more: ``for k in logs: logs[k] = logs[k].item()``."""
+    path = flow.canonical(t.path_of(target.value) or "")
+    holder = flow.read(path, state)
+    if holder.kind is not Kind.TENSOR:
+        kind = Kind.CONTAINER if holder.kind is Kind.UNKNOWN else holder.kind
+        state.assign(path, with_content(Value(kind=kind, ref=holder.ref), value))
 
 
 def _left_as_leaves(flow: Flow, frame: LoopFrame, end: State | None) -> dict[str, Roots]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from typing import TypeGuard
 
 from gradguard.static import knowledge as k
 from gradguard.static import tree as t
@@ -128,6 +129,61 @@ def collections_of(target: t.Expr, iterable: t.Expr) -> Iterator[tuple[str, list
     paths = _element_paths(iterable)
     if paths:
         yield from ((name.id, paths) for name in t.names_in(target) if isinstance(name, t.Name))
+
+
+_EACH = frozenset("enumerate iter list reversed set sorted tqdm tuple".split())
+
+
+def replaced_element(loop: t.Repeat) -> t.Subscript | None:
+    """The element that each iteration of a loop over a collection stores anew: ``for k, v in d.items(): d[k] = v * 2``.
+
+    That of a condition is one too where it asks whether the element is a tensor: what is none, keeps no graph.
+    """
+    path = _gone_over(loop.iterable) if loop.iterable is not None else None
+    if path is None or loop.target is None or any(map(_ends_the_loop, t.walk_statements(loop.body))):
+        return None
+    keys = {name.id for name in t.names_in(loop.target) if isinstance(name, t.Name)}
+    for stmt in loop.body:
+        asks = isinstance(stmt, t.If) and _asks_for_tensor(stmt.test)
+        for inner in stmt.body if isinstance(stmt, t.If) and asks else [stmt]:
+            target = inner.targets[0] if isinstance(inner, t.Assign) else None
+            if isinstance(target, t.Subscript) and t.path_of(target.value) == path and t.path_of(target.index) in keys:
+                return target
+        if any(isinstance(inner, t.Leave) for inner in t.walk_statements([stmt])):
+            return None
+    return None
+
+
+def _ends_the_loop(stmt: t.Stmt) -> bool:
+    return isinstance(stmt, t.Return) or (isinstance(stmt, t.Leave) and stmt.kind == "break")
+
+
+def _gone_over(expr: t.Expr) -> str | None:
+    """The collection whose every key, or index, a loop has in turn."""
+    while isinstance(expr, t.Call):
+        name = expr.func.name if isinstance(expr.func, t.Attribute) else t.path_of(expr.func)
+        if isinstance(expr.func, t.Attribute) and name in ("items", "keys") and not expr.args:
+            expr = expr.func.value
+        elif name in _EACH and expr.args:
+            expr = expr.args[0].value
+        elif name == "range" and len(expr.args) == 1 and _is_call_of(expr.args[0].value, "len"):
+            expr = expr.args[0].value.args[0].value
+        else:
+            return None
+    return t.path_of(expr)
+
+
+def _is_call_of(expr: t.Expr, *names: str) -> TypeGuard[t.Call]:
+    """Whether it calls one of some functions, under whatever module's name, with an argument."""
+    if not isinstance(expr, t.Call) or not expr.args:
+        return False
+    return (t.path_of(expr.func) or "").rsplit(".", 1)[-1] in names
+
+
+def _asks_for_tensor(test: t.Expr) -> bool:
+    if isinstance(test, t.Attribute):
+        return test.name in ("requires_grad", "grad_fn")
+    return _is_call_of(test, "isinstance", "is_tensor", "hasattr")
 
 
 def _element_paths(expr: t.Expr) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
+from gradguard.static import tree as t
 from gradguard.static.model import (
     Loop,
     Mode,
@@ -110,8 +111,17 @@ class Carry:
 
 @dataclass(slots=True)
 class LoopFrame:
+    """A loop that is being read.
+
+    Args:
+        replaces: the store by which it puts something else in the place of each element of a collection.
+        replacement: what that is.
+    """
+
     loop: Loop
     phis: dict[str, Value]
     breaks: list[State] = field(default_factory=list)
     continues: list[State] = field(default_factory=list)
     early: list[State] = field(default_factory=list)
+    replaces: t.Subscript | None = None
+    replacement: Value | None = None

@@ -77,6 +77,8 @@ def store_item(
     base = flow.canonical(base)
     holder = flow.read(base, state)
     value = flow.with_fields(value, source, state) if source is not None else value
+    if flow.frames and flow.frames[-1].replaces is target:
+        flow.frames[-1].replacement = value
     if holder.kind is Kind.CONTAINER and key.kind is Kind.TENSOR and key.keeps:  # a dict keeps its keys
         by_value = any(root.source in (Source.GRAPH, Source.LOSS) for root in value.roots)
         source = source if by_value else target.index

@@ -651,3 +651,72 @@ def test_fix_detaches_the_added_value() -> None:
     assert finding.fix.safe
     assert [e.text for e in finding.fix.edits] == ["loss.detach()"]
     assert finding.related
+
+
+LOGS_REPLACED = """
+    def train(net, losses_of, loader, optimizer):
+        total = 0.0
+        for x in loader:
+            logs = {{"loss": net(x).mean(), "penalty": net(x).pow(2).mean()}}
+            optimizer.zero_grad()
+            logs["loss"].backward()
+            optimizer.step()
+            {}
+            total += logs["penalty"]{}
+        return total
+"""
+
+
+@pytest.mark.parametrize(
+    "loop",
+    [
+        "for k, v in logs.items(): logs[k] = v.item()",
+        "for k in logs: logs[k] = logs[k].item()",
+        "for k in list(logs.keys()): logs[k] = float(logs[k])",
+        "for k, v in sorted(logs.items()): logs[k] = v.detach()",
+        "for i, (k, v) in enumerate(logs.items()):\n                logs[k] = v.item()\n"
+        "                if k == 'loss':\n                    continue\n                print(k, v)",
+        "for k, v in logs.items():\n                if torch.is_tensor(v):\n                    logs[k] = v.item()",
+        "for k, v in logs.items():\n                if hasattr(v, 'item'):\n                    logs[k] = v.item()",
+        "for k, v in logs.items():\n                v = v.detach()\n                logs[k] = v / 4",
+    ],
+)
+def test_what_a_loop_puts_in_the_place_of_each_entry(loop: str) -> None:
+    assert_clean(LOGS_REPLACED.format(loop, ""), "GG103")
+
+
+@pytest.mark.parametrize(
+    "loop",
+    [
+        "for k, v in logs.items(): logs[k] = v * 2",
+        "for k, v in logs.items(): other[k] = v.item()",
+        "for k, v in logs.items(): logs[0] = v.item()",
+        "for k, v in other.items(): logs[k] = v.item()",
+        "for k, v in logs.items():\n                if k == 'penalty':\n                    continue\n"
+        "                logs[k] = v.item()",
+        "for k, v in logs.items():\n                logs[k] = v.item()\n                if k == 'loss':\n"
+        "                    break",
+        "for k, v in logs.items():\n                if k == 'loss':\n                    logs[k] = v.item()",
+    ],
+)
+def test_what_a_loop_replaces_of_some_entries_only(loop: str) -> None:
+    assert_flagged(LOGS_REPLACED.format(loop, "  # !"), "GG103")
+
+
+def test_what_a_loop_puts_in_the_place_of_each_element_of_a_list() -> None:
+    assert_clean(
+        """
+        def train(net, loader, optimizer):
+            total = 0.0
+            for x in loader:
+                parts = [net(x).mean(), net(x).sum()]
+                optimizer.zero_grad()
+                parts[0].backward()
+                optimizer.step()
+                for i in range(len(parts)):
+                    parts[i] = parts[i].item()
+                total += parts[1]
+            return total
+    """,
+        "GG103",
+    )
