@@ -23,9 +23,11 @@ from gradguard.static.values import (
     Root,
     Source,
     Value,
+    entries_of,
     holding,
     join,
     union,
+    with_entries,
 )
 
 
@@ -107,6 +109,7 @@ def _put_into(c: Called, base: str, is_container: bool) -> None:
     if c.method in ("extend", "extendleft") and c.first is not None and c.first.kind is Kind.NUMBER:
         stored = replace(stored, holds=frozenset())  # the elements of an array are copies
     if c.method == "update" and not _new_key(c) and (not stored.reach or _is_another_dict(c)):
+        _is_updated(c, base, holder)
         return  # grads.update({name: p.grad ...}): the same keys each time
     if stored.keeps:
         source = c.node.args[-1].value
@@ -118,10 +121,30 @@ def _put_into(c: Called, base: str, is_container: bool) -> None:
             store.value_site = flow.site(source.items[0])
             store.value = stored.part(0) or stored
     flow.touch(base, state)
+    if c.method == "update" and _is_updated(c, base, holder):
+        return
     state.env[base] = replace(
         holder, roots=holder.roots | stored.roots, maybe=holder.maybe | stored.maybe, parts=_with_element(c, holder),
         kind=Kind.CONTAINER if is_container else holder.kind, holds=holder.holds | stored.holds,
     )  # fmt: skip
+
+
+def _is_updated(c: Called, base: str, holder: Value) -> bool:
+    """Bring a dict whose keys are all known up to date with entries that are; whether that is so."""
+    entries = _given_entries(c) if entries_of(holder) else ()
+    for key, value in entries:
+        c.state.assign(f'{base}["{key}"]', value)
+    if entries:
+        c.state.env[base] = with_entries(holder, entries)
+    return bool(entries)
+
+
+def _given_entries(c: Called) -> tuple[tuple[object, Value], ...]:
+    """The entries of ``d.update(loss=loss.item())`` or ``d.update({"loss": loss.item()})``, where all are written."""
+    named = tuple((arg.keyword, value) for arg, value in c.values if arg.keyword)
+    if len(named) == len(c.values):
+        return named
+    return entries_of(c.arguments[0]) if len(c.values) == 1 else ()
 
 
 def _slot(node: t.Call) -> str | None:

@@ -32,6 +32,7 @@ from gradguard.static.values import (
     computed,
     each_of,
     element,
+    entries_of,
     holding,
     iterated,
     join,
@@ -316,12 +317,15 @@ def _dict(flow: Flow, expr: t.DictDisplay, state: State) -> Value:
         value = evaluate(flow, item, state)
         if isinstance(key, t.Constant) and isinstance(key.value, str):
             parts.append((key.value, value))
+        elif key is None and (entries := entries_of(value)):  # {**logs, "loss": loss.item()}
+            parts += entries
         else:
             if key is not None:
                 evaluate(flow, key, state)
             others.append(value)
-    whole = union([*(v for _, v in parts), *others], Kind.CONTAINER)
-    return replace(whole, parts=() if others else tuple(parts))
+    known = dict(parts)  # what comes later replaces what was under its key
+    whole = union([*known.values(), *others], Kind.CONTAINER)
+    return replace(whole, parts=() if others else tuple(known.items()))
 
 
 def _comprehension(flow: Flow, expr: t.Comprehension, state: State) -> Value:

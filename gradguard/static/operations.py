@@ -32,12 +32,14 @@ from gradguard.static.values import (
     computed,
     each_of,
     element,
+    entries_of,
     holding,
     iterated,
     join,
     structure,
     union,
     viewed,
+    with_entries,
 )
 
 _QUEUES = ("queue.", "collections.", "multiprocessing.", "torch.multiprocessing.", "asyncio.")
@@ -243,6 +245,8 @@ def _torch(c: Called, name: str, tail: str) -> Value | None:
         ("torch.distributed.", "torch.cuda.", "torch.utils.", "torch.backends.", "torch.multiprocessing")
     ):
         return NOTHING if not name.endswith("stream") else UNKNOWN
+    if tail == "where" and len(c.values) == 1:
+        return replace(DETACHED, kind=Kind.CONTAINER)  # a tuple of indices
     if tail in k.BREAKING_FUNCTIONS or name.startswith(("torch.nn.init.", "torch.nn.utils.clip")):
         return DETACHED
     if name.startswith(("torch.func.", "torch.jit.", "torch.hub.", "torch.fx.", "torch.compiler", "torch.export")):
@@ -299,6 +303,8 @@ def _builtin(c: Called, name: str) -> Value | None:
         return union([row.part(1) or UNKNOWN], Kind.CONTAINER)  # of pairs; what the keys were taken from is not in it
     if name in k.CONTAINER_BUILTINS:
         parts = tuple((a.keyword, v) for a, v in c.values if a.keyword) if name == "dict" else ()
+        if parts and (entries := entries_of(values[0])):  # dict(logs, loss=loss.item())
+            return with_entries(structure(entries, Kind.CONTAINER), parts)
         return replace(union(values, Kind.CONTAINER), parts=parts)
     if name == "getattr" and len(c.node.args) == 2:
         path = _attribute_path(c)

@@ -88,6 +88,9 @@ def store_item(
     if isinstance(target.index, t.Slice) and not value.reach and holder.kind is not Kind.TENSOR:
         flow.empty(base, holder, state)  # xs[:] = []
         return
+    if isinstance(target.index, t.Slice) and value.bounded and holder.kind is not Kind.TENSOR:
+        state.assign(base, value)  # xs[:] = xs[-10:]
+        return
     if isinstance(target.index, t.Constant) and isinstance(target.index.value, str):
         if value.keeps:
             store_rebind(flow, path, value, state, stmt, source)

@@ -408,11 +408,26 @@ def iterated(value: Value) -> Value:
 
 def with_item(holder: Value, key: str, value: Value) -> Value:
     """A dict after ``holder[key] = value``: of one whose keys are known, this one is known too."""
-    result = with_content(holder, value)
-    here = not any(r.source is Source.PLACE for r in holder.must)  # elsewhere others may put something into it
-    if not here or not _has_names(holder):
-        return result
-    return replace(result, parts=(*((name, part) for name, part in holder.parts if name != key), (key, value)))
+    return with_entries(holder, ((key, value),)) if entries_of(holder) else with_content(holder, value)
+
+
+def entries_of(value: Value) -> tuple[tuple[object, Value], ...]:
+    """The entries of a dict whose keys are all known; none where others may put something into it."""
+    here = not any(root.source is Source.PLACE for root in value.must)
+    return value.parts if here and _has_names(value) else ()
+
+
+def with_entries(holder: Value, entries: Iterable[tuple[object, Value]]) -> Value:
+    """A dict whose keys are all known, after some entries were put into it: what was under their keys is gone."""
+    parts = tuple({**dict(holder.parts), **dict(entries)}.items())
+    before, now = (union(value for _, value in known) for known in (holder.parts, parts))
+    return replace(
+        holder,
+        roots=(holder.roots - before.roots) | holder.must | now.roots,
+        maybe=(holder.maybe - before.maybe) | now.maybe,
+        holds=(holder.holds - before.holds) | now.holds,
+        parts=parts,
+    )
 
 
 def _has_names(value: Value) -> bool:

@@ -553,3 +553,20 @@ def test_the_first_sample_of_an_evaluation_may_be_the_only_one() -> None:
     """
     assert_flagged(snippet, CODE, Confidence.LOW)
     assert_clean(snippet, CODE)
+
+
+def test_the_indices_that_where_finds_are_no_view_of_anything() -> None:
+    assert_clean(
+        """
+        def train(net, loader, optimizer):
+            found = []
+            for x in loader:
+                out = net(x)
+                optimizer.zero_grad()
+                out.mean().backward()
+                optimizer.step()
+                found.append(torch.where(out > 0)[0])
+            return found
+    """,
+        "GG403",
+    )

@@ -1079,3 +1079,66 @@ def test_a_list_is_not_detached(statement: str) -> None:
     assert (finding.code, finding.fix) == (CODE, None)
     assert finding.help is not None
     assert "each of them" in finding.help
+
+
+ENTRIES = """
+    def train(net, loader, optimizer):
+        history = []
+        for x in loader:
+            out = net(x)
+            logs = {{"loss": out.mean(), "penalty": out.pow(2).mean()}}
+            optimizer.zero_grad()
+            logs["loss"].backward()
+            optimizer.step()
+            {}
+            history.append(logs){}
+        return history
+"""
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        'logs["loss"] = logs["loss"].item(); logs["penalty"] = logs["penalty"].item()',
+        'logs["loss"], logs["penalty"] = logs["loss"].item(), logs["penalty"].item()',
+        'logs.update(loss=logs["loss"].item(), penalty=logs["penalty"].item())',
+        'logs.update({"loss": logs["loss"].item(), "penalty": 0})',
+        'logs = dict(logs, loss=logs["loss"].item(), penalty=1)',
+        'logs = {**logs, "loss": logs["loss"].item(), "penalty": 0}',
+        'logs["loss"] = float(logs["loss"]); logs.update(penalty=0)',
+    ],
+)
+def test_a_dict_whose_entries_are_all_replaced(statement: str) -> None:
+    assert_clean(ENTRIES.format(statement, ""), "GG104")
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        'logs["loss"] = logs["loss"].item()',
+        'logs.update(loss=logs["loss"].item())',
+        'logs = dict(logs, loss=logs["loss"].item(), other=1)',
+        'logs = {"loss": 0, "penalty": 0, **logs}',
+        "logs.update(loss=0); logs.update(penalty=out.sum())",
+    ],
+)
+def test_a_dict_of_which_one_entry_is_left(statement: str) -> None:
+    assert_flagged(ENTRIES.format(statement, "  # !"), "GG104")
+
+
+def test_a_list_that_is_cut_where_it_stands() -> None:
+    assert_clean(
+        """
+        def train(net, loader, optimizer):
+            last = []
+            for x in loader:
+                loss = net(x).mean()
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+                last.append(loss)
+                last[:] = last[-10:]
+            return last
+    """,
+        "GG104",
+    )
