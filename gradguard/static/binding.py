@@ -38,7 +38,13 @@ def bind(
     if path is None or breaks_graph(target):
         _reset_gradient(flow, target, value, state, stmt)
         return
+    rebuilt = source.id if not plain and isinstance(source, t.Name) and stores.goes_on(flow, path, source.id) else None
+    if rebuilt is not None:
+        value = replace(value, must=value.must | flow.read(flow.canonical(path), state).must)
+        state.env[flow.canonical(rebuilt)] = value
     if _alias(flow, path, source, value):
+        if rebuilt is not None:
+            stores.store_rebind(flow, path, value, state, stmt, source)
         return
     path = flow.canonical(path)
     if value.kind is Kind.UNKNOWN and isinstance(source, t.Call) and path in flow.modules:

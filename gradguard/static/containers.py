@@ -114,7 +114,10 @@ def _put_into(c: Called, base: str, is_container: bool) -> None:
     if stored.keeps:
         source = c.node.args[-1].value
         in_slots = c.method == "update" and _has_fixed_keys(source)
-        store = flow.store(base, stored, state, c.node, source, Form.ITEM if in_slots else Form.APPEND)
+        form, part = rebind_form(base, source) if c.method == "update" else (Form.REBIND, None)
+        if form is Form.REBIND:
+            form, part = (Form.ITEM if in_slots else Form.APPEND), source
+        store = flow.store(base, stored, state, c.node, part or source, form)
         store.bounded_key = in_slots
         store.slot = _slot(c.node)
         if isinstance(source, t.Display) and len(source.items) == 1:

@@ -215,7 +215,7 @@ _TRAINERS = re.compile(r"LightningModule|\bTrainer\b|\baccelerat|\bignite\b|\bde
 def _judge_call(flow: Flow, store: Store) -> None:
     """The store is into something that lives longer than the call; the function is itself one step of a loop."""
     leaves = any(r.source is Source.LEAF for r in store.value.roots)
-    of_parameters = store.is_average and leaves and bool(flow.facts.backwards)
+    of_parameters = (store.is_average or store.form is Form.SUM) and leaves and bool(flow.facts.backwards)
     if store.scope in (Scope.LOCAL, Scope.PARAMETER):
         return
     if store.inner is not None and not store.parameter and not of_parameters:

@@ -116,7 +116,8 @@ def _replace_elements(flow: Flow, target: t.Subscript, value: Value, state: Stat
     """Nothing of what a collection held is in it any more: ``for k in logs: logs[k] = logs[k].item()``."""
     path = flow.canonical(t.path_of(target.value) or "")
     holder = flow.read(path, state)
-    if holder.kind is not Kind.TENSOR:
+    goes_on = bool(value.reach & holder.must)  # means[k] = 0.9 * means[k] + 0.1 * x
+    if holder.kind is not Kind.TENSOR and not goes_on:
         kind = Kind.CONTAINER if holder.kind is Kind.UNKNOWN else holder.kind
         state.assign(path, with_content(Value(kind=kind, ref=holder.ref), value))
 

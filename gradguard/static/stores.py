@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,7 @@ from gradguard.static.model import (
     Scope,
     ZeroGrad,
 )
-from gradguard.static.names import PARAMETERS, breaks_graph, is_of_gradient
+from gradguard.static.names import PARAMETERS, breaks_graph, collections_of, is_of_gradient
 from gradguard.static.state import State
 from gradguard.static.terms import terms
 from gradguard.static.values import (
@@ -42,6 +43,8 @@ def store_rebind(flow: Flow, path: str, value: Value, state: State, stmt: t.Node
     if _is_module_itself(flow, path, source):
         return
     form, part = rebind_form(path, source)
+    if form is Form.REBIND and isinstance(source, t.Name):
+        form, part = _rebuilt(flow, path, source.id)
     if form is Form.SUM and _is_step_of_leaf(value):
         form, part = Form.REBIND, None
     is_longer = form is Form.SUM and value.kind is Kind.CONTAINER  # rows = rows + new
@@ -49,6 +52,30 @@ def store_rebind(flow: Flow, path: str, value: Value, state: State, stmt: t.Node
     written = node if isinstance(node, t.Expr) else None
     store = flow.store(path, value, state, stmt, written, Form.APPEND if is_longer else form)
     store.in_structure = store.in_structure or is_longer
+
+
+def goes_on(flow: Flow, path: str, name: str) -> bool:
+    """Whether each element of a collection that is bound to a path goes on from one that was there."""
+    return _rebuilt(flow, path, name)[0] is not Form.REBIND
+
+
+def _rebuilt(flow: Flow, path: str, name: str) -> tuple[Form, t.Expr | None]:
+    """How a collection that was made anew, ``new.append(0.9 * w + 0.1 * p)``, uses the elements of the one it replaces.
+
+    Args:
+        path: what it replaces.
+        name: of the new one.
+    """
+    for store in flow.facts.stores:
+        made = store.value_site.node if store.value_site is not None and store.path == name else None
+        if isinstance(made, t.Expr) and store.form in (Form.APPEND, Form.ITEM):
+            names = {node.id for node in t.walk(made) if isinstance(node, t.Name)}
+            olds = [old for old in sorted(names) if flow.element_path(old) == f"{path}[*]"]
+            forms = [rebind_form(old, made) for old in (*olds, f"{path}[*]")]
+            found = next((form for form in forms if form[0] is not Form.REBIND), None)
+            if found is not None:
+                return found
+    return Form.REBIND, None
 
 
 def _is_module_itself(flow: Flow, path: str, source: t.Expr | None) -> bool:
@@ -239,7 +266,28 @@ def rebind_form(path: str, source: t.Expr | None) -> tuple[Form, t.Expr | None]:
                     return Form.CONCATENATE, new_items[0] if len(new_items) == 1 else None
     if isinstance(source, t.Display) and mentions(source, path):
         return Form.APPEND, None
+    if (made := _comprehension(source)) is not None:
+        pair = made.element.items if isinstance(made.element, t.Display) and len(made.element.items) == 2 else []
+        new = pair[1] if pair and isinstance(source, t.Call) else made.element  # dict((k, 0.9 * w + x) for k, w in ...)
+        forms = (rebind_form(old, new) for old in _old_elements(path, made))
+        return next((found for found in forms if found[0] is not Form.REBIND), (Form.REBIND, None))
     return Form.REBIND, None
+
+
+def _comprehension(source: t.Expr | None) -> t.Comprehension | None:
+    """The comprehension that a collection is made of: ``[...]``, ``{...}``, ``tuple(... for ...)``."""
+    if isinstance(source, t.Call) and len(source.args) == 1 and t.path_of(source.func) in k.CONTAINER_BUILTINS:
+        source = source.args[0].value
+    return source if isinstance(source, t.Comprehension) else None
+
+
+def _old_elements(path: str, made: t.Comprehension) -> Iterator[str]:
+    """What a comprehension calls the elements of a collection: ``w`` in ``for k, w in means.items()``, ``means[k]``."""
+    for clause in made.clauses:
+        for name, paths in collections_of(clause.target, clause.iterable):
+            if f"{path}[*]" in paths:
+                yield name
+    yield f"{path}[*]"
 
 
 def _blended(path: str, call: t.Call) -> tuple[Form, t.Expr] | None:

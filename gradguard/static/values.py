@@ -358,7 +358,7 @@ def element(value: Value, index: object) -> Value:
         members = value.holding(Held.MEMBER)
         return replace(part, holds=part.holds | members) if members else part
     if (each := value.part("each")) is not None:
-        return held_in(value, each)
+        return carried_element(value, each) if each.kind is not Kind.MODULE else held_in(value, each)
     if (rows := value.part("columns")) is not None:
         return each_of(element(rows, index))
     if isinstance(index, int) and value.kind is Kind.OUTPUT and _has_names(value) and 0 <= index < len(value.parts):

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+import re
+
 import pytest
 
-from tests.rules.snippets import assert_clean, assert_flagged, twin
+from tests.rules.snippets import assert_clean, assert_flagged, findings, twin
 
 CODE = "GG106"
 
@@ -770,3 +772,87 @@ def test_flagged(name: str) -> None:
 @pytest.mark.parametrize("name", CLEAN)
 def test_clean(name: str) -> None:
     assert_clean(CLEAN[name], CODE)
+
+
+IN_A_LOOP = """
+    def train(net, loader, optimizer):
+        means = {{k: p.detach().clone() for k, p in net.named_parameters()}}
+        rows = [p.detach().clone() for p in net.parameters()]
+        for x, y in loader:
+            optimizer.zero_grad()
+            F.cross_entropy(net(x), y).backward()
+            optimizer.step()
+            live = dict(net.named_parameters())
+            with {mode}:
+                {update}
+        return means, rows
+"""
+OF_AN_OBJECT = """
+    class Mean:
+        def __init__(self, net):
+            self.net = net
+            self.means = {{k: p.detach().clone() for k, p in net.named_parameters()}}
+            self.rows = [p.detach().clone() for p in net.parameters()]
+
+        def update(self, net):
+            live = dict(net.named_parameters())
+            with {mode}:
+                {update}
+
+    class Trainer:
+        def __init__(self, net):
+            self.net, self.mean = net, Mean(net)
+            self.optimizer = torch.optim.SGD(net.parameters(), 0.1)
+
+        def step(self, x):
+            self.optimizer.zero_grad()
+            self.net(x).mean().backward()
+            self.optimizer.step()
+            self.mean.update(self.net)
+"""
+OF_PARAMETERS = [
+    "means = {k: w.lerp(live[k], 0.1) for k, w in means.items()}",
+    "means = {k: 0.9 * means[k] + 0.1 * p for k, p in net.named_parameters()}",
+    "means = dict((k, 0.9 * w + 0.1 * live[k]) for k, w in means.items())",
+    "means.update({k: means[k] * 0.9 + p * 0.1 for k, p in net.named_parameters()})",
+    "for k, w in means.items(): means[k] = w.lerp(live[k], 0.1)",
+    "rows = [0.9 * w + 0.1 * p for w, p in zip(rows, net.parameters())]",
+    "rows = list(torch.lerp(w, p, 0.1) for w, p in zip(rows, net.parameters()))",
+    "for i, p in enumerate(net.parameters()): rows[i] = rows[i].lerp(p, 0.1)",
+    "new = []\nfor w, p in zip(rows, net.parameters()): new.append(0.9 * w + 0.1 * p)\nrows = new",
+    "new = {}\nfor k, p in net.named_parameters(): new[k] = torch.lerp(means[k], p, 0.1)\nmeans = new",
+]
+
+
+def _written(form: str, update: str, mode: str) -> str:
+    own = re.sub(r"\b(means|rows)\b", r"self.\1", update) if "class" in form else update
+    return form.format(update=own.replace("\n", "\n" + " " * 16), mode=mode)
+
+
+@pytest.mark.parametrize("form", [IN_A_LOOP, OF_AN_OBJECT])
+@pytest.mark.parametrize("update", OF_PARAMETERS)
+def test_means_of_parameters_in_a_collection(form: str, update: str) -> None:
+    assert [found.code for found in findings(_written(form, update, "torch.enable_grad()"), CODE)] == [CODE]
+    assert_clean(_written(form, update, "torch.no_grad()"))
+
+
+@pytest.mark.parametrize("update", OF_PARAMETERS)
+@pytest.mark.parametrize("form", [IN_A_LOOP, OF_AN_OBJECT])
+def test_means_of_what_parameters_hold(form: str, update: str) -> None:
+    update = update.replace("net.parameters()", "[p.detach() for p in net.parameters()]")
+    update = update.replace("net.named_parameters()", "net.state_dict().items()").replace("live[k]", "live[k].data")
+    assert_clean(_written(form, update, "torch.enable_grad()"))
+
+
+@pytest.mark.parametrize("start", ["fresh = rows", "fresh = [w.detach() for w in rows]"])
+def test_a_collection_that_is_made_of_one_that_is_made_anew(start: str) -> None:
+    assert_clean(f"""
+        def train(net, loader, optimizer):
+            for x, y in loader:
+                rows = [p * 2 for p in net.parameters()]
+                {start}
+                fresh = [0.9 * w + 0.1 * p for w, p in zip(fresh, net.parameters())]
+                optimizer.zero_grad()
+                sum(w.sum() for w in fresh).backward()
+                optimizer.step()
+    """)
