@@ -50,7 +50,7 @@ def container_call(c: Called) -> Value | None:
     for path in _paths(c):
         _put_into(c, path, of_list)
     made = c.value_of("default", 1) if c.method == "setdefault" else None
-    return made if made is not None and made.kind is Kind.INSTANCE else NOTHING
+    return made if made is not None and (made.kind is Kind.INSTANCE or made.bounded) else NOTHING
 
 
 def _is_index(expr: t.Expr | None) -> bool:
@@ -111,7 +111,7 @@ def _put_into(c: Called, base: str, is_container: bool) -> None:
     if c.method == "update" and not _new_key(c) and (not stored.reach or _is_another_dict(c)):
         _is_updated(c, base, holder)
         return  # grads.update({name: p.grad ...}): the same keys each time
-    if stored.keeps:
+    if stored.keeps and not _is_bounded(c):
         source = c.node.args[-1].value
         in_slots = c.method == "update" and _has_fixed_keys(source)
         form, part = rebind_form(base, source) if c.method == "update" else (Form.REBIND, None)
@@ -130,6 +130,13 @@ def _put_into(c: Called, base: str, is_container: bool) -> None:
         holder, roots=holder.roots | stored.roots, maybe=holder.maybe | stored.maybe, parts=_with_element(c, holder),
         kind=Kind.CONTAINER if is_container else holder.kind, holds=holder.holds | stored.holds,
     )  # fmt: skip
+
+
+def _is_bounded(c: Called) -> bool:
+    """Whether it is an element that drops its own: ``last[0].append(x)`` of ``[deque(maxlen=9), deque(maxlen=9)]``."""
+    func = c.node.func
+    is_element = isinstance(func, t.Attribute) and isinstance(func.value, t.Subscript | t.Call)
+    return is_element and c.receiver is not None and c.receiver.bounded
 
 
 def _is_updated(c: Called, base: str, holder: Value) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import takewhile
 from typing import TYPE_CHECKING
@@ -16,7 +16,7 @@ from gradguard.static.conditions import tested_names
 from gradguard.static.names import bound_names, used_as_modules
 from gradguard.static.source import Chunk, Site
 from gradguard.static.tree import walk_statements
-from gradguard.static.values import Kind, Root, Source, Value
+from gradguard.static.values import Kind, Root, Source, Value, each_of
 
 if TYPE_CHECKING:
     from gradguard.static.flow import Flow
@@ -285,9 +285,31 @@ class Class:
         for cls in self.lineage():
             for ref, value in cls._assignments.get(name, ()):
                 found = kind_of(ref, value)
+                if found.kind is Kind.CONTAINER and not found.parts and cls._holds_bounded(name):
+                    return each_of(replace(found, bounded=True))
                 if found.kind not in (Kind.UNKNOWN, Kind.NOTHING):
                     return found.with_roots(Root(Source.LEAF, value)) if name in cls._leaves else found
         return None
+
+    def _holds_bounded(self, name: str) -> bool:
+        """Whether what its methods store in ``self.name`` by key drops old elements: ``x[k] = deque(maxlen=9)``."""
+        from gradguard.static.places import kind_of
+
+        stored = self._items.get(name, ())
+        return bool(stored) and all(kind_of(ref, value).bounded for ref, value in stored)
+
+    @cached_property
+    def _items(self) -> dict[str, list[tuple[FunctionRef, t.Expr]]]:
+        """``self.name[key] = value`` statements by name."""
+        found: dict[str, list[tuple[FunctionRef, t.Expr]]] = {}
+        for ref in self.methods.values():
+            for stmt in walk_statements(ref.define.body):
+                target = stmt.targets[0] if isinstance(stmt, t.Assign) else None
+                holder = target.value if isinstance(target, t.Subscript) else None
+                own = isinstance(holder, t.Attribute) and t.path_of(holder.value) == "self"
+                if isinstance(stmt, t.Assign) and isinstance(holder, t.Attribute) and own:
+                    found.setdefault(holder.name, []).append((ref, stmt.value))
+        return found
 
     @cached_property
     def parts(self) -> tuple[str, ...]:

@@ -101,6 +101,8 @@ def read(flow: Flow, path: str, state: State) -> Value:
                 return Value(must, must=must)
             part = element(container, key)
             return replace(part, must=container.must, kind=Kind.UNKNOWN) if part.kind is Kind.CONTAINER else part
+        if element(read(flow, base, state), path[len(base) + 2 : -2] if path.endswith('"]') else None).bounded:
+            return Value(must, must=must, kind=Kind.CONTAINER, bounded=True)
     if path in flow.modules or (path.startswith("self.") and _module_in_class(flow, path)):
         kind = Kind.MODULE
     if kind is Kind.UNKNOWN:
@@ -167,7 +169,7 @@ def _bare(value: Value) -> Value:
 def _is_kept(part: Value) -> bool:
     """Whether a part of an attribute's value says more than its name does."""
     objects = (Kind.INSTANCE, Kind.MODULE, Kind.OPTIMIZER, Kind.CLASS, Kind.FUNCTION)
-    return part.kind in objects or bool(_bare(part).roots or _bare(part).holds)
+    return part.kind in objects or part.bounded or bool(_bare(part).roots or _bare(part).holds)
 
 
 def kind_of(ref: FunctionRef, expr: t.Expr) -> Value:

@@ -25,6 +25,7 @@ from gradguard.static.values import (
     Root,
     Source,
     Value,
+    is_blank,
     union,
     with_content,
     with_item,
@@ -149,6 +150,8 @@ def store_item(
             flow.slots.add((base, store.key))  # hidden[i] = detach(hidden[i])
         store.bounded_key = _bounded_key(flow, target.index) or (base, store.key) in flow.slots
     state.env[base] = with_content(holder, value)
+    if value.bounded and is_blank(holder):  # last[k] = deque(maxlen=9)
+        state.env[base] = replace(state.env[base], parts=(("each", value),))
 
 
 def _is_from_itself(path: str, holder: Value, value: Value, source: t.Expr | None) -> bool:

@@ -309,8 +309,8 @@ def join(a: Value, b: Value, *, trusted: str = "both") -> Value:
     parts: tuple[tuple[object, Value], ...] = ()
     if a.parts and [k for k, _ in a.parts] == [k for k, _ in b.parts]:
         parts = tuple((k, join(x, y, trusted=trusted)) for (k, x), (_, y) in zip(a.parts, b.parts))
-    elif _is_blank(a) or _is_blank(b):
-        parts = (b if _is_blank(a) else a).parts
+    elif is_blank(a) or is_blank(b):
+        parts = (b if is_blank(a) else a).parts
     elif _are_tuples(a, b):  # one way returns more than the other
         longer, other = (a, b) if len(a.parts) > len(b.parts) else (b, a)
         parts = tuple((k, join(v, o, trusted=trusted) if (o := other.part(k)) else v) for k, v in longer.parts)
@@ -332,7 +332,7 @@ def _are_tuples(*values: Value) -> bool:
     return all(value.parts and all(type(key) is int for key, _ in value.parts) for value in values)
 
 
-def _is_blank(value: Value) -> bool:
+def is_blank(value: Value) -> bool:
     """A container of which nothing is known but where it lives: its elements are like those that are put into it."""
     if value.parts or value.kind is not Kind.CONTAINER:
         return False

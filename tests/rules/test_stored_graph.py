@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from tests.rules.snippets import assert_clean, assert_flagged, findings, twin
@@ -1142,3 +1144,54 @@ def test_a_list_that_is_cut_where_it_stands() -> None:
     """,
         "GG104",
     )
+
+
+LAST = """
+    class Trainer:
+        def __init__(self, net, keep):
+            self.net = net
+            self.optimizer = torch.optim.SGD(net.parameters(), 0.1)
+            {made}
+
+        def step(self, x):
+            loss = self.net(x).mean()
+            self.optimizer.zero_grad()
+            loss.backward()
+            self.optimizer.step()
+            {kept}
+"""
+LAST_IN_A_LOOP = """
+    def train(net, loader, optimizer, keep):
+        {made}
+        for x in loader:
+            loss = net(x).mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            {kept}
+"""
+
+
+@pytest.mark.parametrize("form", [LAST, LAST_IN_A_LOOP])
+@pytest.mark.parametrize(
+    ("made", "kept"),
+    [
+        ('last = {name: deque([], keep) for name in ("loss", "hit")}', 'last["loss"].append(loss)'),
+        ('last = {"loss": deque(maxlen=keep), "hit": []}', 'last["loss"].append(loss)'),
+        ("last = defaultdict(lambda: deque(maxlen=keep))", 'last["loss"].append(loss)'),
+        ("last = [deque(maxlen=3) for _ in range(2)]", "last[0].append(loss)"),
+        ("last = [deque((), 4), []]", "last[0].append(loss)"),
+        ("last = dict(loss=deque(maxlen=keep))", 'last["loss"].append(loss)'),
+        ("last = {}\nfor name in ('loss', 'hit'): last[name] = deque(maxlen=3)", 'last["loss"].append(loss)'),
+        ("last = {}", 'last.setdefault("loss", deque(maxlen=4)).append(loss)'),
+    ],
+)
+def test_collections_of_what_drops_old_elements(form: str, made: str, kept: str) -> None:
+    def written(made: str) -> str:
+        own = [re.sub(r"\blast\b", "self.last", s) if form is LAST else s for s in (made, kept)]
+        return form.format(made=own[0].replace("\n", "\n" + " " * (12 if form is LAST else 8)), kept=own[1])
+
+    assert_clean(written(made), "GG104")
+    longer = re.sub(r"deque\(\[\], keep\)|deque\(maxlen=\w+\)|deque\(\(\), 4\)", "deque()", made)
+    if longer != made:
+        assert len(findings(written(longer), "GG104")) == 1
