@@ -39,7 +39,7 @@ from collections.abc import Iterator
 from gradguard.catalogue import Rule
 from gradguard.findings import Confidence, Finding, Leak, Severity
 from gradguard.signs import ACTS, sign
-from gradguard.static.model import Function
+from gradguard.static.model import Function, HookRegistration
 
 rule = Rule("GG401", "hook-in-loop", Severity.WARNING, ((sign("_hook"), ACTS), (sign("_hook", own=True),)))
 
@@ -51,11 +51,17 @@ def piles_up(function: Function) -> Iterator[Finding]:
             continue
         yield rule.finding(
             hook.source.site,
-            f"`{hook.receiver_code}` gets one more hook in every iteration, and none is removed: "
+            f"`{hook.receiver_code}` gets one more hook in every iteration, and {_left(hook)}: "
             "each step is slower than the last",
             help="register it once before the loop, or keep the handle and call `handle.remove()`",
             confidence=Confidence.LOW if hook.callee_decides else Confidence.HIGH,
         )
+
+
+def _left(hook: HookRegistration) -> str:
+    source = hook.source
+    overwritten = isinstance(source, HookRegistration) and source.overwritten
+    return "the next handle takes the place of this one" if overwritten else "none is removed"
 
 
 @rule.in_run

@@ -19,6 +19,7 @@ from gradguard.static.expressions import evaluate, recorded
 from gradguard.static.model import (
     Call,
     Construction,
+    HookRegistration,
     Mode,
     OpaqueCall,
 )
@@ -58,6 +59,8 @@ def call(flow: Flow, node: t.Call, state: State) -> Value:
     values = [(arg, evaluate(flow, arg.value, state)) for arg in node.args]
     called = Called(flow, state, node, func, receiver, values)
     if called.method == "enter_context" and called.first is not None:
+        if isinstance(called.first.ref, HookRegistration):
+            called.first.ref.removed = True  # the handle is a context
         for event in flow.calls_giving(node.args[0].value):
             event.entered = True
     _note(called)

@@ -409,6 +409,7 @@ class HookRegistration(Event):
         receiver_site: the receiver as written.
         removed: something removes it again, or may.
         discarded: nothing keeps the handle.
+        overwritten: the next one takes its place.
         fresh: the receiver is a tensor of this very iteration, and the hook dies with it.
         repeats: the loop in which the same receiver gets one more hook each time, if any.
         of: the receiver's value.
@@ -424,6 +425,7 @@ class HookRegistration(Event):
     receiver_site: Site | None = None
     removed: bool = False
     discarded: bool = False
+    overwritten: bool = False
     fresh: bool = False
     repeats: Loop | None = None
     callback: object = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from gradguard.static.flow import Flow
 
 
+_REMOVES = re.compile(r"\.remove(?:\(\)|\b(?!\s*\())")  # called, or handed over to be called
 _EMPTYING = ("clear", "pop", "popleft", "popitem")
 
 
@@ -27,7 +29,8 @@ def _is_part(path: str, whole: str) -> bool:
 
 def judge_hook(flow: Flow, hook: HookRegistration) -> None:
     source = hook.source
-    hook.discarded = hook.discarded or (hook.inner is None and _is_overwritten(flow, hook))
+    hook.overwritten = hook.inner is None and (_is_overwritten(flow, hook) or _is_lost(flow, hook))
+    hook.discarded = hook.discarded or hook.overwritten
     if isinstance(source, HookRegistration):
         hook.removed = hook.removed or (not source.discarded and _is_removed(flow, hook))
     if hook.callback is not None and hook.inner is None:
@@ -81,6 +84,18 @@ def _is_overwritten(flow: Flow, hook: HookRegistration) -> bool:
     return False
 
 
+def _is_lost(flow: Flow, hook: HookRegistration) -> bool:
+    """Whether only the last of several handles is left: a loop over layers binds each to the same name, and no more."""
+    for loop in t.walk_statements(flow.ref.define.body):
+        body = loop.body if isinstance(loop, t.Repeat) else []
+        made = next((s for s in body if isinstance(s, t.Assign) and s.value is hook.site.node), None)
+        name = made.targets[0] if made is not None and len(made.targets) == 1 else None
+        if isinstance(name, t.Name) and not any(isinstance(s, t.Leave | t.Return) for s in t.walk_statements(body)):
+            uses = [n for n in t.walk(body) if isinstance(n, t.Name) and n.id == name.id]
+            return len(uses) == 1
+    return False
+
+
 def _registers(value: t.Expr) -> bool:
     func = value.func if isinstance(value, t.Call) else None
     return isinstance(func, t.Attribute) and func.name in k.HOOK_METHODS
@@ -89,11 +104,12 @@ def _registers(value: t.Expr) -> bool:
 def _is_removed(flow: Flow, hook: HookRegistration) -> bool:
     """Whether anything may remove a hook; of one that a constructor registers, a method that somebody calls."""
     text, survey = flow.module.source.text, flow.project.survey
-    if ".remove()" not in text or _last_removal(flow) != float("inf"):
-        return ".remove()" in text
+    removes = _REMOVES.search(text) is not None
+    if not removes or _last_removal(flow) != float("inf"):
+        return removes
     if hook.inner is None and flow.facts.name != "__init__":
         return True
-    removers = {line.function for line in lines_with("remove", text) if ".remove()" in line.text}
+    removers = {line.function for line in lines_with("remove", text) if _REMOVES.search(line.text)}
     if removers & {"<module>", "__del__", flow.facts.name}:
         return True
     at_exit = any(survey.is_entered(name, flow.module) for name in _contexts(flow))
@@ -171,7 +187,7 @@ def _collects(flow: Flow, hook: HookRegistration, callback: Flow, store: Store, 
         return False
     if path.startswith("self."):
         attribute = path.split("[", 1)[0].rsplit(".", 1)[-1]
-        if ".remove()" in flow.module.source.text and _is_removed_in_time(flow):
+        if _REMOVES.search(flow.module.source.text) and _is_removed_in_time(flow):
             return False
         return not flow.project.survey.empties(attribute, flow.module, {callback.defined})
     if flow.scope(path) not in (Scope.LOCAL, Scope.GLOBAL):
@@ -188,7 +204,7 @@ def _collects(flow: Flow, hook: HookRegistration, callback: Flow, store: Store, 
 
 def _is_removed_in_time(flow: Flow) -> bool:
     """Whether a hook may be removed before much was collected: not where that is done once, after a loop."""
-    removers = {line.function for line in lines_with("remove", flow.module.source.text) if ".remove()" in line.text}
+    removers = {line.function for line in lines_with("remove", flow.module.source.text) if _REMOVES.search(line.text)}
     owner = flow.ref.owner
     for name in removers:
         remover = owner.methods.get(name) if owner is not None else None
@@ -229,9 +245,15 @@ def _holds(target: t.Expr, path: str) -> bool:
 
 def _last_removal(flow: Flow) -> float:
     """The line of the last ``handle.remove()``; none at all: the hooks stay."""
-    calls = (n for n in t.walk(flow.ref.define.body) if isinstance(n, t.Call) and isinstance(n.func, t.Attribute))
-    lines = [flow.site(n).line for n in calls if n.func.name == "remove" and not n.args]  # type: ignore[attr-defined]
+    calls = [node for node in t.walk(flow.ref.define.body) if isinstance(node, t.Call)]
+    lines = [flow.site(call).line for call in calls if _removes(call)]
     return max(lines, default=float("inf"))
+
+
+def _removes(call: t.Call) -> bool:
+    """``handle.remove()``, or what is to call it later: ``stack.callback(handle.remove)``."""
+    given = (arg.value for arg in call.args) if call.args else (call.func,)
+    return any(isinstance(func, t.Attribute) and func.name == "remove" for func in given)
 
 
 def _closes_over(flow: Flow, hook: HookRegistration) -> str | None:

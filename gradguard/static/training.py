@@ -263,6 +263,9 @@ def hook_call(c: Called) -> Value | None:
     event = HookRegistration(
         flow.site(c.node), flow.loop, flow.branches > 0, method=method, receiver=path, fresh=fresh, of=receiver
     )
+    looked_up = c.node.func.value if isinstance(c.node.func, t.Attribute) and path is None else None
+    if looked_up is not None and _looks_up(looked_up):
+        path = _object_in(flow, looked_up)  # net.get_submodule(name).register_forward_hook(...)
     event.receiver = _registered_on(flow, path)
     callback = c.first or c.value_of("hook")
     event.callback = _function_of(callback)
@@ -298,11 +301,16 @@ def _registered_on(flow: Flow, path: str | None) -> str | None:
         if head in frame.loop.targets and isinstance(loop, t.Repeat) and loop.iterable is not None:
             path = _object_in(flow, loop.iterable)
     for stmt in walk_statements(flow.ref.define.body):
-        if isinstance(stmt, t.Assign) and path in [t.path_of(target) for target in stmt.targets]:
-            names = (last(t.path_of(n.func) or "") for n in t.walk(stmt.value) if isinstance(n, t.Call))
-            if any(name in k.LOOKUPS for name in names):
-                path = _object_in(flow, stmt.value)
+        targets = [t.path_of(target) for target in stmt.targets] if isinstance(stmt, t.Assign) else []
+        if isinstance(stmt, t.Assign) and {path, (path or "").split("[", 1)[0]} & set(targets):
+            path = _object_in(flow, stmt.value) if _looks_up(stmt.value) else path
     return path
+
+
+def _looks_up(expr: t.Expr) -> bool:
+    """Whether modules are taken out of an object: ``getattr(net, name)``, ``dict(net.named_modules())``."""
+    names = (last(t.path_of(node.func) or "") for node in t.walk(expr) if isinstance(node, t.Call))
+    return any(name in k.LOOKUPS for name in names)
 
 
 def _object_in(flow: Flow, expr: t.Expr) -> str | None:

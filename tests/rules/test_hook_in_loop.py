@@ -284,3 +284,94 @@ def test_flagged(name: str) -> None:
 @pytest.mark.parametrize("name", CLEAN)
 def test_clean(name: str) -> None:
     assert_clean(CLEAN[name])
+
+
+OF_LAYERS = """
+    from contextlib import ExitStack, contextmanager
+
+    def saver(kept, name):
+        def hook(module, inputs, output):
+            kept[name] = output.detach()
+        return hook
+
+    {context}
+    def features(net, names):
+        kept, handle, handles = {{}}, None, []
+        layers = dict(net.named_modules())
+        for name in names:
+            {register}
+        {end}
+
+    def train(net, loader, optimizer, names):
+        for x in loader:
+            {call}
+            loss = net(x).mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+"""
+LOST = [
+    "handle = layers[name].register_forward_hook(saver(kept, name)){mark}",
+    "handle = net.get_submodule(name).register_forward_hook(saver(kept, name)){mark}",
+    "handle = getattr(net, name).register_forward_hook(saver(kept, name)){mark}",
+]
+
+
+@pytest.mark.parametrize("register", LOST)
+@pytest.mark.parametrize("is_context", [True, False])
+def test_only_the_last_handle_of_several_is_removed(register: str, is_context: bool) -> None:
+    context, end = ("@contextmanager", "yield kept\n        handle.remove()") if is_context else ("", "handle.remove()")
+    call = "with features(net, names) as found: net(x)" if is_context else "features(net, names)"
+
+    def written(register: str, end: str) -> str:
+        return OF_LAYERS.format(context=context, register=register, end=end, call=call)
+
+    assert_flagged(written(register.format(mark="  # !"), end), CODE)
+    each = end.replace("handle.remove()", "for handle in handles: handle.remove()")
+    assert_clean(written(register.format(mark="; handles.append(handle)"), each), CODE)
+
+
+@pytest.mark.parametrize(
+    "register",
+    [
+        "handle = layers[name].register_forward_hook(saver(kept, name)); handle.remove()",
+        "handle = layers[name].register_forward_hook(saver(kept, name)); break",
+        "if name == 'last': handle = layers[name].register_forward_hook(saver(kept, name))",
+    ],
+)
+def test_one_handle_of_a_loop_over_layers(register: str) -> None:
+    snippet = OF_LAYERS.format(context="", register=register, end="handle.remove()", call="features(net, names)")
+    assert_clean(snippet, CODE)
+
+
+@pytest.mark.parametrize(
+    "register",
+    [
+        "stack.callback(layer.register_forward_hook(saver(kept, 'a')).remove)",
+        "handle = layer.register_forward_hook(saver(kept, 'a')); stack.callback(handle.remove)",
+        "stack.enter_context(layer.register_forward_hook(saver(kept, 'a')))",
+    ],
+)
+def test_what_a_stack_removes(register: str) -> None:
+    assert_clean(
+        f"""
+        from contextlib import ExitStack
+
+        def saver(kept, name):
+            def hook(module, inputs, output):
+                kept[name] = output.detach()
+            return hook
+
+        def train(net, loader, optimizer):
+            for x in loader:
+                kept = {{}}
+                with ExitStack() as stack:
+                    for layer in net.children():
+                        {register}
+                    loss = net(x).mean()
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+    """,
+        CODE,
+    )
