@@ -21,6 +21,8 @@ with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
 
 **Not flagged.** A pack hook that returns `tensor.detach()`, `tensor.cpu()`, a path or an index.
 
+**Waits at low confidence.** A pack hook that returns only some tensors as they are: small ones, or parameters.
+
 **References.** pytorch#189025, pytorch#115255,
 <https://pytorch.org/docs/stable/autograd.html#torch.autograd.graph.saved_tensors_hooks>.
 """
@@ -30,7 +32,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gradguard.catalogue import Rule
-from gradguard.findings import Finding, Leak, Related, Severity
+from gradguard.findings import Confidence, Finding, Leak, Related, Severity
 from gradguard.signs import sign
 from gradguard.static.model import Function
 
@@ -47,6 +49,7 @@ def returns_its_argument(function: Function) -> Iterator[Finding]:
                 "the pack hook returns the tensor that it is given: an output that is saved holds its own graph, and "
                 "without a backward nothing frees it",
                 help="return `.detach()` of it, or what it can be made from again",
+                confidence=Confidence.LOW if call.packs_otherwise else Confidence.HIGH,
                 related=(Related(here.path, here.cell, here.line, "the hooks are installed here"),),
             )
 

@@ -34,7 +34,7 @@ def judge_backward(flow: Flow, backward: Backward) -> None:
     for other in flow.facts.events[order + 1 :]:
         if not isinstance(other, Backward | GradCall):
             continue
-        if not own or not other.value.reach or shared(backward.value, other.value):
+        if not own or not other.value.reach or shared(backward.value, other.value) or _may_be_left_by(own, other.value):
             backward.needed_again = True
             return
     if loop is None:
@@ -57,6 +57,27 @@ def judge_backward(flow: Flow, backward: Backward) -> None:
         gone = backward.inner is not None and not any(v.reach & made for v in flow.final.env.values())
         returned = backward.conditional and not flow.facts.returns.reach.isdisjoint(made)
         backward.needed_again = again or gone or returned or not _made_in(loop, backward.value)
+
+
+def _may_be_left_by(graphs_of: Roots, value: Value) -> bool:
+    """Whether a value may be what the forward of a graph left somewhere: ``model.kl``, ``model.aux_loss()``.
+
+    Args:
+        graphs_of: where the graph began, the calls of modules among it.
+    """
+    if any(root.source is Source.PLACE for root in value.reach):
+        return True
+    calls = [call for root in graphs_of if isinstance(call := node_of(root.key), t.Call)]
+    modules = {path for call in calls if (path := t.path_of(call.func)) is not None}
+    asked = (call for root in value.reach if root.source in (Source.CALL, Source.LOSS) for call in [node_of(root.key)])
+    return any(isinstance(call, t.Call) and _asks_only(call, modules) for call in asked)
+
+
+def _asks_only(call: t.Call, modules: set[str]) -> bool:
+    """Whether a call is a method of a module, or a function, that is given nothing else: ``penalties(model)``."""
+    given = [t.path_of(arg.value) for arg in call.args]
+    owner = t.path_of(call.func.value) if isinstance(call.func, t.Attribute) else None
+    return (owner in modules and not given) or (bool(given) and all(path in modules for path in given))
 
 
 def _needed_in_callee(backward: Backward) -> bool:

@@ -314,6 +314,7 @@ class Call(Event):
         handed_on: the result is returned, stored, or given to somebody else.
         object_lists: (of ``DataLoader``) where the data set makes lists of Python objects.
         packs_as_given: (of ``saved_tensors_hooks``) where the pack hook returns the very tensor that it is given.
+        packs_otherwise: (of ``saved_tensors_hooks``) for some tensors the pack hook returns something else.
         is_harmless: nothing trains; or, of ``gc.disable``, something collects or switches it on again; of
             ``add_param_group``, something takes groups out again.
         lags: (of ``itertools.tee``) the end that is not read in each iteration of the training that reads another one.
@@ -334,6 +335,7 @@ class Call(Event):
     is_harmless: bool = False
     lags: str | None = None
     packs_as_given: tuple[Site, ...] = ()
+    packs_otherwise: bool = False
 
     @property
     def is_of_member(self) -> bool:

@@ -40,7 +40,9 @@ def judge_call(flow: Flow, call: Call) -> None:
         data = next((v for name, v in call.given if name == "dataset"), call.first)
         call.object_lists = data.ref.object_lists if isinstance(data.ref, Class) and data.ref.is_dataset else ()
     elif call.name == "torch.autograd.graph.saved_tensors_hooks":
-        call.packs_as_given = tuple(_returned_as_given(flow, call.first))
+        returns = list(_returns(flow, call.first))
+        call.packs_as_given = tuple(site for site, as_given in returns if as_given)
+        call.packs_otherwise = not all(as_given for _, as_given in returns) and not _asks_for_device(call.first.ref)
     elif call.name in k.PROFILERS and call.entered:
         call.loops = _loops_after(flow, call)
     elif call.name in k.PROFILERS and not call.loops and call.bound_to is not None:
@@ -49,8 +51,16 @@ def judge_call(flow: Flow, call: Call) -> None:
         call.handed_on = _is_handed_on(flow, call.bound_to)
 
 
-def _returned_as_given(flow: Flow, function: Value) -> Iterator[Site]:
-    """The returns of a function that give its last parameter as it is, alone or in a tuple."""
+def _asks_for_device(function: object) -> bool:
+    """Whether a function tells tensors apart by their device: all of a run are on one."""
+    body = function.define.body if isinstance(function, FunctionRef) else []
+    tests = (stmt.test for stmt in walk_statements(body) if isinstance(stmt, t.If))
+    names = {node.name for test in tests for node in t.walk(test) if isinstance(node, t.Attribute)}
+    return not names.isdisjoint(("is_cuda", "device"))
+
+
+def _returns(flow: Flow, function: Value) -> Iterator[tuple[Site, bool]]:
+    """The returns of a function, and whether they give its last parameter as it is, alone or in a tuple."""
     pack = function.ref
     read = flow.project.flow(pack) if isinstance(pack, FunctionRef) and pack.define.params else None
     if read is None or not isinstance(pack, FunctionRef):
@@ -59,8 +69,8 @@ def _returned_as_given(flow: Flow, function: Value) -> Iterator[Site]:
     if given in pack.names[0]:
         return  # it was made something else
     for stmt in walk_statements(pack.define.body):
-        if isinstance(stmt, t.Return) and stmt.value is not None and _mentions(stmt.value, given):
-            yield read.site(stmt)
+        if isinstance(stmt, t.Return) and stmt.value is not None:
+            yield read.site(stmt), _mentions(stmt.value, given)
 
 
 _DROPS_GROUPS = re.compile(r"\bparam_groups\.(?:pop|clear|remove)\(|\bdel\s[^\n]*\bparam_groups\[")

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from gradguard.findings import Confidence
 from tests.rules.snippets import assert_clean, assert_flagged
 
 CODE = "GG111"
@@ -124,3 +125,19 @@ def test_flagged(name: str) -> None:
 @pytest.mark.parametrize("name", CLEAN)
 def test_clean(name: str) -> None:
     assert_clean(CLEAN[name], CODE)
+
+
+@pytest.mark.parametrize("test", ["tensor.numel() < 1000", "not worth_it(tensor)", "isinstance(tensor, nn.Parameter)"])
+def test_only_some_tensors_are_returned_as_they_are(test: str) -> None:
+    snippet = f"""
+        def pack(tensor):
+            if {test}:
+                return tensor{{}}
+            return tensor.to(torch.bfloat16)
+
+        def forward(model, x):
+            with torch.autograd.graph.saved_tensors_hooks(pack, lambda packed: packed):
+                return model(x)
+    """
+    assert_clean(snippet.format(""), CODE)
+    assert_flagged(snippet.format("  # !"), CODE, Confidence.LOW)

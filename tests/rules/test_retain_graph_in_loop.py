@@ -295,3 +295,32 @@ def test_what_was_made_before_the_loop_is_needed_in_each_iteration() -> None:
 def test_a_state_that_a_handed_step_carries_is_named_as_the_step_writes_it() -> None:
     found = findings(HANDED, CODE)
     assert [f.message.split("`")[3] for f in found] == ["self.state"]
+
+
+@pytest.mark.parametrize(
+    "penalty",
+    [
+        "model.penalty()",
+        "model.block.kl * 0.1 + model.head.kl * 0.1",
+        "sum(drain(model))",
+        "penalties(model)[0]",
+        "torch.stack([m.last for m in model.modules() if hasattr(m, 'last')]).sum()",
+        "sum(m.last for m in model.modules() if hasattr(m, 'last'))",
+    ],
+)
+def test_a_second_loss_that_the_forward_left_in_the_model(penalty: str) -> None:
+    snippet = """
+        from parts import drain, penalties
+
+        def train(model, optimizer, loader):
+            for x, y in loader:
+                loss = F.cross_entropy(model(x), y)
+                {}
+                optimizer.zero_grad()
+                loss.backward(retain_graph=True){}
+                (0.1 * penalty).backward()
+                optimizer.step()
+    """
+    assert_clean(snippet.format(f"penalty = {penalty}", ""), "GG101")
+    for other in ("F.cross_entropy(model(x), y)", "other.loss(x)", "sum(p.pow(2).sum() for p in model.parameters())"):
+        assert_flagged(snippet.format(f"penalty = {other}", "  # !"), "GG101")
