@@ -120,6 +120,8 @@ def _attribute(flow: Flow, expr: t.Attribute, state: State) -> Value:
             return replace(base, parts=(), kind=Kind.OUTPUT)
         members = base.holding(Held.MEMBER)  # a field lives as long as what it is a field of
         return replace(part, holds=part.holds | members) if members else part
+    if base.kind is Kind.UNKNOWN and base.ref is None and base.roots and expr.name in ("T", "mT", "mH"):
+        return replace(base, parts=())  # a parameter: its caller may give a tensor
     if base.kind is Kind.MODULE and expr.name == "module":
         return base
     if isinstance(base.ref, Class) and (got := _property(flow, expr, base, state)) is not None:

@@ -131,6 +131,9 @@ def store_item(
     by_position = isinstance(target.index, t.Display) and holder.kind is Kind.UNKNOWN  # weights[i, j]
     if holder.kind is Kind.TENSOR or by_position or (isinstance(target.index, t.Slice) and target.index.dimensions > 1):
         value = replace(value, holds=NOTHING_HELD)  # the numbers are copied
+    copied = holder.kind is Kind.TENSOR or flow.is_buffer(base) or isinstance(target.index, t.Slice) or by_position
+    if copied and holder.kind is not Kind.CONTAINER and state.mode is Mode.OFF:
+        value = replace(value, roots=frozenset(), maybe=frozenset())
     form, added = rebind_form(whole, source)
     if form is Form.REBIND and holder.kind is not Kind.TENSOR and _is_from_itself(path, holder, value, source):
         form = Form.AVERAGE

@@ -860,3 +860,47 @@ def test_an_entry_that_adds_in_its_own_way_in_another_file(tmp_path: Path) -> No
     assert lines_in_files(tmp_path, {"running.py": running, "train.py": train}, CODE) == []
     own = running.replace("def __iadd__", "def __add__")
     assert lines_in_files(tmp_path, {"running.py": own, "train.py": train}, CODE) == [("train.py", 22)]
+
+
+QUEUE = """
+    class Queue(nn.Module):
+        def __init__(self, dim, size):
+            super().__init__()
+            self.register_buffer("bank", torch.randn(dim, size))
+            self.register_buffer("ptr", torch.zeros(1, dtype=torch.long))
+        {decorator}
+        def enqueue(self, keys):
+            n, start = keys.shape[0], int(self.ptr)
+            self.bank[:, start:start + n] = keys.{attribute}
+            self.ptr[0] = (start + n) % 64
+
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.encoder = nn.Linear(4, 8)
+            self.queue = Queue(8, 64)
+
+        def forward(self, a, b):
+            query, keys = self.encoder(a), self.encoder(b)
+            return query @ self.queue.bank.clone().detach(), keys
+
+    class Trainer:
+        def __init__(self):
+            self.model = Model()
+            self.optimizer = torch.optim.SGD(self.model.parameters(), 0.1)
+
+        def run(self, loader):
+            for a, b in loader:
+                logits, keys = self.model(a, b)
+                self.optimizer.zero_grad()
+                F.cross_entropy(logits, torch.zeros(len(a), dtype=torch.long)).backward()
+                self.optimizer.step()
+                self.model.queue.enqueue(keys){mark}
+"""
+
+
+@pytest.mark.parametrize("attribute", ["T", "mT", "t()", "T.contiguous()"])
+def test_what_a_method_copies_into_a_buffer(attribute: str) -> None:
+    assert_flagged(QUEUE.format(decorator="", attribute=attribute, mark="  # !"), "GG107")
+    assert_clean(QUEUE.format(decorator="@torch.no_grad()", attribute=attribute, mark=""))
+    assert_clean(QUEUE.format(decorator="", attribute=f"detach().{attribute}", mark=""))
