@@ -19,7 +19,7 @@ from gradguard.static.model import Backward, Event, Form, GradCall, Loop, Mode, 
 from gradguard.static.noted import judge_call, judge_construction
 from gradguard.static.roots import attaching_roots, graphs, node_of, site_of, wholes
 from gradguard.static.route import route
-from gradguard.static.values import Kind, Root, Source
+from gradguard.static.values import Kind, Root, Source, Value
 
 if TYPE_CHECKING:
     from gradguard.static.flow import Flow
@@ -135,6 +135,7 @@ def _judge_in_loop(flow: Flow, store: Store, loop: Loop, fresh: bool) -> None:
         return
     if loop.needs_gradients:
         ended = freeing or any(isinstance(b, Backward) and not b.conditional and not _may_retain(b) for b in inside)
+        ended = ended or _steps_change(flow, loop, store)
         store.used = not ended and _escapes(flow, store, carried)
     elif (loop.evaluates or store.evaluating) and flow.facts.name != "forward":  # there, eval() is of a part
         store.used = flow.facts.gradients_wanted
@@ -150,6 +151,22 @@ def _judge_in_loop(flow: Flow, store: Store, loop: Loop, fresh: bool) -> None:
         store.used = cleared(flow, store)
     trains = [a for a in loop.around() if a.needs_gradients and (c := flow.carries.get((store.path, a))) and c.grows]
     store.outlives_step = bool(trains) and not store.used and _sees_every_backward(flow)
+
+
+def _steps_change(flow: Flow, loop: Loop, store: Store) -> bool:
+    """Whether each iteration changes the parameters that a graph goes through: torch refuses a later backward."""
+    through = _modules_in(flow, store.value)
+    steps = any(step.loop is loop and not step.conditional for step in loop.steps)
+    trained = (b for b in loop.backwards if b.loop is loop and not b.conditional)
+    return steps and any(through & _modules_in(flow, backward.value) for backward in trained)
+
+
+def _modules_in(flow: Flow, value: Value) -> set[str]:
+    """The modules where a graph begins: ``net`` of ``net(x)``, and of ``net.parameters()``."""
+    called = (node_of(root.key) for root in value.roots if root.source in (Source.GRAPH, Source.LEAF))
+    paths = (t.path_of(node.func) for node in called if isinstance(node, t.Call))
+    found = {path.removesuffix(".parameters") for path in paths if path is not None}
+    return {path for path in found if flow.read(flow.canonical(path), flow.final).kind is Kind.MODULE}
 
 
 def _may_retain(backward: Backward) -> bool:
@@ -215,7 +232,8 @@ _TRAINERS = re.compile(r"LightningModule|\bTrainer\b|\baccelerat|\bignite\b|\bde
 def _judge_call(flow: Flow, store: Store) -> None:
     """The store is into something that lives longer than the call; the function is itself one step of a loop."""
     leaves = any(r.source is Source.LEAF for r in store.value.roots)
-    of_parameters = (store.is_average or store.form is Form.SUM) and leaves and bool(flow.facts.backwards)
+    grows = store.is_average or store.form is Form.SUM or store.form in COLLECTING
+    of_parameters = grows and leaves and bool(graphs(store.value.roots)) and bool(flow.facts.backwards)
     if store.scope in (Scope.LOCAL, Scope.PARAMETER):
         return
     if store.inner is not None and not store.parameter and not of_parameters:

@@ -1195,3 +1195,53 @@ def test_collections_of_what_drops_old_elements(form: str, made: str, kept: str)
     longer = re.sub(r"deque\(\[\], keep\)|deque\(maxlen=\w+\)|deque\(\(\), 4\)", "deque()", made)
     if longer != made:
         assert len(findings(written(longer), "GG104")) == 1
+
+
+AFTER_THE_STEP = """
+    def go_over(losses):
+        torch.stack(losses).sum().backward()
+
+    def train(net, model, optimizer, loader):
+        kept = []
+        for x, y in loader:
+            loss = F.cross_entropy(net(x), y)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            kept.append({}){}
+        return kept
+"""
+
+
+@pytest.mark.parametrize(
+    "value", ["net(x).mean()", "F.cross_entropy(net(x), y)", "sum(p.norm() for p in net.parameters())"]
+)
+def test_a_graph_through_what_each_step_changes(value: str) -> None:
+    """Whoever is given the list cannot go over it any more: torch counts the versions of what a graph saved."""
+    assert_flagged(AFTER_THE_STEP.format(value, "  # !"), CODE)
+
+
+@pytest.mark.parametrize("value", ["model(x).mean()", "net(x).mean().item()", "[p for p in net.parameters()]"])
+def test_what_the_caller_may_go_over(value: str) -> None:
+    assert_clean(AFTER_THE_STEP.format(value, ""), CODE)
+
+
+def test_norms_of_parameters_that_an_object_keeps() -> None:
+    snippet = """
+        class Trainer:
+            def __init__(self, net):
+                self.net, self.norms = net, []
+                self.optimizer = torch.optim.SGD(net.parameters(), 0.1)
+
+            def step(self, x, y):
+                loss = F.cross_entropy(self.net(x), y)
+                self.optimizer.zero_grad()
+                loss.backward()
+                self.optimizer.step()
+                self.norms.append({})
+    """
+    assert_flagged(
+        snippet.format("sum(p.norm() for p in self.net.parameters())").replace("ers()))", "ers()))  # !"), CODE
+    )
+    assert_clean(snippet.format("sum(p.norm().item() for p in self.net.parameters())"), CODE)
+    assert_clean(snippet.format("sum(p.grad.norm() for p in self.net.parameters())"), CODE)
