@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gradguard.static import knowledge as k
@@ -24,7 +25,7 @@ from gradguard.static.definitions import Class
 from gradguard.static.loops import loops_called
 from gradguard.static.model import Backward, Forward, GradCall, HookRegistration, Mode
 from gradguard.static.state import State, hedge, merge
-from gradguard.static.values import NUMBER, Held, Kind, Value, Word, holding
+from gradguard.static.values import NUMBER, UNKNOWN, Held, Kind, Value, Word, holding
 
 if TYPE_CHECKING:
     from gradguard.static.flow import Flow
@@ -98,6 +99,24 @@ def try_(flow: Flow, stmt: t.Try, state: State) -> State | None:
     return flow.block(stmt.final, after)
 
 
+@dataclass(frozen=True)
+class Entering:
+    """``with Session(optimizer) as code``, as calls: of the constructor, of ``__enter__``, of ``__exit__``."""
+
+    name: t.Name
+    make: t.Assign
+    enter: t.Call
+    leave: t.Call
+
+    @classmethod
+    def of(cls, context: t.Expr, class_name: str) -> Entering:
+        name = t.Name(context.origin, f"{class_name}()")
+        enter, leave = (t.Attribute(context.origin, name, method) for method in ("__enter__", "__exit__"))
+        nothing = [t.Arg(t.Constant(context.origin, None)) for _ in range(3)]
+        make = t.Assign(context.origin, [name], context)
+        return cls(name, make, t.Call(context.origin, enter, []), t.Call(context.origin, leave, nothing))
+
+
 def with_(flow: Flow, stmt: t.With, state: State) -> State | None:
     """A block, in the gradient mode and the scope that its contexts give it."""
     from gradguard.static.modes import gradient_context
@@ -105,8 +124,11 @@ def with_(flow: Flow, stmt: t.With, state: State) -> State | None:
     mode = state.mode
     opened, loops_before, events_before = [], len(flow.facts.loops), len(flow.facts.events)
     expects = any(k.EXPECTS_ERROR.search(t.path_of(c.func) or "") for c, _ in stmt.items if isinstance(c, t.Call))
+    left: list[t.Call] = []
     for context, target in stmt.items:
-        value = flow.value(context, state)
+        entering = _entering(flow, context, state)
+        value = flow.value(context, state) if entering is None else _entered(flow, entering, state)
+        left += [entering.leave] if entering is not None else []
         if isinstance(value.ref, HookRegistration):
             value.ref.removed = True  # the handle is a context: it removes its hook at the end
         opened += flow.calls_giving(context)[-1:]
@@ -128,8 +150,29 @@ def with_(flow: Flow, stmt: t.With, state: State) -> State | None:
     for call in opened:
         call.loops = flow.facts.loops[loops_before:] + loops_called(flow.facts.events[events_before:])
     if after is not None:
+        for leave in reversed(left):
+            flow.value(leave, after)
         after.mode = mode
     return after
+
+
+def _entering(flow: Flow, context: t.Expr, state: State) -> Entering | None:
+    """What entering and leaving ``Session(optimizer)`` runs; none where entering only gives the object itself."""
+    if context not in flow.entering:
+        made = isinstance(context, t.Call) and isinstance(context.func, t.Name | t.Attribute)
+        of = flow.value(context.func, state) if made and isinstance(context, t.Call) else UNKNOWN
+        cls = of.ref if of.kind is Kind.CLASS and isinstance(of.ref, Class) and not of.ref.is_module else None
+        enter = cls.method("__enter__") if cls is not None else None
+        acts = enter is not None and any(not isinstance(s, t.Return) for s in enter.define.body)
+        flow.entering[context] = Entering.of(context, cls.name) if cls is not None and acts else None
+    return flow.entering[context]
+
+
+def _entered(flow: Flow, entering: Entering, state: State) -> Value:
+    """The object is made and entered; what that gives."""
+    flow.locals |= {entering.name.id}
+    flow.block([entering.make], state)
+    return flow.value(entering.enter, state)
 
 
 def _name_again(flow: Flow, target: t.Expr, context: t.Expr, value: Value) -> None:

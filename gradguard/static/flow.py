@@ -80,6 +80,7 @@ class Flow:
         self.sums: dict[str, list[Value]] = {}
         self.given_back: dict[t.Call, str] = {}
         self.properties: dict[t.Attribute, t.Call] = {}
+        self.entering: dict[t.Expr, branches.Entering | None] = {}
         self.elements: dict[str, tuple[str, ...]] = {}
         self.locals, self.declared = ref.names
         self.final: State = State({})

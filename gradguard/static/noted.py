@@ -27,7 +27,10 @@ def judge_call(flow: Flow, call: Call) -> None:
     if call.name == "gc.disable":
         call.is_harmless = not _trains(flow) or _collects(flow, call)
     if call.name == "add_param_group":
-        call.is_harmless = flow.project.survey.mentions(_DROPS_GROUPS, flow.module)
+        bound = call.loop.assigned if call.loop is not None and call.inner is not None else ()
+        kinds = (flow.read(flow.canonical(path), flow.final).kind for path in bound)
+        anew = Kind.OPTIMIZER in kinds  # the object is given the optimizer of this iteration
+        call.is_harmless = anew or flow.project.survey.mentions(_DROPS_GROUPS, flow.module)
     elif call.name == "itertools.tee":
         _judge_ends(flow, call)
     if call.inner is not None:

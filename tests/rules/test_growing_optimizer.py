@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.rules.snippets import assert_clean, assert_flagged
+from tests.rules.snippets import assert_clean, assert_flagged, findings
 
 CODE = "GG411"
 
@@ -349,3 +349,35 @@ def test_flagged(name: str) -> None:
 @pytest.mark.parametrize("name", CLEAN)
 def test_clean(name: str) -> None:
     assert_clean(CLEAN[name], CODE)
+
+
+SESSION = """
+    class Session:
+        def __init__(self, optimizer):
+            self.optimizer = optimizer
+            self.code = nn.Parameter(torch.zeros(8))
+
+        def __enter__(self):
+            self.optimizer.add_param_group({{"params": [self.code]}})
+            return self.code
+
+        def __exit__(self, *error):
+            {leave}
+
+    def fit(net, shapes):
+        optimizer = torch.optim.Adam(net.parameters())
+        for x in shapes:
+            {make}
+            with Session(optimizer) as code:
+                for _ in range(3):
+                    loss = net(code + x).mean()
+                    optimizer.zero_grad()
+                    loss.backward()
+                    optimizer.step()
+"""
+
+
+def test_a_group_that_entering_an_object_adds() -> None:
+    assert [f.code for f in findings(SESSION.format(leave="self.code.grad = None", make="pass"), CODE)] == [CODE]
+    assert_clean(SESSION.format(leave="self.optimizer.param_groups.pop()", make="pass"), CODE)
+    assert_clean(SESSION.format(leave="pass", make="optimizer = torch.optim.Adam(net.parameters())"), CODE)

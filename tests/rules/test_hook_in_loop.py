@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.rules.snippets import assert_clean, assert_flagged, twin
+from tests.rules.snippets import assert_clean, assert_flagged, findings, twin
 
 CODE = "GG401"
 
@@ -375,3 +375,31 @@ def test_what_a_stack_removes(register: str) -> None:
     """,
         CODE,
     )
+
+
+ENTERED = """
+    class Recorder:
+        def __init__(self, net):
+            self.net = net
+
+        def __enter__(self):
+            self.handle = self.net.register_forward_hook(print)
+            return self
+
+        def __exit__(self, *error):
+            {leave}
+
+    def train(net, loader, optimizer):
+        for x in loader:
+            with Recorder(net){name}:
+                loss = net(x).mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+"""
+
+
+@pytest.mark.parametrize("name", ["", " as recorder"])
+def test_a_hook_that_entering_an_object_registers(name: str) -> None:
+    assert [f.code for f in findings(ENTERED.format(leave="pass", name=name), CODE)] == [CODE]
+    assert_clean(ENTERED.format(leave="self.handle.remove()", name=name))
