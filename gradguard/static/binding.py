@@ -66,6 +66,18 @@ def bind(
     _end_aliases(flow, path, state)
     _note_terms(flow, path, source, state)
     state.assign(path, value)
+    if value.kind is Kind.MODULE and _is_frozen_copy(source):
+        flow.freeze(path, state, True)
+
+
+def _is_frozen_copy(source: t.Expr | None) -> bool:
+    """``net = build().eval().requires_grad_(False).to(device)``."""
+    while isinstance(source, t.Call) and isinstance(source.func, t.Attribute):
+        if source.func.name == "requires_grad_":
+            wanted = source.argument("requires_grad", 0)
+            return isinstance(wanted, t.Constant) and wanted.value is False
+        source = source.func.value if source.func.name in k.FLUENT_METHODS else None
+    return False
 
 
 def _runs_setter(

@@ -182,6 +182,8 @@ def _project(c: Called) -> Value | None:
             returned = apply_facts(c, forward, c.values, receiver=c.flow.canonical(c.path) if c.path else None)
             if returned.parts and not returned.reach:
                 return returned  # a dict of numbers
+            if learns and module_calls.is_frozen(c, c.path):
+                return module_calls.module_result(c)
             if c.func.kind is Kind.MODULE and returned.roots - union(c.arguments).roots:
                 return returned if returned.kind is Kind.TENSOR else replace(returned, kind=Kind.OUTPUT)
             return module_calls.module_result(c) if learns and not _detaches(forward) else returned

@@ -326,7 +326,8 @@ class Flow:
 
     def freeze(self, module: str, state: State, frozen: bool) -> None:
         """All parameters of a module stop asking for gradients, or ask again."""
-        state.frozen = state.frozen | {module} if frozen else state.frozen - {module}
+        whole = {path for path in state.frozen if f"{module}.".startswith(f"{path}.")}  # some part of it learns again
+        state.frozen = state.frozen | {module} if frozen else state.frozen - whole
 
     def zero(self, event: ZeroGrad, state: State) -> None:
         self.record(event)

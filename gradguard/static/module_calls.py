@@ -79,7 +79,7 @@ def forward(c: Called, path: str | None = None) -> None:
     flow.record(Forward(
         flow.site(c.node), flow.loop, flow.branches > 0, module=path or None, mode=c.state.mode,
         evaluates=bool(c.state.evaluating), is_evaluated=c.state.evaluates(path),
-        is_frozen=_is_frozen(c, path) or _records_nothing(c), is_shown=path in flow.modules,
+        is_frozen=is_frozen(c, path) or _records_nothing(c), is_shown=path in flow.modules,
         may_learn_itself=_may_learn_itself(c, path),
     ))  # fmt: skip
 
@@ -90,9 +90,10 @@ def _may_learn_itself(c: Called, path: str | None) -> bool:
     return not is_known and c.state.evaluates(path) and c.flow.project.survey.has_learning_forward(c.flow.module)
 
 
-def _is_frozen(c: Called, path: str | None) -> bool:
+def is_frozen(c: Called, path: str | None) -> bool:
+    """Whether no parameter of the module that is called wants a gradient."""
     module = c.func.ref if isinstance(c.func.ref, Class) else c.receiver.ref if c.receiver is not None else None
-    return path in c.state.frozen or (isinstance(module, Class) and module.is_frozen)
+    return c.state.freezes(path) or (isinstance(module, Class) and module.is_frozen)
 
 
 def _records_nothing(c: Called) -> bool:
@@ -111,7 +112,7 @@ def _cuts_its_output(c: Called, module: Class) -> bool:
 
 def module_result(c: Called) -> Value:
     ref = c.func.ref
-    if _is_frozen(c, c.path) or (isinstance(ref, Class) and _cuts_its_output(c, ref)):
+    if is_frozen(c, c.path) or (isinstance(ref, Class) and _cuts_its_output(c, ref)):
         return holding(c.result(kind=Kind.OUTPUT, receiver=False), Held.OUTPUT, c.node)
     plain = isinstance(ref, str) and ref.startswith("torch.nn.") and ref.rsplit(".", 1)[-1] not in k.STRUCTURED_MODULES
     result = c.result(Root(Source.GRAPH, c.node), kind=Kind.TENSOR if plain else Kind.OUTPUT, receiver=False)

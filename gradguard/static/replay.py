@@ -123,7 +123,7 @@ def _forward(here: Translation, event: Forward) -> None:
     is_evaluated = event.is_evaluated or here.state.evaluates(module)
     here.flow.record(replace(
         event, site=_site(here), loop=here.flow.loop, inner=event, mode=mode, module=module, evaluates=evaluates,
-        is_evaluated=is_evaluated,
+        is_evaluated=is_evaluated, is_frozen=event.is_frozen or here.state.freezes(module),
     ))  # fmt: skip
 
 

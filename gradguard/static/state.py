@@ -46,6 +46,10 @@ class State:
         """Whether a module was put into evaluation mode, or one that it is a part of."""
         return module is not None and any(f"{module}.".startswith(f"{path}.") for path in self.evaluating)
 
+    def freezes(self, module: str | None) -> bool:
+        """Whether no parameter of a module wants a gradient, of itself or with the one that it is a part of."""
+        return module is not None and any(f"{module}.".startswith(f"{path}.") for path in self.frozen)
+
     def become(self, other: State) -> None:
         """Go on as ``other``: this is what one of several ways has led to."""
         self.env, self.mode, self.evaluating = other.env, other.mode, other.evaluating

@@ -954,3 +954,46 @@ def test_unit_tests_run_a_model_a_few_times(path: str, head: str, flagged: bool)
             return float(actual.sum())
     """
     assert bool(findings(snippet, CODE, path=path)) is flagged
+
+
+FROZEN = """
+    class Features(nn.Module):
+        def __init__(self, net):
+            super().__init__()
+            self.net = net
+
+        def forward(self, x):
+            return self.net(x)
+
+    def evaluate(net, loader):
+        kept = []
+        {}
+        for x in loader:
+            kept.append(features(x)){}
+        return kept
+"""
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        "features = Features(net); features.requires_grad_(False)",
+        "features = Features(net); features.eval().requires_grad_(False).to('cpu')",
+        "features = Features(net).eval().requires_grad_(False).to('cpu')",
+        "features = Features(net).requires_grad_(requires_grad=False).eval()",
+    ],
+)
+def test_a_model_of_the_program_that_was_frozen(made: str) -> None:
+    assert_clean(FROZEN.format(made, ""))
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        "features = Features(net).eval()",
+        "features = Features(net).eval().requires_grad_(True)",
+        "features = Features(net); features.requires_grad_(False); features.net.requires_grad_(True)",
+    ],
+)
+def test_a_model_of_the_program_that_learns(made: str) -> None:
+    assert_flagged(FROZEN.format(made, "  # !"), CODE)
