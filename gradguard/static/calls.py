@@ -50,6 +50,8 @@ def call(flow: Flow, node: t.Call, state: State) -> Value:
         node = t.Call(node.origin, named.method, node.args)  # type: ignore[arg-type]
     if isinstance(node.func, t.Call) and (looked_up := _by_word(node.func)) is not None:
         node = t.Call(node.origin, looked_up, node.args)
+    if isinstance(node.func, t.Attribute) and isinstance(node.func.value, t.Conditional):
+        return evaluate(flow, _of_either(node, node.func, node.func.value), state)
     receiver = evaluate(flow, node.func.value, state) if isinstance(node.func, t.Attribute) else None
     func = (
         evaluate(flow, node.func, state)
@@ -75,6 +77,14 @@ def call(flow: Flow, node: t.Call, state: State) -> Value:
     if node.is_true("requires_grad") and value.kind is not Kind.MODULE:
         value = value.with_roots(Root(Source.LEAF, node))
     return value
+
+
+def _of_either(node: t.Call, func: t.Attribute, owner: t.Conditional) -> t.Conditional:
+    """``(hits if ok else misses).append(x)``, which is ``hits.append(x) if ok else misses.append(x)``."""
+    body, orelse = (
+        t.Call(node.origin, t.Attribute(func.origin, one, func.name), node.args) for one in (owner.body, owner.orelse)
+    )
+    return t.Conditional(node.origin, owner.test, body, orelse)
 
 
 def _note(c: Called) -> None:

@@ -28,14 +28,23 @@ BREAKING_METHODS = frozenset(
 # The result carries the graph of the receiver and of tensor arguments.
 DIFFERENTIABLE_METHODS = frozenset(
     "abs add addmm addmv baddbmm bmm mm mv matmul mul multiply div divide sub subtract pow sqrt rsqrt exp log log2 "
-    "log10 log1p sin cos tan tanh sigmoid softmax log_softmax relu clamp clip clamp_min clamp_max neg sign round floor "
-    "ceil mean sum prod std var norm max min amax amin median mode logsumexp cumsum cumprod sort topk kthvalue view "
-    "view_as reshape reshape_as flatten unflatten squeeze unsqueeze permute transpose t T expand expand_as repeat "
-    "repeat_interleave narrow select index_select gather masked_select masked_fill where take chunk split unbind "
-    "diagonal diag triu tril flip roll contiguous clone cpu cuda to float double half bfloat16 type type_as cat stack "
-    "dot outer cross dist lerp square reciprocal erf softplus trace det logdet inverse unfold fold scatter scatter_add "
-    "index_add index_copy index_fill index_put masked_scatter swapaxes movedim nan_to_num tile logaddexp mH mT "
-    "reciprocal atan2 hypot log_prob rsample entropy renorm pin_memory requires_grad_ retain_grad as_strided".split()
+    "log10 log1p sin cos tan tanh sigmoid softmax log_softmax relu clamp clip clamp_min clamp_max neg sign round "
+    "floor ceil mean sum prod std var norm max min amax amin median mode logsumexp cumsum cumprod sort topk kthvalue "
+    "view view_as reshape reshape_as flatten unflatten squeeze unsqueeze permute transpose t T expand expand_as "
+    "repeat repeat_interleave narrow select index_select gather masked_select masked_fill where take chunk split "
+    "unbind diagonal diag triu tril flip roll contiguous clone cpu cuda to float double half bfloat16 type type_as "
+    "cat stack dot outer cross dist lerp square reciprocal erf softplus trace det logdet inverse unfold fold scatter "
+    "scatter_add index_add index_copy index_fill index_put masked_scatter swapaxes movedim nan_to_num tile logaddexp "
+    "mH mT atan2 hypot log_prob rsample entropy renorm pin_memory requires_grad_ retain_grad as_strided absolute acos "
+    "acosh addbmm addcdiv addcmul addr adjoint aminmax angle arccos arccosh arcsin arcsinh arctan arctan2 arctanh "
+    "asin asinh atan atanh broadcast_to cdouble cfloat chalf cholesky cholesky_inverse cholesky_solve copysign "
+    "corrcoef cosh cov cummax cummin deg2rad dequantize diag_embed diagflat diagonal_scatter diff digamma erfc erfinv "
+    "exp2 expm1 fliplr flipud float_power fmax fmin fmod frac frexp hardshrink hsplit dsplit i0 igamma igammac "
+    "inner istft kron ldexp lgamma logaddexp2 logcumsumexp logit lu matrix_exp matrix_power maximum minimum moveaxis "
+    "msort mvlgamma nanmean nanmedian nanquantile nansum narrow_copy negative pinverse polygamma prelu qr quantile "
+    "rad2deg ravel remainder rot90 select_scatter sgn sinc sinh slice_scatter slogdet stft sum_to_size svd swapdims "
+    "take_along_dim tensor_split to_dense to_sparse to_sparse_coo to_sparse_csr triangular_solve true_divide trunc "
+    "vsplit xlogy".split()
 )
 # More graphs than this in a bounded buffer are as good as unbounded.
 LONG_BUFFER = 1000

@@ -286,7 +286,7 @@ def _builtin(c: Called, name: str) -> Value | None:
         return structure((("columns", rows),))
     if name == "zip":
         return each_of(structure((i, iterated(v)) for i, v in enumerate(values)))
-    if name == "map" and len(values) == 2 and values[0].kind is Kind.EXTERNAL:
+    if name == "map" and len(values) == 2 and (values[0].kind is Kind.EXTERNAL or _adds(c.node.args[0].value)):
         each = t.Subscript(c.node.origin, c.node.args[1].value, t.Constant(c.node.origin, 0))
         return each_of(c.flow.value(t.Call(c.node.origin, c.node.args[0].value, [t.Arg(each)]), c.state))
     if name == "map" and len(values) == 2 and isinstance(values[0].ref, FunctionRef):
@@ -323,6 +323,11 @@ def _builtin(c: Called, name: str) -> Value | None:
     if name in ("setattr", "delattr"):
         return NOTHING
     return None
+
+
+def _adds(function: t.Expr) -> bool:
+    """Whether it is a collection's method that puts something into it: ``losses.append``."""
+    return isinstance(function, t.Attribute) and function.name in k.ADDING_METHODS
 
 
 def _attribute_path(c: Called) -> str | None:

@@ -119,6 +119,9 @@ def store_item(
     if isinstance(target.index, t.Slice) and value.bounded and holder.kind is not Kind.TENSOR:
         state.assign(base, value)  # xs[:] = xs[-10:]
         return
+    if _is_last(target.index) and not value.keeps and holder.kind is Kind.CONTAINER:
+        state.env[base] = replace(holder, bounded=True, parts=())  # losses[-1] = losses[-1].item()
+        return
     if isinstance(target.index, t.Constant) and isinstance(target.index.value, str):
         if value.keeps:
             store_rebind(flow, path, value, state, stmt, source)
@@ -167,7 +170,7 @@ def _is_from_itself(path: str, holder: Value, value: Value, source: t.Expr | Non
 
 def _bounded_key(flow: Flow, index: t.Expr) -> bool:
     """Whether the keys come from a small set of names: the items of a dict, the entries of a list."""
-    if isinstance(index, t.Constant) or (isinstance(index, t.Operation) and index.operator == "%"):
+    if isinstance(index, t.Constant) or _is_last(index) or (isinstance(index, t.Operation) and index.operator == "%"):
         return True  # ring[step % size]
     path = t.path_of(index)
     if path is None:
@@ -181,6 +184,12 @@ def _bounded_key(flow: Flow, index: t.Expr) -> bool:
             over_layers = flow.facts.is_module_method and flow.facts.name == "forward"
             return not frame.loop.over_loader and (over_layers or frame is not flow.frames[0])
     return False
+
+
+def _is_last(index: t.Expr) -> bool:
+    """Whether a subscript counts from the end: ``[-1]``."""
+    is_negative = isinstance(index, t.Operation) and index.operator == "-" and len(index.operands) == 1
+    return is_negative and isinstance(index.operands[0], t.Constant)
 
 
 def _goes_over_names(loop: t.Node) -> bool:
@@ -299,7 +308,7 @@ def _old_elements(path: str, made: t.Comprehension) -> Iterator[str]:
 def _blended(path: str, call: t.Call) -> tuple[Form, t.Expr] | None:
     """``mean.lerp(x, 0.1)``, ``mean.mul(0.9).add(x, alpha=0.1)``, ``total.add(x)``, and the same functions of torch."""
     name, operands = _method(call)
-    if len(operands) < 2 or name not in ("lerp", "add", "sub"):
+    if len(operands) < 2 or name not in ("lerp", "add", "sub", "addcmul", "addcdiv"):
         return None
     old, new = operands[:2]
     if t.path_of(old) == path:

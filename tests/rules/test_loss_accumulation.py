@@ -720,3 +720,22 @@ def test_what_a_loop_puts_in_the_place_of_each_element_of_a_list() -> None:
     """,
         "GG103",
     )
+
+
+@pytest.mark.parametrize(
+    "call", ["total.add(loss)", "total.addcmul(loss, weight)", "torch.addcdiv(total, loss, weight)"]
+)
+def test_sums_that_a_method_makes(call: str) -> None:
+    snippet = """
+        def train(net, loader, optimizer, weight):
+            total = torch.zeros(())
+            for x, y in loader:
+                loss = F.cross_entropy(net(x), y)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+                total = {}
+            return total.item()
+    """
+    assert_flagged(snippet.format(f"{call}  # !"), CODE)
+    assert_clean(snippet.format(call.replace("loss", "loss.detach()")), CODE)

@@ -1245,3 +1245,42 @@ def test_norms_of_parameters_that_an_object_keeps() -> None:
     )
     assert_clean(snippet.format("sum(p.norm().item() for p in self.net.parameters())"), CODE)
     assert_clean(snippet.format("sum(p.grad.norm() for p in self.net.parameters())"), CODE)
+
+
+IN_A_LOOP = """
+    def train(net, loader, optimizer):
+        hits, misses = [0.0], [0.0]
+        for x, y in loader:
+            loss = F.cross_entropy(net(x), y)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            {}
+        return hits, misses
+"""
+
+
+@pytest.mark.parametrize(
+    "store",
+    [
+        "(hits if loss < 1 else misses).append(loss)",
+        "list(map(hits.append, [loss, 2 * loss]))",
+        "hits.append(loss.maximum(misses[0]))",
+    ],
+)
+def test_which_list_and_how_often(store: str) -> None:
+    assert_flagged(IN_A_LOOP.format(f"{store}  # !"), CODE)
+
+
+@pytest.mark.parametrize(
+    "store",
+    [
+        "(hits if loss < 1 else misses).append(loss.item())",
+        "list(map(hits.append, [loss.item(), 2 * loss.item()]))",
+        "hits[-1] = loss",
+        "hits.append(loss); hits[-1] = hits[-1].item()",
+        "hits.append(loss); hits[-1] = float(loss)",
+    ],
+)
+def test_numbers_and_the_last_one(store: str) -> None:
+    assert_clean(IN_A_LOOP.format(store), CODE)
