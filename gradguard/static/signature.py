@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from gradguard.static import knowledge as k
@@ -38,9 +39,31 @@ def _is_bounded(decorator: t.Expr, name: str) -> bool:
 
 def _tensors(define: t.Define, module: Module) -> list[str]:
     """The parameters that are tensors, by their annotations or by what is done with them."""
-    used = used_as_tensors(define.body)
+    used = used_as_tensors(define.body) | frozenset(_used_as_arrays(define.body, module))
     annotated = ((p.name, p.annotation) for p in define.params)
     return [name for name, hint in annotated if name in used or (hint is not None and _is_tensor(hint, module))]
+
+
+def _used_as_arrays(body: Sequence[t.Stmt], module: Module) -> Iterator[str]:
+    """The names that have several dimensions, or are given to torch's functions.
+
+    What a cache is keyed by can be hashed, so that no array of NumPy is among them.
+    """
+    for node in t.walk(body):
+        array: t.Expr | None = None
+        if isinstance(node, t.Subscript) and isinstance(node.index, t.Slice) and node.index.dimensions > 1:
+            array = node.value
+        elif isinstance(node, t.Call) and node.args and _is_of_tensors(node.func, module):
+            array = node.args[0].value
+        if isinstance(array, t.Name):
+            yield array.id
+
+
+def _is_of_tensors(func: t.Expr, module: Module) -> bool:
+    """Whether it is a function of torch that takes no numbers: ``torch.sqrt``."""
+    if not isinstance(func, t.Attribute) or func.name not in k.DIFFERENTIABLE_METHODS:
+        return False
+    return module.value_of(func).ref == f"torch.{func.name}"
 
 
 def _is_tensor(annotation: t.Expr, module: Module) -> bool:

@@ -8,6 +8,20 @@ from tests.rules.snippets import assert_clean, assert_flagged, twin
 CODE = "GG404"
 
 FLAGGED = {
+    "one of several dimensions": """
+        import functools
+
+        @functools.cache  # !
+        def degrees(edges, n_nodes):
+            return torch.zeros(n_nodes).index_add_(0, edges[:, 0], torch.ones(len(edges)))
+    """,
+    "a function of torch": """
+        from functools import cache
+
+        @cache  # !
+        def distances(points, power):
+            return torch.cdist(points, points) ** power, torch.sqrt(points)
+    """,
     "an item of what a tensor is made": """
         import functools
 
@@ -153,6 +167,14 @@ FLAGGED = {
 BOUNDED = ("function of a tensor or None, bounded", "static, but of a tensor", "ordinary class, but of a tensor")
 
 CLEAN = {
+    "functions of torch that take numbers": """
+        import functools
+
+        @functools.cache
+        def grid(shape, n, points):
+            table = torch.zeros(n) + torch.full(shape, shape[0])
+            return table + torch.cdist(torch.tensor(points), torch.arange(n))
+    """,
     "a number is given": twin(FLAGGED["a tensor is given"], ("lengths.max()", "lengths.max().item()")),
     "a size is given": twin(FLAGGED["a tensor is given"], ("lengths.max()", "x.shape[1]")),
     "an array's maximum is given": """
