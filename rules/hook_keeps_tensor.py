@@ -16,11 +16,15 @@ for x in loader:
     model(x)
 ```
 
+Without a graph it is less, and still one tensor more in each step: detached outputs, and gradients in a backward hook.
+
 **Instead**, overwrite (`features["layer4"] = o`), detach what is kept, or empty the list in each step. In a tensor's
 hook use what it is given, or a detached copy: `kept = out.detach()`.
 
-**Not flagged.** A hook that overwrites, that detaches, or whose list is emptied or made anew in each iteration; a
-hook around a single forward; a hook that only uses the gradient.
+**Severity.** An error with the graph; a warning for what has none, where the loop trains.
+
+**Not flagged.** A hook that overwrites, or whose list is emptied or made anew in each iteration; a hook around a single
+forward; one that detaches, in a loop that does not train (features of a data set); one that keeps norms.
 
 **References.** jacobgil/pytorch-grad-cam#71, meta-pytorch/opacus#176, pytorch#102859.
 """
@@ -48,6 +52,15 @@ def keeps(function: Function) -> Iterator[Finding]:
                 "nothing empties it",
                 help=f"store {store.advice}, overwrite instead of adding, or empty {store.place} in each step",
                 fix=store.detach_fix(),
+                related=(where,),
+            )
+        for store in hook.kept_plain if hook.inner is None else ():
+            passes = "forward" if "forward" in hook.method else "backward"
+            yield rule.finding(
+                store.site,
+                f"the hook adds `{store.value_code}` to {store.place} in every {passes} pass, and nothing empties it",
+                help=f"store what is wanted of it (`.norm().item()`), overwrite, or empty {store.place} in each step",
+                severity=Severity.WARNING,
                 related=(where,),
             )
         name = hook.closes_over or _given(hook, function)

@@ -417,7 +417,8 @@ class HookRegistration(Event):
         of: the receiver's value.
         callback: the function of the project that is registered.
         bound: the paths of what ``functools.partial`` gives to its first parameters.
-        kept: the stores by which the hook keeps what it is given.
+        kept: the stores by which the hook keeps what it is given, with its graph.
+        kept_plain: the same of what has no graph: gradients, detached outputs.
         closes_over: the tensor that the hook is registered on, and that it refers to itself.
         closes_over_given: the parameter that it is registered on, and refers to: a tensor, if callers give one.
     """
@@ -434,6 +435,7 @@ class HookRegistration(Event):
     bound: tuple[str | None, ...] = ()
     of: Value = field(default_factory=Value)
     kept: list[Store] = field(default_factory=list)
+    kept_plain: list[Store] = field(default_factory=list)
     closes_over: str | None = None
     closes_over_given: str | None = None
 

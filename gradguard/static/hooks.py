@@ -13,7 +13,7 @@ from gradguard.static.gate import SourceError
 from gradguard.static.lines import lines_with
 from gradguard.static.model import Form, HookRegistration, Mode, Scope, Store
 from gradguard.static.roots import graphs
-from gradguard.static.values import Kind, Source, Value
+from gradguard.static.values import Held, Kind, Root, Source, Value
 
 if TYPE_CHECKING:
     from gradguard.static.flow import Flow
@@ -34,7 +34,8 @@ def judge_hook(flow: Flow, hook: HookRegistration) -> None:
     if isinstance(source, HookRegistration):
         hook.removed = hook.removed or (not source.discarded and _is_removed(flow, hook))
     if hook.callback is not None and hook.inner is None:
-        hook.kept = list(_kept(flow, hook))
+        for store in _kept(flow, hook):
+            (hook.kept if _has_graph(hook, store) else hook.kept_plain).append(store)
         closes_over = _closes_over(flow, hook)
         hook.closes_over = closes_over if _has_history(hook.of) else None
         hook.closes_over_given = closes_over if closes_over in flow.params and hook.receiver in flow.params else None
@@ -138,27 +139,45 @@ def _is_made_for(flow: Flow, hook: HookRegistration, callback: FunctionRef) -> b
 
 
 def _kept(flow: Flow, hook: HookRegistration) -> Iterator[Store]:
-    """The stores by which a hook collects what it is given, from one forward to the next."""
+    """The stores by which a hook collects what it is given, from one forward or backward to the next."""
     callback = _flow_of(flow, hook)
-    if callback is None or callback.facts.entry_mode is Mode.OFF or "forward" not in hook.method:
-        return  # what a backward hook is given has no graph
+    if callback is None or callback.facts.entry_mode is Mode.OFF:
+        return
     given = _tensors_given(hook, callback)
     for store in callback.facts.stores:
-        roots = graphs(store.value.roots)
-        is_given = any(r.source is Source.PARAM and r.base in given for r in roots)
         path = _path_here(hook, callback, store)
-        if store.form is not Form.APPEND or not is_given or store.mode is Mode.OFF or path is None:
+        if store.form is not Form.APPEND or path is None:
             continue
-        if _collects(flow, hook, callback, store, path):
+        keeps_graph = _has_graph(hook, store) and store.mode is not Mode.OFF and _is_given(store.value, given)
+        trains = not keeps_graph and _is_kept_whole(hook, store.value, given)
+        if (keeps_graph or trains) and _collects(flow, hook, callback, store, path, trains=trains):
             yield store
+
+
+def _has_graph(hook: HookRegistration, store: Store) -> bool:
+    """Whether a hook keeps a graph: what a backward hook is given has none."""
+    return "forward" in hook.method and bool(graphs(store.value.roots))
+
+
+def _is_given(value: Value, given: set[str]) -> bool:
+    return any(root.source is Source.PARAM and root.base in given for root in graphs(value.roots))
+
+
+def _is_kept_whole(hook: HookRegistration, value: Value, given: set[str]) -> bool:
+    """Whether the memory of what a hook is given is kept: a gradient, or a detached output."""
+    if "forward" not in hook.method:
+        return value.kind is Kind.UNKNOWN and _is_given(value, given)
+    roots = (held.key for held in value.holding(Held.GIVEN))
+    return any(isinstance(root, Root) and root.base in given for root in roots)
 
 
 def _tensors_given(hook: HookRegistration, callback: Flow) -> set[str]:
     """The parameters of a hook that are given tensors: not the module, which comes before them."""
     call = hook.site.node
     with_keywords = isinstance(call, t.Call) and call.is_true("with_kwargs")
-    count = (1 if "pre_hook" in hook.method else 2) + with_keywords
-    return set(callback.params[-count:])
+    count = (1 if "pre_hook" in hook.method or hook.method == "register_hook" else 2) + with_keywords
+    own = {param.name for param in callback.ref.define.params if param.default is not None}  # lambda g, name=name: ...
+    return set([name for name in callback.params if name not in own][-count:])
 
 
 def _flow_of(flow: Flow, hook: HookRegistration) -> Flow | None:
@@ -180,12 +199,18 @@ def _path_here(hook: HookRegistration, callback: Flow, store: Store) -> str | No
     return bound + store.path[len(head) :] if bound is not None else None
 
 
-def _collects(flow: Flow, hook: HookRegistration, callback: Flow, store: Store, path: str) -> bool:
-    """Whether nothing empties what a hook adds to, while the module runs again and again."""
+def _collects(flow: Flow, hook: HookRegistration, callback: Flow, store: Store, path: str, *, trains: bool) -> bool:
+    """Whether nothing empties what a hook adds to, while the module runs again and again.
+
+    Args:
+        trains: only a loop that trains counts; what runs over a data set once may collect what it wants.
+    """
     holder = callback.final.env.get(store.path)
     if holder is not None and holder.bounded:
         return False
     if path.startswith("self."):
+        if trains and "forward" in hook.method:
+            return False
         attribute = path.split("[", 1)[0].rsplit(".", 1)[-1]
         if _REMOVES.search(flow.module.source.text) and _is_removed_in_time(flow):
             return False
@@ -195,11 +220,11 @@ def _collects(flow: Flow, hook: HookRegistration, callback: Flow, store: Store, 
     outer = flow.final.env.get(path)
     if (outer is not None and outer.bounded) or path in flow.emptied:
         return False
-    if hook.discarded and not flow.facts.forwards and flow.scope(path) is Scope.LOCAL:
+    if hook.discarded and not flow.facts.forwards and flow.scope(path) is Scope.LOCAL and not trains:
         return not _emptied_inside(flow, path)  # set up here, and run by others for as long as the module lives
     removed = _last_removal(flow)
     loops = (loop for loop in flow.facts.loops if path not in loop.assigned and loop.site.line <= removed)
-    return any(f.mode is not Mode.OFF for loop in loops for f in loop.forwards)
+    return any(loop.backwards if trains else f.mode is not Mode.OFF for loop in loops for f in loop.forwards)
 
 
 def _is_removed_in_time(flow: Flow) -> bool:

@@ -188,8 +188,9 @@ def _bounded_key(flow: Flow, index: t.Expr) -> bool:
 
 def _is_last(index: t.Expr) -> bool:
     """Whether a subscript counts from the end: ``[-1]``."""
-    is_negative = isinstance(index, t.Operation) and index.operator == "-" and len(index.operands) == 1
-    return is_negative and isinstance(index.operands[0], t.Constant)
+    if not isinstance(index, t.Operation) or index.operator != "-" or len(index.operands) != 1:
+        return False
+    return isinstance(index.operands[0], t.Constant)
 
 
 def _goes_over_names(loop: t.Node) -> bool:

@@ -822,3 +822,79 @@ def test_what_makes_no_cycle_there(tmp_path: Path, old: str, new: str) -> None:
 
 def test_the_hook_of_a_parameter_that_nobody_gives_a_graph(tmp_path: Path) -> None:
     assert lines_in_files(tmp_path, {"probe.py": PROBE}, CODE) == []
+
+
+TRAINED_WITH_A_HOOK = """
+    def train(net, loader, optimizer):
+        kept = []
+        net.fc.register_{}
+        for x, y in loader:
+            loss = F.cross_entropy(net(x), y)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            {}
+"""
+
+
+@pytest.mark.parametrize(
+    "hook",
+    [
+        "forward_hook(lambda m, i, o: kept.append(o.detach()))",
+        "full_backward_hook(lambda m, gi, go: kept.append(go[0]))",
+    ],
+)
+def test_what_has_no_graph_piles_up_in_a_training(hook: str) -> None:
+    assert_flagged(TRAINED_WITH_A_HOOK.format(f"{hook}  # !", "pass"), CODE)
+
+
+@pytest.mark.parametrize(
+    ("hook", "end"),
+    [
+        ("forward_hook(lambda m, i, o: kept.append(o.detach()))", "kept.clear()"),
+        ("forward_hook(lambda m, i, o: kept.append(o.detach().norm()))", "pass"),
+        ("forward_hook(lambda m, i, o: kept.append(o.detach().cpu()))", "pass"),
+        ("full_backward_hook(lambda m, gi, go: kept.append(go[0]))", "kept = []"),
+        ("full_backward_hook(lambda m, gi, go: kept.append(go[0].norm()))", "pass"),
+        ("full_backward_hook(lambda m, gi, go: kept.append(m.name))", "pass"),
+    ],
+)
+def test_what_has_no_graph_and_is_small_or_emptied(hook: str, end: str) -> None:
+    assert_clean(TRAINED_WITH_A_HOOK.format(hook, end), CODE)
+
+
+def test_gradients_of_parameters_by_name() -> None:
+    assert_flagged(
+        """
+        def train(net, loader, optimizer):
+            grads = {name: [] for name, _ in net.named_parameters()}
+            for name, p in net.named_parameters():
+                p.register_hook(lambda g, name=name: grads[name].append(g))  # !
+            for x, y in loader:
+                optimizer.zero_grad()
+                F.cross_entropy(net(x), y).backward()
+                optimizer.step()
+        """,
+        CODE,
+    )
+
+
+def test_what_is_collected_over_a_data_set_once() -> None:
+    assert_clean(
+        """
+        def features(net, loader):
+            kept = []
+            handle = net.fc.register_forward_hook(lambda m, i, o: kept.append(o.detach()))
+            for x, y in loader:
+                net(x)
+            handle.remove()
+            return torch.cat(kept)
+
+        def cam(net, x, target):
+            gradients = []
+            net.layer4.register_full_backward_hook(lambda m, gi, go: gradients.append(go[0]))
+            net(x)[:, target].sum().backward()
+            return gradients[0]
+        """,
+        CODE,
+    )
