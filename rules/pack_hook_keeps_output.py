@@ -21,7 +21,8 @@ with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
 
 **Not flagged.** A pack hook that returns `tensor.detach()`, `tensor.cpu()`, a path or an index.
 
-**Waits at low confidence.** A pack hook that returns only some tensors as they are: small ones, or parameters.
+**Waits at low confidence.** A pack hook that returns only some tensors as they are: small ones, or parameters; one in a
+function that calls backward, which may free all that was saved.
 
 **References.** pytorch#189025, pytorch#115255,
 <https://pytorch.org/docs/stable/autograd.html#torch.autograd.graph.saved_tensors_hooks>.
@@ -41,6 +42,7 @@ rule = Rule("GG111", "pack-hook-keeps-output", Severity.WARNING, ((sign("saved_t
 
 @rule.in_source
 def returns_its_argument(function: Function) -> Iterator[Finding]:
+    frees = any(not backward.keeps for backward in function.backwards)
     for call in function.calls_of("torch.autograd.graph.saved_tensors_hooks"):
         for site in call.packs_as_given if call.inner is None else ():
             here = call.site
@@ -49,7 +51,7 @@ def returns_its_argument(function: Function) -> Iterator[Finding]:
                 "the pack hook returns the tensor that it is given: an output that is saved holds its own graph, and "
                 "without a backward nothing frees it",
                 help="return `.detach()` of it, or what it can be made from again",
-                confidence=Confidence.LOW if call.packs_otherwise else Confidence.HIGH,
+                confidence=Confidence.LOW if call.packs_otherwise or frees else Confidence.HIGH,
                 related=(Related(here.path, here.cell, here.line, "the hooks are installed here"),),
             )
 

@@ -141,3 +141,17 @@ def test_only_some_tensors_are_returned_as_they_are(test: str) -> None:
     """
     assert_clean(snippet.format(""), CODE)
     assert_flagged(snippet.format("  # !"), CODE, Confidence.LOW)
+
+
+def test_a_backward_may_free_what_was_saved() -> None:
+    snippet = """
+        def train(model, loader, optimizer):
+            for x in loader:
+                with torch.autograd.graph.saved_tensors_hooks(lambda t: t, lambda t: t):  # !
+                    loss = model(x).mean()
+                optimizer.zero_grad()
+                loss.backward({})
+                optimizer.step()
+    """
+    assert_clean(snippet.format("").replace("  # !", ""), CODE)
+    assert_flagged(snippet.format("retain_graph=True"), CODE)
