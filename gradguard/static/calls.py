@@ -50,6 +50,8 @@ def call(flow: Flow, node: t.Call, state: State) -> Value:
         node = t.Call(node.origin, named.method, node.args)  # type: ignore[arg-type]
     if isinstance(node.func, t.Call) and (looked_up := _by_word(node.func)) is not None:
         node = t.Call(node.origin, looked_up, node.args)
+    if isinstance(node.func, t.Name) and node.func.id in k.DRAINING and node.args:
+        node = _draining(flow, node, state)
     if isinstance(node.func, t.Attribute) and isinstance(node.func.value, t.Conditional):
         return evaluate(flow, _of_either(node, node.func, node.func.value), state)
     receiver = evaluate(flow, node.func.value, state) if isinstance(node.func, t.Attribute) else None
@@ -77,6 +79,20 @@ def call(flow: Flow, node: t.Call, state: State) -> Value:
     if node.is_true("requires_grad") and value.kind is not Kind.MODULE:
         value = value.with_roots(Root(Source.LEAF, node))
     return value
+
+
+def _draining(flow: Flow, node: t.Call, state: State) -> t.Call:
+    """``sum(f(x) for x in xs)`` runs to the end; ``list(run())`` is ``[each for each in run()]``."""
+    given = node.args[0].value
+    if isinstance(given, t.Comprehension):
+        flow.drained.add(given)
+    elif isinstance(given, t.Call) and node not in flow.rewritten and t.path_of(given.func) is not None:
+        ref = evaluate(flow, given.func, state).ref
+        if isinstance(ref, FunctionRef) and ref.define.is_generator:
+            each = t.Name(given.origin, "each of them")
+            made = t.Comprehension(given.origin, "list", None, each, [t.Clause(each, given, [])])
+            flow.rewritten[node] = t.Call(node.origin, node.func, [t.Arg(made), *node.args[1:]])
+    return flow.rewritten.get(node, node)
 
 
 def _of_either(node: t.Call, func: t.Attribute, owner: t.Conditional) -> t.Conditional:

@@ -331,7 +331,18 @@ def _dict(flow: Flow, expr: t.DictDisplay, state: State) -> Value:
 
 
 def _comprehension(flow: Flow, expr: t.Comprehension, state: State) -> Value:
+    collects = expr.kind != "generator" or expr in flow.drained
+    known, before = loops.marks(flow), state.copy() if collects else state
+    value = _elements(flow, expr, state, trains=False)
+    if collects and len(flow.facts.backwards) > known["backwards"]:  # [train_step(x) for x in batches] is a loop
+        loops.forget(flow, known)
+        state.become(before)
+        value = _elements(flow, expr, state, trains=True)
+    return value
 
+
+def _elements(flow: Flow, expr: t.Comprehension, state: State, *, trains: bool) -> Value:
+    """All elements of a comprehension as one value."""
     names = [p for c in expr.clauses for e in t.names_in(c.target) if (p := t.path_of(e)) is not None]
     hidden = {name: state.env.get(name) for name in names}
     batches: Value | None = None
@@ -343,17 +354,20 @@ def _comprehension(flow: Flow, expr: t.Comprehension, state: State) -> Value:
             evaluate(flow, condition, state)
     if expr.key is not None:
         evaluate(flow, expr.key, state)
-    flow.generating += expr.kind == "generator"  # one after the other; what a list is made of lives together
-    with loops.collecting(flow, expr, batches, state) as collected:
+    one_by_one = expr.kind == "generator" and not trains
+    flow.generating += one_by_one  # what a list is made of lives together
+    with loops.collecting(flow, expr, batches, state, trains=trains) as collected:
+        if trains:
+            evaluate(flow, expr.clauses[0].iterable, state)  # a generator of the project runs in step with it
         value = evaluate(flow, expr.element, state)
         collected.append(value)
-    flow.generating -= expr.kind == "generator"
+    flow.generating -= one_by_one
     for name, before in hidden.items():
         if before is None:
             state.env.pop(name, None)
         else:
             state.env[name] = before
-    if expr.kind != "generator":
+    if not one_by_one:
         value = holding(value, Held.MEMBER, expr)
     return each_of(value)
 

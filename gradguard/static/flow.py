@@ -89,6 +89,8 @@ class Flow:
         self.detached: set[str] = set()
         self.evaluating_at_yield: frozenset[str] = frozenset()
         self.generators = 0
+        self.drained: set[t.Comprehension] = set()
+        self.rewritten: dict[t.Call, t.Call] = {}
         self.method_calls: list[tuple[str, Mode]] = []
         self.dry = False
         self.guards = 0

@@ -85,12 +85,20 @@ def _judge_lifetime(flow: Flow, store: Store) -> None:
     while loop is not None:
         carry = flow.carries.get((store.path, loop))
         bounded = store.capped or (store.form is Form.ITEM and store.bounded_key) or _each_in_its_slot(store, loop)
-        if carry is not None and carry.grows and not bounded and not loop.over_parts and not _was_there(store, loop):
+        if carry is not None and carry.grows and not bounded and not _is_over_few(loop) and not _was_there(store, loop):
             _judge_in_loop(flow, store, loop, carry.fresh)
             if not store.used:
                 return
         loop = loop.parent
     _judge_call(flow, store)
+
+
+def _is_over_few(loop: Loop) -> bool:
+    """Whether a loop goes over parts of a module, or over what learns, each once: ``agent.update(batch)``."""
+    updates = [backward.site.node for backward in loop.backwards if backward.inner is not None]
+    owners = [call.func.value for call in updates if isinstance(call, t.Call) and isinstance(call.func, t.Attribute)]
+    learners = [owner for owner in owners if isinstance(owner, t.Name) and owner.id in loop.targets]
+    return loop.over_parts or (bool(learners) and len(learners) == len(loop.backwards) and not loop.over_loader)
 
 
 def _was_there(store: Store, loop: Loop) -> bool:

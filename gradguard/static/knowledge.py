@@ -188,6 +188,8 @@ MEASURING_CALLABLE = re.compile(
 ADDING_METHODS = frozenset("append extend add insert appendleft extendleft update push put setdefault".split())
 MAPPING_METHODS = frozenset("items values keys get append extend update pop clear setdefault push add".split())
 CLEARING_METHODS = frozenset("clear pop popleft popitem".split())
+# They go over all of a generator, and keep what it gives until they are done or longer.
+DRAINING = frozenset("list tuple set sorted sum".split())
 CONTAINER_BUILTINS = frozenset("list dict set deque defaultdict OrderedDict Counter".split())
 
 # --- modules and optimizers -------------------------------------------------------------------------------------

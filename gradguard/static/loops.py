@@ -37,16 +37,26 @@ def repeat(flow: Flow, stmt: t.Repeat, state: State) -> State | None:
     assigned = set(stmt.assigned if stmt.assigned is not None else assigned_paths(stmt))
     leaves: dict[str, Roots] = {}
     for is_last in (False, False, True):
-        marks = {name: len(getattr(flow.facts, name)) for name in _EVENT_LISTS}
+        known = marks(flow)
         end, late, marked = _iterate(flow, stmt, state.copy(), iterable, assigned, generates, leaves)
         if is_last or (late <= assigned and marked.keys() <= leaves.keys()):
             break
         assigned |= late  # a callee stores into what the loop carries: read it again, knowing that
         leaves |= marked  # or an iteration leaves a leaf to the next one
-        for name, length in marks.items():
-            _forget(flow, name, length)
+        forget(flow, known)
     stmt.assigned = frozenset(assigned)
     return flow.block(stmt.orelse, end) if stmt.orelse else end
+
+
+def marks(flow: Flow) -> dict[str, int]:
+    """How many events of each kind are known."""
+    return {name: len(getattr(flow.facts, name)) for name in _EVENT_LISTS}
+
+
+def forget(flow: Flow, known: Mapping[str, int]) -> None:
+    """Drop the events since ``marks``: what made them is read again."""
+    for name, length in known.items():
+        _forget(flow, name, length)
 
 
 def _forget(flow: Flow, name: str, length: int) -> None:
@@ -191,15 +201,20 @@ COLLECTED = "[...]"
 
 
 @contextmanager
-def collecting(flow: Flow, expr: t.Comprehension, iterable: Value | None, state: State) -> Iterator[list[Value]]:
+def collecting(
+    flow: Flow, expr: t.Comprehension, iterable: Value | None, state: State, *, trains: bool
+) -> Iterator[list[Value]]:
     """Read a list's comprehension over batches as the loop that it is: all that it makes lives together.
 
     The caller puts the value of the element into the list that it is given.
+
+    Args:
+        trains: what it calls trains a model, whatever it goes over.
     """
     clause = expr.clauses[0]
     stmt = t.Repeat(expr.origin, clause.target, clause.iterable, None, [], [], assigned=frozenset())
     loop = _new_loop(flow, stmt, state, iterable)
-    if expr.kind not in ("list", "set", "dict") or not loop.over_loader:
+    if not trains and (expr.kind not in ("list", "set", "dict") or not loop.over_loader):
         yield []
         return
     loop.site = flow.site(expr)

@@ -1284,3 +1284,86 @@ def test_which_list_and_how_often(store: str) -> None:
 )
 def test_numbers_and_the_last_one(store: str) -> None:
     assert_clean(IN_A_LOOP.format(store), CODE)
+
+
+STEPS = """
+    def step(net, optimizer, x, y):
+        loss = F.cross_entropy(net(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        return {result}
+
+    def steps(net, optimizer):
+        for _ in range(100):
+            yield step(net, optimizer, torch.randn(4, 8), torch.randint(0, 2, (4,)))
+
+    def pairs(count):
+        for _ in range(count):
+            yield torch.randn(4, 8), torch.randint(0, 2, (4,))
+
+    def train(net, optimizer):
+        {store}
+        return history
+"""
+
+
+@pytest.mark.parametrize(
+    "store",
+    [
+        "history = [step(net, optimizer, x, y) for x, y in pairs(100)]",
+        "history = {i: step(net, optimizer, *pair) for i, pair in enumerate(pairs(100))}",
+        "history = list(step(net, optimizer, x, y) for x, y in pairs(100))",
+        "history = sum(step(net, optimizer, x, y) for x, y in pairs(100))",
+        "history = list(steps(net, optimizer))",
+        "history = sorted(steps(net, optimizer))",
+        "history = [loss for loss in steps(net, optimizer)]",
+    ],
+)
+def test_a_training_that_is_a_comprehension(store: str) -> None:
+    assert_flagged(STEPS.format(result="loss", store=f"{store}  # !"), CODE)
+    assert_clean(STEPS.format(result="loss.item()", store=store), CODE)
+
+
+@pytest.mark.parametrize(
+    "store",
+    [
+        "history = [step(net, optimizer, x, y).item() for x, y in pairs(100)]",
+        "history = sum(loss.item() for loss in steps(net, optimizer))",
+        "history = max(step(net, optimizer, x, y) for x, y in pairs(100))",
+    ],
+)
+def test_a_comprehension_of_numbers(store: str) -> None:
+    assert_clean(STEPS.format(result="loss", store=store), CODE)
+
+
+def test_a_loop_over_what_learns() -> None:
+    assert_clean(
+        """
+        class Agent:
+            def __init__(self):
+                self.net = nn.Linear(8, 2)
+                self.optimizer = torch.optim.Adam(self.net.parameters())
+
+            def update(self, x, y):
+                loss = F.cross_entropy(self.net(x), y)
+                self.optimizer.zero_grad()
+                loss.backward()
+                self.optimizer.step()
+                return loss
+
+        class Team:
+            def __init__(self, size):
+                self.agents = [Agent() for _ in range(size)]
+
+            def update(self, x, y):
+                return torch.stack([agent.update(x, y) for agent in self.agents]).mean().item()
+
+            def update_in_a_loop(self, x, y):
+                losses = []
+                for agent in self.agents:
+                    losses.append(agent.update(x, y))
+                return torch.stack(losses).mean().item()
+        """,
+        CODE,
+    )
