@@ -26,10 +26,11 @@ from gradguard.static.model import (
 from gradguard.static.names import named_kind
 from gradguard.static.project import member
 from gradguard.static.state import State
-from gradguard.static.summary import apply_facts
+from gradguard.static.summary import apply_facts, apply_one_of
 from gradguard.static.values import (
     UNKNOWN,
     Bound,
+    Choice,
     Fields,
     Held,
     Kind,
@@ -180,6 +181,8 @@ def _project(c: Called) -> Value | None:
     ref = c.func.ref
     if isinstance(ref, Fields):
         return _record(c, ref.names)
+    if isinstance(ref, Choice):
+        return apply_one_of(c, [function for function in ref.functions if isinstance(function, FunctionRef)], None)
     if c.func.kind is Kind.FUNCTION and isinstance(ref, FunctionRef):
         if c.method == "forward" and c.receiver is not None and c.receiver.kind is Kind.MODULE:
             module_calls.forward(c)

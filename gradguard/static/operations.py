@@ -474,7 +474,9 @@ def _view(receiver: Value, method: str) -> Value:
 
     if method == "keys":
         return NUMBER
-    if receiver.parts and receiver.part("each") is None:
+    if receiver.parts and all(part.kind is Kind.FUNCTION for _, part in receiver.parts):
+        each = element(receiver, "each")
+    elif receiver.parts and receiver.part("each") is None:
         each = carried_element(receiver, union((v for _, v in receiver.parts), Kind.UNKNOWN))
     else:
         each = element(replace(receiver, parts=()), "each")

@@ -106,6 +106,12 @@ class Bound(NamedTuple):
     method: Hashable
 
 
+class Choice(NamedTuple):
+    """One of several functions: ``steps[mode]``, ``train if training else test``."""
+
+    functions: tuple[object, ...]
+
+
 class Fields(NamedTuple):
     """What makes a record of which only the fields are known: ``Output = namedtuple("Output", "loss logits")``."""
 
@@ -342,13 +348,23 @@ def is_blank(value: Value) -> bool:
 def _common(a: Value, b: Value) -> tuple[Kind, object]:
     if a.kind is b.kind:
         install = isinstance(a.ref, Registrar) and isinstance(b.ref, Registrar)
-        return a.kind, a.ref if a.ref == b.ref or install else None
+        one = a.ref if a.ref == b.ref or install else None
+        return a.kind, _choice(a.ref, b.ref) if one is None and a.kind is Kind.FUNCTION else one
     for one, other in ((a, b), (b, a)):
         if one.kind in (Kind.NOTHING, Kind.UNKNOWN) or (
             one.kind is Kind.NUMBER and other.kind in (Kind.TENSOR, Kind.OUTPUT)
         ):
             return other.kind, other.ref
     return Kind.UNKNOWN, None
+
+
+def _choice(*refs: object) -> Choice | None:
+    """One of some functions, if nothing else is among them."""
+    if any(ref is None or isinstance(ref, Registrar | Bound | Fields) for ref in refs):
+        return None
+    return Choice(
+        tuple(dict.fromkeys(f for ref in refs for f in (ref.functions if isinstance(ref, Choice) else [ref])))
+    )
 
 
 def element(value: Value, index: object) -> Value:
@@ -367,7 +383,7 @@ def element(value: Value, index: object) -> Value:
         parts = [part for _, part in value.parts]
         if isinstance(index, str) and index != "each" and _has_names(value):  # a KeyError, or a key that was not seen
             return Value(maybe=union(parts).reach)
-        if all(part.kind is Kind.MODULE for part in parts):
+        if all(part.kind is Kind.MODULE for part in parts) or all(part.kind is Kind.FUNCTION for part in parts):
             return _any_of(parts)
         if value.must:
             return carried_element(value, union(parts, Kind.UNKNOWN))
