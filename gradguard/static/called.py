@@ -61,9 +61,9 @@ class Called:
         return paths[0] if len(paths) == 1 else self.flow.canonical(path)
 
     def _place_returned(self, receiver: t.Expr) -> str | None:
-        """The attribute that a method gives to its caller: ``self.rows().append(x)``."""
-        value = self.receiver
-        if not isinstance(receiver, t.Call) or value is None or value.kind not in (Kind.CONTAINER, Kind.UNKNOWN):
+        """The attribute or global that a function gives to its caller: ``self.rows().append(x)``, ``log().add(x)``."""
+        value, kinds = self.receiver, (Kind.CONTAINER, Kind.UNKNOWN, Kind.INSTANCE)
+        if not isinstance(receiver, t.Call) or value is None or value.kind not in kinds:
             return None
         places = [root.key for root in value.must if root.source is Source.PLACE and isinstance(root.key, str)]
         return places[0] if len(places) == 1 else None

@@ -188,6 +188,8 @@ def _project(c: Called) -> Value | None:
             module_calls.forward(c)
         filled_in = dispatch.by_name(c) if ref.is_abstract and ref.owner is not None else None
         return filled_in or apply_facts(c, ref, c.values, None)
+    if c.path == "cls" and c.flow.params[:1] == ["cls"] and c.flow.ref.owner is not None:
+        return Value(kind=c.func.kind, ref=c.flow.ref.owner)
     if c.func.kind is Kind.CLASS and isinstance(ref, Class):
         if ref.is_module:
             _note_made(c, ref)
@@ -200,7 +202,7 @@ def _project(c: Called) -> Value | None:
             _note_made(c, ref)
         constructor = ref.method("__init__")
         kept = apply_facts(c, constructor, c.values, "") if constructor is not None else UNKNOWN
-        made = Value(kept.roots, kept.maybe, kind=Kind.INSTANCE, ref=ref, holds=kept.holds)
+        made = Value(kept.roots, kept.maybe, kept.must, kind=Kind.INSTANCE, ref=ref, holds=kept.holds)
         return holding(made, Held.MEMBER, c.node) if ref.gives_members else made
     if c.func.kind in (Kind.MODULE, Kind.INSTANCE) and isinstance(ref, Class):
         forward = ref.method("forward" if c.func.kind is Kind.MODULE else "__call__")
@@ -208,7 +210,7 @@ def _project(c: Called) -> Value | None:
             learns = c.func.kind is Kind.MODULE and ref.may_learn
             if learns:
                 module_calls.forward(c)
-            returned = apply_facts(c, forward, c.values, receiver=c.flow.canonical(c.path) if c.path else None)
+            returned = apply_facts(c, forward, c.values, receiver=c.flow.element_paths(c.path)[0] if c.path else None)
             if returned.parts and not returned.reach:
                 return returned  # a dict of numbers
             if learns and module_calls.is_frozen(c, c.path):

@@ -40,6 +40,9 @@ def clearing_methods(
         rf"\.{name}\s*(?::[^=]+)?=(?!=)|^[^=(]*,\s*[\w.]+\.{name}\s*=(?!=)|^\s*[\w.]+\.{name}\s*,[^=(]*=(?!=)"
     )
     from_itself = re.compile(rf"\.{name}\s*(?::[^=]+)?=(?!=).*\.{name}\b")
+    at_first = re.compile(
+        rf"\bif\b[^\n]*\.{name}\s+is\s+None\s*:|\bif\s+not\s+[\w.]+\.{name}\s*:|\bif\s+not\s+hasattr\("
+    )
     each = re.compile(rf"\bfor\s+(?:\w+\s*,\s*)*(\w+)\s+in\b[^:\n]*\.{name}\b")
     found = set(_clearing_all(attribute, text))
     for line in chain(lines_with(f".{attribute}", text), lines_with("setattr(", text)):
@@ -50,12 +53,17 @@ def clearing_methods(
             found |= {line.function for o in after if o.function == line.function and of_element.search(o.text)}
         at_edge = line.function == "<module>" and not line.text[:1].isspace()  # runs once
         is_its_own = declared is not None and line.function not in declared
-        anew_here = not (line.function in AT_START or at_edge or is_its_own) and rebound.search(line.text)
-        if (not anew and _empties(emptied.search(line.text), slot)) or (
-            anew_here and (_FRESH.search(line.text) or not from_itself.search(line.text))
-        ):
+        anew_here = not (line.function in AT_START or at_edge or is_its_own) and rebound.search(line.text) is not None
+        is_fresh = _FRESH.search(line.text) is not None
+        if anew_here and not is_fresh:  # if cls._log is None: cls._log = Log()
+            anew_here = at_first.search(_with_line_before(line, text)) is None and not from_itself.search(line.text)
+        if (not anew and _empties(emptied.search(line.text), slot)) or anew_here:
             found.add(line.function)
     return found
+
+
+def _with_line_before(line: Line, text: str) -> str:
+    return text[text.rfind("\n", 0, max(line.start - 1, 0)) + 1 : line.start] + line.text
 
 
 def _empties(found: re.Match[str] | None, slot: str | None) -> bool:

@@ -140,9 +140,10 @@ def store_item(
     form, added = rebind_form(whole, source)
     if form is Form.REBIND and holder.kind is not Kind.TENSOR and _is_from_itself(path, holder, value, source):
         form = Form.AVERAGE
-    if form in (Form.SUM, Form.AVERAGE) and value.reach:  # d[k] = d.get(k, 0) + x
+    if form in (Form.SUM, Form.AVERAGE, Form.APPEND) and value.reach:  # d[k] = d.get(k, 0) + x
         store = flow.store(base, value, state, stmt, added or source, form)
-        store.is_item, store.key = True, t.path_of(target.index)
+        store.is_item, store.key = form is not Form.APPEND, t.path_of(target.index)
+        store.slot = key_of(target.index) if form is Form.APPEND else None
         state.env[base] = with_content(holder, value)
         return
     if holder.kind is Kind.NUMBER:

@@ -14,7 +14,7 @@ from gradguard.static.model import Form, Mode, Scope, Store
 from gradguard.static.replay import replay
 from gradguard.static.state import merge
 from gradguard.static.translation import Translation
-from gradguard.static.values import DETACHED, UNKNOWN, Kind, Source, Value, join, union
+from gradguard.static.values import DETACHED, UNKNOWN, Kind, Root, Source, Value, join, union
 
 if TYPE_CHECKING:
     from gradguard.static.called import Called
@@ -124,7 +124,8 @@ def _made(here: Translation) -> Value:
     fields = [here.value(value) for path, value in env if path.startswith("self.") and value.kind in _HOLDING]
     held = union(fields)
     roots = frozenset(root for root in held.roots if root.source is not Source.LEAF)
-    return recorded(Value(roots, held.maybe, kind=Kind.CONTAINER, holds=held.holds), here.state)
+    must = frozenset(root for value in fields for root in value.must)  # node = Node(loss, before=node)
+    return recorded(Value(roots, held.maybe, must, kind=Kind.CONTAINER, holds=held.holds), here.state)
 
 
 def _writes(here: Translation) -> list[tuple[str, Value]]:
@@ -135,9 +136,16 @@ def _writes(here: Translation) -> list[tuple[str, Value]]:
     for path, value in sorted(here.callee.final.env.items(), key=lambda item: item[0]):  # wholes before parts
         visible = here.callee.scope(path) in (Scope.ATTRIBUTE, Scope.CLOSURE, Scope.GLOBAL)
         mapped = here.path(path) if visible else None
-        if mapped is not None and value.kind not in (Kind.FUNCTION, Kind.CLASS, Kind.EXTERNAL):
+        if mapped is None or _is_the_same_object(path, value):
+            continue
+        if value.kind not in (Kind.FUNCTION, Kind.CLASS, Kind.EXTERNAL):
             writes.append((mapped, _left(here, mapped, here.value(value))))
     return writes
+
+
+def _is_the_same_object(path: str, value: Value) -> bool:
+    """Whether an object that is made on first use is at a path: ``if _log is None: _log = Log()``."""
+    return value.kind is Kind.INSTANCE and Root(Source.PLACE, path) in value.must
 
 
 def _left(here: Translation, path: str, value: Value) -> Value:

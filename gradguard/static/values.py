@@ -383,7 +383,7 @@ def element(value: Value, index: object) -> Value:
         parts = [part for _, part in value.parts]
         if isinstance(index, str) and index != "each" and _has_names(value):  # a KeyError, or a key that was not seen
             return Value(maybe=union(parts).reach)
-        if all(part.kind is Kind.MODULE for part in parts) or all(part.kind is Kind.FUNCTION for part in parts):
+        if any(all(part.kind is kind for part in parts) for kind in (Kind.MODULE, Kind.FUNCTION, Kind.INSTANCE)):
             return _any_of(parts)
         if value.must:
             return carried_element(value, union(parts, Kind.UNKNOWN))
