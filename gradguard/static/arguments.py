@@ -80,9 +80,17 @@ def _without_self(c: Called, ref: FunctionRef, receiver: str | None, arguments: 
     func = c.node.func
     if isinstance(func, t.Attribute) and isinstance(func.value, t.Call) and t.path_of(func.value.func) == "super":
         path = "self"
+    if path is None and not isinstance(func, t.Attribute) and not constructs and _is_of_same_object(c, ref):
+        path = "self"  # step = self.steps[mode]; step(batch)
     if path is not None:
         arguments.paths[params[0].name] = path
     return params[1:]
+
+
+def _is_of_same_object(c: Called, ref: FunctionRef) -> bool:
+    """Whether a method that is called by another name is one of the class that the caller is a method of."""
+    own = c.flow.ref.owner
+    return own is not None and c.flow.params[:1] == ["self"] and any(cls is ref.owner for cls in own.lineage())
 
 
 def _give(c: Called, arguments: Arguments, name: str, arg: t.Arg, value: Value) -> None:

@@ -210,7 +210,9 @@ def _project(c: Called) -> Value | None:
             learns = c.func.kind is Kind.MODULE and ref.may_learn
             if learns:
                 module_calls.forward(c)
-            returned = apply_facts(c, forward, c.values, receiver=c.flow.element_paths(c.path)[0] if c.path else None)
+            several = c.flow.element_paths(c.path) if c.path and c.func.kind is Kind.INSTANCE else ()
+            receiver = several[0] if several else c.flow.canonical(c.path) if c.path else None
+            returned = apply_facts(c, forward, c.values, receiver=receiver)
             if returned.parts and not returned.reach:
                 return returned  # a dict of numbers
             if learns and module_calls.is_frozen(c, c.path):

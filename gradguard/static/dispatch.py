@@ -48,7 +48,7 @@ def _element(c: Called) -> Value | None:
     """``for metric in self.metrics: metric(out, y)``: what an element of unknown class does."""
     func = c.node.func
     paths = c.flow.elements.get(func.id, ()) if isinstance(func, t.Name) else ()
-    is_object = c.func.kind is Kind.UNKNOWN and c.func.ref is None and any("." in path for path in paths)
+    is_object = c.func.kind in _OBJECTS and c.func.ref is None and any("." in path for path in paths)
     if not is_object or c.node not in c.flow.ref.calls_for_effect or not _gives_something(c):
         return None
     return apply_one_of(c, c.flow.project.survey.methods_named("__call__", c.flow.module), paths[0])

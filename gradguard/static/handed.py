@@ -12,6 +12,7 @@ from gradguard.static import knowledge as k
 from gradguard.static import tree as t
 from gradguard.static.called import Called
 from gradguard.static.definitions import Class, FunctionRef
+from gradguard.static.model import Scope
 from gradguard.static.names import OF_METHOD
 from gradguard.static.summary import apply_one_of
 from gradguard.static.values import Kind, Value
@@ -56,6 +57,9 @@ def _place(c: Called) -> tuple[str, list[FunctionRef]] | None:
         return path, list(dict.fromkeys(_put_into(flow, owner, name)))
     if path in flow.params and path == written:
         return path, _given(flow, flow.ref, path)
+    name = path.split("[", 1)[0]
+    if name != path and name in flow.module.outline.variables and flow.scope(name) is Scope.GLOBAL:
+        return path, list(dict.fromkeys(_registered(flow, name)))
     return None
 
 
@@ -71,6 +75,33 @@ def _put_into(flow: Flow, owner: Class, attribute: str) -> Iterator[FunctionRef]
             yield from _given(flow, ref, param)
         elif any(param == p.name for inner in _inner_functions(ref) for p in inner.params):  # it returns a decorator
             yield from flow.project.passed.decorated(ref, flow.module)
+
+
+def _registered(flow: Flow, name: str) -> Iterator[FunctionRef]:
+    """The functions that the functions of a file put into a global collection: ``HANDLERS[event].append(function)``."""
+    for ref in map(flow.module.function, flow.module.outline.functions):
+        if ref is None or name not in ref.chunk.text:
+            continue
+        inner = {param.name for define in _inner_functions(ref) for param in define.params}
+        own = {param.name for param in ref.define.params}
+        for param in _put_into_global(ref, name):
+            if param in own:
+                yield from _given(flow, ref, param)
+            if param in own | inner:
+                yield from flow.project.passed.decorated(ref, flow.module)
+
+
+def _put_into_global(ref: FunctionRef, name: str) -> Iterator[str]:
+    """The variables of a function that it puts into a global collection."""
+    for node in t.walk(ref.define.body):
+        if isinstance(node, t.Call) and isinstance(node.func, t.Attribute) and node.func.name in k.ADDING_METHODS:
+            owner, values = node.func.value, [arg.value for arg in node.args]
+        elif isinstance(node, t.Assign) and isinstance(node.targets[0], t.Subscript):
+            owner, values = node.targets[0], [node.value]
+        else:
+            continue
+        if any(isinstance(part, t.Name) and part.id == name for part in t.walk(owner)):
+            yield from (item.id for value in values for item in _items(value) if isinstance(item, t.Name))
 
 
 def _inner_functions(ref: FunctionRef) -> list[t.Define]:

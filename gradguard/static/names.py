@@ -192,6 +192,9 @@ def _element_paths(expr: t.Expr) -> list[str]:
         func = expr.func
         if isinstance(func, t.Attribute) and func.name == "parameters" and (path := t.path_of(func.value)) is not None:
             return [f"{path}{PARAMETERS}"]
+        if isinstance(func, t.Attribute) and func.name == "get" and expr.args:  # for handler in handlers.get(event, ())
+            path = t.path_of(func.value)
+            return [f"{path}[*][*]"] if path is not None else []
         if isinstance(func, t.Attribute) and func.name in ("values", "items", "keys", "copy") and not expr.args:
             expr = func.value
         elif isinstance(func, t.Name) and func.id in _SAME_ELEMENTS and expr.args:

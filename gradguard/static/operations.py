@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
+from functools import reduce
 
 from gradguard.static import containers
 from gradguard.static import knowledge as k
@@ -307,6 +309,8 @@ def _builtin(c: Called, name: str) -> Value | None:
             return with_entries(structure(entries, Kind.CONTAINER), parts)
         return replace(union(values, Kind.CONTAINER), parts=parts)
     if name == "getattr" and len(c.node.args) == 2:
+        if (methods := _methods_like(c)) is not None:
+            return methods
         path = _attribute_path(c)
         return c.flow.read(path, c.state) if path is not None else UNKNOWN
     if name == "setattr" and len(c.node.args) == 3:
@@ -328,6 +332,20 @@ def _builtin(c: Called, name: str) -> Value | None:
 def _adds(function: t.Expr) -> bool:
     """Whether it is a collection's method that puts something into it: ``losses.append``."""
     return isinstance(function, t.Attribute) and function.name in k.ADDING_METHODS
+
+
+def _methods_like(c: Called) -> Value | None:
+    """What ``getattr(self, f"step_{name}")`` may be: one of the methods that begin and end like this."""
+    owner, written = c.values[0][1].ref, _ONE_PART_OPEN.fullmatch(c.flow.site(c.node.args[1].value).code)
+    if not isinstance(owner, Class) or written is None or not (written["start"] or written["end"]):
+        return None
+    names = sorted({name for cls in owner.lineage() for name in cls.methods})
+    fitting = [name for name in names if name.startswith(written["start"]) and name.endswith(written["end"])]
+    methods = [Value(kind=Kind.FUNCTION, ref=owner.method(name)) for name in fitting]
+    return reduce(join, methods) if methods else None
+
+
+_ONE_PART_OPEN = re.compile(r"""f(['"])(?P<start>\w*)\{[^{}]*\}(?P<end>\w*)\1""")
 
 
 def _attribute_path(c: Called) -> str | None:
