@@ -13,6 +13,7 @@ from gradguard.static import tree as t
 from gradguard.static.called import Called
 from gradguard.static.definitions import Class
 from gradguard.static.model import Form
+from gradguard.static.names import RECORDS
 from gradguard.static.summary import apply_facts, apply_one_of
 from gradguard.static.values import NOTHING, UNKNOWN, Kind, Source, Value, Word, union, with_content
 
@@ -62,7 +63,7 @@ def logged(c: Called) -> Value | None:
         return None
     survey = c.flow.project.survey
     if survey.mentions(_BUFFERING, c.flow.module) and not survey.mentions(_FLUSHING, c.flow.module):
-        _keep_record(c, "logging.handlers[*].buffer")
+        _keep_record(c, RECORDS)
     for emit in survey.methods_named("emit", c.flow.module):
         if emit.owner is not None and any(name.startswith("logging.") for name in emit.owner.external_bases):
             apply_facts(c, emit, [(t.Arg(c.node.args[-1].value), given)], "logging.handlers[*]")

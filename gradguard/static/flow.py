@@ -89,6 +89,7 @@ class Flow:
         self.detached: set[str] = set()
         self.evaluating_at_yield: frozenset[str] = frozenset()
         self.generators = 0
+        self.handing_back: t.Expr | None = None
         self.drained: set[t.Comprehension] = set()
         self.rewritten: dict[t.Call, t.Call] = {}
         self.method_calls: list[tuple[str, Mode]] = []
@@ -367,6 +368,7 @@ class Flow:
 
     def _return(self, stmt: t.Return, state: State) -> None:
         if stmt.value is not None:
+            self.handing_back = stmt.value
             value = self.value(stmt.value, state)
             self.returned.append(value)
         else:

@@ -148,12 +148,7 @@ def _judge_in_loop(flow: Flow, store: Store, loop: Loop, fresh: bool) -> None:
     elif (loop.evaluates or store.evaluating) and flow.facts.name != "forward":  # there, eval() is of a part
         store.used = flow.facts.gradients_wanted
     else:
-        store.used = (
-            flow.facts.is_module_method
-            or flow.ref.define.is_generator
-            or flow.facts.name == "forward"
-            or _escapes(flow, store, carried)
-        )
+        store.used = flow.facts.is_module_method or flow.facts.name == "forward" or _escapes(flow, store, carried)
         store.waits = store.used and flow.facts.name != "forward"  # its loops are over layers
     if not fresh and not store.used and store.form in COLLECTING:
         store.used = cleared(flow, store)

@@ -19,6 +19,9 @@ PARAMETERS = ".parameters[*]"
 OF_METHOD = ".__self__"
 """What follows the path of a method that was handed over, in that of its object."""
 
+RECORDS = "logging.handlers[*].buffer"
+"""The path of the records that a handler of `logging` holds back."""
+
 _METHODS_OBJECT = re.compile(r"\.\w+\.__self__")
 _SUBSCRIPT = re.compile(r"\[[^\]]*\]")
 

@@ -41,7 +41,8 @@ def apply_facts(c: Called, ref: FunctionRef, given: Given, receiver: str | None)
     """
     flow = c.flow
     flow.applied.add(ref.define)
-    flow.calls.append((ref.define, c.state.mode))
+    runs_later = ref.define.is_generator and c.node is flow.handing_back  # with no_grad(): return generator()
+    flow.calls.append((ref.define, Mode.INHERITED if runs_later else c.state.mode))
     try:
         callee = flow.project.flow(with_flags(flow.project.wrapper(ref) or ref, given))
     except SourceError:

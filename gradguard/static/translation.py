@@ -9,7 +9,7 @@ from gradguard.static.arguments import Arguments
 from gradguard.static.called import Called
 from gradguard.static.flow import Flow
 from gradguard.static.model import Scope
-from gradguard.static.names import object_path
+from gradguard.static.names import RECORDS, object_path
 from gradguard.static.values import (
     NOTHING_HELD,
     UNKNOWN,
@@ -50,6 +50,8 @@ class Translation:
             return None if mapped is None else object_path(mapped + path[len(head) :])
         if self.callee.scope(path) is Scope.LOCAL:
             return None
+        if path == RECORDS:
+            return path  # one for the whole program
         same = self.callee.module is self.flow.module
         if self.callee.scope(path) is Scope.CLOSURE or (same and self.callee.ref.outer is not None):
             return path
