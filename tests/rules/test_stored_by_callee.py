@@ -904,3 +904,47 @@ def test_what_a_method_copies_into_a_buffer(attribute: str) -> None:
     assert_flagged(QUEUE.format(decorator="", attribute=attribute, mark="  # !"), "GG107")
     assert_clean(QUEUE.format(decorator="@torch.no_grad()", attribute=attribute, mark=""))
     assert_clean(QUEUE.format(decorator="", attribute=f"detach().{attribute}", mark=""))
+
+
+REPORTED = {
+    "logs.py": """
+        import logging
+        import logging.handlers
+
+        log = logging.getLogger("train")
+        log.addHandler(logging.handlers.{handler})
+
+        class Reporter:
+            def report(self, step, loss):
+                log.info("step %d loss %.4f", step, loss)
+    """,
+    "train.py": """
+        import torch
+        import torch.nn.functional as F
+        from logs import Reporter
+
+        def train(model, loader, optimizer):
+            reporter = Reporter()
+            for step, (x, y) in enumerate(loader):
+                loss = F.cross_entropy(model(x), y)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+                reporter.report(step, {value})
+    """,
+}
+
+
+@pytest.mark.parametrize(
+    ("handler", "value", "found"),
+    [
+        ("MemoryHandler(4096)", "loss", [("train.py", 13)]),
+        ("MemoryHandler(4096)", "loss.item()", []),
+        ("StreamHandler()", "loss", []),
+    ],
+)
+def test_records_that_a_handler_in_another_file_holds_back(
+    tmp_path: Path, handler: str, value: str, found: list[tuple[str, int]]
+) -> None:
+    files = {name: text.format(handler=handler, value=value) for name, text in REPORTED.items()}
+    assert lines_in_files(tmp_path, files) == found

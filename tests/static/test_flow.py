@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from gradguard.findings import Confidence
 from tests.rules.snippets import assert_clean, findings, marked
 
 TRAIN = """
@@ -754,3 +755,54 @@ def test_the_way_by_which_a_graph_came_is_told() -> None:
         "the graph comes from `criterion(out, y)`: "
         "`loss / 2` <- `criterion(out, y)` <- `model.head(features)` <- `model.encoder(x)`"
     )
+
+
+HANDED_BACK = """
+        class Judge:
+            def __init__(self, net):
+                self.net, self.kept = net, []
+
+            def _scores(self, loader):
+                self.net.eval()
+                for x in loader:
+                    out = self.net(x)
+                    self.kept.append(out)
+                    yield out.argmax(-1)
+
+            def scores(self, loader):
+                with torch.no_grad():
+                    {}
+
+        def main(net: nn.Module, loader, optimizer):
+            judge = Judge(net)
+            for value in judge.scores(loader):
+                print(value)
+"""
+
+
+def test_a_generator_that_is_handed_back_runs_when_the_context_is_over() -> None:
+    lines = HANDED_BACK.splitlines()
+    kept = next(number for number, line in enumerate(lines, 5) if "append" in line)
+    found = findings(HANDED_BACK.format("return self._scores(loader)"))
+    assert ("GG104", kept) in {(f.code, f.span.line) for f in found}
+
+
+@pytest.mark.parametrize("handed", ["yield from self._scores(loader)", "return list(self._scores(loader))"])
+def test_a_generator_that_is_drained_in_the_context_runs_in_it(handed: str) -> None:
+    assert_clean(HANDED_BACK.format(handed))
+
+
+def test_what_a_generator_collects_waits_as_in_a_function() -> None:
+    found = findings(
+        """
+        def simulate(net: nn.Module, xs, optimizer):
+            outs = []
+            for x in xs:
+                out = net(x)
+                outs.append(out)
+                yield out.argmax()
+        """,
+        "GG104",
+        Confidence.LOW,
+    )
+    assert [f.confidence for f in found] == [Confidence.LOW]
