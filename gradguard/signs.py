@@ -22,12 +22,14 @@ class Sign:
         pattern: a regular expression that has a match in a line with one of them; none when the literals say it all.
         own: it stands in the function itself; any other sign may stand elsewhere in the function's file.
         across: the match may go over lines, and no literal need be in it.
+        usual: nearly every file has it, so that it is looked for in functions only.
     """
 
     literals: tuple[str, ...]
     pattern: str = ""
     own: bool = False
     across: bool = False
+    usual: bool = False
     _words: tuple[bytes, ...] = field(init=False, repr=False, compare=False, default=())
 
     def __post_init__(self) -> None:
@@ -60,28 +62,30 @@ Signs = tuple[Sign, ...]
 """All of them are needed."""
 
 
-def sign(*literals: str, pattern: str = "", own: bool = False, across: bool = False) -> Sign:
-    return Sign(literals, pattern, own, across)
+def sign(*literals: str, pattern: str = "", own: bool = False, across: bool = False, usual: bool = False) -> Sign:
+    return Sign(literals, pattern, own, across, usual)
 
 
 _CALLS_BACKWARD = r"(?<!def )\b(?!save_for_)\w*backward\w*\s*\(|\.backward\b|[\"']backward"
 _BATCHES = r"\bfor\b[^\n]*\bin\b[^\n]*(?:oader|_dl\b|\bdl\b|batches|_iter\b|iterator\b|generator\b)"
+# What is no switch of a parameter, as models have one to freeze their parts.
+_ASKS_GRADIENT = r"(?<!\bp)(?<!\bparam)(?<!parameter)(?<!weight)(?<!bias)\.requires_grad(?:_\((?!\s*False)|\s*=\s*True)"
 # Something is trained or evaluated here, with whatever framework.
 TRAINING = sign(
-    "backward", "optim", "Optimizer", ".eval(", "grad(", "_step", "oader", "compute_loss", "requires_grad", "train",
+    "backward", "optim", "Optimizer", ".eval(", "grad(", "_step", "oader", "compute_loss", ".requires_grad", "train",
     "Trainer", "accelerator", "evaluate(", "set_grad_enabled", ".fit(", "batches", "_iter", "iterator", "generator",
     "dl",
-    pattern=_CALLS_BACKWARD + r"|optimizer|\boptim\b|_optim\b|"
-    r"Optimizer|\.eval\(|\bgrad\(|zero_grad|(?:training|train|validation|test|predict|optimizer)_step|_step\(|"
-    r"[Ll]oaders?\b|\bcompute_loss|requires_grad_\(|\.requires_grad\s*=\s*True|Trainer\(|accelerator|\btrain\w*\(|"
-    r"\bevaluate\w*\(|set_grad_enabled|\.fit\(|" + _BATCHES,
+    pattern=_CALLS_BACKWARD + r"|optimizer|\boptim\b|_optim\b|(?<![\"'\w])\w*Optimizer|\.eval\(|\bgrad\(|zero_grad|"
+    r"(?:training|train|validation|test|predict|optimizer)_step|_step\(|[Ll]oaders?\b|\bcompute_loss|Trainer\(|"
+    r"(?<!torch\.)\baccelerator\b|\btrain\w*\(|\bevaluate\w*\(|set_grad_enabled|\.fit\(|"
+    + _ASKS_GRADIENT + "|" + _BATCHES,
 )  # fmt: skip
 # A function or a loop whose name says that it evaluates, where something goes over batches.
 EVALUATION = sign(
     "val", "Val", "test", "Test", "infer", "Infer", "predict", "Predict", "eval", "Eval", "dev",
-    pattern=r"(?i:\bfor\b[^\n]*\bin\b[^\n]*(?:val|test|eval|dev)\w*(?:loader|dl|iter|data|set|batches|gen)|"
-    r"\bdef\s+_*(?:\w+_)?(?:eval|validate|validation|valid|val|test|infer|inference|predict)(?:_\w+)?\s*\("
-    r"(?s:.*?)" + _BATCHES + ")",
+    pattern=r"\bfor\b[^\n]*\bin\b[^\n]*(?i:(?:val|test|eval|dev)\w*(?:loader|dl|iter|data|set|batches|gen))|"
+    r"\bdef\s+_*(?i:(?:\w+_)?(?:eval|validate|validation|valid|val|test|infer|inference|predict)(?:_\w+)?)\s*\("
+    r"(?s:.*?)" + _BATCHES,
     across=True,
 )  # fmt: skip
 BACKWARD = sign("backward", pattern=_CALLS_BACKWARD)
@@ -99,17 +103,22 @@ KEEPS_MORE = sign(
     across=True,
 )  # fmt: skip
 _LOOPS = r"\bwhile\b|\bfor\b[^\n]*\bin\b|\bfor\s*\("
-LOOP = sign("for", "while", pattern=_LOOPS, own=True)
-_TARGETS = r"(?:[^\n=:(\[\]#]|\[(?:[^\n\[\]]|\[[^\n\]]*\])*\])*"  # a, b.c[d[0]]
+LOOP = sign("for", "while", pattern=_LOOPS, own=True, usual=True)
+_TARGETS = r"(?:[^\n=:(\[\]#!<>]|\[(?:[^\n\[\]]|\[[^\n\]]*\])*\])*"  # a, b.c[d[0]]
+_SETS = rf"=(?!=|{_CONSTANT})"
+# Methods in place that bring no graph.
+_FILLING = r"(?:(?:normal|uniform|trunc_normal|zero|random|bernoulli|exponential|share_memory)_\(|fill_\(\s*[-\d])"
 # Without a loop, a store or a word of gradients, a function keeps nothing, and does nothing to a gradient.
 ACTS = sign(
     "for", "while", "=", "(", "global", "nonlocal", "grad", "step", "backward", "optim",
-    pattern=_LOOPS + r"|\bglobal\b|\bnonlocal\b|grad|\bstep|_step|backward|optim|"
-    rf"\.{_ADDS}\w*\(|\.[a-z]\w*[a-z0-9]_\(|[-+*/@]=|"
-    r"(?m:(?:^|;|:[ \t]+(?=self\.))[ \t]*(?=[^\n=:(]*[.\[])" + _TARGETS + r"(?::[^=\n]+)?=(?!=))|"
-    r"\)(?:\[[^\n]*\]|\.\w+)\s*=(?!=)",
+    pattern=_LOOPS + r"|\bglobal\b|\bnonlocal\b|(?<!no_)(?<!requires_)grad(?!ient_checkpointing|_enabled|_fn\b)|"
+    r"\bstep\b|_step\s*\(|backward|optim(?!al|um)|"
+    rf"\.{_ADDS}\w*\(|(?<!\binit)\.(?!{_FILLING})[a-z]\w*[a-z0-9]_\(|[-+*/@]=|"
+    r"(?m:(?:^|;|:[ \t]+(?=self\.))[ \t]*(?=[^\n=:(]*[.\[])" + _TARGETS + r"(?::[^=\n]+)?" + _SETS + ")|"
+    r"\)(?:\[[^\n]*\]|\.\w+)\s*" + _SETS,
     own=True,
     across=True,
+    usual=True,
 )  # fmt: skip
 TRAINS: Signs = (TRAINING, ACTS)
 EVALUATES: Signs = (EVALUATION, ACTS)
@@ -120,7 +129,8 @@ LOADER = sign("oader", "dl", "batches", "iter", "generator", pattern=_BATCHES)
 # Written out, or in a method that a framework runs without gradients: `validation_step`.
 NO_GRAD = sign("no_grad", "inference_mode", "_step")
 CACHE = sign("cache", pattern=r"@[^\n]*cache|functools\.\w*cache", own=True)
-CACHE_IN_FILE = sign("cache", pattern=r"@[^\n]*cache|functools\.\w*cache")
+# Of a function that has another name then: who calls it is not told by its name.
+CACHE_IN_FILE = sign("cache", pattern=r"=\s*(?:functools\.)?(?:lru_)?cache\(")
 CYCLE = sign("cycle", "tee", pattern=r"\b(?:cycle|tee)\b", own=True)
 DISABLE = sign("disable", pattern=r"gc\.disable|\bdisable\(", own=True)
 EXCEPTION = sign("except", "exit__", pattern=r"except\b[^\n]*\bas\b|\bdef __a?exit__", own=True)

@@ -51,6 +51,11 @@ class FunctionRef:
         return bound_names(self.define)
 
     @cached_property
+    def mentioned(self) -> frozenset[str]:
+        """The names that it uses or binds in expressions, those of what is defined within it too."""
+        return frozenset(node.id for node in t.walk(self.define) if isinstance(node, t.Name))
+
+    @cached_property
     def modules(self) -> frozenset[str]:
         """The paths that it uses as only modules are used: ``m.parameters()``, ``m.eval()``."""
         return used_as_modules(self.define.body)

@@ -410,7 +410,7 @@ class Flow:
 
     def _import(self, stmt: t.Import, state: State) -> State:
         for name, dotted in stmt.names.items():
-            if name != "*":
+            if name in self.ref.mentioned:  # an import reads the other file
                 state.env[name] = self.module.imported(dotted)
         return state
 

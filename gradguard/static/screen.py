@@ -13,9 +13,12 @@ from functools import cache, cached_property
 from gradguard.catalogue import Rule
 from gradguard.signs import LOOP, TRAINING, Signs
 from gradguard.static.outline import Unit
+from gradguard.static.prose import without_prose
 from gradguard.static.source import Source
 
 _FIRST_BINDING = re.compile(r"\bself\.\w+\s*(?::[^=\n]+)?=(?!=)")
+_FIRST_ITEMS = re.compile(r"(?<![\w.])(?:self\.)?[a-z_]\w*\.(?:append|insert|extend|add_module|update)\(")
+_LOCAL_SUM = re.compile(r"^([ \t]*[a-z_]\w*\s*)[-+*/@]=", re.M)
 _LOOP = re.compile(r"\b(?:for|while)\b")
 _CALLED = re.compile(rb"\b(\w+)\(")
 _CALLED_ON_SELF = re.compile(rb"\bself\.(\w+)\(")
@@ -75,14 +78,15 @@ class Screen:
     def __init__(self, rules: Iterable[Rule]) -> None:
         self._groups = tuple(dict.fromkeys(group for rule in rules for group in (rule.signs or ((),))))
         self._where_trained = tuple(dict.fromkeys((*self._groups, *map(_where_trained, self._groups))))
+        self._of_files = _of_files(self._groups)
+        self._of_files_where_trained = _of_files(self._where_trained)
 
-    def passes(self, data: bytes, trains: bool = False) -> bool:
-        """Whether a file has all the signs of some rule, wherever in it.
-
-        Args:
-            trains: what it calls in another file trains.
-        """
-        return _has_one(data, self._where_trained if trains else self._groups)
+    def passes(self, data: bytes) -> tuple[bool, bool]:
+        """Whether a file has all the signs of some rule, wherever in it; and whether so if what it calls trains."""
+        code = without_prose(data)
+        is_in = cache(lambda sign: sign.is_in(code))
+        applies = any(all(map(is_in, group)) for group in self._of_files)
+        return applies, applies or any(all(map(is_in, group)) for group in self._of_files_where_trained)
 
     def select(self, source: Source, calls_training: Callable[[], bool] = lambda: False) -> Selection:
         """The functions of a file that may hold a finding.
@@ -91,7 +95,7 @@ class Screen:
             calls_training: whether what it calls in another file may train; asked where nothing in this one speaks of
                 training.
         """
-        data = source.text.encode(errors="replace")
+        data = without_prose(source.text.encode(errors="replace"))
         is_in = cache(lambda sign: sign.own or sign.is_in(data))
         signs = self._groups if is_in(TRAINING) or not calls_training() else self._where_trained
         groups = [group for group in signs if all(map(is_in, group))]
@@ -110,6 +114,11 @@ class Screen:
 def _where_trained(group: Signs) -> Signs:
     """The signs where another file trains: a loop that may call it, ``agent.learn(batch)``, trains too."""
     return tuple(LOOP if sign is TRAINING else sign for sign in group)
+
+
+def _of_files(groups: Iterable[Signs]) -> tuple[Signs, ...]:
+    """What is asked of a whole file: no sign that nearly all files show."""
+    return tuple(dict.fromkeys(tuple(sign for sign in group if not sign.usual) for group in groups))
 
 
 def _own(group: Signs) -> Signs:
@@ -152,13 +161,15 @@ def _with_callers(keys: set[tuple[str, str]], texts: Mapping[tuple[str, str], by
 def _text(source: Source, unit: Unit) -> bytes:
     """The function's lines, with the full names of what it uses under another name.
 
-    What a constructor binds replaces nothing, and a loop over layers in it or in ``forward`` is over when they return:
-    these are no signs.
+    What a constructor binds replaces nothing, and a loop over layers in it or in ``forward`` is over when they return,
+    as a sum in a variable is: these are no signs.
     """
     text = "".join(map(source.excerpt, unit.extents))
     if unit.name in ("__init__", "forward"):
         text = _LOOP.sub("", text)
     if unit.name == "__init__":
-        text = _FIRST_BINDING.sub("", text)
+        text = _FIRST_ITEMS.sub("", _FIRST_BINDING.sub("", text))
+    if unit.name == "forward":
+        text = _LOCAL_SUM.sub(r"\1=", text)
     names = (dotted for name, dotted in source.outline.renamed.items() if name in text)
-    return "\n".join((text, *names)).encode(errors="replace")
+    return without_prose("\n".join((text, *names)).encode(errors="replace"))

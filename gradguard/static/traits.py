@@ -100,8 +100,7 @@ def of(data: bytes, screen: Screen | None, stat: os.stat_result | None = None) -
     """What a file's content says."""
     modified, changed = (stat.st_mtime_ns, stat.st_ctime_ns) if stat is not None else (0, 0)
     about_torch = _ABOUT_TORCH.search(data) is not None
-    applies = screen is None or screen.passes(data)
-    applies_to_callers = applies or (screen is not None and screen.passes(data, trains=True))
+    applies, applies_to_callers = screen.passes(data) if screen is not None else (True, True)
     trains = b".backward(" in data and _TRAINS.search(data) is not None
     mentions_us = b"gradguard" in data.lower()
     digest = hashlib.blake2b(data, digest_size=12).hexdigest()

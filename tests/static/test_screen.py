@@ -95,6 +95,10 @@ TRAINED = """
         "def f(bank, x):\n        bank.append(x)",
         "def f(x):\n        global LAST\n        LAST = x",
         "def f(optimizer):\n        optimizer.step()",
+        "def f(model, batch):\n        model.train_step(batch)",
+        "def f(bank, x):\n        bank.fill_(x)",
+        "def f(x):\n        REGISTRY.append(x)",
+        "def f(x):\n        x.grad = None",
         "def f():\n        train(1)",
         "def f():\n        main()\n\n    def main():\n        train(1)",
     ],
@@ -111,6 +115,14 @@ def test_what_acts(function: str) -> None:
         'def f(x):\n        """Called for each x in a loop, before loss.backward()."""\n        return g(x)',
         "class M:\n        def __init__(self, n):\n            self.parts = [g(i) for i in range(n)]",
         "class M:\n        def forward(self, x):\n            for part in self.parts:\n                x = part(x)",
+        "class M:\n        def forward(self, x):\n            x += self.norm(x)\n            return x",
+        "class M:\n        def __init__(self, n):\n            parts = []\n            parts.append(g(n))",
+        "def f(x):\n        if x.size != 3:\n            raise ValueError",
+        "def f(x):\n        x.is_ready = True\n        x.weights['a'] = None",
+        "def f(x):\n        torch.nn.init.xavier_uniform_(x.weight)\n        x.bias.zero_()\n        x.gain.fill_(1.0)",
+        "def f(x):\n        return g(x, x.gradient_checkpointing, x.global_step)",
+        "def f(x):\n        with torch.no_grad():\n            return g(x)",
+        "def f(x):\n        # for x in loader: loss.backward()\n        return g(x)",
     ],
 )
 def test_what_does_not(function: str) -> None:
@@ -136,6 +148,11 @@ def test_inherited_methods_must_show_a_sign_too() -> None:
         "def is_valid_image(x): return x.ndim == 3",
         "with torch.no_grad():\n    pass",
         "p = torch.nn.Parameter(x, requires_grad=True)",
+        "def freeze(model):\n    for param in model.parameters(): param.requires_grad_(False)",
+        "def thaw(model):\n    for p in model.parameters(): p.requires_grad = True",
+        "# optimizer.step()\ndef f(xs):\n    for x in xs: g(x)",
+        'def f(xs):\n    """Call it before optimizer.step()."""\n    for x in xs: g(x)',
+        "for name in torch.load(path):\n    if 'AdamOptimizer' in name: continue",
     ],
 )
 def test_words_that_only_look_like_training(text: str) -> None:
