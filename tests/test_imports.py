@@ -35,6 +35,13 @@ def test_help_needs_neither_libcst_nor_rich(shell: Shell) -> None:
         assert not loaded_after(shell, f"from gradguard.cli import main; main({words})") & {"torch", "libcst", "rich"}
 
 
+def test_a_check_that_finds_nothing_needs_neither_libcst_nor_rich(shell: Shell) -> None:
+    clean = CHECKOUT / "fixtures" / "leaks" / "running_loss_sum" / "clean.py"
+    loaded = loaded_after(shell, f"from gradguard.cli import _status; _status(['check', '--no-cache', {str(clean)!r}])")
+    assert "gradguard" in loaded
+    assert not loaded & {"torch", "libcst", "rich"}
+
+
 def test_the_rules_load_without_libcst(shell: Shell) -> None:
     block = "sys.modules.update(dict.fromkeys(['torch', 'libcst', 'rich', 'click']))"
     done = shell("-c", f"import sys; {block}\nfrom gradguard import catalogue\nprint(len(list(catalogue.load())))")
