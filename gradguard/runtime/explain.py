@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from gradguard.findings import Holder, Leak, Place
-from gradguard.runtime import advice, lifetime, origin
+from gradguard.runtime import advice, caches, lifetime, origin
 from gradguard.runtime.holders import LEAST_BYTES, SAVED, Suspect
 from gradguard.runtime.stores import form_of, stored_value, value_name
 from gradguard.runtime.tracer import Line
@@ -252,7 +252,8 @@ def _where_it_begins(suspect: Suspect, sources: Sources) -> list[Line]:
     if suspect.kind == "gradient" or (suspect.kind == "tensor" and suspect.holder.name == "grad"):
         return _calls(sources, r"\.requires_grad_\((?!False)")  # backward stores, but only where it was asked to
     if suspect.kind == "cache" and suspect.holder.scope == "cache":
-        return [Line(*place) for place in origin.cached_functions(sources, suspect.holder.name)]
+        code = caches.code_of(spot.thing for spot in suspect.chain)
+        return [Line(*place) for place in origin.cached_functions(sources, suspect.holder.name, code)]
     if suspect.kind == "cache":
         return _calls(sources, r"\b(cycle|tee)\(")
     if suspect.holder.path == SAVED:
@@ -381,10 +382,11 @@ def _is_filling(suspect: Suspect, kind: str, rate: float) -> bool:
         return True  # the history of LBFGS, up to its history_size
     if suspect.is_in_block:
         return True
-    if suspect.maxlen is None or not suspect.entries:
+    entries = suspect.entries or (suspect.gain.tensors if kind == "cache" else 0)
+    if suspect.maxlen is None or entries <= 0:
         return False
     if suspect.gain.attached and suspect.maxlen >= LONG_BUFFER:
         return False
     visible = suspect.gain.storage / suspect.steps
     per_step = max(rate, visible) if suspect.gain.attached else visible
-    return per_step * suspect.steps / suspect.entries * suspect.maxlen < LARGE_BUFFER
+    return per_step * suspect.steps / entries * suspect.maxlen < LARGE_BUFFER

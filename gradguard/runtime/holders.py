@@ -17,6 +17,7 @@ from types import FrameType, FunctionType
 from typing import Any
 
 from gradguard.findings import Holder
+from gradguard.runtime import caches
 from gradguard.runtime.census import Census
 from gradguard.runtime.references import ANY_ITEM, CACHE_TYPES, TEE, tee_items
 from gradguard.runtime.roots import Root
@@ -41,7 +42,11 @@ LEAST_BYTES = 2_048
 
 @dataclass(slots=True)
 class Gain:
-    """What a spot and all below it gained between two censuses."""
+    """What a spot and all below it gained between two censuses.
+
+    Args:
+        cached: tensors in a cache that is keyed by tensors: no other call finds what it keeps, however little that is.
+    """
 
     tensors: int = 0
     attached: int = 0
@@ -51,6 +56,7 @@ class Gain:
     hooks: int = 0
     logical: int = 0
     optimized: int = 0
+    cached: int = 0
 
     def add(self, other: Gain) -> None:
         """Count ``other`` too."""
@@ -62,6 +68,7 @@ class Gain:
         self.hooks += other.hooks
         self.logical += other.logical
         self.optimized += other.optimized
+        self.cached += other.cached
 
     @property
     def weight(self) -> float:
@@ -81,7 +88,7 @@ class Suspect:
         holder: its name.
         chain: the spots from the root to it; what they hold is dropped with the diagnosis.
         root: the namespace in which the path begins.
-        maxlen: of a bounded deque.
+        maxlen: of a bounded deque or cache.
         held: the graph that was stored last.
         home: the file in which the variable lives.
         graph_nodes: how many nodes it has.
@@ -189,6 +196,8 @@ def _note_gains(old: Spot, new: Spot, gains: dict[int, Gain]) -> None:
         for label, gone in previous.below.items() if previous else ():
             if label not in spot.below:  # what moved to another name was not gained
                 gain.add(_loss(gone))
+        if caches.is_keyed_by(spot.thing, _is_tensor):
+            gain.cached = gain.tensors
         gains[id(spot)] = gain
 
 
@@ -268,6 +277,7 @@ def _matters(gain: Gain, steps: int) -> bool:
         or gain.attached > 0
         or gain.hooks >= LEAST_ENTRIES
         or gain.optimized >= max(steps // 8, LEAST_ENTRIES)
+        or gain.cached >= max(steps // 4, LEAST_ENTRIES)
         or (gain.storage + gain.other) >= LEAST_BYTES * steps
     )
 
@@ -302,7 +312,8 @@ def _suspect(spot: Spot, gain: Gain, entries: int, root: Root, steps: int) -> Su
         kind = "optimizer"
     elif kind == "tensor" and any(_is_state(each.thing) for each in below):
         kind = "snapshot"
-    maxlen = spot.thing.maxlen if isinstance(spot.thing, deque) else None
+    limits = [caches.limit(thing) for thing in things]
+    maxlen = spot.thing.maxlen if isinstance(spot.thing, deque) else next(filter(None, limits), None)
     heads = [tensor for each in below for tensor in each.slots]
     operation = heads[-1].grad_fn.name() if heads else None
     devices = tuple(sorted({str(tensor.device) for tensor in heads})) or ("cpu",)
@@ -335,6 +346,10 @@ def _suspect(spot: Spot, gain: Gain, entries: int, root: Root, steps: int) -> Su
 def _is_state(thing: Any) -> bool:
     """Whether it is what ``state_dict()`` returned, or a copy."""
     return type(thing) is OrderedDict and "_metadata" in getattr(thing, "__dict__", ())
+
+
+def _is_tensor(thing: Any) -> bool:
+    return any(c.__module__ in ("torch", "torch._tensor") and c.__name__ == "Tensor" for c in type(thing).__mro__)
 
 
 def _is_optimizer(thing: Any) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from types import CodeType
 
 from gradguard.findings import Place
 from gradguard.runtime.source import FunctionNode, LoopNode, Source, Sources, place_of
@@ -133,14 +134,26 @@ def calls_with(sources: Sources, pattern: str) -> list[tuple[str, ast.stmt]]:
     return found
 
 
-def cached_functions(sources: Sources, name: str) -> list[tuple[str, int]]:
-    """The decorators of the user's functions of this name that cache: file and line."""
+def cached_functions(sources: Sources, name: str, code: CodeType | None = None) -> list[tuple[str, int]]:
+    """The decorators of the user's functions of this name that cache: file and line.
+
+    Args:
+        code: of the function that is meant, where it is known: others may have its name.
+    """
     found = []
     for source in sources.all():
         for node in ast.walk(source.tree):
-            if isinstance(node, FunctionNode) and node.name == name:
+            if isinstance(node, FunctionNode) and node.name == name and _may_be(node, source.filename, code):
                 found += [(source.filename, d.lineno) for d in node.decorator_list if "cache" in ast.unparse(d)]
     return found
+
+
+def _may_be(node: ast.FunctionDef | ast.AsyncFunctionDef, filename: str, code: CodeType | None) -> bool:
+    """Whether a function may be the one that a code is of; that begins with its first decorator."""
+    if code is None or code.co_name != node.name:
+        return True
+    first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
+    return (filename, first) == (code.co_filename, code.co_firstlineno)
 
 
 def packed_as_given(sources: Sources) -> list[tuple[str, int]]:

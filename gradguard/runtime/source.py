@@ -124,13 +124,15 @@ class Sources:
                 yield source
 
     def statement(self, filename: str, line: int, name: str | None = None) -> ast.stmt | None:
-        """The innermost statement that covers ``line``; of several on it, the one that stores into ``name``."""
+        """The innermost statement that covers ``line``; of several on it, the one that stores into ``name``.
+
+        None for the line of a decorator, which stands before what it decorates, and is no part of the class around.
+        """
         source = self.get(filename)
-        covering = [
-            node
-            for node in (ast.walk(source.tree) if source else ())
-            if isinstance(node, ast.stmt) and node.lineno <= line <= (node.end_lineno or node.lineno)
-        ]
+        nodes = list(ast.walk(source.tree)) if source else []
+        if any(_covers(decorator, line) for node in nodes for decorator in getattr(node, "decorator_list", ())):
+            return None
+        covering = [node for node in nodes if isinstance(node, ast.stmt) and _covers(node, line)]
         innermost = [node for node in covering if node.lineno == max(n.lineno for n in covering)]
         storing = [node for node in innermost if name is not None and stores(node, name)]
         found = storing or innermost
@@ -144,6 +146,10 @@ class Sources:
         lines = lines_of(filename)
         text = lines[line - 1].strip() if line <= len(lines) else ""
         return Place(shown(filename), line, text or None)
+
+
+def _covers(node: ast.stmt | ast.expr, line: int) -> bool:
+    return node.lineno <= line <= (node.end_lineno or node.lineno)
 
 
 def place_of(filename: str, statement: ast.stmt) -> Place:

@@ -255,6 +255,27 @@ def norm(x):
 for model, output, loss in training():
     norm(torch.randn(4096))
 """),
+    "a cache of small tensors, keyed by tensors": ("cache", "cache of turned()", "cache", """
+@functools.lru_cache(maxsize=None)  # here
+def turned(x):
+    return x.flip(0), x.square()
+for model, output, loss in training():
+    turned(torch.randn(64))
+"""),
+    "a cache of a method, beside a function of its name": ("cache", "cache of rays()", "cache", """
+@functools.lru_cache(maxsize=None)
+def rays(n):
+    return torch.arange(n)
+class Camera:
+    width = 3
+    @functools.lru_cache(maxsize=None)  # here
+    def rays(self, pose):
+        return pose @ pose, pose.sum()
+camera = Camera()
+for model, output, loss in training():
+    camera.rays(torch.randn(8, 8))
+    rays(4)
+"""),
     "a cache with the name of a method": ("cache", "cache of norm()", "cache", """
 def size(x):
     return float(x.norm())
@@ -646,6 +667,28 @@ def norm(x):
     return x.square()
 for model, output, loss in training():
     norm(torch.randn(4096))
+""",
+    "a bounded cache that is still filling": """
+@functools.lru_cache(maxsize=256)
+def norm(x):
+    return x.square(), x.flip(0)
+for model, output, loss in training():
+    norm(torch.randn(64))
+""",
+    "a cache of small tensors, keyed by numbers": """
+@functools.lru_cache(maxsize=None)
+def table(n):
+    return torch.arange(64) * n, torch.arange(64) + n
+for step, _ in enumerate(training()):
+    table(step)
+""",
+    "a cache that is asked for the same tensors again": """
+probes = [torch.randn(64) for _ in range(8)]
+@functools.lru_cache(maxsize=None)
+def norm(x):
+    return x.square(), x.flip(0)
+for step, _ in enumerate(training()):
+    norm(probes[step % 8])
 """,
     "second order, and the gradients set to None": """
 for model, output, loss in training():
