@@ -40,9 +40,17 @@ class Escalation:
         signals: of the watch.
         note: called with what the reader of the report should know.
         on_confirm: called with each leak, the moment it is confirmed.
+        is_early: whether the program has an optimizer that has not stepped yet: what grows may be what its first step
+            is made from, a rollout of an agent, and is confirmed when it goes on growing after that.
     """
 
-    def __init__(self, signals: Signals, note: Callable[[str], None], on_confirm: Callable[[Leak], None]) -> None:
+    def __init__(
+        self,
+        signals: Signals,
+        note: Callable[[str], None],
+        on_confirm: Callable[[Leak], None],
+        is_early: Callable[[], bool] = lambda: False,
+    ) -> None:
         self.found: list[Diagnosed] = []
         self.seconds = 0.0
         self.collector = Collector(signals.heap_bytes)
@@ -50,6 +58,9 @@ class Escalation:
         self._signals = signals
         self._note = note
         self._on_confirm = on_confirm
+        self._is_early = is_early
+        self._waiting: list[tuple[Diagnosed, Leak]] = []
+        self._waits_since: int | None = None
         self._torch: TorchInternals | None = None
         self._handles: Callable[[], int] | None = None
         self._diagnosis: Diagnosis | None = None
@@ -66,7 +77,8 @@ class Escalation:
     @property
     def has_confirmed(self) -> bool:
         """Whether a leak is certain before the run is over."""
-        return any(d.is_certain and not d.is_retracted for d in self.found)
+        waiting = [each for each, _ in self._waiting]
+        return any(d.is_certain and not d.is_retracted and d not in waiting for d in self.found)
 
     def torch_arrived(self, internals: TorchInternals, handles: Callable[[], int] | None) -> None:
         """From now on there is something to look at.
@@ -101,6 +113,8 @@ class Escalation:
         elif step >= self._next_judgement:
             self._next_judgement = step + min(max(step // 8, 4), LONGEST_PAUSE)
             grows = self._signals.telling()
+            if self._waiting and not self._is_early():
+                self._decide_waiting(step)
             if grows and self._may_diagnose(step):
                 self._diagnose(step, frame)
             elif self.collector.is_busy(step) and (self._cycles is None or self._cycles.is_due(step)):
@@ -118,6 +132,7 @@ class Escalation:
 
     def close(self, step: int) -> None:
         """End whatever goes on, with what is known by now."""
+        self._drop_waiting()
         if self._diagnosis is None:
             return
         try:
@@ -200,8 +215,31 @@ class Escalation:
         in_vain = bool(diagnosis.found) and all(d.excuse is not None for d in diagnosis.found)
         self._not_before = step * (LATE if in_vain and not any(map(_shows_soon, fresh)) else SOON)
         shares = verdict.attribute(fresh, self._signals.telling())
-        for diagnosed, leak in zip(fresh, shares):
-            if diagnosed.is_certain:
+        certain = [(diagnosed, leak) for diagnosed, leak in zip(fresh, shares) if diagnosed.is_certain]
+        if certain and self._is_early():
+            self._waiting += certain
+        else:
+            self._confirm(certain)
+
+    def _decide_waiting(self, step: int) -> None:
+        """What grew before the first step of the optimizer is confirmed when memory goes on growing."""
+        self._waits_since = self._waits_since or step
+        if self._signals.go_on_growing(self._waits_since):
+            certain, self._waiting = self._waiting, []
+            self._confirm(certain)
+
+    def _drop_waiting(self) -> None:
+        """Forget what grew before the first step of the optimizer, and has not grown since."""
+        if self._waits_since is None or self._signals.go_on_growing(self._waits_since) is not False:
+            return
+        early = [diagnosed for diagnosed, _ in self._waiting if not diagnosed.is_retracted]
+        for diagnosed in early:
+            self._note(f"`{diagnosed.path}` grew before the first step of an optimizer, and not after it")
+        self.found = [diagnosed for diagnosed in self.found if diagnosed not in early]
+
+    def _confirm(self, certain: list[tuple[Diagnosed, Leak]]) -> None:
+        for diagnosed, leak in certain:
+            if not diagnosed.is_retracted:
                 self._on_confirm(leak)
 
 

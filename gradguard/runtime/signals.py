@@ -11,7 +11,7 @@ from gradguard.runtime.sensors.cuda import Cuda
 from gradguard.runtime.sensors.heap import Heap
 from gradguard.runtime.sensors.tensors import BUDGET_WITHOUT_HEAP, FIRST_STEP, Tensors
 from gradguard.runtime.series import Series
-from gradguard.runtime.trend import Trend
+from gradguard.runtime.trend import Trend, goes_on
 
 
 class Signals:
@@ -106,6 +106,12 @@ class Signals:
     def telling(self) -> dict[str, Trend]:
         """The signals that grow steadily now, without those that are too noisy beside the others."""
         return verdict.telling(self.growing(), self.series)
+
+    def go_on_growing(self, since: int) -> bool | None:
+        """Whether a signal that counts has grown after step ``since``; None where too little was seen to tell."""
+        counting = [(name, self.series[name]) for name in verdict.counting(self.series) & self.series.keys()]
+        grown = {goes_on(s.steps, s.values, since, verdict.floor_of(name)) for name, s in counting}
+        return True if True in grown else None if grown <= {None} else False
 
     def peaks(self) -> dict[str, int]:
         """The most bytes of each signal; the allocator of a device knows also what came and went within a step."""

@@ -5,7 +5,9 @@ torch 2.4 and later. What a version lacks is None (or does nothing), and the sen
 
 from __future__ import annotations
 
+import gc
 import sys
+import weakref
 from collections.abc import Callable
 from contextlib import nullcontext
 from importlib import import_module
@@ -35,6 +37,7 @@ class TorchInternals:
             lambda: import_module("torch.utils.data.dataloader")._BaseDataLoaderIter
         )
         self.has_node_metadata = _probe(self._node_metadata) is True
+        self._optimizer: weakref.ref[Any] | None = None
 
     def handles(self) -> Callable[[], int] | None:
         """A function that says how many hook handles were given out so far; None where they are not numbered."""
@@ -42,6 +45,14 @@ class TorchInternals:
         if not isinstance(getattr(handle, "next_id", None), int):
             return None
         return lambda: int(handle.next_id)
+
+    def has_optimizer(self) -> bool:
+        """Whether the program has made an optimizer that is alive; it may not have stepped yet."""
+        if self._optimizer is None or self._optimizer() is None:
+            kind = self.torch.optim.Optimizer
+            found = next((each for each in gc.get_objects() if issubclass(type(each), kind)), None)
+            self._optimizer = weakref.ref(found) if found is not None else None
+        return self._optimizer is not None
 
     def without_overrides(self) -> Any:
         """A context in which reading a tensor's attributes runs no ``__torch_function__`` of the user."""

@@ -16,6 +16,7 @@ from statistics import median
 
 WINDOWS = 8
 MIN_POINTS = 12
+FEW_POINTS = 5
 WARM_UPS = (0.1, 0.3, 0.5, 0.7, 0.85)
 """Shares of the run that may be warm-up; the least one after which the signal grows steadily is taken."""
 
@@ -77,6 +78,16 @@ def is_beyond(steps: Sequence[int], values: Sequence[float], since: int) -> bool
     highest = max((v for s, v in zip(steps, values) if FIRST_STEPS < s < since), default=None)
     lowest = min(v for s, v in zip(steps, values) if s >= since)
     return highest is None or values[-1] - highest > 0.5 * (values[-1] - lowest)
+
+
+def goes_on(steps: Sequence[int], values: Sequence[float], since: int, floor: float) -> bool | None:
+    """Whether a signal's lows rise after step ``since``, by at least ``floor`` a step; None for too few samples."""
+    after = [(s, v) for s, v in zip(steps, values) if s > since]
+    if len(after) < FEW_POINTS:
+        return None
+    half = len(after) // 2
+    (first, low), (last, high) = (min(part, key=lambda at: at[1]) for part in (after[:half], after[half:]))
+    return high - low >= floor * (last - first)
 
 
 def stands_still(steps: Sequence[int], values: Sequence[float], pause: int, slope: float) -> bool:

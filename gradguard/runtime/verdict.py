@@ -54,17 +54,27 @@ def growing(series: Mapping[str, Series]) -> dict[str, Trend]:
     return {name: grown for name, grown in trends.items() if grown is not None}
 
 
+def floor_of(name: str) -> float:
+    """The least slope that is growth, in a signal's unit per step."""
+    return FLOORS.get(name, BYTES_FLOOR)
+
+
 def _growth(name: str, series: Series) -> Trend | None:
-    steady = trend(series.steps, series.values, FLOORS.get(name, BYTES_FLOOR))
+    steady = trend(series.steps, series.values, floor_of(name))
     if steady is not None or name in NOISY:
         return steady
     return staircase(series.steps, series.values, 1 if name in COUNTS else STAIR)
 
 
 def telling(growing: Mapping[str, Trend], series: Mapping[str, Series]) -> dict[str, Trend]:
-    """The growth that counts: of several signals that see the same memory, the best that is known."""
-    best = _memory_signals([name for name in series if _is_told(name, series)])
-    return {name: grown for name, grown in growing.items() if name in COUNTS or name in best}
+    """The growth that counts."""
+    counts = counting(series)
+    return {name: grown for name, grown in growing.items() if name in counts}
+
+
+def counting(series: Mapping[str, Series]) -> set[str]:
+    """The signals that count: of several that see the same memory, the best that is known."""
+    return {*COUNTS, *_memory_signals([name for name in series if _is_told(name, series)])}
 
 
 def _is_told(name: str, series: Mapping[str, Series]) -> bool:

@@ -75,7 +75,7 @@ class Watch:
         self._recording = recording
         self._signals = Signals(self._note)
         self._confirmed: list[Leak] = []
-        self._escalation = Escalation(self._signals, self._note, self._confirmed.append)
+        self._escalation = Escalation(self._signals, self._note, self._confirmed.append, self._awaits_optimizer)
         self._children = ChildProcesses()
         self._graphs: Graphs | None = None
         self._torch: TorchInternals | None = None
@@ -322,6 +322,11 @@ class Watch:
         self._last = monotonic()
         if source in ("explicit", "optimizer", "loader") and self._module_steps is not None:
             self._module_steps.rest()
+
+    def _awaits_optimizer(self) -> bool:
+        """Whether steps are told by less than an optimizer, and there is one."""
+        by_less = self._clock.source not in ("explicit", "optimizer")
+        return by_less and self._torch is not None and self._torch.has_optimizer()
 
     def _start_over(self) -> None:
         self.steps = self._clock.counted - 1

@@ -21,6 +21,7 @@ import gradguard  # noqa: E402
 from gradguard.findings import RunReport  # noqa: E402
 from gradguard.runtime import escalation  # noqa: E402
 from gradguard.runtime import steps as steps_module  # noqa: E402
+from gradguard.runtime.watch import Watch  # noqa: E402
 
 
 class Net(nn.Module):
@@ -532,3 +533,52 @@ def test_a_diagnosis_that_found_only_what_is_excused_comes_late_again(monkeypatc
     assert watched(lambda guard: train(200, lambda loss: window.append(torch.randn(4096)))).verdict == "clean"
     assert len(begun) >= 2
     assert begun[1] >= escalation.LATE * begun[0]
+
+
+def _rollouts(optimizer: torch.optim.Optimizer | None, updates: int, after: Callable[[list[Any]], object]) -> None:
+    agent = nn.Sequential(nn.Linear(16, 64), nn.Tanh(), nn.Linear(64, 4))
+    if optimizer is not None:
+        optimizer.add_param_group({"params": list(agent.parameters())})
+    kept: list[torch.Tensor] = []
+    for _ in range(updates):
+        total = torch.zeros(())
+        for _ in range(70):
+            output = agent(torch.randn(4, 16))
+            kept.append(output.log_softmax(-1)[:, 0])
+            total = total + output.mean()
+        if optimizer is not None:
+            optimizer.zero_grad()
+            total.backward()
+            optimizer.step()
+        after(kept)
+
+
+def _optimizer() -> torch.optim.Optimizer:
+    return torch.optim.SGD([nn.Parameter(torch.zeros(()))], 0.01)
+
+
+@pytest.mark.parametrize("updates", [20, 60])
+def test_what_the_first_step_is_made_from_is_not_announced(updates: int) -> None:
+    announced: list[str] = []
+    with Watch(on_confirm=lambda leak: announced.append(str(leak.holder)), stop_on_leak=True) as guard:
+        _rollouts(_optimizer(), updates, list.clear)
+    assert announced == []
+    assert guard.report is not None
+    assert (guard.report.verdict, guard.report.leaks) == ("clean", ())
+
+
+def test_what_goes_on_growing_after_the_first_step_is_announced() -> None:
+    announced: list[str] = []
+    with Watch(on_confirm=lambda leak: announced.append(leak.holder.path if leak.holder else "?")) as guard:
+        _rollouts(_optimizer(), 60, len)
+    assert guard.report is not None
+    assert guard.report.verdict == "leak"
+    assert announced
+    assert announced[0].endswith("kept")
+
+
+def test_where_there_is_no_optimizer_a_leak_is_announced_at_once() -> None:
+    announced: list[str] = []
+    with Watch(on_confirm=lambda leak: announced.append(leak.holder.path if leak.holder else "?"), stop_on_leak=True):
+        _rollouts(None, 40, len)
+    assert announced == ["_rollouts.kept"]
