@@ -471,3 +471,61 @@ def test_classes_that_have_nothing_in_common() -> None:
 def test_the_argument_that_has_the_graph_is_named() -> None:
     (finding,) = findings(REGISTRIES["one class"], "GG107")
     assert "`value` is kept" in finding.message
+
+
+FORWARDED = """
+        class Dice:
+            def __init__(self):
+                self.overlap = 0.0
+
+            def {name}(self, out, y):
+                self.overlap += (out.sigmoid() * y).sum()
+
+        class Accuracy:
+            def __init__(self):
+                self.hits = 0
+
+            def {name}(self, out, y):
+                self.hits += ((out > 0) == y).sum().item()
+
+        class Meters:
+            def __init__(self, **meters):
+                self.meters = meters
+
+            def {name}(self, {taken}):
+                for meter in self.meters.values():
+                    meter.{name}({given})
+
+        def train(net, loader, optimizer):
+            meters = Meters(dice=Dice(), accuracy=Accuracy())
+            for x, y in loader:
+                out = net(x)
+                optimizer.zero_grad()
+                F.binary_cross_entropy_with_logits(out, y).backward()
+                optimizer.step()
+                meters.{name}(out, y)  # !
+"""
+ALL = "*args, **kwargs"
+FORWARDING = {
+    "all positional arguments": FORWARDED.format(name="update", taken="*values", given="*values"),
+    "all arguments": FORWARDED.format(name="update", taken=ALL, given=ALL),
+    "to add": FORWARDED.format(name="add", taken="*args", given="*args"),
+}
+
+
+@pytest.mark.parametrize("name", FORWARDING)
+def test_all_arguments_are_handed_on_to_each_element(name: str) -> None:
+    assert_flagged(FORWARDING[name], "GG107")
+
+
+@pytest.mark.parametrize("name", FORWARDING)
+@pytest.mark.parametrize(
+    "edit",
+    [
+        ("(out.sigmoid() * y).sum()", "float((out.detach().sigmoid() * y).sum())"),
+        ("(out, y)\n", "(out.detach(), y)\n"),
+        ("self.overlap += (out", "self.overlap = (out"),
+    ],
+)
+def test_elements_that_are_handed_all_and_keep_nothing(name: str, edit: tuple[str, str]) -> None:
+    assert_clean(twin(FORWARDING[name], edit), "GG107")
