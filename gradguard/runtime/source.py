@@ -124,13 +124,15 @@ class Sources:
                 yield source
 
     def statement(self, filename: str, line: int, name: str | None = None) -> ast.stmt | None:
-        """The innermost statement that covers ``line``; of several on it, the one that stores into ``name``."""
+        """The innermost statement that covers ``line``; of several on it, the one that stores into ``name``.
+
+        None for a line before a definition that only decorates it.
+        """
         source = self.get(filename)
-        covering = [
-            node
-            for node in (ast.walk(source.tree) if source else ())
-            if isinstance(node, ast.stmt) and node.lineno <= line <= (node.end_lineno or node.lineno)
-        ]
+        nodes = [node for node in (ast.walk(source.tree) if source else ()) if isinstance(node, ast.stmt)]
+        covering = [node for node in nodes if node.lineno <= line <= (node.end_lineno or node.lineno)]
+        if any(_decorates(node, line) for node in nodes):
+            return None
         innermost = [node for node in covering if node.lineno == max(n.lineno for n in covering)]
         storing = [node for node in innermost if name is not None and stores(node, name)]
         found = storing or innermost
@@ -144,6 +146,13 @@ class Sources:
         lines = lines_of(filename)
         text = lines[line - 1].strip() if line <= len(lines) else ""
         return Place(shown(filename), line, text or None)
+
+
+def _decorates(node: ast.stmt, line: int) -> bool:
+    """Whether a line belongs to the decorators above a definition."""
+    if not isinstance(node, FunctionNode | ast.ClassDef) or not node.decorator_list:
+        return False
+    return node.decorator_list[0].lineno <= line < node.lineno
 
 
 def place_of(filename: str, statement: ast.stmt) -> Place:

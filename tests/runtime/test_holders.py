@@ -255,6 +255,17 @@ def norm(x):
 for model, output, loss in training():
     norm(torch.randn(4096))
 """),
+    "a cache of a method": ("cache", "cache of norm()", "cache", """
+class Cells:
+    side = 4
+
+    @functools.lru_cache(maxsize=None)  # here
+    def norm(self, x):
+        return x.square()
+cells = Cells()
+for model, output, loss in training():
+    cells.norm(torch.randn(4096))
+"""),
     "a cache with the name of a method": ("cache", "cache of norm()", "cache", """
 def size(x):
     return float(x.norm())
