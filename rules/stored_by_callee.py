@@ -56,17 +56,18 @@ def hands_over(function: Function) -> Iterator[Finding]:
                 help=f"pass {store.advice}{store.number_advice}",
                 fix=store.detach_fix(),
                 severity=Severity.WARNING if store.freed else Severity.ERROR,
-                confidence=store.confidence if _is_sure(store) else Confidence.LOW,
+                confidence=store.confidence if _is_sure(function, store) else Confidence.LOW,
                 related=(Related(inside.path, inside.cell, inside.line, "it is stored here"), *store.origin()),
             )
 
 
-def _is_sure(store: Store) -> bool:
+def _is_sure(function: Function, store: Store) -> bool:
     """Whether it surely piles up, and the graph was seen to be made here: a state of an environment has none.
 
     What a layer is given has one: that of the layers before it.
     """
-    piles_up = store.outlives is not None or (store.outlives_call and store.freed)
+    in_forward = function.is_module_method and function.name == "forward"
+    piles_up = store.outlives is not None or (store.outlives_call and (store.freed or in_forward))
     return _is_statistic(store) or (piles_up and store.is_seen_to_record)
 
 

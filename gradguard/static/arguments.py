@@ -8,7 +8,20 @@ from typing import TYPE_CHECKING
 from gradguard.static import knowledge as k
 from gradguard.static import tree as t
 from gradguard.static.names import named_kind
-from gradguard.static.values import NOTHING, NUMBER, UNKNOWN, Flag, Kind, Value, Whole, Word, element, join, structure
+from gradguard.static.values import (
+    NOTHING,
+    NUMBER,
+    UNKNOWN,
+    Flag,
+    Kind,
+    Source,
+    Value,
+    Whole,
+    Word,
+    element,
+    join,
+    structure,
+)
 
 if TYPE_CHECKING:
     from gradguard.static.called import Called
@@ -57,7 +70,7 @@ def bound(c: Called, ref: FunctionRef, given: Given, receiver: str | None) -> Ar
         elif arg.keyword in names:
             _give(c, arguments, str(arg.keyword), arg, value)
         elif (star := stars.get("*" if arg.keyword is None else "**")) is not None:
-            if star not in arguments.sources or (value.roots and not any(v.roots for v in extra[star].values())):
+            if star not in arguments.sources or sureness(value) > max(map(sureness, extra[star].values()), default=0):
                 arguments.sources[star] = arg.value  # the one to name is the first that surely has a graph
             extra[star][len(extra[star]) if arg.keyword is None else arg.keyword] = value
     for star, others in extra.items():
@@ -66,6 +79,12 @@ def bound(c: Called, ref: FunctionRef, given: Given, receiver: str | None) -> Ar
         if param.name not in arguments.values and isinstance(param.default, t.Constant):
             arguments.values[param.name] = NOTHING if param.default.value is None else NUMBER
     return arguments
+
+
+def sureness(value: Value) -> int:
+    """How sure it is that a value has a graph: one was seen to begin, it comes from somewhere, or neither."""
+    begins = any(root.source in (Source.GRAPH, Source.LOSS, Source.LEAF) for root in value.roots)
+    return 2 if begins else int(bool(value.roots))
 
 
 def _without_self(c: Called, ref: FunctionRef, receiver: str | None, arguments: Arguments) -> list[t.Param]:

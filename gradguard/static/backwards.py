@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from gradguard.static import tree as t
+from gradguard.static.clearing import AT_START
 from gradguard.static.definitions import Class
 from gradguard.static.model import Backward, Form, GradCall, Loop, Store, ZeroGrad
 from gradguard.static.names import in_method
@@ -140,8 +141,18 @@ def _carried_by(flow: Flow, backward: Backward) -> Store | None:
             continue
         again = carry.end.roots & backward.value.roots
         if any(r.source is Source.GRAPH and r.key in flow.one_graph for r in again):
-            return store
+            return None if _is_set_elsewhere(flow, store) else store
     return None
+
+
+def _is_set_elsewhere(flow: Flow, store: Store) -> bool:
+    """Whether a function that the loop was not seen to call sets the same attribute: a handler that detaches it."""
+    if "." not in store.path:
+        return False
+    name = re.escape(store.holder)
+    sets = re.compile(rf"\.{name}(?:\[[^\]]*\])?\s*(?:,[^=(]*)?=(?!=)|\.{name}\b[^=\n]*\.detach_\(")
+    seen = {function for function, _ in store.through} | {flow.facts.name, *AT_START}
+    return flow.project.survey.acts(store.holder, sets, flow.module, seen)
 
 
 def _made_here(flow: Flow, value: Value) -> Roots:

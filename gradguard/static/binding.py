@@ -146,6 +146,7 @@ def _alias(flow: Flow, path: str, source: t.Expr | None, value: Value) -> bool:
     if origin is None or isinstance(value.ref, Bound):
         return False
     is_collection = value.kind is Kind.CONTAINER or (value.kind is Kind.UNKNOWN and path in flow.filled)
+    is_collection |= isinstance(source, t.Call) and _makes_item(source)
     if origin == path:
         return is_collection  # log = note(log, loss)
     if origin.startswith((f"{path}.", f"{path}[")):
@@ -160,9 +161,19 @@ def _alias(flow: Flow, path: str, source: t.Expr | None, value: Value) -> bool:
 def _object_of(flow: Flow, source: t.Expr | None) -> str | None:
     """The path of the object that an expression is, where it makes none."""
     if isinstance(source, t.Call):
-        return flow.given_back.get(source)
+        return t.path_of(source) if _makes_item(source) else flow.given_back.get(source)
     is_copy = isinstance(source, t.Subscript) and isinstance(source.index, t.Slice)
     return t.path_of(source) if isinstance(source, t.Name | t.Attribute | t.Subscript) and not is_copy else None
+
+
+def _makes_item(call: t.Call) -> bool:
+    """Whether a call gives a collection that is, or from now on is, in another one: ``d.setdefault(key, [])``."""
+    if not isinstance(call.func, t.Attribute) or call.func.name != "setdefault" or len(call.args) != 2:
+        return False
+    made = call.args[1].value
+    if isinstance(made, t.Display | t.DictDisplay):
+        return True
+    return isinstance(made, t.Call) and t.path_of(made.func) in ("list", "dict", "set") and not made.args
 
 
 def _note_terms(flow: Flow, path: str, source: t.Expr | None, state: State) -> None:

@@ -107,12 +107,29 @@ def _gives_something(c: Called) -> bool:
 
 
 def _is_of_no_collection(c: Called, name: str) -> bool:
-    """Whether ``update`` or ``add`` is given what no dict, set or tensor takes: a tensor, or several things."""
+    """Whether ``update`` or ``add`` is given what no dict, set or tensor takes: a tensor, or several things.
+
+    So is it where a method hands all that it is given to each element of a collection: ``meter.update(*args)``.
+    """
+    if name in _ADDING and _hands_on_all(c):
+        return True
     given = [value for arg, value in c.values if arg.keyword is None and not arg.star]
     first = given[0] if given else UNKNOWN
     is_tensor = first.kind is Kind.TENSOR or any(root.source is Source.LOSS for root in first.roots)
-    several = name in ("append", "update", "add", "put", "push") and len(given) > 1
+    several = name in _ADDING and len(given) > 1
     return several or (name == "update" and is_tensor and bool(first.roots))
+
+
+_ADDING = ("append", "update", "add", "put", "push")
+
+
+def _hands_on_all(c: Called) -> bool:
+    """Whether an element that a loop takes is given all arguments of the function: ``*args``, whatever they are."""
+    func = c.node.func
+    element = func.value.id if isinstance(func, t.Attribute) and isinstance(func.value, t.Name) else ""
+    own = {param.name for param in c.flow.ref.define.params if param.star == "*"}
+    given = {t.path_of(arg.value) for arg in c.node.args if arg.star == "*"}
+    return element in c.flow.elements and bool(own & given)
 
 
 def _is_declared_only(cls: Class, name: str) -> bool:

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 
 _REMOVES = re.compile(r"\.remove(?:\(\)|\b(?!\s*\())")  # called, or handed over to be called
+_FREES_HOOKS = re.compile(r"_hooks(?:\.(?:clear|pop|popitem)\(|\s*=(?!=))")
+_ASKS = re.compile(r"\bbackward\(|\bgrad\(|LightningModule|\bTrainer\b")
+_SWITCHES_OFF = re.compile(r"\bno_grad\b|\binference_mode\b|set_grad_enabled\(\s*(?:mode\s*=\s*)?False")
 _EMPTYING = ("clear", "pop", "popleft", "popitem")
 
 
@@ -193,10 +196,30 @@ def _path_here(hook: HookRegistration, callback: Flow, store: Store) -> str | No
     if callback.scope(store.path) is Scope.LOCAL:
         return None
     if head not in callback.params or head == "self":
-        return store.path
+        return _place_of(callback, head) or store.path
     position = callback.params.index(head)
     bound = hook.bound[position] if position < len(hook.bound) else None
     return bound + store.path[len(head) :] if bound is not None else None
+
+
+def _place_of(callback: Flow, name: str) -> str | None:
+    """Where the object keeps a collection that a hook's maker has by a name of its own.
+
+    ``rows = self.seen.setdefault(layer, [])``, ``self.seen[layer] = rows = []``.
+    """
+    maker = callback.ref.outer
+    if maker is None or name in maker.params or name not in maker.locals:
+        return None
+    aliased = maker.canonical(name)
+    if aliased.startswith("self."):
+        return aliased
+    for stmt in t.walk_statements(maker.ref.define.body):
+        if isinstance(stmt, t.Assign):
+            paths = [t.path_of(target) or "" for target in stmt.targets]
+            kept = [path for path in paths if path.startswith("self.")]
+            if kept and name in (t.path_of(stmt.value), *paths):
+                return kept[0]
+    return None
 
 
 def _collects(flow: Flow, hook: HookRegistration, callback: Flow, store: Store, path: str, *, trains: bool) -> bool:
@@ -206,7 +229,7 @@ def _collects(flow: Flow, hook: HookRegistration, callback: Flow, store: Store, 
         trains: only a loop that trains counts; what runs over a data set once may collect what it wants.
     """
     holder = callback.final.env.get(store.path)
-    if holder is not None and holder.bounded:
+    if (holder is not None and holder.bounded) or store.path in callback.emptied:
         return False
     if path.startswith("self."):
         if trains and "forward" in hook.method:
@@ -214,7 +237,12 @@ def _collects(flow: Flow, hook: HookRegistration, callback: Flow, store: Store, 
         attribute = path.split("[", 1)[0].rsplit(".", 1)[-1]
         if _REMOVES.search(flow.module.source.text) and _is_removed_in_time(flow):
             return False
-        return not flow.project.survey.empties(attribute, flow.module, {callback.defined})
+        if _FREES_HOOKS.search(flow.module.source.text) or not (trains or _may_record(flow)):
+            return False
+        functions = {callback.defined}
+        if (hook.receiver or "").split(".", 1)[0] == "self":  # it stays, and what is made anew beside it is so once
+            functions |= {flow.defined, (callback.ref.outer or flow).defined}
+        return not flow.project.survey.empties(attribute, flow.module, functions)
     if flow.scope(path) not in (Scope.LOCAL, Scope.GLOBAL):
         return False
     outer = flow.final.env.get(path)
@@ -225,6 +253,12 @@ def _collects(flow: Flow, hook: HookRegistration, callback: Flow, store: Store, 
     removed = _last_removal(flow)
     loops = (loop for loop in flow.facts.loops if path not in loop.assigned and loop.site.line <= removed)
     return any(loop.backwards if trains else f.mode is not Mode.OFF for loop in loops for f in loop.forwards)
+
+
+def _may_record(flow: Flow) -> bool:
+    """Whether forwards may record graphs: a program that asks for no gradient, and has ``no_grad``, runs under it."""
+    survey = flow.project.survey
+    return survey.mentions(_ASKS, flow.module) or not survey.mentions(_SWITCHES_OFF, flow.module)
 
 
 def _is_removed_in_time(flow: Flow) -> bool:

@@ -8,6 +8,7 @@ from typing import Any
 
 from gradguard.static import knowledge as k
 from gradguard.static import tree as t
+from gradguard.static.arguments import sureness
 from gradguard.static.expressions import recorded
 from gradguard.static.model import (
     Backward,
@@ -180,7 +181,7 @@ def _given_for(here: Translation, store: Store) -> str | None:
     given = {r.base for r in store.value.reach if r.source is Source.PARAM and r.base in values}
     order = [name for name in here.callee.params if name in given] + sorted(given - set(here.callee.params))
     attached = [name for name in order if values[name].keeps]
-    attached.sort(key=lambda name: not values[name].roots)  # what surely carries a graph comes first
+    attached.sort(key=lambda name: -sureness(values[name]))  # what surely carries a graph comes first
     its_own = any(r.source in (Source.GRAPH, Source.LEAF) for r in store.value.roots)
     return attached[0] if attached and not its_own else None
 

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 # Methods that somebody outside of the project calls.
 _CALLED_BY_OTHERS = re.compile(r"^(?:on_\w+|__\w+__|forward|training_step|\w+_epoch_end|setup|teardown|main|<module>)$")
+_SCRIPT = re.compile(r"^if\s+__name__\s*==\s*['\"]__main__['\"]", re.M)
+_BY_NAME = re.compile(r"\bfire\b|\bgetattr\(|\bglobals\(\)|\blocals\(\)|\bsys\.modules\b|\beval\(['\"\w]")
 _TORCH = re.compile(r"^\s*(?:from|import)\s+(?:torch|pytorch_lightning|lightning)\b", re.M)
 _BACKWARD = re.compile(r"\.backward\(")
 _TRAINS = re.compile(TRAINS_HERE)
@@ -234,9 +236,17 @@ class Survey:
         if key not in self._called:
             users = {user for text in self._with_word(method, near) for user in _users(method, text)}
             users -= {method, *AT_START}  # what a constructor calls, it does once
-            is_entry = bool(seen) and not users  # somebody who uses the project calls it
+            is_entry = bool(seen) and not users and not self._is_left_over(method, near)  # users of the project call it
             self._called[key] = is_entry or any(u not in seen and self._runs(u, near, seen | {method}) for u in users)
         return self._called[key]
+
+    def _is_left_over(self, name: str, near: Module) -> bool:
+        """Whether it is a plain function that nothing calls, in a program that has a script of its own."""
+        if not self.mentions(_SCRIPT, near) or self.mentions(_BY_NAME, near):
+            return False
+        defined = re.compile(rf"^(?P<before>.*\n)?def {re.escape(name)}\(", re.M)
+        found = (defined.search(text) for text in self._with_word(name, near))
+        return any(match is not None and not (match["before"] or "").startswith("@") for match in found)
 
     def _any_trains(self, near: Module) -> bool:
         """Whether any file calls backward, or nothing is known of the files."""

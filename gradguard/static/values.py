@@ -12,6 +12,8 @@ from dataclasses import dataclass, replace
 from enum import Enum, auto
 from typing import NamedTuple
 
+from gradguard.static.kinship import nearest_base
+
 
 class Source(Enum):
     """The kinds of roots."""
@@ -349,6 +351,8 @@ def _common(a: Value, b: Value) -> tuple[Kind, object]:
     if a.kind is b.kind:
         install = isinstance(a.ref, Registrar) and isinstance(b.ref, Registrar)
         one = a.ref if a.ref == b.ref or install else None
+        if one is None and a.kind is Kind.CLASS:  # one of several: what they are all derived from
+            one = nearest_base(a.ref, b.ref)
         return a.kind, _choice(a.ref, b.ref) if one is None and a.kind is Kind.FUNCTION else one
     for one, other in ((a, b), (b, a)):
         if one.kind in (Kind.NOTHING, Kind.UNKNOWN) or (
@@ -383,7 +387,9 @@ def element(value: Value, index: object) -> Value:
         parts = [part for _, part in value.parts]
         if isinstance(index, str) and index != "each" and _has_names(value):  # a KeyError, or a key that was not seen
             return Value(maybe=union(parts).reach)
-        if any(all(part.kind is kind for part in parts) for kind in (Kind.MODULE, Kind.FUNCTION, Kind.INSTANCE)):
+        if any(
+            all(part.kind is kind for part in parts) for kind in (Kind.MODULE, Kind.FUNCTION, Kind.INSTANCE, Kind.CLASS)
+        ):
             return _any_of(parts)
         if value.must:
             return carried_element(value, union(parts, Kind.UNKNOWN))

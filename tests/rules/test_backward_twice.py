@@ -158,6 +158,26 @@ FLAGGED = {
             b.backward(retain_graph=True)  # !
             optimizer.step()
     """,
+    "a state on the model, set anew only when it is made": """
+        class Walker(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.cell, self.out = nn.LSTM(2, 8), nn.Linear(8, 2)
+                self.state = None
+
+            def forward(self, x):
+                y, self.state = self.cell(x, self.state)
+                return self.out(y)
+
+        def train(loader):
+            model = Walker()
+            optimizer = torch.optim.Adam(model.parameters())
+            for x, y in loader:
+                loss = F.mse_loss(model(x), y)
+                optimizer.zero_grad()
+                loss.backward()  # !
+                optimizer.step()
+    """,
 }
 
 CLEAN = {
@@ -428,6 +448,79 @@ CLEAN = {
 
             for _ in range(3):
                 optimizer.step(closure)
+    """,
+    "a handler of an event detaches the state": """
+        class Walker(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.cell, self.out = nn.LSTM(2, 8), nn.Linear(8, 2)
+                self.state = None
+
+            def forward(self, x):
+                y, self.state = self.cell(x, self.state)
+                return self.out(y)
+
+            def cut(self):
+                self.state = tuple(part.detach() for part in self.state)
+
+        class Engine:
+            def __init__(self, model, optimizer):
+                self.model, self.optimizer, self.events = model, optimizer, {}
+
+            def on(self, name):
+                def put(function):
+                    self.events.setdefault(name, []).append(function)
+                    return function
+
+                return put
+
+            def fire(self, name):
+                for function in self.events.get(name, ()):
+                    function(self)
+
+            def run(self, loader):
+                for x, y in loader:
+                    loss = F.mse_loss(self.model(x), y)
+                    self.optimizer.zero_grad()
+                    loss.backward()
+                    self.optimizer.step()
+                    self.fire("step")
+
+        def main(loader):
+            model = Walker()
+            engine = Engine(model, torch.optim.Adam(model.parameters()))
+
+            @engine.on("step")
+            def detach(engine):
+                engine.model.cut()
+
+            engine.run(loader)
+    """,
+    "a hook that is not seen detaches the state": """
+        class Walker(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.cell, self.out = nn.LSTM(2, 8), nn.Linear(8, 2)
+                self.state = None
+
+            def forward(self, x):
+                y, self.state = self.cell(x, self.state)
+                return self.out(y)
+
+        def cut(model):
+            for part in model.state:
+                part.detach_()
+            model.state = None if len(model.state) > 2 else model.state
+
+        def train(loader, after_step):
+            model = Walker()
+            optimizer = torch.optim.Adam(model.parameters())
+            for x, y in loader:
+                loss = F.mse_loss(model(x), y)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+                after_step(model)
     """,
 }
 

@@ -898,3 +898,117 @@ def test_what_is_collected_over_a_data_set_once() -> None:
         """,
         CODE,
     )
+
+
+RECORDER = """
+        class Recordable:
+            def record(self, kind):
+                {begun}
+                for name, layer in self.named_modules():
+                    if isinstance(layer, kind):
+                        layer.register_forward_hook(self.probe(name))
+
+            def probe(self, name):
+                {made}
+
+                def hook(module, inputs, output):
+                    rows.append(output)  # !
+
+                return hook
+
+        class Net(Recordable, nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.seen = {{}}
+                self.body = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
+
+            def forward(self, x):
+                return self.body(x)
+
+        def train(loader):
+            net = Net()
+            net.record(nn.ReLU)
+            optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+            for x, y in loader:
+                loss = F.mse_loss(net(x), y)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+"""
+RECORDERS = {
+    "of a dict": RECORDER.format(begun="self.seen = {}", made="rows = self.seen.setdefault(name, [])"),
+    "put into a dict": RECORDER.format(begun="count = 0", made="rows = self.seen[name] = []"),
+    "put into a dict afterwards": RECORDER.format(
+        begun="self.seen = {}", made="rows = []\n                self.seen[name] = rows"
+    ),
+    "an attribute": RECORDER.format(begun="self.seen = []", made="rows = self.seen"),
+}
+
+
+@pytest.mark.parametrize("name", RECORDERS)
+def test_a_collection_that_the_maker_has_by_another_name(name: str) -> None:
+    assert_flagged(RECORDERS[name], CODE)
+
+
+LOOP = "            for x, y in loader:\n"
+
+
+@pytest.mark.parametrize("name", RECORDERS)
+@pytest.mark.parametrize(
+    "edit",
+    [
+        ("rows.append(output)", "rows.append(output.detach())"),
+        ("rows.append(output)", "rows[:] = [output]"),
+        ("rows.append(output)", "rows.append(output)\n                    del rows[:-3]"),
+        ("def forward(self, x):", "def forward(self, x):\n                self.seen.clear()"),
+        ("def forward(self, x):", "def forward(self, x):\n                self.seen = dict()"),
+        (LOOP, LOOP + "                net.seen.clear()\n"),
+        (LOOP, LOOP + "                for layer in net.body:\n                    layer._forward_hooks.clear()\n"),
+    ],
+)
+def test_such_a_collection_that_is_kept_short(name: str, edit: tuple[str, str]) -> None:
+    assert_clean(twin(RECORDERS[name], edit), CODE)
+
+
+INSPECTED = """
+        class Inspector:
+            def __init__(self, net):
+                self.net, self.seen = net, []
+                net.layer4.register_forward_hook(self.keep)
+
+            def keep(self, module, inputs, output):
+                self.seen.append(output)  # !
+
+        def inspect(net, loader):
+            inspector = Inspector(net)
+            {mode}
+                for x, y in loader:
+                    {run}
+            return torch.cat(inspector.seen)
+"""
+
+
+def test_a_program_that_records_graphs() -> None:
+    assert_flagged(INSPECTED.format(mode="if net.training:", run="net(x)"), CODE)
+    assert_flagged(INSPECTED.format(mode="with torch.no_grad():", run="F.mse_loss(net(x), y).backward()"), CODE)
+
+
+@pytest.mark.parametrize("mode", ["torch.no_grad()", "torch.inference_mode()", "torch.set_grad_enabled(False)"])
+def test_a_program_that_only_runs_without_graphs(mode: str) -> None:
+    assert_clean(twin(INSPECTED.format(mode=f"with {mode}:", run="net(x)")), CODE)
+
+
+def test_a_model_of_each_call() -> None:
+    of_a_call = """
+        class Extractor:
+            def keep(self, module, inputs, output):
+                self.seen.append(output)
+
+            def extract(self, build, x):
+                self.seen = []
+                net = build()
+                net.layer4.register_forward_hook(self.keep)
+                net(x).sum().backward()
+                return self.seen
+    """
+    assert_clean(of_a_call, CODE)

@@ -199,6 +199,9 @@ COLLECTIONS = {
     "pairs": ("[]", "{P}.append(({N}, {V}))"),
     "merged": ("{{}}", "{P} = {{**{P}, {N}: {V}}}"),
     "another name": ("[]", "rows = {P}\nrows.append({V})"),
+    "setdefault, by name": ("{{}}", 'rows = {P}.setdefault("loss", [])\nrows.append({V})'),
+    "setdefault, twice": ("{{}}", 'rows = {P}.setdefault("train", dict())\nrows.setdefault("loss", []).append({V})'),
+    "an entry, by name": ('{{"loss": []}}', 'rows = {P}["loss"]\nrows.append({V})'),
     "a method's name": ("[]", "push = {P}.append\npush({V})"),
 }
 
@@ -217,6 +220,8 @@ ENDS = {
     "setdefault": ("{P}.clear()",),
     "in a dict": ('{P}["loss"] = []',),
     "another name": ("rows.clear()",),
+    "setdefault, by name": ("{P}.clear()", "rows.clear()", "del rows[:-5]", "if len(rows) > 9:\n    rows.pop(0)"),
+    "setdefault, twice": ("{P}.clear()", 'rows["loss"].clear()'),
 }
 
 

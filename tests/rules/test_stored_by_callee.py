@@ -948,3 +948,77 @@ def test_records_that_a_handler_in_another_file_holds_back(
 ) -> None:
     files = {name: text.format(handler=handler, value=value) for name, text in REPORTED.items()}
     assert lines_in_files(tmp_path, files) == found
+
+
+OFFERED = """
+        class Offering:
+            def offer(self, term):
+                self.terms.append(term)
+
+            def collect(self):
+                terms, self.terms = self.terms, []
+                return terms
+
+        class Gate(nn.Module, Offering):
+            def __init__(self):
+                super().__init__()
+                self.router = nn.Linear(8, 4)
+                self.terms = []
+
+            def forward(self, x):
+                gates = self.router(x).softmax(-1)
+                self.offer(gates.mean(0).pow(2).sum())  # !
+                return gates
+
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.gates = nn.ModuleList(Gate() for _ in range(2))
+
+            def forward(self, x):
+                for gate in self.gates:
+                    x = gate(x).repeat(1, 2)
+                return x
+
+        {unused}
+
+        def main(loader):
+            net = Net()
+            optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+            for x, y in loader:
+                loss = F.mse_loss(net(x), y)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+
+        if __name__ == "__main__":
+            main([])
+"""
+BALANCE = """def balance(model):
+            return sum(t for m in model.modules() if isinstance(m, Offering) for t in m.collect())
+"""
+
+
+@pytest.mark.parametrize("unused", ["", BALANCE])
+def test_what_a_layer_offers_and_nothing_collects(unused: str) -> None:
+    assert_flagged(OFFERED.format(unused=unused), CODE)
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        ("F.mse_loss(net(x), y)\n", "F.mse_loss(net(x), y) + balance(net)\n"),
+        ("main([])", "main([])\n            penalties = [balance]"),
+        ("def balance(", "@torch.no_grad()\n        def balance("),  # somebody may have it by what decorates it
+        ("main([])", "import fire\n            fire.Fire()"),
+        ("main([])", "globals()[input()]([])"),
+        ('if __name__ == "__main__":\n            main([])', "EXPORTED = 3"),
+        ("self.offer(gates.mean(0).pow(2).sum())", "self.offer(gates.mean(0).pow(2).sum().item())"),
+        (
+            "optimizer.step()\n",
+            "optimizer.step()\n                for gate in net.gates:\n                    gate.collect()\n",
+        ),
+    ],
+)
+def test_what_a_layer_offers_and_somebody_collects(edit: tuple[str, str]) -> None:
+    assert_clean(twin(OFFERED.format(unused=BALANCE), edit), CODE)

@@ -276,6 +276,17 @@ for model, output, loss in training():
     camera.rays(torch.randn(8, 8))
     rays(4)
 """),
+    "a cache of a method": ("cache", "cache of norm()", "cache", """
+class Cells:
+    side = 4
+
+    @functools.lru_cache(maxsize=None)  # here
+    def norm(self, x):
+        return x.square()
+cells = Cells()
+for model, output, loss in training():
+    cells.norm(torch.randn(4096))
+"""),
     "a cache with the name of a method": ("cache", "cache of norm()", "cache", """
 def size(x):
     return float(x.norm())

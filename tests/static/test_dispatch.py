@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.rules.snippets import assert_clean, assert_flagged, lines_in_files, twin
+from tests.rules.snippets import assert_clean, assert_flagged, findings, lines_in_files, twin
 
 CALLBACKS = """
         class Callback:
@@ -386,3 +386,146 @@ def test_elements_that_are_called(name: str) -> None:
 )
 def test_elements_that_keep_nothing(name: str, edit: tuple[str, str]) -> None:
     assert_clean(twin(COLLECTIONS[name], edit), "GG107")
+
+
+AGENT = """
+        class Agent:
+            def __init__(self, capacity=200_000):
+                self.q = nn.Linear(3, 2)
+                self.optimizer = torch.optim.Adam(self.q.parameters())
+                self.memory = deque(maxlen=capacity)
+
+            def act(self, obs):
+                return self.q(obs).max()
+
+            def remember(self, *fields):
+                self.memory.append(fields)
+
+            def learn(self):
+                loss = self.q(torch.randn(8, 3)).pow(2).mean()
+                self.optimizer.zero_grad()
+                loss.backward()
+                self.optimizer.step()
+
+        class Bold(Agent):
+            temperature = 2.0
+
+        class Shy(Agent):
+            temperature = 0.5
+
+        AGENTS = {registry}
+
+        def make_agent(name, **settings):
+            {chosen}
+
+        def play(env, config):
+            agent = make_agent(config.agent)
+            obs = torch.randn(3)
+            for step in range(1000):
+                value = agent.act(obs)
+                reward = env.step(value.item())
+                agent.remember(obs, reward, value)  # !
+                agent.learn()
+"""
+REGISTRIES = {
+    "one class": AGENT.format(registry='{"bold": Bold}', chosen="return AGENTS[name](**settings)"),
+    "several classes of one family": AGENT.format(
+        registry='{"bold": Bold, "shy": Shy}', chosen="return AGENTS[name](**settings)"
+    ),
+    "a family with its parent": AGENT.format(
+        registry="dict(plain=Agent, bold=Bold)", chosen="cls = AGENTS[name]\n            return cls(**settings)"
+    ),
+    "looked up": AGENT.format(
+        registry='{"bold": Bold, "shy": Shy}', chosen="cls = AGENTS.get(name)\n            return cls(**settings)"
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REGISTRIES)
+def test_a_class_of_a_registry(name: str) -> None:
+    assert_flagged(REGISTRIES[name], "GG107")
+
+
+@pytest.mark.parametrize("name", REGISTRIES)
+@pytest.mark.parametrize(
+    "edit",
+    [
+        ("return self.q(obs).max()", "return self.q(obs).max().detach()"),
+        ("def act(self, obs):", "@torch.no_grad()\n            def act(self, obs):"),
+        ("capacity=200_000", "capacity=200"),
+        ("self.memory.append(fields)", "self.memory.append([f.item() if torch.is_tensor(f) else f for f in fields])"),
+        ("agent.remember(obs, reward, value)", "agent.remember(obs, reward, float(value.detach()))"),
+        ("agent.learn()", "agent.learn()\n                agent.memory.clear()"),
+    ],
+)
+def test_a_class_of_a_registry_that_keeps_no_graph(name: str, edit: tuple[str, str]) -> None:
+    assert_clean(twin(REGISTRIES[name], edit), "GG107")
+
+
+def test_classes_that_have_nothing_in_common() -> None:
+    strangers = AGENT.format(registry='{"bold": Bold, "other": Other}', chosen="return AGENTS[name](**settings)")
+    other = "class Other:\n            def act(self, obs):\n                return 0\n\n        AGENTS"
+    assert_clean(twin(strangers, ("AGENTS = {", other + " = {")), "GG107")
+
+
+def test_the_argument_that_has_the_graph_is_named() -> None:
+    (finding,) = findings(REGISTRIES["one class"], "GG107")
+    assert "`value` is kept" in finding.message
+
+
+FORWARDED = """
+        class Dice:
+            def __init__(self):
+                self.overlap = 0.0
+
+            def {name}(self, out, y):
+                self.overlap += (out.sigmoid() * y).sum()
+
+        class Accuracy:
+            def __init__(self):
+                self.hits = 0
+
+            def {name}(self, out, y):
+                self.hits += ((out > 0) == y).sum().item()
+
+        class Meters:
+            def __init__(self, **meters):
+                self.meters = meters
+
+            def {name}(self, {taken}):
+                for meter in self.meters.values():
+                    meter.{name}({given})
+
+        def train(net, loader, optimizer):
+            meters = Meters(dice=Dice(), accuracy=Accuracy())
+            for x, y in loader:
+                out = net(x)
+                optimizer.zero_grad()
+                F.binary_cross_entropy_with_logits(out, y).backward()
+                optimizer.step()
+                meters.{name}(out, y)  # !
+"""
+ALL = "*args, **kwargs"
+FORWARDING = {
+    "all positional arguments": FORWARDED.format(name="update", taken="*values", given="*values"),
+    "all arguments": FORWARDED.format(name="update", taken=ALL, given=ALL),
+    "to add": FORWARDED.format(name="add", taken="*args", given="*args"),
+}
+
+
+@pytest.mark.parametrize("name", FORWARDING)
+def test_all_arguments_are_handed_on_to_each_element(name: str) -> None:
+    assert_flagged(FORWARDING[name], "GG107")
+
+
+@pytest.mark.parametrize("name", FORWARDING)
+@pytest.mark.parametrize(
+    "edit",
+    [
+        ("(out.sigmoid() * y).sum()", "float((out.detach().sigmoid() * y).sum())"),
+        ("(out, y)\n", "(out.detach(), y)\n"),
+        ("self.overlap += (out", "self.overlap = (out"),
+    ],
+)
+def test_elements_that_are_handed_all_and_keep_nothing(name: str, edit: tuple[str, str]) -> None:
+    assert_clean(twin(FORWARDING[name], edit), "GG107")
