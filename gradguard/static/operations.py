@@ -429,7 +429,7 @@ def tensor_method(c: Called) -> Value | None:
         if c.method == "detach":
             return cut(receiver, c.node)
         if c.method == "numpy":
-            return replace(NUMBER, holds=receiver.holding(Held.VIEW))
+            return replace(NUMBER, holds=receiver.holding(Held.VIEW, Held.PART))
         return NUMBER if c.method in ("item", "tolist", "size", "dim", "numel") else holding(DETACHED, Held.CUT, c.node)
     if c.method == "scale" and k.SCALER_NAME.search(c.receiver_path or ""):
         return c.first or UNKNOWN

@@ -140,6 +140,14 @@ class Store(Event):
         return self.grows.is_outermost and any(loop.is_step and loop.is_long for loop in around)
 
     @property
+    def where_taken(self) -> Store:
+        """The store of the function that took the part of a tensor: a callee, which was given the tensor."""
+        store = self
+        while isinstance(store.inner, Store) and store.inner.value.holding(Held.VIEW, Held.PART):
+            store = store.inner
+        return store
+
+    @property
     def takes_one_item(self) -> bool:
         """Whether the value is one item of another, by its number: ``image[0].numpy()``; not of what takes it apart."""
         node = _without_methods(self._stored, VIEWING_METHODS)

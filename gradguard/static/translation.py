@@ -23,10 +23,12 @@ from gradguard.static.values import (
     Source,
     Value,
     element,
+    viewed,
 )  # fmt: skip
+from gradguard.static.views import Taken, taken_from
 
 _MAX_ROOTS = 32
-_OF_THE_CALLEE = (Held.CUT, Held.GIVEN)
+_OF_THE_CALLEE = (Held.CUT, Held.GIVEN, Held.PART)
 _KEPT = (Source.CARRIED, Source.PLACE, Source.PARAM)
 
 
@@ -74,12 +76,12 @@ class Translation:
         if not value.parts and not value.maybe and len(value.roots) == 1:
             (only,) = value.roots
             if only.source is Source.PARAM and only.key in given and value.kind is Kind.UNKNOWN:
-                return given[only.base]
+                return self._viewed(given[only.base], value)
         roots, spill = self._roots(value.roots)
         maybe, spilled = self._roots(value.maybe)
         parts = tuple((key, self.value(part)) for key, part in value.parts)
         holds = frozenset(Holding(h.held, (self.c.node, h.key)) for h in value.holds if h.held not in _OF_THE_CALLEE)
-        holds |= self._given_outputs(value)
+        holds |= self._given_outputs(value) | self._views(value)
         if value.kind in (Kind.UNKNOWN, Kind.CONTAINER) or value.parts:
             holds |= self._passed(value.roots)  # not computed from what came in, but that itself
         must = self._must(value)
@@ -102,6 +104,17 @@ class Translation:
             params = (root for root in outer.roots if root.source is Source.PARAM)
             found |= outer.holding(Held.OUTPUT, Held.GIVEN) | {Holding(Held.GIVEN, root) for root in params}
         return found
+
+    def _viewed(self, given: Value, value: Value) -> Value:
+        """What is given, or that as a view of itself, where the callee took a part of it."""
+        views = self._views(value)
+        return replace(given, holds=viewed(given).holds | views) if views else given
+
+    def _views(self, value: Value) -> Holdings:
+        """The storages that small parts of the arguments share."""
+        taken = (held.key for held in value.holding(Held.PART))
+        found = (taken_from(part, self._outer(part.of), self.c.node) for part in taken if isinstance(part, Taken))
+        return frozenset(held for views in found for held in views)
 
     def _must(self, value: Value) -> Roots:
         """What a value of the callee has on every way, here."""

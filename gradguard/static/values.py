@@ -39,6 +39,7 @@ class Held(Enum):
     MEMBER = auto()  # no memory of its own: it is an element of a collection, which lives on
     CUT = auto()  # no memory: a graph was cut here
     GIVEN = auto()  # what the argument holds that its graph was cut from, as the caller knows
+    PART = auto()  # a small part of an argument: a view, where the caller gives a tensor
 
 
 class Root(NamedTuple):
