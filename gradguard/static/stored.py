@@ -181,7 +181,8 @@ class Store(Event):
             return True
         calls = (node for node in t.walk(source.site.node) if isinstance(node, t.Call))
         path = source.path if isinstance(source, Store) else self.path
-        return any(t.path_of(arg.value) == path for call in calls for arg in call.args)
+        given = (f"{t.path_of(arg.value)}." for call in calls for arg in call.args)
+        return any(f"{path}.".startswith(whole) for whole in given)
 
     @property
     def is_of_leaves(self) -> bool:

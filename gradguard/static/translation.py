@@ -91,7 +91,9 @@ class Translation:
         """What the callee returns: where it computed that from an argument, it did not know whether that is a leaf."""
         found = self.value(value)
         if value.parts:
-            return replace(found, parts=tuple((key, self.returned(part)) for key, part in value.parts))
+            parts = tuple((key, self.returned(part)) for key, part in value.parts)
+            started = (root for _, part in parts for root in part.roots if root.source is Source.GRAPH)
+            return replace(found, parts=parts).with_roots(*started)
         given = (self._outer(root) for root in value.roots if root.source in (Source.PARAM, Source.PLACE))
         starts = value.kind is Kind.TENSOR and any(r.source is Source.LEAF for outer in given for r in outer.roots)
         return found.with_roots(Root(Source.GRAPH, self.c.node)) if starts else found
