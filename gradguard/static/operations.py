@@ -16,6 +16,7 @@ from gradguard.static.expressions import cut, recorded
 from gradguard.static.loops import is_evaluation
 from gradguard.static.model import Form, ZeroGrad
 from gradguard.static.names import is_of_gradient
+from gradguard.static.optimized import optimized
 from gradguard.static.values import (
     DATA,
     DETACHED,
@@ -176,7 +177,7 @@ def _constructed(c: Called, name: str, tail: str) -> Value | None:
     if name.startswith("torch.optim.") or tail in ("AdamW", "Lamb", "LARS", "create_optimizer"):
         if "lr_scheduler" in name or "swa_utils" in name:
             return None
-        return holding(Value(kind=Kind.OPTIMIZER, ref=_optimized(c)), Held.OPTIMIZER, c.node)
+        return holding(Value(kind=Kind.OPTIMIZER, ref=optimized(c)), Held.OPTIMIZER, c.node)
     if tail == "DataLoader" or name.endswith("prefetch_loader"):
         size, data = c.node.argument("batch_size", 1), c.value_of("dataset", 0) or UNKNOWN
         one_by_one = isinstance(size, t.Constant) and size.value is None  # what the data set gives, as it is
@@ -213,21 +214,6 @@ def _keeps_given_weights(call: t.Call) -> bool:
     """Whether ``nn.Embedding.from_pretrained(weights, freeze=True)`` surely makes no parameter that learns."""
     freeze = call.argument("freeze", 1)
     return freeze is None or (isinstance(freeze, t.Constant) and freeze.value is True)
-
-
-def _optimized(c: Called) -> frozenset[str] | None:
-    """The modules whose parameters an optimizer is given, by the paths that it is given them; None when not seen."""
-    parameters = c.node.argument("params", 0)
-    if isinstance(parameters, t.Name):  # tuned = list(net.head.parameters())
-        statements = (s for s in t.walk_statements(c.flow.ref.define.body) if isinstance(s, t.Assign))
-        given = [s.value for s in statements if any(t.path_of(target) == parameters.id for target in s.targets)]
-        parameters = given[0] if len(given) == 1 else parameters
-    calls = (n for n in t.walk(parameters) if isinstance(n, t.Call) and isinstance(n.func, t.Attribute))
-    paths = {t.path_of(n.func.value) for n in calls if isinstance(n.func, t.Attribute) and n.func.name in _PARAMETERS}
-    return frozenset(p for p in paths if p is not None) if paths and None not in paths else None
-
-
-_PARAMETERS = ("parameters", "named_parameters")
 
 
 def _torch(c: Called, name: str, tail: str) -> Value | None:
