@@ -13,6 +13,7 @@ from gradguard.static.binding import forget_frames
 from gradguard.static.called import Called, last
 from gradguard.static.definitions import Class, FunctionRef
 from gradguard.static.expressions import cut, recorded
+from gradguard.static.lengthened import JOINING, note_joined
 from gradguard.static.loops import is_evaluation
 from gradguard.static.model import Form, ZeroGrad
 from gradguard.static.names import is_of_gradient
@@ -240,6 +241,8 @@ def _torch(c: Called, name: str, tail: str) -> Value | None:
     if name.startswith(("torch.func.", "torch.jit.", "torch.hub.", "torch.fx.", "torch.compiler", "torch.export")):
         return Value(kind=Kind.MODULE) if name.startswith(("torch.jit.", "torch.hub.")) else None
     result = c.result(receiver=False)
+    if tail in JOINING:
+        note_joined(c)
     if tail in k.SAVING:
         c.flow.saving.add(c.node)
     if tail in k.SHAPE_KEEPING and c.first is not None:

@@ -8,6 +8,7 @@ from gradguard.static import tree as t
 from gradguard.static.arguments import Arguments
 from gradguard.static.called import Called
 from gradguard.static.flow import Flow
+from gradguard.static.lengthened import content
 from gradguard.static.model import Scope
 from gradguard.static.names import RECORDS, object_path
 from gradguard.static.values import (
@@ -28,7 +29,7 @@ from gradguard.static.values import (
 from gradguard.static.views import Taken, taken_from
 
 _MAX_ROOTS = 32
-_OF_THE_CALLEE = (Held.CUT, Held.GIVEN, Held.PART)
+_OF_THE_CALLEE = (Held.CUT, Held.GIVEN, Held.PART, Held.GROWN)
 _KEPT = (Source.CARRIED, Source.PLACE, Source.PARAM)
 
 
@@ -81,7 +82,7 @@ class Translation:
         maybe, spilled = self._roots(value.maybe)
         parts = tuple((key, self.value(part)) for key, part in value.parts)
         holds = frozenset(Holding(h.held, (self.c.node, h.key)) for h in value.holds if h.held not in _OF_THE_CALLEE)
-        holds |= self._given_outputs(value) | self._views(value)
+        holds |= self._given_outputs(value) | self._views(value) | self._grown(value)
         if value.kind in (Kind.UNKNOWN, Kind.CONTAINER) or value.parts:
             holds |= self._passed(value.roots)  # not computed from what came in, but that itself
         must = self._must(value)
@@ -117,6 +118,11 @@ class Translation:
         taken = (held.key for held in value.holding(Held.PART))
         found = (taken_from(part, self._outer(part.of), self.c.node) for part in taken if isinstance(part, Taken))
         return frozenset(held for views in found for held in views)
+
+    def _grown(self, value: Value) -> Holdings:
+        """What was there before, here, of which something is a longer copy."""
+        before = (self._outer(held.key) for held in value.holding(Held.GROWN) if isinstance(held.key, Root))
+        return frozenset(Holding(Held.GROWN, root) for outer in before for root in content(outer))
 
     def _must(self, value: Value) -> Roots:
         """What a value of the callee has on every way, here."""

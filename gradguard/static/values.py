@@ -38,6 +38,7 @@ class Held(Enum):
     PARAMETER = auto()  # a new parameter
     MEMBER = auto()  # no memory of its own: it is an element of a collection, which lives on
     CUT = auto()  # no memory: a graph was cut here
+    GROWN = auto()  # what was there before, of which it is a longer copy
     GIVEN = auto()  # what the argument holds that its graph was cut from, as the caller knows
     PART = auto()  # a small part of an argument: a view, where the caller gives a tensor
 
