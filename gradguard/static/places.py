@@ -41,7 +41,7 @@ def parameter(flow: Flow, param: t.Param) -> Value:
         declared = flow.module.value_of(param.annotation)
         if isinstance(declared.ref, Class):
             if declared.ref.is_record:
-                return Value(root, must=root, kind=Kind.OUTPUT)
+                return Value(root, must=root)  # its fields are places of their own
             return Value(kind=Kind.MODULE if declared.ref.is_module else Kind.INSTANCE, ref=declared.ref)
         name = str(declared.ref) if declared.kind is Kind.EXTERNAL else ""
         if name.startswith(k.MODULE_PREFIXES) and not name.startswith(k.NOT_MODULES):

@@ -688,7 +688,7 @@ RECORDS = """
 
     {state}
 
-    def advance(net, state, x):
+    def advance(net, state{declared}, x):
         {advance}
 
     def roll(net, loader, optimizer):
@@ -723,17 +723,25 @@ CUT = [
 
 @pytest.mark.parametrize("state", STATES)
 @pytest.mark.parametrize("advance", CARRYING)
-def test_a_record_that_carries_a_graph_in_a_field(state: str, advance: str) -> None:
+@pytest.mark.parametrize("declared", ["", ": State"])
+def test_a_record_that_carries_a_graph_in_a_field(state: str, advance: str, declared: str) -> None:
     snippet = RECORDS.format(
-        state=state, advance=advance, step="state = advance(net, state, x)  # !", shown="state.score"
+        state=state,
+        advance=advance,
+        declared=declared,
+        step="state = advance(net, state, x)  # !",
+        shown="state.score",
     )
     assert_flagged(snippet, CODE)
 
 
 @pytest.mark.parametrize("state", STATES)
 @pytest.mark.parametrize("advance", CUT)
-def test_a_record_whose_fields_are_cut_or_made_anew(state: str, advance: str) -> None:
-    snippet = RECORDS.format(state=state, advance=advance, step="state = advance(net, state, x)", shown="state.score")
+@pytest.mark.parametrize("declared", ["", ": State"])
+def test_a_record_whose_fields_are_cut_or_made_anew(state: str, advance: str, declared: str) -> None:
+    snippet = RECORDS.format(
+        state=state, advance=advance, declared=declared, step="state = advance(net, state, x)", shown="state.score"
+    )
     assert_clean(snippet, CODE, Confidence.LOW)
 
 
@@ -748,7 +756,11 @@ def test_a_record_whose_fields_are_cut_or_made_anew(state: str, advance: str) ->
 )
 def test_a_record_that_the_loop_makes_anew(step: str, leaks: bool) -> None:
     snippet = RECORDS.format(
-        state=STATES[0], advance="return state", step=step + ("  # !" if leaks else ""), shown="state.h.norm().item()"
+        state=STATES[0],
+        advance="return state",
+        declared="",
+        step=step + ("  # !" if leaks else ""),
+        shown="state.h.norm().item()",
     )
     if leaks:
         assert_flagged(snippet, CODE)
@@ -795,3 +807,16 @@ SIMULATION = """
 def test_the_state_of_a_simulation_in_a_record() -> None:
     assert_flagged(SIMULATION.format(pos="pos", mark="  # !"), CODE)
     assert_clean(SIMULATION.format(pos="pos.detach().requires_grad_(True)", mark=""), CODE, Confidence.LOW)
+
+
+@pytest.mark.parametrize("declared", ["", ": State"])
+def test_a_record_beside_other_results(declared: str) -> None:
+    snippet = RECORDS.format(
+        state=STATES[0],
+        advance="h = net(x, state.h); return State({h}, None), h.mean()",
+        declared=declared,
+        step="state, score = advance(net, state, x){mark}",
+        shown="score.item()",
+    )
+    assert_flagged(snippet.replace("{h}", "h").replace("{mark}", "  # !"), CODE)
+    assert_clean(snippet.replace("{h}", "h.detach()").replace("{mark}", ""), CODE, Confidence.LOW)
