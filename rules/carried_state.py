@@ -28,7 +28,8 @@ In an evaluation or a rollout use `torch.no_grad()`.
 
 **Not flagged.** A state that is detached, rebound or re-initialised in the loop, also only every k steps; a state that
 is unrolled over time and then backpropagated once; a state under `no_grad`; a module bound to its own name
-(`net = net.to(device)`); a dimension that is added where it is missing.
+(`net = net.to(device)`); a dimension that is added where it is missing; a record of which the fields with a graph are
+made anew each time.
 
 **Waits at low confidence.** A state in a loop without a backward that no call takes and gives again; one that is only
 put in another order.

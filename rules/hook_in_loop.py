@@ -24,9 +24,9 @@ An object whose constructor registers a hook (a class for activation maps) is th
 where nothing calls the method that removes it. So is a handle in whose place the next line puts another one
 (`self.handles[name] = ...` twice): only the last can be removed.
 
-**Not flagged.** One registration per module in a loop over `model.modules()`; a handle that is removed; an object that
-is closed, or used in a `with`; a hook on a tensor of this iteration (`out.register_hook(...)`), which dies with the
-tensor.
+**Not flagged.** One registration per module in a loop over `model.modules()`; one that is made the first time only
+(`if self.handle is None: ...`); a handle that is removed; an object that is closed, or used in a `with`; a hook on a
+tensor of this iteration (`out.register_hook(...)`), which dies with the tensor.
 
 **References.** <https://pytorch.org/docs/stable/generated/torch.nn.Module.html#torch.nn.Module.register_forward_hook>,
 jacobgil/pytorch-grad-cam#132.
@@ -47,15 +47,21 @@ rule = Rule("GG401", "hook-in-loop", Severity.WARNING, ((sign("_hook"), ACTS), (
 @rule.in_source
 def piles_up(function: Function) -> Iterator[Finding]:
     for hook in function.hooks:
-        if hook.repeats is None or hook.removed:
+        if hook.repeats is None or hook.removed or hook.first_time:
             continue
         yield rule.finding(
             hook.source.site,
             f"`{hook.receiver_code}` gets one more hook in every iteration, and {_left(hook)}: "
             "each step is slower than the last",
             help="register it once before the loop, or keep the handle and call `handle.remove()`",
-            confidence=Confidence.LOW if hook.callee_decides else Confidence.HIGH,
+            confidence=Confidence.HIGH if not hook.callee_decides or _is_of_each(hook) else Confidence.LOW,
         )
+
+
+def _is_of_each(hook: HookRegistration) -> bool:
+    """Whether the function that is called registers it each time, on some of the modules that it goes over."""
+    source = hook.source
+    return isinstance(source, HookRegistration) and source.chooses
 
 
 def _left(hook: HookRegistration) -> str:

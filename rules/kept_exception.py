@@ -31,7 +31,7 @@ from collections.abc import Iterator
 from gradguard.catalogue import Rule
 from gradguard.findings import Finding, Leak, Severity
 from gradguard.signs import EXCEPTION
-from gradguard.static.model import Form, Function
+from gradguard.static.model import Form, Function, Store
 from gradguard.static.values import Held
 
 rule = Rule("GG110", "kept-exception", Severity.WARNING, ((EXCEPTION,),))
@@ -46,8 +46,14 @@ def keeps_frames(function: Function) -> Iterator[Finding]:
         yield rule.finding(
             store.site,
             f"{store.place} keeps an exception, and with it {how_many}: the batch, the activations, the loss",
-            help=f"keep its text: `str({store.value_code})`, or `traceback.format_exc()`",
+            help=f"keep its text: `str({_name(store)})`, or `traceback.format_exc()`",
         )
+
+
+def _name(store: Store) -> str:
+    """The exception's own name, where it is stored in something: ``error`` of ``Incident(step, error)``."""
+    caught = [held.key for held in store.value.holding(Held.EXCEPTION) if isinstance(held.key, str)]
+    return caught[0] if len(caught) == 1 else store.value_code
 
 
 @rule.in_run

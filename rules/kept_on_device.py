@@ -12,14 +12,18 @@ for x, y in loader:
     self.seen.append(logits.detach())
 ```
 
+A tensor that each step makes longer, `bank = torch.cat([bank, features])`, is the same, on a CPU as well: it is copied
+each time besides.
+
 **Instead**, move them to the host (`.cpu()`), or reduce each batch to what is wanted: `.argmax(1)`, a sum, a metric;
-empty the list after each epoch.
+empty the list after each epoch; of a bank keep the last few, `[-size:]`.
 
 **Severity.** A warning for the outputs of all steps of a training. Information for those of an evaluation, and shown
 with `--min-confidence low` only: it may be meant, and small.
 
 **Not flagged.** Outputs that are moved, reduced or turned into numbers; lists that something empties, or that are made
-in each epoch anew; code that puts nothing on a device.
+in each epoch anew, that are cut to a length, or get longer only while they are short; lists in code that puts nothing
+on a device.
 
 **References.** huggingface/transformers#7232, #25313 (`eval_accumulation_steps`).
 """
@@ -39,8 +43,12 @@ rule = Rule("GG409", "kept-on-device", Severity.INFO, ((NO_GRAD, LOADER, LOOP), 
 
 @rule.in_source
 def collects(function: Function) -> Iterator[Finding]:
-    for store in function.stores if function.uses_device else ():
+    for store in function.stores:
         trains = _is_of_training(store)
+        if trains and store.form is Form.CONCATENATE:
+            yield _gets_longer(store)
+        if not function.uses_device or store.form is Form.CONCATENATE:
+            continue
         if not trains and not _is_of_evaluation(store):
             continue
         yield rule.finding(
@@ -51,6 +59,17 @@ def collects(function: Function) -> Iterator[Finding]:
             severity=Severity.WARNING if trains else Severity.INFO,
             confidence=Confidence.HIGH if trains else Confidence.LOW,
         )
+
+
+def _gets_longer(store: Store) -> Finding:
+    """A tensor that is copied in each step, to be longer by an output: on a CPU it costs no less."""
+    return rule.finding(
+        store.site,
+        f"{store.place} gets longer by `{store.value_code}` in every step, and is copied each time",
+        help="keep the last few, `[-size:]`, or write into a buffer of a fixed size",
+        severity=Severity.WARNING,
+        confidence=Confidence.LOW if store.conditional else Confidence.HIGH,
+    )
 
 
 def _is_of_evaluation(store: Store) -> bool:

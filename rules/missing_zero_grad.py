@@ -15,6 +15,8 @@ A `zero_grad()` before the loop, or once per epoch, is no help: it has to happen
 
 **Instead**, call `optimizer.zero_grad()` once per step, before `backward()`.
 
+Of two optimizers each needs its own reset, unless they have the same parameters.
+
 **Not flagged.** `model.zero_grad()`, `p.grad = None`, `p.grad.zero_()`; a reset in a helper, in a closure or in the
 caller; gradient accumulation, where the reset happens with the step; engines that reset by themselves (DeepSpeed);
 loops without an optimizer; a loop over parts of which the configuration makes one (`for i in range(args.parts)`, with a
@@ -32,6 +34,7 @@ from gradguard.findings import Finding, Severity
 from gradguard.signs import TRAINS
 from gradguard.static.edits import statement_before
 from gradguard.static.model import Function, Loop, Step, ZeroGrad
+from gradguard.static.optimized import overlap
 
 rule = Rule("GG201", "missing-zero-grad", Severity.ERROR, (TRAINS,))
 
@@ -66,7 +69,7 @@ def _is_reset(step: Step, loop: Loop) -> bool:
     for reset in loop.zero_grads:
         if reset.target is None or step.target is None or reset.target == step.target:
             return True
-        if reset.of_module or reset.of is None or step.of is None or reset.of & step.of:
+        if reset.of_module or overlap(reset.of, step.of):
             return True
     return False
 

@@ -39,10 +39,11 @@ rule = Rule("GG403", "pinned-storage", Severity.WARNING, (TRAINS, EVALUATES, (NO
 def pins(function: Function) -> Iterator[Finding]:
     for store in function.stores:
         if store.piles_up(Held.VIEW) and not store.leaks and _goes_over_batches(store):
+            taken = store.where_taken
             yield rule.finding(
-                store.site,
-                f"`{store.value_code}` is a view of a larger tensor: {store.place} keeps the whole storage of each",
-                help=f"store a copy: `{store.value_code}.clone()`",
+                taken.site,
+                f"`{taken.value_code}` is a view of a larger tensor: {store.place} keeps the whole storage of each",
+                help=f"store a copy: `{taken.value_code}.clone()`",
                 confidence=Confidence.LOW if _is_one_sample(store) else Confidence.HIGH,
             )
 
@@ -50,7 +51,7 @@ def pins(function: Function) -> Iterator[Finding]:
 def _is_one_sample(store: Store) -> bool:
     """Whether it is the first sample of a batch, which without training may well be the only one: ``image[0]``."""
     trains = store.in_step or (store.loop is not None and any(x.trains or x.is_step for x in store.loop.around()))
-    return store.takes_one_item and not trains
+    return store.where_taken.takes_one_item and not trains
 
 
 def _goes_over_batches(store: Store) -> bool:

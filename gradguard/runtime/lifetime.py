@@ -73,8 +73,28 @@ def _empties(source: Source, statement: ast.stmt, name: str) -> bool:
             names(target, name) and (not _is_one_key(target) or _makes_room(source, statement, name))
             for target in statement.targets
         )
+    if isinstance(statement, ast.For):
+        return _empties_each(source, statement, name)
     calls = ast.walk(statement) if isinstance(statement, ast.Expr | ast.Assign) else ()
     return any(isinstance(call, ast.Call) and _is_emptying(source, statement, call, name) for call in calls)
+
+
+def _empties_each(source: Source, loop: ast.For, name: str) -> bool:
+    """Whether a loop empties one collection after the other: ``for rows in (self.losses, self.lags): rows.clear()``."""
+    if not isinstance(loop.target, ast.Name) or not any(names(each, name) for each in _among(loop.iter)):
+        return False
+    inside = (node for statement in loop.body for node in ast.walk(statement) if isinstance(node, ast.stmt))
+    each = loop.target.id
+    return any(_empties(source, statement, each) for statement in inside)
+
+
+def _among(iterable: ast.expr) -> list[ast.expr]:
+    """The collections that a loop goes over, as far as they are written there; of ``self.seen.values()`` that dict."""
+    if isinstance(iterable, ast.Tuple | ast.List):
+        return iterable.elts
+    is_view = isinstance(iterable, ast.Call) and called_name(iterable) == "values"
+    func = iterable.func if isinstance(iterable, ast.Call) and is_view else None
+    return [func.value] if isinstance(func, ast.Attribute) else []
 
 
 def _is_emptying(source: Source, statement: ast.stmt, call: ast.Call, name: str) -> bool:

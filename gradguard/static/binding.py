@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from gradguard.static import knowledge as k
 from gradguard.static import places, stores
 from gradguard.static import tree as t
+from gradguard.static.lengthened import lengthened
 from gradguard.static.model import Call, ZeroGrad
 from gradguard.static.names import breaks_graph, collections_of, is_of_gradient, named_kind
 from gradguard.static.state import State
@@ -60,6 +61,7 @@ def bind(
     if isinstance(target, t.Attribute) and _runs_setter(flow, target, value, state, stmt, source):
         return
     if not plain:
+        value = lengthened(flow, path, value, state, source)
         stores.store_rebind(flow, path, value, state, stmt, source)
         if path.endswith(".__traceback__"):
             forget_frames(flow, path, state)

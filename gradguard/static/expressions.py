@@ -39,6 +39,7 @@ from gradguard.static.values import (
     union,
     viewed,
 )
+from gradguard.static.views import indexed, of_given
 
 if TYPE_CHECKING:
     from gradguard.static.flow import Flow
@@ -214,47 +215,18 @@ def _subscript(flow: Flow, expr: t.Subscript, state: State) -> Value:
     if base.kind is Kind.OUTPUT and isinstance(index, str) and k.MEASURE_KEY.search(index):
         return replace(base, roots=frozenset(), maybe=base.reach, parts=(), kind=Kind.UNKNOWN)
     if base.kind in (Kind.TENSOR, Kind.OUTPUT) and not base.parts:
-        return recorded(_indexed(flow, base, expr, state), state, expr)
+        return recorded(indexed(flow, base, expr, state), state, expr)
     if base.kind is Kind.GRADIENT:
         return base
     if isinstance(expr.index, t.Slice):
         trimmed = base.kind in (Kind.CONTAINER, Kind.UNKNOWN)
         parts = base.parts if base.part("each") is not None else ()
-        return replace(base, parts=parts, bounded=base.bounded or trimmed)
+        return replace(of_given(flow, base, expr, state), parts=parts, bounded=base.bounded or trimmed)
     if isinstance(index, str) and not base.parts and k.MEASURE_KEY.search(index):
         base = replace(base, roots=frozenset(), maybe=base.reach)
     if path is not None and not base.parts and base.kind is Kind.UNKNOWN and not base.roots:
         return flow.read(flow.canonical(path), state)
-    return element(base, index)
-
-
-def _indexed(flow: Flow, base: Value, expr: t.Subscript, state: State) -> Value:
-    """``tensor[index]``: a view for numbers and slices, a copy for lists, masks and tensors."""
-    index = expr.index
-    through_data = isinstance(expr.value, t.Attribute) and expr.value.name == "data"
-    narrow = _is_integer(index) and not through_data  # loss.data[0] was the item() of torch 0.3
-    narrow = narrow or (isinstance(index, t.Slice) and index.narrows)
-    base = viewed(base)
-    by_position = isinstance(index, t.Display) and index.kind == "tuple"
-    if isinstance(index, t.Display) and by_position:
-        narrow = all(_is_integer(i) or evaluate(flow, i, state).kind is Kind.NUMBER for i in index.items)
-    elif _is_mask(index) or not isinstance(index, t.Slice | t.Constant | t.Operation):
-        base = computed(base)  # by a name: one of many rows, or a copy
-    base = replace(base, holds=base.holds - base.holding(Held.OUTPUT))
-    several = by_position or (isinstance(index, t.Slice) and index.dimensions > 1)
-    is_tensor = several or (base.kind is Kind.TENSOR and base.ref != "batch")
-    return holding(base, Held.VIEW, expr) if narrow and is_tensor else base
-
-
-def _is_mask(index: t.Expr) -> bool:
-    """``labels == c``, ``~done & seen``: what it picks is a copy."""
-    return isinstance(index, t.Operation) and index.operator in ("==", "!=", "<", "<=", ">", ">=", "&", "|", "~")
-
-
-def _is_integer(index: t.Expr) -> bool:
-    if isinstance(index, t.Operation) and index.operator == "-" and len(index.operands) == 1:
-        index = index.operands[0]
-    return isinstance(index, t.Constant) and isinstance(index.value, int) and not isinstance(index.value, bool)
+    return element(of_given(flow, base, expr, state), index)
 
 
 def _lives_outside(value: Value) -> bool:

@@ -39,6 +39,7 @@ from gradguard.static.source import Site
 from gradguard.static.state import Carry, LoopFrame, State, merge
 from gradguard.static.values import (
     NOTHING,
+    Holdings,
     Kind,
     Root,
     Roots,
@@ -92,6 +93,7 @@ class Flow:
         self.handing_back: t.Expr | None = None
         self.drained: set[t.Comprehension] = set()
         self.rewritten: dict[t.Call, t.Call] = {}
+        self.joined: dict[t.Expr, Holdings] = {}
         self.method_calls: list[tuple[str, Mode]] = []
         self.dry = False
         self.guards = 0

@@ -10,6 +10,7 @@ from gradguard.static import knowledge as k
 from gradguard.static import tree as t
 from gradguard.static.definitions import FunctionRef
 from gradguard.static.gate import SourceError
+from gradguard.static.guards import guards, loop_names
 from gradguard.static.lines import lines_with
 from gradguard.static.model import Form, HookRegistration, Mode, Scope, Store
 from gradguard.static.roots import graphs
@@ -36,6 +37,7 @@ def judge_hook(flow: Flow, hook: HookRegistration) -> None:
     hook.discarded = hook.discarded or hook.overwritten
     if isinstance(source, HookRegistration):
         hook.removed = hook.removed or (not source.discarded and _is_removed(flow, hook))
+    _judge_guards(flow, hook)
     if hook.callback is not None and hook.inner is None:
         for store in _kept(flow, hook):
             (hook.kept if _has_graph(hook, store) else hook.kept_plain).append(store)
@@ -66,6 +68,16 @@ def judge_hook(flow: Flow, hook: HookRegistration) -> None:
             hook.repeats = loop
             return
         loop = loop.parent
+
+
+def _judge_guards(flow: Flow, hook: HookRegistration) -> None:
+    """Whether the conditions on the way to a registration hold once, or only choose among modules."""
+    body = flow.ref.define.body
+    conditions = list(guards(body, hook.site.node))
+    hook.first_time = hook.first_time or any(guard.holds_once(hook.changes) for guard in conditions)
+    if hook.inner is None:
+        targets = loop_names(body, hook.site.node)
+        hook.chooses = bool(conditions) and all(guard.asks_for(targets) for guard in conditions)
 
 
 def _has_history(value: Value) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from gradguard.static import counts
@@ -21,6 +21,7 @@ from gradguard.static.values import (
     Roots,
     Source,
     Value,
+    is_record,
     iterated,
     join,
     with_content,
@@ -35,14 +36,14 @@ def repeat(flow: Flow, stmt: t.Repeat, state: State) -> State | None:
     iterable = flow.value(stmt.iterable, state) if stmt.iterable is not None else None
     generates = flow.generators > generators
     assigned = set(stmt.assigned if stmt.assigned is not None else assigned_paths(stmt))
-    leaves: dict[str, Roots] = {}
+    left = Left()
     for is_last in (False, False, True):
         known = marks(flow)
-        end, late, marked = _iterate(flow, stmt, state.copy(), iterable, assigned, generates, leaves)
-        if is_last or (late <= assigned and marked.keys() <= leaves.keys()):
+        end, late, found = _iterate(flow, stmt, state.copy(), iterable, assigned, generates, left)
+        if is_last or (late <= assigned and left.covers(found)):
             break
         assigned |= late  # a callee stores into what the loop carries: read it again, knowing that
-        leaves |= marked  # or an iteration leaves a leaf to the next one
+        left = left.with_all(found)  # or an iteration leaves a leaf or a record to the next one
         forget(flow, known)
     stmt.assigned = frozenset(assigned)
     return flow.block(stmt.orelse, end) if stmt.orelse else end
@@ -76,19 +77,18 @@ def _iterate(
     iterable: Value | None,
     assigned: set[str],
     generates: bool,
-    leaves: Mapping[str, Roots],
-) -> tuple[State | None, set[str], dict[str, Roots]]:
+    left: Left,
+) -> tuple[State | None, set[str], Left]:
     loop = _new_loop(flow, stmt, state, iterable)
     frame = LoopFrame(loop, {}, replaces=replaced_element(stmt))
     entry = state.copy()
     for path in sorted(map(flow.canonical, assigned)):
         if is_live(flow, path, state):
             before = flow.read(path, state)
-            root = Root(Source.CARRIED, (path, loop))
             kept = before.parts if before.kind is Kind.CONTAINER else ()
-            roots = before.roots | leaves.get(path, frozenset()) | {root}
-            state.env[path] = replace(before, roots=roots, must=before.must | {root}, parts=kept)
-            frame.phis[path] = before
+            state.env[path] = replace(_carried(frame, path, before, left), parts=kept)
+            if path in left.records:
+                state.env[path] = _carried_fields(frame, path, before, state.env[path], left)
     flow.frames.append(frame)
     flow.facts.loops.append(loop)
     branches, flow.branches = flow.branches, 0
@@ -119,7 +119,49 @@ def _iterate(
         after.frozen |= end.frozen  # a loop over parameters runs
     if after is not None and frame.replaces is not None and frame.replacement is not None:
         _replace_elements(flow, frame.replaces, frame.replacement, after)
-    return after, late, _left_as_leaves(flow, frame, end)
+    return after, late, Left(_left_as_leaves(flow, frame, end), _left_as_records(flow, frame, end))
+
+
+@dataclass(frozen=True)
+class Left:
+    """What an iteration leaves to the next one.
+
+    Args:
+        leaves: by path, the leaves that something was marked as.
+        records: by path, the names of the fields of what is bound to it.
+    """
+
+    leaves: Mapping[str, Roots] = field(default_factory=dict)
+    records: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    def covers(self, other: Left) -> bool:
+        """Whether nothing new is left."""
+        return other.leaves.keys() <= self.leaves.keys() and other.records.keys() <= self.records.keys()
+
+    def with_all(self, other: Left) -> Left:
+        """What either leaves."""
+        return Left({**self.leaves, **other.leaves}, {**self.records, **other.records})
+
+
+def _carried(frame: LoopFrame, path: str, before: Value, left: Left) -> Value:
+    """What is at a path when an iteration begins: what was there before the loop, or what the last one left there."""
+    root = Root(Source.CARRIED, (path, frame.loop))
+    frame.phis[path] = before
+    return replace(before, roots=before.roots | left.leaves.get(path, frozenset()) | {root}, must=before.must | {root})
+
+
+def _carried_fields(frame: LoopFrame, path: str, before: Value, whole: Value, left: Left) -> Value:
+    """A record when an iteration begins: each field carries what it carries, whatever another one does."""
+    fields = [(name, before.part(name) or replace(before, parts=())) for name in left.records[path]]
+    parts = tuple((name, _carried(frame, f"{path}.{name}", part, left)) for name, part in fields)
+    return replace(whole, kind=Kind.OUTPUT, parts=parts)
+
+
+def _left_as_records(flow: Flow, frame: LoopFrame, end: State | None) -> dict[str, tuple[str, ...]]:
+    """The records that each iteration binds anew: ``state = State(h, step + 1)``."""
+    ends = {path: flow.read(path, end) for path in frame.phis} if end is not None else {}
+    records = {path: value for path, value in ends.items() if value.kind is Kind.OUTPUT and is_record(value)}
+    return {path: tuple(str(name) for name, _ in value.parts) for path, value in records.items()}
 
 
 def _replace_elements(flow: Flow, target: t.Subscript, value: Value, state: State) -> None:

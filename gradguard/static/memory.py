@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from gradguard.static import knowledge as k
 from gradguard.static.model import Form, Loop, Scope, Store
-from gradguard.static.values import Held, Kind, Root, Source
+from gradguard.static.state import Carry
+from gradguard.static.values import Held, Holding, Kind, Root, Source
 
 if TYPE_CHECKING:
     from gradguard.static.flow import Flow
@@ -27,7 +28,12 @@ def judge_memory(flow: Flow, store: Store) -> None:
     loop: Loop | None = store.loop
     while loop is not None:
         carry = flow.carries.get((store.path, loop))
-        bounded = carry is None or not carry.grows or store.capped or (store.form is Form.ITEM and store.bounded_key)
+        bounded = (
+            carry is None
+            or not _grows_in(store, loop, carry)
+            or store.capped
+            or (store.form is Form.ITEM and store.bounded_key)
+        )
         if carry is not None and not bounded and (carry.fresh or not cleared(flow, store)):
             store.grows = loop  # the outermost one counts
         loop = loop.parent
@@ -40,6 +46,12 @@ def judge_memory(flow: Flow, store: Store) -> None:
         store.in_step = store.loop is None and (
             any(b.loop is None for b in flow.facts.backwards) or _is_called_back(flow)
         )
+
+
+def _grows_in(store: Store, loop: Loop, carry: Carry) -> bool:
+    """Whether each iteration adds to what is there; of a tensor, whether it ends as a longer copy of itself."""
+    own = Holding(Held.GROWN, Root(Source.CARRIED, (store.path, loop)))
+    return carry.grows or (store.form is Form.CONCATENATE and own in carry.end.holds)
 
 
 def _lasts(flow: Flow, store: Store) -> bool:

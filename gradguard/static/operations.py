@@ -13,9 +13,11 @@ from gradguard.static.binding import forget_frames
 from gradguard.static.called import Called, last
 from gradguard.static.definitions import Class, FunctionRef
 from gradguard.static.expressions import cut, recorded
+from gradguard.static.lengthened import JOINING, note_joined
 from gradguard.static.loops import is_evaluation
 from gradguard.static.model import Form, ZeroGrad
 from gradguard.static.names import is_of_gradient
+from gradguard.static.optimized import optimized
 from gradguard.static.values import (
     DATA,
     DETACHED,
@@ -176,7 +178,7 @@ def _constructed(c: Called, name: str, tail: str) -> Value | None:
     if name.startswith("torch.optim.") or tail in ("AdamW", "Lamb", "LARS", "create_optimizer"):
         if "lr_scheduler" in name or "swa_utils" in name:
             return None
-        return holding(Value(kind=Kind.OPTIMIZER, ref=_optimized(c)), Held.OPTIMIZER, c.node)
+        return holding(Value(kind=Kind.OPTIMIZER, ref=optimized(c)), Held.OPTIMIZER, c.node)
     if tail == "DataLoader" or name.endswith("prefetch_loader"):
         size, data = c.node.argument("batch_size", 1), c.value_of("dataset", 0) or UNKNOWN
         one_by_one = isinstance(size, t.Constant) and size.value is None  # what the data set gives, as it is
@@ -215,21 +217,6 @@ def _keeps_given_weights(call: t.Call) -> bool:
     return freeze is None or (isinstance(freeze, t.Constant) and freeze.value is True)
 
 
-def _optimized(c: Called) -> frozenset[str] | None:
-    """The modules whose parameters an optimizer is given, by the paths that it is given them; None when not seen."""
-    parameters = c.node.argument("params", 0)
-    if isinstance(parameters, t.Name):  # tuned = list(net.head.parameters())
-        statements = (s for s in t.walk_statements(c.flow.ref.define.body) if isinstance(s, t.Assign))
-        given = [s.value for s in statements if any(t.path_of(target) == parameters.id for target in s.targets)]
-        parameters = given[0] if len(given) == 1 else parameters
-    calls = (n for n in t.walk(parameters) if isinstance(n, t.Call) and isinstance(n.func, t.Attribute))
-    paths = {t.path_of(n.func.value) for n in calls if isinstance(n.func, t.Attribute) and n.func.name in _PARAMETERS}
-    return frozenset(p for p in paths if p is not None) if paths and None not in paths else None
-
-
-_PARAMETERS = ("parameters", "named_parameters")
-
-
 def _torch(c: Called, name: str, tail: str) -> Value | None:
     requires_grad = c.node.is_true("requires_grad")
     if tail in k.CREATING_FUNCTIONS and name.count(".") == 1 and tail != "as_tensor":
@@ -254,6 +241,8 @@ def _torch(c: Called, name: str, tail: str) -> Value | None:
     if name.startswith(("torch.func.", "torch.jit.", "torch.hub.", "torch.fx.", "torch.compiler", "torch.export")):
         return Value(kind=Kind.MODULE) if name.startswith(("torch.jit.", "torch.hub.")) else None
     result = c.result(receiver=False)
+    if tail in JOINING:
+        note_joined(c)
     if tail in k.SAVING:
         c.flow.saving.add(c.node)
     if tail in k.SHAPE_KEEPING and c.first is not None:
@@ -429,7 +418,7 @@ def tensor_method(c: Called) -> Value | None:
         if c.method == "detach":
             return cut(receiver, c.node)
         if c.method == "numpy":
-            return replace(NUMBER, holds=receiver.holding(Held.VIEW))
+            return replace(NUMBER, holds=receiver.holding(Held.VIEW, Held.PART))
         return NUMBER if c.method in ("item", "tolist", "size", "dim", "numel") else holding(DETACHED, Held.CUT, c.node)
     if c.method == "scale" and k.SCALER_NAME.search(c.receiver_path or ""):
         return c.first or UNKNOWN

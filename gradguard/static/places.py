@@ -21,6 +21,7 @@ from gradguard.static.values import (
     Value,
     element,
     holding,
+    is_record,
 )
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ def parameter(flow: Flow, param: t.Param) -> Value:
         declared = flow.module.value_of(param.annotation)
         if isinstance(declared.ref, Class):
             if declared.ref.is_record:
-                return Value(root, must=root, kind=Kind.OUTPUT)
+                return Value(root, must=root)  # its fields are places of their own
             return Value(kind=Kind.MODULE if declared.ref.is_module else Kind.INSTANCE, ref=declared.ref)
         name = str(declared.ref) if declared.kind is Kind.EXTERNAL else ""
         if name.startswith(k.MODULE_PREFIXES) and not name.startswith(k.NOT_MODULES):
@@ -79,6 +80,8 @@ def read(flow: Flow, path: str, state: State) -> Value:
     root = Root(Source.PLACE, path)
     must = frozenset((root,))
     base = path[: max(path.rfind("."), path.rfind("["))]
+    if path[len(base)] == "." and (field := _field(state.env.get(base), path[len(base) + 1 :])) is not None:
+        return field
     owner = owner_of(flow, base, state) or _class_at(flow, base, state)
     kind = Kind.UNKNOWN
     if owner is not None and path[len(base)] == ".":
@@ -87,7 +90,7 @@ def read(flow: Flow, path: str, state: State) -> Value:
         if found is not None:
             if found.kind in (Kind.MODULE, Kind.OPTIMIZER, Kind.SCALER, Kind.LOADER, Kind.INSTANCE):
                 return found
-            return replace(found, roots=must | found.roots, must=must)
+            return replace(found, roots=must | found.roots, must=must, parts=_placed(path, found))
         method = owner.method(name)
         if method is not None:
             return Value(kind=Kind.FUNCTION, ref=method)
@@ -110,6 +113,21 @@ def read(flow: Flow, path: str, state: State) -> Value:
     if kind is not Kind.UNKNOWN:
         return Value(kind=kind)
     return Value(must, must=must)
+
+
+def _placed(path: str, value: Value) -> tuple[tuple[object, Value], ...]:
+    """The parts of an attribute; the fields of a record are places of their own."""
+    if value.kind is not Kind.OUTPUT or not is_record(value):
+        return value.parts
+    places = [(name, part, frozenset((Root(Source.PLACE, f"{path}.{name}"),))) for name, part in value.parts]
+    return tuple((name, replace(part, roots=part.roots | place, must=place)) for name, part, place in places)
+
+
+def _field(record: Value | None, name: str) -> Value | None:
+    """What is known of a field of a record; where its fields are not told apart, the whole."""
+    if record is None or record.kind not in (Kind.TENSOR, Kind.OUTPUT) or isinstance(record.ref, Class):
+        return None
+    return record.part(name) or replace(record, parts=(), kind=Kind.OUTPUT)
 
 
 def _module_in_class(flow: Flow, path: str) -> bool:
@@ -185,5 +203,6 @@ def kind_of(ref: FunctionRef, expr: t.Expr) -> Value:
     state.env.update((name, UNKNOWN) for name in flow.locals & names)  # they are bound elsewhere in it
     state.env.update((param.name, parameter(flow, param)) for param in ref.define.params if param.name in names)
     value = flow.value(expr, state)
-    parts = tuple((key, _bare(part)) for key, part in value.parts if _is_kept(part))
+    whole = value.kind is Kind.OUTPUT and is_record(value) and any(_is_kept(part) for _, part in value.parts)
+    parts = tuple((key, _bare(part)) for key, part in value.parts if whole or _is_kept(part))
     return replace(_bare(value), parts=parts)

@@ -21,6 +21,7 @@ from gradguard.static.model import (
     HookRegistration,
     Mode,
     OpaqueCall,
+    Scope,
     Step,
     Store,
     ZeroGrad,
@@ -136,10 +137,16 @@ def _opaque(here: Translation, event: OpaqueCall) -> None:
 def _hook(here: Translation, event: HookRegistration) -> None:
     flow, receiver = here.flow, here.path(event.receiver) if event.receiver else None
     if receiver is not None and not event.removed and (not event.fresh or event.closes_over_given):
-        of = flow.read(receiver, here.state)
-        flow.record(
-            replace(event, site=_site(here), loop=flow.loop, inner=event, receiver=receiver, of=of, repeats=None)
-        )
+        flow.record(replace(
+            event, site=_site(here), loop=flow.loop, inner=event, receiver=receiver, of=flow.read(receiver, here.state),
+            repeats=None, changes=_changes(here),
+        ))  # fmt: skip
+
+
+def _changes(here: Translation) -> frozenset[str]:
+    """The attributes and outer variables that the callee leaves something in."""
+    outer = (path for path in here.callee.final.env if here.callee.scope(path) not in (Scope.LOCAL, Scope.PARAMETER))
+    return frozenset(mapped for path in outer if (mapped := here.path(path)) is not None)
 
 
 def _store(here: Translation, store: Store) -> None:

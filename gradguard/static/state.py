@@ -60,7 +60,8 @@ class State:
         part = Value(value.roots, value.maybe)
         for known in self.env:
             if known.startswith(path) and known[len(path) : len(path) + 1] in (".", "["):
-                self.env[known] = part
+                own = value.part(known[len(path) + 1 :]) if known[len(path)] == "." else None
+                self.env[known] = own or part
         self.env[path] = value
 
 

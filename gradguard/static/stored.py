@@ -140,6 +140,14 @@ class Store(Event):
         return self.grows.is_outermost and any(loop.is_step and loop.is_long for loop in around)
 
     @property
+    def where_taken(self) -> Store:
+        """The store of the function that took the part of a tensor: a callee, which was given the tensor."""
+        store = self
+        while isinstance(store.inner, Store) and store.inner.value.holding(Held.VIEW, Held.PART):
+            store = store.inner
+        return store
+
+    @property
     def takes_one_item(self) -> bool:
         """Whether the value is one item of another, by its number: ``image[0].numpy()``; not of what takes it apart."""
         node = _without_methods(self._stored, VIEWING_METHODS)
@@ -173,7 +181,8 @@ class Store(Event):
             return True
         calls = (node for node in t.walk(source.site.node) if isinstance(node, t.Call))
         path = source.path if isinstance(source, Store) else self.path
-        return any(t.path_of(arg.value) == path for call in calls for arg in call.args)
+        given = (f"{t.path_of(arg.value)}." for call in calls for arg in call.args)
+        return any(f"{path}.".startswith(whole) for whole in given)
 
     @property
     def is_of_leaves(self) -> bool:

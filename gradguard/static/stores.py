@@ -26,6 +26,7 @@ from gradguard.static.values import (
     Source,
     Value,
     is_blank,
+    is_record,
     union,
     with_content,
     with_item,
@@ -39,9 +40,18 @@ _ADDS_ITS_OWN_WAY = re.compile(r"\bdef __iadd__\b")
 
 def store_rebind(flow: Flow, path: str, value: Value, state: State, stmt: t.Node, source: t.Expr | None) -> None:
     carries_on = any(r.source in (Source.CARRIED, Source.PLACE) for r in value.reach)
-    if not carries_on and not (value.holding(Held.EXCEPTION) and flow.scope(path) is not Scope.LOCAL):
+    grows = bool(value.holding(Held.GROWN))
+    if not carries_on and not grows and not (value.holding(Held.EXCEPTION) and flow.scope(path) is not Scope.LOCAL):
         return
     if _is_module_itself(flow, path, source):
+        return
+    if (
+        value.kind is Kind.OUTPUT
+        and is_record(value)
+        and any(_is_told_apart(flow, path, name) for name, _ in value.parts)
+    ):
+        for name, field in value.parts:  # a record bound anew is each of its fields bound anew
+            store_rebind(flow, f"{path}.{name}", field, state, stmt, source)
         return
     form, part = rebind_form(path, source)
     if form is Form.REBIND and isinstance(source, t.Name):
@@ -53,6 +63,11 @@ def store_rebind(flow: Flow, path: str, value: Value, state: State, stmt: t.Node
     written = node if isinstance(node, t.Expr) else None
     store = flow.store(path, value, state, stmt, written, Form.APPEND if is_longer else form)
     store.in_structure = store.in_structure or is_longer
+
+
+def _is_told_apart(flow: Flow, path: str, name: object) -> bool:
+    """Whether a loop carries a field of a record by itself."""
+    return any(f"{path}.{name}" in frame.phis for frame in flow.frames)
 
 
 def goes_on(flow: Flow, path: str, name: str) -> bool:

@@ -8,6 +8,7 @@ from gradguard.static import tree as t
 from gradguard.static.arguments import Arguments
 from gradguard.static.called import Called
 from gradguard.static.flow import Flow
+from gradguard.static.lengthened import content
 from gradguard.static.model import Scope
 from gradguard.static.names import RECORDS, object_path
 from gradguard.static.values import (
@@ -23,10 +24,12 @@ from gradguard.static.values import (
     Source,
     Value,
     element,
+    viewed,
 )  # fmt: skip
+from gradguard.static.views import Taken, taken_from
 
 _MAX_ROOTS = 32
-_OF_THE_CALLEE = (Held.CUT, Held.GIVEN)
+_OF_THE_CALLEE = (Held.CUT, Held.GIVEN, Held.PART, Held.GROWN)
 _KEPT = (Source.CARRIED, Source.PLACE, Source.PARAM)
 
 
@@ -74,12 +77,12 @@ class Translation:
         if not value.parts and not value.maybe and len(value.roots) == 1:
             (only,) = value.roots
             if only.source is Source.PARAM and only.key in given and value.kind is Kind.UNKNOWN:
-                return given[only.base]
+                return self._viewed(given[only.base], value)
         roots, spill = self._roots(value.roots)
         maybe, spilled = self._roots(value.maybe)
         parts = tuple((key, self.value(part)) for key, part in value.parts)
         holds = frozenset(Holding(h.held, (self.c.node, h.key)) for h in value.holds if h.held not in _OF_THE_CALLEE)
-        holds |= self._given_outputs(value)
+        holds |= self._given_outputs(value) | self._views(value) | self._grown(value)
         if value.kind in (Kind.UNKNOWN, Kind.CONTAINER) or value.parts:
             holds |= self._passed(value.roots)  # not computed from what came in, but that itself
         must = self._must(value)
@@ -89,7 +92,9 @@ class Translation:
         """What the callee returns: where it computed that from an argument, it did not know whether that is a leaf."""
         found = self.value(value)
         if value.parts:
-            return replace(found, parts=tuple((key, self.returned(part)) for key, part in value.parts))
+            parts = tuple((key, self.returned(part)) for key, part in value.parts)
+            started = (root for _, part in parts for root in part.roots if root.source is Source.GRAPH)
+            return replace(found, parts=parts).with_roots(*started)
         given = (self._outer(root) for root in value.roots if root.source in (Source.PARAM, Source.PLACE))
         starts = value.kind is Kind.TENSOR and any(r.source is Source.LEAF for outer in given for r in outer.roots)
         return found.with_roots(Root(Source.GRAPH, self.c.node)) if starts else found
@@ -102,6 +107,22 @@ class Translation:
             params = (root for root in outer.roots if root.source is Source.PARAM)
             found |= outer.holding(Held.OUTPUT, Held.GIVEN) | {Holding(Held.GIVEN, root) for root in params}
         return found
+
+    def _viewed(self, given: Value, value: Value) -> Value:
+        """What is given, or that as a view of itself, where the callee took a part of it."""
+        views = self._views(value)
+        return replace(given, holds=viewed(given).holds | views) if views else given
+
+    def _views(self, value: Value) -> Holdings:
+        """The storages that small parts of the arguments share."""
+        taken = (held.key for held in value.holding(Held.PART))
+        found = (taken_from(part, self._outer(part.of), self.c.node) for part in taken if isinstance(part, Taken))
+        return frozenset(held for views in found for held in views)
+
+    def _grown(self, value: Value) -> Holdings:
+        """What was there before, here, of which something is a longer copy."""
+        before = (self._outer(held.key) for held in value.holding(Held.GROWN) if isinstance(held.key, Root))
+        return frozenset(Holding(Held.GROWN, root) for outer in before for root in content(outer))
 
     def _must(self, value: Value) -> Roots:
         """What a value of the callee has on every way, here."""

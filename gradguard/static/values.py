@@ -40,7 +40,9 @@ class Held(Enum):
     PARAMETER = auto()  # a new parameter
     MEMBER = auto()  # no memory of its own: it is an element of a collection, which lives on
     CUT = auto()  # no memory: a graph was cut here
+    GROWN = auto()  # what was there before, of which it is a longer copy
     GIVEN = auto()  # what the argument holds that its graph was cut from, as the caller knows
+    PART = auto()  # a small part of an argument: a view, where the caller gives a tensor
 
 
 class Root(NamedTuple):
@@ -322,7 +324,7 @@ def join(a: Value, b: Value, *, trusted: str = "both") -> Value:
     elif _are_tuples(a, b):  # one way returns more than the other
         longer, other = (a, b) if len(a.parts) > len(b.parts) else (b, a)
         parts = tuple((k, join(v, o, trusted=trusted) if (o := other.part(k)) else v) for k, v in longer.parts)
-    elif _has_names(a) and _has_names(b):
+    elif is_record(a) and is_record(b):
         keys = dict.fromkeys(k for k, _ in (*a.parts, *b.parts))
         parts = tuple((k, _joined(a.part(k), b.part(k), trusted)) for k in keys)
     return Value(a.roots | b.roots, a.maybe | b.maybe, must, kind, parts, ref, bounded, a.holds | b.holds)
@@ -381,11 +383,11 @@ def element(value: Value, index: object) -> Value:
         return carried_element(value, each) if each.kind is not Kind.MODULE else held_in(value, each)
     if (rows := value.part("columns")) is not None:
         return each_of(element(rows, index))
-    if isinstance(index, int) and value.kind is Kind.OUTPUT and _has_names(value) and 0 <= index < len(value.parts):
+    if isinstance(index, int) and value.kind is Kind.OUTPUT and is_record(value) and 0 <= index < len(value.parts):
         return value.parts[index][1]  # a named tuple
     if value.parts and not isinstance(index, int):
         parts = [part for _, part in value.parts]
-        if isinstance(index, str) and index != "each" and _has_names(value):  # a KeyError, or a key that was not seen
+        if isinstance(index, str) and index != "each" and is_record(value):  # a KeyError, or a key that was not seen
             return Value(maybe=union(parts).reach)
         if any(
             all(part.kind is kind for part in parts) for kind in (Kind.MODULE, Kind.FUNCTION, Kind.INSTANCE, Kind.CLASS)
@@ -436,7 +438,7 @@ def with_item(holder: Value, key: str, value: Value) -> Value:
 def entries_of(value: Value) -> tuple[tuple[object, Value], ...]:
     """The entries of a dict whose keys are all known; none where others may put something into it."""
     here = not any(root.source is Source.PLACE for root in value.must)
-    return value.parts if here and _has_names(value) else ()
+    return value.parts if here and is_record(value) else ()
 
 
 def with_entries(holder: Value, entries: Iterable[tuple[object, Value]]) -> Value:
@@ -452,7 +454,7 @@ def with_entries(holder: Value, entries: Iterable[tuple[object, Value]]) -> Valu
     )
 
 
-def _has_names(value: Value) -> bool:
+def is_record(value: Value) -> bool:
     """Whether all parts of a value are known by their keys: a dict that was written out."""
     return bool(value.parts) and all(isinstance(key, str) and key not in ("each", "columns") for key, _ in value.parts)
 

@@ -679,3 +679,144 @@ def test_the_step_that_a_loop_is_handed_is_judged_in_that_loop() -> None:
 @pytest.mark.parametrize("cut", ["state.detach()", "None", "[part.detach() for part in state]"])
 def test_a_handed_step_that_cuts_its_state_is_clean(cut: str) -> None:
     assert_clean(HANDED.replace("self.state = state  # !", f"self.state = {cut}"), CODE)
+
+
+RECORDS = """
+    from dataclasses import dataclass, replace
+    from typing import NamedTuple
+    import collections
+
+    {state}
+
+    def advance(net, state{declared}, x):
+        {advance}
+
+    def roll(net, loader, optimizer):
+        state = State(torch.zeros(4, 8), None)
+        net.eval()
+        for x in loader:
+            {step}
+            print({shown})
+"""
+STATES = [
+    "class State(NamedTuple):\n        h: torch.Tensor\n        score: object",
+    "@dataclass\n    class State:\n        h: torch.Tensor\n        score: object",
+    "State = collections.namedtuple('State', 'h score')",
+]
+CARRYING = [
+    "return State(net(x, state.h), None)",
+    "return State(h=net(x, state.h), score=None)",
+    "h = net(x, state.h); return State(h, h.mean().item())",
+    "return State(state.h + 0.1 * net(x), 1.0)",
+    "h, old = net(x, state.h), state.score; return State(h, old)",
+]
+CUT = [
+    "h = net(x, state.h); return State(h.detach(), h.mean())",
+    "with torch.no_grad(): return State(net(x, state.h), None)",
+    "h = net(x, state.h.detach()); return State(h, state.score)",
+    "return State(torch.zeros(4, 8), net(x).mean())",
+    "h = net(x, state.h); return State(state.h, h.mean())",
+    "return State(x, net(x, state.h).sum())",
+    "score = net(x, state.h).sum(); return State(state.h, score if state.score is None else score)",
+]
+
+
+@pytest.mark.parametrize("state", STATES)
+@pytest.mark.parametrize("advance", CARRYING)
+@pytest.mark.parametrize("declared", ["", ": State"])
+def test_a_record_that_carries_a_graph_in_a_field(state: str, advance: str, declared: str) -> None:
+    snippet = RECORDS.format(
+        state=state,
+        advance=advance,
+        declared=declared,
+        step="state = advance(net, state, x)  # !",
+        shown="state.score",
+    )
+    assert_flagged(snippet, CODE)
+
+
+@pytest.mark.parametrize("state", STATES)
+@pytest.mark.parametrize("advance", CUT)
+@pytest.mark.parametrize("declared", ["", ": State"])
+def test_a_record_whose_fields_are_cut_or_made_anew(state: str, advance: str, declared: str) -> None:
+    snippet = RECORDS.format(
+        state=state, advance=advance, declared=declared, step="state = advance(net, state, x)", shown="state.score"
+    )
+    assert_clean(snippet, CODE, Confidence.LOW)
+
+
+@pytest.mark.parametrize(
+    ("step", "leaks"),
+    [
+        ("state = State(net(x, state.h), None)", True),
+        ("state = State(net(x, state.h).detach(), None)", False),
+        ("h = net(x, state.h); state = State(h.detach(), h.mean())", False),
+        ("state = State(state.h.detach(), net(x, state.h))", False),
+    ],
+)
+def test_a_record_that_the_loop_makes_anew(step: str, leaks: bool) -> None:
+    snippet = RECORDS.format(
+        state=STATES[0],
+        advance="return state",
+        declared="",
+        step=step + ("  # !" if leaks else ""),
+        shown="state.h.norm().item()",
+    )
+    if leaks:
+        assert_flagged(snippet, CODE)
+    else:
+        assert_clean(snippet, CODE, Confidence.LOW)
+
+
+SIMULATION = """
+    from typing import NamedTuple
+
+    class Phase(NamedTuple):
+        pos: torch.Tensor
+        vel: torch.Tensor
+
+    def energy(pos):
+        return pos.pow(2).sum()
+
+    class Integrator:
+        def __init__(self, dt):
+            self.dt = dt
+
+        def advance(self, phase):
+            force = -torch.autograd.grad(energy(phase.pos), phase.pos)[0]
+            vel = phase.vel + self.dt * force
+            pos = phase.pos + self.dt * vel
+            return Phase({pos}, vel)
+
+    class Fit:
+        def __init__(self, model):
+            self.phase = Phase(torch.randn(5, 3).requires_grad_(True), torch.zeros(5, 3))
+            self.md, self.model = Integrator(0.01), model
+            self.optimizer = torch.optim.Adam(model.parameters())
+
+        def run(self, steps):
+            for k in range(steps):
+                self.phase = self.md.advance(self.phase){mark}
+                loss = (self.model(self.phase.pos.detach()) - energy(self.phase.pos).detach()) ** 2
+                self.optimizer.zero_grad()
+                loss.backward()
+                self.optimizer.step()
+"""
+
+
+def test_the_state_of_a_simulation_in_a_record() -> None:
+    assert_flagged(SIMULATION.format(pos="pos", mark="  # !"), CODE)
+    assert_clean(SIMULATION.format(pos="pos.detach().requires_grad_(True)", mark=""), CODE, Confidence.LOW)
+
+
+@pytest.mark.parametrize("declared", ["", ": State"])
+def test_a_record_beside_other_results(declared: str) -> None:
+    snippet = RECORDS.format(
+        state=STATES[0],
+        advance="h = net(x, state.h); return State({h}, None), h.mean()",
+        declared=declared,
+        step="state, score = advance(net, state, x){mark}",
+        shown="score.item()",
+    )
+    assert_flagged(snippet.replace("{h}", "h").replace("{mark}", "  # !"), CODE)
+    assert_clean(snippet.replace("{h}", "h.detach()").replace("{mark}", ""), CODE, Confidence.LOW)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from gradguard.findings import Confidence
 from tests.rules.snippets import assert_clean, assert_flagged, findings, twin
 
 CODE = "GG401"
@@ -403,3 +404,126 @@ ENTERED = """
 def test_a_hook_that_entering_an_object_registers(name: str) -> None:
     assert [f.code for f in findings(ENTERED.format(leave="pass", name=name), CODE)] == [CODE]
     assert_clean(ENTERED.format(leave="self.handle.remove()", name=name))
+
+
+WATCHED = """
+    class Watch:
+        def __init__(self, net, layers):
+            self.net, self.layers, self.seen, self.handles = net, layers, {{}}, {{}}
+            self.ready, self.handle, self.calls = False, None, 0
+
+        def look(self, module, given, output):
+            self.seen[module] = output.detach().mean().item()
+
+        def begin(self):
+            {begin}
+
+    def train(net, loader, optimizer):
+        watch = Watch(net, ["stem", "head"])
+        for x, y in loader:
+            watch.begin()
+            loss = F.cross_entropy(net(x), y)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+"""
+EACH = "for name, module in self.net.named_modules(): "
+NESTED = """for name, module in self.net.named_modules():
+                if {test}:
+                    {body}"""
+
+
+@pytest.mark.parametrize(
+    "test",
+    [
+        "isinstance(module, nn.Conv2d)",
+        "name in self.layers",
+        "'norm' in name",
+        "name.endswith('act') and not isinstance(module, nn.Identity)",
+        "len(list(module.children())) == 0",
+        "any(part in name for part in self.layers)",
+        "type(module) is nn.ReLU",
+    ],
+)
+@pytest.mark.parametrize("holder", ["", "self.handle = ", "self.handles[len(self.handles)] = "])
+def test_a_method_that_chooses_among_modules(test: str, holder: str) -> None:
+    body = f"{holder}module.register_forward_hook(self.look)  # !"
+    assert_flagged(WATCHED.format(begin=NESTED.format(test=test, body=body)), CODE)
+
+
+FIRST_TIME = [
+    "if self.handle is None: self.handle = self.net.register_forward_hook(self.look)",
+    "if not self.ready: self.net.register_forward_hook(self.look); self.ready = True",
+    "if self.calls == 0: self.net.register_forward_hook(self.look)\n            self.calls += 1",
+    "if not self.ready: self.net.register_forward_hook(self.look)\n            self.ready = True",
+    "if not hasattr(self.net, 'watched'): self.net.register_forward_hook(self.look); self.net.watched = True",
+    "if not getattr(self.net, 'watched', False): self.net.register_forward_hook(self.look); "
+    "setattr(self.net, 'watched', True)",
+    "if len(self.handles) < 2: self.handles[len(self.handles)] = self.net.register_forward_hook(self.look)",
+    "if self.ready: return\n            self.ready = True; self.net.register_forward_hook(self.look)",
+    f"if self.handles: return\n            {EACH}self.handles[name] = module.register_forward_hook(self.look)",
+    NESTED.format(test="name not in self.handles", body="self.handles[name] = module.register_forward_hook(self.look)"),
+    NESTED.format(
+        test="name in self.handles",
+        body="continue\n                self.handles[name] = module.register_forward_hook(self.look)",
+    ),
+    NESTED.format(
+        test="isinstance(module, nn.Conv2d) and module not in self.seen",
+        body="module.register_forward_hook(self.look); self.seen[module] = 0.0",
+    ),
+    NESTED.format(
+        test="not hasattr(module, 'watched')",
+        body="module.watched = module.register_forward_hook(self.look)",
+    ),
+]
+
+
+@pytest.mark.parametrize("begin", FIRST_TIME)
+def test_what_is_done_the_first_time_only(begin: str) -> None:
+    assert_clean(WATCHED.format(begin=begin), CODE, Confidence.LOW)
+
+
+IN_THE_LOOP = """
+    class Watch:
+        def __init__(self, net):
+            self.net, self.ready, self.handle, self.trace = net, False, None, True
+
+        def look(self, module, given, output):
+            print(output.mean())
+
+        def install(self):
+            self.net.head.register_forward_hook(self.look)
+            self.ready = True
+
+        def show(self):
+            self.net.head.register_forward_hook(self.look)  # !
+
+    def train(net, loader, optimizer, watch: Watch):
+        handle, first, watch = None, True, Watch(net)
+        for step, (x, y) in enumerate(loader):
+            {begin}
+            loss = F.cross_entropy(net(x), y)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    "begin",
+    [
+        "if step == 0: net.head.register_forward_hook(watch.look)",
+        "if handle is None: handle = net.head.register_forward_hook(watch.look)",
+        "if first: net.head.register_forward_hook(watch.look); first = False",
+        "if not watch.ready: watch.install()",
+        "if step == 0: watch.install()",
+        "handle = handle or None\n            if not handle: handle = net.head.register_forward_hook(watch.look)",
+    ],
+)
+def test_the_first_time_in_the_loop_itself(begin: str) -> None:
+    assert_clean(IN_THE_LOOP.replace("  # !", "").format(begin=begin), CODE, Confidence.LOW)
+
+
+@pytest.mark.parametrize("begin", ["if watch.trace: watch.show()", "if step % 10 == 0: watch.show()", "watch.show()"])
+def test_again_and_again_under_a_condition(begin: str) -> None:
+    assert_flagged(IN_THE_LOOP.format(begin=begin), CODE)

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.rules.snippets import assert_clean, assert_flagged, twin
+from tests.rules.snippets import assert_clean, assert_flagged, findings, twin
 
 CODE = "GG110"
 
@@ -514,3 +514,27 @@ def test_flagged(name: str) -> None:
 @pytest.mark.parametrize("name", CLEAN)
 def test_clean(name: str) -> None:
     assert_clean(CLEAN[name], CODE)
+
+
+@pytest.mark.parametrize("kept", ["error", "(step, error)", "{'step': step, 'error': error}", "Incident(step, error)"])
+def test_help_names_the_exception_itself(kept: str) -> None:
+    snippet = f"""
+        from typing import NamedTuple
+
+        class Incident(NamedTuple):
+            step: int
+            error: Exception
+
+        def train(model, loader, optimizer):
+            failures = []
+            for step, (x, y) in enumerate(loader):
+                try:
+                    loss = F.cross_entropy(model(x), y)
+                    optimizer.zero_grad()
+                    loss.backward()
+                    optimizer.step()
+                except RuntimeError as error:
+                    failures.append({kept})
+    """
+    (finding,) = findings(snippet, CODE)
+    assert "`str(error)`" in str(finding.help)

@@ -398,3 +398,124 @@ def test_of_training(name: str) -> None:
 @pytest.mark.parametrize("name", OF_TRAINING_CLEAN)
 def test_of_training_clean(name: str) -> None:
     assert_clean(OF_TRAINING_CLEAN[name], CODE)
+
+
+BANK = """
+    class Pool(nn.Module):
+        def __init__(self, size):
+            super().__init__()
+            self.size, self.count = size, 0
+            self.register_buffer("keys", torch.zeros(0, 8))
+
+        {decorator}
+        def push(self, fresh):
+            {push}
+
+        def flush(self):
+            {flush}
+
+    def train(net, slow_net, loader, optimizer, epochs):
+        pool = Pool(256)
+        bank = torch.zeros(0, 8)
+        criterion = nn.CrossEntropyLoss()
+        for epoch in range(epochs):
+            {start}
+            for x, y in loader:
+                q = net(x)
+                with torch.no_grad():
+                    k = slow_net(x)
+                loss = criterion(q @ pool.keys.t(), y)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+                {step}
+"""
+
+
+def bank(
+    *,
+    push: str = "pass",
+    step: str = "pool.push(k)",
+    start: str = "pass",
+    decorator: str = "@torch.no_grad()",
+    flush: str = "pass",
+) -> str:
+    return BANK.format(push=push, step=step, start=start, decorator=decorator, flush=flush)
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        {"push": "self.keys = torch.cat([self.keys, fresh])  # !"},
+        {"push": "self.keys = torch.cat((fresh, self.keys), dim=0)  # !", "step": "pool.push(q.detach())"},
+        {"push": "self.keys = torch.cat([self.keys, fresh.detach()])  # !", "step": "pool.push(q)", "decorator": ""},
+        {"push": "self.keys = torch.vstack([self.keys, fresh]); self.count += len(fresh)  # !"},
+        {"step": "bank = torch.cat([bank, k])  # !"},
+        {"step": "bank = torch.concat([bank, q.detach()], 0)  # !"},
+        {"step": "with torch.no_grad(): bank = torch.cat((q, bank))  # !"},
+    ],
+)
+def test_a_tensor_that_gets_longer_in_each_step(parts: dict[str, str]) -> None:
+    assert_flagged(bank(**parts), CODE)
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        {"push": "self.keys = torch.cat([self.keys, fresh])[-self.size:]"},
+        {"push": "self.keys = torch.cat([self.keys[len(fresh):], fresh])"},
+        {"push": "self.keys = torch.cat([self.keys, fresh]); self.keys = self.keys[-self.size:]"},
+        {
+            "push": "self.keys = torch.cat([self.keys, fresh])\n"
+            "            if len(self.keys) > self.size: self.keys = self.keys[-self.size:]"
+        },
+        {"push": "if len(self.keys) < self.size: self.keys = torch.cat([self.keys, fresh])"},
+        {"push": "if self.count > self.size: return\n            self.keys = torch.cat([self.keys, fresh])"},
+        {"push": "self.keys = torch.cat([self.keys, fresh])", "start": "pool.flush()", "flush": "self.keys = None"},
+        {"push": "rows = torch.cat([self.keys, fresh]); self.keys = rows[-self.size:]"},
+        {"step": "bank = torch.cat([bank, k])", "start": "bank = torch.zeros(0, 8)"},
+        {"step": "bank = torch.cat([bank, k]); bank = bank[-64:]"},
+        {"step": "bank = torch.cat([bank, loss.detach().view(1)])"},
+        {"step": "bank = torch.cat([bank, loss.detach()[None]])"},
+        {"step": "bank = torch.cat([bank, q.detach().mean().view(1)])"},
+        {"step": "bank = torch.cat([bank, y])"},
+        {"step": "bank = torch.cat([q, k])"},
+        {"step": "if epoch == 0: bank = torch.cat([bank, k])"},
+    ],
+)
+def test_a_tensor_that_keeps_its_length_or_is_small(parts: dict[str, str]) -> None:
+    assert_clean(bank(**parts), CODE, Confidence.LOW)
+
+
+def test_a_sequence_that_a_model_writes_gets_longer() -> None:
+    assert_clean(
+        """
+        @torch.no_grad()
+        def write(model, prompt, length):
+            model.eval()
+            for _ in range(length):
+                logits = model(prompt)
+                prompt = torch.cat([prompt, logits[:, -1:].argmax(-1)], dim=1)
+            return prompt
+
+        @torch.no_grad()
+        def predict(model, loader):
+            seen = torch.zeros(0, 4)
+            for x, y in loader:
+                seen = torch.cat([seen, model(x)])
+            return seen
+
+        def train(model, loader, optimizer):
+            for epoch in range(20):
+                seen = torch.zeros(0, 4)
+                for x, y in loader:
+                    out = model(x)
+                    optimizer.zero_grad()
+                    F.cross_entropy(out, y).backward()
+                    optimizer.step()
+                    seen = torch.cat([seen, out.detach()])
+                print(seen.argmax(1).float().mean())
+        """,
+        CODE,
+        Confidence.LOW,
+    )

@@ -358,3 +358,71 @@ def test_reset_outside_of_the_loop_is_named() -> None:
     assert "runs once, before the loop" in finding.message
     assert finding.fix is not None
     assert finding.fix.edits[0].text.startswith("optimizer.zero_grad()\n")
+
+
+TWO_OPTIMIZERS = """
+    from itertools import chain
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a, self.b, self.ab = nn.Linear(3, 3), nn.Linear(3, 3), nn.Linear(3, 3)
+            self.scale = nn.Parameter(torch.zeros(1))
+
+        def first(self):
+            {first}
+
+        def second(self):
+            {second}
+
+        def forward(self, x):
+            return self.scale * self.ab(self.b(self.a(x)))
+
+    def train(loader):
+        net = Net()
+        one = torch.optim.Adagrad({one}, lr=0.1)
+        two = torch.optim.AdamW({two}, lr=0.1)
+        for x, y in loader:
+            loss = F.cross_entropy(net(x), y)
+            two.zero_grad()
+            loss.backward(){mark}
+            one.step()
+            two.step()
+"""
+FIRST, SECOND = "return self.a.parameters()", "return self.b.parameters()"
+APART = [
+    (FIRST, SECOND, "net.a.parameters()", "net.b.parameters()"),
+    (FIRST, SECOND, "net.a.parameters()", "net.ab.parameters()"),
+    (FIRST, SECOND, "net.first()", "net.second()"),
+    (FIRST, "yield from self.b.parameters(); yield self.scale", "net.first()", "net.second()"),
+    (FIRST, "return chain(self.b.parameters(), [self.scale])", "net.first()", "net.second()"),
+    ("return list(self.a.parameters()) + list(self.ab.parameters())", SECOND, "net.first()", "net.second()"),
+    ("return [*self.a.parameters(), self.scale]", SECOND, "net.first()", "net.second()"),
+]
+TOGETHER = [
+    (FIRST, SECOND, "net.a.parameters()", "net.parameters()"),
+    (FIRST, SECOND, "net.parameters()", "net.b.parameters()"),
+    (FIRST, SECOND, "net.first()", "net.parameters()"),
+    (FIRST, "return self.parameters()", "net.first()", "net.second()"),
+    (FIRST, "return chain(self.a.parameters(), self.b.parameters())", "net.first()", "net.second()"),
+    (FIRST, "return chain(self.first(), self.b.parameters())", "net.first()", "net.second()"),
+    (FIRST, "return (p for m in self.children() for p in m.parameters())", "net.first()", "net.second()"),
+    (
+        "return [p for n, p in self.named_parameters() if 'bias' in n]",
+        "return [p for n, p in self.named_parameters() if 'bias' not in n]",
+        "net.first()",
+        "net.second()",
+    ),
+]
+
+
+@pytest.mark.parametrize(("first", "second", "one", "two"), APART)
+def test_one_of_two_optimizers(first: str, second: str, one: str, two: str) -> None:
+    snippet = TWO_OPTIMIZERS.format(first=first, second=second, one=one, two=two, mark="{mark}")
+    assert_flagged(snippet.replace("{mark}", "  # !"), CODE)
+    assert_clean(snippet.replace("{mark}", "").replace("two.zero_grad()", "two.zero_grad(); one.zero_grad()"), CODE)
+
+
+@pytest.mark.parametrize(("first", "second", "one", "two"), TOGETHER)
+def test_two_optimizers_that_may_share_parameters(first: str, second: str, one: str, two: str) -> None:
+    assert_clean(TWO_OPTIMIZERS.format(first=first, second=second, one=one, two=two, mark=""), CODE)

@@ -570,3 +570,77 @@ def test_the_indices_that_where_finds_are_no_view_of_anything() -> None:
     """,
         "GG403",
     )
+
+
+TAKEN_BY_A_CALLEE = """
+    class Trail:
+        def __init__(self):
+            self.rows, self.best = [], None
+
+        def note(self, batch):
+            {note}
+
+    def last(x):
+        return x[:, -1]
+
+    class Trainer:
+        def __init__(self, net, optimizer):
+            self.net, self.optimizer, self.trail = net, optimizer, Trail()
+
+        def step(self, past, future):
+            out = self.net(past)
+            loss = F.mse_loss(out, future)
+            self.optimizer.zero_grad()
+            loss.backward()
+            self.optimizer.step()
+            self.trail.note({given})
+            return loss.item()
+
+        def fit(self, loader):
+            for past, future in loader:
+                self.step(past, future)
+"""
+
+
+@pytest.mark.parametrize(
+    "note",
+    [
+        "self.rows.append(batch[0, 0])",
+        "self.rows.append(batch[0, 0, -3:].detach())",
+        "self.rows.append(batch.detach()[:, 0])",
+        "self.rows.append((batch[:, 0], 1))",
+        "self.rows.append(batch[:, 0].numpy())",
+        "row = batch[0, :, 0]; self.rows += [row]",
+        "self.rows.append(last(batch))",
+    ],
+)
+@pytest.mark.parametrize("given", ["past", "out.detach()", "future"])
+def test_a_part_that_a_callee_takes(note: str, given: str) -> None:
+    assert_flagged(TAKEN_BY_A_CALLEE.format(note=f"{note}  # !", given=given), CODE)
+
+
+@pytest.mark.parametrize(
+    "note",
+    [
+        "self.rows.append(batch[0, 0].clone())",
+        "self.rows.append(batch[0, 0, -3:].tolist())",
+        "self.rows.append(batch[0, 0].cpu())",
+        "self.rows.append(batch[0, 0].mean().item())",
+        "self.rows.append(float(batch[0, 0, 0]))",
+        "self.rows.append(batch[:, 0] * 2)",
+        "self.rows.append(batch[:, 0].argmax())",
+        "self.rows.append(batch[batch > 0])",
+        "self.rows.append(batch[[0, 1]])",
+        "self.best = batch[:, 0]",
+        "self.rows.append(batch[:, 0]); self.rows = self.rows[-10:]",
+    ],
+)
+def test_a_copy_or_a_bounded_part_in_a_callee(note: str) -> None:
+    assert_clean(TAKEN_BY_A_CALLEE.format(note=note, given="past"), CODE, Confidence.LOW)
+
+
+@pytest.mark.parametrize(
+    "given", ["{'a': past}", "(past, future)", "[loss.item(), 1.0]", "unknown(past)", "past.shape"]
+)
+def test_one_item_of_what_is_no_tensor(given: str) -> None:
+    assert_clean(TAKEN_BY_A_CALLEE.format(note="self.rows.append(batch[0])", given=given), CODE)

@@ -1022,3 +1022,38 @@ def test_what_a_layer_offers_and_nothing_collects(unused: str) -> None:
 )
 def test_what_a_layer_offers_and_somebody_collects(edit: tuple[str, str]) -> None:
     assert_clean(twin(OFFERED.format(unused=BALANCE), edit), CODE)
+
+
+LOGS = """
+    from dataclasses import dataclass, field
+    from typing import NamedTuple
+
+    @dataclass
+    class Log:
+        losses: list = field(default_factory=list)
+        total: float = 0.0
+
+    def note(log{declared}, loss):
+        {note}
+
+    def train(net, loader, optimizer):
+        log = {made}
+        for x, y in loader:
+            loss = F.cross_entropy(net(x), y)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            note(log, loss){mark}
+"""
+
+
+@pytest.mark.parametrize("declared", ["", ": Log"])
+@pytest.mark.parametrize("made", ["Log()", "Log(losses=[])", "Log([], 0.0)", "Log(total=0.0)"])
+@pytest.mark.parametrize("note", ["log.losses.append({})", "log.total += {}", "log.total = log.total + {}"])
+def test_the_field_of_a_record_that_a_callee_fills(declared: str, made: str, note: str) -> None:
+    def written(loss: str, mark: str = "") -> str:
+        return LOGS.format(declared=declared, made=made, note=note.format(loss), mark=mark)
+
+    assert_flagged(written("loss", "  # !"), CODE)
+    assert_clean(written("loss.item()"))
+    assert_clean(written("loss.detach()"))

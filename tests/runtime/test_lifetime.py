@@ -53,6 +53,46 @@ def test_what_empties_a_collection(statement: str, tmp_path: Path) -> None:
     assert emptied(tmp_path, home=IN_A_LOOP.format(statement)) == 3
 
 
+OF_EACH = [
+    "for rows in (self.done, self.pending): rows.clear()",
+    "for rows in [self.pending, self.done]: del rows[:]",
+    "for rows in self.pending.values(): rows.clear()",
+]
+IN_A_METHOD = """\
+class Memory:
+    def wipe(self):
+        {}
+
+def run(memory):
+    for step in range(9):
+        {}
+"""
+
+
+@pytest.mark.parametrize("statement", OF_EACH)
+def test_what_empties_several_collections(statement: str, tmp_path: Path) -> None:
+    assert emptied(tmp_path, home=IN_A_METHOD.format(statement, "memory.wipe()")) == 3
+
+
+@pytest.mark.parametrize("statement", OF_EACH)
+def test_several_collections_that_are_emptied_once(statement: str, tmp_path: Path) -> None:
+    assert emptied(tmp_path, home=IN_A_METHOD.format(statement, "pass")) is None
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "for rows in (self.done, self.late): rows.clear()",
+        "for rows in (self.done, self.pending): rows.append(1)",
+        "for rows in (self.done, self.pending): self.other.clear()",
+        "for rows in (self.done, self.pending): rows.pop(self.key)",
+        "for rows in self.pending: rows.clear()",
+    ],
+)
+def test_a_loop_over_collections_that_leaves_this_one(statement: str, tmp_path: Path) -> None:
+    assert emptied(tmp_path, home=IN_A_METHOD.format(statement, "memory.wipe()")) is None
+
+
 @pytest.mark.parametrize("statement", OF_ONE_KEY)
 def test_one_key_of_many_is_no_emptying(statement: str, tmp_path: Path) -> None:
     assert emptied(tmp_path, home=IN_A_LOOP.format(statement)) is None

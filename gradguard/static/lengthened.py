@@ -1,0 +1,80 @@
+"""Tensors that get longer: ``bank = torch.cat([bank, features])``."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from gradguard.static import tree as t
+from gradguard.static.guards import guards
+from gradguard.static.model import Form, Scope
+from gradguard.static.state import State
+from gradguard.static.stores import rebind_form
+from gradguard.static.values import Held, Holding, Root, Roots, Source, Value, union
+
+if TYPE_CHECKING:
+    from gradguard.static.called import Called
+    from gradguard.static.flow import Flow
+
+JOINING = frozenset("cat concat concatenate vstack hstack".split())
+"""What puts tensors one behind the other."""
+
+
+def note_joined(c: Called) -> None:
+    """Note what the tensors hold that a call puts one behind the other."""
+    joined = union(c.arguments)
+    params = (root for root in joined.roots if root.source is Source.PARAM)
+    given = frozenset(Holding(Held.GIVEN, root) for root in params)
+    c.flow.joined[c.node] = joined.holding(Held.OUTPUT, Held.GIVEN) | given
+
+
+def lengthened(flow: Flow, path: str, value: Value, state: State, source: t.Expr | None) -> Value:
+    """What is bound to a path; where that is what was there, made longer, with what both hold."""
+    if not isinstance(source, t.Call) or source not in flow.joined:
+        return value
+    if not _has_whole(source, path) or _is_kept_short(flow, path, source):
+        return value
+    before = frozenset(Holding(Held.GROWN, root) for root in content(flow.read(path, state)))
+    return replace(value, holds=value.holds | flow.joined[source] | before)
+
+
+def _has_whole(call: t.Call, path: str) -> bool:
+    """Whether all of what is at a path is among what is joined: not ``bank[n:]``."""
+    joined = call.args[0].value if call.args and rebind_form(path, call)[0] is Form.CONCATENATE else None
+    return isinstance(joined, t.Display) and any(t.path_of(_itself(item)) == path for item in joined.items)
+
+
+def _itself(expr: t.Expr) -> t.Expr:
+    while isinstance(expr, t.Call) and isinstance(expr.func, t.Attribute) and expr.func.name in _SAME:
+        expr = expr.func.value
+    return expr
+
+
+_SAME = frozenset("detach clone to cpu cuda float".split())
+
+
+def content(value: Value) -> Roots:
+    """What was there that a value still has, be it without its graph."""
+    grown = frozenset(held.key for held in value.holding(Held.GROWN) if isinstance(held.key, Root))
+    return frozenset(r for r in value.must if r.source in (Source.CARRIED, Source.PLACE, Source.PARAM)) | grown
+
+
+def _is_kept_short(flow: Flow, path: str, source: t.Expr) -> bool:
+    """Whether something else in the function binds the path, or a condition is in the way of making it longer."""
+    body = flow.ref.define.body
+    binding = t.walk_statements(body)
+    if flow.scope(path) is Scope.LOCAL:  # it is begun before the loop
+        loops = [loop for loop in t.walk_statements(body) if isinstance(loop, t.Repeat)]
+        binding = (stmt for loop in loops for stmt in t.walk_statements(loop.body))
+    others = (s for s in binding if isinstance(s, t.Assign | t.Augment | t.Delete) and not _assigns(s, source))
+    return any(path in _targets(flow, stmt) for stmt in others) or any(True for _ in guards(body, source))
+
+
+def _assigns(stmt: t.Stmt, source: t.Expr) -> bool:
+    return isinstance(stmt, t.Assign) and stmt.value is source
+
+
+def _targets(flow: Flow, stmt: t.Assign | t.Augment | t.Delete) -> set[str]:
+    targets = [stmt.target] if isinstance(stmt, t.Augment) else stmt.targets
+    paths = (t.path_of(single) for target in targets for single in t.names_in(target))
+    return {flow.canonical(path.split("[", 1)[0]) for path in paths if path is not None}

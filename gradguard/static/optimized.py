@@ -1,0 +1,88 @@
+"""Whose parameters an optimizer is given, by the paths that these have where it is made."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from gradguard.static import tree as t
+from gradguard.static.definitions import FunctionRef
+
+if TYPE_CHECKING:
+    from gradguard.static.called import Called
+
+_PARAMETERS = ("parameters", "named_parameters")
+
+
+def optimized(c: Called) -> frozenset[str] | None:
+    """The modules whose parameters an optimizer is given; None when not seen.
+
+    Args:
+        c: the call that makes it.
+    """
+    parameters = c.node.argument("params", 0)
+    if isinstance(parameters, t.Name):  # tuned = list(net.head.parameters())
+        statements = (s for s in t.walk_statements(c.flow.ref.define.body) if isinstance(s, t.Assign))
+        given = [s.value for s in statements if any(t.path_of(target) == parameters.id for target in s.targets)]
+        parameters = given[0] if len(given) == 1 else parameters
+    calls = [n for n in t.walk(parameters) if isinstance(n, t.Call) and isinstance(n.func, t.Attribute)]
+    named = [_owner(call) for call in calls if _is_of_module(call)]
+    if named:
+        return _all_known(named)
+    method = parameters if isinstance(parameters, t.Call) else None
+    ref = c.flow.value(method.func, c.state).ref if method is not None and method in calls else None
+    base = _owner(method) if method is not None and isinstance(ref, FunctionRef) else None
+    if base is None or not isinstance(ref, FunctionRef):
+        return None
+    inside = _all_known(list(_given_back(ref)))  # of `net.table_parameters()`: what its method gives
+    return frozenset(base + path[len("self") :] for path in inside) if inside is not None else None
+
+
+def overlap(some: frozenset[str] | None, others: frozenset[str] | None) -> bool:
+    """Whether two optimizers may have parameters in common: ``net`` has those of ``net.head``."""
+    if some is None or others is None:
+        return True
+    return any(f"{a}.".startswith(f"{b}.") or f"{b}.".startswith(f"{a}.") for a in some for b in others)
+
+
+def _is_of_module(call: t.Call) -> bool:
+    return isinstance(call.func, t.Attribute) and call.func.name in _PARAMETERS
+
+
+def _owner(call: t.Call) -> str | None:
+    return t.path_of(call.func.value) if isinstance(call.func, t.Attribute) else None
+
+
+def _all_known(paths: list[str | None]) -> frozenset[str] | None:
+    known = frozenset(path for path in paths if path is not None)
+    return known if known and len(known) == len(set(paths)) else None
+
+
+def _given_back(method: FunctionRef) -> Iterator[str | None]:
+    """The modules and parameters of ``self`` that a method gives; None for whatever else it gives."""
+    for node in t.walk(method.define.body):
+        given = node.value if isinstance(node, t.Return | t.Suspend) else None
+        if given is not None:
+            yield from _of_self(given)
+
+
+def _of_self(expr: t.Expr) -> Iterator[str | None]:
+    path = t.path_of(expr)
+    if isinstance(expr, t.Call) and _is_of_module(expr):
+        owner = _owner(expr) or ""
+        yield owner if f"{owner}.".startswith("self.") else None
+    elif path is not None:
+        yield path if path.startswith("self.") else None
+    elif isinstance(expr, t.Call) and (t.path_of(expr.func) or "").rsplit(".", 1)[-1] in _JOINING:
+        for arg in expr.args:
+            yield from _of_self(arg.value)
+    elif isinstance(expr, t.Display | t.Operation):
+        for part in expr.items if isinstance(expr, t.Display) else expr.operands:
+            yield from _of_self(part)
+    elif isinstance(expr, t.Starred):
+        yield from _of_self(expr.value)
+    else:
+        yield None
+
+
+_JOINING = ("chain", "list", "tuple", "iter")

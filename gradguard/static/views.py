@@ -1,0 +1,104 @@
+"""Parts of tensors: which share the storage of the whole, and which are copies."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
+
+from gradguard.static import tree as t
+from gradguard.static.state import State
+from gradguard.static.values import (
+    NOTHING_HELD,
+    Held,
+    Holding,
+    Holdings,
+    Kind,
+    Root,
+    Source,
+    Value,
+    computed,
+    holding,
+    viewed,
+)
+
+if TYPE_CHECKING:
+    from gradguard.static.flow import Flow
+
+
+class Taken(NamedTuple):
+    """A small part that was taken out of an argument: a view, where the caller gives a tensor.
+
+    Args:
+        of: what it was taken from.
+        by_position: in several dimensions, as only tensors and arrays can be.
+        where: the expression.
+    """
+
+    of: Root
+    by_position: bool
+    where: t.Node
+
+
+def indexed(flow: Flow, base: Value, expr: t.Subscript, state: State) -> Value:
+    """``tensor[index]``: a view for numbers and slices, a copy for lists, masks and tensors."""
+    base = viewed(base)
+    if not _is_position(expr.index):
+        base = computed(base)  # by a name: one of many rows, or a copy
+    base = replace(base, holds=base.holds - base.holding(Held.OUTPUT))
+    is_tensor = _has_dimensions(expr.index) or (base.kind is Kind.TENSOR and base.ref != "batch")
+    return holding(base, Held.VIEW, expr) if is_tensor and _narrows(flow, expr, state) else base
+
+
+def of_given(flow: Flow, base: Value, expr: t.Subscript, state: State) -> Value:
+    """``x[index]``, where what ``x`` is only the caller knows: what is taken out of it, if that is a small part."""
+    params = [root for root in base.roots if root.source is Source.PARAM]
+    if base.kind is not Kind.UNKNOWN or not params or not _narrows(flow, expr, state):
+        return base
+    taken = (Holding(Held.PART, Taken(root, _has_dimensions(expr.index), expr)) for root in params)
+    return replace(base, holds=base.holds | frozenset(taken))
+
+
+def taken_from(taken: Taken, given: Value, call: t.Node) -> Holdings:
+    """What the caller holds with a part of an argument."""
+    if given.kind is Kind.UNKNOWN:
+        params = (root for root in given.roots if root.source is Source.PARAM)
+        return frozenset(Holding(Held.PART, taken._replace(of=root)) for root in params)
+    by_position = taken.by_position and given.kind in (Kind.TENSOR, Kind.OUTPUT)
+    is_tensor = by_position or (given.kind is Kind.TENSOR and given.ref != "batch")
+    return frozenset((Holding(Held.VIEW, (call, taken.where)),)) if is_tensor else NOTHING_HELD
+
+
+def _narrows(flow: Flow, expr: t.Subscript, state: State) -> bool:
+    """Whether a small part is picked: by numbers, or the first few."""
+    from gradguard.static.expressions import evaluate
+
+    index = expr.index
+    if isinstance(index, t.Display) and index.kind == "tuple":
+        return all(_is_integer(i) or evaluate(flow, i, state).kind is Kind.NUMBER for i in index.items)
+    if isinstance(index, t.Slice):
+        return index.narrows
+    through_data = isinstance(expr.value, t.Attribute) and expr.value.name == "data"
+    return _is_integer(index) and not through_data  # loss.data[0] was the item() of torch 0.3
+
+
+def _has_dimensions(index: t.Expr) -> bool:
+    """Whether it is about several dimensions: ``[0, 1]``, ``[:, 0]``."""
+    by_position = isinstance(index, t.Display) and index.kind == "tuple"
+    return by_position or (isinstance(index, t.Slice) and index.dimensions > 1)
+
+
+def _is_position(index: t.Expr) -> bool:
+    """Whether it may give a view: ``labels == c`` and ``~done & seen`` are masks, what they pick is a copy."""
+    if isinstance(index, t.Display):
+        return index.kind == "tuple"
+    is_mask = isinstance(index, t.Operation) and index.operator in _OF_MASKS
+    return isinstance(index, t.Slice | t.Constant | t.Operation) and not is_mask
+
+
+_OF_MASKS = ("==", "!=", "<", "<=", ">", ">=", "&", "|", "~")
+
+
+def _is_integer(index: t.Expr) -> bool:
+    if isinstance(index, t.Operation) and index.operator == "-" and len(index.operands) == 1:
+        index = index.operands[0]
+    return isinstance(index, t.Constant) and isinstance(index.value, int) and not isinstance(index.value, bool)
