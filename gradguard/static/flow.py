@@ -153,7 +153,7 @@ class Flow:
             if mode is not None:
                 return mode
         owner = self.ref.owner
-        if owner is not None and owner.framework_methods and self.facts.name in k.NO_GRAD_METHODS:
+        if owner is not None and owner.framework_methods and k.NO_GRAD_METHOD.match(self.facts.name):
             return Mode.OFF
         return Mode.INHERITED
 
