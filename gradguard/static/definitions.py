@@ -328,7 +328,10 @@ class Class:
 
     @cached_property
     def _assignments(self) -> dict[str, list[tuple[FunctionRef, t.Expr]]]:
-        """``self.name = value`` statements by name, those of ``__init__`` first."""
+        """``self.name = value`` statements by name, those of ``__init__`` first, and last what goes on from itself.
+
+        ``self.net = self.net.cuda()`` is what ``self.net = Net()`` made it.
+        """
         found: dict[str, list[tuple[FunctionRef, t.Expr]]] = {}
         for ref in sorted(self.methods.values(), key=lambda r: r.define.name != "__init__"):
             for stmt in walk_statements(ref.define.body):
@@ -337,7 +340,7 @@ class Class:
                         if isinstance(target, t.Attribute) and t.path_of(target.value) == "self":
                             found.setdefault(target.name, []).append((ref, value))
         self._add_fields(found)
-        return found
+        return {name: sorted(values, key=lambda made: _goes_on(name, made[1])) for name, values in found.items()}
 
     def _add_fields(self, found: dict[str, list[tuple[FunctionRef, t.Expr]]]) -> None:
         """What the class's own body assigns: ``history: list = field(default_factory=list)``."""
@@ -423,3 +426,8 @@ def _is_number(value: t.Expr) -> bool:
     if isinstance(value.func, t.Attribute):
         return value.func.name in k.BREAKING_METHODS
     return t.path_of(value.func) in ("float", "int", "str", "bool")
+
+
+def _goes_on(name: str, value: t.Expr) -> bool:
+    """Whether what an attribute is bound to is made of what it was."""
+    return any(isinstance(node, t.Attribute) and t.path_of(node) == f"self.{name}" for node in t.walk(value))

@@ -306,12 +306,8 @@ class Survey:
     def has_learning_forward(self, near: Module) -> bool:
         """Whether a ``forward`` of the program computes gradients itself: a method that adapts to what it is given."""
         if near.source.path not in self._learning:
-            self._learning[near.source.path] = any(
-                line.function == "forward"
-                for word in (".backward(", "autograd.grad(")
-                for text in self._with_word(word, near)
-                for line in lines_with(word, text)
-            )
+            texts = (text for word in (".backward(", "autograd.grad(") for text in self._with_word(word, near))
+            self._learning[near.source.path] = any(map(_learns_in_forward, texts))
         return self._learning[near.source.path]
 
     def is_called_by_many(self, name: str, near: Module) -> bool:
@@ -407,3 +403,9 @@ def _users(name: str, text: str) -> set[str]:
     """The functions of a file that mention another one."""
     pattern = re.compile(rf"\b{re.escape(name)}\b")
     return {line.function for line in lines_with(name, text) if pattern.search(line.text)}
+
+
+def _learns_in_forward(text: str) -> bool:
+    """Whether a ``forward`` computes gradients, or another method of its object that it may call."""
+    learning = {line.function for word in (".backward(", "autograd.grad(") for line in lines_with(word, text)}
+    return "forward" in learning or any("forward" in _users(f"self.{name}", text) for name in learning)
