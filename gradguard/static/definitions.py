@@ -394,6 +394,16 @@ class Class:
         """Whether none of its parameters asks for gradients, unless somebody wants it otherwise."""
         return parameters.is_frozen(self)
 
+    def is_frozen_as(self, made: t.Call) -> bool:
+        """Whether none asks for gradients of the object that a call makes, which may choose."""
+        return parameters.is_frozen(self, made)
+
+    @cached_property
+    def wraps_frozen(self) -> bool:
+        """Whether all modules in it are frozen by themselves."""
+        self.__dict__["wraps_frozen"] = False  # one that holds its own kind
+        return parameters.wraps_frozen(self)
+
     @cached_property
     def modules(self) -> frozenset[str]:
         """The attributes (``self.net``) that its methods use as only modules are used."""
