@@ -35,6 +35,19 @@ def is_once_by_default(flow: Flow, iterable: t.Expr | None) -> bool:
     return len(iterable.args) == 1 and _is_one(flow, iterable.args[0].value)
 
 
+def is_once(flow: Flow, iterable: t.Expr | None) -> bool:
+    """Whether a loop runs once by default, by what callers give for a parameter too.
+
+    Not one over epochs: their number is 1 for a first try only.
+    """
+    iterable = _unwrapped(iterable)
+    number = iterable.args[0].value if isinstance(iterable, t.Call) and iterable.args else None
+    name = (t.path_of(number) or "").rsplit(".", 1)[-1] if number is not None else ""
+    if "epoch" in name.lower():
+        return False
+    return is_once_by_default(flow, iterable) or (isinstance(number, t.Name) and _is_given_one(flow, number.id))
+
+
 def _is_one(flow: Flow, number: t.Expr) -> bool:
     if isinstance(number, t.Name):
         params = (p for p in flow.ref.define.params if p.name == number.id)
@@ -45,8 +58,40 @@ def _is_one(flow: Flow, number: t.Expr) -> bool:
     if t.path_of(number.value) == "self" and owner is not None:
         assigned = owner.assigned(number.name)
         return len(assigned) == 1 and _is_one_or_default(*assigned[0])
-    option = re.compile(rf"['\"]--{re.escape(number.name).replace('_', '[-_]')}['\"][^)]*\bdefault\s*=\s*1\b")
-    return flow.project.survey.mentions(option, flow.module)
+    return _is_option(flow, number.name)
+
+
+def _is_option(flow: Flow, name: str) -> bool:
+    """Whether an option, or a field of a class of settings, is 1 by default, and nothing sets it to another number."""
+    option = rf"['\"]--{re.escape(name).replace('_', '[-_]')}['\"][^)]*\bdefault\s*=\s*1\b"
+    field = rf"^[ \t]+{re.escape(name)}\s*:\s*int\s*=\s*1\s*(?:#.*)?$"
+    survey = flow.project.survey
+    is_one = survey.mentions(re.compile(f"{option}|{field}", re.M), flow.module)
+    return is_one and not survey.mentions(re.compile(rf"\.{re.escape(name)}\s*=(?!=)\s*(?!1\b)"), flow.module)
+
+
+def _is_given_one(flow: Flow, param: str) -> bool:
+    """Whether all callers give 1 for a parameter, or an option that is 1 by default, as far as can be seen."""
+    names = [p.name for p in flow.ref.define.params]
+    if param not in names:
+        return False
+    position = names.index(param) - (names[0] in ("self", "cls"))
+    given = [call.argument(param, position) for call in _calls(flow)]
+    numbers = {number for expr in given if expr is not None and (number := _number(expr)) is not None}
+    settings = {name for expr in given if isinstance(expr, t.Attribute) and (name := expr.name)}
+    others = [
+        expr for expr in given if expr is not None and _number(expr) is None and not isinstance(expr, t.Attribute)
+    ]
+    if not given or numbers - {1} or not all(_is_option(flow, name) for name in settings):
+        return False
+    return not others or _is_option(flow, param)
+
+
+def _calls(flow: Flow) -> list[t.Call]:
+    """The calls of a function, in the files of its program."""
+    callers = flow.project.written_calling(flow.ref)
+    nodes = (node for ref in callers for node in t.walk(ref.define.body) if isinstance(node, t.Call))
+    return [node for node in nodes if (t.path_of(node.func) or "").rsplit(".", 1)[-1] == flow.ref.define.name]
 
 
 def _is_one_or_default(define: t.Define, value: t.Expr) -> bool:
