@@ -16,7 +16,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
-from gradguard.static import binding, branches, loops, places, signature, stores, volatile
+from gradguard.static import binding, branches, loops, phases, places, signature, stores, volatile
 from gradguard.static import knowledge as k
 from gradguard.static import tree as t
 from gradguard.static.definitions import Class, FunctionRef
@@ -171,6 +171,11 @@ class Flow:
         return frozenset(
             func.value.id for func in adds if isinstance(func.value, t.Name) and func.name in ("append", "extend")
         )
+
+    @cached_property
+    def told(self) -> tuple[phases.Told, ...]:
+        """The parts of the function that run for one word only."""
+        return phases.parts_of(self.ref.define)
 
     @cached_property
     def words(self) -> frozenset[str]:

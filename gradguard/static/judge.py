@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from gradguard.static import counts
+from gradguard.static import counts, phases
 from gradguard.static import knowledge as k
 from gradguard.static import tree as t
 from gradguard.static.autograd_functions import kept_outputs
@@ -61,6 +61,8 @@ def _judge_store(flow: Flow, store: Store) -> None:
     store.is_buffer = store.form is not Form.ITEM and flow.is_buffer(store.path)
     roots = attaching_roots(flow, store.value) or _buffer_statistics(flow, store)
     if not roots or store.mode in (Mode.OFF, Mode.UNKNOWN) or store.value.kind in (Kind.MODULE, Kind.HANDLE):
+        return
+    if not (roots := phases.possible(flow, store, roots)):
         return
     store.carries_graph = True
     known = store.start
