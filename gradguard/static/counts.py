@@ -29,10 +29,8 @@ def written(iterable: t.Expr | None) -> int | None:
 
 def is_once_by_default(flow: Flow, iterable: t.Expr | None) -> bool:
     """Whether ``for i in range(self.parts)`` runs once, unless somebody configures another number."""
-    iterable = _unwrapped(iterable)
-    if not isinstance(iterable, t.Call) or t.path_of(iterable.func) not in ("range", "trange"):
-        return False
-    return len(iterable.args) == 1 and _is_one(flow, iterable.args[0].value)
+    number = _counted(iterable)
+    return number is not None and _is_one(flow, number)
 
 
 def is_once(flow: Flow, iterable: t.Expr | None) -> bool:
@@ -40,12 +38,18 @@ def is_once(flow: Flow, iterable: t.Expr | None) -> bool:
 
     Not one over epochs: their number is 1 for a first try only.
     """
-    iterable = _unwrapped(iterable)
-    number = iterable.args[0].value if isinstance(iterable, t.Call) and iterable.args else None
-    name = (t.path_of(number) or "").rsplit(".", 1)[-1] if number is not None else ""
-    if "epoch" in name.lower():
+    number = _counted(iterable)
+    if number is None or "epoch" in (t.path_of(number) or "").rsplit(".", 1)[-1].lower():
         return False
-    return is_once_by_default(flow, iterable) or (isinstance(number, t.Name) and _is_given_one(flow, number.id))
+    return _is_one(flow, number) or (isinstance(number, t.Name) and _is_given_one(flow, number.id))
+
+
+def _counted(iterable: t.Expr | None) -> t.Expr | None:
+    """``n`` of ``range(n)``."""
+    iterable = _unwrapped(iterable)
+    if not isinstance(iterable, t.Call) or t.path_of(iterable.func) not in ("range", "trange"):
+        return None
+    return iterable.args[0].value if len(iterable.args) == 1 else None
 
 
 def _is_one(flow: Flow, number: t.Expr) -> bool:
@@ -77,14 +81,11 @@ def _is_given_one(flow: Flow, param: str) -> bool:
         return False
     position = names.index(param) - (names[0] in ("self", "cls"))
     given = [call.argument(param, position) for call in _calls(flow)]
-    numbers = {number for expr in given if expr is not None and (number := _number(expr)) is not None}
-    settings = {name for expr in given if isinstance(expr, t.Attribute) and (name := expr.name)}
-    others = [
-        expr for expr in given if expr is not None and _number(expr) is None and not isinstance(expr, t.Attribute)
-    ]
-    if not given or numbers - {1} or not all(_is_option(flow, name) for name in settings):
-        return False
-    return not others or _is_option(flow, param)
+    settings = {expr.name for expr in given if isinstance(expr, t.Attribute)}
+    numbers = {_number(expr) for expr in given if isinstance(expr, t.Constant)}
+    is_known = bool(given) and None not in given and numbers <= {1} and all(_is_option(flow, name) for name in settings)
+    others = any(not isinstance(expr, t.Attribute | t.Constant) for expr in given)
+    return is_known and (not others or _is_option(flow, param))
 
 
 def _calls(flow: Flow) -> list[t.Call]:

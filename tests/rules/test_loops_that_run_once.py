@@ -71,6 +71,9 @@ OFTEN = {
     + TRAIN.format(given="args.restarts")
     + OPTION.format(value=1)
     + "    args.restarts = 10\n",
+    "a default that is no one, which nobody changes": attack(default="=tries", mark="  # !")
+    + TRAIN.replace(", {given}", ""),
+    "over what a function makes of a number": attack("rounds(restarts)", mark="  # !") + TRAIN.format(given="1"),
     "another option is one": attack(mark="  # !") + TRAIN.format(given="args.tries") + OPTION.format(value=1),
 }
 
