@@ -32,7 +32,7 @@ is unrolled over time and then backpropagated once; a state under `no_grad`; a m
 made anew each time.
 
 **Waits at low confidence.** A state in a loop without a backward that no call takes and gives again; one that is only
-put in another order.
+put in another order. A loop that runs once unless somebody asks for more (`--restarts`, 1 by default).
 
 **References.** <https://pytorch.org/docs/stable/notes/faq.html> ("Don't use RNNs on sequences that are too large"),
 pytorch#2769, OpenNMT/OpenNMT-py#403.

@@ -90,10 +90,16 @@ def _in_calls(function: Function) -> Iterator[Finding]:
             "that never comes",
             help="make the call under `torch.no_grad()`",
             confidence=Confidence.LOW
-            if function.returns_graph_of(forward) or function.is_among_tests
+            if function.returns_graph_of(forward) or function.is_among_tests or _may_be_volatile(forward)
             else Confidence.HIGH,
             related=_inside(forward),
         )
+
+
+def _may_be_volatile(forward: Forward) -> bool:
+    """Whether it is run on what torch 0.3 may record nothing of, as far as the loop that it is in tells."""
+    loop = forward.source.loop
+    return loop is not None and loop.may_be_volatile()
 
 
 def _inside(forward: Forward) -> tuple[Related, ...]:
@@ -123,7 +129,7 @@ def _is_sure(function: Function, forward: Forward, loop: Loop) -> bool:
     Where another part of the loop is under ``no_grad``, this one may not need it; and what a function returns that is
     not named as an evaluation, its caller may hand to backward: an ELBO, with dropout switched off.
     """
-    if function.is_among_tests:
+    if function.is_among_tests or loop.may_be_volatile() or _may_be_volatile(forward):
         return False
     returned = function.returns_graph_of(forward) and EVALUATION_FUNCTION.search(function.name) is None
     return not returned and (forward.is_shown or not loop.turns_grad_off)

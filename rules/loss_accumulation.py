@@ -34,6 +34,9 @@ a sum over a batch with one backward after the loop, several losses of one step,
 else says whether backward retains the graph (`retain_graph=self.keeps`). A sum of numbers, or of values
 made under `no_grad`.
 
+**Waits at low confidence.** A loop that runs once unless somebody asks for more. An evaluation for torch 0.3, whose
+batches may be `volatile`.
+
 **References.** <https://pytorch.org/docs/stable/notes/faq.html> ("My model reports cuda runtime error(2): out of
 memory"), pytorch#17568.
 """

@@ -25,7 +25,8 @@ cleared or rebound in the same iteration, that is made in the iteration, that is
 method clears. The list of layer outputs that a `forward` returns. Parts of a module, gone through once.
 
 **Waits at low confidence.** What a loop collects that neither trains nor goes over batches: rollouts, samplers. Unit
-tests.
+tests. A loop that runs once unless somebody asks for more. An evaluation for torch 0.3, whose batches may be
+`volatile`.
 
 **References.** <https://pytorch.org/docs/stable/notes/faq.html>, facebookresearch/fairseq#2255,
 Lightning-AI/pytorch-lightning#15514.

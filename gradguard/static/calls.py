@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from gradguard.static import containers, dispatch, handed, modes, module_calls, operations, training
+from gradguard.static import containers, dispatch, handed, modes, module_calls, operations, training, volatile
 from gradguard.static import knowledge as k
 from gradguard.static import tree as t
 from gradguard.static.called import Called, last
@@ -69,8 +69,8 @@ def call(flow: Flow, node: t.Call, state: State) -> Value:
         for event in flow.calls_giving(node.args[0].value):
             event.entered = True
     _note(called)
-    if node.is_true("volatile"):
-        state.mode = Mode.UNKNOWN  # `Variable(x, volatile=True)` of torch 0.3, where this was no_grad
+    if (asked := node.argument("volatile")) is not None:
+        volatile.given(flow, asked, state)
     for reader in _READERS:
         value = reader(called)
         if value is not None:

@@ -266,6 +266,9 @@ def outcome(test: t.Expr, given: Callable[[str], object]) -> bool | None:
         decides = test.operator == "or"
         parts = [outcome(operand, given) for operand in test.operands]
         return decides if decides in parts else None if None in parts else not decides
+    if isinstance(test, t.Operation) and test.operator == "not":
+        holds = outcome(test.operands[0], given)
+        return None if holds is None else not holds
     name, holds = tested_flag(test)
     if name is not None:
         return _truth(given(name), holds)
@@ -273,9 +276,42 @@ def outcome(test: t.Expr, given: Callable[[str], object]) -> bool | None:
     if name is not None:
         whole = given(name)
         return (whole.number == number) == equal if isinstance(whole, Whole) else None
-    key, text, equal = key_test(test)
-    word = given(key) if key is not None else None
-    return (word.text == text) == equal if isinstance(word, Word) else None
+    word = given(word_asked(test) or "")
+    return _of_word(test, word.text) if isinstance(word, Word) else None
+
+
+def word_asked(test: t.Expr) -> str | None:
+    """The name of whose text a condition asks: ``mode == "val"``, ``mode in ("val", "test")``, ``"val" in mode``."""
+    if isinstance(test, t.Call) and isinstance(test.func, t.Attribute) and test.func.name in ("startswith", "endswith"):
+        return t.path_of(test.func.value) if len(_words(test.args[0].value if test.args else None)) == 1 else None
+    if not isinstance(test, t.Operation) or test.operator not in _OF_WORDS or len(test.operands) != 2:
+        return None
+    left, right = test.operands
+    if isinstance(right, t.Name) and test.operator.endswith("in"):
+        left, right = right, left
+    return left.id if isinstance(left, t.Name) and _words(right) else None
+
+
+def _of_word(test: t.Expr, word: str) -> bool | None:
+    """Whether a condition that asks for a text holds for it."""
+    if isinstance(test, t.Call) and isinstance(test.func, t.Attribute):
+        (part,) = _words(test.args[0].value)
+        return word.startswith(part) if test.func.name == "startswith" else word.endswith(part)
+    assert isinstance(test, t.Operation)
+    left, right = test.operands
+    is_part = isinstance(right, t.Name) and test.operator.endswith("in")
+    holds = all(part in word for part in _words(left)) if is_part else word in _words(right)
+    return holds == (test.operator in ("==", "in"))
+
+
+def _words(expr: t.Expr | None) -> tuple[str, ...]:
+    """The strings that are written in a condition: one, or several in a collection; none where it is something else."""
+    items = expr.items if isinstance(expr, t.Display) else [expr]
+    words = [item.value for item in items if isinstance(item, t.Constant) and isinstance(item.value, str)]
+    return tuple(words) if len(words) == len(items) else ()
+
+
+_OF_WORDS = ("==", "!=", "in", "not in")
 
 
 _JOINING = ("and", "or")
@@ -310,7 +346,7 @@ def tested_names(define: t.Define) -> frozenset[str]:
     tests = [node.test for node in nodes if isinstance(node, t.If | t.Conditional)]
     tests += [flag for node in nodes if isinstance(node, t.Call) and (flag := node.argument("create_graph"))]
     found = {
-        tested_flag(part)[0] or number_test(part)[0] or key_test(part)[0] for test in tests for part in _parts(test)
+        tested_flag(part)[0] or number_test(part)[0] or word_asked(part) for test in tests for part in _parts(test)
     }
     calls = (node for node in nodes if isinstance(node, t.Call) and len(node.args) > 1)
     named = (call.args[1].value for call in calls if t.path_of(call.func) == "getattr")
@@ -319,7 +355,7 @@ def tested_names(define: t.Define) -> frozenset[str]:
 
 def _parts(test: t.Expr) -> list[t.Expr]:
     """The conditions that one is joined of: ``stage == 1 or stage == 2``."""
-    if isinstance(test, t.Operation) and test.operator in _JOINING:
+    if isinstance(test, t.Operation) and test.operator in (*_JOINING, "not"):
         return [part for operand in test.operands for part in _parts(operand)]
     return [test]
 

@@ -29,10 +29,27 @@ def written(iterable: t.Expr | None) -> int | None:
 
 def is_once_by_default(flow: Flow, iterable: t.Expr | None) -> bool:
     """Whether ``for i in range(self.parts)`` runs once, unless somebody configures another number."""
+    number = _counted(iterable)
+    return number is not None and _is_one(flow, number)
+
+
+def is_once(flow: Flow, iterable: t.Expr | None) -> bool:
+    """Whether a loop runs once by default, by what callers give for a parameter too.
+
+    Not one over epochs: their number is 1 for a first try only.
+    """
+    number = _counted(iterable)
+    if number is None or "epoch" in (t.path_of(number) or "").rsplit(".", 1)[-1].lower():
+        return False
+    return _is_one(flow, number) or (isinstance(number, t.Name) and _is_given_one(flow, number.id))
+
+
+def _counted(iterable: t.Expr | None) -> t.Expr | None:
+    """``n`` of ``range(n)``."""
     iterable = _unwrapped(iterable)
     if not isinstance(iterable, t.Call) or t.path_of(iterable.func) not in ("range", "trange"):
-        return False
-    return len(iterable.args) == 1 and _is_one(flow, iterable.args[0].value)
+        return None
+    return iterable.args[0].value if len(iterable.args) == 1 else None
 
 
 def _is_one(flow: Flow, number: t.Expr) -> bool:
@@ -45,8 +62,37 @@ def _is_one(flow: Flow, number: t.Expr) -> bool:
     if t.path_of(number.value) == "self" and owner is not None:
         assigned = owner.assigned(number.name)
         return len(assigned) == 1 and _is_one_or_default(*assigned[0])
-    option = re.compile(rf"['\"]--{re.escape(number.name).replace('_', '[-_]')}['\"][^)]*\bdefault\s*=\s*1\b")
-    return flow.project.survey.mentions(option, flow.module)
+    return _is_option(flow, number.name)
+
+
+def _is_option(flow: Flow, name: str) -> bool:
+    """Whether an option, or a field of a class of settings, is 1 by default, and nothing sets it to another number."""
+    option = rf"['\"]--{re.escape(name).replace('_', '[-_]')}['\"][^)]*\bdefault\s*=\s*1\b"
+    field = rf"^[ \t]+{re.escape(name)}\s*:\s*int\s*=\s*1\s*(?:#.*)?$"
+    survey = flow.project.survey
+    is_one = survey.mentions(re.compile(f"{option}|{field}", re.M), flow.module)
+    return is_one and not survey.mentions(re.compile(rf"\.{re.escape(name)}\s*=(?!=)\s*(?!1\b)"), flow.module)
+
+
+def _is_given_one(flow: Flow, param: str) -> bool:
+    """Whether all callers give 1 for a parameter, or an option that is 1 by default, as far as can be seen."""
+    names = [p.name for p in flow.ref.define.params]
+    if param not in names:
+        return False
+    position = names.index(param) - (names[0] in ("self", "cls"))
+    given = [call.argument(param, position) for call in _calls(flow)]
+    settings = {expr.name for expr in given if isinstance(expr, t.Attribute)}
+    numbers = {_number(expr) for expr in given if isinstance(expr, t.Constant)}
+    is_known = bool(given) and None not in given and numbers <= {1} and all(_is_option(flow, name) for name in settings)
+    others = any(not isinstance(expr, t.Attribute | t.Constant) for expr in given)
+    return is_known and (not others or _is_option(flow, param))
+
+
+def _calls(flow: Flow) -> list[t.Call]:
+    """The calls of a function, in the files of its program."""
+    callers = flow.project.written_calling(flow.ref)
+    nodes = (node for ref in callers for node in t.walk(ref.define.body) if isinstance(node, t.Call))
+    return [node for node in nodes if (t.path_of(node.func) or "").rsplit(".", 1)[-1] == flow.ref.define.name]
 
 
 def _is_one_or_default(define: t.Define, value: t.Expr) -> bool:

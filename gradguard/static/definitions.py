@@ -333,7 +333,10 @@ class Class:
 
     @cached_property
     def _assignments(self) -> dict[str, list[tuple[FunctionRef, t.Expr]]]:
-        """``self.name = value`` statements by name, those of ``__init__`` first."""
+        """``self.name = value`` statements by name, those of ``__init__`` first, and last what goes on from itself.
+
+        ``self.net = self.net.cuda()`` is what ``self.net = Net()`` made it.
+        """
         found: dict[str, list[tuple[FunctionRef, t.Expr]]] = {}
         for ref in sorted(self.methods.values(), key=lambda r: r.define.name != "__init__"):
             for stmt in walk_statements(ref.define.body):
@@ -342,7 +345,7 @@ class Class:
                         if isinstance(target, t.Attribute) and t.path_of(target.value) == "self":
                             found.setdefault(target.name, []).append((ref, value))
         self._add_fields(found)
-        return found
+        return {name: sorted(values, key=lambda made: _goes_on(name, made[1])) for name, values in found.items()}
 
     def _add_fields(self, found: dict[str, list[tuple[FunctionRef, t.Expr]]]) -> None:
         """What the class's own body assigns: ``history: list = field(default_factory=list)``."""
@@ -396,6 +399,16 @@ class Class:
         """Whether none of its parameters asks for gradients, unless somebody wants it otherwise."""
         return parameters.is_frozen(self)
 
+    def is_frozen_as(self, made: t.Call) -> bool:
+        """Whether none asks for gradients of the object that a call makes, which may choose."""
+        return parameters.is_frozen(self, made)
+
+    @cached_property
+    def wraps_frozen(self) -> bool:
+        """Whether all modules in it are frozen by themselves."""
+        self.__dict__["wraps_frozen"] = False  # one that holds its own kind
+        return parameters.wraps_frozen(self)
+
     @cached_property
     def modules(self) -> frozenset[str]:
         """The attributes (``self.net``) that its methods use as only modules are used."""
@@ -428,3 +441,8 @@ def _is_number(value: t.Expr) -> bool:
     if isinstance(value.func, t.Attribute):
         return value.func.name in k.BREAKING_METHODS
     return t.path_of(value.func) in ("float", "int", "str", "bool")
+
+
+def _goes_on(name: str, value: t.Expr) -> bool:
+    """Whether what an attribute is bound to is made of what it was."""
+    return any(isinstance(node, t.Attribute) and t.path_of(node) == f"self.{name}" for node in t.walk(value))

@@ -5,7 +5,7 @@ Part of the model (see ``model``). Nothing here imports libcst.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
@@ -49,6 +49,7 @@ class Loop:
         is_once_by_default: its number of times is a setting, which is 1 unless somebody changes it.
         over_parts: it goes over the parameters or the parts of a module, each once.
         turns_grad_off: a part of its body is under ``no_grad``.
+        may_be_volatile: whether what it goes over may record no graph by itself, as in torch 0.3 (reads other files).
     """
 
     site: Site
@@ -69,6 +70,7 @@ class Loop:
     is_once_by_default: bool = False
     over_parts: bool = False
     turns_grad_off: bool = False
+    may_be_volatile: Callable[[], bool] = field(default=lambda: False)
 
     @property
     def trains(self) -> bool:

@@ -16,7 +16,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
-from gradguard.static import binding, branches, loops, places, signature, stores
+from gradguard.static import binding, branches, loops, phases, places, signature, stores, volatile
 from gradguard.static import knowledge as k
 from gradguard.static import tree as t
 from gradguard.static.definitions import Class, FunctionRef
@@ -155,24 +155,29 @@ class Flow:
             if mode is not None:
                 return mode
         owner = self.ref.owner
-        if owner is not None and owner.framework_methods and self.facts.name in k.NO_GRAD_METHODS:
+        if owner is not None and owner.framework_methods and k.NO_GRAD_METHOD.match(self.facts.name):
             return Mode.OFF
         return Mode.INHERITED
 
     @cached_property
     def receivers(self) -> frozenset[str]:
         """The names whose methods the function calls, if they may be those of a class of the project."""
-        called = (c.func for c in self._calls_written if isinstance(c.func, t.Attribute))
+        called = (c.func for c in self.calls_written if isinstance(c.func, t.Attribute))
         owners = (func.value for func in called if func.name not in k.OF_PLAIN_DATA)
         return frozenset(node.id for node in owners if isinstance(node, t.Name))
 
     @cached_property
     def filled(self) -> frozenset[str]:
         """The names that something is put into as only collections take it: ``rows.append(x)``."""
-        adds = (c.func for c in self._calls_written if isinstance(c.func, t.Attribute))
+        adds = (c.func for c in self.calls_written if isinstance(c.func, t.Attribute))
         return frozenset(
             func.value.id for func in adds if isinstance(func.value, t.Name) and func.name in ("append", "extend")
         )
+
+    @cached_property
+    def told(self) -> tuple[phases.Told, ...]:
+        """The parts of the function that run for one word only."""
+        return phases.parts_of(self.ref.define)
 
     @cached_property
     def words(self) -> frozenset[str]:
@@ -182,10 +187,10 @@ class Flow:
     @cached_property
     def called_names(self) -> frozenset[str]:
         """The names that the function calls themselves."""
-        return frozenset(c.func.id for c in self._calls_written if isinstance(c.func, t.Name))
+        return frozenset(c.func.id for c in self.calls_written if isinstance(c.func, t.Name))
 
     @cached_property
-    def _calls_written(self) -> list[t.Call]:
+    def calls_written(self) -> list[t.Call]:
         return [node for node in t.walk(self.ref.define.body) if isinstance(node, t.Call)]
 
     @property
@@ -327,6 +332,8 @@ class Flow:
             calls[-1].bound_to = t.path_of(next(t.names_in(stmt.targets[0]), stmt.targets[0]))
         for target in stmt.targets:
             binding.bind(self, target, value, state, stmt, stmt.value)
+            if isinstance(target, t.Attribute) and target.name == "volatile":
+                volatile.given(self, stmt.value, state)
         return state
 
     def freeze(self, module: str, state: State, frozen: bool) -> None:

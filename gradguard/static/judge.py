@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from gradguard.static import counts
+from gradguard.static import counts, phases
 from gradguard.static import knowledge as k
 from gradguard.static import tree as t
 from gradguard.static.autograd_functions import kept_outputs
@@ -62,10 +62,14 @@ def _judge_store(flow: Flow, store: Store) -> None:
     roots = attaching_roots(flow, store.value) or _buffer_statistics(flow, store)
     if not roots or store.mode in (Mode.OFF, Mode.UNKNOWN) or store.value.kind in (Kind.MODULE, Kind.HANDLE):
         return
+    if not (roots := phases.possible(flow, store, roots)):
+        return
     store.carries_graph = True
     known = store.start
     store.start = lambda: known() or _nearest(flow, roots)
     _judge_lifetime(flow, store)
+    if store.leaks and store.outlives is not None and isinstance(store.outlives.site.node, t.Repeat):
+        store.outlives.is_once_by_default = counts.is_once(flow, store.outlives.site.node.iterable)
     if store.leaks:
         store.route = _longest_route(flow, store, roots)
 
@@ -94,11 +98,19 @@ def _judge_lifetime(flow: Flow, store: Store) -> None:
 
 
 def _is_over_few(loop: Loop) -> bool:
-    """Whether a loop goes over parts of a module, or over what learns, each once: ``agent.update(batch)``."""
+    """Whether a loop goes over parts of a module, or over what learns, each once: ``agent.update(batch)``.
+
+    Or it runs once, as it is written.
+    """
     updates = [backward.site.node for backward in loop.backwards if backward.inner is not None]
     owners = [call.func.value for call in updates if isinstance(call, t.Call) and isinstance(call.func, t.Attribute)]
     learners = [owner for owner in owners if isinstance(owner, t.Name) and owner.id in loop.targets]
-    return loop.over_parts or (bool(learners) and len(learners) == len(loop.backwards) and not loop.over_loader)
+    runs_once = loop.count is not None and loop.count <= 1
+    return (
+        runs_once
+        or loop.over_parts
+        or (bool(learners) and len(learners) == len(loop.backwards) and not loop.over_loader)
+    )
 
 
 def _was_there(store: Store, loop: Loop) -> bool:

@@ -306,9 +306,9 @@ CALLBACK_METHOD = re.compile(
     r"(?:_end|_start|_begin|_completed|_finished)?$"
 )
 # Run by the framework without gradients.
-NO_GRAD_METHODS = frozenset(
-    "validation_step test_step predict_step on_validation_epoch_end validation_epoch_end test_epoch_end "
-    "prediction_step evaluation_loop prediction_loop on_test_epoch_end optimizer_step on_validation_batch_end".split()
+NO_GRAD_METHOD = re.compile(
+    r"^(?:(?:validation|test|predict)_(?:step|step_end|epoch_end)|prediction_step|evaluation_loop|prediction_loop|"
+    r"on_(?:validation|test|predict)_(?:epoch_|batch_)?(?:start|end)|optimizer_step)$"
 )
 LIGHTNING_BASES = frozenset("LightningModule Callback".split())
 

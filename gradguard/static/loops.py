@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from gradguard.static import counts
+from gradguard.static import counts, volatile
 from gradguard.static import knowledge as k
 from gradguard.static import tree as t
 from gradguard.static.binding import bind_element
@@ -216,7 +216,7 @@ def _new_loop(flow: Flow, stmt: t.Repeat, state: State, iterable: Value | None) 
     return Loop(
         flow.site(stmt), flow.loop, over_loader, bool(state.evaluating) or evaluation, targets,
         stmt.assigned or assigned_paths(stmt), count=counts.written(stmt.iterable),
-        over_parts=_goes_over_parts(stmt.iterable),
+        over_parts=_goes_over_parts(stmt.iterable), may_be_volatile=lambda: volatile.may_be(flow),
     )  # fmt: skip
 
 

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from gradguard.static import knowledge as k
 from gradguard.static import tree as t
 from gradguard.static.called import Called, last
 from gradguard.static.definitions import Class
 from gradguard.static.model import Forward, Mode
+from gradguard.static.parameters import making
 from gradguard.static.values import Held, Kind, Root, Source, Value, holding, union
+
+if TYPE_CHECKING:
+    from gradguard.static.flow import Flow
 
 
 def module_call(c: Called) -> Value | None:
@@ -93,7 +98,21 @@ def _may_learn_itself(c: Called, path: str | None) -> bool:
 def is_frozen(c: Called, path: str | None) -> bool:
     """Whether no parameter of the module that is called wants a gradient."""
     module = c.func.ref if isinstance(c.func.ref, Class) else c.receiver.ref if c.receiver is not None else None
-    return c.state.freezes(path) or (isinstance(module, Class) and module.is_frozen)
+    return c.state.freezes(path) or (isinstance(module, Class) and freezes_itself(c.flow, path, module))
+
+
+def freezes_itself(flow: Flow, path: str | None, module: Class) -> bool:
+    """Whether the object of a class at a path was made so that none of its parameters wants a gradient."""
+    name, owner = (path or "").removeprefix("self."), flow.ref.owner
+    if path == f"self.{name}":
+        assigned = [value for _, value in owner.assigned(name)] if owner is not None else []
+    else:
+        assigned = [s.value for s in t.walk_statements(flow.ref.define.body) if isinstance(s, t.Assign) and any(
+            t.path_of(n) == path for target in s.targets for n in t.names_in(target)
+        )]  # fmt: skip
+    calls = [call for value in assigned if (call := making(value)) is not None]
+    made = [call for call in calls if flow.module.value_of(call.func).ref is module]
+    return any(map(module.is_frozen_as, made)) if made else module.is_frozen
 
 
 def _records_nothing(c: Called) -> bool:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from gradguard.static import knowledge as k
 from gradguard.static import tree as t
+from gradguard.static.conditions import tested_flag
 from gradguard.static.tree import walk_statements
 from gradguard.static.values import Kind
 
@@ -41,10 +42,7 @@ def _may_make_parameters(cls: Class) -> bool:
 
 def _attributes(method: t.Define) -> Iterator[t.Expr]:
     """What a method puts into attributes of ``self``."""
-    for stmt in walk_statements(method.body):
-        for target, value in t.pairs(stmt.targets, stmt.value) if isinstance(stmt, t.Assign) else ():
-            if (t.path_of(target) or "").startswith("self."):
-                yield value
+    return (value for _, value in _attributes_named(method))
 
 
 def _is_plain(param: t.Param) -> bool:
@@ -71,35 +69,107 @@ def _may_bring_parameters(value: t.Expr, plain: set[str]) -> bool:
     return not (of_torch or name in _PLAIN or name.startswith(_PLAIN_MODULES))
 
 
-def is_frozen(cls: Class) -> bool:
-    """Whether its constructor freezes all parameters, always or unless it is asked not to."""
+def is_frozen(cls: Class, made: t.Call | None = None) -> bool:
+    """Whether none of its parameters learns: its constructor freezes them, or all modules that it wraps are frozen.
+
+    Args:
+        made: the call that makes the object, which may ask for it or not; the defaults decide where it is not known.
+    """
     constructor = cls.methods.get("__init__")
-    if constructor is None:
+    flags = _flags(constructor.define.params[1:], made) if constructor is not None else {}
+    body = constructor.define.body if constructor is not None else []
+    return any(_freezes_all(stmt, flags) for stmt in _chosen(body, flags)) or cls.wraps_frozen
+
+
+def _flags(params: list[t.Param], made: t.Call | None) -> dict[str, bool]:
+    """What the flags of a constructor are, where that is known."""
+    given = {p.name: p.default for p in params}
+    for position, param in enumerate(params):
+        asked = made.argument(param.name, position) if made is not None else None
+        given[param.name] = asked if asked is not None else param.default
+    return {n: v.value for n, v in given.items() if isinstance(v, t.Constant) and isinstance(v.value, bool)}
+
+
+def _chosen(body: list[t.Stmt], flags: dict[str, bool]) -> Iterator[t.Stmt]:
+    """The statements that surely run: also those under ``if not requires_grad``, where it is not to."""
+    for stmt in body:
+        name, holds = tested_flag(stmt.test) if isinstance(stmt, t.If) else (None, True)
+        if isinstance(stmt, t.If) and name in flags:
+            yield from _chosen(stmt.body if flags[name] == holds else stmt.orelse, flags)
+        else:
+            yield stmt
+
+
+def wraps_frozen(cls: Class) -> bool:
+    """Whether it has no parameters but those of modules that freeze themselves: a distance between features.
+
+    Where an attribute is one of several modules, one that does so says how they are meant.
+    """
+    family = list(cls.lineage())
+    if any(base.ref not in _BARE for each in family for base in each.bases if base.kind is not Kind.CLASS):
         return False
-    off = {p.name for p in constructor.define.params if _is_false(p.default)}
-    return any(_freezes_all(stmt, off) for stmt in constructor.define.body)
+    found: dict[str, set[bool | None]] = {}
+    for each in family:
+        for ref in each.methods.values():
+            plain = {p.name for p in ref.define.params if _is_plain(p)}
+            for name, value in _attributes_named(ref.define):
+                found.setdefault(name, set()).add(_is_frozen_value(each, value, plain))
+    registered = any(f"{word}(" in each.chunk.text for each in family for word in _GIVING)
+    return (
+        not registered
+        and any(True in each for each in found.values())
+        and all(True in each or False not in each for each in found.values())
+    )
 
 
-def _freezes_all(stmt: t.Stmt, off: set[str]) -> bool:
+def _is_frozen_value(cls: Class, value: t.Expr, plain: set[str]) -> bool | None:
+    """Whether what an attribute gets is a module that freezes itself; None for what has no parameters."""
+    if (t.path_of(value) or "").startswith("self."):
+        return None
+    made = making(value)
+    if made is None:
+        return None if not _may_bring_parameters(value, plain) else False
+    name = t.path_of(made.func) or ""
+    of = cls.module.value_of(made.func)
+    if isinstance(of.ref, type(cls)) and of.kind is Kind.CLASS and of.ref.is_module:
+        return True if of.ref.is_frozen_as(made) else False if of.ref.may_learn else None
+    return None if name.startswith("self.") or not _may_bring_parameters(made, plain) else False
+
+
+def making(value: t.Expr | None) -> t.Call | None:
+    """The call that makes what methods are then called on: ``Features()`` of ``Features().eval().to(device)``."""
+    while isinstance(value, t.Call) and isinstance(value.func, t.Attribute) and isinstance(value.func.value, t.Call):
+        value = value.func.value
+    return value if isinstance(value, t.Call) else None
+
+
+def _attributes_named(method: t.Define) -> Iterator[tuple[str, t.Expr]]:
+    for stmt in walk_statements(method.body):
+        for target, value in t.pairs(stmt.targets, stmt.value) if isinstance(stmt, t.Assign) else ():
+            if (path := t.path_of(target) or "").startswith("self."):
+                yield path, value
+
+
+def _freezes_all(stmt: t.Stmt, flags: dict[str, bool]) -> bool:
     call = stmt.value if isinstance(stmt, t.Evaluate) else None
     if isinstance(call, t.Call) and t.path_of(call.func) == "self.requires_grad_":
-        return bool(call.args) and _switches_off(call.args[0].value, off)
+        return bool(call.args) and _switches_off(call.args[0].value, flags)
     if isinstance(stmt, t.Repeat) and isinstance(stmt.iterable, t.Call):
         own = t.path_of(stmt.iterable.func) == "self.parameters"
-        return own and any(_freezes(inner, stmt.target, off) for inner in stmt.body)
+        return own and any(_freezes(inner, stmt.target, flags) for inner in stmt.body)
     return False
 
 
-def _freezes(stmt: t.Stmt, parameter: t.Expr | None, off: set[str]) -> bool:
+def _freezes(stmt: t.Stmt, parameter: t.Expr | None, flags: dict[str, bool]) -> bool:
     """``parameter.requires_grad = False``."""
     if not isinstance(stmt, t.Assign) or parameter is None:
         return False
     wanted = f"{t.path_of(parameter)}.requires_grad"
-    return any(t.path_of(target) == wanted for target in stmt.targets) and _switches_off(stmt.value, off)
+    return any(t.path_of(target) == wanted for target in stmt.targets) and _switches_off(stmt.value, flags)
 
 
-def _switches_off(value: t.Expr, off: set[str]) -> bool:
-    return _is_false(value) or (isinstance(value, t.Name) and value.id in off)
+def _switches_off(value: t.Expr, flags: dict[str, bool]) -> bool:
+    return _is_false(value) or (isinstance(value, t.Name) and flags.get(value.id) is False)
 
 
 def _is_false(value: t.Expr | None) -> bool:

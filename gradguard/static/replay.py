@@ -9,6 +9,7 @@ from typing import Any
 from gradguard.static import knowledge as k
 from gradguard.static import tree as t
 from gradguard.static.arguments import sureness
+from gradguard.static.definitions import Class
 from gradguard.static.expressions import recorded
 from gradguard.static.model import (
     Backward,
@@ -26,6 +27,7 @@ from gradguard.static.model import (
     Store,
     ZeroGrad,
 )  # fmt: skip
+from gradguard.static.module_calls import freezes_itself
 from gradguard.static.proof import prove
 from gradguard.static.source import Site
 from gradguard.static.stores import key_of
@@ -125,8 +127,18 @@ def _forward(here: Translation, event: Forward) -> None:
     is_evaluated = event.is_evaluated or here.state.evaluates(module)
     here.flow.record(replace(
         event, site=_site(here), loop=here.flow.loop, inner=event, mode=mode, module=module, evaluates=evaluates,
-        is_evaluated=is_evaluated, is_frozen=event.is_frozen or here.state.freezes(module),
+        is_evaluated=is_evaluated, is_frozen=event.is_frozen or _is_frozen(here, module),
     ))  # fmt: skip
+
+
+def _is_frozen(here: Translation, module: str | None) -> bool:
+    """Whether a module wants no gradients, of itself or with one that it is a part of."""
+    parts = module.split(".") if module is not None else []
+    for path in (".".join(parts[:length]) for length in range(1, len(parts) + 1)):
+        of = here.flow.read(path, here.state).ref
+        if isinstance(of, Class) and of.is_module and freezes_itself(here.flow, path, of):
+            return True
+    return here.state.freezes(module)
 
 
 def _opaque(here: Translation, event: OpaqueCall) -> None:

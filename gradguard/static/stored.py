@@ -257,6 +257,10 @@ class Store(Event):
     def confidence(self) -> Confidence:
         """High, but for a graph that merely seems to be of no use to anybody."""
         loop = self.outlives
+        if loop is not None and (loop.evaluates or self.evaluating) and not loop.trains and loop.may_be_volatile():
+            return Confidence.LOW
+        if loop is not None and loop.is_once_by_default:
+            return Confidence.LOW
         if loop is None or self.freed or self.retained or self.evaluating:
             return Confidence.HIGH
         if self.is_average and any(around.trains for around in loop.around()):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -50,6 +50,8 @@ class Survey:
         self._mentioned: dict[tuple[re.Pattern[str], Path | None], bool] = {}
         self._matched: dict[tuple[re.Pattern[str], Path], bool] = {}
         self._imports: dict[Path, set[Path]] = {}
+        self._leads_to: dict[Path, frozenset[Path]] = {}
+        self._reached: dict[Path | None, list[Path]] = {}
         self._backwards: dict[str, set[tuple[str, int]]] = {}
         self._learning: dict[str, bool] = {}
         self._training: Path | Literal[False] | None = None
@@ -94,6 +96,49 @@ class Survey:
             if path != near.path and word in self.texts.of(path):
                 self.asked(near).texts.add(path)
                 yield self.texts.of(path)
+
+    def texts_used(self, word: str, near: Module) -> Iterator[str]:
+        """The texts with a word in them of a file, of those that lead to it by imports, and of all that these import.
+
+        Each import leads to the one file that it finds: of twenty programs beside each other, each with its own
+        ``data.py``, only one is meant.
+        """
+        texts = list(self._with_word(word, near))
+        used = self._used(near) if len(texts) > (word in near.source.text) else ()
+        yield from (text for text in texts if text is near.source.text)
+        yield from (self.texts.of(path) for path in used if path != near.path and word in self.texts.of(path))
+
+    def _used(self, near: Module) -> list[Path]:
+        """The files that are used where a file is: by itself, and by those that import it in any number of steps."""
+        if near.path is None or near.path in self._reached:
+            return self._reached.get(near.path, [])
+        found: dict[Path, None] = {}
+        for path in self._closure(near.path, self._importing):
+            found |= dict.fromkeys(self._closure(path, self._imports_of))
+        self._reached[near.path] = list(found)
+        self.asked(near).files.update(found)
+        return self._reached[near.path]
+
+    def _closure(self, start: Path, others: Callable[[Path], Iterable[Path]]) -> Iterator[Path]:
+        seen, waiting = {start}, [start]
+        while waiting:
+            yield (path := waiting.pop())
+            new = [other for other in others(path) if other not in seen]
+            seen.update(new)
+            waiting += new
+
+    def _importing(self, path: Path) -> Iterator[Path]:
+        likely = sorted(self._importers.get(module_name(path), ()))
+        return (other for other in likely if other != path and path in self._imports_of(other))
+
+    def _imports_of(self, path: Path) -> frozenset[Path]:
+        """The files that a file imports, each looked up as it would be."""
+        if path not in self._leads_to:
+            module = self.project.module(path)
+            names = (*module.outline.imports.values(), *module.outline.star_imports) if module is not None else ()
+            places = (self.project.origins(name, module) for name in names if module is not None)
+            self._leads_to[path] = frozenset(place for found in places for place in found)
+        return self._leads_to[path]
 
     def _matching(self, pattern: re.Pattern[str], near: Module, paths: Iterable[Path]) -> Iterator[Path]:
         """Those of some files whose texts match."""
@@ -271,12 +316,8 @@ class Survey:
     def has_learning_forward(self, near: Module) -> bool:
         """Whether a ``forward`` of the program computes gradients itself: a method that adapts to what it is given."""
         if near.source.path not in self._learning:
-            self._learning[near.source.path] = any(
-                line.function == "forward"
-                for word in (".backward(", "autograd.grad(")
-                for text in self._with_word(word, near)
-                for line in lines_with(word, text)
-            )
+            texts = (text for word in (".backward(", "autograd.grad(") for text in self._with_word(word, near))
+            self._learning[near.source.path] = any(map(_learns_in_forward, texts))
         return self._learning[near.source.path]
 
     def is_called_by_many(self, name: str, near: Module) -> bool:
@@ -372,3 +413,9 @@ def _users(name: str, text: str) -> set[str]:
     """The functions of a file that mention another one."""
     pattern = re.compile(rf"\b{re.escape(name)}\b")
     return {line.function for line in lines_with(name, text) if pattern.search(line.text)}
+
+
+def _learns_in_forward(text: str) -> bool:
+    """Whether a ``forward`` computes gradients, or another method of its object that it may call."""
+    learning = {line.function for word in (".backward(", "autograd.grad(") for line in lines_with(word, text)}
+    return "forward" in learning or any("forward" in _users(f"self.{name}", text) for name in learning)

@@ -78,6 +78,51 @@ FLAGGED = {
         for x, y in test_loader:
             hits += (net(x).argmax(1) == y).sum().item()  # !
     """,
+    "made, moved, and another class of the program adapts": """
+        class Adapting(nn.Module):
+            def forward(self, support, labels, query):
+                loss = F.cross_entropy(self.net(support), labels)
+                grads = torch.autograd.grad(loss, self.weights)
+                return self.net(query, [w - 0.1 * g for w, g in zip(self.weights, grads)])
+
+        class Plain(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.net = nn.Linear(4, 2)
+
+            def forward(self, x):
+                return self.net(x)
+
+        class Tester:
+            def __init__(self, args):
+                self.learner = Plain()
+                if args.cuda:
+                    self.learner = self.learner.cuda()
+
+            def evaluate(self, loader):
+                self.learner.eval()
+                for x, y in loader:
+                    print((self.learner(x).argmax(1) == y).sum().item())  # !
+    """,
+    "gradients are asked for beside a forward, not by it": """
+        from zoo import build
+
+        class Trainer:
+            def fit(self, loader):
+                for x, y in loader:
+                    self.optimizer.zero_grad()
+                    self.forward(x, y).backward()
+                    self.optimizer.step()
+
+            def forward(self, x, y):
+                return self.loss(self.net(x), y)
+
+        def report(config, batches):
+            scorer = build(config)
+            scorer.eval()
+            for x, y in batches:
+                print((scorer(x).argmax(1) == y).sum())  # !
+    """,
     "in a helper of the class": """
         class Runner:
             def _loss(self, batch):
@@ -400,6 +445,41 @@ CLEAN = {
         for support, query in tqdm(val_loader):
             pred = method(model, support, query)
             print(pred.mean().item())
+    """,
+    "one that adapts in a method of its own, as its mode says": """
+        from methods import registry
+
+        class Adapting(nn.Module):
+            def forward(self, batch):
+                return self.adapt(*batch) if self.mode == "meta" else self.net(batch)
+
+            def adapt(self, support, labels, query):
+                loss = F.cross_entropy(self.net(support), labels)
+                grads = torch.autograd.grad(loss, self.weights)
+                return self.net(query, [w - 0.1 * g for w, g in zip(self.weights, grads)])
+
+        method = registry[args.method](args)
+        method.eval()
+        for batch in tqdm(val_loader):
+            print(method(batch).mean().item())
+    """,
+    "one that the object made, and moved": """
+        class Adapting(nn.Module):
+            def forward(self, support, labels, query):
+                loss = F.cross_entropy(self.net(support), labels)
+                grads = torch.autograd.grad(loss, self.weights)
+                return self.net(query, [w - 0.1 * g for w, g in zip(self.weights, grads)])
+
+        class Tester:
+            def __init__(self, args):
+                self.learner = Adapting(args)
+                if args.cuda:
+                    self.learner = self.learner.cuda()
+
+            def evaluate(self, loader):
+                self.learner.eval()
+                for batch in loader:
+                    print(self.learner(*batch).mean().item())
     """,
     "evaluated after eval()": """
         class Runner:
