@@ -114,7 +114,9 @@ TENSOR_TYPES = frozenset("torch.Tensor torch.FloatTensor torch.LongTensor torch.
 # --- functions --------------------------------------------------------------------------------------------------
 
 TENSOR_PREFIXES = ("torch.", "torchvision.", "torch_geometric.", "torch_scatter.", "einops.", "kornia.", "opt_einsum.")
-NUMBER_PREFIXES = ("numpy.", "math.", "sklearn.", "scipy.", "pandas.", "random.", "time.", "os.", "json.", "cv2.")
+NUMBER_PREFIXES = (
+    "numpy.", "math.", "sklearn.", "scipy.", "pandas.", "random.", "time.", "os.", "json.", "yaml.", "tomllib.", "cv2.",
+)  # fmt: skip
 # torch functions whose result has no graph (or is fresh data).
 BREAKING_FUNCTIONS = frozenset(
     "detach argmax argmin argsort eq ne lt le gt ge equal allclose isclose isnan isinf isfinite any all nonzero "

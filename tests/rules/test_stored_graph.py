@@ -50,6 +50,31 @@ FLAGGED = {
                 opt.step()
                 terms.append(second)  # !
     """,
+    "one of two terms that a weight from a file goes with": """
+        import yaml
+
+        def train(parts, opt, loader, path):
+            weights = yaml.safe_load(open(path))["weights"]
+            terms = []
+            for x in loader:
+                first, second = F.l1_loss(parts.first(x), x), F.mse_loss(parts.second(x), x)
+                total = first + weights["second"] * second
+                opt.zero_grad()
+                total.backward()
+                opt.step()
+                terms.append(second)  # !
+    """,
+    "both of two terms that are weighted together": """
+        def train(parts, opt, loader):
+            terms = []
+            for x in loader:
+                first, second, third = parts.first(x), parts.second(x), parts.third(x)
+                total = third + 0.5 * (first + second)
+                opt.zero_grad()
+                total.backward()
+                opt.step()
+                terms.append((first, second))  # !
+    """,
     "what a sum is made of in a generator": """
         def step(net, opt, x, y):
             loss = F.mse_loss(net(x), y)
@@ -396,6 +421,63 @@ FLAGGED = {
 }
 
 CLEAN = {
+    "a number times a weight from a file, which is a factor of the loss too": """
+        import yaml
+
+        def train(net, judge, opt, loader, path):
+            with open(path) as file:
+                try:
+                    config = yaml.safe_load(file)
+                except yaml.YAMLError as error:
+                    print(error)
+            weights = config["weights"]
+            parts = []
+            for x in loader:
+                out = net(x)
+                loss = F.mse_loss(out, x)
+                perceptual = torch.mean(judge(out, x))
+                parts.append(weights["perceptual"] * perceptual.item())
+                loss += weights["perceptual"] * perceptual
+                opt.zero_grad()
+                loss.backward()
+                opt.step()
+    """,
+    "a number times a weight that somebody reads, which is a factor of the loss too": """
+        def train(net, judge, opt, loader, read):
+            weights, parts = read("weights"), []
+            for x in loader:
+                out = net(x)
+                loss = F.mse_loss(out, x)
+                perceptual = torch.mean(judge(out, x))
+                parts.append(weights["perceptual"] * perceptual.item())
+                loss += weights["perceptual"] * perceptual
+                opt.zero_grad()
+                loss.backward()
+                opt.step()
+    """,
+    "a number times a weight, which is a factor of a term that has no name": """
+        def train(net, criterion, opt, loader, read):
+            weight, sizes = read("weight"), []
+            for x, y in loader:
+                out = net(x)
+                loss = F.mse_loss(out, y) + weight * criterion(out, y)
+                opt.zero_grad()
+                loss.backward()
+                opt.step()
+                sizes.append(weight * len(x))
+    """,
+    "a number times a weight behind the term": """
+        def train(net, opt, loader, read):
+            weight, sizes = read("weight"), []
+            for x, y in loader:
+                out = net(x)
+                first, second = F.mse_loss(out, y), F.l1_loss(out, y)
+                loss = weight * first - second * weight
+                opt.zero_grad()
+                loss.backward()
+                opt.step()
+                sizes.append(weight * second.item())
+    """,
     **{
         f"records that a handler of the standard library holds back, {name}": twin(
             FLAGGED["records that a handler of the standard library holds back"], edit
