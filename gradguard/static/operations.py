@@ -16,6 +16,7 @@ from gradguard.static.expressions import cut, recorded
 from gradguard.static.loops import is_evaluation
 from gradguard.static.model import Form, ZeroGrad
 from gradguard.static.names import is_of_gradient
+from gradguard.static.stores import is_chained
 from gradguard.static.values import (
     DATA,
     DETACHED,
@@ -367,7 +368,7 @@ def _set_attribute(c: Called) -> None:
     elif path.endswith(".grad"):
         flow.set_gradients(c.node, state)
     before = flow.read(path, state)
-    goes_on = bool(value.must & before.must)
+    goes_on = is_chained(flow, path, value, before)
     flow.touch(path, state)
     if goes_on and value.keeps:
         is_sum = isinstance(source, t.Operation) and source.operator in "+-"
