@@ -15,6 +15,7 @@ from gradguard.static.definitions import Class
 from gradguard.static.model import GradRead, Mode
 from gradguard.static.project import member
 from gradguard.static.values import (
+    ARRAY,
     DETACHED,
     NOTHING,
     NUMBER,
@@ -279,6 +280,8 @@ def _operation(flow: Flow, expr: t.Operation, state: State) -> Value:
         is_number = values[1].kind in (Kind.NUMBER, Kind.NOTHING)  # total or 0.0
         at_start = expr.operator == "or" and (is_number or t.path_of(expr.operands[0]) is not None)
         return join(values[0], values[1], trusted="first" if at_start else "both")
+    if any(v.ref == "array" for v in values) and not any(v.kind in (Kind.TENSOR, Kind.OUTPUT) for v in values):
+        return ARRAY  # with whatever else, as NumPy computes
     if all(v.kind is Kind.NUMBER and not v.reach for v in values):
         return NUMBER
     if any(v.kind is Kind.CONTAINER for v in values) and expr.operator in "+*|":

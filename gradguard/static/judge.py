@@ -20,6 +20,7 @@ from gradguard.static.noted import judge_call, judge_construction
 from gradguard.static.roots import attaching_roots, graphs, node_of, site_of, wholes
 from gradguard.static.route import route
 from gradguard.static.values import Kind, Root, Source, Value
+from gradguard.static.views import note_wholes
 
 if TYPE_CHECKING:
     from gradguard.static.flow import Flow
@@ -30,6 +31,7 @@ def judge(flow: Flow) -> None:
     for store in flow.facts.stores:
         _judge_store(flow, store)
         judge_memory(flow, store)
+    note_wholes(flow)
     for backward in flow.facts.backwards:
         judge_backward(flow, backward)
     if flow.facts.grad_reads:

@@ -79,7 +79,15 @@ BREAKING_ATTRIBUTES = frozenset(
     "data shape dtype device ndim grad requires_grad is_leaf grad_fn names layout itemsize nbytes is_cuda".split()
 )
 # Results whose second part holds indices: the part at 1 has no graph.
-INDEXED_RESULTS = frozenset("max min sort topk kthvalue median mode cummax cummin".split())
+INDEXED_RESULTS = frozenset("max min sort topk kthvalue median nanmedian mode cummax cummin".split())
+
+# These give several tensors, also where they are given nothing else.
+SEVERAL_RESULTS = frozenset(
+    "sort topk kthvalue mode cummax cummin svd qr eig eigh symeig slogdet lu lu_factor geqrf lstsq triangular_solve "
+    "std_mean var_mean aminmax frexp histogram".split()
+)
+# They give several where they are asked for it.
+SEVERAL_IF_ASKED = frozenset("return_inverse return_counts as_tuple return_indices".split())
 
 # The result is a view of the receiver's storage (or may be).
 VIEWING_METHODS = frozenset(

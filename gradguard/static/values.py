@@ -202,8 +202,17 @@ BATCH = Value(kind=Kind.TENSOR, ref="batch")
 DATA = Value(kind=Kind.TENSOR, ref="data")
 """A tensor that was made here: it has no graph."""
 NUMBER = Value(kind=Kind.NUMBER)
+ARRAY = Value(kind=Kind.NUMBER, ref="array")
+"""An array of NumPy that was made of a tensor."""
 NOTHING = Value(kind=Kind.NOTHING)
 UNKNOWN = Value()
+
+
+def node_within(key: Hashable) -> object:
+    """The expression that a root or a holding began at, in the function where that was, whoever called it."""
+    while isinstance(key, tuple) and key:
+        key = key[-1]
+    return key
 
 
 def union(values: Iterable[Value], kind: Kind = Kind.TENSOR) -> Value:
