@@ -303,7 +303,23 @@ def _conditional(flow: Flow, expr: t.Conditional, state: State) -> Value:
     other = expr.orelse if holds else expr.body
     if tested is not None and t.path_of(other) == tested:
         first, second = (first, NUMBER) if holds else (NUMBER, second)
+    if _is_number_unless(flow, expr.orelse, expr.body):
+        second = NUMBER
+    elif _is_number_unless(flow, expr.body, expr.orelse):
+        first = NUMBER
     return join(first, second, trusted=steady_value(expr))
+
+
+def _is_number_unless(flow: Flow, expr: t.Expr, converted: t.Expr) -> bool:
+    """Whether a variable is taken as it is where it is no tensor: ``loss.item() if self.task > 0 else loss``.
+
+    That is so where the function sets it to a number on one of its ways.
+    """
+    path = t.path_of(expr) if isinstance(expr, t.Name | t.Attribute) else None
+    is_number = isinstance(converted, t.Call) and isinstance(f := converted.func, t.Attribute) and f.name == "item"
+    while isinstance(converted, t.Call) and isinstance(converted.func, t.Attribute):
+        converted = converted.func.value
+    return is_number and path is not None and t.path_of(converted) == path and path in flow.numbers
 
 
 def _display(flow: Flow, expr: t.Display, state: State) -> Value:

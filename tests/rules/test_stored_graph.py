@@ -9,6 +9,27 @@ from tests.rules.snippets import assert_clean, assert_flagged, findings, twin
 CODE = "GG104"
 
 FLAGGED = {
+    "one of two losses that a model gives": """
+        def train(model, loader, optimizer):
+            history = []
+            for images, targets in loader:
+                losses, aux_loss = model(images, targets)
+                total = sum(losses.values()) + aux_loss
+                optimizer.zero_grad()
+                total.backward()
+                optimizer.step()
+                history.append(aux_loss)  # !
+    """,
+    "the outputs beside a loss": """
+        def train(model, loader, optimizer):
+            history = []
+            for images, targets in loader:
+                loss, logits = model(images, targets)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+                history.append(logits)  # !
+    """,
     "records that a handler of the standard library holds back": """
         import logging
         import logging.handlers
@@ -421,6 +442,46 @@ FLAGGED = {
 }
 
 CLEAN = {
+    "what a model gives beside its losses, by a name that says what of a loss it is": """
+        def train(model, loader, optimizer, bounds):
+            scales, weights, seen, names = torch.zeros(4), [], {}, []
+            for step, (images, targets) in enumerate(loader):
+                loss_dict, loss_scale = model(images, targets)
+                loss, loss_weights, loss_stats, loss_names = model.head(loss_dict, loss_scale)
+                scales = update(scales, loss_scale)
+                optimizer.zero_grad()
+                (loss + sum(loss_dict.values())).backward()
+                optimizer.step()
+                weights.append(loss_weights)
+                seen[step] = loss_stats
+                names.append(loss_names)
+
+        def update(scales, loss_scale):
+            values, areas = loss_scale
+            for i in range(3):
+                scales[i] += values[areas > i].sum()
+            return scales
+    """,
+    "a mask of the loss": """
+        def train(model, loader, optimizer):
+            masks = []
+            for images, targets in loader:
+                loss, loss_mask = model(images, targets)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+                masks.append(loss_mask)
+    """,
+    "the scale of the loss": """
+        def train(model, loader, optimizer):
+            scales = []
+            for images, targets in loader:
+                cost, loss_scale = model(images, targets)
+                optimizer.zero_grad()
+                cost.backward()
+                optimizer.step()
+                scales.append(loss_scale)
+    """,
     "a number times a weight from a file, which is a factor of the loss too": """
         import yaml
 
