@@ -268,6 +268,10 @@ class Store(Event):
         """What stays in memory, in words."""
         if self.freed:
             return "the graph's nodes: backward freed the activations that it went through"
+        if (
+            self.is_buffer and self.outlives_call and not self.retained
+        ):  # the model's output is backpropagated elsewhere
+            return "the graph's nodes, and the activations that no backward goes through"
         return "with what each iteration saved for backward"
 
     def detach_fix(self) -> Fix | None:

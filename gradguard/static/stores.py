@@ -225,6 +225,7 @@ def _goes_over_names(loop: t.Node) -> bool:
 
 
 def augment(flow: Flow, stmt: t.Augment, state: State) -> State:
+    generators = flow.generators
     added = flow.value(stmt.value, state)
     path = t.path_of(stmt.target)
     if is_of_gradient(stmt.target) and stmt.operator in "+-":
@@ -241,6 +242,9 @@ def augment(flow: Flow, stmt: t.Augment, state: State) -> State:
     if isinstance(stmt.target, t.Subscript) and not path.endswith('"]'):
         path = path.rsplit("[", 1)[0]
         before = flow.read(path, state)
+    is_generator = flow.generators > generators and added.kind is Kind.CONTAINER
+    if is_generator and before.kind in (Kind.NUMBER, Kind.TENSOR):
+        return state  # to a number none can be added
     item = isinstance(stmt.target, t.Subscript) and not isinstance(stmt.value, t.Display | t.Comprehension)
     is_ours = item and before.kind is not Kind.TENSOR and flow.scope(path) is not Scope.LOCAL
     if is_ours and flow.project.survey.mentions(_ADDS_ITS_OWN_WAY, flow.module):

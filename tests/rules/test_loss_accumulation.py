@@ -8,6 +8,18 @@ from tests.rules.snippets import assert_clean, assert_flagged, findings
 CODE = "GG103"
 
 FLAGGED = {
+    "the sum of what a generator gives": """
+        def parts(probs, y, criterion):
+            for p in probs:
+                yield criterion(p, y)
+
+        def evaluate(net, loader, criterion):
+            total = 0
+            net.eval()
+            for x, y in loader:
+                total += sum(parts(net(x), y, criterion))  # !
+            return total
+    """,
     "a number or the loss, and the loss is never a number": """
         def train(net, loader, optimizer, args):
             total = 0.0
@@ -278,6 +290,22 @@ FLAGGED = {
 }
 
 CLEAN = {
+    "a generator, which cannot be added to a number": """
+        class Model:
+            def parts(self, probs, y, criterion):
+                for p in probs:
+                    yield criterion(p, y)
+
+        def train(net, loader, optimizer, criterion):
+            model, total = Model(), 0
+            for x, y in loader:
+                out = net(x)
+                optimizer.zero_grad()
+                criterion(out, y).backward()
+                optimizer.step()
+                total += model.parts(out, y, criterion)
+            return total
+    """,
     "a number where there is no such loss": """
         class Learner:
             def train(self, loader, optimizer):

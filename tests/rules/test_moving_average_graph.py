@@ -921,3 +921,26 @@ def test_a_collection_that_is_made_of_one_that_is_made_anew(start: str) -> None:
                 sum(w.sum() for w in fresh).backward()
                 optimizer.step()
     """)
+
+
+@pytest.mark.parametrize(
+    ("kept", "said"),
+    [("batch", "the graph's nodes, and the activations that no backward goes through"), ("batch.detach()", None)],
+)
+def test_what_backward_leaves_of_statistics_in_a_forward(kept: str, said: str | None) -> None:
+    found = findings(
+        f"""
+        class Norm(nn.Module):
+            def __init__(self, n):
+                super().__init__()
+                self.weight = nn.Parameter(torch.ones(n))
+                self.register_buffer("mean", torch.zeros(n))
+
+            def forward(self, x):
+                batch = x.mean(0)
+                self.mean = 0.9 * self.mean + 0.1 * {kept}
+                return (x - batch) * self.weight
+    """,
+        CODE,
+    )
+    assert [said is not None and said in f.message for f in found] == ([True] if said else [])

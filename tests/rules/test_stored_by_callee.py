@@ -53,6 +53,37 @@ SEGMENT = """
 """
 
 FLAGGED = {
+    "a sum in an object whose backward nobody calls": """
+        class Criterion:
+            def __init__(self):
+                self.nll, self.total, self.count = nn.NLLLoss(), 0, 0
+
+            def reset(self):
+                self.total, self.count = 0, 0
+
+            def add(self, out, y):
+                self.total += self.nll(out, y)
+                self.count += 1
+
+            def backward(self):
+                if type(self.total) is int:
+                    raise ValueError("nothing to go back over")
+                self.total.backward()
+
+        class Trainer:
+            def __init__(self, criterion=Criterion()):
+                self.criterion = criterion
+
+            def fit(self, net, loader, optimizer):
+                for x, y in loader:
+                    criterion = self.criterion
+                    out = net(x)
+                    loss = F.mse_loss(out, y)
+                    optimizer.zero_grad()
+                    loss.backward()
+                    optimizer.step()
+                    criterion.add(out, y)  # !
+    """,
     "a property that computes": """
         class Head(nn.Module):
             def __init__(self):
@@ -461,6 +492,98 @@ FLAGGED = {
 }
 
 CLEAN = {
+    "a sum in an object, which its own backward goes over": """
+        class Criterion:
+            def __init__(self):
+                self.nll, self.total, self.count = nn.NLLLoss(), 0, 0
+
+            def reset(self):
+                self.total, self.count = 0, 0
+
+            def add(self, out, y):
+                self.total += self.nll(out, y)
+                self.count += 1
+
+            def backward(self):
+                if type(self.total) is int:
+                    raise ValueError("nothing to go back over")
+                self.total.backward()
+
+        class Trainer:
+            def __init__(self, criterion=Criterion()):
+                self.criterion, self.optimizer = criterion, None
+
+            def step(self, net, x, y):
+                criterion = self.criterion
+                outs, hidden = net(x)
+                criterion.reset()
+                for t, out in enumerate(outs):
+                    criterion.add(out.view(len(y), -1), y[:, t + 1])
+                net.zero_grad()
+                criterion.backward()
+                self.optimizer.step()
+                return float(criterion.total)
+
+        net = nn.GRU(3, 3)
+        trainer = Trainer()
+        trainer.optimizer = torch.optim.Adam(net.parameters())
+        for epoch in range(20):
+            for x, y in load_batches(epoch):
+                print(trainer.step(net, x, y))
+    """,
+    "an object that is made for each step, with a backward of its own": """
+        class Criterion:
+            def __init__(self):
+                self.nll, self.total, self.count = nn.NLLLoss(), 0, 0
+
+            def reset(self):
+                self.total, self.count = 0, 0
+
+            def add(self, out, y):
+                self.total += self.nll(out, y)
+                self.count += 1
+
+            def backward(self):
+                if type(self.total) is int:
+                    raise ValueError("nothing to go back over")
+                self.total.backward()
+
+        def train(net, loader, optimizer):
+            for x, y in loader:
+                criterion = Criterion()
+                for part in x.split(8):
+                    criterion.add(net(part), y)
+                optimizer.zero_grad()
+                criterion.backward()
+                optimizer.step()
+    """,
+    "a sum over heads in an object, reset in each step": """
+        class Criterion:
+            def __init__(self):
+                self.nll, self.total, self.count = nn.NLLLoss(), 0, 0
+
+            def reset(self):
+                self.total, self.count = 0, 0
+
+            def add(self, out, y):
+                self.total += self.nll(out, y)
+                self.count += 1
+
+            def backward(self):
+                if type(self.total) is int:
+                    raise ValueError("nothing to go back over")
+                self.total.backward()
+
+        def train(net, loader, optimizer):
+            criterion = Criterion()
+            for x, y in loader:
+                criterion.reset()
+                for out in net(x):
+                    criterion.add(out, y)
+                optimizer.zero_grad()
+                criterion.backward()
+                optimizer.step()
+    """,
     "a property's value without its graph": twin(FLAGGED["a property that computes"], ("exp()", "exp().detach()")),
     "a property's value as a number": twin(FLAGGED["a property that computes"], ("=head.scale", "=head.scale.item()")),
     "a method, not what it returns": twin(FLAGGED["a property that computes"], ("@property", "@profile")),

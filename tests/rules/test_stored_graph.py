@@ -4,6 +4,7 @@ import re
 
 import pytest
 
+from gradguard.findings import Severity
 from tests.rules.snippets import assert_clean, assert_flagged, findings, twin
 
 CODE = "GG104"
@@ -1510,3 +1511,26 @@ def test_a_loop_over_what_learns() -> None:
         """,
         CODE,
     )
+
+
+@pytest.mark.parametrize(
+    ("scored", "freed"),
+    [("F.cross_entropy(net(x + delta), y)", False), ("loss", True), ("loss + F.l1_loss(net(x), y)", True)],
+)
+def test_backward_frees_only_the_graph_that_it_goes_through(scored: str, freed: bool) -> None:
+    (found,) = findings(
+        f"""
+        def attack(net, x, y, delta, loader):
+            scores = []
+            for _ in loader:
+                loss = F.cross_entropy(net(x + delta), y)
+                loss.backward()
+                delta.data += delta.grad.sign()
+                delta.grad.zero_()
+                scores.append({scored})
+            return delta
+    """,
+        CODE,
+    )
+    assert ("backward freed" in found.message) is freed
+    assert found.severity is (Severity.WARNING if freed else Severity.ERROR)
