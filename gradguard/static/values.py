@@ -326,6 +326,8 @@ def join(a: Value, b: Value, *, trusted: str = "both") -> Value:
         parts = tuple((k, join(x, y, trusted=trusted)) for (k, x), (_, y) in zip(a.parts, b.parts))
     elif is_blank(a) or is_blank(b):
         parts = (b if is_blank(a) else a).parts
+    elif Kind.NOTHING in (a.kind, b.kind):  # what is None on the other way is not taken apart there
+        parts = a.parts or b.parts
     elif _are_tuples(a, b):  # one way returns more than the other
         longer, other = (a, b) if len(a.parts) > len(b.parts) else (b, a)
         parts = tuple((k, join(v, o, trusted=trusted) if (o := other.part(k)) else v) for k, v in longer.parts)

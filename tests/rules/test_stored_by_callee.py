@@ -492,6 +492,41 @@ FLAGGED = {
 }
 
 CLEAN = {
+    "what a step gives in some iterations, all of it detached": """
+        class Agent:
+            def __init__(self):
+                self.net, self.alpha = nn.Linear(3, 2), nn.Parameter(torch.zeros(()))
+                self.optimizer = torch.optim.Adam([*self.net.parameters(), self.alpha])
+
+            def update_actor(self, x):
+                out = self.net(x)
+                loss, alpha_loss = out.mean(), (self.alpha * out.detach()).mean()
+                self.optimizer.zero_grad()
+                (loss + alpha_loss).backward()
+                self.optimizer.step()
+                return loss.detach(), out.detach().std(), alpha_loss.detach()
+
+            def update(self, x, step):
+                info = None
+                if step % 2 == 0:
+                    info = self.update_actor(x)
+                return info
+
+            def note(self, losses, spreads, alpha_losses, info):
+                if info is None:
+                    return
+                loss, spread, alpha_loss = info
+                losses.append(loss)
+                spreads.append(spread)
+                alpha_losses.append(alpha_loss)
+
+            def train(self, loader):
+                losses, spreads, alpha_losses = [], [], []
+                for step, x in enumerate(loader):
+                    info = self.update(x, step)
+                    self.note(losses, spreads, alpha_losses, info)
+                return losses, spreads, alpha_losses
+    """,
     "a sum in an object, which its own backward goes over": """
         class Criterion:
             def __init__(self):
@@ -1027,3 +1062,45 @@ def test_what_a_method_copies_into_a_buffer(attribute: str) -> None:
     assert_flagged(QUEUE.format(decorator="", attribute=attribute, mark="  # !"), "GG107")
     assert_clean(QUEUE.format(decorator="@torch.no_grad()", attribute=attribute, mark=""))
     assert_clean(QUEUE.format(decorator="", attribute=f"detach().{attribute}", mark=""))
+
+
+def test_the_holder_of_the_part_that_has_a_graph_is_named() -> None:
+    (found,) = findings(
+        """
+        class Agent:
+            def __init__(self):
+                self.net, self.alpha = nn.Linear(3, 2), nn.Parameter(torch.zeros(()))
+                self.optimizer = torch.optim.Adam([*self.net.parameters(), self.alpha])
+
+            def update_actor(self, x):
+                out = self.net(x)
+                loss, alpha_loss = out.mean(), (self.alpha * out.detach()).mean()
+                self.optimizer.zero_grad()
+                (loss + alpha_loss).backward()
+                self.optimizer.step()
+                return loss.detach(), out.detach().std(), alpha_loss
+
+            def update(self, x, step):
+                info = None
+                if step % 2 == 0:
+                    info = self.update_actor(x)
+                return info
+
+            def note(self, losses, spreads, alpha_losses, info):
+                if info is None:
+                    return
+                loss, spread, alpha_loss = info
+                losses.append(loss)
+                spreads.append(spread)
+                alpha_losses.append(alpha_loss)
+
+            def train(self, loader):
+                losses, spreads, alpha_losses = [], [], []
+                for step, x in enumerate(loader):
+                    info = self.update(x, step)
+                    self.note(losses, spreads, alpha_losses, info)
+                return losses, spreads, alpha_losses
+    """,
+        CODE,
+    )
+    assert "is kept in `alpha_losses`" in found.message
