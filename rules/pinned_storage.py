@@ -15,9 +15,10 @@ with torch.no_grad():
 **Instead**, copy the part: `tokens[:, 0].clone()`, or `.cpu()` from a GPU.
 
 **Not flagged.** Copies (`.clone()`, `.cpu()`, `.item()`, `.tolist()`), an index that is a tensor, a mask or a list
-(they copy), rows taken one by one in a loop, the whole tensor, arithmetic with the part.
+(they copy), rows taken one by one in a loop, the whole tensor, arithmetic with the part, parts that lie side by side
+and are all kept (`mu = h[:, 0]`, `logvar = h[:, 1]`).
 
-**Waits at low confidence.** One item of a batch (`x[0]`) outside of training: the batch may have no other.
+**Waits at low confidence.** One item (`x[0]`) of what is no batch of a training: there may be no other.
 
 **References.** pytorch#33101, <https://pytorch.org/docs/stable/tensor_view.html>.
 """
@@ -38,7 +39,7 @@ rule = Rule("GG403", "pinned-storage", Severity.WARNING, (TRAINS, EVALUATES, (NO
 @rule.in_source
 def pins(function: Function) -> Iterator[Finding]:
     for store in function.stores:
-        if store.piles_up(Held.VIEW) and not store.leaks and _goes_over_batches(store):
+        if store.piles_up(Held.VIEW) and not store.leaks and not store.whole_is_kept and _goes_over_batches(store):
             taken = store.where_taken
             yield rule.finding(
                 taken.site,
@@ -49,8 +50,9 @@ def pins(function: Function) -> Iterator[Finding]:
 
 
 def _is_one_sample(store: Store) -> bool:
-    """Whether it is the first sample of a batch, which without training may well be the only one: ``image[0]``."""
-    trains = store.in_step or (store.loop is not None and any(x.trains or x.is_step for x in store.loop.around()))
+    """Whether it is one item of what may well have no other: a batch of an evaluation, an action of an agent."""
+    around = list(store.loop.around()) if store.loop is not None else []
+    trains = store.in_step or (any(x.trains for x in around) and any(x.over_loader for x in around))
     return store.where_taken.takes_one_item and not trains
 
 

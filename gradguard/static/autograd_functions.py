@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from gradguard.static import tree as t
+from gradguard.static.dtypes import whole_names
 from gradguard.static.model import Site
 from gradguard.static.tree import walk_statements
 from gradguard.static.values import UNKNOWN, Kind
@@ -21,15 +22,15 @@ def kept_outputs(flow: Flow) -> list[Site]:
     if owner is None or flow.facts.name not in ("forward", "setup_context") or not owner.is_autograd_function:
         return []
     define = flow.ref.define
-    names = [p.name for p in define.params]
+    names, whole = [p.name for p in define.params], whole_names(define)
     if flow.facts.name == "setup_context":
-        return list(_kept(flow, names[0], _parts_of(flow, names[-1]))) if len(names) >= 3 else []
+        return list(_kept(flow, names[0], _parts_of(flow, names[-1]) - whole)) if len(names) >= 3 else []
     rebound = {
         n.id for s in walk_statements(define.body) if isinstance(s, t.Assign) for x in s.targets for n in _named(x)
     }
     returned = {n.id for s in _returns(flow) for n in _named(s)}
     outputs = {part for name in returned for part in _parts_of(flow, name)} | _aliases(flow, returned)
-    outputs -= (set(names) - rebound) | _without_gradient(flow, names[0])
+    outputs -= (set(names) - rebound) | _without_gradient(flow, names[0]) | whole
     return list(_kept(flow, names[0], outputs)) if names else []
 
 

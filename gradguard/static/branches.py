@@ -21,6 +21,7 @@ from gradguard.static.conditions import (
     steady_way,
     tensor_test,
 )
+from gradguard.static.counts import holds_in_one
 from gradguard.static.definitions import Class
 from gradguard.static.loops import loops_called
 from gradguard.static.model import Backward, Forward, GradCall, HookRegistration, Mode
@@ -50,7 +51,10 @@ def if_(flow: Flow, stmt: t.If, state: State) -> State | None:
     flow.branches += 1
     every = period(stmt.test)
     flow.periods += [] if every is None else [every]
-    once = flow.loop is not None and holds_once(stmt.test, flow.loop.targets)
+    once = flow.loop is not None and (
+        holds_once(stmt.test, flow.loop.targets)
+        or holds_in_one(stmt.test, [frame.loop.site.node for frame in flow.frames])
+    )
     flow.once += once
     limit = at_limit(stmt.test)
     flow.at_limit += limit

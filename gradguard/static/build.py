@@ -224,7 +224,9 @@ def _subscript(i: int, n: ast.Subscript) -> t.Expr:
     value, index = expr(n.value), n.slice
     parts = index.elts if isinstance(index, ast.Tuple) else [index]
     if any(isinstance(p, ast.Slice) for p in parts):
-        return t.Subscript(i, value, t.Slice(next(_numbers), any(map(_narrows, parts)), len(parts)))
+        return t.Subscript(
+            i, value, t.Slice(next(_numbers), any(map(_narrows, parts)), len(parts), tuple(map(_bounds, parts)))
+        )
     return t.Subscript(i, value, expr(index))
 
 
@@ -233,6 +235,13 @@ def _narrows(part: ast.expr) -> bool:
     if isinstance(part, ast.Slice):
         return (part.lower is None and _is_integer(part.upper)) or _is_integer(part.step)
     return _is_integer(part.operand if isinstance(part, ast.UnaryOp) else part)
+
+
+def _bounds(part: ast.expr) -> object:
+    """What picks a part of a dimension: its two bounds, where it is a slice of all between them."""
+    if isinstance(part, ast.Slice) and part.step is None:
+        return tuple("" if bound is None else ast.unparse(bound) for bound in (part.lower, part.upper))
+    return part.value if isinstance(part, ast.Constant) else ast.unparse(part)
 
 
 def _is_integer(n: ast.expr | None) -> bool:

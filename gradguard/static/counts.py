@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from gradguard.static import tree as t
@@ -25,6 +26,42 @@ def written(iterable: t.Expr | None) -> int | None:
     if isinstance(iterable, t.Call) and name in ("range", "trange") and len(iterable.args) == 1:
         return _number(iterable.args[0].value)
     return len(iterable.items) if isinstance(iterable, t.Display) else None
+
+
+def holds_in_one(test: t.Expr, loops: Sequence[t.Node]) -> bool:
+    """Whether a condition holds in one iteration of all: ``step == 0``, of a counter that nothing sets back.
+
+    Args:
+        loops: those that it stands in, the outermost first.
+    """
+    if isinstance(test, t.Operation) and test.operator == "and":
+        return any(holds_in_one(part, loops) for part in test.operands)
+    if not isinstance(test, t.Operation) or test.operator != "==" or len(test.operands) != 2:
+        return False
+    left, right = test.operands if _number(test.operands[1]) is not None else reversed(test.operands)
+    counter, inner = t.path_of(left), loops[-1] if loops else None
+    if counter is None or _number(right) is None or not isinstance(inner, t.Repeat) or not _counts(inner, counter):
+        return False
+    begins_anew = len(loops) > 1 and counter in _targets(inner)
+    return not begins_anew and not any(_sets(loop, counter, inner) for loop in loops)
+
+
+def _counts(loop: t.Repeat, counter: str) -> bool:
+    """Whether each iteration of a loop has another number: of its target, or of what it adds to."""
+    adds = (s for s in loop.body if isinstance(s, t.Augment) and s.operator == "+" and _number(s.value))
+    return counter in _targets(loop) or any(t.path_of(s.target) == counter for s in adds)
+
+
+def _targets(loop: t.Repeat) -> set[str | None]:
+    return {t.path_of(name) for name in t.names_in(loop.target)} if loop.target is not None else set()
+
+
+def _sets(loop: t.Node, counter: str, inner: t.Repeat) -> bool:
+    """Whether a loop sets a counter to something else; that ``inner`` goes over it does not count."""
+    statements = list(t.walk_statements([loop])) if isinstance(loop, t.Stmt) else []
+    assigned = (target for s in statements if isinstance(s, t.Assign) for target in s.targets)
+    bound = (s.target for s in statements if isinstance(s, t.Repeat) and s is not inner and s.target is not None)
+    return any(t.path_of(name) == counter for target in (*assigned, *bound) for name in t.names_in(target))
 
 
 def is_once_by_default(flow: Flow, iterable: t.Expr | None) -> bool:

@@ -15,6 +15,7 @@ from gradguard.static.definitions import Class
 from gradguard.static.model import GradRead, Mode
 from gradguard.static.project import member
 from gradguard.static.values import (
+    ARRAY,
     DETACHED,
     NOTHING,
     NUMBER,
@@ -251,6 +252,8 @@ def _operation(flow: Flow, expr: t.Operation, state: State) -> Value:
         is_number = values[1].kind in (Kind.NUMBER, Kind.NOTHING)  # total or 0.0
         at_start = expr.operator == "or" and (is_number or t.path_of(expr.operands[0]) is not None)
         return join(values[0], values[1], trusted="first" if at_start else "both")
+    if any(v.ref == "array" for v in values) and not any(v.kind in (Kind.TENSOR, Kind.OUTPUT) for v in values):
+        return ARRAY  # with whatever else, as NumPy computes
     if all(v.kind is Kind.NUMBER and not v.reach for v in values):
         return NUMBER
     if any(v.kind is Kind.CONTAINER for v in values) and expr.operator in "+*|":
@@ -272,7 +275,23 @@ def _conditional(flow: Flow, expr: t.Conditional, state: State) -> Value:
     other = expr.orelse if holds else expr.body
     if tested is not None and t.path_of(other) == tested:
         first, second = (first, NUMBER) if holds else (NUMBER, second)
+    if _is_number_unless(flow, expr.orelse, expr.body):
+        second = NUMBER
+    elif _is_number_unless(flow, expr.body, expr.orelse):
+        first = NUMBER
     return join(first, second, trusted=steady_value(expr))
+
+
+def _is_number_unless(flow: Flow, expr: t.Expr, converted: t.Expr) -> bool:
+    """Whether a variable is taken as it is where it is no tensor: ``loss.item() if self.task > 0 else loss``.
+
+    That is so where the function sets it to a number on one of its ways.
+    """
+    path = t.path_of(expr) if isinstance(expr, t.Name | t.Attribute) else None
+    is_number = isinstance(converted, t.Call) and isinstance(f := converted.func, t.Attribute) and f.name == "item"
+    while isinstance(converted, t.Call) and isinstance(converted.func, t.Attribute):
+        converted = converted.func.value
+    return is_number and path is not None and t.path_of(converted) == path and path in flow.numbers
 
 
 def _display(flow: Flow, expr: t.Display, state: State) -> Value:

@@ -33,7 +33,7 @@ from gradguard.static.model import (
     Store,
     ZeroGrad,
 )
-from gradguard.static.names import given_words
+from gradguard.static.names import given_words, numbers_set
 from gradguard.static.project import Project
 from gradguard.static.source import Site
 from gradguard.static.state import Carry, LoopFrame, State, merge
@@ -183,6 +183,11 @@ class Flow:
     def words(self) -> frozenset[str]:
         """The variables that are only ever given words: names of losses, no numbers."""
         return given_words(self.ref.define.body)
+
+    @cached_property
+    def numbers(self) -> frozenset[str]:
+        """The paths that are set to a number in some place: ``loss = 0.0``."""
+        return numbers_set(self.ref.define.body)
 
     @cached_property
     def called_names(self) -> frozenset[str]:

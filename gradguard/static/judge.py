@@ -19,7 +19,8 @@ from gradguard.static.model import Backward, Event, Form, GradCall, Loop, Mode, 
 from gradguard.static.noted import judge_call, judge_construction
 from gradguard.static.roots import attaching_roots, graphs, node_of, site_of, wholes
 from gradguard.static.route import route
-from gradguard.static.values import Kind, Root, Source, Value
+from gradguard.static.values import Kind, Root, Roots, Source, Value
+from gradguard.static.wholes import note_wholes
 
 if TYPE_CHECKING:
     from gradguard.static.flow import Flow
@@ -30,6 +31,7 @@ def judge(flow: Flow) -> None:
     for store in flow.facts.stores:
         _judge_store(flow, store)
         judge_memory(flow, store)
+    note_wholes(flow)
     for backward in flow.facts.backwards:
         judge_backward(flow, backward)
     if flow.facts.grad_reads:
@@ -137,10 +139,10 @@ def _judge_in_loop(flow: Flow, store: Store, loop: Loop, fresh: bool) -> None:
     again = [b for b in loop.backwards if carried in b.value.reach]
     freeing = [b for b in inside if not b.keeps]
     store.outlives = loop
-    store.freed = bool(freeing)
+    store.freed = any(_goes_through(b, own, carried) for b in freeing)
     store.retained = bool(inside) and not freeing
     if store.form in COLLECTING and not any(carried in b.value.roots for b in again):
-        store.freed = any(b not in again for b in freeing)
+        store.freed = any(b not in again and _goes_through(b, own, carried) for b in freeing)
     elif any(not b.keeps for b in again):
         store.used = True  # torch itself raises in the second iteration, or something resets it out of our sight
         return
@@ -166,6 +168,13 @@ def _judge_in_loop(flow: Flow, store: Store, loop: Loop, fresh: bool) -> None:
         store.used = cleared(flow, store)
     trains = [a for a in loop.around() if a.needs_gradients and (c := flow.carries.get((store.path, a))) and c.grows]
     store.outlives_step = bool(trains) and not store.used and _sees_every_backward(flow)
+
+
+def _goes_through(backward: Backward | GradCall, own: Roots, carried: Root) -> bool:
+    """Whether a backward goes through what a value was computed by here, not only through what both came from."""
+    begun = frozenset(r for r in own if r.source not in (Source.PARAM, Source.PLACE))
+    reached = backward.value.reach
+    return not begun or carried in reached or bool((graphs(reached) | wholes(backward.value)) & begun)
 
 
 def _steps_change(flow: Flow, loop: Loop, store: Store) -> bool:

@@ -79,7 +79,37 @@ BREAKING_ATTRIBUTES = frozenset(
     "data shape dtype device ndim grad requires_grad is_leaf grad_fn names layout itemsize nbytes is_cuda".split()
 )
 # Results whose second part holds indices: the part at 1 has no graph.
-INDEXED_RESULTS = frozenset("max min sort topk kthvalue median mode cummax cummin".split())
+INDEXED_RESULTS = frozenset("max min sort topk kthvalue median nanmedian mode cummax cummin".split())
+
+# These give several tensors, also where they are given nothing else.
+SEVERAL_RESULTS = frozenset(
+    "sort topk kthvalue mode cummax cummin svd qr eig eigh symeig slogdet lu lu_factor geqrf lstsq triangular_solve "
+    "std_mean var_mean aminmax frexp histogram".split()
+)
+# Tensors of whole numbers or truth values, whatever goes in.
+WHOLE_RESULTS = frozenset(
+    "argmax argmin argsort nonzero count_nonzero randperm randint searchsorted bucketize long int short byte bool eq "
+    "ne lt le gt ge isnan isinf isfinite isclose logical_and logical_or logical_not logical_xor any all tril_indices "
+    "triu_indices multinomial LongTensor IntTensor BoolTensor ByteTensor len size numel dim range isin".split()
+)
+# The result has the dtype of what it is made of.
+SAME_DTYPE = frozenset(
+    "unsqueeze squeeze view view_as reshape reshape_as flatten unflatten clone detach contiguous cpu cuda expand "
+    "expand_as repeat repeat_interleave permute transpose t index_select gather masked_select masked_fill take narrow "
+    "select sum prod cumsum max min amax amin clamp abs neg flip roll unique unbind chunk split diff new_tensor "
+    "new_zeros new_ones new_full new_empty zeros_like ones_like full_like empty_like scatter scatter_ "
+    "fill_ zero_ clamp_ add_ sub_ mul_ requires_grad_ tril triu sort topk".split()
+)
+WHOLE_DTYPES = frozenset("long int short bool uint8 int8 int16 int32 int64 bool_".split())
+OTHER_DTYPES = frozenset("float double half bfloat16 float16 float32 float64 cfloat complex64 complex128".split())
+# Their argument is an index.
+TAKING_INDICES = frozenset(
+    "gather index_select index_add index_add_ index_copy index_copy_ index_fill index_fill_ scatter scatter_ "
+    "scatter_add scatter_add_".split()
+)
+COMPARING = frozenset(("==", "!=", "<", ">", "<=", ">=", "in", "not in", "is", "is not", "not"))
+# They give several where they are asked for it.
+SEVERAL_IF_ASKED = frozenset("return_inverse return_counts as_tuple return_indices".split())
 
 # The result is a view of the receiver's storage (or may be).
 VIEWING_METHODS = frozenset(
@@ -114,7 +144,9 @@ TENSOR_TYPES = frozenset("torch.Tensor torch.FloatTensor torch.LongTensor torch.
 # --- functions --------------------------------------------------------------------------------------------------
 
 TENSOR_PREFIXES = ("torch.", "torchvision.", "torch_geometric.", "torch_scatter.", "einops.", "kornia.", "opt_einsum.")
-NUMBER_PREFIXES = ("numpy.", "math.", "sklearn.", "scipy.", "pandas.", "random.", "time.", "os.", "json.", "cv2.")
+NUMBER_PREFIXES = (
+    "numpy.", "math.", "sklearn.", "scipy.", "pandas.", "random.", "time.", "os.", "json.", "yaml.", "tomllib.", "cv2.",
+)  # fmt: skip
 # torch functions whose result has no graph (or is fresh data).
 BREAKING_FUNCTIONS = frozenset(
     "detach argmax argmin argsort eq ne lt le gt ge equal allclose isclose isnan isinf isfinite any all nonzero "
@@ -168,7 +200,10 @@ NUMBER_NAME = re.compile(
     re.I,
 )
 # Names of results that carry a graph where a model returns its loss and more.
-LOSS_RESULT = re.compile(r"loss|cost$|objective|elbo", re.I)
+LOSS_RESULT = re.compile(
+    r"loss(?!_?(?:scales?|weights?|hist\w*|names?|masks?|stats?|counts?|infos?|logs?|fn|func\w*)$)|cost$|objective|elbo",
+    re.I,
+)
 OUTPUT_RESULT = re.compile(
     r"out|logit|pred|hidden|state|feat|embed|hyp|prob|score|y_?hat|recon|latent|repr|mu$|logvar|^z|^h\d*$|^x|^y|action|value",
     re.I,

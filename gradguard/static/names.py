@@ -82,6 +82,18 @@ def given_words(body: Sequence[t.Stmt]) -> frozenset[str]:
     return frozenset(name for name, is_word in given.items() if is_word)
 
 
+def numbers_set(body: Sequence[t.Stmt]) -> frozenset[str]:
+    """The paths that a number is written for in some place: ``loss = 0.0``."""
+    assigns = (stmt for stmt in walk_statements(body) if isinstance(stmt, t.Assign))
+    pairs = (pair for stmt in assigns for pair in t.pairs(stmt.targets, stmt.value))
+    found = (t.path_of(target) for target, value in pairs if _is_number(value))
+    return frozenset(path for path in found if path is not None)
+
+
+def _is_number(expr: t.Expr) -> bool:
+    return isinstance(expr, t.Constant) and isinstance(expr.value, int | float) and not isinstance(expr.value, bool)
+
+
 def _is_word(expr: t.Expr) -> bool:
     """Whether a string is written there, and no counter in it."""
     if isinstance(expr, t.Constant):

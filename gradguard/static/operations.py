@@ -18,7 +18,9 @@ from gradguard.static.loops import is_evaluation
 from gradguard.static.model import Form, ZeroGrad
 from gradguard.static.names import is_of_gradient
 from gradguard.static.optimized import optimized
+from gradguard.static.stores import is_chained
 from gradguard.static.values import (
+    ARRAY,
     DATA,
     DETACHED,
     NOTHING,
@@ -237,7 +239,7 @@ def _torch(c: Called, name: str, tail: str) -> Value | None:
     if tail == "where" and len(c.values) == 1:
         return replace(DETACHED, kind=Kind.CONTAINER)  # a tuple of indices
     if tail in k.BREAKING_FUNCTIONS or name.startswith(("torch.nn.init.", "torch.nn.utils.clip")):
-        return DETACHED
+        return _broken(c)
     if name.startswith(("torch.func.", "torch.jit.", "torch.hub.", "torch.fx.", "torch.compiler", "torch.export")):
         return Value(kind=Kind.MODULE) if name.startswith(("torch.jit.", "torch.hub.")) else None
     result = c.result(receiver=False)
@@ -251,11 +253,21 @@ def _torch(c: Called, name: str, tail: str) -> Value | None:
 
 
 def _indexed(c: Called, name: str, result: Value) -> Value:
-    """The second part of ``max(dim)``, ``sort``, ``topk`` holds indices."""
+    """The second part of ``max(dim)``, ``sort``, ``topk`` holds indices; each part is a tensor of its own."""
     several = len(c.values) + (0 if c.external else 1) > 1
-    if name in k.INDEXED_RESULTS and several:
-        return replace(result, parts=((0, replace(result, parts=())), (1, DETACHED)))
-    return result
+    part = replace(result, parts=())
+    if (name in k.INDEXED_RESULTS and (several or name in k.SEVERAL_RESULTS)) or _gives_several(c):
+        return replace(result, parts=((0, part), (1, DETACHED)))
+    return replace(result, parts=((0, part), (1, part), (2, part))) if name in k.SEVERAL_RESULTS else result
+
+
+def _broken(c: Called) -> Value:
+    """What has no graph: a tensor, or several of them, ``values, counts = x.unique(return_counts=True)``."""
+    return replace(DETACHED, kind=Kind.CONTAINER) if _gives_several(c) else DETACHED
+
+
+def _gives_several(c: Called) -> bool:
+    return any(c.node.is_true(keyword) for keyword in k.SEVERAL_IF_ASKED)
 
 
 def _builtin(c: Called, name: str) -> Value | None:
@@ -356,7 +368,7 @@ def _set_attribute(c: Called) -> None:
     elif path.endswith(".grad"):
         flow.set_gradients(c.node, state)
     before = flow.read(path, state)
-    goes_on = bool(value.must & before.must)
+    goes_on = is_chained(flow, path, value, before)
     flow.touch(path, state)
     if goes_on and value.keeps:
         is_sum = isinstance(source, t.Operation) and source.operator in "+-"
@@ -418,8 +430,9 @@ def tensor_method(c: Called) -> Value | None:
         if c.method == "detach":
             return cut(receiver, c.node)
         if c.method == "numpy":
-            return replace(NUMBER, holds=receiver.holding(Held.VIEW, Held.PART))
-        return NUMBER if c.method in ("item", "tolist", "size", "dim", "numel") else holding(DETACHED, Held.CUT, c.node)
+            return replace(ARRAY, holds=receiver.holding(Held.VIEW, Held.PART))
+        numbers = c.method in ("item", "tolist", "size", "dim", "numel")
+        return NUMBER if numbers else holding(_broken(c), Held.CUT, c.node)
     if c.method == "scale" and k.SCALER_NAME.search(c.receiver_path or ""):
         return c.first or UNKNOWN
     if c.method == "sample" and receiver.kind is Kind.OUTPUT:

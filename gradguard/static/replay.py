@@ -83,7 +83,7 @@ def _step(here: Translation, event: Step) -> None:
 def _call(here: Translation, event: Call) -> None:
     flow, receiver = here.flow, here.path(event.receiver) if event.receiver else None
     flow.record(replace(
-        event, site=_site(here), loop=flow.loop, conditional=_is_conditional(here, event), inner=event,
+        event, site=_site(here), loop=flow.loop, conditional=_is_conditional(here, event), inner=event, once=False,
         of=here.value(event.of), receiver=receiver,
     ))  # fmt: skip
     _mark_leaf(here, event, receiver)

@@ -13,10 +13,10 @@ from gradguard.findings import Confidence, Fix, Related
 from gradguard.static import tree as t
 from gradguard.static.edits import detached, one_line
 from gradguard.static.events import Event, Loop, Mode
-from gradguard.static.knowledge import LOSS_NAME, REARRANGING, SPLITTING, VIEWING_METHODS
+from gradguard.static.knowledge import LOSS_NAME, REARRANGING, SPLITTING
 from gradguard.static.names import PARAMETERS, in_method
 from gradguard.static.source import Site
-from gradguard.static.values import Held, Kind, Source, Value
+from gradguard.static.values import Held, Kind, Source, Value, node_within
 
 
 class Form(Enum):
@@ -39,6 +39,16 @@ class Scope(Enum):
     ATTRIBUTE = "attribute"
     CLOSURE = "closure"
     GLOBAL = "global"
+
+
+def _is_one_item(node: object) -> bool:
+    index = node.index if isinstance(node, t.Subscript) else None
+    if isinstance(index, t.Operation) and index.operator == "-":  # the last one
+        index = index.operands[-1]
+    if not isinstance(node, t.Subscript) or not isinstance(index, t.Constant):
+        return False
+    of = node.value.func if isinstance(node.value, t.Call) else None
+    return not (isinstance(of, t.Attribute) and of.name in SPLITTING)
 
 
 def _without_methods(node: t.Node | None, names: frozenset[str]) -> t.Node | None:
@@ -81,6 +91,7 @@ class Store(Event):
         for_all_training: it grows from the first step of a training to the last, not in each epoch anew.
         in_step: its function is one step of training: it calls backward, outside of a loop.
         is_buffer: it updates a registered buffer of a module.
+        whole_is_kept: it is a view, and those beside it are kept as well, up to the whole of their tensor.
     """
 
     path: str = ""
@@ -114,6 +125,7 @@ class Store(Event):
     in_step: bool = False
     for_all_training: bool = False
     is_buffer: bool = False
+    whole_is_kept: bool = False
 
     @property
     def is_average(self) -> bool:
@@ -149,12 +161,8 @@ class Store(Event):
 
     @property
     def takes_one_item(self) -> bool:
-        """Whether the value is one item of another, by its number: ``image[0].numpy()``; not of what takes it apart."""
-        node = _without_methods(self._stored, VIEWING_METHODS)
-        if not isinstance(node, t.Subscript) or not isinstance(node.index, t.Constant):
-            return False
-        of = node.value.func if isinstance(node.value, t.Call) else None
-        return not (isinstance(of, t.Attribute) and of.name in SPLITTING)
+        """Whether it is one item of another, by its number: ``image[0].numpy()``; not of what takes it apart."""
+        return all(_is_one_item(node_within(held.key)) for held in self.value.holding(Held.VIEW))
 
     @property
     def taken_from(self) -> str | None:
@@ -273,6 +281,10 @@ class Store(Event):
         """What stays in memory, in words."""
         if self.freed:
             return "the graph's nodes: backward freed the activations that it went through"
+        if (
+            self.is_buffer and self.outlives_call and not self.retained
+        ):  # the model's output is backpropagated elsewhere
+            return "the graph's nodes, and the activations that no backward goes through"
         return "with what each iteration saved for backward"
 
     def detach_fix(self) -> Fix | None:

@@ -11,6 +11,7 @@ from gradguard.static import knowledge as k
 from gradguard.static import tree as t
 from gradguard.static.model import (
     Form,
+    Loop,
     Mode,
     Scope,
     ZeroGrad,
@@ -153,8 +154,9 @@ def store_item(
     if copied and holder.kind is not Kind.CONTAINER and state.mode is Mode.OFF:
         value = replace(value, roots=frozenset(), maybe=frozenset())
     form, added = rebind_form(whole, source)
-    if form is Form.REBIND and holder.kind is not Kind.TENSOR and _is_from_itself(path, holder, value, source):
-        form = Form.AVERAGE
+    if form is Form.REBIND and holder.kind is not Kind.TENSOR and _computes(value, source):
+        goes_on = is_chained(flow, base, value, holder) or _is_given(path, source)
+        form = Form.AVERAGE if goes_on else form
     if form in (Form.SUM, Form.AVERAGE, Form.APPEND) and value.reach:  # d[k] = d.get(k, 0) + x
         store = flow.store(base, value, state, stmt, added or source, form)
         store.is_item, store.key = form is not Form.APPEND, t.path_of(target.index)
@@ -176,12 +178,32 @@ def store_item(
         state.env[base] = replace(state.env[base], parts=(("each", value),))
 
 
-def _is_from_itself(path: str, holder: Value, value: Value, source: t.Expr | None) -> bool:
-    """``for name, mean in means.items(): means[name] = torch.lerp(mean, new[name], 0.1)``."""
-    if not isinstance(source, t.Call | t.Operation) or breaks_graph(source) or value.kind is not Kind.TENSOR:
-        return False
+def _computes(value: Value, source: t.Expr | None) -> bool:
+    """Whether a call or an operation makes a tensor: ``torch.lerp(mean, new[name], 0.1)``."""
+    return isinstance(source, t.Call | t.Operation) and not breaks_graph(source) and value.kind is Kind.TENSOR
+
+
+def _is_given(path: str, source: t.Expr | None) -> bool:
+    """Whether an operation, or a call, is given what is at a path."""
     given = [arg.value for arg in source.args] if isinstance(source, t.Call) else [source]
-    return bool(value.must & holder.must) or any(mentions(expr, path) for expr in given)
+    return any(expr is not None and mentions(expr, path) for expr in given)
+
+
+def is_chained(flow: Flow, path: str, value: Value, before: Value) -> bool:
+    """Whether a value goes on from what is at a path now, not only from what was there when the loop began.
+
+    A loop over the very collection has another element of it each time.
+    """
+    common = value.must & before.must
+    loops = [frame.loop for frame in flow.frames if path in frame.phis and not _goes_over(frame.loop, path)]
+    return Root(Source.CARRIED, (path, loops[-1])) in common if loops else bool(common)
+
+
+def _goes_over(loop: Loop, path: str) -> bool:
+    stmt = loop.site.node
+    if not isinstance(stmt, t.Repeat) or stmt.target is None or stmt.iterable is None:
+        return False
+    return any(f"{path}[*]" in paths for _, paths in collections_of(stmt.target, stmt.iterable))
 
 
 def _bounded_key(flow: Flow, index: t.Expr) -> bool:
@@ -218,6 +240,7 @@ def _goes_over_names(loop: t.Node) -> bool:
 
 
 def augment(flow: Flow, stmt: t.Augment, state: State) -> State:
+    generators = flow.generators
     added = flow.value(stmt.value, state)
     path = t.path_of(stmt.target)
     if is_of_gradient(stmt.target) and stmt.operator in "+-":
@@ -234,6 +257,9 @@ def augment(flow: Flow, stmt: t.Augment, state: State) -> State:
     if isinstance(stmt.target, t.Subscript) and not path.endswith('"]'):
         path = path.rsplit("[", 1)[0]
         before = flow.read(path, state)
+    is_generator = flow.generators > generators and added.kind is Kind.CONTAINER
+    if is_generator and before.kind in (Kind.NUMBER, Kind.TENSOR):
+        return state  # to a number none can be added
     item = isinstance(stmt.target, t.Subscript) and not isinstance(stmt.value, t.Display | t.Comprehension)
     is_ours = item and before.kind is not Kind.TENSOR and flow.scope(path) is not Scope.LOCAL
     if is_ours and flow.project.survey.mentions(_ADDS_ITS_OWN_WAY, flow.module):

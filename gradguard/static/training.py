@@ -53,6 +53,16 @@ def _is_own_method(c: Called) -> bool:
     return bool(c.arguments) and c.flow.project.survey.mentions(_OWN_BACKWARD, c.flow.module)
 
 
+def _with_own(c: Called, value: Value) -> Value:
+    """What an object's own ``backward()`` goes over: what the object keeps, too."""
+    func = c.node.func
+    if value is not c.receiver or not isinstance(func, t.Attribute):
+        return value
+    with_fields = c.flow.with_fields(value, func.value, c.state)
+    return with_fields if c.flow.project.survey.mentions(_BACKWARD_OF_OBJECT, c.flow.module) else value
+
+
+_BACKWARD_OF_OBJECT = re.compile(r"def backward\(self\b")
 _OWN_BACKWARD = re.compile(r"def backward\(self,")
 
 
@@ -105,7 +115,7 @@ def handed_over(c: Called, value: Value) -> None:
         prove_terms(flow, given, c.state)
     variables = node.argument("retain_variables")
     event = Backward(
-        flow.site(node), flow.loop, flow.branches > 0, value=value, keeps=keeps,
+        flow.site(node), flow.loop, flow.branches > 0, value=_with_own(c, value), keeps=keeps,
         retain_graph=literal("retain_graph"), create_graph=literal("create_graph"),
         retain_variables=flow.site(variables) if variables is not None else None,
     )  # fmt: skip

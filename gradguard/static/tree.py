@@ -52,10 +52,12 @@ class Slice(Expr):
     Args:
         narrows: they pick a small part: a constant index, the first few, every other one.
         dimensions: how many dimensions they are about.
+        bounds: of each dimension, the two bounds as written, the number, or the text of the index.
     """
 
     narrows: bool = False
     dimensions: int = 1
+    bounds: tuple[object, ...] = ()
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -437,5 +439,5 @@ def _parts(cls: type) -> tuple[str, ...] | None:
 
 
 _NO_NODES = frozenset(
-    "origin id name keyword star operator kind names narrows dimensions assigned is_generator is_async".split()
+    "origin id name keyword star operator kind names narrows dimensions bounds assigned is_generator is_async".split()
 )

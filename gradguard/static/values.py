@@ -206,8 +206,17 @@ BATCH = Value(kind=Kind.TENSOR, ref="batch")
 DATA = Value(kind=Kind.TENSOR, ref="data")
 """A tensor that was made here: it has no graph."""
 NUMBER = Value(kind=Kind.NUMBER)
+ARRAY = Value(kind=Kind.NUMBER, ref="array")
+"""An array of NumPy that was made of a tensor."""
 NOTHING = Value(kind=Kind.NOTHING)
 UNKNOWN = Value()
+
+
+def node_within(key: Hashable) -> object:
+    """The expression that a root or a holding began at, in the function where that was, whoever called it."""
+    while isinstance(key, tuple) and key:
+        key = key[-1]
+    return key
 
 
 def union(values: Iterable[Value], kind: Kind = Kind.TENSOR) -> Value:
@@ -321,6 +330,8 @@ def join(a: Value, b: Value, *, trusted: str = "both") -> Value:
         parts = tuple((k, join(x, y, trusted=trusted)) for (k, x), (_, y) in zip(a.parts, b.parts))
     elif is_blank(a) or is_blank(b):
         parts = (b if is_blank(a) else a).parts
+    elif Kind.NOTHING in (a.kind, b.kind):  # what is None on the other way is not taken apart there
+        parts = a.parts or b.parts
     elif _are_tuples(a, b):  # one way returns more than the other
         longer, other = (a, b) if len(a.parts) > len(b.parts) else (b, a)
         parts = tuple((k, join(v, o, trusted=trusted) if (o := other.part(k)) else v) for k, v in longer.parts)

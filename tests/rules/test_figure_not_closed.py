@@ -7,6 +7,74 @@ from tests.rules.snippets import assert_clean, assert_flagged
 CODE = "GG505"
 
 FLAGGED = {
+    "in the first iteration of each epoch": """
+        import matplotlib.pyplot as plt
+
+        def train(model, loader, optimizer, epochs):
+            for epoch in range(epochs):
+                for i, (x, y) in enumerate(loader):
+                    optimizer.zero_grad()
+                    F.cross_entropy(model(x), y).backward()
+                    optimizer.step()
+                    if i == 0:
+                        fig = plt.figure()  # !
+                        fig.gca().imshow(x[0])
+                        fig.savefig(f"{epoch}.png")
+    """,
+    "in the first iteration of each call": """
+        import matplotlib.pyplot as plt
+
+        def train_epoch(model, loader, optimizer, epoch):
+            for i, (x, y) in enumerate(loader):
+                optimizer.zero_grad()
+                F.cross_entropy(model(x), y).backward()
+                optimizer.step()
+                if i == 0:
+                    show(x, epoch)
+
+        def show(x, epoch):
+            fig = plt.figure()  # !
+            fig.gca().imshow(x[0])
+            fig.savefig(f"{epoch}.png")
+
+        def train(model, loader, optimizer):
+            for epoch in range(100):
+                train_epoch(model, loader, optimizer, epoch)
+    """,
+    "where a counter that is set back has a number": """
+        import matplotlib.pyplot as plt
+
+        def train(model, loader, optimizer):
+            since = 0
+            for x, y in loader:
+                optimizer.zero_grad()
+                loss = F.cross_entropy(model(x), y)
+                loss.backward()
+                optimizer.step()
+                since += 1
+                if since == 10:
+                    since = 0
+                    fig = plt.figure()  # !
+                    fig.gca().imshow(x[0])
+                    fig.savefig("now.png")
+    """,
+    "where a counter of some iterations has a number": """
+        import matplotlib.pyplot as plt
+
+        def train(model, loader, optimizer):
+            kept = 0
+            for x, y in loader:
+                optimizer.zero_grad()
+                loss = F.cross_entropy(model(x), y)
+                loss.backward()
+                optimizer.step()
+                if loss < 0.1:
+                    kept += 1
+                if kept == 0:
+                    fig = plt.figure()  # !
+                    fig.gca().imshow(x[0])
+                    fig.savefig("now.png")
+    """,
     "saved each epoch": """
         import matplotlib.pyplot as plt
 
@@ -138,6 +206,85 @@ FLAGGED = {
 }
 
 CLEAN = {
+    "in the first iteration, by a counter": """
+        import matplotlib.pyplot as plt
+
+        def show(values):
+            plt.figure(dpi=300)
+            plt.plot(values)
+            plt.savefig("start.png")
+
+        def fit(model, x, y, optimizer, n):
+            step = 1
+            for _ in range(n):
+                optimizer.zero_grad()
+                out = model(x)
+                F.mse_loss(out, y).backward()
+                if step == 1:
+                    show(out.detach().numpy())
+                optimizer.step()
+                step += 1
+    """,
+    "in one epoch": """
+        import matplotlib.pyplot as plt
+
+        def train(model, loader, optimizer):
+            for epoch in range(100):
+                for x, y in loader:
+                    optimizer.zero_grad()
+                    F.cross_entropy(model(x), y).backward()
+                    optimizer.step()
+                if epoch == 0 and model.shows:
+                    fig = plt.figure()
+                    fig.gca().imshow(x[0])
+                    fig.savefig("first.png")
+    """,
+    "in one step of all epochs": """
+        import matplotlib.pyplot as plt
+
+        class Trainer:
+            def fit(self, loader, epochs):
+                total = 0
+                for epoch in range(epochs):
+                    for x, y in loader:
+                        self.optimizer.zero_grad()
+                        F.cross_entropy(self.model(x), y).backward()
+                        self.optimizer.step()
+                        if 100 == total:
+                            fig = plt.figure()
+                            fig.gca().imshow(x[0])
+                            fig.savefig("early.png")
+                        total += 1
+    """,
+    "of the first batch": """
+        import matplotlib.pyplot as plt
+
+        def train(model, loader, optimizer):
+            for i, (x, y) in enumerate(loader):
+                optimizer.zero_grad()
+                F.cross_entropy(model(x), y).backward()
+                optimizer.step()
+                if i == 0:
+                    fig, ax = plt.subplots()
+                    ax.imshow(x[0])
+                    fig.savefig("first.png")
+    """,
+    "while a condition holds": """
+        import matplotlib.pyplot as plt
+
+        def train(model, batches, optimizer, steps):
+            step = 0
+            while step < steps:
+                x, y = next(batches)
+                optimizer.zero_grad()
+                F.cross_entropy(model(x), y).backward()
+                optimizer.step()
+                if step == 5:
+                    plt.figure()
+                    plt.imshow(x[0])
+                    plt.savefig("fifth.png")
+                step += 1
+    """,
     "the same figure again": """
         import matplotlib.pyplot as plt
 

@@ -8,6 +8,41 @@ from tests.rules.snippets import assert_clean, assert_flagged, findings
 CODE = "GG103"
 
 FLAGGED = {
+    "the sum of what a generator gives": """
+        def parts(probs, y, criterion):
+            for p in probs:
+                yield criterion(p, y)
+
+        def evaluate(net, loader, criterion):
+            total = 0
+            net.eval()
+            for x, y in loader:
+                total += sum(parts(net(x), y, criterion))  # !
+            return total
+    """,
+    "a number or the loss, and the loss is never a number": """
+        def train(net, loader, optimizer, args):
+            total = 0.0
+            for x, y in loader:
+                loss = F.cross_entropy(net(x), y)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+                total += loss.item() if args.plain else loss  # !
+    """,
+    "a number of one loss or another loss": """
+        def train(net, loader, optimizer, task):
+            total = 0.0
+            for x, y in loader:
+                out = net(x)
+                loss, extra = F.cross_entropy(out, y), 0.0
+                if task > 0:
+                    extra = out.pow(2).mean()
+                optimizer.zero_grad()
+                (loss + extra).backward()
+                optimizer.step()
+                total += extra.item() if task > 0 else loss  # !
+    """,
     "augmented": """
         def train(model, loader, optimizer, criterion):
             total = 0
@@ -255,6 +290,70 @@ FLAGGED = {
 }
 
 CLEAN = {
+    "a generator, which cannot be added to a number": """
+        class Model:
+            def parts(self, probs, y, criterion):
+                for p in probs:
+                    yield criterion(p, y)
+
+        def train(net, loader, optimizer, criterion):
+            model, total = Model(), 0
+            for x, y in loader:
+                out = net(x)
+                optimizer.zero_grad()
+                criterion(out, y).backward()
+                optimizer.step()
+                total += model.parts(out, y, criterion)
+            return total
+    """,
+    "a number where there is no such loss": """
+        class Learner:
+            def train(self, loader, optimizer):
+                kept, total = 0.0, 0.0
+                for x, y in loader:
+                    out = self.net(x)
+                    loss = F.cross_entropy(out, y)
+                    distilled = 0.0
+                    if self.old is not None:
+                        with torch.no_grad():
+                            before = self.old(x)
+                        distilled = F.mse_loss(out, before) * self.factor
+                    loss = loss + distilled
+                    optimizer.zero_grad()
+                    loss.backward()
+                    optimizer.step()
+                    kept += (distilled.item() if self.task != 0 else distilled)
+    """,
+    "the other way around, and from the device": """
+        def train(net, loader, optimizer, regularizes, warm):
+            total = 0.0
+            for x, y in loader:
+                out = net(x)
+                loss = F.cross_entropy(out, y)
+                if regularizes:
+                    penalty = out.pow(2).mean()
+                else:
+                    penalty = 0
+                optimizer.zero_grad()
+                (loss + penalty).backward()
+                optimizer.step()
+                total += penalty if not warm else penalty.detach().cpu().item()
+    """,
+    "an attribute that is a number at first": """
+        class Learner:
+            def train(self, loader, optimizer):
+                total = 0.0
+                for x, y in loader:
+                    self.extra = 0.0
+                    out = self.net(x)
+                    if self.uses_extra:
+                        self.extra = out.abs().mean()
+                    loss = F.cross_entropy(out, y) + self.extra
+                    optimizer.zero_grad()
+                    loss.backward()
+                    optimizer.step()
+                    total += self.extra.item() if self.uses_extra else self.extra
+    """,
     "item": """
         def train(model, loader, optimizer):
             total = 0

@@ -9,6 +9,27 @@ from tests.rules.snippets import assert_clean, assert_flagged, findings, twin
 CODE = "GG106"
 
 FLAGGED = {
+    "an entry that goes on from itself by another name": """
+        def train(net, loader, optimizer, log):
+            for x, y in loader:
+                before = log["means"][0]
+                loss = F.mse_loss(net(x), y)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+                log["means"][0] = 0.9 * before + 0.1 * loss  # !
+    """,
+    "the entries of a list, by the loop that goes over it": """
+        def train(nets, loader, optimizer):
+            means = [torch.zeros(()) for _ in nets]
+            for x, y in loader:
+                losses = [F.mse_loss(net(x), y) for net in nets]
+                optimizer.zero_grad()
+                sum(losses).backward()
+                optimizer.step()
+                for i, (mean, loss) in enumerate(zip(means, losses)):
+                    means[i] = 0.9 * mean + 0.1 * loss  # !
+    """,
     "a frozen copy's parameters, scaled and added to": """
         from copy import deepcopy
 
@@ -354,6 +375,50 @@ FLAGGED = {
 }
 
 CLEAN = {
+    "an item that is replaced by what it was before the loop, and a step": """
+        def attack(net, batch, y, steps):
+            start = batch["image"][0]
+            delta = torch.zeros_like(start)
+            for _ in range(steps):
+                delta.requires_grad_(True)
+                batch["image"][0] = start + delta
+                loss = F.cross_entropy(net(batch), y)
+                loss.backward()
+                delta = (delta + 0.01 * delta.grad.sign()).detach()
+            return delta
+    """,
+    "an item of a list of weights that is tried out": """
+        def tune(net, weights, x, y):
+            first = weights[0]
+            step = torch.zeros_like(first, requires_grad=True)
+            optimizer = torch.optim.SGD([step], 0.1)
+            for _ in range(100):
+                weights[0] = first + step
+                loss = F.mse_loss(net(x, weights), y)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+    """,
+    "each attribute set to what it was at first, and a step": """
+        class Attack:
+            def run(self, names, x, steps):
+                for name in names:
+                    start = getattr(self, name)
+                    for _ in range(steps):
+                        step = self.net(x)
+                        step.sum().backward()
+                        setattr(self, name, start + step)
+    """,
+    "each tensor of a dict, from what it was at first": """
+        def attack(net, batch, y, steps):
+            start = {k: v.clone() for k, v in batch.items()}
+            delta = {k: torch.zeros_like(v, requires_grad=True) for k, v in batch.items()}
+            for _ in range(steps):
+                for k in start:
+                    batch[k] = start[k] + delta[k]
+                loss = F.cross_entropy(net(batch), y)
+                loss.backward()
+    """,
     **{
         f"a frozen copy's parameters, {name}, {how}": twin(FLAGGED[f"a frozen copy's parameters, {name}"], edit)
         for name in ("scaled and added to", "interpolated")
@@ -856,3 +921,26 @@ def test_a_collection_that_is_made_of_one_that_is_made_anew(start: str) -> None:
                 sum(w.sum() for w in fresh).backward()
                 optimizer.step()
     """)
+
+
+@pytest.mark.parametrize(
+    ("kept", "said"),
+    [("batch", "the graph's nodes, and the activations that no backward goes through"), ("batch.detach()", None)],
+)
+def test_what_backward_leaves_of_statistics_in_a_forward(kept: str, said: str | None) -> None:
+    found = findings(
+        f"""
+        class Norm(nn.Module):
+            def __init__(self, n):
+                super().__init__()
+                self.weight = nn.Parameter(torch.ones(n))
+                self.register_buffer("mean", torch.zeros(n))
+
+            def forward(self, x):
+                batch = x.mean(0)
+                self.mean = 0.9 * self.mean + 0.1 * {kept}
+                return (x - batch) * self.weight
+    """,
+        CODE,
+    )
+    assert [said is not None and said in f.message for f in found] == ([True] if said else [])

@@ -7,6 +7,59 @@ from tests.rules.snippets import assert_clean, assert_flagged
 CODE = "GG108"
 
 FLAGGED = {
+    "values beside their indices": """
+        class Top(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, x, k):
+                values, indices = x.topk(k, dim=-1)
+                ctx.indices = indices
+                ctx.values = values  # !
+                return values, indices
+
+            @staticmethod
+            def backward(ctx, grad, _):
+                return grad, None
+    """,
+    "a mask made a number": """
+        class Gate(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, x):
+                gate = torch.sigmoid(x).round()
+                share = gate.long().sum(1) / gate.size(1)
+                ctx.gate = gate  # !
+                ctx.share = share  # !
+                return gate, share
+
+            @staticmethod
+            def backward(ctx, grad, _):
+                return grad * ctx.gate
+    """,
+    "what comes in goes on, in a part": """
+        class Part(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, x, rows):
+                x = x[rows]
+                x = x * 2
+                ctx.x = x  # !
+                return x
+
+            @staticmethod
+            def backward(ctx, grad):
+                return grad, None
+    """,
+    "scaled counts": """
+        class Count(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, x):
+                places = torch.arange(0, 1, 0.1)
+                steps = torch.arange(9).to(x)
+                ctx.places, ctx.steps = places, steps  # !
+                return places, steps
+
+            @staticmethod
+            def backward(ctx, *grads):
+                return grads[0]
+    """,
     "exponential": """
         class Exp(torch.autograd.Function):
             @staticmethod
@@ -166,6 +219,91 @@ FLAGGED = {
 }
 
 CLEAN = {
+    "indices that are outputs": """
+        class Sample(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, weight, labels, n):
+                mine = labels.div(n, rounding_mode="trunc") == 0
+                places = labels[mine] % n
+                if n < 9:
+                    keep = torch.arange(n, device=weight.device)
+                elif mine.any():
+                    keep = places
+                else:
+                    keep = torch.cat([labels.unique(), torch.randperm(n)[:9]], dim=0)
+                weight = weight[:, keep]
+                ctx.vars = keep, n
+                return weight, mine, places, keep
+
+            @staticmethod
+            def backward(ctx, grad, *_):
+                keep, n = ctx.vars
+                full = grad.new_zeros(len(grad), n)
+                full[:, keep] = grad
+                return full, None, None
+    """,
+    "masks that are outputs": """
+        class Clip(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, x):
+                inside = (x > 0) & (x < 1)
+                outside = ~inside
+                ctx.inside = inside
+                ctx.outside = outside
+                return x.clamp(0, 1), inside, outside
+
+            @staticmethod
+            def backward(ctx, grad, *_):
+                return grad * ctx.inside
+    """,
+    "whole numbers, however they are made": """
+        class Vote(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, x, k):
+                best = x.argmax(dim=1)
+                second = torch.topk(x, 2, dim=1)[1][:, 1].unsqueeze(1)
+                most, where = x.max(dim=1)
+                counts = torch.zeros(k, dtype=torch.long, device=x.device)
+                counts += torch.bincount(best, minlength=k).long()
+                found, back = torch.unique(best, return_inverse=True)
+                rounded = x.round().to(torch.int32)
+                rows = x.nonzero()
+                ctx.best, ctx.second, ctx.where, ctx.counts = best, second, where, counts
+                ctx.back, ctx.rounded, ctx.rows = back, rounded, rows
+                return most.clone(), best, second, where, counts, back, rounded, rows
+
+            @staticmethod
+            def backward(ctx, grad, *_):
+                return grad, None
+    """,
+    "what picks rows": """
+        class Pick(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, table, order, k):
+                rows = order(k)
+                ctx.rows = rows
+                return table.index_select(0, rows), rows
+
+            @staticmethod
+            def backward(ctx, grad, _):
+                return grad, None, None
+    """,
+    "indices, in setup_context": """
+        class Largest(torch.autograd.Function):
+            @staticmethod
+            def forward(x):
+                return x.max(1)
+
+            @staticmethod
+            def setup_context(ctx, inputs, output):
+                values, indices = output
+                ctx.indices = indices.long()
+                ctx.shape = inputs[0].shape
+
+            @staticmethod
+            def backward(ctx, grad, _):
+                return grad
+    """,
     "saved for backward": """
         class Exp(torch.autograd.Function):
             @staticmethod

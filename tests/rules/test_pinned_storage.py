@@ -8,6 +8,28 @@ from tests.rules.snippets import assert_clean, assert_flagged, twin
 CODE = "GG403"
 
 FLAGGED = {
+    "two of the many parts": """
+        @torch.no_grad()
+        def embed(encoder, loader):
+            first, third, few = [], [], []
+            for ids in loader:
+                hidden = encoder(ids).float()
+                first.append(hidden[:, 0])  # !
+                third.append(hidden[:, 2])  # !
+                few.append(hidden[:, 1:, :4])  # !
+            return first, third, few
+    """,
+    "half of it, and its mean": """
+        @torch.no_grad()
+        def encode(vae, loader):
+            means, sizes = [], []
+            for x in loader:
+                both = vae(x).view(-1, 2, 20)
+                mean, logvar = both[:, 0], both[:, 1]
+                means.append(mean)  # !
+                sizes.append(logvar.mean())
+            return means, sizes
+    """,
     "by an object's method": """
         class Traces:
             def __init__(self, names):
@@ -130,7 +152,7 @@ FLAGGED = {
             opt.zero_grad()
             net(noise).pow(2).mean().backward()
             opt.step()
-            kept["noise"].append(noise[0])  # !
+            kept["noise"].append(noise[:4])  # !
             step += 1
     """,
     "the first of several, the others dropped": """
@@ -151,6 +173,103 @@ FLAGGED = {
 }
 
 CLEAN = {
+    "the two halves that a model gives": """
+        class VAE(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.encoder = nn.Linear(784, 40)
+                self.decoder = nn.Linear(20, 784)
+
+            def forward(self, x):
+                both = self.encoder(x).view(-1, 2, 20)
+                mean, logvar = both[:, 0, :], both[:, 1, :]
+                return self.decoder(mean), mean, logvar
+
+        def test(loader):
+            model = VAE()
+            means, logvars = [], []
+            with torch.no_grad():
+                model.eval()
+                for x, y in loader:
+                    out, mean, logvar = model(x)
+                    means.append(mean.detach())
+                    logvars.append(logvar.detach())
+            return torch.cat(means), torch.cat(logvars)
+    """,
+    "parts side by side": """
+        @torch.no_grad()
+        def encode(net, loader, n):
+            kept = defaultdict(list)
+            for x in loader:
+                h = net(x).float()
+                kept["head"].append(h[:, :5])
+                kept["body"].append(h[:, 5 : n - 5])
+                kept["tail"].append(h[:, n - 5 :])
+            return kept
+    """,
+    "both halves of a chunk": """
+        @torch.no_grad()
+        def encode(net, loader):
+            means, logvars = [], []
+            for x in loader:
+                h = net(x).float()
+                means.append(h.chunk(2, dim=1)[0])
+                logvars.append(h.chunk(2, dim=1)[1])
+            return means, logvars
+    """,
+    "one of several tensors that a function gives": """
+        def train(net, loader, optimizer):
+            kept = []
+            for batch in loader:
+                data = {k: v[:8] for k, v in batch.items()}
+                loss = net(data).mean()
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+                kept.append(data["labels"].sort()[0])
+                kept.append(data["labels"].unique(return_counts=True)[0])
+                kept.append(torch.unique(data["labels"], return_inverse=True)[1])
+                kept.append(torch.std_mean(data["scores"])[0])
+                kept.append(torch.linalg.svd(data["scores"])[1])
+                kept.append(data["scores"].mode()[0])
+                kept.append(data["labels"].nonzero(as_tuple=True)[0])
+    """,
+    "an action of an agent": """
+        class Agent:
+            def __init__(self, actor, noise, optimizer):
+                self.actor, self.noise, self.optimizer = actor, noise, optimizer
+
+            def act(self, state):
+                if self.explores:
+                    return self.actor(state).detach().cpu().numpy() + self.noise.sample()
+                return self.actor(state).detach().cpu().numpy()
+
+            def learn(self, states):
+                loss = -self.actor(states).mean()
+                self.optimizer.zero_grad()
+                loss.backward()
+                self.optimizer.step()
+
+        def run(agent, env, memory):
+            actions, state = [], env.reset()
+            while True:
+                action = agent.act(torch.tensor(state))[0]
+                state, reward, done, info = env.step(action)
+                actions.append(action)
+                agent.learn(memory.sample())
+    """,
+    "an action that is a tensor": """
+        def run(actor, env, optimizer):
+            actions, state = [], env.reset()
+            while True:
+                action = actor(torch.tensor(state).float()).tanh()[0]
+                state, reward, done, info = env.step(action.detach().numpy())
+                loss = -reward * action.mean()
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+                actions.append(action.detach())
+    """,
     "into a tensor that a callee is given": """
         def decode(net, seen, weights):
             for i in range(4):
@@ -550,6 +669,21 @@ def test_the_first_sample_of_an_evaluation_may_be_the_only_one() -> None:
         def previews(model, loader):
             with torch.no_grad():
                 return [model(images).sigmoid()[0] for images, _ in loader]  # !
+    """
+    assert_flagged(snippet, CODE, Confidence.LOW)
+    assert_clean(snippet, CODE)
+
+
+def test_one_item_of_what_is_no_batch_of_a_training_may_be_all() -> None:
+    snippet = """
+        def train(net, steps, optimizer):
+            kept = []
+            for _ in range(steps):
+                noise = torch.randn(512, 32)
+                optimizer.zero_grad()
+                net(noise).pow(2).mean().backward()
+                optimizer.step()
+                kept.append(noise[0])  # !
     """
     assert_flagged(snippet, CODE, Confidence.LOW)
     assert_clean(snippet, CODE)

@@ -53,6 +53,37 @@ SEGMENT = """
 """
 
 FLAGGED = {
+    "a sum in an object whose backward nobody calls": """
+        class Criterion:
+            def __init__(self):
+                self.nll, self.total, self.count = nn.NLLLoss(), 0, 0
+
+            def reset(self):
+                self.total, self.count = 0, 0
+
+            def add(self, out, y):
+                self.total += self.nll(out, y)
+                self.count += 1
+
+            def backward(self):
+                if type(self.total) is int:
+                    raise ValueError("nothing to go back over")
+                self.total.backward()
+
+        class Trainer:
+            def __init__(self, criterion=Criterion()):
+                self.criterion = criterion
+
+            def fit(self, net, loader, optimizer):
+                for x, y in loader:
+                    criterion = self.criterion
+                    out = net(x)
+                    loss = F.mse_loss(out, y)
+                    optimizer.zero_grad()
+                    loss.backward()
+                    optimizer.step()
+                    criterion.add(out, y)  # !
+    """,
     "a property that computes": """
         class Head(nn.Module):
             def __init__(self):
@@ -461,6 +492,133 @@ FLAGGED = {
 }
 
 CLEAN = {
+    "what a step gives in some iterations, all of it detached": """
+        class Agent:
+            def __init__(self):
+                self.net, self.alpha = nn.Linear(3, 2), nn.Parameter(torch.zeros(()))
+                self.optimizer = torch.optim.Adam([*self.net.parameters(), self.alpha])
+
+            def update_actor(self, x):
+                out = self.net(x)
+                loss, alpha_loss = out.mean(), (self.alpha * out.detach()).mean()
+                self.optimizer.zero_grad()
+                (loss + alpha_loss).backward()
+                self.optimizer.step()
+                return loss.detach(), out.detach().std(), alpha_loss.detach()
+
+            def update(self, x, step):
+                info = None
+                if step % 2 == 0:
+                    info = self.update_actor(x)
+                return info
+
+            def note(self, losses, spreads, alpha_losses, info):
+                if info is None:
+                    return
+                loss, spread, alpha_loss = info
+                losses.append(loss)
+                spreads.append(spread)
+                alpha_losses.append(alpha_loss)
+
+            def train(self, loader):
+                losses, spreads, alpha_losses = [], [], []
+                for step, x in enumerate(loader):
+                    info = self.update(x, step)
+                    self.note(losses, spreads, alpha_losses, info)
+                return losses, spreads, alpha_losses
+    """,
+    "a sum in an object, which its own backward goes over": """
+        class Criterion:
+            def __init__(self):
+                self.nll, self.total, self.count = nn.NLLLoss(), 0, 0
+
+            def reset(self):
+                self.total, self.count = 0, 0
+
+            def add(self, out, y):
+                self.total += self.nll(out, y)
+                self.count += 1
+
+            def backward(self):
+                if type(self.total) is int:
+                    raise ValueError("nothing to go back over")
+                self.total.backward()
+
+        class Trainer:
+            def __init__(self, criterion=Criterion()):
+                self.criterion, self.optimizer = criterion, None
+
+            def step(self, net, x, y):
+                criterion = self.criterion
+                outs, hidden = net(x)
+                criterion.reset()
+                for t, out in enumerate(outs):
+                    criterion.add(out.view(len(y), -1), y[:, t + 1])
+                net.zero_grad()
+                criterion.backward()
+                self.optimizer.step()
+                return float(criterion.total)
+
+        net = nn.GRU(3, 3)
+        trainer = Trainer()
+        trainer.optimizer = torch.optim.Adam(net.parameters())
+        for epoch in range(20):
+            for x, y in load_batches(epoch):
+                print(trainer.step(net, x, y))
+    """,
+    "an object that is made for each step, with a backward of its own": """
+        class Criterion:
+            def __init__(self):
+                self.nll, self.total, self.count = nn.NLLLoss(), 0, 0
+
+            def reset(self):
+                self.total, self.count = 0, 0
+
+            def add(self, out, y):
+                self.total += self.nll(out, y)
+                self.count += 1
+
+            def backward(self):
+                if type(self.total) is int:
+                    raise ValueError("nothing to go back over")
+                self.total.backward()
+
+        def train(net, loader, optimizer):
+            for x, y in loader:
+                criterion = Criterion()
+                for part in x.split(8):
+                    criterion.add(net(part), y)
+                optimizer.zero_grad()
+                criterion.backward()
+                optimizer.step()
+    """,
+    "a sum over heads in an object, reset in each step": """
+        class Criterion:
+            def __init__(self):
+                self.nll, self.total, self.count = nn.NLLLoss(), 0, 0
+
+            def reset(self):
+                self.total, self.count = 0, 0
+
+            def add(self, out, y):
+                self.total += self.nll(out, y)
+                self.count += 1
+
+            def backward(self):
+                if type(self.total) is int:
+                    raise ValueError("nothing to go back over")
+                self.total.backward()
+
+        def train(net, loader, optimizer):
+            criterion = Criterion()
+            for x, y in loader:
+                criterion.reset()
+                for out in net(x):
+                    criterion.add(out, y)
+                optimizer.zero_grad()
+                criterion.backward()
+                optimizer.step()
+    """,
     "a property's value without its graph": twin(FLAGGED["a property that computes"], ("exp()", "exp().detach()")),
     "a property's value as a number": twin(FLAGGED["a property that computes"], ("=head.scale", "=head.scale.item()")),
     "a method, not what it returns": twin(FLAGGED["a property that computes"], ("@property", "@profile")),
@@ -1057,3 +1215,45 @@ def test_the_field_of_a_record_that_a_callee_fills(declared: str, made: str, not
     assert_flagged(written("loss", "  # !"), CODE)
     assert_clean(written("loss.item()"))
     assert_clean(written("loss.detach()"))
+
+
+def test_the_holder_of_the_part_that_has_a_graph_is_named() -> None:
+    (found,) = findings(
+        """
+        class Agent:
+            def __init__(self):
+                self.net, self.alpha = nn.Linear(3, 2), nn.Parameter(torch.zeros(()))
+                self.optimizer = torch.optim.Adam([*self.net.parameters(), self.alpha])
+
+            def update_actor(self, x):
+                out = self.net(x)
+                loss, alpha_loss = out.mean(), (self.alpha * out.detach()).mean()
+                self.optimizer.zero_grad()
+                (loss + alpha_loss).backward()
+                self.optimizer.step()
+                return loss.detach(), out.detach().std(), alpha_loss
+
+            def update(self, x, step):
+                info = None
+                if step % 2 == 0:
+                    info = self.update_actor(x)
+                return info
+
+            def note(self, losses, spreads, alpha_losses, info):
+                if info is None:
+                    return
+                loss, spread, alpha_loss = info
+                losses.append(loss)
+                spreads.append(spread)
+                alpha_losses.append(alpha_loss)
+
+            def train(self, loader):
+                losses, spreads, alpha_losses = [], [], []
+                for step, x in enumerate(loader):
+                    info = self.update(x, step)
+                    self.note(losses, spreads, alpha_losses, info)
+                return losses, spreads, alpha_losses
+    """,
+        CODE,
+    )
+    assert "is kept in `alpha_losses`" in found.message

@@ -4,11 +4,33 @@ import re
 
 import pytest
 
+from gradguard.findings import Severity
 from tests.rules.snippets import assert_clean, assert_flagged, findings, twin
 
 CODE = "GG104"
 
 FLAGGED = {
+    "one of two losses that a model gives": """
+        def train(model, loader, optimizer):
+            history = []
+            for images, targets in loader:
+                losses, aux_loss = model(images, targets)
+                total = sum(losses.values()) + aux_loss
+                optimizer.zero_grad()
+                total.backward()
+                optimizer.step()
+                history.append(aux_loss)  # !
+    """,
+    "the outputs beside a loss": """
+        def train(model, loader, optimizer):
+            history = []
+            for images, targets in loader:
+                loss, logits = model(images, targets)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+                history.append(logits)  # !
+    """,
     "records that a handler of the standard library holds back": """
         import logging
         import logging.handlers
@@ -49,6 +71,31 @@ FLAGGED = {
                 total.backward()
                 opt.step()
                 terms.append(second)  # !
+    """,
+    "one of two terms that a weight from a file goes with": """
+        import yaml
+
+        def train(parts, opt, loader, path):
+            weights = yaml.safe_load(open(path))["weights"]
+            terms = []
+            for x in loader:
+                first, second = F.l1_loss(parts.first(x), x), F.mse_loss(parts.second(x), x)
+                total = first + weights["second"] * second
+                opt.zero_grad()
+                total.backward()
+                opt.step()
+                terms.append(second)  # !
+    """,
+    "both of two terms that are weighted together": """
+        def train(parts, opt, loader):
+            terms = []
+            for x in loader:
+                first, second, third = parts.first(x), parts.second(x), parts.third(x)
+                total = third + 0.5 * (first + second)
+                opt.zero_grad()
+                total.backward()
+                opt.step()
+                terms.append((first, second))  # !
     """,
     "what a sum is made of in a generator": """
         def step(net, opt, x, y):
@@ -396,6 +443,103 @@ FLAGGED = {
 }
 
 CLEAN = {
+    "what a model gives beside its losses, by a name that says what of a loss it is": """
+        def train(model, loader, optimizer, bounds):
+            scales, weights, seen, names = torch.zeros(4), [], {}, []
+            for step, (images, targets) in enumerate(loader):
+                loss_dict, loss_scale = model(images, targets)
+                loss, loss_weights, loss_stats, loss_names = model.head(loss_dict, loss_scale)
+                scales = update(scales, loss_scale)
+                optimizer.zero_grad()
+                (loss + sum(loss_dict.values())).backward()
+                optimizer.step()
+                weights.append(loss_weights)
+                seen[step] = loss_stats
+                names.append(loss_names)
+
+        def update(scales, loss_scale):
+            values, areas = loss_scale
+            for i in range(3):
+                scales[i] += values[areas > i].sum()
+            return scales
+    """,
+    "a mask of the loss": """
+        def train(model, loader, optimizer):
+            masks = []
+            for images, targets in loader:
+                loss, loss_mask = model(images, targets)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+                masks.append(loss_mask)
+    """,
+    "the scale of the loss": """
+        def train(model, loader, optimizer):
+            scales = []
+            for images, targets in loader:
+                cost, loss_scale = model(images, targets)
+                optimizer.zero_grad()
+                cost.backward()
+                optimizer.step()
+                scales.append(loss_scale)
+    """,
+    "a number times a weight from a file, which is a factor of the loss too": """
+        import yaml
+
+        def train(net, judge, opt, loader, path):
+            with open(path) as file:
+                try:
+                    config = yaml.safe_load(file)
+                except yaml.YAMLError as error:
+                    print(error)
+            weights = config["weights"]
+            parts = []
+            for x in loader:
+                out = net(x)
+                loss = F.mse_loss(out, x)
+                perceptual = torch.mean(judge(out, x))
+                parts.append(weights["perceptual"] * perceptual.item())
+                loss += weights["perceptual"] * perceptual
+                opt.zero_grad()
+                loss.backward()
+                opt.step()
+    """,
+    "a number times a weight that somebody reads, which is a factor of the loss too": """
+        def train(net, judge, opt, loader, read):
+            weights, parts = read("weights"), []
+            for x in loader:
+                out = net(x)
+                loss = F.mse_loss(out, x)
+                perceptual = torch.mean(judge(out, x))
+                parts.append(weights["perceptual"] * perceptual.item())
+                loss += weights["perceptual"] * perceptual
+                opt.zero_grad()
+                loss.backward()
+                opt.step()
+    """,
+    "a number times a weight, which is a factor of a term that has no name": """
+        def train(net, criterion, opt, loader, read):
+            weight, sizes = read("weight"), []
+            for x, y in loader:
+                out = net(x)
+                loss = F.mse_loss(out, y) + weight * criterion(out, y)
+                opt.zero_grad()
+                loss.backward()
+                opt.step()
+                sizes.append(weight * len(x))
+    """,
+    "a number times a weight behind the term": """
+        def train(net, opt, loader, read):
+            weight, sizes = read("weight"), []
+            for x, y in loader:
+                out = net(x)
+                first, second = F.mse_loss(out, y), F.l1_loss(out, y)
+                loss = weight * first - second * weight
+                opt.zero_grad()
+                loss.backward()
+                opt.step()
+                sizes.append(weight * second.item())
+    """,
     **{
         f"records that a handler of the standard library holds back, {name}": twin(
             FLAGGED["records that a handler of the standard library holds back"], edit
@@ -1367,3 +1511,26 @@ def test_a_loop_over_what_learns() -> None:
         """,
         CODE,
     )
+
+
+@pytest.mark.parametrize(
+    ("scored", "freed"),
+    [("F.cross_entropy(net(x + delta), y)", False), ("loss", True), ("loss + F.l1_loss(net(x), y)", True)],
+)
+def test_backward_frees_only_the_graph_that_it_goes_through(scored: str, freed: bool) -> None:
+    (found,) = findings(
+        f"""
+        def attack(net, x, y, delta, loader):
+            scores = []
+            for _ in loader:
+                loss = F.cross_entropy(net(x + delta), y)
+                loss.backward()
+                delta.data += delta.grad.sign()
+                delta.grad.zero_()
+                scores.append({scored})
+            return delta
+    """,
+        CODE,
+    )
+    assert ("backward freed" in found.message) is freed
+    assert found.severity is (Severity.WARNING if freed else Severity.ERROR)
