@@ -904,3 +904,107 @@ def test_what_a_method_copies_into_a_buffer(attribute: str) -> None:
     assert_flagged(QUEUE.format(decorator="", attribute=attribute, mark="  # !"), "GG107")
     assert_clean(QUEUE.format(decorator="@torch.no_grad()", attribute=attribute, mark=""))
     assert_clean(QUEUE.format(decorator="", attribute=f"detach().{attribute}", mark=""))
+
+
+COLUMNS = """
+        class Chart:
+            def __init__(self):
+                self.points = []
+
+            def restart(self):
+                RESTART
+
+        class Segment:
+            def __init__(self):
+                self.scores, self.values, self.ends = [], [], []
+
+            def push(self, score, value, end):
+                self.scores.append(score)
+                self.values.append(value)
+                self.ends.append(end)
+
+            def drop(self):
+                EMPTY
+
+        class Actor(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.policy, self.value = nn.Linear(4, 2), nn.Linear(4, 1)
+                self.segment = Segment()
+
+            def act(self, x):
+                policy = torch.distributions.Categorical(logits=self.policy(x))
+                action = policy.sample()
+                return action.item(), policy.log_prob(action), self.value(x).squeeze()
+
+        def improve(actor, optimizer):
+            segment = actor.segment
+            values = torch.stack(segment.values)
+            scores = [score * value for score, value in zip(segment.scores, values.detach())]
+            optimizer.zero_grad()
+            (torch.stack(scores).sum() + values.pow(2).sum()).backward()
+            optimizer.step()
+            segment.drop()
+
+        def train(env, updates):
+            actor, chart = Actor(), Chart()
+            optimizer = torch.optim.Adam(actor.parameters())
+            for _ in range(updates):
+                x, end = env.reset(), False
+                while not end:
+                    action, score, value = actor.act(x)
+                    x, end = env.step(action)
+                    actor.segment.push(score, value, end)
+                improve(actor, optimizer)
+                chart.restart()
+"""
+
+
+@pytest.mark.parametrize(
+    "empty",
+    [
+        "self.scores, self.values, self.ends = [], [], []",
+        "self.ends, self.values, self.scores = ([] for _ in range(3))",
+        "self.__init__()",
+        "Segment.__init__(self)",
+        "for name in ('scores', 'values'): getattr(self, name).clear()",
+        "for name in 'scores values'.split(): del getattr(self, name)[:]",
+        "for name in ['scores', 'values']: self.__dict__[name] = []",
+        "for name in ['scores', 'values']: vars(self)[name][:] = []",
+        """scores, values = self.scores, self.values
+                del scores[:], values[:]""",
+        """scores = self.scores
+                values = self.values
+                scores.clear()
+                values[:] = []""",
+    ],
+)
+def test_all_columns_are_emptied_at_once(empty: str) -> None:
+    assert_clean(COLUMNS.replace("EMPTY", empty).replace("RESTART", "pass"), CODE)
+
+
+@pytest.mark.parametrize(
+    ("keep", "restart"),
+    [
+        ("self.ends, self.rewards, self.steps = [], [], []", "pass"),
+        (
+            """scores, values = self.scores, self.values
+                scores, values = [], []""",
+            "pass",
+        ),
+        (
+            """ends = self.ends
+                del ends[:]""",
+            "pass",
+        ),
+        ("for name in ('rewards', 'ends'): getattr(self, name).clear()", "pass"),
+        ("for name in ('scores', 'values'): print(getattr(self, name), vars(self)[name])", "pass"),
+        ("super().__init__()", "pass"),
+        ("pass", "self.__init__()"),
+    ],
+)
+def test_columns_that_are_not_emptied(keep: str, restart: str) -> None:
+    snippet = COLUMNS.replace("EMPTY", keep).replace("RESTART", restart)
+    assert_flagged(
+        snippet.replace("actor.segment.push(score, value, end)", "actor.segment.push(score, value, end)  # !"), CODE
+    )
