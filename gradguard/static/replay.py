@@ -28,7 +28,7 @@ from gradguard.static.proof import prove
 from gradguard.static.source import Site
 from gradguard.static.stores import key_of
 from gradguard.static.translation import Translation
-from gradguard.static.values import NOTHING_HELD, Kind, Root, Source
+from gradguard.static.values import NOTHING_HELD, Kind, Root, Roots, Source
 
 
 def replay(here: Translation, event: Event) -> None:
@@ -180,9 +180,14 @@ def _given_for(here: Translation, store: Store) -> str | None:
     given = {r.base for r in store.value.reach if r.source is Source.PARAM and r.base in values}
     order = [name for name in here.callee.params if name in given] + sorted(given - set(here.callee.params))
     attached = [name for name in order if values[name].keeps]
-    attached.sort(key=lambda name: not values[name].roots)  # what surely carries a graph comes first
+    attached.sort(key=lambda name: (not _has_begun(values[name].roots), not values[name].roots))  # the surest first
     its_own = any(r.source in (Source.GRAPH, Source.LEAF) for r in store.value.roots)
     return attached[0] if attached and not its_own else None
+
+
+def _has_begun(roots: Roots) -> bool:
+    """Whether a graph was seen to begin."""
+    return any(root.source in (Source.GRAPH, Source.LEAF, Source.LOSS) for root in roots)
 
 
 def _slot(here: Translation, store: Store) -> str | None:

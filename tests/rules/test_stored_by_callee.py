@@ -1008,3 +1008,77 @@ def test_columns_that_are_not_emptied(keep: str, restart: str) -> None:
     assert_flagged(
         snippet.replace("actor.segment.push(score, value, end)", "actor.segment.push(score, value, end)  # !"), CODE
     )
+
+
+REPLAY = """
+        class Replay:
+            def __init__(self, size=SIZE):
+                self.size = size
+                self.rows, self.at = [], 0
+
+            def push(self, *row):
+                PUSH
+
+            def sample(self, n):
+                return zip(*random.sample(self.rows, n))
+
+        class Agent(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.policy, self.value = nn.Linear(4, 2), nn.Linear(4, 1)
+
+            def act(self, x):
+                policy = torch.distributions.Categorical(logits=self.policy(x))
+                action = policy.sample()
+                return action, policy.log_prob(action), self.value(x)
+
+        def train(env, steps):
+            agent, replay = Agent(), Replay()
+            optimizer = torch.optim.Adam(agent.parameters())
+            x = env.reset()
+            for _ in range(steps):
+                action, score, value = agent.act(x)
+                after, reward = env.step(action.item())
+                replay.push(x, action, reward, GIVEN)  # !
+                x = after
+                seen, taken, rewards, before = replay.sample(32)
+                weights = (torch.tensor(rewards) - torch.stack(before).detach()).squeeze()
+                optimizer.zero_grad()
+                losses = F.cross_entropy(agent.policy(torch.stack(seen)), torch.stack(taken), reduction="none")
+                (losses * weights).mean().backward()
+                optimizer.step()
+"""
+RING = """if len(self.rows) < self.size:
+                    self.rows.append(row)
+                else:
+                    self.rows[self.at] = row
+                self.at = (self.at + 1) % self.size"""
+SLOTS = """if len(self.rows) < self.size:
+                    self.rows.append(None)
+                self.rows[self.at] = row
+                self.at = (self.at + 1) % self.size"""
+DRAINED = """if len(self.rows) >= self.size:
+                    self.rows.pop(0)
+                self.rows.append(row)"""
+GROWING = """if len(self.rows) < self.size:
+                    self.rows.append(row)"""
+
+
+@pytest.mark.parametrize("push", [RING, SLOTS, DRAINED, GROWING])
+@pytest.mark.parametrize("size", ["100_000", "int(1e5)"])
+def test_a_replay_buffer_of_many_graphs(push: str, size: str) -> None:
+    snippet = REPLAY.replace("PUSH", push).replace("SIZE", size)
+    if size.startswith("int"):  # only the name tells
+        snippet = snippet.replace("size=int(1e5)", "capacity").replace("self.size = size", "self.size = capacity")
+        snippet = snippet.replace("self.size", "self.capacity").replace("Replay()", "Replay(int(1e5))")
+    for given in ("value", "score"):
+        assert_flagged(snippet.replace("GIVEN", given), CODE)
+    for given in ("value.detach()", "score.item()", "action", "x"):
+        assert_clean(snippet.replace("GIVEN", given).replace("  # !", ""), CODE)
+
+
+@pytest.mark.parametrize("push", [RING, SLOTS, DRAINED, GROWING])
+@pytest.mark.parametrize("size", ["64", "None"])
+def test_a_short_buffer_of_graphs(push: str, size: str) -> None:
+    snippet = REPLAY.replace("PUSH", push).replace("SIZE", size).replace("GIVEN", "value").replace("  # !", "")
+    assert_clean(snippet.replace("=None", ""), CODE)
