@@ -17,6 +17,7 @@ from gradguard.static.model import (
     ZeroGrad,
 )
 from gradguard.static.names import PARAMETERS, breaks_graph, collections_of, is_of_gradient
+from gradguard.static.recurrence import goes_round
 from gradguard.static.state import State
 from gradguard.static.terms import terms
 from gradguard.static.values import (
@@ -55,6 +56,7 @@ def store_rebind(flow: Flow, path: str, value: Value, state: State, stmt: t.Node
     written = node if isinstance(node, t.Expr) else None
     store = flow.store(path, value, state, stmt, written, Form.APPEND if is_longer else form)
     store.in_structure = store.in_structure or is_longer
+    store.recurs = form is Form.REBIND and source is not None and goes_round(flow.ref.define.body, path, source)
 
 
 def goes_on(flow: Flow, path: str, name: str) -> bool:
