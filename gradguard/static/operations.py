@@ -451,10 +451,12 @@ def tensor_method(c: Called) -> Value | None:
 
 
 def _is_of_dict(c: Called, receiver: Value) -> bool:
-    """Whether ``get`` is given a word and what there is instead, which is a dict's."""
-    key = c.node.args[0].value
+    """Whether ``get`` is given a word, or asks for a sum so far, and what there is instead, which is a dict's."""
+    if receiver.kind is not Kind.UNKNOWN or len(c.node.args) != 2:
+        return False
+    key, default = c.node.args[0].value, c.node.args[1].value
     is_word = isinstance(key, t.Constant) and isinstance(key.value, str)
-    return receiver.kind is Kind.UNKNOWN and is_word and len(c.node.args) == 2
+    return is_word or (isinstance(key, t.Name) and t.is_zero(default))  # sums.get(name, 0.0) + loss
 
 
 def _entry(c: Called, receiver: Value, key: t.Expr) -> Value:

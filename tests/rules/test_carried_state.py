@@ -762,3 +762,45 @@ def test_a_sum_of_steps_waits() -> None:
         "READ", "h = self.h\n                y = net.head(h)\n                self.h = h[:2] + y[2:]"
     )
     assert_clean(snippet, CODE)
+
+
+SUMS = """
+        def merged(sums, new):
+            return MADE
+
+        def train(model, loader, optimizer):
+            sums = {}
+            for x, y in loader:
+                optimizer.zero_grad()
+                loss = F.cross_entropy(model(x), y)
+                loss.backward()
+                optimizer.step()
+                sums = merged(sums, dict(loss=loss))  # !
+"""
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        "{name: sums.get(name, 0.0) + value for name, value in new.items()}",
+        "{name: value + sums.get(name, 0) for name, value in new.items()}",
+        "dict((name, sums.get(name, 0) + value) for name, value in new.items())",
+        "{name: sums.get(name, 0) + new.get(name, 0) for name in {*sums, *new}}",
+        "{name: 0.9 * sums.get(name, 0.0) + 0.1 * value for name, value in new.items()}",
+    ],
+)
+def test_sums_so_far_that_a_helper_asks_for(made: str) -> None:
+    snippet = SUMS.replace("MADE", made)
+    assert_flagged(snippet, CODE)
+    assert_clean(twin(snippet, ("dict(loss=loss)", "dict(loss=loss.item())")))
+    assert_clean(twin(snippet, ("dict(loss=loss)", "dict(loss=loss.detach())")))
+    assert_clean(twin(snippet, ("sums = merged", "_ = merged")))
+    if "+ value" in made:
+        assert_clean(twin(snippet, ("+ value", "+ float(value)")))
+
+
+@pytest.mark.parametrize(
+    "made", ["{name: new.get(name, 0) * 2 for name in new}", "{k: sums.get(k, 0) + 1 for k in new}"]
+)
+def test_what_a_helper_makes_without_the_sums_so_far(made: str) -> None:
+    assert_clean(twin(SUMS.replace("MADE", made)), CODE)
