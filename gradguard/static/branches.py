@@ -21,11 +21,11 @@ from gradguard.static.conditions import (
     steady_way,
     tensor_test,
 )
-from gradguard.static.counts import holds_in_one
+from gradguard.static.counts import holds_in_one, is_long_buffer
 from gradguard.static.definitions import Class
 from gradguard.static.loops import loops_called
 from gradguard.static.model import Backward, Forward, GradCall, HookRegistration, Mode
-from gradguard.static.state import State, hedge, merge
+from gradguard.static.state import Cap, State, hedge, merge
 from gradguard.static.values import NUMBER, UNKNOWN, Held, Kind, Value, Word, holding
 
 if TYPE_CHECKING:
@@ -60,10 +60,9 @@ def if_(flow: Flow, stmt: t.If, state: State) -> State | None:
     flow.at_limit += limit
     start = steady_branch(stmt.test)
     flow.starting += start == "second"
-    cap = length_test(stmt.test) or shape_test(stmt.test)
-    flow.capped.append(flow.canonical(cap or ""))
+    flow.caps.append(_cap(flow, stmt.test))
     after_body = flow.block(stmt.body, first)
-    flow.capped.pop()
+    flow.caps.pop()
     if every is not None:
         flow.periods.pop()
     flow.once -= once
@@ -75,6 +74,15 @@ def if_(flow: Flow, stmt: t.If, state: State) -> State | None:
     if after_body is not None and after_else is not None and is_flag(stmt.test):
         hedge(after_body, after_else)
     return merge(after_body, after_else, steady)
+
+
+def _cap(flow: Flow, test: t.Expr) -> Cap:
+    """What a condition says of the size of a collection."""
+    length = length_test(test)
+    if length is None:
+        return Cap(flow.canonical(shape_test(test) or ""))
+    is_long = length.limit is not None and is_long_buffer(flow, length.limit)
+    return Cap(flow.canonical(length.path), is_long, length.is_below)
 
 
 def _is_on_by_default(flow: Flow, test: t.Expr) -> bool:

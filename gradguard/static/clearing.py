@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from functools import lru_cache
-from itertools import chain
+from itertools import chain, pairwise
 
 from gradguard.static.knowledge import SETTINGS_NAME
 from gradguard.static.lines import Line, lines_with
@@ -16,9 +16,19 @@ AT_START = ("__init__", "__post_init__", "__new__")
 _CLEARED = r"\.(?:clear|pop|popleft|popitem)\("
 _FRESH = re.compile(r"=.*(?:\[\]|\{\}|\bNone\b|\blist\(\)|\bdict\(\)|\bdeque\()")
 _DECLARES = re.compile(r"\s*(?:global|nonlocal)\b")
-_EACH_ATTRIBUTE = re.compile(r"\bfor\b[^\n]*\bin\b[^\n]*(?:\bvars\(|\.__dict__\b)")
+_LOOKED_UP = ("getattr(", "vars(", "__dict__")
+_LISTS_OF_ATTRIBUTES = ("vars(", "__dict__", "fields(", "__slots__", "__annotations__")
+_EACH_ATTRIBUTE = re.compile(
+    r"\bfor\b[^\n]*\bin\b[^\n]*(?:\bvars\(|\bfields\(|\.__(?:dict|slots|annotations|dataclass_fields)__\b)"
+)
 _SETS_ANY = re.compile(r"\bsetattr\(\s*(\w+)\s*,\s*[^\s'\"]")
-_EMPTIES = re.compile(rf"{_CLEARED}|\bsetattr\(|\bdel\s+\w+\[:\]|\w\[:\]\s*=\s*\[\]")
+_EMPTIES = re.compile(rf"{_CLEARED}|\bsetattr\(|\bdel\s+(?:\w+|getattr\([^()]*\))\[:\]|[\w)]\[:\]\s*=\s*\[\]")
+# An attribute whose name only the run knows: `self.__dict__[name]`, `getattr(self, name)`.
+_BY_KEY = r"(?:\.__dict__|\bvars\(\w+\))\[[^\s'\"\]][^\]]*\]"
+_BY_NAME = rf"(?:\bgetattr\(\s*[\w.]+\s*,\s*[^\s'\"][^()]*\)|{_BY_KEY})"
+_EMPTIES_ANY = re.compile(rf"{_BY_NAME}(?:{_CLEARED}|\[:\]\s*=)|\bdel\s[^\n]*{_BY_NAME}|{_BY_KEY}\s*=(?!=)")
+_MAKES_AGAIN = re.compile(r"(?<![\w.)])[\w.]+\.__init__\(")
+_CLASS = re.compile(r"^class\b", re.M)
 
 
 def clearing_methods(
@@ -36,9 +46,7 @@ def clearing_methods(
         rf"\.{name}(?:\[(?P<key>[^\]\n]*)\])?{_CLEARED}|\bdel\s[^\n]*\.{name}\b"
         rf"|\.{name}\[(?P<slot>[^\]]*)\]\s*=(?!=)\s*(?:\[|None|0|(?:torch|np|numpy)\.(?:zeros|ones|empty|full)(?:_like)?\()|setattr\([^,]+,\s*['\"]{name}['\"]"
     )
-    rebound = re.compile(
-        rf"\.{name}\s*(?::[^=]+)?=(?!=)|^[^=(]*,\s*[\w.]+\.{name}\s*=(?!=)|^\s*[\w.]+\.{name}\s*,[^=(]*=(?!=)"
-    )
+    rebound = re.compile(rf"\.{name}\s*(?::[^=]+)?=(?!=)|^(?:[^=(]*,)?\s*[\w.]+\.{name}\s*(?:,[^=(]*)?=(?!=)")
     from_itself = re.compile(rf"\.{name}\s*(?::[^=]+)?=(?!=).*\.{name}\b")
     at_first = re.compile(
         rf"\bif\b[^\n]*\.{name}\s+is\s+None\s*:|\bif\s+not\s+[\w.]+\.{name}\s*:|\bif\s+not\s+hasattr\("
@@ -46,11 +54,9 @@ def clearing_methods(
     each = re.compile(rf"\bfor\s+(?:\w+\s*,\s*)*(\w+)\s+in\b[^:\n]*\.{name}\b")
     found = set(_clearing_all(attribute, text))
     for line in chain(lines_with(f".{attribute}", text), lines_with("setattr(", text)):
-        if (loop := each.search(line.text)) is not None:  # for outputs in self.kept.values(): outputs.clear()
-            part = rf"{loop[1]}\[[^\]\n]*:[^\]\n]*\]"
-            of_element = re.compile(rf"\b{loop[1]}{_CLEARED}|\bdel\s+{part}|\b{part}\s*=\s*\[\]")
-            after = (other for other in lines_with(loop[1], text) if other.start >= line.start)
-            found |= {line.function for o in after if o.function == line.function and of_element.search(o.text)}
+        loop = each.search(line.text)  # for outputs in self.kept.values(): outputs.clear()
+        if any(_empties_by(other, line, text) for other in (*_named(attribute, line), *([loop[1]] if loop else []))):
+            found.add(line.function)
         at_edge = line.function == "<module>" and not line.text[:1].isspace()  # runs once
         is_its_own = declared is not None and line.function not in declared
         anew_here = not (line.function in AT_START or at_edge or is_its_own) and rebound.search(line.text) is not None
@@ -60,6 +66,22 @@ def clearing_methods(
         if (not anew and _empties(emptied.search(line.text), slot)) or anew_here:
             found.add(line.function)
     return found
+
+
+def _empties_by(name: str, line: Line, text: str) -> bool:
+    """Whether what a line gives a name is emptied by that name, further down in its function."""
+    part = rf"{name}\[[^\]\n]*:[^\]\n]*\]"
+    empties = re.compile(rf"\b{name}{_CLEARED}|\bdel\s[^\n]*\b{part}|\b{part}\s*=\s*\[\]")
+    after = (other for other in lines_with(name, text) if other.start >= line.start)
+    return any(other.function == line.function and empties.search(other.text) for other in after)
+
+
+def _named(attribute: str, line: Line) -> list[str]:
+    """The other names that a line gives to an attribute: ``logs, ends = self.logs, self.ends``."""
+    names, _, values = line.text.partition("=")
+    pairs = list(zip(names.split(","), values.split(",")))
+    is_plain = names.count(",") == values.count(",") and all(name.strip().isidentifier() for name, _ in pairs)
+    return [name.strip() for name, value in pairs if is_plain and value.strip().endswith(f".{attribute}")]
 
 
 def _with_line_before(line: Line, text: str) -> str:
@@ -77,17 +99,33 @@ def _empties(found: re.Match[str] | None, slot: str | None) -> bool:
 def _clearing_all(attribute: str, text: str) -> frozenset[str]:
     """The functions of a file that do so for every attribute, or for those of whose names there is a list."""
     every, listed = _clearing_many(text)
-    return every | listed if f'"{attribute}"' in text or f"'{attribute}'" in text else every
+    among_words = rf"['\"](?:\w+[ ,]+)*{re.escape(attribute)}(?:[ ,]+\w+)*['\"]"
+    is_listed = bool(listed) and re.search(among_words, text) is not None
+    return (every | listed if is_listed else every) | _made_again(attribute, text)
+
+
+def _made_again(attribute: str, text: str) -> frozenset[str]:
+    """The functions that call the constructor of an object that is there, of a class with this attribute."""
+    again = (line for line in _matching(".__init__(", _MAKES_AGAIN, text) if line.function not in AT_START)
+    word = re.compile(rf"\b{re.escape(attribute)}\b")
+    return frozenset(line.function for line in again if word.search(_class_around(line, text)))
+
+
+def _class_around(line: Line, text: str) -> str:
+    """The class of the top level that a line stands in; what is before or between classes for none."""
+    edges = [0, *(match.start() for match in _CLASS.finditer(text)), len(text)]
+    return next(text[a:b] for a, b in pairwise(edges) if a <= line.start < b)
 
 
 @lru_cache(maxsize=10_000)
 def _clearing_many(text: str) -> tuple[frozenset[str], frozenset[str]]:
     """The functions of a file that do so for every attribute, and those that do it for a name from elsewhere."""
-    going = {line.function for word in ("vars(", "__dict__") for line in _matching(word, _EACH_ATTRIBUTE, text)}
+    going = {line.function for word in _LISTS_OF_ATTRIBUTES for line in _matching(word, _EACH_ATTRIBUTE, text)}
     every = {
         line.function for word in (".clear(", "setattr(", "[:]") for line in _matching(word, _EMPTIES, text)
     } & going
     listed = {line.function for line in lines_with("setattr(", text) if _sets_any(line)}
+    listed |= {line.function for word in _LOOKED_UP for line in _matching(word, _EMPTIES_ANY, text)}
     at_start = {*AT_START, "__setattr__"}
     return frozenset(every - at_start), frozenset(listed - at_start)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from typing import NamedTuple
 
 from gradguard.static import tree as t
 from gradguard.static.events import LONG_LOOP
@@ -228,16 +229,37 @@ def period(test: t.Expr) -> int | None:
     return max(written, default=0) if counts else None
 
 
-def length_test(test: t.Expr) -> str | None:
-    """The collection that a condition keeps short: ``len(shown) < 4``, or as large as its keys: ``x not in cache``."""
-    if isinstance(test, t.Operation) and test.operator == "not in":
-        return t.path_of(test.operands[1])
-    if isinstance(test, t.Operation) and test.operator == "and":
-        return next((path for operand in test.operands if (path := length_test(operand)) is not None), None)
-    if isinstance(test, t.Operation) and test.operator in ("<", "<=") and isinstance(test.operands[0], t.Call):
-        call = test.operands[0]
-        return t.path_of(call.args[0].value) if t.path_of(call.func) == "len" and call.args else None
+class Length(NamedTuple):
+    """What a condition says of how long a collection is.
+
+    Args:
+        limit: the length that it is compared with; None where its keys limit it.
+        is_below: it holds while the collection is shorter.
+    """
+
+    path: str
+    limit: t.Expr | None = None
+    is_below: bool = True
+
+
+def length_test(test: t.Expr) -> Length | None:
+    """The collection whose length a condition asks for: ``len(shown) < 4``, or whose keys: ``x not in cache``."""
+    if not isinstance(test, t.Operation):
+        return None
+    if test.operator == "and":
+        found = [length for operand in test.operands if (length := length_test(operand)) is not None]
+        return next((length for length in found if length.is_below), found[0] if found else None)
+    if test.operator == "not in":
+        path = t.path_of(test.operands[1])
+        return Length(path) if path is not None else None
+    call = test.operands[0]
+    if test.operator in _IS_BELOW and isinstance(call, t.Call) and t.path_of(call.func) == "len" and call.args:
+        path = t.path_of(call.args[0].value)
+        return Length(path, test.operands[1], _IS_BELOW[test.operator]) if path is not None else None
     return None
+
+
+_IS_BELOW = {"<": True, "<=": True, ">": False, ">=": False, "==": False}
 
 
 def shape_test(test: t.Expr) -> str | None:

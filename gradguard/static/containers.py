@@ -197,7 +197,9 @@ def _with_element(c: Called, holder: Value) -> tuple[tuple[object, Value], ...]:
 
 
 def _bound_it(c: Called, path: str) -> None:
-    """An element is taken out: the container is drained as it is filled."""
+    """An element is taken out: the container is drained as it is filled; a long buffer once it is full."""
+    if any(cap.is_long and not cap.is_below and cap.path == path for cap in c.flow.caps):
+        return
     base = path
     while base.endswith("[*]"):
         base = base[:-3]

@@ -1,4 +1,4 @@
-"""How often a loop runs, where the source says so."""
+"""How often a loop runs, and how much a buffer takes, where the source says so."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from gradguard.static import knowledge as k
 from gradguard.static import tree as t
 
 if TYPE_CHECKING:
@@ -139,6 +140,38 @@ def _is_one_or_default(define: t.Define, value: t.Expr) -> bool:
     if isinstance(value, t.Name):
         return any(p.name == value.id and p.default is not None and _number(p.default) == 1 for p in define.params)
     return _number(value) == 1
+
+
+def is_long_buffer(flow: Flow, length: t.Expr | None) -> bool:
+    """Whether a limit bounds nothing: a replay buffer of 100,000 graphs is full long after the memory is."""
+    known = _default(flow, length)
+    if isinstance(known, t.Constant):
+        return type(known.value) is not int or known.value >= k.LONG_BUFFER
+    return known is None or k.LONG_BUFFER_NAME.search(t.path_of(known) or "") is not None
+
+
+def wraps_at(flow: Flow, index: str) -> t.Expr | None:
+    """Where an index begins anew, as it is advanced: ``self.size`` of ``self.at = (self.at + 1) % self.size``."""
+    base, _, name = index.rpartition(".")
+    if base == "self" and flow.ref.owner is not None:
+        given = [value for _, value in flow.ref.owner.assigned(name)]
+    else:
+        statements = (s for s in t.walk_statements(flow.ref.define.body) if isinstance(s, t.Assign))
+        given = [s.value for s in statements if any(t.path_of(target) == index for target in s.targets)]
+    wrapped = (value for value in given if isinstance(value, t.Operation) and value.operator == "%")
+    return next((value.operands[-1] for value in wrapped), None)
+
+
+def _default(flow: Flow, number: t.Expr | None) -> t.Expr | None:
+    """What a parameter, or an attribute that the constructor was given, is by default; else the number as written."""
+    define, given = flow.ref.define, number
+    if isinstance(number, t.Attribute) and t.path_of(number.value) == "self" and flow.ref.owner is not None:
+        assigned = flow.ref.owner.assigned(number.name)
+        define, given = assigned[0] if len(assigned) == 1 else (define, number)
+    if isinstance(given, t.Name):
+        param = next((p for p in define.params if p.name == given.id), None)
+        given = param.default if param is not None and param.default is not None else number
+    return given if isinstance(given, t.Constant) else number
 
 
 def _unwrapped(iterable: t.Expr | None) -> t.Expr | None:

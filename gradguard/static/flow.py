@@ -36,7 +36,7 @@ from gradguard.static.model import (
 from gradguard.static.names import given_words, numbers_set
 from gradguard.static.project import Project
 from gradguard.static.source import Site
-from gradguard.static.state import Carry, LoopFrame, State, merge
+from gradguard.static.state import Cap, Carry, LoopFrame, State, merge
 from gradguard.static.values import (
     NOTHING,
     Holdings,
@@ -108,7 +108,7 @@ class Flow:
         self.periods: list[int] = []
         self.once = 0
         self.at_limit = 0
-        self.capped: list[str] = []
+        self.caps: list[Cap] = []
         self.scoped: list[str] = []
         self.entered: dict[str, Loop | None] = {}
         self.facts.torch = self.module.torch
@@ -363,7 +363,8 @@ class Flow:
             value_site=self.site(source) if source is not None else None, mode=state.mode,
             evaluating=bool(state.evaluating),
         )  # fmt: skip
-        event.capped = any(_grows_with(path, cap) for cap in self.capped if cap)
+        caps = [cap for cap in self.caps if cap.is_below and _grows_with(path, cap.path)]
+        event.capped, event.fills = any(not cap.is_long for cap in caps), any(cap.is_long for cap in caps)
         event.capped |= any(path.startswith(f"{scope}.") for scope in self.scoped)
         if (state.mode is not Mode.OFF or value.holds) and not self.starting:
             self.record(event)
@@ -452,7 +453,7 @@ def _grows_with(path: str, capped: str) -> bool:
     """Whether a collection grows no further than another one: itself, or one beside it in the same object."""
     holder, _, name = path.rpartition(".")
     other, _, limit = capped.rpartition(".")
-    return path == capped or bool(holder and holder == other and name and limit)
+    return bool(capped) and (path == capped or bool(holder and holder == other and name and limit))
 
 
 _READ: dict[type, Callable[[Flow, Any, State], State | None]] = {

@@ -95,8 +95,8 @@ def _parts(test: t.Expr) -> Iterator[t.Expr]:
 def _asked(test: t.Expr) -> Iterator[str]:
     """The paths of which a single condition asks whether they are set, or how long they are."""
     yield from set_test(test)[0]
-    if (short := length_test(test)) is not None:
-        yield short
+    if (length := length_test(test)) is not None and length.is_below:
+        yield length.path
     for call in t.walk(test):
         if isinstance(call, t.Call) and t.path_of(call.func) in ("hasattr", "getattr") and len(call.args) > 1:
             owner, name = t.path_of(call.args[0].value), call.args[1].value

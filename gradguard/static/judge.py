@@ -146,6 +146,7 @@ def _judge_in_loop(flow: Flow, store: Store, loop: Loop, fresh: bool) -> None:
     elif any(not b.keeps for b in again):
         store.used = True  # torch itself raises in the second iteration, or something resets it out of our sight
         return
+    store.freed &= not all(_on_another_way(store, b) for b in freeing)
     if inside and _ends_with_the_step(flow, store, loop, fresh):
         store.used = True
         return
@@ -175,6 +176,28 @@ def _goes_through(backward: Backward | GradCall, own: Roots, carried: Root) -> b
     begun = frozenset(r for r in own if r.source not in (Source.PARAM, Source.PLACE))
     reached = backward.value.reach
     return not begun or carried in reached or bool((graphs(reached) | wholes(backward.value)) & begun)
+
+
+def _on_another_way(store: Store, event: Event) -> bool:
+    """Whether an iteration that stores never does this: ``if train: loss.backward()``, ``else: seen.append(out)``."""
+    loop = store.loop
+    if loop is None or event.loop is not loop:
+        return False
+    ways = [way for way in loop.nodes if isinstance(way, t.If)]
+    return any(
+        _is_in(store, one) and not _is_in(event, one) and (_is_in(event, other) or _leaves(one))
+        for way in ways
+        for one, other in ((way.body, way.orelse), (way.orelse, way.body))
+    )
+
+
+def _is_in(event: Event, block: list[t.Stmt]) -> bool:
+    return any(node is event.site.node for node in t.walk(block))
+
+
+def _leaves(block: list[t.Stmt]) -> bool:
+    """Whether the iteration ends with a block: what comes after it is of other iterations."""
+    return bool(block) and isinstance(block[-1], t.Leave | t.Return | t.Raise)
 
 
 def _steps_change(flow: Flow, loop: Loop, store: Store) -> bool:

@@ -28,12 +28,8 @@ def judge_memory(flow: Flow, store: Store) -> None:
     loop: Loop | None = store.loop
     while loop is not None:
         carry = flow.carries.get((store.path, loop))
-        bounded = (
-            carry is None
-            or not _grows_in(store, loop, carry)
-            or store.capped
-            or (store.form is Form.ITEM and store.bounded_key)
-        )
+        capped = store.capped or store.fills or (store.form is Form.ITEM and store.bounded_key)
+        bounded = carry is None or not _grows_in(store, loop, carry) or capped
         if carry is not None and not bounded and (carry.fresh or not cleared(flow, store)):
             store.grows = loop  # the outermost one counts
         loop = loop.parent

@@ -11,6 +11,7 @@ from gradguard.static import knowledge as k
 from gradguard.static import tree as t
 from gradguard.static.binding import forget_frames
 from gradguard.static.called import Called, last
+from gradguard.static.counts import is_long_buffer
 from gradguard.static.definitions import Class, FunctionRef
 from gradguard.static.expressions import cut, recorded
 from gradguard.static.lengthened import JOINING, note_joined
@@ -87,7 +88,8 @@ def external_call(c: Called) -> Value | None:
         if tail == "defaultdict" and c.first is not None and isinstance(c.first.ref, Class):
             made = Value(kind=Kind.MODULE if c.first.ref.is_module else Kind.INSTANCE, ref=c.first.ref)
             return each_of(made)
-        bounded = _is_short(c, c.node.argument("maxlen", 1)) if tail == "deque" else _makes_short(c)
+        is_queue = tail == "deque"
+        bounded = not is_long_buffer(c.flow, c.node.argument("maxlen", 1)) if is_queue else _makes_short(c)
         return replace(content, bounded=bounded, must=frozenset())
     if name.startswith("weakref.Weak"):
         return Value(kind=Kind.CONTAINER, bounded=True)  # it keeps nothing
@@ -151,17 +153,7 @@ def _makes_short(c: Called) -> bool:
     """Whether ``defaultdict(lambda: deque(maxlen=9))`` or ``defaultdict(partial(deque, maxlen=9))`` is made."""
     made = c.node.args[0].value if c.node.args else None
     made = made.body if isinstance(made, t.Lambda) else made
-    return isinstance(made, t.Call) and _is_short(c, made.argument("maxlen"))
-
-
-def _is_short(c: Called, length: t.Expr | None) -> bool:
-    """Whether a ``maxlen`` bounds what is kept: a replay buffer of 100,000 graphs is full long after the memory is."""
-    if isinstance(length, t.Name):
-        param = next((p for p in c.flow.ref.define.params if p.name == length.id), None)
-        length = param.default if param is not None and param.default is not None else length
-    if isinstance(length, t.Constant):
-        return isinstance(length.value, int) and length.value < k.LONG_BUFFER
-    return length is not None and not k.LONG_BUFFER_NAME.search(t.path_of(length) or "")
+    return isinstance(made, t.Call) and not is_long_buffer(c.flow, made.argument("maxlen"))
 
 
 def _named_tuple(c: Called) -> Value:
@@ -461,10 +453,12 @@ def tensor_method(c: Called) -> Value | None:
 
 
 def _is_of_dict(c: Called, receiver: Value) -> bool:
-    """Whether ``get`` is given a word and what there is instead, which is a dict's."""
-    key = c.node.args[0].value
+    """Whether ``get`` is given a word, or asks for a sum so far, and what there is instead, which is a dict's."""
+    if receiver.kind is not Kind.UNKNOWN or len(c.node.args) != 2:
+        return False
+    key, default = c.node.args[0].value, c.node.args[1].value
     is_word = isinstance(key, t.Constant) and isinstance(key.value, str)
-    return receiver.kind is Kind.UNKNOWN and is_word and len(c.node.args) == 2
+    return is_word or (isinstance(key, t.Name) and t.is_zero(default))  # sums.get(name, 0.0) + loss
 
 
 def _entry(c: Called, receiver: Value, key: t.Expr) -> Value:

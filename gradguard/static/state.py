@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from gradguard.static import tree as t
 from gradguard.static.model import (
@@ -17,6 +18,20 @@ from gradguard.static.values import (
     Value,
     join,
 )
+
+
+class Cap(NamedTuple):
+    """What a condition around says of the size of a collection.
+
+    Args:
+        path: of the collection; empty for a condition about anything else.
+        is_long: the limit is that of a replay buffer.
+        is_below: the collection is shorter than that; else it is full.
+    """
+
+    path: str
+    is_long: bool = False
+    is_below: bool = True
 
 
 @dataclass(slots=True)

@@ -87,6 +87,7 @@ class Store(Event):
         grows: the loop in which each iteration adds to what is there, whatever is stored.
         grows_by_call: each call adds to what is there, and nothing clears it.
         capped: it is stored only while the collection is short.
+        fills: it is stored only until a long buffer is full.
         is_item: it is stored under a key or an index.
         for_all_training: it grows from the first step of a training to the last, not in each epoch anew.
         in_step: its function is one step of training: it calls backward, outside of a loop.
@@ -119,6 +120,7 @@ class Store(Event):
     evaluating: bool = False
     bounded_key: bool = False
     capped: bool = False
+    fills: bool = False
     is_item: bool = False
     grows: Loop | None = None
     grows_by_call: bool = False

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from gradguard.static import counts
 from gradguard.static import knowledge as k
 from gradguard.static import tree as t
 from gradguard.static.model import (
@@ -17,6 +18,7 @@ from gradguard.static.model import (
     ZeroGrad,
 )
 from gradguard.static.names import PARAMETERS, breaks_graph, collections_of, is_of_gradient
+from gradguard.static.recurrence import goes_round
 from gradguard.static.state import State
 from gradguard.static.terms import terms
 from gradguard.static.values import (
@@ -28,6 +30,7 @@ from gradguard.static.values import (
     Value,
     is_blank,
     is_record,
+    join,
     union,
     with_content,
     with_item,
@@ -64,6 +67,7 @@ def store_rebind(flow: Flow, path: str, value: Value, state: State, stmt: t.Node
     written = node if isinstance(node, t.Expr) else None
     store = flow.store(path, value, state, stmt, written, Form.APPEND if is_longer else form)
     store.in_structure = store.in_structure or is_longer
+    store.recurs = form is Form.REBIND and source is not None and goes_round(flow.ref.define.body, path, source)
 
 
 def _is_told_apart(flow: Flow, path: str, name: object) -> bool:
@@ -173,9 +177,17 @@ def store_item(
         if any(t.path_of(n) == path for n in t.walk(new) if isinstance(n, t.Subscript)):
             flow.slots.add((base, store.key))  # hidden[i] = detach(hidden[i])
         store.bounded_key = _bounded_key(flow, target.index) or (base, store.key) in flow.slots
-    state.env[base] = with_content(holder, value)
-    if value.bounded and is_blank(holder):  # last[k] = deque(maxlen=9)
-        state.env[base] = replace(state.env[base], parts=(("each", value),))
+    state.env[base] = replace(with_content(holder, value), parts=_with_element(holder, value))
+
+
+def _with_element(holder: Value, value: Value) -> tuple[tuple[object, Value], ...]:
+    """The parts of a collection after ``ring[i] = value``: what an element looks like, as long as that is known."""
+    if is_blank(holder) and (value.keeps or value.bounded):  # ring[i] = row, last[k] = deque(maxlen=9)
+        return (("each", value),)
+    known = holder.part("each")
+    if not value.keeps:
+        return holder.parts
+    return (("each", join(known, value)),) if known is not None else ()
 
 
 def _computes(value: Value, source: t.Expr | None) -> bool:
@@ -215,6 +227,8 @@ def _bounded_key(flow: Flow, index: t.Expr) -> bool:
         return False
     if isinstance(index, t.Name) and index.id in flow.words:
         return True
+    if (size := counts.wraps_at(flow, path)) is not None:
+        return not counts.is_long_buffer(flow, size)
     for frame in reversed(flow.frames):
         if path in frame.loop.targets:
             if _goes_over_names(frame.loop.site.node):

@@ -820,3 +820,128 @@ def test_a_record_beside_other_results(declared: str) -> None:
     )
     assert_flagged(snippet.replace("{h}", "h").replace("{mark}", "  # !"), CODE)
     assert_clean(snippet.replace("{h}", "h.detach()").replace("{mark}", ""), CODE, Confidence.LOW)
+
+
+STREAM = """
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.cell, self.head = nn.LSTMCell(4, 4), nn.Linear(4, 4)
+
+            def step(self, x, state):
+                state = self.cell(x, state)
+                return self.head(state[0]), state
+
+        def advance(net, x, state):
+            _, state = net.step(x, state)
+            return state
+
+        class Reader:
+            def __init__(self, start):
+                self.h, self.c, self.start = start, start, start
+                self.memory = {"h": start}
+
+            def read(self, net, x):
+                READ
+
+        def train(loader, stream, start):
+            net, reader = Net(), Reader(start)
+            optimizer = torch.optim.Adam(net.parameters())
+            for x, y in loader:
+                optimizer.zero_grad()
+                F.cross_entropy(net.head(x), y).backward()
+                optimizer.step()
+                reader.read(net, next(stream))
+"""
+
+
+@pytest.mark.parametrize(
+    ("read", "stored"),
+    [
+        ("h = self.h; y, h = net.step(x, h); self.h = STORED", "h"),
+        ("y, new = net.step(x, self.h); self.h = STORED", "new"),
+        ("h = self.h if self.h is not None else self.start; h = net.step(x, h)[1]; self.h = STORED", "h"),
+        ("h = self.h or self.start; new = advance(net, x, state=h); self.h = STORED", "new"),
+        ("h, c = self.h, self.c; new, c = net.cell(x, (h, c)); self.h = STORED", "new"),
+        ('y, h = net.step(x, self.memory["h"]); self.memory["h"] = STORED', "h"),
+        (
+            """h = self.h
+                for _ in range(3):
+                    y, h = net.step(x, h)
+                self.h = STORED""",
+            "h",
+        ),
+    ],
+)
+def test_a_state_that_goes_round_by_other_names(read: str, stored: str) -> None:
+    lines = read.replace("; ", "\n                ")
+    snippet = STREAM.replace("READ", lines)
+    assert_flagged(snippet.replace("STORED", f"{stored}  # !"), CODE)
+    assert_clean(snippet.replace("STORED", f"{stored}.detach()"), CODE)
+    assert_clean(snippet.replace("STORED", f"tuple(part.detach() for part in {stored})"), CODE)
+    without = snippet.replace("STORED", stored).replace("def read(", "@torch.no_grad()\n            def read(")
+    assert_clean(without, CODE)
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        "h = self.h; y, new = net.step(x, h); self.h = h",
+        "h = self.h; y, new = net.step(x, h); self.h = self.start",
+        "y, h = net.step(x, self.start); self.h = h",
+        "h = self.start; y, h = net.step(x, h); self.h = h",
+        "h = self.h; y, new = net.step(x, self.start); self.h = new",
+    ],
+)
+def test_a_state_that_does_not_go_round(read: str) -> None:
+    lines = read.replace("; ", "\n                ")
+    assert_clean(STREAM.replace("READ", lines), CODE)
+
+
+def test_a_sum_of_steps_waits() -> None:
+    snippet = STREAM.replace(
+        "READ", "h = self.h\n                y = net.head(h)\n                self.h = h[:2] + y[2:]"
+    )
+    assert_clean(snippet, CODE)
+
+
+SUMS = """
+        def merged(sums, new):
+            return MADE
+
+        def train(model, loader, optimizer):
+            sums = {}
+            for x, y in loader:
+                optimizer.zero_grad()
+                loss = F.cross_entropy(model(x), y)
+                loss.backward()
+                optimizer.step()
+                sums = merged(sums, dict(loss=loss))  # !
+"""
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        "{name: sums.get(name, 0.0) + value for name, value in new.items()}",
+        "{name: value + sums.get(name, 0) for name, value in new.items()}",
+        "dict((name, sums.get(name, 0) + value) for name, value in new.items())",
+        "{name: sums.get(name, 0) + new.get(name, 0) for name in {*sums, *new}}",
+        "{name: 0.9 * sums.get(name, 0.0) + 0.1 * value for name, value in new.items()}",
+    ],
+)
+def test_sums_so_far_that_a_helper_asks_for(made: str) -> None:
+    snippet = SUMS.replace("MADE", made)
+    assert_flagged(snippet, CODE)
+    assert_clean(twin(snippet, ("dict(loss=loss)", "dict(loss=loss.item())")))
+    assert_clean(twin(snippet, ("dict(loss=loss)", "dict(loss=loss.detach())")))
+    assert_clean(twin(snippet, ("sums = merged", "_ = merged")))
+    if "+ value" in made:
+        assert_clean(twin(snippet, ("+ value", "+ float(value)")))
+
+
+@pytest.mark.parametrize(
+    "made", ["{name: new.get(name, 0) * 2 for name in new}", "{k: sums.get(k, 0) + 1 for k in new}"]
+)
+def test_what_a_helper_makes_without_the_sums_so_far(made: str) -> None:
+    assert_clean(twin(SUMS.replace("MADE", made)), CODE)

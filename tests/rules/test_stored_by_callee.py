@@ -1257,3 +1257,181 @@ def test_the_holder_of_the_part_that_has_a_graph_is_named() -> None:
         CODE,
     )
     assert "is kept in `alpha_losses`" in found.message
+
+
+COLUMNS = """
+        class Chart:
+            def __init__(self):
+                self.points = []
+
+            def restart(self):
+                RESTART
+
+        class Segment:
+            def __init__(self):
+                self.scores, self.values, self.ends = [], [], []
+
+            def push(self, score, value, end):
+                self.scores.append(score)
+                self.values.append(value)
+                self.ends.append(end)
+
+            def drop(self):
+                EMPTY
+
+        class Actor(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.policy, self.value = nn.Linear(4, 2), nn.Linear(4, 1)
+                self.segment = Segment()
+
+            def act(self, x):
+                policy = torch.distributions.Categorical(logits=self.policy(x))
+                action = policy.sample()
+                return action.item(), policy.log_prob(action), self.value(x).squeeze()
+
+        def improve(actor, optimizer):
+            segment = actor.segment
+            values = torch.stack(segment.values)
+            scores = [score * value for score, value in zip(segment.scores, values.detach())]
+            optimizer.zero_grad()
+            (torch.stack(scores).sum() + values.pow(2).sum()).backward()
+            optimizer.step()
+            segment.drop()
+
+        def train(env, updates):
+            actor, chart = Actor(), Chart()
+            optimizer = torch.optim.Adam(actor.parameters())
+            for _ in range(updates):
+                x, end = env.reset(), False
+                while not end:
+                    action, score, value = actor.act(x)
+                    x, end = env.step(action)
+                    actor.segment.push(score, value, end)
+                improve(actor, optimizer)
+                chart.restart()
+"""
+
+
+@pytest.mark.parametrize(
+    "empty",
+    [
+        "self.scores, self.values, self.ends = [], [], []",
+        "self.ends, self.values, self.scores = ([] for _ in range(3))",
+        "self.__init__()",
+        "Segment.__init__(self)",
+        "for name in ('scores', 'values'): getattr(self, name).clear()",
+        "for name in 'scores values'.split(): del getattr(self, name)[:]",
+        "for name in ['scores', 'values']: self.__dict__[name] = []",
+        "for name in ['scores', 'values']: vars(self)[name][:] = []",
+        """scores, values = self.scores, self.values
+                del scores[:], values[:]""",
+        """scores = self.scores
+                values = self.values
+                scores.clear()
+                values[:] = []""",
+    ],
+)
+def test_all_columns_are_emptied_at_once(empty: str) -> None:
+    assert_clean(COLUMNS.replace("EMPTY", empty).replace("RESTART", "pass"), CODE)
+
+
+@pytest.mark.parametrize(
+    ("keep", "restart"),
+    [
+        ("self.ends, self.rewards, self.steps = [], [], []", "pass"),
+        (
+            """scores, values = self.scores, self.values
+                scores, values = [], []""",
+            "pass",
+        ),
+        (
+            """ends = self.ends
+                del ends[:]""",
+            "pass",
+        ),
+        ("for name in ('rewards', 'ends'): getattr(self, name).clear()", "pass"),
+        ("for name in ('scores', 'values'): print(getattr(self, name), vars(self)[name])", "pass"),
+        ("super().__init__()", "pass"),
+        ("pass", "self.__init__()"),
+    ],
+)
+def test_columns_that_are_not_emptied(keep: str, restart: str) -> None:
+    snippet = COLUMNS.replace("EMPTY", keep).replace("RESTART", restart)
+    assert_flagged(
+        snippet.replace("actor.segment.push(score, value, end)", "actor.segment.push(score, value, end)  # !"), CODE
+    )
+
+
+REPLAY = """
+        class Replay:
+            def __init__(self, size=SIZE):
+                self.size = size
+                self.rows, self.at = [], 0
+
+            def push(self, *row):
+                PUSH
+
+            def sample(self, n):
+                return zip(*random.sample(self.rows, n))
+
+        class Agent(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.policy, self.value = nn.Linear(4, 2), nn.Linear(4, 1)
+
+            def act(self, x):
+                policy = torch.distributions.Categorical(logits=self.policy(x))
+                action = policy.sample()
+                return action, policy.log_prob(action), self.value(x)
+
+        def train(env, steps):
+            agent, replay = Agent(), Replay()
+            optimizer = torch.optim.Adam(agent.parameters())
+            x = env.reset()
+            for _ in range(steps):
+                action, score, value = agent.act(x)
+                after, reward = env.step(action.item())
+                replay.push(x, action, reward, GIVEN)  # !
+                x = after
+                seen, taken, rewards, before = replay.sample(32)
+                weights = (torch.tensor(rewards) - torch.stack(before).detach()).squeeze()
+                optimizer.zero_grad()
+                losses = F.cross_entropy(agent.policy(torch.stack(seen)), torch.stack(taken), reduction="none")
+                (losses * weights).mean().backward()
+                optimizer.step()
+"""
+RING = """if len(self.rows) < self.size:
+                    self.rows.append(row)
+                else:
+                    self.rows[self.at] = row
+                self.at = (self.at + 1) % self.size"""
+SLOTS = """if len(self.rows) < self.size:
+                    self.rows.append(None)
+                self.rows[self.at] = row
+                self.at = (self.at + 1) % self.size"""
+DRAINED = """if len(self.rows) >= self.size:
+                    self.rows.pop(0)
+                self.rows.append(row)"""
+GROWING = """if len(self.rows) < self.size:
+                    self.rows.append(row)"""
+
+
+@pytest.mark.parametrize("push", [RING, SLOTS, DRAINED, GROWING])
+@pytest.mark.parametrize("size", ["100_000", "int(1e5)"])
+def test_a_replay_buffer_of_many_graphs(push: str, size: str) -> None:
+    snippet = REPLAY.replace("PUSH", push).replace("SIZE", size)
+    if size.startswith("int"):  # only the name tells
+        snippet = snippet.replace("size=int(1e5)", "capacity").replace("self.size = size", "self.size = capacity")
+        snippet = snippet.replace("self.size", "self.capacity").replace("Replay()", "Replay(int(1e5))")
+    for given in ("value", "score"):
+        assert_flagged(snippet.replace("GIVEN", given), CODE)
+    for given in ("value.detach()", "score.item()", "action", "x"):
+        assert_clean(snippet.replace("GIVEN", given).replace("  # !", ""), CODE)
+
+
+@pytest.mark.parametrize("push", [RING, SLOTS, DRAINED, GROWING])
+@pytest.mark.parametrize("size", ["64", "None"])
+def test_a_short_buffer_of_graphs(push: str, size: str) -> None:
+    snippet = REPLAY.replace("PUSH", push).replace("SIZE", size).replace("GIVEN", "value").replace("  # !", "")
+    assert_clean(snippet.replace("=None", ""), CODE)

@@ -1534,3 +1534,39 @@ def test_backward_frees_only_the_graph_that_it_goes_through(scored: str, freed: 
     )
     assert ("backward freed" in found.message) is freed
     assert found.severity is (Severity.WARNING if freed else Severity.ERROR)
+
+
+TRAINS_OR_NOT = """
+        def run(model, loader, optimizer, train):
+            seen = []
+            for x, y in loader:
+                out = model(x)
+                loss = F.cross_entropy(out, y)
+                WAYS
+            return seen
+"""
+OTHER_WAYS = [
+    "if train: loss.backward(); optimizer.step(); optimizer.zero_grad() | else: seen.append(out)",
+    "if not train: seen.append(out) | else: loss.backward(); optimizer.step(); optimizer.zero_grad()",
+    "if not train: seen.append(out); continue | loss.backward(); optimizer.step(); optimizer.zero_grad()",
+]
+SAME_WAY = [
+    "if train: loss.backward(); seen.append(out); optimizer.step(); optimizer.zero_grad()",
+    "if train: seen.append(out) | loss.backward(); optimizer.step(); optimizer.zero_grad()",
+    "if train: seen.append(out) | else: print(x) | loss.backward(); optimizer.step(); optimizer.zero_grad()",
+]
+
+
+def _kept(ways: str) -> list[tuple[str, bool]]:
+    found = findings(TRAINS_OR_NOT.replace("WAYS", ways.replace(" | ", "\n                ")), CODE)
+    return [(f.severity.value, "backward freed" in f.message) for f in found]
+
+
+@pytest.mark.parametrize("ways", OTHER_WAYS)
+def test_a_backward_on_another_way_frees_nothing(ways: str) -> None:
+    assert _kept(ways) == [("error", False)]
+
+
+@pytest.mark.parametrize("ways", SAME_WAY)
+def test_a_backward_on_the_same_way_frees_what_was_saved(ways: str) -> None:
+    assert _kept(ways) == [("warning", True)]
