@@ -20,7 +20,7 @@ from gradguard.findings import Holder, Leak, Place
 from gradguard.runtime import advice, census, origin
 from gradguard.runtime.collector import BETWEEN, Collector
 from gradguard.runtime.explain import Diagnosed
-from gradguard.runtime.holders import file_of, type_name
+from gradguard.runtime.naming import file_of, type_name
 from gradguard.runtime.references import ATOMS, references
 from gradguard.runtime.source import Sources, place_of
 from gradguard.runtime.usercode import is_user_type

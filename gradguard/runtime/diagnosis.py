@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING
 
 from gradguard.runtime import census
 from gradguard.runtime.explain import Diagnosed, Traced, distinct, explain, profiler_events
-from gradguard.runtime.holders import SAVED, Suspect, compare, describe
+from gradguard.runtime.holders import SAVED, Suspect, compare
+from gradguard.runtime.naming import describe
 from gradguard.runtime.roots import Root
 from gradguard.runtime.source import Sources
 from gradguard.runtime.tracer import Tracer

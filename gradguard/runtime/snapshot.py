@@ -16,7 +16,7 @@ from typing import Any
 from gradguard.alive import KINDS, Allocated, Amount, HeldBy, Kind, Snapshot
 from gradguard.runtime import census
 from gradguard.runtime.census import Reached
-from gradguard.runtime.holders import describe
+from gradguard.runtime.naming import describe
 from gradguard.runtime.references import ANY_ITEM
 from gradguard.runtime.saved_tensors import SavedTensors
 from gradguard.runtime.spots import Spot
