@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from gradguard.findings import Holder, Leak, Place
 from gradguard.runtime import advice, caches, lifetime, origin
 from gradguard.runtime.holders import LEAST_BYTES, SAVED, Suspect
-from gradguard.runtime.stores import form_of, stored_value, value_name
+from gradguard.runtime.stores import adds_to_itself, form_of, stored_value, value_name
 from gradguard.runtime.tracer import Line
 
 if TYPE_CHECKING:
@@ -242,9 +242,16 @@ def _evidence(suspect: Suspect, traced: Traced, sources: Sources, rate: float) -
     form = form_of(statement, name) if statement is not None else None
     if form == "sum" and suspect.entries:
         form = "append"  # `history += [loss]`
+    elif form == "index" and statement and _is_by_key(suspect) and adds_to_itself(statement, name):
+        form = "sum"  # `sums[key] += loss`
     elif form == "assign" and statement and lifetime.is_joined_to_itself(sources, lines[0].filename, statement, name):
         form = "carried"
     return _Evidence(suspect, sources, rate, lines, statement, form, traced.outlived)
+
+
+def _is_by_key(suspect: Suspect) -> bool:
+    """Whether it is a dict, or an entry of one: what is added to an entry of a tensor becomes a slice of it."""
+    return not suspect.entries and any(isinstance(spot.thing, dict) for spot in suspect.chain[-2:])
 
 
 def _where_it_begins(suspect: Suspect, sources: Sources) -> list[Line]:

@@ -77,6 +77,14 @@ def form_of(statement: ast.stmt, name: str) -> str | None:
     return None
 
 
+def adds_to_itself(statement: ast.stmt, name: str) -> bool:
+    """Whether what is stored is what was there and something else: ``sums[key] = sums[key] + loss``."""
+    if isinstance(statement, ast.AugAssign):
+        return True
+    value = stored_value(statement, name)
+    return isinstance(value, ast.BinOp) and reads(value, name)
+
+
 def _is_key(target: ast.Subscript) -> bool:
     return isinstance(target.slice, ast.Constant) and isinstance(target.slice.value, str)
 
@@ -112,11 +120,13 @@ def value_name(statement: ast.stmt, name: str) -> str | None:
 
 
 def _plain_names(expression: ast.AST) -> list[str]:
-    """The variables of an expression, without those that are only arguments of a call."""
+    """The variables of an expression, without those that are only arguments of a call, or keys."""
     if isinstance(expression, ast.Call | ast.Lambda):
         return []
     if isinstance(expression, ast.Name):
         return [expression.id]
+    if isinstance(expression, ast.Subscript):
+        return _plain_names(expression.value)  # its key is no value
     return [n for child in ast.iter_child_nodes(expression) for n in _plain_names(child)]
 
 

@@ -500,6 +500,46 @@ def test_a_sum_that_starts_anew_with_each_epoch_is_a_leak_all_the_same() -> None
     assert (report.leaks[0].bytes_per_step or 0) > 1_000
 
 
+class Sums:
+    """Running sums by name."""
+
+    def __init__(self) -> None:
+        self.by_name: dict[str, Any] = {}
+
+    def note(self, **values: torch.Tensor) -> None:
+        for key, value in values.items():
+            self.by_name[key] = self.by_name.get(key, 0.0) + value
+
+    def add(self, **values: torch.Tensor) -> None:
+        for key, value in values.items():
+            self.by_name.setdefault(key, 0.0)
+            self.by_name[key] += value
+
+
+@pytest.mark.parametrize("method", ["note", "add"])
+def test_sums_by_name_in_an_object_of_each_epoch_are_a_leak_too(method: str) -> None:
+    def epochs(guard: Any) -> None:
+        for _ in range(3):
+            sums = Sums()
+            train(60, lambda loss: getattr(sums, method)(main=loss, double=2 * loss))  # noqa: B023
+
+    report = watched(epochs)
+    assert report.verdict == "leak"
+    (leak,) = report.leaks
+    assert leak.holder is not None
+    assert (leak.holder.path, leak.form, leak.rule) == ("Sums.by_name", "sum", "GG103")
+    assert "`value" in (leak.advice or "")
+
+
+def test_sums_of_numbers_by_name_are_none() -> None:
+    def epochs(guard: Any) -> None:
+        for _ in range(3):
+            sums = Sums()
+            train(60, lambda loss: sums.note(main=loss.detach(), double=2 * loss.detach()))  # noqa: B023
+
+    assert watched(epochs).verdict == "clean"
+
+
 def test_a_cache_that_was_filled_has_levelled_off() -> None:
     cache: list[torch.Tensor] = []
 
@@ -535,10 +575,9 @@ def test_a_diagnosis_that_found_only_what_is_excused_comes_late_again(monkeypatc
     assert begun[1] >= escalation.LATE * begun[0]
 
 
-def _rollouts(optimizer: torch.optim.Optimizer | None, updates: int, after: Callable[[list[Any]], object]) -> None:
+def _rollouts(updates: int, after: Callable[[list[Any]], object], *, learns: bool = True) -> None:
     agent = nn.Sequential(nn.Linear(16, 64), nn.Tanh(), nn.Linear(64, 4))
-    if optimizer is not None:
-        optimizer.add_param_group({"params": list(agent.parameters())})
+    optimizer = torch.optim.SGD(agent.parameters(), 0.01) if learns else None
     kept: list[torch.Tensor] = []
     for _ in range(updates):
         total = torch.zeros(())
@@ -553,15 +592,11 @@ def _rollouts(optimizer: torch.optim.Optimizer | None, updates: int, after: Call
         after(kept)
 
 
-def _optimizer() -> torch.optim.Optimizer:
-    return torch.optim.SGD([nn.Parameter(torch.zeros(()))], 0.01)
-
-
 @pytest.mark.parametrize("updates", [20, 60])
 def test_what_the_first_step_is_made_from_is_not_announced(updates: int) -> None:
     announced: list[str] = []
     with Watch(on_confirm=lambda leak: announced.append(str(leak.holder)), stop_on_leak=True) as guard:
-        _rollouts(_optimizer(), updates, list.clear)
+        _rollouts(updates, list.clear)
     assert announced == []
     assert guard.report is not None
     assert (guard.report.verdict, guard.report.leaks) == ("clean", ())
@@ -570,7 +605,7 @@ def test_what_the_first_step_is_made_from_is_not_announced(updates: int) -> None
 def test_what_goes_on_growing_after_the_first_step_is_announced() -> None:
     announced: list[str] = []
     with Watch(on_confirm=lambda leak: announced.append(leak.holder.path if leak.holder else "?")) as guard:
-        _rollouts(_optimizer(), 60, len)
+        _rollouts(60, len)
     assert guard.report is not None
     assert guard.report.verdict == "leak"
     assert announced
@@ -580,5 +615,5 @@ def test_what_goes_on_growing_after_the_first_step_is_announced() -> None:
 def test_where_there_is_no_optimizer_a_leak_is_announced_at_once() -> None:
     announced: list[str] = []
     with Watch(on_confirm=lambda leak: announced.append(leak.holder.path if leak.holder else "?"), stop_on_leak=True):
-        _rollouts(None, 40, len)
+        _rollouts(40, len, learns=False)
     assert announced == ["_rollouts.kept"]
