@@ -100,6 +100,7 @@ class Flow:
         self.generating = 0
         self.saving: set[object] = set()
         self.unpacked: set[object] = set()
+        self.on_some_ways: set[object] = set()
         self.recurrent: set[object] = set()
         self.saving_inside: set[object] = set()
         self.asked_whether_leaf: set[str] = set()
@@ -200,8 +201,11 @@ class Flow:
 
     @property
     def one_graph(self) -> set[object]:
-        """The calls each of which makes one graph that saves tensors: a backward over any of its outputs frees it."""
-        return (self.saving - self.unpacked) | self.recurrent | self.saving_inside
+        """The calls each of which makes one graph that saves tensors: a backward over any of its outputs frees it.
+
+        Not those whose output comes back from a function on some of its ways only: it may not be there.
+        """
+        return ((self.saving - self.unpacked) | self.recurrent | self.saving_inside) - self.on_some_ways
 
     # --- paths ---
 

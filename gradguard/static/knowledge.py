@@ -14,7 +14,9 @@ TORCH_LIBRARIES = frozenset(
     "learn2learn gpytorch pyro botorch kornia fastai mmcv mmengine skorch catalyst dgl torch_xla peft trl".split()
 )
 # A file that imports one of these, and none of those above, handles other tensors.
-OTHER_LIBRARIES = frozenset("tensorflow keras jax flax haiku optax paddle mxnet mindspore".split())
+OTHER_LIBRARIES = frozenset(
+    "tensorflow keras jax flax haiku optax paddle mxnet mindspore jittor oneflow megengine chainer mlx".split()
+)
 
 # --- methods of tensors -----------------------------------------------------------------------------------------
 

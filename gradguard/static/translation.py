@@ -91,6 +91,7 @@ class Translation:
     def returned(self, value: Value) -> Value:
         """What the callee returns: where it computed that from an argument, it did not know whether that is a leaf."""
         found = self.value(value)
+        self._note_ways(value)
         if value.parts:
             parts = tuple((key, self.returned(part)) for key, part in value.parts)
             started = (root for _, part in parts for root in part.roots if root.source is Source.GRAPH)
@@ -98,6 +99,14 @@ class Translation:
         given = (self._outer(root) for root in value.roots if root.source in (Source.PARAM, Source.PLACE))
         starts = value.kind is Kind.TENSOR and any(r.source is Source.LEAF for outer in given for r in outer.roots)
         return found.with_roots(Root(Source.GRAPH, self.c.node)) if starts else found
+
+    def _note_ways(self, value: Value) -> None:
+        """Note the graphs of arguments that come back on some ways only: ``if self.size == 0: return images``."""
+        for root in value.roots - value.must:
+            if root.source is Source.PARAM:
+                self.flow.on_some_ways |= {
+                    outer.key for outer in self._outer(root).roots if outer.source is Source.GRAPH
+                }
 
     def _given_outputs(self, value: Value) -> Holdings:
         """The outputs of modules among the arguments that were cut from their graphs."""

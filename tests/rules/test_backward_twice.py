@@ -533,3 +533,45 @@ def test_flagged(name: str) -> None:
 @pytest.mark.parametrize("name", CLEAN)
 def test_clean(name: str) -> None:
     assert_clean(CLEAN[name], CODE)
+
+
+POOLED = """
+        class Pool:
+            def __init__(self, size):
+                self.size, self.kept = size, []
+
+            def query(self, images):
+                {start}
+                given = []
+                for image in images.data:
+                    if len(self.kept) < self.size:
+                        self.kept.append(image)
+                        given.append(image)
+                    else:
+                        given.append(self.kept[0].clone())
+                return {end}
+
+        def train(generator: nn.Linear, critic: nn.Linear, loader, g_optimizer, d_optimizer):
+            pool = Pool(50)
+            for noise in loader:
+                fake = generator(noise)
+                g_loss = -critic(fake).mean()
+                g_optimizer.zero_grad()
+                g_loss.backward()
+                g_optimizer.step()
+                shown = pool.query(fake)
+                d_loss = critic(shown).mean()
+                d_optimizer.zero_grad()
+                d_loss.backward(){mark}
+                d_optimizer.step()
+"""
+
+
+@pytest.mark.parametrize("start", ["if self.size == 0: return images", "if not self.size: return images * 1.0", "pass"])
+def test_a_pool_that_gives_back_what_it_is_given_only_when_it_keeps_nothing(start: str) -> None:
+    assert_clean(POOLED.format(start=start, end="torch.stack(given)", mark=""), CODE)
+
+
+@pytest.mark.parametrize("end", ["images", "images * 2.0", "images.clone()"])
+def test_a_helper_that_always_gives_it_back(end: str) -> None:
+    assert_flagged(POOLED.format(start="if self.size == 0: return images", end=end, mark="  # !"), CODE)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from gradguard.findings import Confidence
@@ -806,3 +808,31 @@ def test_what_a_generator_collects_waits_as_in_a_function() -> None:
         Confidence.LOW,
     )
     assert [f.confidence for f in found] == [Confidence.LOW]
+
+
+@pytest.mark.parametrize(("library", "found"), [("jittor", False), ("torch", True)])
+def test_layers_of_another_framework_record_no_graph(library: str, found: bool) -> None:
+    from gradguard import catalogue
+    from gradguard.config import Settings
+    from gradguard.static.engine import check_text
+
+    text = f"""
+from {library} import nn, optim
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.head = nn.Linear(3, 2)
+
+def train(net: Net, loader, optimizer):
+    total = 0
+    for x in loader:
+        loss = net(x).mean()
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        total += loss
+# not with torch
+"""
+    result = check_text(text, "net.py", Settings(Path.cwd()), catalogue.load())
+    assert bool(result.findings) is found
