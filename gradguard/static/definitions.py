@@ -14,6 +14,7 @@ from gradguard.static import objects, parameters
 from gradguard.static import tree as t
 from gradguard.static.conditions import tested_names
 from gradguard.static.names import bound_names, used_as_modules
+from gradguard.static.recurrence import Binding, bindings
 from gradguard.static.source import Chunk, Site
 from gradguard.static.tree import walk_statements
 from gradguard.static.values import Kind, Root, Source, Value, each_of
@@ -49,6 +50,11 @@ class FunctionRef:
     def names(self) -> tuple[set[str], set[str]]:
         """The names that it binds, and those it declares global or nonlocal."""
         return bound_names(self.define)
+
+    @cached_property
+    def bindings_made(self) -> list[Binding]:
+        """Its assignments."""
+        return bindings(self.define.body)
 
     @cached_property
     def mentioned(self) -> frozenset[str]:

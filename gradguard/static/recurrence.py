@@ -2,36 +2,62 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from gradguard.static import tree as t
 
 
-def goes_round(body: Sequence[t.Stmt], path: str, source: t.Expr) -> bool:
+class Binding(NamedTuple):
+    """One assignment of a function.
+
+    Args:
+        names: that it binds.
+        value: what they are bound to.
+        given: the arguments of the calls in that.
+    """
+
+    names: tuple[str, ...]
+    value: t.Expr
+    given: tuple[t.Expr, ...]
+
+
+def bindings(body: Sequence[t.Stmt]) -> list[Binding]:
+    """All assignments of a function, in no order that counts."""
+    pairs = (pair for s in t.walk_statements(body) if isinstance(s, t.Assign) for pair in t.pairs(s.targets, s.value))
+    return [Binding(_bound(target), value, _given(value)) for target, value in pairs]
+
+
+def goes_round(made: Sequence[Binding], path: str, source: t.Expr) -> bool:
     """Whether a call was given what is at a path, and gave what is stored there.
 
     ``h = self.h``, ``y, h = cell(x, h)``, ``self.h = h``.
 
     Args:
-        body: the statements of the function.
+        made: the assignments of the function.
         path: what is stored into.
         source: what is stored.
     """
-    pairs = [pair for s in t.walk_statements(body) if isinstance(s, t.Assign) for pair in t.pairs(s.targets, s.value)]
     old, size = {path}, 0
     while size < len(old):  # the order of the statements is not that of the source
         size = len(old)
-        old |= {name for target, value in pairs if _may_be(value, old) for name in _bound(target)}
+        old.update(name for each in made if _may_be(each.value, old) for name in each.names)
     new, size = set[str](), -1
     while size < len(new):
         size = len(new)
-        new |= {name for target, value in pairs if _is_given(value, old | new) for name in _bound(target)}
-    return _is_given(source, old | new) or _may_be(source, new)
+        known = old | new
+        new.update(name for each in made if _is_among(each.given, known) for name in each.names)
+    return _is_among(_given(source), old | new) or _may_be(source, new)
 
 
-def _bound(target: t.Expr) -> Iterator[str]:
+def _bound(target: t.Expr) -> tuple[str, ...]:
     """The names that an assignment binds."""
-    return (node.id for node in t.names_in(target) if isinstance(node, t.Name))
+    return tuple(node.id for node in t.names_in(target) if isinstance(node, t.Name))
+
+
+def _given(value: t.Expr) -> tuple[t.Expr, ...]:
+    """The arguments of all calls in an expression."""
+    return tuple(arg.value for node in t.walk(value) if isinstance(node, t.Call) for arg in node.args)
 
 
 def _may_be(value: t.Expr, names: set[str]) -> bool:
@@ -45,7 +71,5 @@ def _may_be(value: t.Expr, names: set[str]) -> bool:
     return t.path_of(value) in names
 
 
-def _is_given(value: t.Expr, names: set[str]) -> bool:
-    """Whether a call in an expression is given one of the names, alone or in a tuple."""
-    calls = (node for node in t.walk(value) if isinstance(node, t.Call))
-    return any(_may_be(arg.value, names) for call in calls for arg in call.args)
+def _is_among(given: Iterable[t.Expr], names: set[str]) -> bool:
+    return any(_may_be(argument, names) for argument in given)

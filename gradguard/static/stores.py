@@ -67,7 +67,8 @@ def store_rebind(flow: Flow, path: str, value: Value, state: State, stmt: t.Node
     written = node if isinstance(node, t.Expr) else None
     store = flow.store(path, value, state, stmt, written, Form.APPEND if is_longer else form)
     store.in_structure = store.in_structure or is_longer
-    store.recurs = form is Form.REBIND and source is not None and goes_round(flow.ref.define.body, path, source)
+    if form is Form.REBIND and source is not None and value.keeps:
+        store.recurs = goes_round(flow.ref.bindings_made, path, source)
 
 
 def _is_told_apart(flow: Flow, path: str, name: object) -> bool:
