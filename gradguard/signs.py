@@ -23,6 +23,8 @@ class Sign:
         own: it stands in the function itself; any other sign may stand elsewhere in the function's file.
         across: the match may go over lines, and no literal need be in it.
         usual: nearly every file has it, so that it is looked for in functions only.
+        reaches: what is found by it may lie in a caller of the function that shows it, or in the methods that a class
+            inherits: it hangs on which objects these make.
     """
 
     literals: tuple[str, ...]
@@ -30,6 +32,7 @@ class Sign:
     own: bool = False
     across: bool = False
     usual: bool = False
+    reaches: bool = False
     _words: tuple[bytes, ...] = field(init=False, repr=False, compare=False, default=())
 
     def __post_init__(self) -> None:
@@ -62,23 +65,38 @@ Signs = tuple[Sign, ...]
 """All of them are needed."""
 
 
-def sign(*literals: str, pattern: str = "", own: bool = False, across: bool = False, usual: bool = False) -> Sign:
-    return Sign(literals, pattern, own, across, usual)
+def sign(
+    *literals: str,
+    pattern: str = "",
+    own: bool = False,
+    across: bool = False,
+    usual: bool = False,
+    reaches: bool = False,
+) -> Sign:
+    return Sign(literals, pattern, own, across, usual, reaches)
 
 
-_CALLS_BACKWARD = r"(?<!def )\b(?!save_for_)\w*backward\w*\s*\(|\.backward\b|[\"']backward"
+_CALLS_BACKWARD = r"(?<!def )\b(?!save_for_)\w*backward(?!\w*compat)\w*\s*\(|\.backward\b|[\"']backward"
 _BATCHES = r"\bfor\b[^\n]*\bin\b[^\n]*(?:oader|_dl\b|\bdl\b|batches|_iter\b|iterator\b|generator\b)"
 # What is no switch of a parameter, as models have one to freeze their parts.
 _ASKS_GRADIENT = r"(?<!\bp)(?<!\bparam)(?<!parameter)(?<!weight)(?<!bias)\.requires_grad(?:_\((?!\s*False)|\s*=\s*True)"
-# Something is trained or evaluated here, with whatever framework.
+# Something is trained here, or evaluated over batches, with whatever framework.
 TRAINING = sign(
-    "backward", "optim", "Optimizer", ".eval(", "grad(", "_step", "oader", "compute_loss", ".requires_grad", "train",
-    "Trainer", "accelerator", "evaluate(", "set_grad_enabled", ".fit(", "batches", "_iter", "iterator", "generator",
-    "dl",
-    pattern=_CALLS_BACKWARD + r"|optimizer|\boptim\b|_optim\b|(?<![\"'\w])\w*Optimizer|\.eval\(|\bgrad\(|zero_grad|"
-    r"(?:training|train|validation|test|predict|optimizer)_step|_step\(|[Ll]oaders?\b|\bcompute_loss|Trainer\(|"
+    "backward", "optim", "grad(", "zero_grad", ".step(", "_step", "oader", "compute_loss", "batches", "dl",
+    pattern=_CALLS_BACKWARD + r"|\boptim\.\w|optimizer\.|\bgrad\(|zero_grad|\.step\(|"
+    r"\bdef (?:training|train|validation|test|predict|optimizer)_step|\btrain\w*_step\(|\bcompute_loss|"
+    r"\bfor\b[^\n]*\bin\b[^\n]*(?:oader|_dl\b|\bdl\b|batches)",
+    reaches=True,
+)  # fmt: skip
+# A function that has a part in it, where nothing else in its file speaks of it.
+MAY_TRAIN = sign(
+    "Optimizer", ".eval(", "_step", "oader", ".requires_grad", "train", "optimizer",
+    "Trainer", "accelerator", "evaluate(", "set_grad_enabled", ".fit(", "_iter", "iterator", "generator",
+    pattern=r"optimizer|\boptim\b|_optim\b|(?<![\"'\w])\w*Optimizer|\.eval\(|_step\(|[Ll]oaders?\b|Trainer\(|"
     r"(?<!torch\.)\baccelerator\b|\btrain\w*\(|\bevaluate\w*\(|set_grad_enabled|\.fit\(|"
     + _ASKS_GRADIENT + "|" + _BATCHES,
+    own=True,
+    reaches=True,
 )  # fmt: skip
 # A function or a loop whose name says that it evaluates, where something goes over batches.
 EVALUATION = sign(
@@ -87,6 +105,7 @@ EVALUATION = sign(
     r"\bdef\s+_*(?i:(?:\w+_)?(?:eval|validate|validation|valid|val|test|infer|inference|predict)(?:_\w+)?)\s*\("
     r"(?s:.*?)" + _BATCHES,
     across=True,
+    reaches=True,
 )  # fmt: skip
 BACKWARD = sign("backward", pattern=_CALLS_BACKWARD)
 FORWARD = sign("def forward", own=True)
@@ -121,19 +140,29 @@ ACTS = sign(
     usual=True,
 )  # fmt: skip
 TRAINS: Signs = (TRAINING, ACTS)
+TAKES_PART: Signs = (MAY_TRAIN, ACTS)
 EVALUATES: Signs = (EVALUATION, ACTS)
 # A store of a graph that outlives what made it.
-STORING: tuple[Signs, ...] = (TRAINS, EVALUATES, (FORWARD, KEEPS_MORE))
+STORING: tuple[Signs, ...] = (TRAINS, TAKES_PART, EVALUATES, (FORWARD, KEEPS_MORE))
 GRAD_CALL = sign("grad(", pattern=r"\bgrad\(")
 LOADER = sign("oader", "dl", "batches", "iter", "generator", pattern=_BATCHES)
 # Written out, or in a method that a framework runs without gradients: `validation_step`.
 NO_GRAD = sign("no_grad", "inference_mode", "_step")
-CACHE = sign("cache", pattern=r"@[^\n]*cache|functools\.\w*cache", own=True)
+CACHE = sign("cache", pattern=r"@[^\n]*cache|functools\.\w*cache", own=True, reaches=True)
 # Of a function that has another name then: who calls it is not told by its name.
-CACHE_IN_FILE = sign("cache", pattern=r"=\s*(?:functools\.)?(?:lru_)?cache\(")
-CYCLE = sign("cycle", "tee", pattern=r"\b(?:cycle|tee)\b", own=True)
-DISABLE = sign("disable", pattern=r"gc\.disable|\bdisable\(", own=True)
-EXCEPTION = sign("except", "exit__", pattern=r"except\b[^\n]*\bas\b|\bdef __a?exit__", own=True)
+CACHE_IN_FILE = sign("cache", pattern=r"=\s*(?:functools\.)?(?:lru_)?cache\(", reaches=True)
+CYCLE = sign("cycle", "tee", pattern=r"\b(?:cycle|tee)\b", own=True, reaches=True)
+DISABLE = sign("disable", pattern=r"gc\.disable|\bdisable\(", own=True, reaches=True)
+# An exception that is handed on under its name; not what is only printed, or raised again.
+EXCEPTION = sign(
+    "except", "exit__",
+    pattern=r"\bexcept\b[^\n]*\bas\s+(\w+)\s*:(?s:.*?)"
+    r"(?:[,=\[:]|\breturn\b|\byield\b|(?<!\bstr)(?<!\brepr)(?<!\bprint)(?<!\bformat)\()\s*\1\s*(?:[),\]}\n#;]|\bif\b)|"
+    r"\bdef __a?exit__",
+    own=True,
+    across=True,
+)  # fmt: skip
+HOOK = sign("_hook", pattern=r"register_(?!\w*state_dict)\w*hook", own=True, reaches=True)
 FIGURE = sign("figure", "subplot", pattern=r"figure\b|subplots\b|subplot_mosaic\b")
 TRIALS = sign(
     "fit(", "objective", "trial", "seed", "fold",

@@ -28,7 +28,7 @@ from gradguard.findings import Finding, Severity
 from gradguard.signs import sign
 from gradguard.static.model import Call, Function
 
-rule = Rule("GG501", "detect-anomaly-left-on", Severity.INFO, ((sign("detect_anomaly", own=True),),))
+rule = Rule("GG501", "detect-anomaly-left-on", Severity.INFO, ((sign("detect_anomaly", own=True, reaches=True),),))
 
 _SETTERS = ("torch.autograd.set_detect_anomaly", "torch.autograd.anomaly_mode.set_detect_anomaly")
 _CONTEXTS = ("torch.autograd.detect_anomaly", "torch.autograd.anomaly_mode.detect_anomaly")

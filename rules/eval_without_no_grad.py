@@ -42,11 +42,11 @@ from collections.abc import Iterator
 
 from gradguard.catalogue import Rule
 from gradguard.findings import Confidence, Finding, Related, Severity
-from gradguard.signs import EVALUATION, LOOP, TRAINING
+from gradguard.signs import EVALUATION, LOOP, MAY_TRAIN, TRAINING
 from gradguard.static.knowledge import EVALUATION_FUNCTION
 from gradguard.static.model import Forward, Function, Loop, Mode
 
-rule = Rule("GG301", "eval-without-no-grad", Severity.WARNING, ((TRAINING, LOOP), (EVALUATION, LOOP)))
+rule = Rule("GG301", "eval-without-no-grad", Severity.WARNING, ((TRAINING, LOOP), (MAY_TRAIN, LOOP), (EVALUATION, LOOP)))
 
 
 @rule.in_source

@@ -38,10 +38,10 @@ from collections.abc import Iterator
 
 from gradguard.catalogue import Rule
 from gradguard.findings import Confidence, Finding, Leak, Severity
-from gradguard.signs import ACTS, sign
+from gradguard.signs import HOOK
 from gradguard.static.model import Function, HookRegistration
 
-rule = Rule("GG401", "hook-in-loop", Severity.WARNING, ((sign("_hook"), ACTS), (sign("_hook", own=True),)))
+rule = Rule("GG401", "hook-in-loop", Severity.WARNING, ((HOOK,),))
 
 
 @rule.in_source

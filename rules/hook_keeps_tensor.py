@@ -35,10 +35,10 @@ from collections.abc import Iterator
 
 from gradguard.catalogue import Rule
 from gradguard.findings import Finding, Leak, Related, Severity
-from gradguard.signs import ACTS, sign
+from gradguard.signs import HOOK
 from gradguard.static.model import Function, HookRegistration
 
-rule = Rule("GG109", "hook-keeps-tensor", Severity.ERROR, ((sign("_hook"), ACTS), (sign("_hook", own=True),)))
+rule = Rule("GG109", "hook-keeps-tensor", Severity.ERROR, ((HOOK,),))
 
 
 @rule.in_source

@@ -35,7 +35,7 @@ from gradguard.signs import sign
 from gradguard.static.knowledge import PROFILERS
 from gradguard.static.model import Function
 
-rule = Rule("GG503", "profiler-without-schedule", Severity.WARNING, ((sign("profile", own=True),),))
+rule = Rule("GG503", "profiler-without-schedule", Severity.WARNING, ((sign("profile", own=True, reaches=True),),))
 
 
 @rule.in_source

@@ -5,6 +5,7 @@ Each rule says by signs what a function that it could flag contains, or its file
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ _FIRST_BINDING = re.compile(r"\bself\.\w+\s*(?::[^=\n]+)?=(?!=)")
 _FIRST_ITEMS = re.compile(r"(?<![\w.])(?:self\.)?[a-z_]\w*\.(?:append|insert|extend|add_module|update)\(")
 _LOCAL_SUM = re.compile(r"^([ \t]*[a-z_]\w*\s*)[-+*/@]=", re.M)
 _LOOP = re.compile(r"\b(?:for|while)\b")
+_LOOP_THAT_MAY_TRAIN = dataclasses.replace(LOOP, reaches=True)
 _CALLED = re.compile(rb"\b(\w+)\(")
 _CALLED_ON_SELF = re.compile(rb"\bself\.(\w+)\(")
 
@@ -101,19 +103,20 @@ class Screen:
         groups = [group for group in signs if all(map(is_in, group))]
         if not groups:
             return Selection(frozenset())
-        own = tuple(dict.fromkeys(_own(group) for group in groups))
-        if not all(own):
+        if not all(map(_own, groups)):
             return everything(source)
         texts = {(unit.owner, unit.name): _text(source, unit) for unit in source.outline.units}
-        showing = {key for key in texts if _has_one(_with_own_calls(key, texts), own)}
-        functions = _with_callers(showing, texts)
-        of_file = tuple(dict.fromkeys(_own(group) for group in groups if len(_own(group)) < len(group)))
+        shown = {key: _with_own_calls(key, texts) for key in texts}
+        reaching = tuple(group for group in groups if any(sign.reaches for sign in group))
+        showing = _showing(shown, groups)
+        functions = showing | _with_callers(_showing({key: shown[key] for key in showing}, reaching), texts)
+        of_file = tuple(dict.fromkeys(_own(group) for group in reaching if len(_own(group)) < len(group)))
         return Selection(functions, frozenset(source.outline.classes if of_file else ()), of_file)
 
 
 def _where_trained(group: Signs) -> Signs:
     """The signs where another file trains: a loop that may call it, ``agent.learn(batch)``, trains too."""
-    return tuple(LOOP if sign is TRAINING else sign for sign in group)
+    return tuple(_LOOP_THAT_MAY_TRAIN if sign is TRAINING else sign for sign in group)
 
 
 def _of_files(groups: Iterable[Signs]) -> tuple[Signs, ...]:
@@ -123,6 +126,12 @@ def _of_files(groups: Iterable[Signs]) -> tuple[Signs, ...]:
 
 def _own(group: Signs) -> Signs:
     return tuple(sign for sign in group if sign.own)
+
+
+def _showing(texts: Mapping[tuple[str, str], bytes], groups: Iterable[Signs]) -> frozenset[tuple[str, str]]:
+    """The functions with all the own signs of one of the groups."""
+    own = tuple(dict.fromkeys(map(_own, groups)))
+    return frozenset(key for key, text in texts.items() if _has_one(text, own))
 
 
 def _has_one(text: bytes, groups: Iterable[Signs]) -> bool:
@@ -144,18 +153,26 @@ def _with_own_calls(key: tuple[str, str], texts: Mapping[tuple[str, str], bytes]
     return b"\n".join(found.values())
 
 
-def _with_callers(keys: set[tuple[str, str]], texts: Mapping[tuple[str, str], bytes]) -> frozenset[tuple[str, str]]:
+def _with_callers(
+    keys: frozenset[tuple[str, str]], texts: Mapping[tuple[str, str], bytes]
+) -> frozenset[tuple[str, str]]:
     """Functions, and those that call one of their names: what keeps a graph may be an object that a caller makes."""
-    found, names = set(keys), {name for _, name in keys}
-    if "__call__" in names:
+    if any(name == "__call__" for _, name in keys):
         return frozenset(texts)  # it is called without being named
+    found, names = set(keys), _called_as(keys)
     called: dict[tuple[str, str], set[str]] = {}
-    while names := {name for name in names if name != "forward" and not name.startswith("__")}:
+    while names:
         called = called or {key: {name.decode() for name in _CALLED.findall(text)} for key, text in texts.items()}
         callers = {key for key in called.keys() - found if not called[key].isdisjoint(names)}
         found |= callers
-        names = {name for _, name in callers}
+        names = _called_as(callers)
     return frozenset(found)
+
+
+def _called_as(keys: Iterable[tuple[str, str]]) -> set[str]:
+    """The names by which functions are called: what an object does when it is made or entered, its class's."""
+    names = {owner if name in ("__init__", "__enter__") else name for owner, name in keys}
+    return {name for name in names if name and name != "forward" and not name.startswith("__")}
 
 
 def _text(source: Source, unit: Unit) -> bytes:

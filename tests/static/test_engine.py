@@ -186,7 +186,7 @@ def test_notebooks(tmp_path: Path) -> None:
 
 def test_low_confidence_waits(tmp_path: Path) -> None:
     code = "import torch\n\ndef f(model, n, x):\n    out = []\n    for _ in range(n):\n        out.append(model(x))\n"
-    files = {"a.py": code + "    print(out[0].mean().item())\n\noptimizer = None\n"}
+    files = {"a.py": code + "    print(out[0].mean().item())\n\noptimizer.zero_grad()\n"}
     assert codes(run(tmp_path, files)) == []
     low = run(tmp_path, files, min_confidence=Confidence.LOW)
     assert [(f.code, f.confidence) for f in low.findings] == [("GG104", Confidence.LOW)]
