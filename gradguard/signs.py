@@ -80,6 +80,9 @@ _CALLS_BACKWARD = r"(?<!def )\b(?!save_for_)\w*backward(?!\w*compat)\w*\s*\(|\.b
 _BATCHES = r"\bfor\b[^\n]*\bin\b[^\n]*(?:oader|_dl\b|\bdl\b|batches|_iter\b|iterator\b|generator\b)"
 # What is no switch of a parameter, as models have one to freeze their parts.
 _ASKS_GRADIENT = r"(?<!\bp)(?<!\bparam)(?<!parameter)(?<!weight)(?<!bias)\.requires_grad(?:_\((?!\s*False)|\s*=\s*True)"
+_EVALUATING = (
+    r"\bdef\s+_*(?i:(?:\w+_)?(?:eval|evaluate|validate|validation|valid|val|test|infer|inference|predict)(?:_\w+)?)\s*\("
+)
 # Something is trained here, or evaluated over batches, with whatever framework.
 TRAINING = sign(
     "backward", "optim", "grad(", "zero_grad", ".step(", "_step", "oader", "compute_loss", "batches", "dl",
@@ -91,10 +94,10 @@ TRAINING = sign(
 # A function that has a part in it, where nothing else in its file speaks of it.
 MAY_TRAIN = sign(
     "Optimizer", ".eval(", "_step", "oader", ".requires_grad", "train", "optimizer",
-    "Trainer", "accelerator", "evaluate(", "set_grad_enabled", ".fit(", "_iter", "iterator", "generator",
+    "Trainer", "accelerator", "evaluate", "def ", "set_grad_enabled", ".fit(", "_iter", "iterator", "generator",
     pattern=r"optimizer|\boptim\b|_optim\b|(?<![\"'\w])\w*Optimizer|\.eval\(|_step\(|[Ll]oaders?\b|Trainer\(|"
     r"(?<!torch\.)\baccelerator\b|\btrain\w*\(|\bevaluate\w*\(|set_grad_enabled|\.fit\(|"
-    + _ASKS_GRADIENT + "|" + _BATCHES,
+    + _ASKS_GRADIENT + "|" + _BATCHES + "|" + _EVALUATING,
     own=True,
     reaches=True,
 )  # fmt: skip
@@ -102,8 +105,7 @@ MAY_TRAIN = sign(
 EVALUATION = sign(
     "val", "Val", "test", "Test", "infer", "Infer", "predict", "Predict", "eval", "Eval", "dev",
     pattern=r"\bfor\b[^\n]*\bin\b[^\n]*(?i:(?:val|test|eval|dev)\w*(?:loader|dl|iter|data|set|batches|gen))|"
-    r"\bdef\s+_*(?i:(?:\w+_)?(?:eval|validate|validation|valid|val|test|infer|inference|predict)(?:_\w+)?)\s*\("
-    r"(?s:.*?)" + _BATCHES,
+    + _EVALUATING + r"(?s:.*?)" + _BATCHES,
     across=True,
     reaches=True,
 )  # fmt: skip

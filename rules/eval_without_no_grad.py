@@ -46,7 +46,9 @@ from gradguard.signs import EVALUATION, LOOP, MAY_TRAIN, TRAINING
 from gradguard.static.knowledge import EVALUATION_FUNCTION
 from gradguard.static.model import Forward, Function, Loop, Mode
 
-rule = Rule("GG301", "eval-without-no-grad", Severity.WARNING, ((TRAINING, LOOP), (MAY_TRAIN, LOOP), (EVALUATION, LOOP)))
+rule = Rule(
+    "GG301", "eval-without-no-grad", Severity.WARNING, ((TRAINING, LOOP), (MAY_TRAIN, LOOP), (EVALUATION, LOOP))
+)
 
 
 @rule.in_source

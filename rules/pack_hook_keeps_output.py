@@ -37,7 +37,9 @@ from gradguard.findings import Confidence, Finding, Leak, Related, Severity
 from gradguard.signs import sign
 from gradguard.static.model import Function
 
-rule = Rule("GG111", "pack-hook-keeps-output", Severity.WARNING, ((sign("saved_tensors_hooks", own=True, reaches=True),),))
+rule = Rule(
+    "GG111", "pack-hook-keeps-output", Severity.WARNING, ((sign("saved_tensors_hooks", own=True, reaches=True),),)
+)
 
 
 @rule.in_source

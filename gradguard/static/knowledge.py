@@ -141,6 +141,11 @@ SAVING = frozenset(
     "cross_entropy mse_loss nll_loss binary_cross_entropy binary_cross_entropy_with_logits l1_loss smooth_l1_loss "
     "linear conv1d conv2d conv3d cosine_similarity".split()
 )
+# What annotations are made of that name no class of the project.
+PLAIN_TYPES = frozenset(
+    "int float str bool bytes None Optional Union list List dict Dict tuple Tuple set Set Sequence Iterable Mapping "
+    "typing torch np numpy Tensor FloatTensor LongTensor IntTensor BoolTensor device dtype Size ndarray Path".split()
+)
 TENSOR_TYPES = frozenset("torch.Tensor torch.FloatTensor torch.LongTensor torch.autograd.Variable".split())
 
 # --- functions --------------------------------------------------------------------------------------------------

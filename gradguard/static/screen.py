@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property
 
 from gradguard.catalogue import Rule
-from gradguard.signs import LOOP, TRAINING, Signs
+from gradguard.signs import LOOP, TRAINING, Sign, Signs
 from gradguard.static.outline import Unit
 from gradguard.static.prose import without_prose
 from gradguard.static.source import Source
@@ -22,6 +22,15 @@ _FIRST_ITEMS = re.compile(r"(?<![\w.])(?:self\.)?[a-z_]\w*\.(?:append|insert|ext
 _LOCAL_SUM = re.compile(r"^([ \t]*[a-z_]\w*\s*)[-+*/@]=", re.M)
 _LOOP = re.compile(r"\b(?:for|while)\b")
 _LOOP_THAT_MAY_TRAIN = dataclasses.replace(LOOP, reaches=True)
+# Where another part of a file begins, at the left edge, and what defines something.
+_EDGE = re.compile(rb"^(?=@|def\b|async\b|class\b|(?<=\n)[^\s@#)\]}])", re.M)
+_DEFINES = re.compile(rb"(?:async[ \t]+)?def\b|class\b")
+_METHOD = re.compile(
+    rb"^(?: {1,4}|\t)(?:async[ \t]+)?def[ \t]+(__init__|forward)\b(?:(?!^[ \t]*(?:async[ \t]+)?def\b)[^\n]*\n?)*", re.M
+)
+_RENAMED = re.compile(
+    rb"\bfrom[ \t]+([\w.]+)[ \t]+import[ \t]+[^\n]*?\b(\w+)[ \t]+as\b|\bimport[ \t]+([\w.]+)[ \t]+as\b"
+)
 _CALLED = re.compile(rb"\b(\w+)\(")
 _CALLED_ON_SELF = re.compile(rb"\bself\.(\w+)\(")
 
@@ -80,15 +89,15 @@ class Screen:
     def __init__(self, rules: Iterable[Rule]) -> None:
         self._groups = tuple(dict.fromkeys(group for rule in rules for group in (rule.signs or ((),))))
         self._where_trained = tuple(dict.fromkeys((*self._groups, *map(_where_trained, self._groups))))
-        self._of_files = _of_files(self._groups)
-        self._of_files_where_trained = _of_files(self._where_trained)
 
     def passes(self, data: bytes) -> tuple[bool, bool]:
-        """Whether a file has all the signs of some rule, wherever in it; and whether so if what it calls trains."""
+        """Whether a part of a file may have all the signs of some rule; and whether so if what it calls trains."""
         code = without_prose(data)
-        is_in = cache(lambda sign: sign.is_in(code))
-        applies = any(all(map(is_in, group)) for group in self._of_files)
-        return applies, applies or any(all(map(is_in, group)) for group in self._of_files_where_trained)
+        names = b"".join(b"\n" + b".".join(filter(None, match.groups())) for match in _RENAMED.finditer(code))
+        is_in = cache(lambda sign: sign.is_in(code + names))
+        parts = cache(lambda: tuple(part + names for part in _parts(code)))
+        applies = _may_apply(self._groups, is_in, parts)
+        return applies, applies or _may_apply(self._where_trained, is_in, parts)
 
     def select(self, source: Source, calls_training: Callable[[], bool] = lambda: False) -> Selection:
         """The functions of a file that may hold a finding.
@@ -107,10 +116,10 @@ class Screen:
             return everything(source)
         texts = {(unit.owner, unit.name): _text(source, unit) for unit in source.outline.units}
         shown = {key: _with_own_calls(key, texts) for key in texts}
-        reaching = tuple(group for group in groups if any(sign.reaches for sign in group))
+        reaching = [group for group in groups if any(sign.reaches for sign in group)]
         showing = _showing(shown, groups)
         functions = showing | _with_callers(_showing({key: shown[key] for key in showing}, reaching), texts)
-        of_file = tuple(dict.fromkeys(_own(group) for group in reaching if len(_own(group)) < len(group)))
+        of_file = tuple(dict.fromkeys(_own(group) for group in groups if _reaches_heirs(group)))
         return Selection(functions, frozenset(source.outline.classes if of_file else ()), of_file)
 
 
@@ -119,9 +128,48 @@ def _where_trained(group: Signs) -> Signs:
     return tuple(_LOOP_THAT_MAY_TRAIN if sign is TRAINING else sign for sign in group)
 
 
-def _of_files(groups: Iterable[Signs]) -> tuple[Signs, ...]:
-    """What is asked of a whole file: no sign that nearly all files show."""
-    return tuple(dict.fromkeys(tuple(sign for sign in group if not sign.usual) for group in groups))
+def _may_apply(groups: Iterable[Signs], is_in: Callable[[Sign], bool], parts: Callable[[], tuple[bytes, ...]]) -> bool:
+    """Whether a file has all the signs of some group, those of functions in one part of it.
+
+    Args:
+        is_in: whether it has a sign at all.
+        parts: its functions and classes.
+    """
+    held = [group for group in groups if all(sign.usual or is_in(sign) for sign in group)]
+    if any(map(_reaches_heirs, held)) or not all(map(_own, held)):
+        return bool(held)  # what a class inherits may be worth reading, or everything
+    own = tuple(dict.fromkeys(map(_own, held)))
+    return bool(own) and any(_has_one(part, own) for part in parts())
+
+
+def _parts(code: bytes) -> Iterator[bytes]:
+    """The functions and classes of a file as far as the layout tells, and all the rest of it.
+
+    Nothing is taken apart in a notebook.
+    """
+    if code.lstrip()[:1] == b"{":
+        yield code
+        return
+    decorators, rest = b"", b""
+    for part in _EDGE.split(code):
+        if part[:1] == b"@":
+            decorators += part
+        elif _DEFINES.match(part) is None:
+            rest += part
+        else:
+            of_class = part.startswith(b"class")
+            yield decorators + (_METHOD.sub(_without_first_bindings, part) if of_class else part)
+            decorators = b""
+    yield rest
+
+
+def _without_first_bindings(method: re.Match[bytes]) -> bytes:
+    return _signs_in(method[1].decode(), method[0].decode(errors="replace")).encode(errors="replace")
+
+
+def _reaches_heirs(group: Signs) -> bool:
+    """Whether all methods that the classes of the file inherit may be concerned."""
+    return any(sign.reaches and not sign.own for sign in group)
 
 
 def _own(group: Signs) -> Signs:
@@ -176,17 +224,22 @@ def _called_as(keys: Iterable[tuple[str, str]]) -> set[str]:
 
 
 def _text(source: Source, unit: Unit) -> bytes:
-    """The function's lines, with the full names of what it uses under another name.
-
-    What a constructor binds replaces nothing, and a loop over layers in it or in ``forward`` is over when they return,
-    as a sum in a variable is: these are no signs.
-    """
-    text = "".join(map(source.excerpt, unit.extents))
-    if unit.name in ("__init__", "forward"):
-        text = _LOOP.sub("", text)
-    if unit.name == "__init__":
-        text = _FIRST_ITEMS.sub("", _FIRST_BINDING.sub("", text))
-    if unit.name == "forward":
-        text = _LOCAL_SUM.sub(r"\1=", text)
+    """The function's lines, with the full names of what it uses under another name."""
+    text = _signs_in(unit.name, "".join(map(source.excerpt, unit.extents)))
     names = (dotted for name, dotted in source.outline.renamed.items() if name in text)
     return without_prose("\n".join((text, *names)).encode(errors="replace"))
+
+
+def _signs_in(name: str, text: str) -> str:
+    """The text of a function as far as it is a sign.
+
+    What a constructor binds replaces nothing, and a loop over layers in it or in ``forward`` is over when they return,
+    as a sum in a variable is.
+    """
+    if name in ("__init__", "forward"):
+        text = _LOOP.sub("", text)
+    if name == "__init__":
+        text = _FIRST_ITEMS.sub("", _FIRST_BINDING.sub("", text))
+    if name == "forward":
+        text = _LOCAL_SUM.sub(r"\1=", text)
+    return text

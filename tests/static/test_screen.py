@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterable
+from pathlib import Path
 
 import pytest
 
@@ -14,6 +15,8 @@ from gradguard.signs import sign
 from gradguard.static.outline import SCRIPT
 from gradguard.static.screen import Screen, calling, everything
 from gradguard.static.source import Source
+
+FIXTURES = Path(__file__).parents[2] / "fixtures"
 
 
 def source(text: str) -> Source:
@@ -204,3 +207,33 @@ def test_where_another_file_trains_a_loop_is_read(body: str, trains: bool) -> No
 def test_what_other_files_do_is_asked_only_where_a_file_does_not_say_it() -> None:
     rules = [rule for rule in catalogue.load() if rule.source_check]
     Screen(rules).select(source("import torch\n\ndef go(loss):\n    loss.backward()\n"), lambda: 1 // 0 > 0)
+
+
+@pytest.mark.parametrize("path", sorted(FIXTURES.rglob("*.py")), ids=lambda path: path.relative_to(FIXTURES).as_posix())
+def test_a_file_in_which_something_is_read_is_not_passed_over(path: Path) -> None:
+    screen = Screen([rule for rule in catalogue.load() if rule.source_check])
+    text = Source(path.name, path.read_text())
+    applies, applies_to_callers = screen.passes(path.read_bytes())
+    assert applies or not screen.select(text)
+    assert applies_to_callers or not screen.select(text, lambda: True)
+
+
+LAYERS_ONLY = LAYER.format("return x * self.weight").replace("self.seen.append(x)", "return x")
+
+
+@pytest.mark.parametrize(
+    ("text", "applies"),
+    [
+        (LAYERS_ONLY, False),
+        (LAYERS_ONLY.replace("return x * self", "self.last = x * self"), True),
+        (LAYERS_ONLY + "\n    def keep(self, x):\n        self.last = x\n", False),  # another part of the file
+        (LAYERS_ONLY + "\n    class B(nn.nn.Module):\n        def forward(self, x):\n            self.x = x\n", True),
+        ("import torch\n\ndef make():\n    class A:\n        def __init__(self, x): self.x = x\n"
+         "        def forward(self, x): return x\n    return A\n", True),
+        ("from functools import cache as memo\nimport torch\n\n@memo\ndef f(x): ...\n", True),
+        ("from functools import partial as memo\nimport torch\n\n@memo\ndef f(x): ...\n", False),
+    ],
+)  # fmt: skip
+def test_the_parts_of_a_file_are_looked_at_one_by_one(text: str, applies: bool) -> None:
+    screen = Screen([rule for rule in catalogue.load() if rule.source_check])
+    assert screen.passes(textwrap.dedent(text).encode())[0] is applies
