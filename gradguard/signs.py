@@ -80,9 +80,6 @@ _CALLS_BACKWARD = r"(?<!def )\b(?!save_for_)\w*backward(?!\w*compat)\w*\s*\(|\.b
 _BATCHES = r"\bfor\b[^\n]*\bin\b[^\n]*(?:oader|_dl\b|\bdl\b|batches|_iter\b|iterator\b|generator\b)"
 # What is no switch of a parameter, as models have one to freeze their parts.
 _ASKS_GRADIENT = r"(?<!\bp)(?<!\bparam)(?<!parameter)(?<!weight)(?<!bias)\.requires_grad(?:_\((?!\s*False)|\s*=\s*True)"
-_EVALUATING = (
-    r"\bdef\s+_*(?i:(?:\w+_)?(?:eval|evaluate|validate|validation|valid|val|test|infer|inference|predict)(?:_\w+)?)\s*\("
-)
 # Something is trained here, or evaluated over batches, with whatever framework.
 TRAINING = sign(
     "backward", "optim", "grad(", "zero_grad", ".step(", "_step", "oader", "compute_loss", "batches", "dl",
@@ -97,7 +94,8 @@ MAY_TRAIN = sign(
     "Trainer", "accelerator", "evaluate", "def ", "set_grad_enabled", ".fit(", "_iter", "iterator", "generator",
     pattern=r"optimizer|\boptim\b|_optim\b|(?<![\"'\w])\w*Optimizer|\.eval\(|_step\(|[Ll]oaders?\b|Trainer\(|"
     r"(?<!torch\.)\baccelerator\b|\btrain\w*\(|\bevaluate\w*\(|set_grad_enabled|\.fit\(|"
-    + _ASKS_GRADIENT + "|" + _BATCHES + "|" + _EVALUATING,
+    + _ASKS_GRADIENT + "|" + _BATCHES + "|"
+    r"\bdef\s+_*(?:evaluate\w*|predict\w*|validate|validation|test|infer|inference)\s*\(",
     own=True,
     reaches=True,
 )  # fmt: skip
@@ -105,7 +103,8 @@ MAY_TRAIN = sign(
 EVALUATION = sign(
     "val", "Val", "test", "Test", "infer", "Infer", "predict", "Predict", "eval", "Eval", "dev",
     pattern=r"\bfor\b[^\n]*\bin\b[^\n]*(?i:(?:val|test|eval|dev)\w*(?:loader|dl|iter|data|set|batches|gen))|"
-    + _EVALUATING + r"(?s:.*?)" + _BATCHES,
+    r"\bdef\s+_*(?i:(?:\w+_)?(?:eval|validate|validation|valid|val|test|infer|inference|predict)(?:_\w+)?)\s*\("
+    r"(?s:.*?)" + _BATCHES,
     across=True,
     reaches=True,
 )  # fmt: skip
@@ -164,7 +163,10 @@ EXCEPTION = sign(
     own=True,
     across=True,
 )  # fmt: skip
-HOOK = sign("_hook", pattern=r"register_(?!\w*state_dict)\w*hook", own=True, reaches=True)
+_REGISTERS = r"register_(?!\w*state_dict)\w*hook"
+HOOK = sign("_hook", pattern=_REGISTERS, own=True)
+# A loop may make an object that registers one.
+HOOK_IN_FILE = sign("_hook", pattern=_REGISTERS)
 FIGURE = sign("figure", "subplot", pattern=r"figure\b|subplots\b|subplot_mosaic\b")
 TRIALS = sign(
     "fit(", "objective", "trial", "seed", "fold",

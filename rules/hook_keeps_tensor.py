@@ -35,10 +35,10 @@ from collections.abc import Iterator
 
 from gradguard.catalogue import Rule
 from gradguard.findings import Finding, Leak, Related, Severity
-from gradguard.signs import HOOK
+from gradguard.signs import HOOK, HOOK_IN_FILE, LOOP
 from gradguard.static.model import Function, HookRegistration
 
-rule = Rule("GG109", "hook-keeps-tensor", Severity.ERROR, ((HOOK,),))
+rule = Rule("GG109", "hook-keeps-tensor", Severity.ERROR, ((HOOK,), (HOOK_IN_FILE, LOOP)))
 
 
 @rule.in_source

@@ -207,20 +207,14 @@ def _with_callers(
     """Functions, and those that call one of their names: what keeps a graph may be an object that a caller makes."""
     if any(name == "__call__" for _, name in keys):
         return frozenset(texts)  # it is called without being named
-    found, names = set(keys), _called_as(keys)
+    found, names = set(keys), {name for _, name in keys}
     called: dict[tuple[str, str], set[str]] = {}
-    while names:
+    while names := {name for name in names if name != "forward" and not name.startswith("__")}:
         called = called or {key: {name.decode() for name in _CALLED.findall(text)} for key, text in texts.items()}
         callers = {key for key in called.keys() - found if not called[key].isdisjoint(names)}
         found |= callers
-        names = _called_as(callers)
+        names = {name for _, name in callers}
     return frozenset(found)
-
-
-def _called_as(keys: Iterable[tuple[str, str]]) -> set[str]:
-    """The names by which functions are called: what an object does when it is made or entered, its class's."""
-    names = {owner if name in ("__init__", "__enter__") else name for owner, name in keys}
-    return {name for name in names if name and name != "forward" and not name.startswith("__")}
 
 
 def _text(source: Source, unit: Unit) -> bytes:
