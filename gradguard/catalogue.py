@@ -41,12 +41,14 @@ class Rule:
         severity: of a finding that does not say otherwise.
         signs: what a function that it could flag shows, or its file (see :mod:`gradguard.signs`): the signs of one of
             these groups, all of them. Without any it is asked about every function of a file about torch.
+        confidence: the most that its findings have; a rule of low confidence is not on by default.
     """
 
     code: str
     name: str
     severity: Severity = Severity.ERROR
     signs: tuple[Signs, ...] = ()
+    confidence: Confidence = Confidence.HIGH
     source_check: InSource | None = field(default=None, init=False)
     run_check: InRun | None = field(default=None, init=False)
     module: str = field(default="", init=False)
@@ -93,7 +95,7 @@ class Rule:
             code=self.code,
             name=self.name,
             severity=severity or self.severity,
-            confidence=confidence,
+            confidence=confidence if self.confidence is Confidence.HIGH else Confidence.LOW,
             path=site.path,
             cell=site.cell,
             span=site.span,

@@ -32,7 +32,7 @@ from gradguard.signs import ACTS, BACKWARD, GRAD_CALL
 from gradguard.static.edits import one_line
 from gradguard.static.model import Backward, Function, GradCall
 
-rule = Rule("GG204", "backward-without-graph", Severity.ERROR, ((BACKWARD, ACTS), (GRAD_CALL, ACTS)))
+rule = Rule("GG204", "backward-without-graph", Severity.ERROR, ((BACKWARD, ACTS), (GRAD_CALL, ACTS)), Confidence.LOW)
 
 
 @rule.in_source
@@ -47,6 +47,5 @@ def raises(function: Function) -> Iterator[Finding]:
             backward.site,
             f"this raises: the value has no graph since `{one_line(cut.code)}`",
             help="compute the loss from what the model returns, with its graph",
-            confidence=Confidence.LOW,  # on public code nearly all that it named had a graph after all
             related=(where,),
         )

@@ -32,7 +32,7 @@ from gradguard.findings import Confidence, Finding, Leak, Related, Severity
 from gradguard.signs import sign
 from gradguard.static.model import Function
 
-rule = Rule("GG410", "dataset-of-objects", Severity.INFO, ((sign("num_workers", own=True),),))
+rule = Rule("GG410", "dataset-of-objects", Severity.INFO, ((sign("num_workers", own=True),),), Confidence.LOW)
 
 
 @rule.in_source
@@ -46,7 +46,6 @@ def is_copied(function: Function) -> Iterator[Finding]:
                 site,
                 "each worker ends up with a copy of this list: reading a Python object writes its reference count",
                 help="keep the data in a NumPy array, a tensor, an Arrow table or a memory map",
-                confidence=Confidence.LOW,
                 related=(where,),
             )
 

@@ -30,7 +30,7 @@ from gradguard.signs import sign
 from gradguard.static.edits import inserted_call
 from gradguard.static.model import Call, Function
 
-rule = Rule("GG302", "numpy-on-graph", Severity.ERROR, ((sign(".numpy(", own=True),),))
+rule = Rule("GG302", "numpy-on-graph", Severity.ERROR, ((sign(".numpy(", own=True),),), Confidence.LOW)
 
 
 @rule.in_source
@@ -46,7 +46,6 @@ def raises(function: Function) -> Iterator[Finding]:
             f"this raises: `{name}` carries a graph, and numpy() refuses tensors that require grad",
             help=f"write `{name}.detach().cpu().numpy()`",
             fix=_fix(call),
-            confidence=Confidence.LOW,  # torch says it too, and on public code one of nine was right
         )
 
 

@@ -34,4 +34,10 @@ def command(style: str) -> None:
 
 
 def _as_dict(rule: Rule) -> dict[str, str]:
-    return {"code": rule.code, "name": rule.name, "severity": rule.severity.value, "summary": rule.summary}
+    return {
+        "code": rule.code,
+        "name": rule.name,
+        "severity": rule.severity.value,
+        "confidence": rule.confidence.value,
+        "summary": rule.summary,
+    }

@@ -64,22 +64,27 @@ class FunctionRef:
     @cached_property
     def modules(self) -> frozenset[str]:
         """The paths that it uses as only modules are used: ``m.parameters()``, ``m.eval()``."""
-        return used_as_modules(self.define.body)
+        return used_as_modules(self.calls)
+
+    @cached_property
+    def calls(self) -> tuple[t.Call, ...]:
+        """The calls in its body, those of what is defined within it too."""
+        return tuple(node for node in t.walk(self.define.body) if isinstance(node, t.Call))
 
     @cached_property
     def own_calls(self) -> frozenset[str]:
         """The methods that it calls on ``self``."""
         return frozenset(
-            node.func.name
-            for node in t.walk(self.define)
-            if isinstance(node, t.Call) and isinstance(node.func, t.Attribute) and t.path_of(node.func.value) == "self"
+            call.func.name
+            for call in self.calls
+            if isinstance(call.func, t.Attribute) and t.path_of(call.func.value) == "self"
         )
 
     @cached_property
     def own_objects(self) -> frozenset[str]:
         """The attributes of ``self`` whose methods it calls."""
-        calls = (n.func for n in t.walk(self.define) if isinstance(n, t.Call) and isinstance(n.func, t.Attribute))
-        paths = ((t.path_of(func.value) or "").split(".") for func in calls)
+        methods = (call.func for call in self.calls if isinstance(call.func, t.Attribute))
+        paths = ((t.path_of(func.value) or "").split(".") for func in methods)
         return frozenset(path[1] for path in paths if len(path) == 2 and path[0] == "self")
 
     @cached_property
@@ -102,8 +107,7 @@ class FunctionRef:
     @cached_property
     def trains(self) -> bool:
         """Whether it does a backward itself: a step of a training."""
-        calls = (node.func for node in t.walk(self.define) if isinstance(node, t.Call))
-        return any(isinstance(func, t.Attribute) and func.name == "backward" for func in calls)
+        return any(isinstance(call.func, t.Attribute) and call.func.name == "backward" for call in self.calls)
 
     @cached_property
     def gives_back(self) -> str | None:
@@ -418,7 +422,7 @@ class Class:
     @cached_property
     def modules(self) -> frozenset[str]:
         """The attributes (``self.net``) that its methods use as only modules are used."""
-        return used_as_modules(self.define.body)
+        return frozenset(path for ref in self.methods.values() for path in ref.modules)
 
     @cached_property
     def trains(self) -> bool:

@@ -6,7 +6,7 @@ import dataclasses
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -26,7 +26,6 @@ from gradguard.static.traits import of as traits_of
 if TYPE_CHECKING:
     from gradguard.static.cache import Cache
     from gradguard.static.reader import Reader
-    from gradguard.static.source import Source
 
 
 def check(
@@ -96,7 +95,11 @@ def check_text(text: str, path: str, settings: Settings, catalogue: Catalogue) -
 
 def _rules(settings: Settings, catalogue: Catalogue) -> tuple[Rule, ...]:
     chosen = catalogue.selected(settings.select, settings.ignore)
-    return tuple(rule for rule in chosen if rule.source_check is not None)
+    return tuple(rule for rule in chosen if rule.source_check is not None and _may_be_reported(rule, settings))
+
+
+def _may_be_reported(rule: Rule, settings: Settings) -> bool:
+    return settings.min_confidence is Confidence.LOW or rule.confidence is Confidence.HIGH
 
 
 # --- what to read -------------------------------------------------------------------------------------------------
@@ -153,6 +156,7 @@ def _result(reader: Reader, reading: Reading, seen: Look, settings: Settings) ->
     errors = {*seen.errors, *(error for part in reading.parts.values() for error in part.errors)}
     found = _by_path(reading.parts.values())
     kept: list[Finding] = []
+    looked_for = frozenset((*(rule.code for rule in reader.rules), suppress.rule.code))
     for path, traits in seen.traits.items():
         findings = found.get(shown(path), []) if found or traits.mentions_us else []
         if not findings and not traits.mentions_us:
@@ -162,8 +166,12 @@ def _result(reader: Reader, reading: Reading, seen: Look, settings: Settings) ->
         except SourceError as error:
             errors.add(FileError(shown(path), error.line, str(error)))
             continue
+        # In a broken file no comment is called unused, since not all of it was read.
         broken = any(error.path == source.path for error in errors)
-        kept += _suppressed(findings, path, source, settings, broken)
+        ignored = (*ignored_codes(path, settings), *((suppress.rule.code,) if broken else ()))
+        selected = partial(_is_wanted, looked_for, settings.select, (*settings.ignore, *ignored))
+        here = [finding for finding in findings if selected(finding.code)]
+        kept += suppress.apply_parts(here, source.parts, path=source.path, selected=selected)
     wanted = (f for f in kept if settings.min_confidence is Confidence.LOW or f.confidence is Confidence.HIGH)
     return CheckResult(
         len(seen.traits) + len(seen.errors),
@@ -193,13 +201,7 @@ def _says_more(finding: Finding, known: Finding) -> bool:
     return known.fix is None and finding.fix is not None
 
 
-def _suppressed(findings: list[Finding], path: Path, source: Source, settings: Settings, broken: bool) -> list[Finding]:
-    """The findings that comments leave; in a broken file no comment is called unused, since not all of it was read."""
-    ignored = (*ignored_codes(path, settings), *((suppress.rule.code,) if broken else ()))
-
-    @cache
-    def selected(code: str) -> bool:
-        return is_selected(code, settings.select, (*settings.ignore, *ignored))
-
-    here = [f for f in findings if selected(f.code)]
-    return suppress.apply_parts(here, source.parts, path=source.path, selected=selected)
+@cache
+def _is_wanted(looked_for: frozenset[str], select: tuple[str, ...], ignore: tuple[str, ...], code: str) -> bool:
+    """Whether a code is looked for in a file: where it is not, its findings are none, and no comment is unused."""
+    return code in looked_for and is_selected(code, select, ignore)

@@ -163,14 +163,14 @@ class Flow:
     @cached_property
     def receivers(self) -> frozenset[str]:
         """The names whose methods the function calls, if they may be those of a class of the project."""
-        called = (c.func for c in self.calls_written if isinstance(c.func, t.Attribute))
+        called = (c.func for c in self.ref.calls if isinstance(c.func, t.Attribute))
         owners = (func.value for func in called if func.name not in k.OF_PLAIN_DATA)
         return frozenset(node.id for node in owners if isinstance(node, t.Name))
 
     @cached_property
     def filled(self) -> frozenset[str]:
         """The names that something is put into as only collections take it: ``rows.append(x)``."""
-        adds = (c.func for c in self.calls_written if isinstance(c.func, t.Attribute))
+        adds = (c.func for c in self.ref.calls if isinstance(c.func, t.Attribute))
         return frozenset(
             func.value.id for func in adds if isinstance(func.value, t.Name) and func.name in ("append", "extend")
         )
@@ -193,11 +193,7 @@ class Flow:
     @cached_property
     def called_names(self) -> frozenset[str]:
         """The names that the function calls themselves."""
-        return frozenset(c.func.id for c in self.calls_written if isinstance(c.func, t.Name))
-
-    @cached_property
-    def calls_written(self) -> list[t.Call]:
-        return [node for node in t.walk(self.ref.define.body) if isinstance(node, t.Call)]
+        return frozenset(c.func.id for c in self.ref.calls if isinstance(c.func, t.Name))
 
     @property
     def one_graph(self) -> set[object]:

@@ -153,8 +153,8 @@ def _items(value: t.Expr) -> list[t.Expr]:
 
 def _handed_on(ref: FunctionRef, method: str, param: str, position: int) -> Iterator[str]:
     """The names that a method passes on to another one of its object."""
-    for node in t.walk(ref.define.body):
-        if isinstance(node, t.Call) and t.path_of(node.func) == f"self.{method}":
-            given = node.argument(param, position)
+    for call in ref.calls:
+        if t.path_of(call.func) == f"self.{method}":
+            given = call.argument(param, position)
             if isinstance(given, t.Name):
                 yield given.id

@@ -51,15 +51,11 @@ def in_method(path: str) -> str:
     return f"self.{rest}" if through else before + rest
 
 
-def used_as_modules(body: object) -> frozenset[str]:
-    """The paths whose ``parameters()``, ``eval()`` or the like is called below ``body``."""
-    found = set()
-    for node in t.walk(body):
-        if isinstance(node, t.Call) and isinstance(node.func, t.Attribute) and node.func.name in k.MODULE_METHODS:
-            path = t.path_of(node.func.value)
-            if path is not None:
-                found.add(path)
-    return frozenset(found)
+def used_as_modules(calls: Iterable[t.Call]) -> frozenset[str]:
+    """The paths whose ``parameters()``, ``eval()`` or the like is among some calls."""
+    methods = (call.func for call in calls if isinstance(call.func, t.Attribute))
+    paths = (t.path_of(func.value) for func in methods if func.name in k.MODULE_METHODS)
+    return frozenset(path for path in paths if path is not None)
 
 
 def used_as_tensors(body: object) -> frozenset[str]:

@@ -34,7 +34,7 @@ class Reader:
 
     def __init__(self, project: Project, rules: tuple[Rule, ...], screen: Screen | None) -> None:
         self.project = project
-        self._rules = rules
+        self.rules = rules
         self._screen = screen
 
     def read(self, paths: Iterable[Path]) -> Reading:
@@ -96,7 +96,7 @@ class Reader:
             if problem is not None:
                 errors.append(problem)
         for flow in self.project.flows(module, selection, errors):
-            for rule in self._rules:
+            for rule in self.rules:
                 assert rule.source_check is not None
                 try:
                     yield from rule.source_check(flow.facts)

@@ -63,12 +63,12 @@ def _concerns(flow: Flow, function: str, value: str) -> bool:
     """Whether inputs of ``flow`` may be volatile because a function makes some with ``volatile=value``."""
     if value == "False":
         return False
-    calls = [call for call in flow.calls_written if _last_name(call) == function]
+    calls = [call for call in flow.ref.calls if _last_name(call) == function]
     flags = frozenset(_NAME.findall(value))
     if calls:  # it says itself what it wants
         decided = value == "True" or "." in value
         return decided or any(_asks(argument, flags) for call in calls for argument in call.args)
-    if any(_last_name(call) == "Variable" for call in flow.calls_written):
+    if any(_last_name(call) == "Variable" for call in flow.ref.calls):
         return False  # it makes its inputs itself, and others
     if function in _ITERATING or (value != "True" and "." in value):
         return True
