@@ -97,6 +97,7 @@ class Flow:
         self.method_calls: list[tuple[str, Mode]] = []
         self.dry = False
         self.guards = 0
+        self.restoring = 0
         self.generating = 0
         self.saving: set[object] = set()
         self.unpacked: set[object] = set()

@@ -11,6 +11,7 @@ from gradguard.static.edits import one_line
 from gradguard.static.expressions import recorded
 from gradguard.static.gate import SourceError
 from gradguard.static.model import Form, Mode, Scope, Store
+from gradguard.static.modes import leave
 from gradguard.static.replay import replay
 from gradguard.static.state import merge
 from gradguard.static.translation import Translation
@@ -106,7 +107,17 @@ def _apply(here: Translation, *, constructs: bool) -> Value:
     flow.generators += callee.ref.define.is_generator
     evaluating = (here.path(p) for p in callee.final.evaluating | callee.evaluating_at_yield)
     state.evaluating |= {p for p in evaluating if p is not None}
+    _leave_mode(here)
     return result
+
+
+def _leave_mode(here: Translation) -> None:
+    """``set_grad_enabled`` holds beyond the function that calls it, unless a decorator puts things back."""
+    left = here.callee.final.left
+    if left is Mode.INHERITED or here.callee.facts.entry_mode is not Mode.INHERITED:
+        return
+    if not here.callee.ref.define.is_generator:
+        leave(here.flow, here.state, left)
 
 
 def _note_given_back(here: Translation) -> None:
