@@ -91,12 +91,15 @@ def _apply(here: Translation, *, constructs: bool) -> Value:
     flow, callee, state = here.flow, here.callee, here.state
     flow.facts.gradients_wanted |= callee.facts.gradients_wanted
     writes, known = _writes(here), len(flow.facts.stores)
+    made_once = {here.path(path) for path in callee.made_once}
     for event in callee.facts.events[:_MAX_EVENTS]:
         replay(here, event)
     result = _made(here) if constructs else recorded(here.returned(callee.facts.returns), state)
     for path, value in writes:
         flow.touch(path, state)
-        if all(store.path != path for store in flow.facts.stores[known:]):
+        if path in made_once:
+            flow.at_start.add(path)
+        elif all(store.path != path for store in flow.facts.stores[known:]):
             _note_carried(here, path, value)
         state.assign(path, value)
     _reset(here)
