@@ -48,8 +48,7 @@ def bind(
             stores.store_rebind(flow, path, value, state, stmt, source)
         return
     path = flow.canonical(path)
-    if value.kind is Kind.UNKNOWN and isinstance(source, t.Call) and path in flow.modules:
-        value = Value(kind=Kind.MODULE)  # model = build(config): what it is used as says what it is
+    value = _as_used(flow, path, value, source)
     for root in value.roots:
         if root.source in (Source.CALL, Source.LOSS):
             flow.hints.setdefault(root, path)
@@ -70,6 +69,12 @@ def bind(
     state.assign(path, value)
     if value.kind is Kind.MODULE and _is_frozen_copy(source):
         flow.freeze(path, state, True)
+
+
+def _as_used(flow: Flow, path: str, value: Value, source: t.Expr | None) -> Value:
+    """``model = build(config)``, ``model = torch.load(path)``: what it is used as says what it is."""
+    is_open = value.kind is Kind.UNKNOWN or (value.kind is Kind.TENSOR and not value.reach)
+    return Value(kind=Kind.MODULE) if is_open and isinstance(source, t.Call) and path in flow.modules else value
 
 
 def _is_frozen_copy(source: t.Expr | None) -> bool:
@@ -129,6 +134,8 @@ def _take_apart(
             part = replace(part, roots=frozenset(), maybe=part.reach)  # loss, count = model(batch)
         if takes_one and value.kind is Kind.TENSOR and value.part(index) is None:
             part = holding(part, Held.VIEW, target)
+        if (path := t.path_of(item)) is not None:
+            part = _as_used(flow, flow.canonical(path), part, source)  # model, tokenizer = load(name)
         bind(flow, item, part, state, stmt, source.items[index] if whole else None, plain=plain)  # type: ignore[union-attr]
 
 

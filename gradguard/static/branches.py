@@ -133,18 +133,20 @@ def with_(flow: Flow, stmt: t.With, state: State) -> State | None:
     """A block, in the gradient mode and the scope that its contexts give it."""
     from gradguard.static.modes import gradient_context
 
-    mode = state.mode
+    mode, left_before = state.mode, state.left
     opened, loops_before, events_before = [], len(flow.facts.loops), len(flow.facts.events)
     expects = any(k.EXPECTS_ERROR.search(t.path_of(c.func) or "") for c, _ in stmt.items if isinstance(c, t.Call))
-    left: list[t.Call] = []
+    leaving: list[t.Call] = []
+    restores = False
     for context, target in stmt.items:
         entering = _entering(flow, context, state)
         value = flow.value(context, state) if entering is None else _entered(flow, entering, state)
-        left += [entering.leave] if entering is not None else []
+        leaving += [entering.leave] if entering is not None else []
         if isinstance(value.ref, HookRegistration):
             value.ref.removed = True  # the handle is a context: it removes its hook at the end
         opened += flow.calls_giving(context)[-1:]
         entered = gradient_context(flow, context, state)
+        restores |= entered is not None or entering is not None
         if entered is not None:
             state.mode = entered
             if entered is Mode.OFF and flow.loop is not None:
@@ -153,6 +155,9 @@ def with_(flow: Flow, stmt: t.With, state: State) -> State | None:
             bind(flow, target, value, state, stmt, None, plain=True)
             _name_again(flow, target, context, value)
             flow.entered.update((path, flow.loop) for n in t.names_in(target) if (path := t.path_of(n)) is not None)
+    if restores:
+        state.left = left_before
+    flow.restoring += restores
     flow.guards += expects
     scoped = [p for c, _ in stmt.items if isinstance(c, t.Call) and (p := _scope_of(c)) is not None]
     flow.scoped += map(flow.canonical, scoped)
@@ -162,9 +167,11 @@ def with_(flow: Flow, stmt: t.With, state: State) -> State | None:
     for call in opened:
         call.loops = flow.facts.loops[loops_before:] + loops_called(flow.facts.events[events_before:])
     if after is not None:
-        for leave in reversed(left):
+        for leave in reversed(leaving):
             flow.value(leave, after)
-        after.mode = mode
+        if after.left is left_before:
+            after.mode = mode
+    flow.restoring -= restores
     return after
 
 

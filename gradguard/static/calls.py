@@ -261,6 +261,13 @@ def never_returns(expr: t.Expr) -> bool:
     return isinstance(expr, t.Call) and (t.path_of(expr.func) or "") in ("sys.exit", "exit", "quit", "os._exit")
 
 
+def _holds_given(c: Called) -> bool:
+    """Whether a class that cannot be read is made of something; a method of such a name measures: ``m.Dice(x, y)``."""
+    if not c.values or not k.RECORD_NAME.match(last(c.path)) or k.MEASURING_CALLABLE.search(c.path):
+        return False
+    return not c.method or (c.receiver is not None and c.receiver.kind is Kind.EXTERNAL)
+
+
 def _unknown(c: Called) -> Value:
     """A call that cannot be followed: it may return, keep or use any graph that went in."""
     flow, state = c.flow, c.state
@@ -276,7 +283,7 @@ def _unknown(c: Called) -> Value:
         flow.method_calls.append((c.method, state.mode))
     if state.mode is Mode.OFF:
         return UNKNOWN
-    if k.RECORD_NAME.match(last(c.path)) and c.values:
+    if _holds_given(c):
         return union(c.arguments, Kind.OUTPUT).with_roots(Root(Source.CALL, c.node))
     if not k.MEASURING_CALLABLE.search(last(c.path)):
         flow.escaped |= union(arguments).reach

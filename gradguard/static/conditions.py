@@ -366,13 +366,19 @@ def tested_names(define: t.Define) -> frozenset[str]:
     """The names whose truth, or whose text, decides what a function does."""
     nodes = list(t.walk(define.body))
     tests = [node.test for node in nodes if isinstance(node, t.If | t.Conditional)]
-    tests += [flag for node in nodes if isinstance(node, t.Call) and (flag := node.argument("create_graph"))]
+    calls_made = [node for node in nodes if isinstance(node, t.Call)]
+    tests += [flag for call in calls_made if (flag := call.argument("create_graph"))]
+    tests += [flag for call in calls_made if _sets_mode(call) and (flag := call.argument("mode", 0))]
     found = {
         tested_flag(part)[0] or number_test(part)[0] or word_asked(part) for test in tests for part in _parts(test)
     }
-    calls = (node for node in nodes if isinstance(node, t.Call) and len(node.args) > 1)
-    named = (call.args[1].value for call in calls if t.path_of(call.func) == "getattr")
+    named = (c.args[1].value for c in calls_made if len(c.args) > 1 and t.path_of(c.func) == "getattr")
     return frozenset(name for name in (*found, *map(t.path_of, named)) if name is not None)
+
+
+def _sets_mode(call: t.Call) -> bool:
+    """``torch.set_grad_enabled(train)``: what it is given decides how all that follows runs."""
+    return (t.path_of(call.func) or "").rsplit(".", 1)[-1] == "set_grad_enabled"
 
 
 def _parts(test: t.Expr) -> list[t.Expr]:

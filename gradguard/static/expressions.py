@@ -267,11 +267,12 @@ def _conditional(flow: Flow, expr: t.Conditional, state: State) -> Value:
     if settled is not None:
         return evaluate(flow, expr.body if settled else expr.orelse, state)
     tested, holds = tensor_test(expr.test)
-    before = state.mode
-    first, after = evaluate(flow, expr.body, state), state.mode
-    state.mode = before
+    before, left_before = state.mode, state.left
+    first, after, left = evaluate(flow, expr.body, state), state.mode, state.left
+    state.mode, state.left = before, left_before
     second = evaluate(flow, expr.orelse, state)
     state.mode = state.mode if state.mode is after else Mode.UNKNOWN
+    state.left = state.left if state.left is left else Mode.UNKNOWN
     other = expr.orelse if holds else expr.body
     if tested is not None and t.path_of(other) == tested:
         first, second = (first, NUMBER) if holds else (NUMBER, second)

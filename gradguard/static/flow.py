@@ -43,6 +43,7 @@ from gradguard.static.values import (
     Kind,
     Root,
     Roots,
+    Source,
     Value,
     each_of,
     join,
@@ -66,6 +67,8 @@ class Flow:
         self.frames: list[LoopFrame] = []
         self.branches = 0
         self.starting = 0
+        self.at_start: set[str] = set()
+        self.beyond_start: set[str] = set()
         self.proven: set[Root] = set()
         self.proven_values: set[Roots] = set()
         self.escaped: set[Root] = set()
@@ -97,6 +100,7 @@ class Flow:
         self.method_calls: list[tuple[str, Mode]] = []
         self.dry = False
         self.guards = 0
+        self.restoring = 0
         self.generating = 0
         self.saving: set[object] = set()
         self.unpacked: set[object] = set()
@@ -363,12 +367,23 @@ class Flow:
             value_site=self.site(source) if source is not None else None, mode=state.mode,
             evaluating=bool(state.evaluating),
         )  # fmt: skip
+        self.note_start(path, value)
         caps = [cap for cap in self.caps if cap.is_below and _grows_with(path, cap.path)]
         event.capped, event.fills = any(not cap.is_long for cap in caps), any(cap.is_long for cap in caps)
         event.capped |= any(path.startswith(f"{scope}.") for scope in self.scoped)
         if (state.mode is not Mode.OFF or value.holds) and not self.starting:
             self.record(event)
         return event
+
+    def note_start(self, path: str, value: Value) -> None:
+        """Note whether a path is bound at the start only, to something that is not made of what is there."""
+        made = self.starting > 0 and Root(Source.PLACE, path) not in value.reach
+        (self.at_start if made else self.beyond_start).add(path)
+
+    @property
+    def made_once(self) -> frozenset[str]:
+        """The paths that are bound at the start only: ``if self.inverse is None: self.inverse = f(self.weight)``."""
+        return frozenset(self.at_start - self.beyond_start)
 
     def empty(self, path: str, holder: Value, state: State) -> None:
         """A container gives up its content, and stays the same object."""

@@ -7,6 +7,8 @@ from collections.abc import Collection, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 
+# Folders beside the scripts that these put on their path.
+_SOURCES = ("src", "lib")
 _ROOT_MARKERS = (".git", "pyproject.toml", "setup.py", "setup.cfg", "requirements.txt")
 
 
@@ -46,13 +48,12 @@ class Imports:
             yield _parent(path, level)
             return
         root = self._root(path)
-        folder = path.parent
-        while True:
-            yield folder
-            if folder == root or folder == folder.parent:
-                break
-            folder = folder.parent
-        yield root / "src"
+        folders = [path.parent]
+        while folders[-1] not in (root, folders[-1].parent):
+            folders.append(folders[-1].parent)
+        yield from folders
+        for folder in folders:
+            yield from (folder / name for name in _SOURCES if name in self._entries(folder))
 
     def _root(self, path: Path) -> Path:
         """The outermost folder that imports of this file are looked up in."""

@@ -224,6 +224,10 @@ RECORD_NAME = re.compile(r"^[A-Z][a-z]+(?:[A-Z][a-z0-9]+)*$")
 MEASURING_CALLABLE = re.compile(
     r"accuracy|acc$|metric|score|error_rate|iou|dice_coef|psnr|ssim|auc|bleu|precision|recall", re.I
 )
+# Measures that give one number, or one for each class.
+MEASURE_OF_CLASSES = re.compile(
+    r"(?:^|\.)(?:\w+_)?(?:accuracy|precision|recall|f1|f1_score|fbeta_score|sensitivity|specificity)$", re.I
+)
 
 # --- containers -------------------------------------------------------------------------------------------------
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from gradguard.static import knowledge as k
 from gradguard.static import tree as t
 from gradguard.static.called import Called
+from gradguard.static.conditions import outcome
 from gradguard.static.definitions import FunctionRef
 from gradguard.static.model import (
     Mode,
@@ -53,6 +54,9 @@ def gradient_context(flow: Flow, expr: t.Expr, state: State | None = None) -> Mo
         setting = expr.argument("mode", 0) if isinstance(expr, t.Call) else None
         if isinstance(setting, t.Constant):
             return Mode.ON if setting.value else Mode.OFF
+        told = None if setting is None or state is None else outcome(setting, lambda name: flow.given(name, state))
+        if told is not None:
+            return Mode.ON if told else Mode.OFF
         return _as_in_training(flow, setting, state)
     if isinstance(value, Value) and isinstance(value.ref, FunctionRef) and "." not in path:
         text = value.ref.chunk.text
@@ -87,12 +91,34 @@ def _as_in_training(flow: Flow, setting: t.Expr | None, state: State | None) -> 
     return None if any(t.path_of(call.func) == f"{path}.eval" for call in evals) else Mode.UNKNOWN
 
 
+def leave(flow: Flow, state: State, mode: Mode) -> None:
+    """Set the gradient mode for all that comes, also in callers, unless a context around puts it back."""
+    state.mode = mode
+    state.left = state.left if flow.restoring else mode
+
+
+def _is_restored(c: Called) -> bool:
+    """``set_grad_enabled(before)``, where ``before = torch.is_grad_enabled()`` was asked first."""
+    setting = c.node.argument("mode", 0)
+    path = t.path_of(setting) if setting is not None else None
+    asked = (
+        target
+        for s in t.walk_statements(c.flow.ref.define.body)
+        if isinstance(s, t.Assign) and isinstance(s.value, t.Call)
+        and (t.path_of(s.value.func) or "").endswith("is_grad_enabled")
+        for target in s.targets
+    )  # fmt: skip
+    return path is not None and any(t.path_of(target) == path for target in asked)
+
+
 def mode_call(c: Called) -> Value | None:
     """``set_grad_enabled`` as a statement, ``ExitStack.enter_context(no_grad())``, ``.eval()`` and ``.train()``."""
     state = c.state
     if c.external in k.SET_GRAD:
-        mode = gradient_context(c.flow, c.node, state)
-        state.mode = mode or state.mode
+        if _is_restored(c):
+            state.mode, state.left = c.flow.facts.entry_mode, Mode.INHERITED
+        elif (mode := gradient_context(c.flow, c.node, state)) is not None:
+            leave(c.flow, state, mode)
         return NOTHING
     if c.method == "enter_context" and c.node.args:
         mode = gradient_context(c.flow, c.node.args[0].value, state)

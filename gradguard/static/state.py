@@ -41,6 +41,7 @@ class State:
     Args:
         env: values by path.
         mode: the gradient mode.
+        left: the gradient mode that a caller finds afterwards: what ``set_grad_enabled`` set, outside of any context.
         evaluating: paths on which ``.eval()`` was called.
         lost: the ``zero_grad`` that came after the last backward, on every path.
         computed: gradients were computed since the last reset.
@@ -53,9 +54,10 @@ class State:
     lost: ZeroGrad | None = None
     computed: bool = False
     frozen: frozenset[str] = frozenset()
+    left: Mode = Mode.INHERITED
 
     def copy(self) -> State:
-        return State(dict(self.env), self.mode, self.evaluating, self.lost, self.computed, self.frozen)
+        return State(dict(self.env), self.mode, self.evaluating, self.lost, self.computed, self.frozen, self.left)
 
     def evaluates(self, module: str | None) -> bool:
         """Whether a module was put into evaluation mode, or one that it is a part of."""
@@ -68,7 +70,7 @@ class State:
     def become(self, other: State) -> None:
         """Go on as ``other``: this is what one of several ways has led to."""
         self.env, self.mode, self.evaluating = other.env, other.mode, other.evaluating
-        self.lost, self.computed, self.frozen = other.lost, other.computed, other.frozen
+        self.lost, self.computed, self.frozen, self.left = other.lost, other.computed, other.frozen, other.left
 
     def assign(self, path: str, value: Value) -> None:
         """Bind a path; its parts are those of the new value now."""
@@ -100,9 +102,10 @@ def merge(a: State | None, b: State | None, trusted: str = "both") -> State | No
         else:
             env[path] = join(x, y, trusted=trusted)
     mode = a.mode if a.mode is b.mode else Mode.UNKNOWN
+    left = a.left if a.left is b.left else Mode.UNKNOWN
     lost = a.lost if a.lost is b.lost else None
     frozen = a.frozen & b.frozen
-    return State(env, mode, a.evaluating & b.evaluating, lost, a.computed or b.computed, frozen)
+    return State(env, mode, a.evaluating & b.evaluating, lost, a.computed or b.computed, frozen, left)
 
 
 def hedge(a: State, b: State) -> None:

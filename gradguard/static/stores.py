@@ -43,6 +43,7 @@ _ADDS_ITS_OWN_WAY = re.compile(r"\bdef __iadd__\b")
 
 
 def store_rebind(flow: Flow, path: str, value: Value, state: State, stmt: t.Node, source: t.Expr | None) -> None:
+    flow.note_start(path, value)
     carries_on = any(r.source in (Source.CARRIED, Source.PLACE) for r in value.reach)
     grows = bool(value.holding(Held.GROWN))
     if not carries_on and not grows and not (value.holding(Held.EXCEPTION) and flow.scope(path) is not Scope.LOCAL):

@@ -11,6 +11,7 @@ from gradguard.static.edits import one_line
 from gradguard.static.expressions import recorded
 from gradguard.static.gate import SourceError
 from gradguard.static.model import Form, Mode, Scope, Store
+from gradguard.static.modes import leave
 from gradguard.static.replay import replay
 from gradguard.static.state import merge
 from gradguard.static.translation import Translation
@@ -90,12 +91,15 @@ def _apply(here: Translation, *, constructs: bool) -> Value:
     flow, callee, state = here.flow, here.callee, here.state
     flow.facts.gradients_wanted |= callee.facts.gradients_wanted
     writes, known = _writes(here), len(flow.facts.stores)
+    made_once = {here.path(path) for path in callee.made_once}
     for event in callee.facts.events[:_MAX_EVENTS]:
         replay(here, event)
     result = _made(here) if constructs else recorded(here.returned(callee.facts.returns), state)
     for path, value in writes:
         flow.touch(path, state)
-        if all(store.path != path for store in flow.facts.stores[known:]):
+        if path in made_once:
+            flow.at_start.add(path)
+        elif all(store.path != path for store in flow.facts.stores[known:]):
             _note_carried(here, path, value)
         state.assign(path, value)
     _reset(here)
@@ -106,7 +110,17 @@ def _apply(here: Translation, *, constructs: bool) -> Value:
     flow.generators += callee.ref.define.is_generator
     evaluating = (here.path(p) for p in callee.final.evaluating | callee.evaluating_at_yield)
     state.evaluating |= {p for p in evaluating if p is not None}
+    _leave_mode(here)
     return result
+
+
+def _leave_mode(here: Translation) -> None:
+    """``set_grad_enabled`` holds beyond the function that calls it, unless a decorator puts things back."""
+    left = here.callee.final.left
+    if left is Mode.INHERITED or here.callee.facts.entry_mode is not Mode.INHERITED:
+        return
+    if not here.callee.ref.define.is_generator:
+        leave(here.flow, here.state, left)
 
 
 def _note_given_back(here: Translation) -> None:

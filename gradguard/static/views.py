@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
+from gradguard.static import knowledge as k
 from gradguard.static import tree as t
 from gradguard.static.state import State
 from gradguard.static.values import (
@@ -45,6 +46,8 @@ def indexed(flow: Flow, base: Value, expr: t.Subscript, state: State) -> Value:
     if not _is_position(expr.index):
         base = computed(base)  # by a name: one of many rows, or a copy
     base = replace(base, holds=base.holds - base.holding(Held.OUTPUT))
+    if isinstance(expr.value, t.Call) and k.MEASURE_OF_CLASSES.search(t.path_of(expr.value.func) or ""):
+        return base  # precision(predicted, y, classes)[1]: the whole is hardly larger
     is_tensor = _has_dimensions(expr.index) or (base.kind is Kind.TENSOR and base.ref != "batch")
     return holding(base, Held.VIEW, expr) if is_tensor and _narrows(flow, expr, state) else base
 

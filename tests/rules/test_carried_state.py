@@ -29,6 +29,31 @@ MARKING = """
 """
 
 FLAGGED = {
+    "a state that is made on first use, and carried on in one mode": """
+        class Memory(nn.Module):
+            def __init__(self, width):
+                super().__init__()
+                self.cell = nn.GRUCell(width, width)
+                self.state = None
+                self.carries = False
+
+            def forward(self, x):
+                if self.carries or not self.training:
+                    if self.state is None:
+                        self.state = torch.zeros_like(x)
+                    self.state = self.cell(x, self.state)  # !
+                    return self.state
+                return self.cell(x)
+
+        def main(rows):
+            net = Memory(4)
+            net.carries = True
+            optimizer = torch.optim.Adam(net.parameters())
+            for x in rows:
+                optimizer.zero_grad()
+                net(x).sum().backward(retain_graph=True)
+                optimizer.step()
+    """,
     "positions that a helper marks": MARKING.replace("MOVED", "pos + 0.1 * vel").replace("MARK", "!"),
     "positions that the loop marks": """
         def simulate(net, optimizer, potential, steps):
@@ -297,6 +322,56 @@ HANDED = """
 SPELLINGS = ("perturbation", "simulation")  # the same store under whatever rule fits its form best
 
 CLEAN = {
+    "what a module makes on first use, in one of its modes": """
+        class Mixing(nn.Module):
+            def __init__(self, width):
+                super().__init__()
+                self.weight = nn.Parameter(torch.randn(width, width))
+                self.inverse = None
+                self.keeps_inverse = False
+
+            def forward(self, x, reverse=False):
+                if not reverse:
+                    return F.linear(x, self.weight)
+                if not self.training or self.keeps_inverse:
+                    if self.inverse is None:
+                        self.inverse = torch.inverse(self.weight)
+                    inverse = self.inverse
+                else:
+                    inverse = torch.inverse(self.weight)
+                return F.linear(x, inverse)
+
+        def main(rows):
+            net = Mixing(4)
+            optimizer = torch.optim.Adam(net.parameters())
+            for x in rows:
+                optimizer.zero_grad()
+                y = net(x)
+                back = net(y, reverse=True)
+                torch.norm(x - y).backward()
+                optimizer.step()
+                print(torch.norm(back - x).item())
+    """,
+    "what a helper makes on first use": """
+        class Mixing(nn.Module):
+            def _inverse(self):
+                if self.inverse is None:
+                    self.inverse = torch.inverse(self.weight)
+                return self.inverse
+
+            def forward(self, x, keeps):
+                inverse = self._inverse() if keeps else torch.inverse(self.weight)
+                return F.linear(x, inverse)
+
+        def main(rows):
+            net = Mixing(4)
+            optimizer = torch.optim.Adam(net.parameters())
+            for x in rows:
+                optimizer.zero_grad()
+                torch.norm(x - net(x, False)).backward()
+                optimizer.step()
+                print(net(x, True).sum().item())
+    """,
     "positions that are begun anew": MARKING.replace("MOVED", "pos.detach() + 0.1 * vel"),
     "positions that are no leaf any more": """
         def attack(net, x, y, steps):

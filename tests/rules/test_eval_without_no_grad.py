@@ -1077,3 +1077,59 @@ def test_a_model_of_the_program_that_was_frozen(made: str) -> None:
 )
 def test_a_model_of_the_program_that_learns(made: str) -> None:
     assert_flagged(FROZEN.format(made, "  # !"), CODE)
+
+
+MADE = """
+    from project.models import build, load
+
+    def evaluate(paths, loader):
+        {}
+        total = 0.0
+        for x, y in loader:
+            total += F.mse_loss(net(x), y).item(){}
+        return total
+"""
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        "net = build(paths)",
+        "net, settings = build(paths)",
+        "net, *others = build(paths)",
+        "net = torch.load(paths[0])",
+        "net, settings = torch.load(paths[0])",
+        "net, settings = load(paths), 3",
+    ],
+)
+def test_a_model_by_what_it_is_used_as(made: str) -> None:
+    """What makes it cannot be read, alone or among other things: `net.eval()` says what it is."""
+    assert_flagged(MADE.format(f"{made}; net.eval()", "  # !"), CODE)
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        "net, settings = build(paths); settings.eval()",
+        "net = torch.load(paths[0]); print(net.shape)",
+        "net, settings = build(paths); net.eval(); net.requires_grad_(False)",
+        "net, settings = build(paths); net.eval(); torch.set_grad_enabled(False)",
+    ],
+)
+def test_what_is_not_used_as_a_model_or_is_frozen(made: str) -> None:
+    assert_clean(MADE.format(made, ""))
+
+
+def test_models_taken_from_one_call_that_train() -> None:
+    assert_clean("""
+        from project.models import build
+
+        def train(config, loader):
+            net, head, optimizer = build(config)
+            net.eval()
+            head.train()
+            for x, y in loader:
+                optimizer.zero_grad()
+                F.cross_entropy(head(net(x)), y).backward()
+                optimizer.step()
+    """)

@@ -290,6 +290,36 @@ FLAGGED = {
 }
 
 CLEAN = {
+    "methods of an object that cannot be read, named as classes are": """
+        from project.measures import Metric
+
+        def train(model, loader, optimizer, scale):
+            metric = Metric(4)
+            overlap = recall = hits = 0.0
+            for x, y in loader:
+                optimizer.zero_grad()
+                out = model(x)
+                F.cross_entropy(out, y).backward()
+                optimizer.step()
+                overlap += metric.Dice(out, y)
+                found = metric.Sensitivity(out, y)
+                recall += found
+                hits += scale.Within(out, y)
+            return overlap, recall, hits
+    """,
+    "functions of a module of measures that cannot be read": """
+        from project import metrics
+
+        def train(model, loader, optimizer):
+            overlap = 0.0
+            for x, y in loader:
+                optimizer.zero_grad()
+                out = model(x)
+                F.cross_entropy(out, y).backward()
+                optimizer.step()
+                overlap += metrics.Dice(out, y)
+            return overlap
+    """,
     "a generator, which cannot be added to a number": """
         class Model:
             def parts(self, probs, y, criterion):

@@ -173,6 +173,23 @@ FLAGGED = {
 }
 
 CLEAN = {
+    "a measure of one class": """
+        from torch_geometric.utils import precision, recall
+        import measures
+
+        def train(model, loader, optimizer):
+            rows = {"precision": [], "recall": [], "f1": []}
+            for x, y in loader:
+                out = model(x)
+                optimizer.zero_grad()
+                F.cross_entropy(out, y).backward()
+                optimizer.step()
+                predicted = out.argmax(1)
+                rows["precision"].append(precision(predicted, y, 2)[1])
+                rows["recall"].append(recall(predicted, y, 2)[1])
+                rows["f1"].append(measures.f1_score(predicted, y, 2)[1])
+            return rows
+    """,
     "the two halves that a model gives": """
         class VAE(nn.Module):
             def __init__(self):

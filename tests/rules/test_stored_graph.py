@@ -10,6 +10,20 @@ from tests.rules.snippets import assert_clean, assert_flagged, findings, twin
 CODE = "GG104"
 
 FLAGGED = {
+    "records whose class cannot be read": """
+        from project import records
+        from project.records import Step
+
+        def train(model, loader, optimizer):
+            kept = []
+            for x, y in loader:
+                loss = F.cross_entropy(model(x), y)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+                kept.append(Step(loss))  # !
+                kept.append(records.Step(loss))  # !
+    """,
     "one of two losses that a model gives": """
         def train(model, loader, optimizer):
             history = []

@@ -1,0 +1,187 @@
+"""The gradient mode that a call leaves behind: ``set_grad_enabled`` in a helper."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.rules.snippets import assert_clean, assert_flagged, findings
+
+CODE = "GG301"
+
+EVALUATES = """
+    {helper}
+
+    def evaluate(model, loader):
+        model.eval()
+        {before}
+        total = 0.0
+        for x, y in loader:
+            total += F.mse_loss(model(x), y).item(){mark}
+        return total
+"""
+
+SWITCHES = """
+    def switch(model, train):
+        model.train(train)
+        torch.set_grad_enabled(train)
+"""
+BRANCHES = """
+    def switch(model, train):
+        if train:
+            model.train()
+            torch.set_grad_enabled(True)
+        else:
+            model.eval()
+            torch.set_grad_enabled(False)
+"""
+THROUGH_ANOTHER = """
+    def no_gradients():
+        torch.autograd.set_grad_enabled(mode=False)
+
+    def switch(model, train):
+        if not train:
+            no_gradients()
+"""
+CHOSEN = """
+    def switch(model, train):
+        torch.set_grad_enabled(True) if train else torch.set_grad_enabled(False)
+"""
+WORDS = """
+    def switch(model, phase):
+        torch.set_grad_enabled(phase == "train")
+"""
+RESTORES = """
+    def sample(model, x):
+        before = torch.is_grad_enabled()
+        torch.set_grad_enabled(False)
+        made = model(x)
+        torch.set_grad_enabled(before)
+        return made
+"""
+DECORATED = """
+    @torch.no_grad()
+    def sample(model, x):
+        torch.set_grad_enabled(False)
+        return model(x)
+"""
+IN_A_CONTEXT = """
+    def sample(model, x):
+        with torch.no_grad():
+            torch.set_grad_enabled(False)
+            return model(x)
+"""
+CONTEXT = """
+    class Frozen:
+        def __enter__(self):
+            self.before = torch.is_grad_enabled()
+            torch.set_grad_enabled(False)
+
+        def __exit__(self, *failure):
+            torch.set_grad_enabled(self.before)
+"""
+OBJECT = """
+    class Evaluation:
+        def __init__(self):
+            torch.set_grad_enabled(False)
+"""
+
+
+def snippet(helper: str, before: str, mark: str = "") -> str:
+    return EVALUATES.format(helper=helper.strip(), before=before, mark=mark)
+
+
+@pytest.mark.parametrize("helper", [SWITCHES, BRANCHES, THROUGH_ANOTHER, CHOSEN])
+def test_a_helper_switches_gradients_off(helper: str) -> None:
+    assert_clean(snippet(helper, "switch(model, False)"))
+    assert_clean(snippet(helper, "switch(model, train=False)"))
+
+
+@pytest.mark.parametrize("helper", [SWITCHES, BRANCHES, CHOSEN])
+def test_a_helper_switches_gradients_on(helper: str) -> None:
+    assert_flagged(snippet(helper, "switch(model, True); model.eval()", "  # !"), CODE)
+
+
+def test_a_helper_is_told_by_a_word() -> None:
+    assert_clean(snippet(WORDS, 'switch(model, "val")'))
+    assert_flagged(snippet(WORDS, 'switch(model, "train")', "  # !"), CODE)
+
+
+@pytest.mark.parametrize("helper", [SWITCHES, BRANCHES])
+def test_nobody_knows_what_a_helper_is_told(helper: str) -> None:
+    assert_clean(snippet(helper, "switch(model, ARGS.train)"))
+
+
+@pytest.mark.parametrize("helper", [RESTORES, DECORATED, IN_A_CONTEXT])
+def test_a_helper_that_puts_the_mode_back(helper: str) -> None:
+    assert_flagged(snippet(helper, "sample(model, FIRST)", "  # !"), CODE)
+
+
+INSIDE = """
+    {helper}
+
+    def evaluate(model, loader):
+        model.eval()
+        with Frozen():
+            for x, y in loader:
+                print(F.mse_loss(model(x), y).item())
+"""
+
+
+def test_a_context_of_the_program() -> None:
+    assert_clean(INSIDE.format(helper=CONTEXT.strip()))
+    assert_flagged(snippet(CONTEXT, "with Frozen(): model(FIRST)", "  # !"), CODE)
+
+
+def test_an_object_that_is_made() -> None:
+    assert_clean(snippet(OBJECT, "Evaluation()"))
+
+
+def test_a_trainer_that_switches_between_training_and_validation() -> None:
+    trainer = """
+        class Trainer:
+            def __init__(self, model, optimizer):
+                self.model, self.optimizer = model, optimizer
+
+            def set_mode(self, enable):
+                self.model.train(enable)
+                torch.set_grad_enabled(enable)
+
+            def validate_batch(self, x, y):
+                return F.mse_loss(self.model(x), y).detach()
+
+            def fit(self, loader, val_loader):
+                for epoch in range(10):
+                    self.set_mode(True)
+                    for x, y in loader:
+                        self.optimizer.zero_grad()
+                        F.mse_loss(self.model(x), y).backward()
+                        self.optimizer.step()
+                    self.set_mode({validates})
+                    self.model.eval()
+                    for x, y in val_loader:
+                        self.validate_batch(x, y){mark}
+    """
+    assert_clean(trainer.format(validates="False", mark=""))
+    assert_flagged(trainer.format(validates="True", mark="  # !"), CODE)
+
+
+@pytest.mark.parametrize("flag", ["True", "False"])
+def test_a_flag_decides_whether_a_sum_keeps_graphs(flag: str) -> None:
+    run = """
+        def run(model, loader, optimizer, train):
+            total = 0
+            with torch.set_grad_enabled(train):
+                for x, y in loader:
+                    loss = F.mse_loss(model(x), y)
+                    if train:
+                        optimizer.zero_grad()
+                        loss.backward()
+                        optimizer.step()
+                    total += loss
+            return total
+
+        def main(model, loader, optimizer):
+            for epoch in range(10):
+                history.append(run(model, loader, optimizer, {}))
+    """
+    assert bool(findings(run.format(flag), "GG104")) is (flag == "True")
