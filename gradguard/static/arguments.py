@@ -167,10 +167,10 @@ def _told(written: t.Expr, value: Value) -> Value:
 
 
 def _by_default(ref: FunctionRef) -> dict[str, Value]:
-    """What is chosen unless a call says otherwise, where it may be whether gradients are computed."""
-    if not any(word in ref.chunk.text for word in k.OF_GRADIENT_MODE):
-        return {}
-    defaults = {p.name: p.default for p in ref.define.params if isinstance(p.default, t.Constant)}
+    """What is chosen unless a call says otherwise: whether gradients are computed, perhaps, or what is kept."""
+    of_mode = any(word in ref.chunk.text for word in k.OF_GRADIENT_MODE)
+    chosen = ref.tested if of_mode else ref.keeping
+    defaults = {p.name: p.default for p in ref.define.params if isinstance(p.default, t.Constant) and p.name in chosen}
     return {
         name: _told(default, UNKNOWN)
         for name, default in defaults.items()
