@@ -48,8 +48,8 @@ def bind(
             stores.store_rebind(flow, path, value, state, stmt, source)
         return
     path = flow.canonical(path)
-    if value.kind is Kind.UNKNOWN and isinstance(source, t.Call) and path in flow.modules:
-        value = Value(kind=Kind.MODULE)  # model = build(config): what it is used as says what it is
+    if path in flow.modules and _may_be_module(value, source):
+        value = Value(kind=Kind.MODULE)  # what it is used as says what it is
     for root in value.roots:
         if root.source in (Source.CALL, Source.LOSS):
             flow.hints.setdefault(root, path)
@@ -70,6 +70,13 @@ def bind(
     state.assign(path, value)
     if value.kind is Kind.MODULE and _is_frozen_copy(source):
         flow.freeze(path, state, True)
+
+
+def _may_be_module(value: Value, source: t.Expr | None) -> bool:
+    """Whether a value may be a module: ``build(config)``, ``torch.load(path)``, ``torch.load(path)["model"]``."""
+    if value.kind is Kind.TENSOR and not value.reach and value.ref is None:
+        return isinstance(source, t.Call | t.Subscript)
+    return value.kind is Kind.UNKNOWN and isinstance(source, t.Call)
 
 
 def _is_frozen_copy(source: t.Expr | None) -> bool:

@@ -6,6 +6,7 @@ import pytest
 
 from gradguard import catalogue
 from gradguard.config import Settings
+from gradguard.findings import Confidence
 from gradguard.static.engine import check_text
 from tests.rules.snippets import assert_clean, assert_flagged, findings
 
@@ -1077,3 +1078,43 @@ def test_a_model_of_the_program_that_was_frozen(made: str) -> None:
 )
 def test_a_model_of_the_program_that_learns(made: str) -> None:
     assert_flagged(FROZEN.format(made, "  # !"), CODE)
+
+
+LOADED = """
+        def accuracy(args, loader):
+            checkpoint = torch.load(args.path)
+            net = {loaded}
+            {then}
+            correct = 0
+            for x, y in loader:
+                scores = net(x)[:, :10]{mark}
+                correct += (scores.argmax(1) == y).sum().item()
+            return correct / len(loader.dataset)
+"""
+
+
+@pytest.mark.parametrize(
+    "loaded",
+    [
+        "torch.load(args.path)",
+        'torch.load("{}/last".format(args.folder), map_location=lambda storage, loc: storage)',
+        "torch.load(args.path, map_location='cpu').to('cuda')",
+        "torch.load(args.path)['model']",
+        "checkpoint['model'].cuda()",
+    ],
+)
+def test_a_module_that_is_loaded_as_a_whole(loaded: str) -> None:
+    assert_flagged(LOADED.format(loaded=loaded, then="net.eval()", mark="  # !"), CODE)
+
+
+@pytest.mark.parametrize(
+    ("loaded", "then"),
+    [
+        ("torch.load(args.path)", "net.eval().requires_grad_(False)"),
+        ("torch.load(args.path)", "net.eval(), torch.set_grad_enabled(False)"),
+        ("torch.load(args.path)", "other = Net().eval()"),
+        ("checkpoint['scale']", "args.net.eval()"),
+    ],
+)
+def test_what_else_is_loaded(loaded: str, then: str) -> None:
+    assert_clean(LOADED.format(loaded=loaded, then=then, mark=""), confidence=Confidence.LOW)
