@@ -838,3 +838,43 @@ def test_sums_that_a_method_makes(call: str) -> None:
     """
     assert_flagged(snippet.format(f"{call}  # !"), CODE)
     assert_clean(snippet.format(call.replace("loss", "loss.detach()")), CODE)
+
+
+BUNDLE = """
+        class Bundle:
+            def __init__(self, **losses):
+                self.total = sum(losses.values())
+                self.numbers = {{name: loss.item() for name, loss in losses.items()}}
+
+            def __truediv__(self, n):
+                self.total = self.total / n
+                return self
+
+        def train(component: nn.Module, optimizer, loader):
+            seen, total = defaultdict(float), 0.0
+            for batch in loader:
+                optimizer.zero_grad()
+                losses = component.compute_loss(batch){divided}
+                losses.total.backward()
+                optimizer.step()
+                {kept}
+"""
+
+
+@pytest.mark.parametrize("divided", ["", " / 4", " * 0.25"])
+def test_what_else_an_object_with_a_loss_has_is_not_known(divided: str) -> None:
+    named = "for name, value in losses.numbers.items(): seen[name] += value / 100"
+    assert_clean(BUNDLE.format(divided=divided, kept=named))
+    assert_clean(BUNDLE.format(divided=divided, kept="total += losses.count"))
+
+
+@pytest.mark.parametrize("divided", ["", " / 4"])
+def test_the_loss_of_an_object_is_one(divided: str) -> None:
+    assert_flagged(BUNDLE.format(divided=divided, kept="total += losses.total  # !"), CODE)
+    assert_flagged(BUNDLE.format(divided=divided, kept="seen['total'] += 2 * losses.total  # !"), CODE)
+
+
+@pytest.mark.parametrize("part", ["losses.mean()", "losses.T.sum()", "losses.real", "losses[0]"])
+def test_a_tensor_that_was_divided_stays_one(part: str) -> None:
+    text = BUNDLE.replace("losses.total.backward()", "losses.sum().backward()")
+    assert_flagged(text.format(divided=" / 4", kept=f"total += {part}  # !"), CODE)
