@@ -62,7 +62,11 @@ def bound(c: Called, ref: FunctionRef, given: Given, receiver: str | None) -> Ar
     stars = {p.star: p.name for p in params if p.star}
     position = 0
     for arg, value in given:
-        if arg.star:
+        items = _items(value) if arg.star == "*" else ()
+        if items and position + len(items) <= len(plain):
+            arguments.values.update(zip((p.name for p in plain[position:]), items, strict=False))
+            position += len(items)
+        elif arg.star:
             _spread(arguments, arg, value, [p.name for p in plain if p.name not in arguments.values], stars)
         elif arg.keyword is None and position < len(plain):
             _give(c, arguments, plain[position].name, arg, value)
@@ -79,6 +83,12 @@ def bound(c: Called, ref: FunctionRef, given: Given, receiver: str | None) -> Ar
         if param.name not in arguments.values and isinstance(param.default, t.Constant):
             arguments.values[param.name] = NOTHING if param.default.value is None else NUMBER
     return arguments
+
+
+def _items(value: Value) -> tuple[Value, ...]:
+    """What is in a tuple or list, in order, where that is known: ``args = [loss, best]``, ``keep(*args)``."""
+    numbers = [key for key, _ in value.parts]
+    return tuple(part for _, part in value.parts) if numbers == list(range(len(numbers))) else ()
 
 
 def sureness(value: Value) -> int:
