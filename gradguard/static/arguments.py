@@ -62,7 +62,11 @@ def bound(c: Called, ref: FunctionRef, given: Given, receiver: str | None) -> Ar
     stars = {p.star: p.name for p in params if p.star}
     position = 0
     for arg, value in given:
-        if arg.star:
+        items = _items(value) if arg.star == "*" else ()
+        if items and position + len(items) <= len(plain):
+            arguments.values.update(zip((p.name for p in plain[position:]), items, strict=False))
+            position += len(items)
+        elif arg.star:
             _spread(arguments, arg, value, [p.name for p in plain if p.name not in arguments.values], stars)
         elif arg.keyword is None and position < len(plain):
             _give(c, arguments, plain[position].name, arg, value)
@@ -79,6 +83,12 @@ def bound(c: Called, ref: FunctionRef, given: Given, receiver: str | None) -> Ar
         if param.name not in arguments.values and isinstance(param.default, t.Constant):
             arguments.values[param.name] = NOTHING if param.default.value is None else NUMBER
     return arguments
+
+
+def _items(value: Value) -> tuple[Value, ...]:
+    """What is in a tuple or list, in order, where that is known: ``args = [loss, best]``, ``keep(*args)``."""
+    numbers = [key for key, _ in value.parts]
+    return tuple(part for _, part in value.parts) if numbers == list(range(len(numbers))) else ()
 
 
 def sureness(value: Value) -> int:
@@ -167,10 +177,10 @@ def _told(written: t.Expr, value: Value) -> Value:
 
 
 def _by_default(ref: FunctionRef) -> dict[str, Value]:
-    """What is chosen unless a call says otherwise, where it may be whether gradients are computed."""
-    if not any(word in ref.chunk.text for word in k.OF_GRADIENT_MODE):
-        return {}
-    defaults = {p.name: p.default for p in ref.define.params if isinstance(p.default, t.Constant)}
+    """What is chosen unless a call says otherwise: whether gradients are computed, perhaps, or what is kept."""
+    of_mode = any(word in ref.chunk.text for word in k.OF_GRADIENT_MODE)
+    chosen = ref.tested if of_mode else ref.keeping
+    defaults = {p.name: p.default for p in ref.define.params if isinstance(p.default, t.Constant) and p.name in chosen}
     return {
         name: _told(default, UNKNOWN)
         for name, default in defaults.items()

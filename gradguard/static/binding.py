@@ -72,9 +72,15 @@ def bind(
 
 
 def _as_used(flow: Flow, path: str, value: Value, source: t.Expr | None) -> Value:
-    """``model = build(config)``, ``model = torch.load(path)``: what it is used as says what it is."""
-    is_open = value.kind is Kind.UNKNOWN or (value.kind is Kind.TENSOR and not value.reach)
-    return Value(kind=Kind.MODULE) if is_open and isinstance(source, t.Call) and path in flow.modules else value
+    """What a variable is used as says what it is, where it may be a module: ``model.eval()``."""
+    return Value(kind=Kind.MODULE) if path in flow.modules and _may_be_module(value, source) else value
+
+
+def _may_be_module(value: Value, source: t.Expr | None) -> bool:
+    """Whether a value may be a module: ``build(config)``, ``torch.load(path)``, ``torch.load(path)["model"]``."""
+    if value.kind is Kind.TENSOR and not value.reach and value.ref is None:
+        return isinstance(source, t.Call | t.Subscript)
+    return value.kind is Kind.UNKNOWN and isinstance(source, t.Call)
 
 
 def _is_frozen_copy(source: t.Expr | None) -> bool:

@@ -14,6 +14,7 @@ from gradguard.static.conditions import (
     is_flag,
     key_test,
     length_test,
+    no_tensors,
     outcome,
     period,
     shape_test,
@@ -104,8 +105,11 @@ def try_(flow: Flow, stmt: t.Try, state: State) -> State | None:
     flow.branches += 1
     for handler in stmt.handlers:
         caught = start.copy() if start else None
-        if caught is not None and handler.name:
-            caught.env[handler.name] = holding(Value(), Held.EXCEPTION, handler.name) if worked else Value()
+        if caught is not None:
+            for path in no_tensors(stmt, handler):
+                caught.assign(flow.canonical(path), NUMBER)
+            if handler.name:
+                caught.env[handler.name] = holding(Value(), Held.EXCEPTION, handler.name) if worked else Value()
         after = merge(after, flow.block(handler.body, caught), "first")
     flow.branches -= 1
     return flow.block(stmt.final, after)

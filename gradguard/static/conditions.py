@@ -187,16 +187,57 @@ def tensor_test(test: t.Expr) -> tuple[str | None, bool]:
         return path, not holds
     if isinstance(test, t.Attribute) and test.name == "requires_grad":
         return t.path_of(test.value), True
+    path, classes, holds = _class_test(test)
+    if any(name in _TENSORS for name in classes):
+        return path, holds
+    if classes and all(name in _WITHOUT_GRAPH for name in classes):
+        return path, not holds
     if isinstance(test, t.Call) and test.args:
         name = (t.path_of(test.func) or "").rsplit(".", 1)[-1]
-        kind = t.path_of(test.args[1].value) if len(test.args) > 1 else None
-        if name == "isinstance" and (kind or "").rsplit(".", 1)[-1] in ("Number", "float", "int", "bool", "str"):
-            return t.path_of(test.args[0].value), False
-        if name == "is_tensor" or (name == "isinstance" and (kind or "").rsplit(".", 1)[-1] == "Tensor"):
+        if name == "is_tensor":
             return t.path_of(test.args[0].value), True
         if name == "hasattr" and isinstance(a := test.args[-1].value, t.Constant) and a.value in ("item", "detach"):
             return t.path_of(test.args[0].value), True
     return None, True
+
+
+_TENSORS = ("Tensor", "Variable")
+_WITHOUT_GRAPH = ("Number", "float", "int", "bool", "str", "ndarray")
+
+
+def _class_test(test: t.Expr) -> tuple[str | None, list[str], bool]:
+    """The path whose class a condition asks for, the classes named, and whether it holds if it is of one of them.
+
+    ``isinstance(loss, (Tensor, float))``, ``type(loss) is Tensor``, ``type(loss) not in (int, float)``.
+    """
+    if isinstance(test, t.Call) and t.path_of(test.func) == "isinstance" and len(test.args) == 2:
+        asked, named, holds = test.args[0].value, test.args[1].value, True
+    elif isinstance(test, t.Operation) and test.operator in _OF_ONE and len(test.operands) == 2:
+        call, named = test.operands
+        if not isinstance(call, t.Call) or t.path_of(call.func) != "type" or len(call.args) != 1:
+            return None, [], True
+        asked, holds = call.args[0].value, _OF_ONE[test.operator]
+    else:
+        return None, [], True
+    classes = named.items if isinstance(named, t.Display) else [named]
+    return t.path_of(asked), [(t.path_of(name) or "").rsplit(".", 1)[-1] for name in classes], holds
+
+
+_OF_ONE = {"is": True, "==": True, "in": True, "is not": False, "!=": False, "not in": False}
+
+
+def no_tensors(stmt: t.Try, handler: t.Handler) -> set[str]:
+    """The paths that are no tensors where a handler runs: ``value.item()`` raised, as a number has no such method.
+
+    Only the first statement is asked: what follows it may raise for another reason.
+    """
+    caught = handler.type.items if isinstance(handler.type, t.Display) else [handler.type]
+    names = {"" if kind is None else (t.path_of(kind) or "?").rsplit(".", 1)[-1] for kind in caught}
+    if not names & {"", "AttributeError", "Exception"}:
+        return set()
+    funcs = (node.func for node in t.walk(stmt.body[:1]) if isinstance(node, t.Call))
+    asked = (t.path_of(f.value) for f in funcs if isinstance(f, t.Attribute) and f.name in ("item", "detach"))
+    return {path for path in asked if path is not None}
 
 
 def key_test(test: t.Expr) -> tuple[str | None, str, bool]:
@@ -379,6 +420,18 @@ def tested_names(define: t.Define) -> frozenset[str]:
 def _sets_mode(call: t.Call) -> bool:
     """``torch.set_grad_enabled(train)``: what it is given decides how all that follows runs."""
     return (t.path_of(call.func) or "").rsplit(".", 1)[-1] == "set_grad_enabled"
+
+
+def keeping_names(define: t.Define) -> frozenset[str]:
+    """The names whose truth decides whether a function keeps something in an object: ``if infer: self.cache = out``."""
+    ways = (stmt for stmt in t.walk_statements(define.body) if isinstance(stmt, t.If))
+    tests = [stmt.test for stmt in ways if any(map(_keeps, t.walk_statements([*stmt.body, *stmt.orelse])))]
+    names = (tested_flag(part)[0] for test in tests for part in _parts(test))
+    return frozenset(name for name in names if name is not None)
+
+
+def _keeps(stmt: t.Stmt) -> bool:
+    return isinstance(stmt, t.Assign) and any(isinstance(target, t.Attribute) for target in stmt.targets)
 
 
 def _parts(test: t.Expr) -> list[t.Expr]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from gradguard.static import knowledge as k
 from gradguard.static import objects, parameters
 from gradguard.static import tree as t
-from gradguard.static.conditions import tested_names
+from gradguard.static.conditions import keeping_names, tested_names
 from gradguard.static.names import bound_names, used_as_modules
 from gradguard.static.recurrence import Binding, bindings
 from gradguard.static.source import Chunk, Site
@@ -122,6 +122,11 @@ class FunctionRef:
     def tested(self) -> frozenset[str]:
         """The parameters that decide which way it takes."""
         return tested_names(self.define) & {param.name for param in self.define.params}
+
+    @cached_property
+    def keeping(self) -> frozenset[str]:
+        """The parameters that decide what it keeps."""
+        return keeping_names(self.define) & self.tested
 
     @property
     def qualified(self) -> str:

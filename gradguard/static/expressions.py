@@ -118,6 +118,8 @@ def _attribute(flow: Flow, expr: t.Attribute, state: State) -> Value:
         return DETACHED if expr.name == "grad_fn" else NUMBER
     if base.kind in (Kind.TENSOR, Kind.OUTPUT) or (part := base.part(expr.name)) is not None:
         part = base.part(expr.name)
+        if part is None and base.kind is Kind.TENSOR and _is_call_result(base) and expr.name not in _OF_TENSORS:
+            return _derived(base, expr.name)  # an object, whose class says what dividing it means
         if part is None:
             return replace(base, parts=(), kind=Kind.OUTPUT)
         members = base.holding(Held.MEMBER)  # a field lives as long as what it is a field of
@@ -171,6 +173,9 @@ def _method(cls: Class, name: str) -> Value | None:
 
 def _is_call_result(value: Value) -> bool:
     return bool(value.roots) and all(r.source in (Source.CALL, Source.LOSS) for r in value.roots)
+
+
+_OF_TENSORS = ("T", "mT", "H", "mH", "real", "imag")
 
 
 def _derived(value: Value, key: object) -> Value:

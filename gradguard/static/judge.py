@@ -254,13 +254,26 @@ def _escapes(flow: Flow, store: Store, carried: Root) -> bool:
         consumers: list[Backward | GradCall] = [*flow.facts.backwards, *flow.facts.grad_calls]
         later = [b for b in consumers if store.outlives is not None and _outside(b, store.outlives)]
         return any(graphs(b.value.reach) & wanted for b in later)
-    if wanted & flow.escaped or wanted & flow.facts.returns.reach:
+    if wanted & flow.escaped or wanted & flow.facts.returns.reach or _is_asked_to_act(flow, store):
         return True
     for path, value in flow.final.env.items():
         outer = flow.scope(path) not in (Scope.LOCAL, Scope.PARAMETER)
         if path != store.path and outer and wanted & value.reach:
             return True
     return store.scope is not Scope.LOCAL
+
+
+def _is_asked_to_act(flow: Flow, store: Store) -> bool:
+    """Whether a method may use the graph, of an object that it is stored in and whose class only the run knows.
+
+    ``agent = AGENTS[name](config)``, ``agent.loss += penalty``, ``agent.learn()``.
+    """
+    owner = store.path.rpartition(".")[0]
+    if not owner or flow.read(owner, flow.final).ref is not None:
+        return False
+    funcs = (node.func for node in t.walk(flow.ref.define.body) if isinstance(node, t.Call))
+    asked = {func.name for func in funcs if isinstance(func, t.Attribute) and t.path_of(func.value) == owner}
+    return not asked <= k.OF_EVERY_MODULE
 
 
 def _sees_every_backward(flow: Flow) -> bool:

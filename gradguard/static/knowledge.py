@@ -296,6 +296,7 @@ MODULE_METHODS = frozenset(
 FLUENT_METHODS = frozenset(
     "to cuda cpu half float double bfloat16 requires_grad_ share_memory apply eval train type".split()
 )
+OF_EVERY_MODULE = MODULE_METHODS | FLUENT_METHODS | {"forward", "load_state_dict", "state_dict", "zero_grad"}
 OPTIMIZER_NAME = re.compile(
     r"(?:^|[._])(?:\w*optim\w*|opts?|opt_?[A-Za-z0-9]+|\w+_opt|\w+_opts|solver|sgd|adam|trainer_[A-Z])$", re.I
 )

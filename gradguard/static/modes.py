@@ -136,9 +136,16 @@ def mode_call(c: Called) -> Value | None:
         state.evaluating |= {c.receiver_path}
         return c.receiver
     if c.method == "train" and len(c.node.args) <= 1 and not c.external:
-        if isinstance(setting, t.Constant) and setting.value is False:
+        if setting is not None and _is_false(c, setting):
             state.evaluating |= {c.receiver_path}
         else:
             state.evaluating -= {p for p in state.evaluating if p == c.receiver_path or c.receiver_path == "self"}
         return c.receiver
     return None
+
+
+def _is_false(c: Called, setting: t.Expr) -> bool:
+    """Whether a module is told not to train: ``train(False)``, ``train(mode == "train")`` where that is "val"."""
+    if isinstance(setting, t.Constant):
+        return setting.value is False
+    return outcome(setting, lambda name: c.flow.given(name, c.state)) is False

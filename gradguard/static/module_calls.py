@@ -61,16 +61,13 @@ def of_evaluated(c: Called) -> Value | None:
     path, receiver = c.receiver_path, c.receiver
     if not c.method or receiver is None or not c.arguments or not c.state.evaluates(path) or c.state.mode is Mode.OFF:
         return None
-    if receiver.kind not in (Kind.MODULE, Kind.UNKNOWN) or receiver.ref is not None or c.method in _OF_EVERY_MODULE:
+    if receiver.kind not in (Kind.MODULE, Kind.UNKNOWN) or receiver.ref is not None or c.method in k.OF_EVERY_MODULE:
         return None
     flows = map(c.flow.project.flow, c.flow.project.survey.methods_of_modules(c.method, c.flow.module))
     ran = [flow.facts.forwards if flow is not None and not flow.facts.backwards else [] for flow in flows]
     if ran and all(forwards and all(f.mode is not Mode.OFF for f in forwards) for forwards in ran):
         forward(c, path)
     return None
-
-
-_OF_EVERY_MODULE = k.MODULE_METHODS | k.FLUENT_METHODS | {"forward", "load_state_dict", "state_dict", "zero_grad"}
 
 
 def forward(c: Called, path: str | None = None) -> None:

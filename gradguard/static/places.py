@@ -135,8 +135,12 @@ def _placed(path: str, value: Value) -> tuple[tuple[object, Value], ...]:
 
 def _field(record: Value | None, name: str) -> Value | None:
     """What is known of a field of a record; where its fields are not told apart, the whole."""
+    from gradguard.static.expressions import cut
+
     if record is None or record.kind not in (Kind.TENSOR, Kind.OUTPUT) or isinstance(record.ref, Class):
         return None
+    if name == "data" and record.kind is Kind.TENSOR:
+        return cut(record, None)
     return record.part(name) or replace(record, parts=(), kind=Kind.OUTPUT)
 
 

@@ -1020,3 +1020,61 @@ def test_sums_so_far_that_a_helper_asks_for(made: str) -> None:
 )
 def test_what_a_helper_makes_without_the_sums_so_far(made: str) -> None:
     assert_clean(twin(SUMS.replace("MADE", made)), CODE)
+
+
+CACHING = """
+        class Scorer(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.left, self.right = nn.Linear(8, 8), nn.Linear(8, 8)
+                self.cache = None
+
+            def forward(self, x, y, {cached}):
+                right = self.right(y)
+                if cached:
+                    if self.cache is not None:
+                        left = self.cache
+                    else:
+                        left = self.left(x)
+                        self.cache = left
+                else:
+                    left = self.left(x)
+                return (left * right).sum(-1)
+
+        def train(loader, args):
+            scorer = Scorer()
+            optimizer = torch.optim.Adam(scorer.parameters())
+            for x, y, target in loader:
+                optimizer.zero_grad()
+                loss = F.mse_loss(scorer.forward({given}), target)
+                loss.backward()
+                optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("cached", "given"),
+    [
+        ("cached=False", "x, y"),
+        ("cached=False, scale=1.0", "x, y, scale=2.0"),
+        ("cached=True", "x, y, False"),
+        ("cached=True", "x, y, cached=False"),
+    ],
+)
+def test_what_is_kept_only_when_asked_for_is_not_kept_otherwise(cached: str, given: str) -> None:
+    assert_clean(CACHING.format(cached=cached, given=given), confidence=Confidence.LOW)
+
+
+@pytest.mark.parametrize(
+    ("cached", "given"),
+    [
+        ("cached=True", "x, y"),
+        ("cached=False", "x, y, True"),
+        ("cached=False", "x, y, cached=True"),
+        ("cached=False", "x, y, args.cached"),
+        ("cached=False", "*args.inputs(x, y)"),
+        ("cached", "x, y, args.cached"),
+    ],
+)
+def test_what_is_kept_where_it_is_asked_for_is_kept(cached: str, given: str) -> None:
+    assert findings(CACHING.format(cached=cached, given=given), confidence=Confidence.LOW)

@@ -6,6 +6,7 @@ import pytest
 
 from gradguard import catalogue
 from gradguard.config import Settings
+from gradguard.findings import Confidence
 from gradguard.static.engine import check_text
 from tests.rules.snippets import assert_clean, assert_flagged, findings
 
@@ -1133,3 +1134,86 @@ def test_models_taken_from_one_call_that_train() -> None:
                 F.cross_entropy(head(net(x)), y).backward()
                 optimizer.step()
     """)
+
+
+LOADED = """
+        def accuracy(args, loader):
+            checkpoint = torch.load(args.path)
+            net = {loaded}
+            {then}
+            correct = 0
+            for x, y in loader:
+                scores = net(x)[:, :10]{mark}
+                correct += (scores.argmax(1) == y).sum().item()
+            return correct / len(loader.dataset)
+"""
+
+
+@pytest.mark.parametrize(
+    "loaded",
+    [
+        "torch.load(args.path)",
+        'torch.load("{}/last".format(args.folder), map_location=lambda storage, loc: storage)',
+        "torch.load(args.path, map_location='cpu').to('cuda')",
+        "torch.load(args.path)['model']",
+        "checkpoint['model'].cuda()",
+    ],
+)
+def test_a_module_that_is_loaded_as_a_whole(loaded: str) -> None:
+    assert_flagged(LOADED.format(loaded=loaded, then="net.eval()", mark="  # !"), CODE)
+
+
+@pytest.mark.parametrize(
+    ("loaded", "then"),
+    [
+        ("torch.load(args.path)", "net.eval().requires_grad_(False)"),
+        ("torch.load(args.path)", "net.eval(), torch.set_grad_enabled(False)"),
+        ("torch.load(args.path)", "other = Net().eval()"),
+        ("checkpoint['scale']", "args.net.eval()"),
+    ],
+)
+def test_what_else_is_loaded(loaded: str, then: str) -> None:
+    assert_clean(LOADED.format(loaded=loaded, then=then, mark=""), confidence=Confidence.LOW)
+
+
+TOLD = """
+        def run(model, loader, optimizer, {told}):
+            model.train({setting})
+            total = 0.0
+            for x, y in loader:
+                loss = F.cross_entropy(model(x), y)
+                if {trains}:
+                    optimizer.zero_grad()
+                    loss.backward()
+                    optimizer.step()
+                total += loss.item()
+            return total
+
+        def main(model, optimizer, loaders):
+            for epoch in range(10):
+                run(model, loaders[0], optimizer, {first})
+                print(run(model, loaders[1], optimizer, {second})){mark}
+"""
+
+
+@pytest.mark.parametrize(
+    ("told", "setting", "trains", "first", "second"),
+    [
+        ("learn", "learn", "learn", "True", "False"),
+        ("learn=True", "mode=learn", "learn", "learn=True", "learn=False"),
+        ("held_out=False", "not held_out", "not held_out", "", "held_out=True"),
+        ("mode", "mode == 'train'", "mode == 'train'", "'train'", "'val'"),
+        ("mode='train'", "mode == 'train'", "mode == 'train'", "mode='train'", "mode='test'"),
+    ],
+)
+def test_a_module_that_is_told_whether_it_trains(told: str, setting: str, trains: str, first: str, second: str) -> None:
+    def text(second: str, setting: str = setting, mark: str = "") -> str:
+        return TOLD.format(told=told, setting=setting, trains=trains, first=first, second=second, mark=mark)
+
+    assert_flagged(text(second, mark="  # !"), CODE)
+    assert_clean(text(first), CODE)
+    assert_clean(text(second, setting="True"), CODE)
+    assert_clean(
+        text(second).replace("for x, y in loader:", f"torch.set_grad_enabled({trains})\n{' ' * 12}for x, y in loader:"),
+        CODE,
+    )

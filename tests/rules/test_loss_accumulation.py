@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from gradguard.findings import Severity
+from gradguard.findings import Confidence, Severity
 from tests.rules.snippets import assert_clean, assert_flagged, findings
 
 CODE = "GG103"
@@ -868,3 +868,106 @@ def test_sums_that_a_method_makes(call: str) -> None:
     """
     assert_flagged(snippet.format(f"{call}  # !"), CODE)
     assert_clean(snippet.format(call.replace("loss", "loss.detach()")), CODE)
+
+
+BUNDLE = """
+        class Bundle:
+            def __init__(self, **losses):
+                self.total = sum(losses.values())
+                self.numbers = {{name: loss.item() for name, loss in losses.items()}}
+
+            def __truediv__(self, n):
+                self.total = self.total / n
+                return self
+
+        def train(component: nn.Module, optimizer, loader):
+            seen, total = defaultdict(float), 0.0
+            for batch in loader:
+                optimizer.zero_grad()
+                losses = component.compute_loss(batch){divided}
+                losses.total.backward()
+                optimizer.step()
+                {kept}
+"""
+
+
+@pytest.mark.parametrize("divided", ["", " / 4", " * 0.25"])
+def test_what_else_an_object_with_a_loss_has_is_not_known(divided: str) -> None:
+    named = "for name, value in losses.numbers.items(): seen[name] += value / 100"
+    assert_clean(BUNDLE.format(divided=divided, kept=named))
+    assert_clean(BUNDLE.format(divided=divided, kept="total += losses.count"))
+
+
+@pytest.mark.parametrize("divided", ["", " / 4"])
+def test_the_loss_of_an_object_is_one(divided: str) -> None:
+    assert_flagged(BUNDLE.format(divided=divided, kept="total += losses.total  # !"), CODE)
+    assert_flagged(BUNDLE.format(divided=divided, kept="seen['total'] += 2 * losses.total  # !"), CODE)
+
+
+@pytest.mark.parametrize("part", ["losses.mean()", "losses.T.sum()", "losses.real", "losses[0]"])
+def test_a_tensor_that_was_divided_stays_one(part: str) -> None:
+    text = BUNDLE.replace("losses.total.backward()", "losses.sum().backward()")
+    assert_flagged(text.format(divided=" / 4", kept=f"total += {part}  # !"), CODE)
+
+
+PENALIZED = """
+        from agents import AGENTS, build
+
+        class Plain:
+            def __init__(self):
+                self.loss = 0.0
+
+            def log(self, n):
+                print(n, self.loss)
+
+        def train(args, loader, kept):
+            agent = {made}
+            for i, batch in enumerate(loader):
+                {before}
+                for name, p in agent.net.named_parameters():
+                    agent.loss += 0.5 * (p - kept[name]).pow(2).sum(){mark}
+                {after}
+"""
+
+
+@pytest.mark.parametrize("made", ["AGENTS[args.name](args)", "globals()[args.name](args)", "build(args)"])
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [("agent.train(), agent.collect(batch)", "agent.learn(clip=1.0)"), ("agent.train()", "agent.optimize()")],
+)
+def test_an_object_that_only_the_run_knows_may_use_what_it_is_given(made: str, before: str, after: str) -> None:
+    text = PENALIZED.format(made=made, before=before, after=after, mark="")
+    assert_clean(text, confidence=Confidence.LOW)
+
+
+@pytest.mark.parametrize(
+    ("made", "before", "after"),
+    [
+        ("build(args)", "pass", "agent.eval()"),
+        ("build(args)", "agent.train()", "print(args.name, len(batch))"),
+        ("build(args)", "agent.train(), args.logger.step(i)", "pass"),
+        ("Plain()", "pass", "agent.log(i)"),
+    ],
+)
+def test_an_object_that_uses_nothing_keeps_what_it_is_given(made: str, before: str, after: str) -> None:
+    text = PENALIZED.format(made=made, before=before, after=after, mark="  # !")
+    assert_flagged(text, CODE, Confidence.LOW)
+
+
+def test_a_graph_that_backward_freed_is_of_no_use_to_an_object() -> None:
+    assert_flagged(
+        """
+        from agents import build
+
+        def train(args, net, loader, optimizer):
+            watch = build(args)
+            for x, y in loader:
+                optimizer.zero_grad()
+                loss = F.cross_entropy(net(x), y)
+                loss.backward()
+                optimizer.step()
+                watch.total += loss  # !
+                watch.report(x)
+        """,
+        CODE,
+    )

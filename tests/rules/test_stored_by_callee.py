@@ -53,6 +53,23 @@ SEGMENT = """
 """
 
 FLAGGED = {
+    "the attribute data of an object is a list": """
+        class Log:
+            def __init__(self):
+                self.data = []
+
+        def note(data, value):
+            data.append(value)
+
+        def train(model, loader, optimizer):
+            log = Log()
+            for x, y in loader:
+                optimizer.zero_grad()
+                loss = F.cross_entropy(model(x), y)
+                loss.backward()
+                optimizer.step()
+                note(log.data, loss)  # !
+    """,
     "a sum in an object whose backward nobody calls": """
         class Criterion:
             def __init__(self):
@@ -492,6 +509,26 @@ FLAGGED = {
 }
 
 CLEAN = {
+    "the data of a tensor is written in place": """
+        def clip(image, low, high):
+            for c in range(3):
+                image[:, c] = torch.clamp(image[:, c], low[c], high[c])
+            return image
+
+        def scale(image):
+            image[:, 0] = image[:, 0] * 0.5
+
+        def synthesize(net, targets, low, high):
+            image = torch.randn(8, 3, 32, 32, requires_grad=True)
+            optimizer = torch.optim.Adam([image])
+            for _ in range(2000):
+                optimizer.zero_grad()
+                loss = F.cross_entropy(net(image), targets)
+                loss.backward()
+                optimizer.step()
+                image.data = clip(image.data, low, high)
+                scale(image.data)
+    """,
     "what a step gives in some iterations, all of it detached": """
         class Agent:
             def __init__(self):

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from gradguard.findings import Severity
+from gradguard.findings import Confidence, Severity
 from tests.rules.snippets import assert_clean, assert_flagged, findings, twin
 
 CODE = "GG104"
@@ -1584,3 +1584,42 @@ def test_a_backward_on_another_way_frees_nothing(ways: str) -> None:
 @pytest.mark.parametrize("ways", SAME_WAY)
 def test_a_backward_on_the_same_way_frees_what_was_saved(ways: str) -> None:
     assert _kept(ways) == [("warning", True)]
+
+
+SPREAD = """
+        def pick(loss, rate, best=None):
+            return PICKED
+
+        def train(model, loader, optimizer, scheduler):
+            seen = []
+            for x, y in loader:
+                optimizer.zero_grad()
+                loss = F.cross_entropy(model(x), y)
+                loss.backward()
+                optimizer.step()
+                pair = {pair}
+                seen.append(pick({given})){mark}
+"""
+
+
+@pytest.mark.parametrize("pair", ["[loss, scheduler.lr]", "(loss, scheduler.lr)"])
+@pytest.mark.parametrize("picked", ["rate", "loss.item() * rate", "best or rate"])
+def test_a_list_that_is_spread_gives_each_parameter_its_own(pair: str, picked: str) -> None:
+    text = SPREAD.replace("PICKED", picked)
+    assert_clean(text.format(pair=pair, given="*pair", mark=""), confidence=Confidence.LOW)
+    assert_clean(text.format(pair=pair, given="*pair, best=x.mean().item()", mark=""), confidence=Confidence.LOW)
+
+
+@pytest.mark.parametrize(
+    ("pair", "given"),
+    [
+        ("[loss, 0.1]", "*pair"),
+        ("(0.1, loss)", "*pair[::-1]"),
+        ("[0.1]", "loss, *pair"),
+        ("[loss]", "*pair, 0.1"),
+        ("[loss, 0.1, loss, loss]", "*pair[:2]"),
+    ],
+)
+def test_the_loss_that_is_spread_is_kept(pair: str, given: str) -> None:
+    text = SPREAD.replace("PICKED", "loss * rate")
+    assert_flagged(text.format(pair=pair, given=given, mark="  # !"), CODE)
