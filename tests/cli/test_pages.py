@@ -13,6 +13,7 @@ import pytest
 import gradguard as package
 from gradguard import catalogue
 from gradguard.cli._common import all_rules
+from gradguard.findings import Confidence
 from tests.support import Run, Shell
 
 DEMO = Path(package.__file__).parent / "demo"
@@ -60,7 +61,15 @@ def test_the_rules_are_listed_one_a_line_in_a_pipe(gradguard: Run) -> None:
 def test_the_rules_are_listed_for_programs(gradguard: Run) -> None:
     listed = json.loads(gradguard("rules", "--format", "json").out)
     assert [entry["code"] for entry in listed] == ["GG001", *(rule.code for rule in catalogue.load())]
-    assert set(listed[0]) == {"code", "name", "severity", "summary"}
+    assert set(listed[0]) == {"code", "name", "severity", "confidence", "summary"}
+
+
+def test_the_list_says_which_rules_are_on_by_default(gradguard: Run) -> None:
+    lines = gradguard("rules").out.splitlines()
+    on = {rule.code: line.split()[3] for rule in all_rules() for line in lines if line.startswith(rule.code)}
+    assert (on["GG103"], on["GG302"]) == ("yes", "no")
+    confident = {rule.code for rule in all_rules() if rule.confidence is Confidence.HIGH}
+    assert {code for code, said in on.items() if said == "yes"} == confident
 
 
 def test_the_demo_finds_both_leaks_twice_and_none_in_the_fixed_script(gradguard: Run) -> None:

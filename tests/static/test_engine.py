@@ -192,6 +192,19 @@ def test_low_confidence_waits(tmp_path: Path) -> None:
     assert [(f.code, f.confidence) for f in low.findings] == [("GG104", Confidence.LOW)]
 
 
+@pytest.mark.parametrize("comment", ["", "  # gradguard: ignore[GG302]"])
+def test_a_rule_of_low_confidence_is_not_asked_by_default(tmp_path: Path, comment: str) -> None:
+    """And a comment that silences it is of use all the same."""
+    code = f"import torch\n\ndef f(x):\n    net = torch.nn.Linear(2, 2)\n    return net(x).numpy(){comment}\n"
+    assert codes(run(tmp_path, {"a.py": code})) == []
+    low = run(tmp_path, {"a.py": code}, min_confidence=Confidence.LOW)
+    assert [(f.code, f.confidence) for f in low.findings] == ([] if comment else [("GG302", Confidence.LOW)])
+
+
+def test_a_comment_for_a_rule_that_is_asked_and_finds_nothing_is_unused(tmp_path: Path) -> None:
+    assert codes(run(tmp_path, {"a.py": "import torch\nx = 1  # gradguard: ignore[GG103]\n"})) == ["GG001"]
+
+
 def test_the_screen_skips_nothing_that_matters(monkeypatch: pytest.MonkeyPatch) -> None:
     """Screened and unscreened runs find the same in every fixture."""
     monkeypatch.chdir(CHECKOUT)
