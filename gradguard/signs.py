@@ -42,11 +42,15 @@ class Sign:
     def _regex(self) -> re.Pattern[bytes]:
         return re.compile(self.pattern.encode())
 
+    def may_be_in(self, text: bytes) -> bool:
+        """Whether one of its words is there."""
+        return any(word in text for word in self._words)
+
     def is_in(self, text: bytes) -> bool:
         if not self.pattern:
-            return any(word in text for word in self._words)
+            return self.may_be_in(text)
         if self.across:
-            return any(word in text for word in self._words) and self._regex.search(text) is not None
+            return self.may_be_in(text) and self._regex.search(text) is not None
         return any(self._is_in_line_with(word, text) for word in self._words)
 
     def _is_in_line_with(self, word: bytes, text: bytes) -> bool:

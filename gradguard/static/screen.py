@@ -94,7 +94,8 @@ class Screen:
         """Whether a part of a file may have all the signs of some rule; and whether so if what it calls trains."""
         code = without_prose(data)
         names = b"".join(b"\n" + b".".join(filter(None, match.groups())) for match in _RENAMED.finditer(code))
-        is_in = cache(lambda sign: sign.is_in(code + names))
+        text = code + names
+        is_in = cache(lambda sign: sign.may_be_in(text) if sign.own else sign.is_in(text))
         parts = cache(lambda: tuple(part + names for part in _parts(code)))
         applies = _may_apply(self._groups, is_in, parts)
         return applies, applies or _may_apply(self._where_trained, is_in, parts)
@@ -115,10 +116,10 @@ class Screen:
         if not all(map(_own, groups)):
             return everything(source)
         texts = {(unit.owner, unit.name): _text(source, unit) for unit in source.outline.units}
-        shown = {key: _with_own_calls(key, texts) for key in texts}
-        reaching = [group for group in groups if any(sign.reaches for sign in group)]
-        showing = _showing(shown, groups)
-        functions = showing | _with_callers(_showing({key: shown[key] for key in showing}, reaching), texts)
+        held = {key: _held(_with_own_calls(key, texts), groups) for key in texts}
+        showing = frozenset(key for key, found in held.items() if found)
+        reaching = frozenset(key for key in showing if any(sign.reaches for group in held[key] for sign in group))
+        functions = showing | _with_callers(reaching, texts)
         of_file = tuple(dict.fromkeys(_own(group) for group in groups if _reaches_heirs(group)))
         return Selection(functions, frozenset(source.outline.classes if of_file else ()), of_file)
 
@@ -132,7 +133,7 @@ def _may_apply(groups: Iterable[Signs], is_in: Callable[[Sign], bool], parts: Ca
     """Whether a file has all the signs of some group, those of functions in one part of it.
 
     Args:
-        is_in: whether it has a sign at all.
+        is_in: whether it has a sign at all; of a function's own sign, whether it may have it.
         parts: its functions and classes.
     """
     held = [group for group in groups if all(sign.usual or is_in(sign) for sign in group)]
@@ -176,16 +177,16 @@ def _own(group: Signs) -> Signs:
     return tuple(sign for sign in group if sign.own)
 
 
-def _showing(texts: Mapping[tuple[str, str], bytes], groups: Iterable[Signs]) -> frozenset[tuple[str, str]]:
-    """The functions with all the own signs of one of the groups."""
-    own = tuple(dict.fromkeys(map(_own, groups)))
-    return frozenset(key for key, text in texts.items() if _has_one(text, own))
-
-
 def _has_one(text: bytes, groups: Iterable[Signs]) -> bool:
     """Whether a text has all the signs of one of the groups; no sign is looked for twice."""
     is_in = cache(lambda sign: sign.is_in(text))
     return any(all(map(is_in, group)) for group in groups)
+
+
+def _held(text: bytes, groups: Iterable[Signs]) -> list[Signs]:
+    """The groups of whose own signs a function shows all."""
+    is_in = cache(lambda sign: not sign.own or sign.is_in(text))
+    return [group for group in groups if all(map(is_in, group))]
 
 
 def _with_own_calls(key: tuple[str, str], texts: Mapping[tuple[str, str], bytes]) -> bytes:
