@@ -256,7 +256,8 @@ def collecting(
     clause = expr.clauses[0]
     stmt = t.Repeat(expr.origin, clause.target, clause.iterable, None, [], [], assigned=frozenset())
     loop = _new_loop(flow, stmt, state, iterable)
-    if not trains and (expr.kind not in ("list", "set", "dict") or not loop.over_loader):
+    is_loop = loop.over_loader or _evaluates_each(flow, expr, loop, state)
+    if not trains and (expr.kind not in ("list", "set", "dict") or not is_loop):
         yield []
         return
     loop.site = flow.site(expr)
@@ -271,6 +272,29 @@ def collecting(
         flow.carries[(COLLECTED, loop)] = Carry(True, made[0], True)
     flow.branches = branches
     flow.frames.pop()
+
+
+def _evaluates_each(flow: Flow, expr: t.Comprehension, loop: Loop, state: State) -> bool:
+    """Whether a model in evaluation is run on each item of a collection of data: ``[net(x) for x in graphs]``."""
+    iterable = expr.clauses[0].iterable
+    of_dict = isinstance(iterable, t.Call) and isinstance(iterable.func, t.Attribute) and not iterable.args
+    data = t.path_of(iterable.func) if of_dict and isinstance(iterable, t.Call) else iterable_path(iterable)
+    around = any(frame.loop.over_loader or frame.loop.evaluates for frame in flow.frames)  # views of one batch
+    if data is None or not loop.evaluates or around or flow.facts.is_module_method:
+        return False
+    calls = (node for node in t.walk(expr.element) if isinstance(node, t.Call))
+    return any(_is_run_on(flow, call, loop.targets, state) for call in calls)
+
+
+def _is_run_on(flow: Flow, call: t.Call, items: frozenset[str], state: State) -> bool:
+    """Whether a call runs a module that was put into evaluation mode, or that an evaluation is given, on an item."""
+    path = t.path_of(call.func)
+    if path is None or path.split(".", 1)[0] in items:
+        return False
+    given = {node.id for arg in call.args for node in t.walk(arg.value) if isinstance(node, t.Name)}
+    path = flow.canonical(path)
+    is_module = state.evaluates(path) or (is_evaluation(flow) and flow.read(path, state).kind is Kind.MODULE)
+    return is_module and bool(given & items)
 
 
 def loops_called(events: Iterable[Event]) -> list[Loop]:
