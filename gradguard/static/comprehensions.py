@@ -21,31 +21,32 @@ def comprehension(flow: Flow, expr: t.Comprehension, state: State) -> Value:
     collects = expr.kind != "generator" or expr in flow.drained
     known, before = loops.marks(flow), state.copy() if collects else state
     value = _collection(flow, expr, state, trains=False)
-    if collects and len(flow.facts.backwards) > known["backwards"]:  # [train_step(x) for x in batches] is a loop
+    if not collects:
+        return value
+    trains = len(flow.facts.backwards) > known["backwards"]  # [train_step(x) for x in batches] is a loop
+    ran = flow.facts.forwards[known["forwards"] :]
+    if trains or (ran and loops.evaluates_each(flow, expr, ran)):
         loops.forget(flow, known)
         state.become(before)
-        value = _collection(flow, expr, state, trains=True)
+        value = _collection(flow, expr, state, trains=trains, is_loop=True)
     return value
 
 
-def _collection(flow: Flow, expr: t.Comprehension, state: State, *, trains: bool) -> Value:
+def _collection(flow: Flow, expr: t.Comprehension, state: State, *, trains: bool, is_loop: bool = False) -> Value:
     """All elements of a comprehension as one value."""
     names = [p for c in expr.clauses for e in t.names_in(c.target) if (p := t.path_of(e)) is not None]
     hidden = {name: state.env.get(name) for name in names}
-    batches: Value | None = None
-    for clause in expr.clauses:
-        iterable = flow.value(clause.iterable, state)
-        batches = batches or iterable
-        bind_element(flow, clause.target, iterated(iterable), state, expr, clause.iterable)
-        for condition in clause.conditions:
-            flow.value(condition, state)
-    if expr.key is not None:
-        flow.value(expr.key, state)
     one_by_one = expr.kind == "generator" and not trains
+    first, *others = expr.clauses
+    batches = _bind(flow, first, expr, state)
     flow.generating += one_by_one  # what a list is made of lives together
-    with loops.collecting(flow, expr, batches, state, trains=trains) as collected:
+    with loops.collecting(flow, expr, batches, state, is_loop=is_loop) as collected:
         if trains:
-            flow.value(expr.clauses[0].iterable, state)  # a generator of the project runs in step with it
+            flow.value(first.iterable, state)  # a generator of the project runs in step with it
+        for clause in others:
+            _bind(flow, clause, expr, state)
+        if expr.key is not None:
+            flow.value(expr.key, state)
         elements = _elements(flow, expr, _words(expr, batches), state)
         collected.append(elements[0][1] if len(elements) == 1 else structure(elements))
     flow.generating -= one_by_one
@@ -57,6 +58,15 @@ def _collection(flow: Flow, expr: t.Comprehension, state: State, *, trains: bool
     if not one_by_one:
         elements = [(key, holding(value, Held.MEMBER, expr)) for key, value in elements]
     return structure(elements, Kind.CONTAINER)
+
+
+def _bind(flow: Flow, clause: t.Clause, expr: t.Comprehension, state: State) -> Value:
+    """Bind what one ``for`` of a comprehension goes over; the value is the whole that it goes over."""
+    iterable = flow.value(clause.iterable, state)
+    bind_element(flow, clause.target, iterated(iterable), state, expr, clause.iterable)
+    for condition in clause.conditions:
+        flow.value(condition, state)
+    return iterable
 
 
 def _words(expr: t.Comprehension, iterable: Value | None) -> list[tuple[str, Value]]:

@@ -19,6 +19,31 @@ FLAGGED = {
             predicted, true = map(torch.stack, zip(*pairs))
             return float((predicted - true).abs().mean())
     """,
+    "all rows of all items, in a list": """
+        def evaluate(net, graphs):
+            net.eval()
+            rows = [row for graph in graphs for row in net(graph)]  # !
+            return torch.stack(rows).std().item()
+    """,
+    "all items at once, each scored by a method": """
+        class Trainer:
+            def __init__(self, net: nn.Module, data):
+                self.net, self.data = net, data
+
+            def score(self, x, y):
+                return F.cross_entropy(self.net(x[None]), y[None])
+
+            def evaluate(self):
+                self.net.eval()
+                scores = [self.score(x, y) for x, y in self.data]  # !
+                self.net.train()
+                return torch.stack(scores).mean().item()
+    """,
+    "all losses in one sum": """
+        def evaluate(net, pairs):
+            net.eval()
+            return sum(F.mse_loss(net(x), y) for x, y in pairs).item() / len(pairs)  # !
+    """,
     "all items at once, by name": """
         class Scorer:
             def __init__(self, net: nn.Module):
@@ -392,6 +417,34 @@ CLEAN = {
             with torch.no_grad():
                 rows = net(x)
             return {name: rows[i].item() for i, name in enumerate(names)}, [len(name) for name in names]
+    """,
+    "a method of each item, and numbers of each": """
+        class Trainer:
+            def __init__(self, net: nn.Module, data):
+                self.net, self.data = net, data
+
+            @torch.no_grad()
+            def score(self, x, y):
+                return F.cross_entropy(self.net(x[None]), y[None])
+
+            def evaluate(self):
+                self.net.eval()
+                return [self.score(x, y) for x, y in self.data], [x.mean().item() for x, y in self.data]
+    """,
+    "views of each batch": """
+        @torch.no_grad()
+        def evaluate(net, loader, views):
+            net.eval()
+            for x in loader:
+                votes = [net(view(x)) for view in views]
+                yield torch.stack(votes).mean(0)
+
+        def attack(net, images, labels, radii):
+            net.eval()
+            images.requires_grad_()
+            losses = [F.cross_entropy(net(images + radius), labels) for radius in radii]
+            torch.stack(losses).sum().backward()
+            return images.grad
     """,
     "a list of items, without gradients": """
         @torch.inference_mode()
