@@ -20,6 +20,8 @@ def causal_mask(size): ...
 causal_mask(lengths.max())            # a tensor of one element is a tensor
 ```
 
+A decorator of your own that does `if args not in known: known[args] = fn(*args)` is the same.
+
 **Instead**, cache on what identifies the result (shapes, numbers), in a function outside of the class or in a dict of
 the module; `functools.cached_property` for one value per object.
 
@@ -34,11 +36,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gradguard.catalogue import Rule
-from gradguard.findings import Confidence, Finding, Leak, Severity
-from gradguard.signs import CACHE, CACHE_IN_FILE, FORWARD
+from gradguard.findings import Confidence, Finding, Leak, Related, Severity
+from gradguard.signs import CACHE, CACHE_IN_FILE, FORWARD, sign
 from gradguard.static.model import Function
 
-rule = Rule("GG404", "cached-tensor", Severity.WARNING, ((CACHE,), (CACHE_IN_FILE, FORWARD)))
+# A decorator of the program, by the names that such have.
+_MEMO = sign("memo", "Memo", "cach", "Cach", pattern=r"@[^\n]*(?i:memo|cach)", own=True)
+rule = Rule("GG404", "cached-tensor", Severity.WARNING, ((CACHE,), (_MEMO,), (CACHE_IN_FILE, FORWARD)))
 
 
 @rule.in_source
@@ -68,7 +72,9 @@ def _by_its_definition(function: Function) -> Iterator[Finding]:
         confidence = Confidence.HIGH
     else:
         return
-    yield rule.finding(function.cached, reason, help=help, confidence=confidence)
+    by = function.cached_by
+    related = (Related(by.path, by.cell, by.line, "they are kept here"),) if by is not None else ()
+    yield rule.finding(function.cached, reason, help=help, confidence=confidence, related=related)
 
 
 @rule.in_run

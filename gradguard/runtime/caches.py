@@ -1,4 +1,4 @@
-"""Caches of ``functools``: how much one takes, what it is keyed by, and the function that it is of."""
+"""Caches of ``functools``, and dicts: how much one takes, what it is keyed by, and the function that it is of."""
 
 from __future__ import annotations
 
@@ -21,8 +21,13 @@ def limit(cache: Any) -> int | None:
 
 
 def is_keyed_by(cache: Any, matches: Callable[[Any], bool]) -> bool:
-    """Whether a cache of ``functools`` has been given arguments that match; only the latest keys are looked at."""
-    return type(cache) is CACHE and any(matches(part) for key in _latest_keys(cache) for part in key)
+    """Whether a cache of ``functools``, or a dict, has keys with something in them that matches.
+
+    Only the latest keys are looked at.
+    """
+    if type(cache) is not CACHE and type(cache) is not dict:
+        return False
+    return any(matches(part) for key in _latest_keys(cache) for part in key)
 
 
 def code_of(things: Iterable[Any]) -> CodeType | None:
@@ -33,7 +38,7 @@ def code_of(things: Iterable[Any]) -> CodeType | None:
 
 def _latest_keys(cache: Any) -> Iterator[tuple[Any, ...]]:
     attributes = getattr(cache, "__dict__", None)
-    for entries in gc.get_referents(cache):
+    for entries in [cache] if type(cache) is dict else gc.get_referents(cache):
         if type(entries) is dict and entries is not attributes:
             for key in islice(reversed(entries), LATEST_KEYS):
                 yield key if isinstance(key, tuple) else (key,)

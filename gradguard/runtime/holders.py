@@ -42,7 +42,7 @@ class Gain:
     """What a spot and all below it gained between two censuses.
 
     Args:
-        cached: tensors in a cache that is keyed by tensors: no other call finds what it keeps, however little that is.
+        cached: tensors in a cache or dict that is keyed by tensors: nobody finds what it keeps, however little that is.
     """
 
     tensors: int = 0
@@ -187,13 +187,16 @@ def _note_gains(old: Spot, new: Spot, gains: dict[int, Gain]) -> None:
     for previous, spot in pairs:
         pairs += [(previous.below.get(label) if previous else None, below) for label, below in spot.below.items()]
     for previous, spot in reversed(pairs):
+        if previous is not None and previous.length == 0 and _is_of_optimizer(spot):
+            gains[id(spot)] = Gain()  # its first step makes its state: that is not done again
+            continue
         gain = _own_gain(previous, spot)
         for below in spot.below.values():
             gain.add(gains[id(below)])
         for label, gone in previous.below.items() if previous else ():
             if label not in spot.below:  # what moved to another name was not gained
                 gain.add(_loss(gone))
-        if caches.is_keyed_by(spot.thing, _is_tensor):
+        if caches.is_keyed_by(spot.thing, _is_passing_tensor):
             gain.cached = gain.tensors
         gains[id(spot)] = gain
 
@@ -347,6 +350,11 @@ def _is_state(thing: Any) -> bool:
 
 def _is_tensor(thing: Any) -> bool:
     return any(c.__module__ in ("torch", "torch._tensor") and c.__name__ == "Tensor" for c in type(thing).__mro__)
+
+
+def _is_passing_tensor(thing: Any) -> bool:
+    """Whether it is a tensor, and no parameter of a model: those are the same in every step."""
+    return _is_tensor(thing) and not any(c.__name__ == "Parameter" for c in type(thing).__mro__)
 
 
 def _is_optimizer(thing: Any) -> bool:

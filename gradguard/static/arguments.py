@@ -37,7 +37,8 @@ class Arguments:
     Args:
         values: what is given.
         sources: the expressions that are written for it.
-        paths: the caller's paths of the objects given, where they have one; also that of ``self``.
+        paths: the caller's paths of the objects given, where they have one; also that of ``self``, and of what
+            ``*args`` and ``**kwargs`` consist of, as if these were its attributes: ``args.0``, ``kwargs.state``.
     """
 
     values: dict[str, Value] = field(default_factory=dict)
@@ -67,7 +68,7 @@ def bound(c: Called, ref: FunctionRef, given: Given, receiver: str | None) -> Ar
             arguments.values.update(zip((p.name for p in plain[position:]), items, strict=False))
             position += len(items)
         elif arg.star:
-            _spread(arguments, arg, value, [p.name for p in plain if p.name not in arguments.values], stars)
+            _spread(c, arguments, arg, value, [p.name for p in plain if p.name not in arguments.values], stars)
         elif arg.keyword is None and position < len(plain):
             _give(c, arguments, plain[position].name, arg, value)
             position += 1
@@ -76,7 +77,10 @@ def bound(c: Called, ref: FunctionRef, given: Given, receiver: str | None) -> Ar
         elif (star := stars.get("*" if arg.keyword is None else "**")) is not None:
             if star not in arguments.sources or sureness(value) > max(map(sureness, extra[star].values()), default=0):
                 arguments.sources[star] = arg.value  # the one to name is the first that surely has a graph
-            extra[star][len(extra[star]) if arg.keyword is None else arg.keyword] = value
+            key = len(extra[star]) if arg.keyword is None else arg.keyword
+            extra[star][key] = value
+            if (path := t.path_of(arg.value)) is not None:
+                arguments.paths[f"{star}.{key}"] = c.flow.canonical(path)
     for star, others in extra.items():
         arguments.values.setdefault(star, structure(others.items(), Kind.CONTAINER))
     for param in plain:
@@ -130,9 +134,18 @@ def _give(c: Called, arguments: Arguments, name: str, arg: t.Arg, value: Value) 
         arguments.paths[name] = c.flow.canonical(path)
 
 
-def _spread(arguments: Arguments, arg: t.Arg, value: Value, open_names: list[str], stars: dict[str, str]) -> None:
-    """``f(*args)`` and ``f(**kwargs)``: any of the parameters that are still open may get any of the elements."""
+def _spread(
+    c: Called, arguments: Arguments, arg: t.Arg, value: Value, open_names: list[str], stars: dict[str, str]
+) -> None:
+    """``f(*args)`` and ``f(**kwargs)``: any of the parameters that are still open may get any of the elements.
+
+    Where the caller hands on what it was given itself, they are the same objects.
+    """
     values = arguments.values
+    own = t.path_of(arg.value)
+    if any(param.star == arg.star and param.name == own for param in c.flow.ref.define.params):
+        keys = open_names if arg.star == "**" else range(len(open_names))
+        arguments.paths.update((name, f"{own}.{key}") for name, key in zip(open_names, keys))
     for name in open_names:
         part = element(value, name if arg.star == "**" else "each")
         values[name] = join(values[name], part) if name in values else part

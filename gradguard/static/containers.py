@@ -8,12 +8,12 @@ from gradguard.static import knowledge as k
 from gradguard.static import tree as t
 from gradguard.static.called import Called
 from gradguard.static.definitions import FunctionRef
+from gradguard.static.forms import key_of, rebind_form
 from gradguard.static.model import (
     Form,
     Mode,
 )
 from gradguard.static.names import PARAMETERS, is_of_gradient
-from gradguard.static.stores import key_of, rebind_form
 from gradguard.static.values import (
     DETACHED,
     NOTHING,

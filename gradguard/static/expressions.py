@@ -6,10 +6,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from gradguard.static import comprehensions
 from gradguard.static import knowledge as k
-from gradguard.static import loops
 from gradguard.static import tree as t
-from gradguard.static.binding import bind, bind_element
+from gradguard.static.binding import bind
 from gradguard.static.conditions import outcome, steady_value, tensor_test
 from gradguard.static.definitions import Class
 from gradguard.static.model import GradRead, Mode
@@ -31,7 +31,6 @@ from gradguard.static.values import (
     Word,
     combined,
     computed,
-    each_of,
     element,
     entries_of,
     holding,
@@ -327,48 +326,6 @@ def _dict(flow: Flow, expr: t.DictDisplay, state: State) -> Value:
     return replace(whole, parts=() if others else tuple(known.items()))
 
 
-def _comprehension(flow: Flow, expr: t.Comprehension, state: State) -> Value:
-    collects = expr.kind != "generator" or expr in flow.drained
-    known, before = loops.marks(flow), state.copy() if collects else state
-    value = _elements(flow, expr, state, trains=False)
-    if collects and len(flow.facts.backwards) > known["backwards"]:  # [train_step(x) for x in batches] is a loop
-        loops.forget(flow, known)
-        state.become(before)
-        value = _elements(flow, expr, state, trains=True)
-    return value
-
-
-def _elements(flow: Flow, expr: t.Comprehension, state: State, *, trains: bool) -> Value:
-    """All elements of a comprehension as one value."""
-    names = [p for c in expr.clauses for e in t.names_in(c.target) if (p := t.path_of(e)) is not None]
-    hidden = {name: state.env.get(name) for name in names}
-    batches: Value | None = None
-    for clause in expr.clauses:
-        iterable = evaluate(flow, clause.iterable, state)
-        batches = batches or iterable
-        bind_element(flow, clause.target, iterated(iterable), state, expr, clause.iterable)
-        for condition in clause.conditions:
-            evaluate(flow, condition, state)
-    if expr.key is not None:
-        evaluate(flow, expr.key, state)
-    one_by_one = expr.kind == "generator" and not trains
-    flow.generating += one_by_one  # what a list is made of lives together
-    with loops.collecting(flow, expr, batches, state, trains=trains) as collected:
-        if trains:
-            evaluate(flow, expr.clauses[0].iterable, state)  # a generator of the project runs in step with it
-        value = evaluate(flow, expr.element, state)
-        collected.append(value)
-    flow.generating -= one_by_one
-    for name, before in hidden.items():
-        if before is None:
-            state.env.pop(name, None)
-        else:
-            state.env[name] = before
-    if not one_by_one:
-        value = holding(value, Held.MEMBER, expr)
-    return each_of(value)
-
-
 def _lambda(flow: Flow, expr: t.Lambda, state: State) -> Value:
     from gradguard.static.definitions import FunctionRef
 
@@ -439,7 +396,7 @@ _EVALUATE: dict[type, Callable[[Flow, Any, State], Value]] = {
     t.Conditional: _conditional,
     t.Display: _display,
     t.DictDisplay: _dict,
-    t.Comprehension: _comprehension,
+    t.Comprehension: comprehensions.comprehension,
     t.Lambda: _lambda,
     t.Walrus: _walrus,
     t.Starred: _starred,

@@ -134,7 +134,10 @@ _OF_TEXTS = frozenset("startswith endswith split rsplit splitlines strip lstrip 
 _OF_ARRAYS = frozenset("size dim clone detach numpy tolist new_zeros new_ones masked_fill astype".split())
 OF_PLAIN_DATA = ONLY_OF_TENSORS | VIEWING_METHODS | _OF_TEXTS | _OF_ARRAYS
 # Functions that keep the size of what they are given.
-SHAPE_KEEPING = frozenset("softmax log_softmax sigmoid tanh relu exp log clamp float half double".split())
+SHAPE_KEEPING = frozenset(
+    "softmax log_softmax sigmoid tanh relu exp log clamp float half double normalize dropout gelu elu silu leaky_relu "
+    "softplus logsigmoid layer_norm".split()
+)
 # Operations whose graph needs saved tensors, so that it cannot be used twice.
 SAVING = frozenset(
     "pow exp log sqrt sigmoid tanh softmax log_softmax relu matmul mm bmm mv norm std var logsumexp square "

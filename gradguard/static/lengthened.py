@@ -1,4 +1,4 @@
-"""Tensors that get longer: ``bank = torch.cat([bank, features])``."""
+"""Tensors that get longer: ``bank = torch.cat([bank, features])``, ``banks[c] = torch.cat([banks[c], features])``."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gradguard.static import tree as t
+from gradguard.static.forms import rebind_form
 from gradguard.static.guards import guards
 from gradguard.static.model import Form, Scope
 from gradguard.static.state import State
-from gradguard.static.stores import rebind_form
 from gradguard.static.values import Held, Holding, Root, Roots, Source, Value, union
 
 if TYPE_CHECKING:
@@ -36,6 +36,33 @@ def lengthened(flow: Flow, path: str, value: Value, state: State, source: t.Expr
         return value
     before = frozenset(Holding(Held.GROWN, root) for root in content(flow.read(path, state)))
     return replace(value, holds=value.holds | flow.joined[source] | before)
+
+
+def lengthened_item(
+    flow: Flow, target: t.Subscript, base: str, value: Value, state: State, source: t.Expr | None
+) -> Value | None:
+    """What is put under a key, where that is what was under this key, made longer; else None.
+
+    Args:
+        base: the path of the collection.
+    """
+    if not isinstance(source, t.Call) or source not in flow.joined or _is_kept_short(flow, base, source):
+        return None
+    joined = source.args[0].value if source.args else None
+    before = map(_itself, joined.items) if isinstance(joined, t.Display) else ()
+    if not any(isinstance(item, t.Subscript) and _is_same_item(flow, item, target, base) for item in before):
+        return None
+    grown = frozenset(Holding(Held.GROWN, root) for root in content(flow.read(base, state)))
+    return replace(value, holds=value.holds | flow.joined[source] | grown)
+
+
+def _is_same_item(flow: Flow, item: t.Subscript, target: t.Subscript, base: str) -> bool:
+    collection, key, wanted = t.path_of(item.value), item.index, target.index
+    if isinstance(wanted, t.Constant):
+        same = isinstance(key, t.Constant) and key.value == wanted.value
+    else:
+        same = t.path_of(wanted) is not None and t.path_of(key) == t.path_of(wanted)
+    return same and collection is not None and flow.canonical(collection) == base
 
 
 def _has_whole(call: t.Call, path: str) -> bool:
@@ -67,14 +94,17 @@ def _is_kept_short(flow: Flow, path: str, source: t.Expr) -> bool:
         loops = [loop for loop in t.walk_statements(body) if isinstance(loop, t.Repeat)]
         binding = (stmt for loop in loops for stmt in t.walk_statements(loop.body))
     others = (s for s in binding if isinstance(s, t.Assign | t.Augment | t.Delete) and not _assigns(s, source))
-    return any(path in _targets(flow, stmt) for stmt in others) or any(True for _ in guards(body, source))
+    return any(_binds(flow, stmt, path) for stmt in others) or any(True for _ in guards(body, source))
 
 
 def _assigns(stmt: t.Stmt, source: t.Expr) -> bool:
     return isinstance(stmt, t.Assign) and stmt.value is source
 
 
-def _targets(flow: Flow, stmt: t.Assign | t.Augment | t.Delete) -> set[str]:
+def _binds(flow: Flow, stmt: t.Assign | t.Augment | t.Delete, path: str) -> bool:
+    """Whether a statement binds a path, an item of it, or, where it is an item, what that is in."""
     targets = [stmt.target] if isinstance(stmt, t.Augment) else stmt.targets
     paths = (t.path_of(single) for target in targets for single in t.names_in(target))
-    return {flow.canonical(path.split("[", 1)[0]) for path in paths if path is not None}
+    bound = {flow.canonical(found) for found in paths if found is not None}
+    base, _, key = path.partition("[")
+    return bool(bound & {path, base, f"{base}[*]"}) or (not key and any(b.split("[", 1)[0] == path for b in bound))

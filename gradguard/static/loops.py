@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -244,19 +244,19 @@ COLLECTED = "[...]"
 
 @contextmanager
 def collecting(
-    flow: Flow, expr: t.Comprehension, iterable: Value | None, state: State, *, trains: bool
+    flow: Flow, expr: t.Comprehension, iterable: Value | None, state: State, *, is_loop: bool
 ) -> Iterator[list[Value]]:
     """Read a list's comprehension over batches as the loop that it is: all that it makes lives together.
 
     The caller puts the value of the element into the list that it is given.
 
     Args:
-        trains: what it calls trains a model, whatever it goes over.
+        is_loop: what it calls trains or evaluates a model, whatever it goes over.
     """
     clause = expr.clauses[0]
     stmt = t.Repeat(expr.origin, clause.target, clause.iterable, None, [], [], assigned=frozenset())
     loop = _new_loop(flow, stmt, state, iterable)
-    if not trains and (expr.kind not in ("list", "set", "dict") or not loop.over_loader):
+    if not is_loop and (expr.kind not in ("list", "set", "dict") or not loop.over_loader):
         yield []
         return
     loop.site = flow.site(expr)
@@ -271,6 +271,30 @@ def collecting(
         flow.carries[(COLLECTED, loop)] = Carry(True, made[0], True)
     flow.branches = branches
     flow.frames.pop()
+
+
+def evaluates_each(flow: Flow, expr: t.Comprehension, ran: Iterable[Forward]) -> bool:
+    """Whether a model in evaluation is run on each item of a collection of data: ``[net(x) for x in graphs]``.
+
+    Args:
+        ran: the module calls in it.
+    """
+    iterable = expr.clauses[0].iterable
+    of_dict = isinstance(iterable, t.Call) and isinstance(iterable.func, t.Attribute) and not iterable.args
+    data = t.path_of(iterable.func) if of_dict and isinstance(iterable, t.Call) else iterable_path(iterable)
+    around = any(frame.loop.over_loader or frame.loop.evaluates for frame in flow.frames)  # views of one batch
+    if data is None or around or flow.facts.is_module_method:
+        return False
+    evaluates = is_evaluation(flow)
+    items = {name.id for c in expr.clauses for name in t.names_in(c.target) if isinstance(name, t.Name)}
+    return any((forward.is_evaluated or evaluates) and _is_run_on(forward.site.node, items) for forward in ran)
+
+
+def _is_run_on(call: t.Node, items: Collection[str]) -> bool:
+    """Whether a call is given one of some variables, and is not one of its methods, nor of it itself."""
+    if not isinstance(call, t.Call) or (t.path_of(call.func) or "").split(".", 1)[0] in items:
+        return False
+    return any(isinstance(node, t.Name) and node.id in items for arg in call.args for node in t.walk(arg.value))
 
 
 def loops_called(events: Iterable[Event]) -> list[Loop]:

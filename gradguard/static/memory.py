@@ -29,6 +29,9 @@ def judge_memory(flow: Flow, store: Store) -> None:
     while loop is not None:
         carry = flow.carries.get((store.path, loop))
         capped = store.capped or store.fills or (store.form is Form.ITEM and store.bounded_key)
+        capped |= (
+            store.is_item and store.form is Form.CONCATENATE and store.key in loop.targets
+        )  # another one each time
         bounded = carry is None or not _grows_in(store, loop, carry) or capped
         if carry is not None and not bounded and (carry.fresh or not cleared(flow, store)):
             store.grows = loop  # the outermost one counts

@@ -67,6 +67,7 @@ class Function:
         kept_outputs: of the ``forward`` of an ``autograd.Function``: the statements that put an output on ``ctx``.
         assigns_gradients: its program sets ``x.grad`` to something.
         cached: the decorator that keeps its arguments and results (``functools.lru_cache``).
+        cached_by: the statement that does so, where the decorator is one of the program.
         cache_is_bounded: that cache drops old entries.
         tensor_params: the parameters that are tensors by their annotations.
         cached_calls: where it gives a tensor to a function with such a cache: the call, its function, the argument.
@@ -105,6 +106,7 @@ class Function:
     takes_self: bool = False
     uses_device: bool = False
     cached: Site | None = None
+    cached_by: Site | None = None
     cache_is_bounded: bool = False
     tensor_params: tuple[str, ...] = ()
     cached_calls: list[tuple[Site, str, str]] = field(default_factory=list)

@@ -11,6 +11,7 @@ from gradguard.static import tree as t
 from gradguard.static.arguments import sureness
 from gradguard.static.definitions import Class
 from gradguard.static.expressions import recorded
+from gradguard.static.forms import key_of
 from gradguard.static.model import (
     Backward,
     Call,
@@ -30,7 +31,6 @@ from gradguard.static.model import (
 from gradguard.static.module_calls import freezes_itself
 from gradguard.static.proof import prove
 from gradguard.static.source import Site
-from gradguard.static.stores import key_of
 from gradguard.static.translation import Translation
 from gradguard.static.values import NOTHING_HELD, Kind, Root, Source
 

@@ -7,7 +7,10 @@ from typing import TYPE_CHECKING
 
 from gradguard.static import knowledge as k
 from gradguard.static import tree as t
+from gradguard.static.definitions import FunctionRef
+from gradguard.static.memoized import keeps_arguments
 from gradguard.static.names import used_as_tensors
+from gradguard.static.source import Site
 from gradguard.static.values import Kind
 
 if TYPE_CHECKING:
@@ -27,6 +30,9 @@ def describe(flow: Flow) -> None:
         if value.kind is Kind.EXTERNAL and value.ref in k.CACHES:
             facts.cached = flow.site(decorator)
             facts.cache_is_bounded = _is_bounded(decorator, str(value.ref))
+            facts.tensor_params = tuple(_tensors(define, flow.module))
+        elif isinstance(value.ref, FunctionRef) and (store := keeps_arguments(value.ref.define)) is not None:
+            facts.cached, facts.cached_by = flow.site(decorator), Site(value.ref.chunk, store)
             facts.tensor_params = tuple(_tensors(define, flow.module))
 
 
@@ -55,15 +61,27 @@ def _used_as_arrays(body: Sequence[t.Stmt], module: Module) -> Iterator[str]:
             array = node.value
         elif isinstance(node, t.Call) and node.args and _is_of_tensors(node.func, module):
             array = node.args[0].value
+        elif isinstance(node, t.Call) and isinstance(node.func, t.Attribute) and node.func.name == "size":
+            by_number = [arg for arg in node.args if not arg.keyword and _is_number(arg.value)]
+            array = node.func.value if len(by_number) == len(node.args) == 1 else None  # x.size(0)
         if isinstance(array, t.Name):
             yield array.id
 
 
 def _is_of_tensors(func: t.Expr, module: Module) -> bool:
-    """Whether it is a function of torch that takes no numbers: ``torch.sqrt``."""
+    """Whether it takes no numbers: a function of torch, ``torch.sqrt``; a layer that the file has."""
+    if isinstance(func, t.Name):
+        layer = module.value_of(func)
+        return layer.kind is Kind.MODULE and isinstance(layer.ref, str) and layer.ref.startswith("torch.nn.")
     if not isinstance(func, t.Attribute) or func.name not in k.DIFFERENTIABLE_METHODS:
         return False
     return module.value_of(func).ref == f"torch.{func.name}"
+
+
+def _is_number(expr: t.Expr) -> bool:
+    if isinstance(expr, t.Operation) and expr.operator == "-" and len(expr.operands) == 1:
+        expr = expr.operands[0]
+    return isinstance(expr, t.Constant) and isinstance(expr.value, int)
 
 
 def _is_tensor(annotation: t.Expr, module: Module) -> bool:

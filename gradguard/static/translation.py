@@ -49,6 +49,8 @@ class Translation:
         """A path of the callee in the caller's names, None where it has none."""
         head = path.split(".", 1)[0].split("[", 1)[0]
         if head in self.callee.params:
+            if path[len(head) : len(head) + 1] == "." and self._is_star(head):  # args.0.curves
+                head = ".".join(path.split(".", 2)[:2])
             mapped = self.given.paths.get(head) or self._default(head)
             return None if mapped is None else object_path(mapped + path[len(head) :])
         if self.callee.scope(path) is Scope.LOCAL:
@@ -62,6 +64,9 @@ class Translation:
             return f"{self.callee.module.path.stem}.{path}"  # a global of another file
         shadowed = self.flow.facts.name != "<module>" and self.flow.scope(path) is not Scope.GLOBAL
         return path if same and not shadowed else None
+
+    def _is_star(self, name: str) -> bool:
+        return any(param.star and param.name == name for param in self.callee.ref.define.params)
 
     def _default(self, name: str) -> str | None:
         """The path of a mutable default: one object for all calls."""

@@ -472,10 +472,11 @@ def is_record(value: Value) -> bool:
 
 def with_content(holder: Value, value: Value) -> Value:
     """A container after ``value`` was put into it."""
+    adds = value.reach or value.holds - value.holding(Held.CUT)
     return replace(
         holder,
         roots=holder.roots | value.roots,
         maybe=holder.maybe | value.maybe,
-        parts=() if value.keeps else holder.parts,
+        parts=() if adds else holder.parts,
         holds=holder.holds | value.holds,
     )

@@ -43,6 +43,8 @@ class Taken(NamedTuple):
 def indexed(flow: Flow, base: Value, expr: t.Subscript, state: State) -> Value:
     """``tensor[index]``: a view for numbers and slices, a copy for lists, masks and tensors."""
     base = viewed(base)
+    if _is_mask(expr.index):  # a copy of some of the rows
+        return replace(computed(base), holds=base.holding(Held.OUTPUT, Held.GIVEN, Held.CUT))
     if not _is_position(expr.index):
         base = computed(base)  # by a name: one of many rows, or a copy
     base = replace(base, holds=base.holds - base.holding(Held.OUTPUT))
@@ -91,11 +93,15 @@ def _has_dimensions(index: t.Expr) -> bool:
 
 
 def _is_position(index: t.Expr) -> bool:
-    """Whether it may give a view: ``labels == c`` and ``~done & seen`` are masks, what they pick is a copy."""
+    """Whether it may give a view."""
     if isinstance(index, t.Display):
         return index.kind == "tuple"
-    is_mask = isinstance(index, t.Operation) and index.operator in _OF_MASKS
-    return isinstance(index, t.Slice | t.Constant | t.Operation) and not is_mask
+    return isinstance(index, t.Slice | t.Constant | t.Operation)
+
+
+def _is_mask(index: t.Expr) -> bool:
+    """Whether rows are picked by a condition: ``labels == c``, ``~done & seen``."""
+    return isinstance(index, t.Operation) and index.operator in _OF_MASKS
 
 
 _OF_MASKS = ("==", "!=", "<", "<=", ">", ">=", "&", "|", "~")

@@ -359,3 +359,76 @@ def test_a_bounded_cache_waits(name: str) -> None:
 @pytest.mark.parametrize("name", CLEAN)
 def test_clean(name: str) -> None:
     assert_clean(CLEAN[name], CODE)
+
+
+MEMO = """
+        import functools
+
+        def memoize(fn):
+            known = {}
+
+            @functools.wraps(fn)
+            def wrapper(*args):
+                KEEP
+
+            return wrapper
+
+        words = nn.Embedding(100, 8)
+
+        MARKED
+        def encode(TOKENS):
+            return words(tokens).softmax(-1)
+"""
+
+
+def memo(keep: str, tokens: str = "tokens", marked: str = "@memoize  # !") -> str:
+    return MEMO.replace("KEEP", keep).replace("TOKENS", tokens).replace("MARKED", marked)
+
+
+AT_ONCE = """if args not in known:
+                    known[args] = fn(*args)
+                return known[args]"""
+TRIED = """try:
+                    return known[args]
+                except KeyError:
+                    result = fn(*args)
+                    known[args] = result
+                    return result"""
+BY_TUPLE = """key = (fn.__name__, *args)
+                if key in known:
+                    return known[key]
+                known[key] = value = fn(*args)
+                return value"""
+
+
+@pytest.mark.parametrize("keep", [AT_ONCE, TRIED, BY_TUPLE])
+@pytest.mark.parametrize("tokens", ["tokens", "tokens: torch.Tensor"])
+def test_a_cache_that_is_written_by_hand(keep: str, tokens: str) -> None:
+    assert_flagged(memo(keep, tokens), CODE)
+    of_one = memo(keep, tokens).replace("*args):", "x, scale=1.0):").replace("*args", "x, scale")
+    assert_flagged(of_one.replace("[args]", "[x, scale]").replace("args not in", "(x, scale) not in"), CODE)
+    on_itself = memo(keep, tokens).replace("known = {}", "").replace("known", "wrapper.known")
+    assert_flagged(on_itself.replace("return wrapper\n", "wrapper.known = {}\n            return wrapper\n"), CODE)
+
+
+@pytest.mark.parametrize(
+    "keep",
+    [
+        AT_ONCE.replace("[args]", "[str(args)]"),
+        AT_ONCE.replace("[args]", "[tuple(a.shape for a in args)]"),
+        AT_ONCE.replace("[args]", "[args[0].shape, args[0].dtype]"),
+        "key = args[0].numpy().tobytes()\n                " + AT_ONCE.replace("args]", "key]"),
+        AT_ONCE + "\n                known.clear()",
+        "if len(known) >= 64:\n                    known.popitem()\n                " + AT_ONCE,
+        "if len(known) < 64:\n                    known[args] = fn(*args)\n                return fn(*args)",
+        "known['last'] = fn(*args)\n                return known['last']",
+        "known[args] = known.get(args, 0) + 1\n                return fn(*args)",
+    ],
+)
+def test_a_decorator_that_keeps_no_arguments(keep: str) -> None:
+    assert_clean(memo(keep, marked="@memoize"), CODE)
+
+
+@pytest.mark.parametrize("use", ["tokens[0]", "torch.zeros(tokens)", "tokens.upper()", "open(tokens).read()"])
+def test_a_cache_by_hand_of_what_is_no_tensor(use: str) -> None:
+    assert_clean(memo(AT_ONCE, marked="@memoize").replace("words(tokens).softmax(-1)", use), CODE)

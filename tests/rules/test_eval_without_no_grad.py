@@ -13,6 +13,54 @@ from tests.rules.snippets import assert_clean, assert_flagged, findings
 CODE = "GG301"
 
 FLAGGED = {
+    "all items at once, in a list": """
+        def evaluate(net, graphs):
+            net.eval()
+            pairs = [(net(graph), graph.target) for graph in graphs]  # !
+            predicted, true = map(torch.stack, zip(*pairs))
+            return float((predicted - true).abs().mean())
+    """,
+    "all rows of all items, in a list": """
+        def evaluate(net, graphs):
+            net.eval()
+            rows = [row for graph in graphs for row in net(graph)]  # !
+            return torch.stack(rows).std().item()
+    """,
+    "all items at once, each scored by a method": """
+        class Trainer:
+            def __init__(self, net: nn.Module, data):
+                self.net, self.data = net, data
+
+            def score(self, x, y):
+                return F.cross_entropy(self.net(x[None]), y[None])
+
+            def evaluate(self):
+                self.net.eval()
+                scores = [self.score(x, y) for x, y in self.data]  # !
+                self.net.train()
+                return torch.stack(scores).mean().item()
+    """,
+    "all losses in one sum": """
+        def evaluate(net, pairs):
+            net.eval()
+            return sum(F.mse_loss(net(x), y) for x, y in pairs).item() / len(pairs)  # !
+    """,
+    "all items at once, by name": """
+        class Scorer:
+            def __init__(self, net: nn.Module):
+                self.net = net
+
+            def rank(self, documents):
+                self.net.eval()
+                scores = {name: self.net(tokens[None])[0] for name, tokens in documents.items()}  # !
+                return sorted(documents, key=lambda name: -float(scores[name]))
+    """,
+    "all items at once, in a tuple of a generator": """
+        def score(model: nn.Module, molecules, target):
+            model.eval()
+            values = tuple(model(m.unsqueeze(0)).squeeze() for m in molecules)  # !
+            return F.mse_loss(torch.stack(values), target).item()
+    """,
     "a method of a model that is built by its name": """
         class Bilinear(nn.Module):
             def __init__(self, users, items, width=16):
@@ -356,6 +404,90 @@ FLAGGED = {
 }
 
 CLEAN = {
+    "members of an ensemble, and heads of a model": """
+        def evaluate(models, net, heads, x):
+            net.eval()
+            with torch.no_grad():
+                features = net(x)
+            votes = [model(x).argmax(1) for model in models]
+            return votes, [head(features) for head in heads]
+    """,
+    "parts of a result, in a list": """
+        def evaluate(net, x, names):
+            net.eval()
+            with torch.no_grad():
+                rows = net(x)
+            return {name: rows[i].item() for i, name in enumerate(names)}, [len(name) for name in names]
+    """,
+    "a method of each item, and numbers of each": """
+        class Trainer:
+            def __init__(self, net: nn.Module, data):
+                self.net, self.data = net, data
+
+            @torch.no_grad()
+            def score(self, x, y):
+                return F.cross_entropy(self.net(x[None]), y[None])
+
+            def evaluate(self):
+                self.net.eval()
+                return [self.score(x, y) for x, y in self.data], [x.mean().item() for x, y in self.data]
+    """,
+    "views of each batch": """
+        @torch.no_grad()
+        def evaluate(net, loader, views):
+            net.eval()
+            for x in loader:
+                votes = [net(view(x)) for view in views]
+                yield torch.stack(votes).mean(0)
+
+        def attack(net, images, labels, radii):
+            net.eval()
+            images.requires_grad_()
+            losses = [F.cross_entropy(net(images + radius), labels) for radius in radii]
+            torch.stack(losses).sum().backward()
+            return images.grad
+    """,
+    "a list of items, without gradients": """
+        @torch.inference_mode()
+        def evaluate(net, graphs):
+            net.eval()
+            return [net(graph) for graph in graphs]
+
+        def measure(net, graphs):
+            net.eval()
+            with torch.no_grad():
+                return [net(graph).item() for graph in graphs]
+    """,
+    "a list of items whose gradients are asked for": """
+        def saliency(net, images):
+            net.eval()
+            images = [image.requires_grad_() for image in images]
+            scores = [net(image[None]).max() for image in images]
+            return torch.autograd.grad(torch.stack(scores).sum(), images)
+    """,
+    "the style of some pictures, which a picture is made to have": """
+        def transfer(vgg, styles, picture, opt):
+            vgg.eval()
+            for p in vgg.parameters():
+                p.requires_grad_(False)
+            wanted = [gram(vgg(style)) for style in styles]
+            for step in range(300):
+                opt.zero_grad()
+                found = gram(vgg(picture))
+                loss = sum(F.mse_loss(found, w) for w in wanted)
+                loss.backward()
+                opt.step()
+    """,
+    "items of a layer of a network": """
+        class Pyramid(nn.Module):
+            def __init__(self, body, head):
+                super().__init__()
+                self.body, self.head = body, head
+
+            def test(self, levels):
+                self.head.eval()
+                return [self.head(level) for level in levels]
+    """,
     "a method of a model that is built by its name, which trains": """
         class Meta(nn.Module):
             def __init__(self, width=16):

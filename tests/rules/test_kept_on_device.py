@@ -519,3 +519,71 @@ def test_a_sequence_that_a_model_writes_gets_longer() -> None:
         CODE,
         Confidence.LOW,
     )
+
+
+BANKS = """
+        class Banks:
+            def __init__(self, dim, classes, size=64):
+                self.size = size
+                self.rows = START
+
+            def push(self, feats, labels):
+                PUSH
+
+        class Encoder(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.body = nn.Linear(8, 16)
+
+            def forward(self, x):
+                return F.normalize(self.body(x), dim=-1)
+
+        def train(loader):
+            net, head, banks = Encoder(), nn.Linear(16, 5), Banks(16, 5)
+            optimizer = torch.optim.SGD([*net.parameters(), *head.parameters()], lr=0.1)
+            for x, y in loader:
+                feats = net(x)
+                optimizer.zero_grad()
+                F.cross_entropy(head(feats), y).backward()
+                optimizer.step()
+                banks.push(feats, y)
+"""
+BY_CLASS = "{c: torch.zeros(0, dim) for c in range(classes)}"
+OF_EACH = """feats = feats.detach()
+                for c in labels.unique().tolist():
+                    """
+
+
+@pytest.mark.parametrize(
+    ("start", "push"),
+    [
+        (BY_CLASS, OF_EACH + "self.rows[c] = torch.cat([self.rows[c], feats[labels == c]])  # !"),
+        ("[torch.zeros(0, dim)] * classes", OF_EACH + "self.rows[c] = torch.vstack((feats, self.rows[c]))  # !"),
+        ('{"all": torch.zeros(0, dim)}', 'self.rows["all"] = torch.cat([self.rows["all"], feats.detach()])  # !'),
+        ("torch.zeros(0, dim)", "self.rows = torch.cat([self.rows, feats.detach()[labels > 0]])  # !"),
+    ],
+)
+def test_banks_that_get_longer(start: str, push: str) -> None:
+    assert_flagged(BANKS.replace("START", start).replace("PUSH", push), CODE)
+
+
+@pytest.mark.parametrize(
+    ("start", "push"),
+    [
+        (BY_CLASS, OF_EACH + "self.rows[c] = torch.cat([self.rows[c], feats[labels == c]])[-self.size :]"),
+        (BY_CLASS, OF_EACH + "self.rows[c] = torch.cat([self.rows[c][1:], feats[labels == c][:1]])"),
+        (BY_CLASS, OF_EACH + "self.rows[c] = feats[labels == c]"),
+        (BY_CLASS, OF_EACH + "self.rows[c] = torch.cat([self.rows[0], feats[labels == c]])"),
+        (BY_CLASS, OF_EACH + "if len(self.rows[c]) < self.size:\n                    "
+         "    self.rows[c] = torch.cat([self.rows[c], feats[labels == c]])"),
+        (BY_CLASS, "rows = {0: feats.detach()}\n                for c in (0, 1):\n                    "
+         "rows[0] = torch.cat([rows[0], feats.detach()])"),
+        ('{"all": torch.zeros(0, dim)}', 'self.rows["all"] = torch.cat([self.rows["all"], feats.detach()])[-64:]'),
+        ('{"all": torch.zeros(0, dim)}', 'self.rows["all"] = torch.cat([self.rows["all"], feats.detach()])\n'
+         '                self.rows["all"] = self.rows["all"][-64:]'),
+        ("torch.zeros(9, dim)", "self.rows[0] = torch.cat([self.rows[0][16:], feats.detach()[labels > 0][0]])"),
+        ("torch.zeros(0, dim)", "self.rows = feats.detach()[labels > 0]"),
+    ],
+)  # fmt: skip
+def test_banks_of_a_size(start: str, push: str) -> None:
+    assert_clean(BANKS.replace("START", start).replace("PUSH", push), CODE)

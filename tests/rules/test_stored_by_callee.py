@@ -1472,3 +1472,59 @@ def test_a_replay_buffer_of_many_graphs(push: str, size: str) -> None:
 def test_a_short_buffer_of_graphs(push: str, size: str) -> None:
     snippet = REPLAY.replace("PUSH", push).replace("SIZE", size).replace("GIVEN", "value").replace("  # !", "")
     assert_clean(snippet.replace("=None", ""), CODE)
+
+
+BY_WORD = """
+        import random
+        from torch.distributions import Normal
+
+        class Memory:
+            def __init__(self, capacity):
+                self.capacity = capacity
+                self.rows = []
+
+            def write(self, **row):
+                self.rows.append(row)
+
+            def sample(self, n):
+                rows = random.sample(self.rows, n)
+                batch = {k: torch.stack([r[k] for r in rows]) for k in ("obs", "action")}
+                batch["logp"] = torch.tensor([float(r["logp"]) for r in rows])
+                batch["reward"] = torch.tensor([r["reward"] for r in rows])
+                return batch
+
+        class Actor(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.net = nn.Linear(4, 2)
+
+            def policy(self, obs):
+                return Normal(self.net(obs), 1.0)
+
+            def act(self, obs):
+                dist = self.policy(obs)
+                action = dist.sample()
+                return action, dist.log_prob(action)
+
+        def main(env):
+            actor, memory = Actor(), Memory(50_000)
+            opt = torch.optim.Adam(actor.parameters())
+            obs = env.reset()
+            for n in range(1000):
+                action, logp = actor.act(obs)
+                nxt, reward = env.step(action)
+                memory.write(obs=obs, action=action, logp=GIVEN, reward=reward)  # !
+                obs = nxt
+                batch = memory.sample(32)
+                ratio = (actor.policy(batch["obs"]).log_prob(batch["action"]) - batch["logp"]).exp()
+                loss = -(ratio * batch["reward"]).mean()
+                opt.zero_grad()
+                loss.backward()
+                opt.step()
+"""
+
+
+def test_a_replay_buffer_whose_rows_are_read_by_written_words() -> None:
+    assert_flagged(BY_WORD.replace("GIVEN", "logp"), CODE)
+    for given in ("logp.detach()", "logp.item()"):
+        assert_clean(BY_WORD.replace("GIVEN", given).replace("  # !", ""), CODE)

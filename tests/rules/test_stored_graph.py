@@ -24,6 +24,16 @@ FLAGGED = {
                 kept.append(Step(loss))  # !
                 kept.append(records.Step(loss))  # !
     """,
+    "longer and longer, under the same few keys": """
+        def evaluate(net, loader, classes):
+            net.eval()
+            scores = {c: torch.zeros(0) for c in range(classes)}
+            for x, y in loader:
+                out = net(x)
+                for c in range(classes):
+                    scores[c] = torch.cat([scores[c], out[y == c, c]])  # !
+            return {c: kept.mean().item() for c, kept in scores.items()}
+    """,
     "one of two losses that a model gives": """
         def train(model, loader, optimizer):
             history = []
@@ -457,6 +467,28 @@ FLAGGED = {
 }
 
 CLEAN = {
+    "parts of one batch, put together by key": """
+        def train(net, loader, optimizer):
+            for batch in loader:
+                found = {name: torch.zeros(0) for name in ("near", "far")}
+                for x in batch:
+                    for name in found:
+                        found[name] = torch.cat([found[name], net(x)])
+                optimizer.zero_grad()
+                (found["near"].mean() - found["far"].mean()).backward()
+                optimizer.step()
+    """,
+    "longer and longer under a key, without a graph": """
+        @torch.no_grad()
+        def evaluate(net, loader, classes):
+            net.eval()
+            scores = {c: torch.zeros(0) for c in range(classes)}
+            for x, y in loader:
+                out = net(x)
+                for c in range(classes):
+                    scores[c] = torch.cat([scores[c], out[y == c, c]])
+            return {c: kept.mean().item() for c, kept in scores.items()}
+    """,
     "what a model gives beside its losses, by a name that says what of a loss it is": """
         def train(model, loader, optimizer, bounds):
             scales, weights, seen, names = torch.zeros(4), [], {}, []

@@ -63,6 +63,20 @@ def run(tmp_path: Path) -> Iterator[object]:
 
 
 LEAKS = {
+    "a dict that is keyed by tensors": ("closure", "memoize.known", "tensor", """
+def memoize(fn):
+    known = {}
+    def wrapper(*args):
+        if args not in known:
+            known[args] = fn(*args)  # here
+        return known[args]
+    return wrapper
+@memoize
+def norm(x):
+    return x.norm(dim=1)
+for model, output, loss in training():
+    norm(torch.randn(4, 8))
+"""),
     "entries of a dict that another method began": ("attribute", "Teacher.shadow", "graph", """
 class Teacher:
     def __init__(self, model):
@@ -700,6 +714,51 @@ def norm(x):
     return x.square(), x.flip(0)
 for step, _ in enumerate(training()):
     norm(probes[step % 8])
+""",
+    "a dict that is asked for the same tensors again": """
+known, probes = {}, [torch.randn(64) for _ in range(8)]
+for step, _ in enumerate(training()):
+    x = probes[step % 8]
+    if x not in known:
+        known[x] = x.norm()
+""",
+    "a dict of parameters that is filled late": """
+averages = {}
+for step, (model, _, _) in enumerate(training()):
+    for p in model.parameters() if step > 25 else ():
+        averages[p] = 0.9 * averages.get(p, 0.0) + 0.1 * p.detach()
+""",
+    "two optimizers that begin after a while": """
+import random
+class Learner:
+    def __init__(self, *nets):
+        self.nets = nets
+        self.actor, self.critic = (torch.optim.Adam(net.parameters(), lr=1e-3) for net in nets)
+
+    def improve(self, rows):
+        x = torch.stack([row[0] for row in rows])
+        for net, optimizer in zip(self.nets, (self.actor, self.critic)):
+            loss = (net(x) - 1).square().mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+
+def layers():
+    return nn.Sequential(nn.Linear(4, 16), nn.Tanh(), nn.Linear(16, 16), nn.Tanh(), nn.Linear(16, 2))
+
+def main():
+    torch.manual_seed(0)
+    learner, rows = Learner(layers(), layers()), []
+    x = torch.zeros(4)
+    for step in range(160):
+        with torch.no_grad():
+            action = learner.nets[0](x)
+        rows.append((x, action))
+        x = torch.randn(4)
+        if step > 64:
+            learner.improve(random.sample(rows, 16))
+
+main()
 """,
     "second order, and the gradients set to None": """
 for model, output, loss in training():

@@ -836,3 +836,56 @@ def train(net: Net, loader, optimizer):
 """
     result = check_text(text, "net.py", Settings(Path.cwd()), catalogue.load())
     assert bool(result.findings) is found
+
+
+BUS = """
+        class Run:
+            def __init__(self, net):
+                self.net = net
+                self.curve, self.loss = [], None
+
+        HANDLERS = defaultdict(list)
+
+        def on(event):
+            def register(fn):
+                HANDLERS[event].append(fn)
+                return fn
+            return register
+
+        def emit(event, STARpayload):
+            for fn in HANDLERS[event]:
+                fn(STARpayload)
+
+        @on("step")
+        def keep(run: Run):
+            run.curve.append(KEPT)  # !
+
+        @on("step")
+        def stop(run: Run):
+            if run.loss.isnan():
+                raise ArithmeticError("no number")
+
+        def train(net, loader, optimizer):
+            run = Run(net)
+            for x, y in loader:
+                optimizer.zero_grad()
+                run.loss = F.cross_entropy(net(x), y)
+                run.loss.backward()
+                optimizer.step()
+                emit("step", GIVEN)
+                AFTER
+"""
+
+
+@pytest.mark.parametrize(("star", "given"), [("*", "run"), ("**", "run=run")])
+def test_an_object_that_is_handed_on_with_all_arguments(star: str, given: str) -> None:
+    snippet = BUS.replace("STAR", star).replace("GIVEN", given).replace("AFTER", "print(len(run.curve))")
+    attached = snippet.replace("KEPT", "run.loss")
+    assert {finding.span.line for finding in findings(attached)} == marked(attached)
+    for kept in ("run.loss.item()", "run.loss.detach()", "float(run.loss)"):
+        assert_clean(snippet.replace("KEPT", kept).replace("  # !", ""))
+    emptied = BUS.replace("STAR", star).replace("GIVEN", given).replace("AFTER", "run.curve.clear()")
+    assert_clean(emptied.replace("KEPT", "run.loss").replace("  # !", ""))
+    another = attached.replace(f'emit("step", {given})', f'emit("step", {given.replace("run", "Run(net)", 1)})')
+    if star == "*":
+        assert_clean(another.replace("  # !", ""))  # of an object that goes away
