@@ -17,7 +17,7 @@ from types import FrameType, FunctionType
 from typing import TYPE_CHECKING, Any
 
 from gradguard.runtime import graph_size
-from gradguard.runtime.references import ANY_ITEM, ATOMS, references
+from gradguard.runtime.references import ANY_ITEM, ATOMS, is_array, items_of, references
 from gradguard.runtime.roots import Root, roots
 from gradguard.runtime.spots import Spot
 
@@ -233,7 +233,7 @@ class _Walker:
             spot.witness = spot.witness or _first_item(thing)
             if len(thing) > LARGE and not self._has_tensors(thing):
                 return ()
-        elif cls.__module__ == "numpy" and hasattr(cls, "nbytes"):
+        elif is_array(cls):
             return self._enter_array(spot, thing)
         try:
             return list(references(thing))
@@ -250,7 +250,17 @@ class _Walker:
         if base is array or id(base) not in self.visited:
             self.visited.add(id(base))
             spot.other += int(getattr(base, "nbytes", 0))
-        return ()
+        kind = getattr(array, "dtype", None)
+        return self._items_of_array(spot, array) if getattr(kind, "kind", "") == "O" else ()
+
+    def _items_of_array(self, spot: Spot, array: Any) -> Any:
+        """An array of objects is a table that is filled; nobody else tells what is in it."""
+        items = items_of(array)
+        spot.length += len(items)
+        spot.witness = spot.witness or _first_item(items)
+        if len(items) > LARGE and not self._has_tensors(items):
+            return ()
+        return [(ANY_ITEM, item) for item in items]
 
     def _has_tensors(self, collection: Any) -> bool:
         """Whether the items at the ends of a large collection are tensors or lead to some: else it is data."""

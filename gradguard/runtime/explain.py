@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from gradguard.findings import Holder, Leak, Place
-from gradguard.runtime import advice, caches, lifetime, origin
+from gradguard.runtime import advice, bounds, caches, lifetime, origin
 from gradguard.runtime.holders import LEAST_BYTES, SAVED, Suspect
 from gradguard.runtime.stores import adds_to_itself, form_of, stored_value, value_name
-from gradguard.runtime.tracer import Line
+from gradguard.runtime.tracer import Line, step_into
 
 if TYPE_CHECKING:
     from gradguard.runtime.sensors.graphs import Held
@@ -351,6 +351,7 @@ def _excuse(seen: _Evidence, kind: str) -> tuple[str | None, Place | None]:
     suspect = seen.suspect
     if suspect.inputs and (suspect.gain.attached > 0 or seen.form not in (*CARRIED, "index")):
         return "inputs", None
+    suspect.maxlen = suspect.maxlen or _written_bound(seen)
     if _is_filling(suspect, kind, seen.rate) or _is_cache_of_items(seen):
         return "filling", None
     if suspect.root is None or kind in ("hook", "cache", "cycle"):
@@ -368,6 +369,20 @@ def _excuse(seen: _Evidence, kind: str) -> tuple[str | None, Place | None]:
         if consumed is not None:
             return "consumed", consumed
     return None, None
+
+
+def _written_bound(seen: _Evidence) -> int | None:
+    """How many items the statement lets the collection have; 1 where it has a bound whose value is not known."""
+    source = seen.sources.get(seen.lines[0].filename) if seen.lines else None
+    if source is None or seen.statement is None or not seen.suspect.entries or seen.suspect.gain.attached > 0:
+        return None
+    bound = bounds.bound_of(source, seen.statement, seen.name)
+    if isinstance(bound, ast.Constant):
+        return bound.value if type(bound.value) is int else None
+    if isinstance(bound, ast.Attribute) and len(seen.suspect.chain) > 1:
+        value = step_into(seen.suspect.chain[-2].thing, f".{bound.attr}")
+        return value if type(value) is int and value > 1 else 1
+    return 1 if bound is not None else None
 
 
 def _is_cache_of_items(seen: _Evidence) -> bool:

@@ -94,6 +94,7 @@ class Suspect:
         wraps_tensors: what is stored is no tensor, but an object with tensors in it.
         graphs: tensors with a graph that the place and all below it hold now.
         items: what a collection holds that has no length: one end of ``itertools.tee``.
+        is_filled: it was made with all its places, and these are filled: its length stays.
     """
 
     kind: str
@@ -114,6 +115,7 @@ class Suspect:
     wraps_tensors: bool = False
     graphs: int = 0
     items: int = 0
+    is_filled: bool = False
 
     @property
     def is_rare(self) -> bool:
@@ -236,6 +238,9 @@ def _search(old: Spot, new: Spot, gains: dict[int, Gain], root: Root, steps: int
     entries = new.length - old.length
     lasting = old.witness is None or old.witness() is not None
     grows = lasting and new.count == old.count and entries > 0 and (new.ident == old.ident or new.count > 1)
+    filled = _filled(old, new) if lasting and entries == 0 else 0
+    if filled >= max(steps // 8, LEAST_ENTRIES):
+        return [_table(new, gain, filled, root, steps)]
     heavy = [
         (previous, below)
         for label, below in new.below.items()
@@ -260,6 +265,23 @@ def _search(old: Spot, new: Spot, gains: dict[int, Gain], root: Root, steps: int
         suspect.inputs = True  # unless its statement reads its own old value: the source will tell
         return [suspect]
     return []
+
+
+def _table(spot: Spot, gain: Gain, filled: int, root: Root, steps: int) -> Suspect:
+    """A collection that was made with all its places: full it grows no more, which excuses all but graphs."""
+    suspect = _suspect(spot, gain, filled, root, steps)
+    suspect.is_filled = True
+    if gain.attached <= 0:
+        suspect.maxlen = spot.length
+    return suspect
+
+
+def _filled(old: Spot, new: Spot) -> int:
+    """How many more places of a collection of a fixed length have something in them: ``rows = [None] * steps``."""
+    items, before = new.below.get(ANY_ITEM), old.below.get(ANY_ITEM)
+    if items is None or new.ident != old.ident or new.count != 1 or items.count > new.length:
+        return 0
+    return items.count - (before.count if before is not None else 0)
 
 
 def _keeps_exceptions(spot: Spot) -> bool:

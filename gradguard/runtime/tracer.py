@@ -16,7 +16,7 @@ from types import FrameType
 from typing import Any
 
 from gradguard.runtime.holders import Suspect
-from gradguard.runtime.references import ANY_ITEM
+from gradguard.runtime.references import ANY_ITEM, CONTENT, items_of
 from gradguard.runtime.roots import is_function_frame, may_read, read_locals
 from gradguard.runtime.usercode import is_user_code, user_caller, user_frames
 
@@ -198,8 +198,10 @@ def _probe(suspect: Suspect, handles: Callable[[], int] | None) -> Probe:
     counts = suspect.entries > 0
     attached = suspect.kind == "graph"
     if counts and hasattr(type(suspect.spot.thing), "__len__"):
-        collection = suspect.spot.thing
-        return lambda: (len(collection),)  # however it is reached, it is this one that grows
+        collection = suspect.spot.thing  # however it is reached, it is this one that grows
+        if suspect.is_filled:
+            return lambda: (tuple(map(id, items_of(collection))),)
+        return lambda: (len(collection),)
 
     def read() -> tuple[Any, ...] | None:
         value: Any = (frame.f_locals if frame is not None else namespace).get(labels[0], _MISSING)
@@ -236,6 +238,8 @@ def step_into(value: Any, label: str) -> Any:
     try:
         if label.startswith('["'):
             return dict.get(value, label[2:-2], _MISSING)
+        if label == CONTENT:
+            return value.get(_MISSING)
         if label.startswith("["):
             return value[int(label[1:-1])] if label != ANY_ITEM else _MISSING
         if label.startswith("<closure>"):
