@@ -37,6 +37,12 @@ def bound_of(source: Source, statement: ast.stmt, name: str) -> ast.expr | None:
     return None
 
 
+def keeps_the_last(statement: ast.stmt) -> bool:
+    """Whether what is stored has the last few of something in it: ``rows = [*rows[-3:], row]``."""
+    lows = (n.lower for n in ast.walk(statement) if isinstance(n, ast.Slice) and n.step is None)
+    return any(isinstance(low, ast.UnaryOp) and isinstance(low.op, ast.USub) for low in lows)
+
+
 def _bound_before(block: ast.AST, statement: ast.AST, name: str) -> ast.expr | None:
     """The bound behind which a statement before this one leaves: ``if len(rows) >= self.most: return``."""
     body = getattr(block, "body", None)

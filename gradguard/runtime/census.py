@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import weakref
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from time import thread_time
 from types import FrameType, FunctionType
 from typing import TYPE_CHECKING, Any
 
-from gradguard.runtime import graph_size
+from gradguard.runtime import caches, graph_size
 from gradguard.runtime.references import ANY_ITEM, ATOMS, is_array, items_of, references
 from gradguard.runtime.roots import Root, roots
 from gradguard.runtime.spots import Spot
@@ -68,6 +68,7 @@ class Census:
         orphans: what no variable reaches.
         complete: whether nothing was left out for lack of time.
         parameters: the identities of all ``nn.Parameter`` that were reached.
+        missed: how often each cache of ``functools`` was asked in vain, by its identity.
     """
 
     step: int
@@ -76,6 +77,7 @@ class Census:
     orphans: Orphans
     complete: bool
     parameters: frozenset[int] = frozenset()
+    missed: dict[int, int] = field(default_factory=dict)
 
     def forget(self) -> None:
         """Drop every reference to the user's objects; the counts stay."""
@@ -100,7 +102,8 @@ def take(step: int, frame: FrameType | None, internals: TorchInternals, *, mark:
         walker = _Walker(internals, thread_time() + MAX_SECONDS)
         found = walker.walk(frame)
         orphans = _orphans(walker.visited, internals)
-        census = Census(step, walker.top, found, orphans, not walker.cut, frozenset(walker.parameters))
+        parameters = frozenset(walker.parameters)
+        census = Census(step, walker.top, found, orphans, not walker.cut, parameters, walker.missed)
         graph_size.follow(walker.top, mark)
     return census
 
@@ -163,6 +166,7 @@ class _Walker:
         self.cut = False
         self.tensors: list[tuple[Spot, Any]] | None = None
         self.parameters: set[int] = set()
+        self.missed: dict[int, int] = {}
         self._storages: set[int] = set()
         self._hooks: list[tuple[Spot, Any]] = []
         self._torch = internals
@@ -235,6 +239,8 @@ class _Walker:
                 return ()
         elif is_array(cls):
             return self._enter_array(spot, thing)
+        elif cls is caches.CACHE:
+            self.missed[id(thing)] = caches.misses(thing)
         try:
             return list(references(thing))
         except Exception:  # somebody else's object: changed under our hands, or of a kind nobody thought of

@@ -14,7 +14,7 @@ from time import thread_time
 from types import FrameType
 from typing import TYPE_CHECKING
 
-from gradguard.runtime import census
+from gradguard.runtime import caches, census
 from gradguard.runtime.explain import Diagnosed, Traced, distinct, explain, profiler_events
 from gradguard.runtime.holders import SAVED, Suspect, compare
 from gradguard.runtime.naming import describe
@@ -131,6 +131,8 @@ class Diagnosis:
         self._looks += 1
         for suspect in self._suspects:
             _detach(suspect, self._torch.tensor_type)
+            things = (spot.thing for spot in suspect.chain)
+            suspect.asked = caches.asked(self._before.step, self._before.missed, things)
         kept = {id(spot) for suspect in self._suspects for spot in suspect.chain}
         for spot in list(after.top.walk()):
             spot.slots = []

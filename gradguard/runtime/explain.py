@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from gradguard.findings import Holder, Leak, Place
 from gradguard.runtime import advice, bounds, caches, lifetime, origin
 from gradguard.runtime.holders import LEAST_BYTES, SAVED, Suspect
+from gradguard.runtime.references import ANY_ITEM
 from gradguard.runtime.stores import adds_to_itself, form_of, stored_value, value_name
 from gradguard.runtime.tracer import Line, step_into
 
@@ -38,12 +39,13 @@ class Diagnosed:
         storage_per_step: bytes of tensors that Python sees, in a step.
         nodes_per_step: autograd nodes, in a step.
         freed: the graphs were backpropagated: nodes are left, and no saved tensors.
-        excuse: why it is no leak after all: emptied, consumed, filling, inputs; None when it is one.
+        excuse: why it is no leak after all: emptied, consumed, filling, inputs, items; None when it is one.
         excuse_at: the statement that says so.
         step: when it was found.
         rate: bytes that the program's memory grew in a step, when growth was established.
         held: the graph that was stored last, when it was found.
         is_made_from_others: a variable that the loop binds before it reads it; what it holds comes from another one.
+        asked: what the cache is asked for, if it is one of ``functools``.
     """
 
     leak: Leak
@@ -56,6 +58,7 @@ class Diagnosed:
     rate: float = 0.0
     held: Held | None = None
     is_made_from_others: bool = False
+    asked: caches.Asked | None = None
 
     @property
     def path(self) -> str:
@@ -155,9 +158,7 @@ def explain(suspect: Suspect, traced: Traced, sources: Sources, step: int, rate:
         operation=suspect.operation if suspect.kind != "hook" else None,
         devices=suspect.devices,
         freed_by_gc=False if kind == "graph" else None,
-        advice=advice.for_leak(
-            "saved" if suspect.holder.path == SAVED else kind, seen.form, name, value, trains=suspect.freed
-        ),
+        advice=advice.for_leak(_advised(suspect, kind), seen.form, name, value, trains=suspect.freed),
     )
     nodes = gain.nodes or gain.attached * max(suspect.graph_nodes, 1.0)
     return Diagnosed(
@@ -171,7 +172,17 @@ def explain(suspect: Suspect, traced: Traced, sources: Sources, step: int, rate:
         rate=rate,
         held=suspect.held,
         is_made_from_others=_is_made_from_others(seen),
+        asked=suspect.asked,
     )
+
+
+def _advised(suspect: Suspect, kind: str) -> str:
+    """The kind, for the advice: how what it holds came there."""
+    if suspect.holder.path == SAVED:
+        return "saved"
+    if kind == "cache" and suspect.holder.scope != "cache":
+        return "iterator"
+    return "memo" if kind == "cache" and not suspect.gain.cached else kind
 
 
 def _value(seen: _Evidence) -> str | None:
@@ -349,8 +360,9 @@ def _is_collected(seen: _Evidence) -> bool:
 def _excuse(seen: _Evidence, kind: str) -> tuple[str | None, Place | None]:
     """Why growth is none: what only a look at the place and at the source can tell."""
     suspect = seen.suspect
-    if suspect.inputs and (suspect.gain.attached > 0 or seen.form not in (*CARRIED, "index")):
-        return "inputs", None
+    is_carried = seen.form in (*CARRIED, "index") and not (seen.statement and bounds.keeps_the_last(seen.statement))
+    if suspect.inputs and (suspect.gain.attached > 0 or not is_carried):
+        return "items" if any(each.label == ANY_ITEM for each in suspect.chain) else "inputs", None
     suspect.maxlen = suspect.maxlen or _written_bound(seen)
     if _is_filling(suspect, kind, seen.rate) or _is_cache_of_items(seen):
         return "filling", None

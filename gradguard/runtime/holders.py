@@ -95,6 +95,7 @@ class Suspect:
         graphs: tensors with a graph that the place and all below it hold now.
         items: what a collection holds that has no length: one end of ``itertools.tee``.
         is_filled: it was made with all its places, and these are filled: its length stays.
+        asked: what the cache is asked for, if it is one of ``functools``.
     """
 
     kind: str
@@ -116,6 +117,7 @@ class Suspect:
     graphs: int = 0
     items: int = 0
     is_filled: bool = False
+    asked: caches.Asked | None = None
 
     @property
     def is_rare(self) -> bool:

@@ -132,6 +132,18 @@ def train():
 train()
 """,
     ),
+    "a cache by number, asked for twice": (
+        "cache",
+        "cache of noise()",
+        "cache",
+        """
+@functools.lru_cache(maxsize=None)  # here
+def noise(step):
+    return torch.randn(2048)
+for step, (model, output, loss) in enumerate(training()):
+    noise(step) + noise(step)
+""",
+    ),
     "a table that is as long as the run": (
         "local",
         "train.rows",
@@ -318,6 +330,26 @@ def collect(limit):
         pool.append(torch.randn(2048))
 collect(500)
 """,
+    "a cache by length that has most of them, beside a window that is filling": """
+import random
+lengths, window = random.Random(0), deque(maxlen=500)
+@functools.lru_cache(maxsize=None)
+def table(length):
+    return torch.zeros(length, 256)
+for model, output, loss in training():
+    table(lengths.randrange(10, 50)), table(lengths.randrange(10, 50))
+    window.append(torch.randn(4096))
+""",
+    "the last few of larger inputs": """
+class Recent:
+    def __init__(self):
+        self.rows = []
+    def put(self, *row):
+        self.rows = [*self.rows[-3:], row]
+recent = Recent()
+for step, (model, output, loss) in enumerate(training(), 1):
+    recent.put(step, torch.randn(2048 * step))
+""",
     "places that are filled anew in each step": """
 rows = [None] * 24
 for model, output, loss in training():
@@ -331,3 +363,18 @@ for model, output, loss in training():
 def test_what_looks_alike_is_clean(name: str, run: object) -> None:
     report, _ = run(HEAD + CLEAN[name])  # type: ignore[operator]
     assert (report.verdict, report.leaks) == ("clean", ()), report
+
+
+def test_the_advice_for_a_cache_is_about_what_it_is_keyed_by(run: object) -> None:
+    report, _ = run(HEAD + LEAKS["a cache by number, asked for twice"][3])  # type: ignore[operator]
+    assert "tensor" not in report.leaks[0].advice
+
+
+def test_what_is_kept_of_larger_inputs_is_not_said_to_be_made_anew(run: object) -> None:
+    report, _ = run("""
+recent = deque(maxlen=4)
+for step, (model, output, loss) in enumerate(training(), 1):
+    recent.append(torch.randn(2048 * step))
+""")  # type: ignore[operator]
+    assert (report.verdict, report.leaks) == ("clean", ()), report
+    assert "what is in `recent` gets larger, not more: larger inputs, not a leak" in report.notes
