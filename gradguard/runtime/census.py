@@ -37,6 +37,13 @@ SAMPLES = 4
 NEAR = 600
 """Objects that are looked at to find that tensor."""
 
+TEXTS = frozenset({str, bytes, bytearray})
+PLAIN_BYTES = 512
+"""Python's own allocator has what is not larger; the rest is on the C heap."""
+
+_POINTER = 8
+"""Bytes that a collection has for each item, at least."""
+
 
 @dataclass(slots=True)
 class Orphans:
@@ -208,7 +215,10 @@ class _Walker:
             if len(self.visited) % 1024 == 0 and self._is_late():
                 return
             for label, each in self._enter(spot, thing):
-                if type(each) in ATOMS or id(each) in self.visited:
+                if id(each) in self.visited:
+                    continue
+                if type(each) in ATOMS:
+                    self._count_text(spot, each)
                     continue
                 below = spot.child(label)
                 below.owner = below.owner or type(thing)  # items of several classes share the spot above
@@ -216,6 +226,12 @@ class _Walker:
                     self._hooks.append((below, each))
                 else:
                     waiting.append((below, each))
+
+    def _count_text(self, spot: Spot, thing: Any) -> None:
+        """Count a long text at the place that holds it: Python keeps short ones elsewhere, and no sensor sees them."""
+        if type(thing) in TEXTS and len(thing) > PLAIN_BYTES:
+            self.visited.add(id(thing))
+            spot.other += len(thing)
 
     def _is_late(self) -> bool:
         if len(self.visited) > MAX_OBJECTS or thread_time() > self._deadline:
@@ -235,6 +251,7 @@ class _Walker:
         if issubclass(cls, (list, dict, deque, set, frozenset)):
             spot.length += len(thing)
             spot.witness = spot.witness or _first_item(thing)
+            spot.other += _POINTER * len(thing) if _POINTER * len(thing) > PLAIN_BYTES else 0
             if len(thing) > LARGE and not self._has_tensors(thing):
                 return ()
         elif is_array(cls):

@@ -143,6 +143,8 @@ def explain(suspect: Suspect, traced: Traced, sources: Sources, step: int, rate:
     places = list(dict.fromkeys(sources.place(line.filename, line.number, name) for line in seen.lines))
     made = None if suspect.kind == "hook" or not seen.lines else origin.made_at(sources, seen.lines[0], name)
     kind = _kind(seen, places[0] if places else None, made)
+    if kind == "heap" and made is not None and (made.code or "").startswith("for "):
+        made = None  # the number of the step, in a row of numbers
     excuse, at = _excuse(seen, kind)
     value = _value(seen)
     leak = Leak(

@@ -378,3 +378,59 @@ for step, (model, output, loss) in enumerate(training(), 1):
 """)  # type: ignore[operator]
     assert (report.verdict, report.leaks) == ("clean", ()), report
     assert "what is in `recent` gets larger, not more: larger inputs, not a leak" in report.notes
+
+
+PLAIN = {
+    "texts": (
+        "Log.lines",
+        """
+class Log:
+    def __init__(self):
+        self.lines = []
+    def write(self, text):
+        self.lines.append(text)  # here
+log = Log()
+for step, (model, output, loss) in enumerate(training()):
+    log.write(f"{step}: " + " ".join(f"{v:.6f}" for v in torch.randn(1024).tolist()))
+""",
+    ),
+    "lists of numbers in rows": (
+        "train.history",
+        """
+def train():
+    history = []
+    for step, (model, output, loss) in enumerate(training()):
+        history.append({"step": step, "values": torch.randn(1024).tolist()})  # here
+train()
+""",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PLAIN)
+def test_what_grows_without_tensors_has_a_name(name: str, run: object) -> None:
+    path, body = PLAIN[name]
+    report, text = run(HEAD + body)  # type: ignore[operator]
+    (leak,) = report.leaks
+    line = next(number for number, each in enumerate(text.splitlines(), 1) if each.endswith("# here"))
+    assert (report.verdict, leak.kind, leak.holder.path, leak.stored_at.line) == ("suspect", "heap", path, line)
+    assert leak.made_at is None or not leak.made_at.code.startswith("for ")
+
+
+PLAIN_AND_CLEAN = {
+    "the same text": "lines.append(text)",
+    "short texts": "lines.append(f'{step}: {loss.item()}')",
+    "the last few texts": "lines.append(text + str(step)); del lines[:-4]",
+    "numbers": "lines.append((step, loss.item(), [0.1] * 8))",
+}
+
+
+@pytest.mark.parametrize("name", PLAIN_AND_CLEAN)
+def test_what_weighs_little_has_none(name: str, run: object) -> None:
+    body = f"""
+lines, text = [], "row " * 1024
+for step, (model, output, loss) in enumerate(training()):
+    {PLAIN_AND_CLEAN[name]}
+"""
+    report, _ = run(HEAD + body)  # type: ignore[operator]
+    assert (report.verdict, report.leaks) == ("clean", ()), report
