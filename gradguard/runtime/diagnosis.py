@@ -205,7 +205,8 @@ class Diagnosis:
             harmless = frozenset(outlived) if suspect.entries else frozenset()
             traced = Traced(stores, gained, tracer.steps, harmless)
             found.append(explain(suspect, traced, sources, step, self._rate_at_first))
-        self.found = distinct([d for d in found if d.path != SAVED or d.leak.stored_at is not None])
+        hidden = [s.holder.path for s in self._suspects if s.holder.path == SAVED or (s.root is None and s.entries)]
+        self.found = distinct([d for d in found if d.path not in hidden or d.leak.stored_at is not None])
         self.in_vain += not self.found
         self._close()
 

@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gradguard.findings import Holder
-from gradguard.runtime import caches
+from gradguard.runtime import caches, registries
 from gradguard.runtime.census import Census
-from gradguard.runtime.naming import describe, home
+from gradguard.runtime.naming import describe, home, type_name
 from gradguard.runtime.references import ANY_ITEM, CACHE_TYPES, TEE, tee_items
 from gradguard.runtime.roots import Root
 from gradguard.runtime.sensors.graphs import Held
@@ -157,6 +157,7 @@ def compare(before: Census, after: Census) -> list[Suspect]:
     found = [s for s in _one_cycle(found) if not _is_unfreezing(s, before)]
     hidden = _behind_cxx(before, after, steps)
     found += [suspect for suspect in hidden if suspect.holder.path != SAVED or not found]
+    found = found or _in_a_library(before, after, steps)
     if not found and after.orphans.tensors <= before.orphans.tensors + LEAST_ENTRIES:
         found = _larger_values(before, after, steps)
     return sorted(found, key=lambda s: -s.gain.weight)
@@ -397,6 +398,19 @@ def _behind_cxx(before: Census, after: Census, steps: int) -> list[Suspect]:
             holder = Holder(name, path, "cycle", "internal")
             found.append(Suspect("cycle", Gain(tensors=gained, nodes=gained), steps, 0, holder, devices=("cpu",)))
     return found[:1]
+
+
+def _in_a_library(before: Census, after: Census, steps: int) -> list[Suspect]:
+    """What a collection of a library keeps: graphs that no variable of the user's leads to, and more of them."""
+    gained = after.orphans.attached - before.orphans.attached
+    kept = registries.keeper(after.orphans.samples) if gained >= max(steps // 4, LEAST_ENTRIES) else None
+    if kept is None:
+        return []
+    spot = Spot(None, "")
+    spot.thing = kept.collection
+    holder = Holder(kept.path.rpartition(".")[2], kept.path, type_name(kept.collection), kept.scope)
+    gain = Gain(tensors=gained, attached=gained)
+    return [Suspect("graph", gain, steps, gained, holder, [spot], devices=("cpu",), wraps_tensors=True)]
 
 
 def _waits_for_the_collector(samples: Sequence[Any]) -> bool:

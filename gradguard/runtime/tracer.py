@@ -189,19 +189,19 @@ def _outermost_change(last: tuple[Any, ...], state: tuple[Any, ...]) -> int:
 
 
 def _probe(suspect: Suspect, handles: Callable[[], int] | None) -> Probe:
+    counts = suspect.entries > 0
+    if counts and hasattr(type(suspect.spot.thing), "__len__"):
+        collection = suspect.spot.thing  # however it is reached, it is this one that grows
+        if suspect.is_filled:
+            return lambda: (tuple(map(id, items_of(collection))),)
+        return lambda: (len(collection),)
     if suspect.root is None:
         return (lambda: (handles(),)) if handles is not None else _blind
     namespace = suspect.root.variables
     origin = suspect.root.origin
     frame = origin if isinstance(origin, FrameType) else None
     labels = [spot.label for spot in suspect.chain]
-    counts = suspect.entries > 0
     attached = suspect.kind == "graph"
-    if counts and hasattr(type(suspect.spot.thing), "__len__"):
-        collection = suspect.spot.thing  # however it is reached, it is this one that grows
-        if suspect.is_filled:
-            return lambda: (tuple(map(id, items_of(collection))),)
-        return lambda: (len(collection),)
 
     def read() -> tuple[Any, ...] | None:
         value: Any = (frame.f_locals if frame is not None else namespace).get(labels[0], _MISSING)

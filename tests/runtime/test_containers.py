@@ -8,7 +8,7 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("numpy")
 
 HEAD = """
-import asyncio, contextvars, threading
+import asyncio, contextvars, threading, weakref
 import numpy as np
 """
 
@@ -142,6 +142,24 @@ def noise(step):
     return torch.randn(2048)
 for step, (model, output, loss) in enumerate(training()):
     noise(step) + noise(step)
+""",
+    ),
+    "arguments of a callback for the end": (
+        "class",
+        "weakref.finalize._registry",
+        "graph",
+        """
+class Artefacts:
+    def __init__(self, owner):
+        self.owner = owner
+    def keep(self, value):
+        weakref.finalize(self.owner, len, value)  # here
+class Run:
+    pass
+run = Run()
+artefacts = Artefacts(run)
+for model, output, loss in training():
+    artefacts.keep(output)
 """,
     ),
     "a table that is as long as the run": (
@@ -349,6 +367,13 @@ class Recent:
 recent = Recent()
 for step, (model, output, loss) in enumerate(training(), 1):
     recent.put(step, torch.randn(2048 * step))
+""",
+    "callbacks that go with what they are for": """
+class Batch:
+    pass
+for model, output, loss in training():
+    batch = Batch()
+    weakref.finalize(batch, len, output)
 """,
     "places that are filled anew in each step": """
 rows = [None] * 24
