@@ -38,9 +38,20 @@ def bound_of(source: Source, statement: ast.stmt, name: str) -> ast.expr | None:
 
 
 def keeps_the_last(statement: ast.stmt) -> bool:
-    """Whether what is stored has the last few of something in it: ``rows = [*rows[-3:], row]``."""
-    lows = (n.lower for n in ast.walk(statement) if isinstance(n, ast.Slice) and n.step is None)
-    return any(isinstance(low, ast.UnaryOp) and isinstance(low.op, ast.USub) for low in lows)
+    """Whether a list with its last few is stored: ``rows = [*rows[-3:], row]``; a slice of a tensor may be any."""
+    value = statement.value if isinstance(statement, ast.Assign | ast.AnnAssign) else None
+    if isinstance(value, ast.List | ast.Tuple):
+        return any(isinstance(each, ast.Starred) and _is_last_few(each.value) for each in value.elts)
+    if isinstance(value, ast.BinOp) and isinstance(value.op, ast.Add):
+        return _is_last_few(value.left) and isinstance(value.right, ast.List | ast.Tuple)
+    is_of_list = isinstance(value, ast.Subscript) and isinstance(value.value, ast.List | ast.Tuple)
+    return is_of_list and value is not None and _is_last_few(value)
+
+
+def _is_last_few(expression: ast.expr) -> bool:
+    key = expression.slice if isinstance(expression, ast.Subscript) else None
+    low = key.lower if isinstance(key, ast.Slice) else None
+    return isinstance(low, ast.UnaryOp) and isinstance(low.op, ast.USub)
 
 
 def _bound_before(block: ast.AST, statement: ast.AST, name: str) -> ast.expr | None:

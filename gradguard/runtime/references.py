@@ -184,7 +184,15 @@ def _suspended(thing: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _context_variable(thing: ContextVar[Any]) -> Iterator[tuple[str, Any]]:
-    yield CONTENT, thing.get(None)  # of the context in which the step has ended
+    yield CONTENT, value_of(thing)
+
+
+def value_of(variable: ContextVar[Any]) -> Any:
+    """What a context variable holds here, where the step has ended: a value that was set, or its own default."""
+    try:
+        return variable.get()
+    except LookupError:
+        return None
 
 
 def _thread_local(thing: Any) -> Iterator[tuple[str, Any]]:

@@ -16,7 +16,7 @@ from types import FrameType
 from typing import Any
 
 from gradguard.runtime.holders import Suspect
-from gradguard.runtime.references import ANY_ITEM, CONTENT, items_of
+from gradguard.runtime.references import ANY_ITEM, CONTENT, items_of, value_of
 from gradguard.runtime.roots import is_function_frame, may_read, read_locals
 from gradguard.runtime.usercode import is_user_code, user_caller, user_frames
 
@@ -239,7 +239,7 @@ def step_into(value: Any, label: str) -> Any:
         if label.startswith('["'):
             return dict.get(value, label[2:-2], _MISSING)
         if label == CONTENT:
-            return value.get(_MISSING)
+            return value_of(value)
         if label.startswith("["):
             return value[int(label[1:-1])] if label != ANY_ITEM else _MISSING
         if label.startswith("<closure>"):

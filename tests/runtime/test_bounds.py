@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gradguard.runtime.bounds import bound_of
+from gradguard.runtime.bounds import bound_of, keeps_the_last
 from gradguard.runtime.source import Source, Sources
 
 HEAD = """
@@ -63,3 +63,20 @@ def test_what_bounds_a_collection(body: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("body", UNBOUNDED)
 def test_what_bounds_none(body: str, tmp_path: Path) -> None:
     assert bound(body, tmp_path) is None
+
+
+LAST_FEW = {
+    "rows = [*rows[-3:], row]": True,
+    "rows = rows[-3:] + [row]": True,
+    "rows = [*rows, row][-3:]": True,
+    "bank = joined[-512:]": False,
+    "bank = torch.cat([bank[-9:], row])": False,
+    "rows = [*rows, row]": False,
+    "rows = [*rows[1:], row]": False,
+    "rows += [row]": False,
+}
+
+
+@pytest.mark.parametrize("statement", LAST_FEW)
+def test_what_keeps_the_last_few(statement: str) -> None:
+    assert keeps_the_last(ast.parse(statement).body[0]) is LAST_FEW[statement]

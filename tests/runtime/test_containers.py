@@ -37,6 +37,16 @@ for model, output, loss in training():
     total.set(total.get() + loss)  # here
 """,
     ),
+    "the default of a context variable": (
+        "global",
+        "trail",
+        "graph",
+        """
+trail = contextvars.ContextVar("trail", default=[])
+for model, output, loss in training():
+    trail.get().append(loss)  # here
+""",
+    ),
     "a context variable of a task": (
         "global",
         "trail",
