@@ -39,6 +39,8 @@ _BY_KIND = {
     "profiler": "pass `schedule=torch.profiler.schedule(...)` and call `prof.step()`, or profile a few steps only",
     "saved": "return `tensor.detach()` from the pack hook: a saved output that keeps its own graph is a cycle in C++",
     "cache": "the cache keeps every tensor it was called with: bound it (`maxsize=`), or key it on plain values",
+    "memo": "what is asked for once and never again stays in the cache: bound it (`maxsize=`)",
+    "iterator": "it keeps every item of its first pass: use a generator, `while True: yield from ...`",
     "optimizer": "make the parameters and their optimizer once, or make a new optimizer: a group that was added stays",
     "gradient": "keep a number (`p.grad.norm().item()`), or bound `{name}`",
     "snapshot": "keep the best or the last few in `{name}`, or save to disk",

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 import gc
-from collections.abc import Callable, Iterable, Iterator
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from types import CodeType
 from typing import Any
@@ -12,6 +13,9 @@ from typing import Any
 CACHE: Any = type(functools.lru_cache(lambda: None))
 LATEST_KEYS = 4
 """How many keys are looked at: those of one function are alike."""
+
+FEWEST_STEPS = 8
+"""Steps after which the rate of new questions can be compared with that before."""
 
 
 def limit(cache: Any) -> int | None:
@@ -42,3 +46,46 @@ def _latest_keys(cache: Any) -> Iterator[tuple[Any, ...]]:
         if type(entries) is dict and entries is not attributes:
             for key in islice(reversed(entries), LATEST_KEYS):
                 yield key if isinstance(key, tuple) else (key,)
+
+
+def misses(cache: Any) -> int:
+    """How often a cache of ``functools`` was asked for what it had not got."""
+    return int(CACHE.cache_info(cache).misses)
+
+
+class Asked:
+    """Whether a cache goes on to be asked for what it has not got.
+
+    Args:
+        cache: one of ``functools``; it is not kept alive.
+        step: when it was looked at first.
+        missed: how often it had been asked in vain by then.
+    """
+
+    __slots__ = ("_cache", "_missed", "_step")
+
+    def __init__(self, cache: Any, step: int, missed: int) -> None:
+        self._cache = weakref.ref(cache)
+        self._missed = missed
+        self._step = step
+
+    def has_settled(self, step: int) -> bool:
+        """Whether it has been asked for new things half as often since, at most: most of what is asked for is there.
+
+        Args:
+            step: the last one.
+        """
+        cache, later = self._cache(), step - self._step
+        if cache is None or later < FEWEST_STEPS:
+            return False
+        return misses(cache) - self._missed <= 0.5 * self._missed / max(self._step, 1) * later
+
+
+def asked(step: int, missed: Mapping[int, int], things: Iterable[Any]) -> Asked | None:
+    """What the cache among ``things`` is asked for, if there is one that was there at ``step``.
+
+    Args:
+        step: when all were looked at first.
+        missed: by the identity of each cache, how often it had been asked in vain by then.
+    """
+    return next((Asked(each, step, missed[id(each)]) for each in things if id(each) in missed), None)

@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import weakref
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from time import thread_time
 from types import FrameType, FunctionType
 from typing import TYPE_CHECKING, Any
 
-from gradguard.runtime import graph_size
-from gradguard.runtime.references import ANY_ITEM, ATOMS, references
+from gradguard.runtime import caches, graph_size
+from gradguard.runtime.references import ANY_ITEM, ATOMS, is_array, items_of, references
 from gradguard.runtime.roots import Root, roots
 from gradguard.runtime.spots import Spot
 
@@ -36,6 +36,13 @@ SAMPLE = 40
 SAMPLES = 4
 NEAR = 600
 """Objects that are looked at to find that tensor."""
+
+TEXTS = frozenset({str, bytes, bytearray})
+PLAIN_BYTES = 512
+"""Python's own allocator has what is not larger; the rest is on the C heap."""
+
+_POINTER = 8
+"""Bytes that a collection has for each item, at least."""
 
 
 @dataclass(slots=True)
@@ -68,6 +75,7 @@ class Census:
         orphans: what no variable reaches.
         complete: whether nothing was left out for lack of time.
         parameters: the identities of all ``nn.Parameter`` that were reached.
+        missed: how often each cache of ``functools`` was asked in vain, by its identity.
     """
 
     step: int
@@ -76,6 +84,7 @@ class Census:
     orphans: Orphans
     complete: bool
     parameters: frozenset[int] = frozenset()
+    missed: dict[int, int] = field(default_factory=dict)
 
     def forget(self) -> None:
         """Drop every reference to the user's objects; the counts stay."""
@@ -100,7 +109,8 @@ def take(step: int, frame: FrameType | None, internals: TorchInternals, *, mark:
         walker = _Walker(internals, thread_time() + MAX_SECONDS)
         found = walker.walk(frame)
         orphans = _orphans(walker.visited, internals)
-        census = Census(step, walker.top, found, orphans, not walker.cut, frozenset(walker.parameters))
+        parameters = frozenset(walker.parameters)
+        census = Census(step, walker.top, found, orphans, not walker.cut, parameters, walker.missed)
         graph_size.follow(walker.top, mark)
     return census
 
@@ -163,6 +173,7 @@ class _Walker:
         self.cut = False
         self.tensors: list[tuple[Spot, Any]] | None = None
         self.parameters: set[int] = set()
+        self.missed: dict[int, int] = {}
         self._storages: set[int] = set()
         self._hooks: list[tuple[Spot, Any]] = []
         self._torch = internals
@@ -204,7 +215,10 @@ class _Walker:
             if len(self.visited) % 1024 == 0 and self._is_late():
                 return
             for label, each in self._enter(spot, thing):
-                if type(each) in ATOMS or id(each) in self.visited:
+                if id(each) in self.visited:
+                    continue
+                if type(each) in ATOMS:
+                    self._count_text(spot, each)
                     continue
                 below = spot.child(label)
                 below.owner = below.owner or type(thing)  # items of several classes share the spot above
@@ -212,6 +226,12 @@ class _Walker:
                     self._hooks.append((below, each))
                 else:
                     waiting.append((below, each))
+
+    def _count_text(self, spot: Spot, thing: Any) -> None:
+        """Count a long text at the place that holds it: Python keeps short ones elsewhere, and no sensor sees them."""
+        if type(thing) in TEXTS and len(thing) > PLAIN_BYTES:
+            self.visited.add(id(thing))
+            spot.other += len(thing)
 
     def _is_late(self) -> bool:
         if len(self.visited) > MAX_OBJECTS or thread_time() > self._deadline:
@@ -231,10 +251,13 @@ class _Walker:
         if issubclass(cls, (list, dict, deque, set, frozenset)):
             spot.length += len(thing)
             spot.witness = spot.witness or _first_item(thing)
+            spot.other += _POINTER * len(thing) if _POINTER * len(thing) > PLAIN_BYTES else 0
             if len(thing) > LARGE and not self._has_tensors(thing):
                 return ()
-        elif cls.__module__ == "numpy" and hasattr(cls, "nbytes"):
+        elif is_array(cls):
             return self._enter_array(spot, thing)
+        elif cls is caches.CACHE:
+            self.missed[id(thing)] = caches.misses(thing)
         try:
             return list(references(thing))
         except Exception:  # somebody else's object: changed under our hands, or of a kind nobody thought of
@@ -250,7 +273,17 @@ class _Walker:
         if base is array or id(base) not in self.visited:
             self.visited.add(id(base))
             spot.other += int(getattr(base, "nbytes", 0))
-        return ()
+        kind = getattr(array, "dtype", None)
+        return self._items_of_array(spot, array) if getattr(kind, "kind", "") == "O" else ()
+
+    def _items_of_array(self, spot: Spot, array: Any) -> Any:
+        """An array of objects is a table that is filled; nobody else tells what is in it."""
+        items = items_of(array)
+        spot.length += len(items)
+        spot.witness = spot.witness or _first_item(items)
+        if len(items) > LARGE and not self._has_tensors(items):
+            return ()
+        return [(ANY_ITEM, item) for item in items]
 
     def _has_tensors(self, collection: Any) -> bool:
         """Whether the items at the ends of a large collection are tensors or lead to some: else it is data."""

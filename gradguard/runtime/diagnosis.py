@@ -14,7 +14,7 @@ from time import thread_time
 from types import FrameType
 from typing import TYPE_CHECKING
 
-from gradguard.runtime import census
+from gradguard.runtime import caches, census
 from gradguard.runtime.explain import Diagnosed, Traced, distinct, explain, profiler_events
 from gradguard.runtime.holders import SAVED, Suspect, compare
 from gradguard.runtime.naming import describe
@@ -102,6 +102,10 @@ class Diagnosis:
             self._explain(step)
         self._close()
 
+    def abandon(self) -> None:
+        """Stop at once, and say nothing."""
+        self._close()
+
     def _census(self, step: int, frame: FrameType | None, *, mark: bool) -> census.Census:
         enabled = gc.isenabled()
         gc.disable()  # a collection in the midst would be ours, and would free what only cycles hold
@@ -127,6 +131,8 @@ class Diagnosis:
         self._looks += 1
         for suspect in self._suspects:
             _detach(suspect, self._torch.tensor_type)
+            things = (spot.thing for spot in suspect.chain)
+            suspect.asked = caches.asked(self._before.step, self._before.missed, things)
         kept = {id(spot) for suspect in self._suspects for spot in suspect.chain}
         for spot in list(after.top.walk()):
             spot.slots = []
@@ -199,7 +205,8 @@ class Diagnosis:
             harmless = frozenset(outlived) if suspect.entries else frozenset()
             traced = Traced(stores, gained, tracer.steps, harmless)
             found.append(explain(suspect, traced, sources, step, self._rate_at_first))
-        self.found = distinct([d for d in found if d.path != SAVED or d.leak.stored_at is not None])
+        hidden = [s.holder.path for s in self._suspects if s.holder.path == SAVED or (s.root is None and s.entries)]
+        self.found = distinct([d for d in found if d.path not in hidden or d.leak.stored_at is not None])
         self.in_vain += not self.found
         self._close()
 

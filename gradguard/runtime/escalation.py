@@ -12,6 +12,7 @@ from gradguard.findings import Leak
 from gradguard.runtime import verdict
 from gradguard.runtime.collector import Collector
 from gradguard.runtime.signals import Signals
+from gradguard.runtime.usercode import user_frames
 
 if TYPE_CHECKING:
     from gradguard.runtime.cycles import Cycles
@@ -64,6 +65,7 @@ class Escalation:
         self._torch: TorchInternals | None = None
         self._handles: Callable[[], int] | None = None
         self._diagnosis: Diagnosis | None = None
+        self._began_early = False
         self._diagnoses = 0
         self._next_judgement = FIRST_JUDGEMENT
         self._not_before = 0
@@ -108,13 +110,15 @@ class Escalation:
         for diagnosed in self.found:
             if diagnosed.held is not None:
                 diagnosed.held.look()
+        if self._diagnosis is not None and self._began_early and not self._is_early():
+            self._abandon(self._diagnosis)
         if self._diagnosis is not None:
             self._go_on(self._diagnosis, step, frame)
         elif step >= self._next_judgement:
             self._next_judgement = step + min(max(step // 8, 4), LONGEST_PAUSE)
             grows = self._signals.telling()
             if self._waiting and not self._is_early():
-                self._decide_waiting(step)
+                self._decide_waiting(step, frame)
             if grows and self._may_diagnose(step):
                 self._diagnose(step, frame)
             elif self.collector.is_busy(step) and (self._cycles is None or self._cycles.is_due(step)):
@@ -172,6 +176,7 @@ class Escalation:
     def _diagnose(self, step: int, frame: FrameType | None) -> None:
         assert self._torch is not None
         self._diagnoses += 1
+        self._began_early = self._is_early()
         start = thread_time()
         with self._signals.own_work():
             from gradguard.runtime.diagnosis import Diagnosis  # a clean run has no use for it
@@ -221,12 +226,26 @@ class Escalation:
         else:
             self._confirm(certain)
 
-    def _decide_waiting(self, step: int) -> None:
-        """What grew before the first step of the optimizer is confirmed when memory goes on growing."""
+    def _abandon(self, diagnosis: Diagnosis) -> None:
+        """Leave a diagnosis that the first step of the optimizer has overtaken: what it saw grow may go with that."""
+        diagnosis.abandon()
+        self.seconds += diagnosis.seconds
+        self._diagnosis = None
+        self._diagnoses -= 1
+
+    def _decide_waiting(self, step: int, frame: FrameType | None) -> None:
+        """What grew before the first step of the optimizer is confirmed when memory goes on growing.
+
+        Not the locals of a function that has returned since: what is made there may be kept elsewhere.
+        """
         self._waits_since = self._waits_since or step
         if self._signals.go_on_growing(self._waits_since):
+            running = {each.f_code.co_name for each in user_frames(frame)}
+            gone = [each for each, _ in self._waiting if _function_of(each) not in (None, *running)]
+            self.found = [each for each in self.found if each not in gone]
             certain, self._waiting = self._waiting, []
-            self._confirm(certain)
+            self._confirm([(each, leak) for each, leak in certain if each not in gone])
+            self._not_before = step if gone else self._not_before
 
     def _drop_waiting(self) -> None:
         """Forget what grew before the first step of the optimizer, and has not grown since."""
@@ -241,6 +260,12 @@ class Escalation:
         for diagnosed, leak in certain:
             if not diagnosed.is_retracted:
                 self._on_confirm(leak)
+
+
+def _function_of(diagnosed: Diagnosed) -> str | None:
+    """The function whose local it is."""
+    holder = diagnosed.leak.holder
+    return holder.path.partition(".")[0] if holder is not None and holder.scope == "local" else None
 
 
 def _shows_soon(diagnosed: Diagnosed) -> bool:

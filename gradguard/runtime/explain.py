@@ -10,10 +10,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from gradguard.findings import Holder, Leak, Place
-from gradguard.runtime import advice, caches, lifetime, origin
+from gradguard.runtime import advice, bounds, caches, lifetime, origin
 from gradguard.runtime.holders import LEAST_BYTES, SAVED, Suspect
+from gradguard.runtime.references import ANY_ITEM
 from gradguard.runtime.stores import adds_to_itself, form_of, stored_value, value_name
-from gradguard.runtime.tracer import Line
+from gradguard.runtime.tracer import Line, step_into
 
 if TYPE_CHECKING:
     from gradguard.runtime.sensors.graphs import Held
@@ -38,12 +39,13 @@ class Diagnosed:
         storage_per_step: bytes of tensors that Python sees, in a step.
         nodes_per_step: autograd nodes, in a step.
         freed: the graphs were backpropagated: nodes are left, and no saved tensors.
-        excuse: why it is no leak after all: emptied, consumed, filling, inputs; None when it is one.
+        excuse: why it is no leak after all: emptied, consumed, filling, inputs, items; None when it is one.
         excuse_at: the statement that says so.
         step: when it was found.
         rate: bytes that the program's memory grew in a step, when growth was established.
         held: the graph that was stored last, when it was found.
         is_made_from_others: a variable that the loop binds before it reads it; what it holds comes from another one.
+        asked: what the cache is asked for, if it is one of ``functools``.
     """
 
     leak: Leak
@@ -56,6 +58,7 @@ class Diagnosed:
     rate: float = 0.0
     held: Held | None = None
     is_made_from_others: bool = False
+    asked: caches.Asked | None = None
 
     @property
     def path(self) -> str:
@@ -140,6 +143,8 @@ def explain(suspect: Suspect, traced: Traced, sources: Sources, step: int, rate:
     places = list(dict.fromkeys(sources.place(line.filename, line.number, name) for line in seen.lines))
     made = None if suspect.kind == "hook" or not seen.lines else origin.made_at(sources, seen.lines[0], name)
     kind = _kind(seen, places[0] if places else None, made)
+    if kind == "heap" and made is not None and (made.code or "").startswith("for "):
+        made = None  # the number of the step, in a row of numbers
     excuse, at = _excuse(seen, kind)
     value = _value(seen)
     leak = Leak(
@@ -155,9 +160,7 @@ def explain(suspect: Suspect, traced: Traced, sources: Sources, step: int, rate:
         operation=suspect.operation if suspect.kind != "hook" else None,
         devices=suspect.devices,
         freed_by_gc=False if kind == "graph" else None,
-        advice=advice.for_leak(
-            "saved" if suspect.holder.path == SAVED else kind, seen.form, name, value, trains=suspect.freed
-        ),
+        advice=advice.for_leak(_advised(suspect, kind), seen.form, name, value, trains=suspect.freed),
     )
     nodes = gain.nodes or gain.attached * max(suspect.graph_nodes, 1.0)
     return Diagnosed(
@@ -171,7 +174,17 @@ def explain(suspect: Suspect, traced: Traced, sources: Sources, step: int, rate:
         rate=rate,
         held=suspect.held,
         is_made_from_others=_is_made_from_others(seen),
+        asked=suspect.asked,
     )
+
+
+def _advised(suspect: Suspect, kind: str) -> str:
+    """The kind, for the advice: how what it holds came there."""
+    if suspect.holder.path == SAVED:
+        return "saved"
+    if kind == "cache" and suspect.holder.scope != "cache":
+        return "iterator"
+    return "memo" if kind == "cache" and not suspect.gain.cached else kind
 
 
 def _value(seen: _Evidence) -> str | None:
@@ -349,8 +362,10 @@ def _is_collected(seen: _Evidence) -> bool:
 def _excuse(seen: _Evidence, kind: str) -> tuple[str | None, Place | None]:
     """Why growth is none: what only a look at the place and at the source can tell."""
     suspect = seen.suspect
-    if suspect.inputs and (suspect.gain.attached > 0 or seen.form not in (*CARRIED, "index")):
-        return "inputs", None
+    is_carried = seen.form in (*CARRIED, "index") and not (seen.statement and bounds.keeps_the_last(seen.statement))
+    if suspect.inputs and (suspect.gain.attached > 0 or not is_carried):
+        return "items" if any(each.label == ANY_ITEM for each in suspect.chain) else "inputs", None
+    suspect.maxlen = suspect.maxlen or _written_bound(seen)
     if _is_filling(suspect, kind, seen.rate) or _is_cache_of_items(seen):
         return "filling", None
     if suspect.root is None or kind in ("hook", "cache", "cycle"):
@@ -368,6 +383,20 @@ def _excuse(seen: _Evidence, kind: str) -> tuple[str | None, Place | None]:
         if consumed is not None:
             return "consumed", consumed
     return None, None
+
+
+def _written_bound(seen: _Evidence) -> int | None:
+    """How many items the statement lets the collection have; 1 where it has a bound whose value is not known."""
+    source = seen.sources.get(seen.lines[0].filename) if seen.lines else None
+    if source is None or seen.statement is None or not seen.suspect.entries or seen.suspect.gain.attached > 0:
+        return None
+    bound = bounds.bound_of(source, seen.statement, seen.name)
+    if isinstance(bound, ast.Constant):
+        return bound.value if type(bound.value) is int else None
+    if isinstance(bound, ast.Attribute) and len(seen.suspect.chain) > 1:
+        value = step_into(seen.suspect.chain[-2].thing, f".{bound.attr}")
+        return value if type(value) is int and value > 1 else 1
+    return 1 if bound is not None else None
 
 
 def _is_cache_of_items(seen: _Evidence) -> bool:

@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gradguard.findings import Holder
-from gradguard.runtime import caches
+from gradguard.runtime import caches, registries
 from gradguard.runtime.census import Census
-from gradguard.runtime.naming import describe, home
+from gradguard.runtime.naming import describe, home, type_name
 from gradguard.runtime.references import ANY_ITEM, CACHE_TYPES, TEE, tee_items
 from gradguard.runtime.roots import Root
 from gradguard.runtime.sensors.graphs import Held
@@ -94,6 +94,8 @@ class Suspect:
         wraps_tensors: what is stored is no tensor, but an object with tensors in it.
         graphs: tensors with a graph that the place and all below it hold now.
         items: what a collection holds that has no length: one end of ``itertools.tee``.
+        is_filled: it was made with all its places, and these are filled: its length stays.
+        asked: what the cache is asked for, if it is one of ``functools``.
     """
 
     kind: str
@@ -114,6 +116,8 @@ class Suspect:
     wraps_tensors: bool = False
     graphs: int = 0
     items: int = 0
+    is_filled: bool = False
+    asked: caches.Asked | None = None
 
     @property
     def is_rare(self) -> bool:
@@ -153,6 +157,7 @@ def compare(before: Census, after: Census) -> list[Suspect]:
     found = [s for s in _one_cycle(found) if not _is_unfreezing(s, before)]
     hidden = _behind_cxx(before, after, steps)
     found += [suspect for suspect in hidden if suspect.holder.path != SAVED or not found]
+    found = found or _in_a_library(before, after, steps)
     if not found and after.orphans.tensors <= before.orphans.tensors + LEAST_ENTRIES:
         found = _larger_values(before, after, steps)
     return sorted(found, key=lambda s: -s.gain.weight)
@@ -239,6 +244,9 @@ def _search(old: Spot, new: Spot, gains: dict[int, Gain], root: Root, steps: int
     entries = new.length - old.length
     lasting = old.witness is None or old.witness() is not None
     grows = lasting and new.count == old.count and entries > 0 and (new.ident == old.ident or new.count > 1)
+    filled = _filled(old, new) if lasting and entries == 0 else 0
+    if filled >= max(steps // 8, LEAST_ENTRIES):
+        return [_table(new, gain, filled, root, steps)]
     heavy = [
         (previous, below)
         for label, below in new.below.items()
@@ -263,6 +271,23 @@ def _search(old: Spot, new: Spot, gains: dict[int, Gain], root: Root, steps: int
         suspect.inputs = True  # unless its statement reads its own old value: the source will tell
         return [suspect]
     return []
+
+
+def _table(spot: Spot, gain: Gain, filled: int, root: Root, steps: int) -> Suspect:
+    """A collection that was made with all its places: full it grows no more, which excuses all but graphs."""
+    suspect = _suspect(spot, gain, filled, root, steps)
+    suspect.is_filled = True
+    if gain.attached <= 0:
+        suspect.maxlen = spot.length
+    return suspect
+
+
+def _filled(old: Spot, new: Spot) -> int:
+    """How many more places of a collection of a fixed length have something in them: ``rows = [None] * steps``."""
+    items, before = new.below.get(ANY_ITEM), old.below.get(ANY_ITEM)
+    if items is None or new.ident != old.ident or new.count != 1 or items.count > new.length:
+        return 0
+    return items.count - (before.count if before is not None else 0)
 
 
 def _keeps_exceptions(spot: Spot) -> bool:
@@ -381,6 +406,19 @@ def _behind_cxx(before: Census, after: Census, steps: int) -> list[Suspect]:
             holder = Holder(name, path, "cycle", "internal")
             found.append(Suspect("cycle", Gain(tensors=gained, nodes=gained), steps, 0, holder, devices=("cpu",)))
     return found[:1]
+
+
+def _in_a_library(before: Census, after: Census, steps: int) -> list[Suspect]:
+    """What a collection of a library keeps: graphs that no variable of the user's leads to, and more of them."""
+    gained = after.orphans.attached - before.orphans.attached
+    kept = registries.keeper(after.orphans.samples) if gained >= max(steps // 4, LEAST_ENTRIES) else None
+    if kept is None:
+        return []
+    spot = Spot(None, "")
+    spot.thing = kept.collection
+    holder = Holder(kept.path.rpartition(".")[2], kept.path, type_name(kept.collection), kept.scope)
+    gain = Gain(tensors=gained, attached=gained)
+    return [Suspect("graph", gain, steps, gained, holder, [spot], devices=("cpu",), wraps_tensors=True)]
 
 
 def _waits_for_the_collector(samples: Sequence[Any]) -> bool:

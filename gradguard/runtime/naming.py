@@ -9,7 +9,7 @@ from types import FrameType, FunctionType
 from typing import Any
 
 from gradguard.findings import Holder
-from gradguard.runtime.references import CACHE_TYPES
+from gradguard.runtime.references import CACHE_TYPES, CONTENT
 from gradguard.runtime.roots import Root
 from gradguard.runtime.spots import Spot
 from gradguard.runtime.usercode import is_user_type
@@ -28,6 +28,8 @@ def describe(chain: list[Spot], root: Root, kind: str) -> Holder:
         owner, label = parent.thing, each.label
         if kind == "cache" and isinstance(owner, CACHE_TYPES):
             return _cache(owner, path, scope)
+        if label == CONTENT:
+            continue
         if isinstance(owner, FunctionType) and label.startswith("<"):
             scope, argument = label[1:].split(">.")
             path = f"{_owner_name(owner, scope)}.{argument}"

@@ -8,15 +8,20 @@ from __future__ import annotations
 import functools
 import gc
 import itertools
+import threading
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator
-from types import BuiltinMethodType, CellType, FunctionType, GeneratorType, MethodType, ModuleType, TracebackType
+from contextvars import ContextVar
+from types import BuiltinMethodType, CellType, FunctionType, MethodType, ModuleType, TracebackType
 from typing import Any
 
-from gradguard.runtime.roots import is_function_frame, may_read, read_locals
+from gradguard.runtime.roots import SUSPENDED, is_function_frame, may_read, read_locals, suspended_frame
 from gradguard.runtime.usercode import is_user_code, is_user_type
 
 ANY_ITEM = "[*]"
+CONTENT = "[get]"
+"""What a context variable holds: its name is the variable's own."""
+
 NAMED_KEYS = 16
 """A dict with more keys than this is a collection; its entries have no names of their own."""
 
@@ -62,6 +67,19 @@ def _items(read: Callable[[Any], Iterable[Any]]) -> Callable[[Any], Iterator[tup
             yield from _attributes(thing)
 
     return expand
+
+
+def items_of(collection: Any) -> list[Any]:
+    """The values of a dict, the items of anything else; of an array of objects, these."""
+    if isinstance(collection, dict):
+        return list(dict.values(collection))
+    flat = collection.ravel().tolist() if is_array(type(collection)) else collection
+    return list(flat)
+
+
+def is_array(cls: type) -> bool:
+    """Whether a class is numpy's array."""
+    return cls.__module__ == "numpy" and hasattr(cls, "nbytes")
 
 
 def _tuple(thing: tuple[Any, ...]) -> Iterator[tuple[str, Any]]:
@@ -158,11 +176,31 @@ def _traceback(thing: TracebackType) -> Iterator[tuple[str, Any]]:
         entry = entry.tb_next
 
 
-def _generator(thing: GeneratorType[Any, Any, Any]) -> Iterator[tuple[str, Any]]:
-    frame = thing.gi_frame
-    if frame is not None and not thing.gi_running and is_user_code(frame.f_code) and may_read(frame):
+def _suspended(thing: Any) -> Iterator[tuple[str, Any]]:
+    frame = suspended_frame(thing)
+    if frame is not None and is_user_code(frame.f_code) and may_read(frame):
         for name, value in read_locals(frame).items():
             yield f".{name}", value
+
+
+def _context_variable(thing: ContextVar[Any]) -> Iterator[tuple[str, Any]]:
+    yield CONTENT, value_of(thing)
+
+
+def value_of(variable: ContextVar[Any]) -> Any:
+    """What a context variable holds here, where the step has ended: a value that was set, or its own default."""
+    try:
+        return variable.get()
+    except LookupError:
+        return None
+
+
+def _thread_local(thing: Any) -> Iterator[tuple[str, Any]]:
+    """The attributes of all threads; to ask for them by name would run ``__init__`` in a thread that has none yet."""
+    for known in gc.get_referents(thing):
+        for thread, own in list(known.items()) if type(known) is dict else ():
+            if type(own) is dict and type(thread) is not str:
+                yield from ((f".{name}", value) for name, value in list(own.items()))
 
 
 def _referents(thing: Any) -> Iterator[tuple[str, Any]]:
@@ -203,7 +241,9 @@ _EXPANDERS: list[tuple[Any, Callable[[Any], References]]] = [
     (_WRAPPERS, lambda thing: ((".__func__", thing.__func__),)),
     (BaseException, _exception),
     (TracebackType, _traceback),
-    (GeneratorType, _generator),
+    (SUSPENDED, _suspended),
+    (ContextVar, _context_variable),
+    (threading.local, _thread_local),
     (TEE, tee_items),
     (CACHE_TYPES, _referents),
     ((enumerate, zip, map, filter, itertools.chain, itertools.islice), _referents),

@@ -1,4 +1,4 @@
-"""Where a user's variables are: the frames that run, the modules' globals, and the generators that wait.
+"""Where a user's variables are: the frames that run, the modules' globals, the generators and coroutines that wait.
 
 Reading ``f_locals`` of a running function leaves a dict of the values on its frame (before Python 3.13). It would keep
 a graph alive, so it is emptied after reading. A function that calls ``locals()`` owns that very dict: it is left alone.
@@ -13,12 +13,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from inspect import CO_NEWLOCALS, CO_OPTIMIZED
-from types import CodeType, FrameType, GeneratorType, ModuleType
+from types import AsyncGeneratorType, CodeType, CoroutineType, FrameType, GeneratorType, ModuleType
 from typing import Any
 
 from gradguard.runtime.usercode import is_user_code, user_frames, user_modules
 
 _LOCALS_IS_A_SNAPSHOT = sys.version_info < (3, 13)
+_PREFIXES: dict[type, str] = {GeneratorType: "gi", CoroutineType: "cr", AsyncGeneratorType: "ag"}
+SUSPENDED = tuple(_PREFIXES)
 _OWNERS = frozenset({"locals", "vars", "eval", "exec", "dir"})
 
 
@@ -54,7 +56,7 @@ def roots(frame: FrameType | None) -> Iterator[Root]:
     for stack in stacks:
         for each in stack:
             yield from _of_frame(each)
-    for waiting in _waiting_generators():
+    for waiting in _waiting_frames():
         yield from _of_frame(waiting)
 
 
@@ -90,10 +92,17 @@ def _of_frame(frame: FrameType) -> Iterator[Root]:
         yield Root(frame.f_code.co_name, "local", read_locals(frame), frame)
 
 
-def _waiting_generators() -> Iterator[FrameType]:
-    """Frames of suspended generators: a generator that a loop goes through is on no stack and in no variable."""
+def suspended_frame(thing: Any) -> FrameType | None:
+    """The frame of a generator or coroutine that waits; None for one that runs, or is over."""
+    prefix = _PREFIXES[type(thing)]
+    frame = getattr(thing, f"{prefix}_frame")
+    return frame if isinstance(frame, FrameType) and not getattr(thing, f"{prefix}_running") else None
+
+
+def _waiting_frames() -> Iterator[FrameType]:
+    """Frames that wait: a generator that a loop goes through, a task of asyncio are on no stack, in no variable."""
     for each in gc.get_objects():
-        if type(each) is GeneratorType:
-            frame = each.gi_frame
-            if frame is not None and not each.gi_running and is_user_code(frame.f_code):
+        if type(each) in _PREFIXES:
+            frame = suspended_frame(each)
+            if frame is not None and is_user_code(frame.f_code):
                 yield frame

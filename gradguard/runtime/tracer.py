@@ -16,7 +16,7 @@ from types import FrameType
 from typing import Any
 
 from gradguard.runtime.holders import Suspect
-from gradguard.runtime.references import ANY_ITEM
+from gradguard.runtime.references import ANY_ITEM, CONTENT, items_of, value_of
 from gradguard.runtime.roots import is_function_frame, may_read, read_locals
 from gradguard.runtime.usercode import is_user_code, user_caller, user_frames
 
@@ -189,17 +189,19 @@ def _outermost_change(last: tuple[Any, ...], state: tuple[Any, ...]) -> int:
 
 
 def _probe(suspect: Suspect, handles: Callable[[], int] | None) -> Probe:
+    counts = suspect.entries > 0
+    if counts and hasattr(type(suspect.spot.thing), "__len__"):
+        collection = suspect.spot.thing  # however it is reached, it is this one that grows
+        if suspect.is_filled:
+            return lambda: (tuple(map(id, items_of(collection))),)
+        return lambda: (len(collection),)
     if suspect.root is None:
         return (lambda: (handles(),)) if handles is not None else _blind
     namespace = suspect.root.variables
     origin = suspect.root.origin
     frame = origin if isinstance(origin, FrameType) else None
     labels = [spot.label for spot in suspect.chain]
-    counts = suspect.entries > 0
     attached = suspect.kind == "graph"
-    if counts and hasattr(type(suspect.spot.thing), "__len__"):
-        collection = suspect.spot.thing
-        return lambda: (len(collection),)  # however it is reached, it is this one that grows
 
     def read() -> tuple[Any, ...] | None:
         value: Any = (frame.f_locals if frame is not None else namespace).get(labels[0], _MISSING)
@@ -236,6 +238,8 @@ def step_into(value: Any, label: str) -> Any:
     try:
         if label.startswith('["'):
             return dict.get(value, label[2:-2], _MISSING)
+        if label == CONTENT:
+            return value_of(value)
         if label.startswith("["):
             return value[int(label[1:-1])] if label != ANY_ITEM else _MISSING
         if label.startswith("<closure>"):

@@ -170,7 +170,7 @@ def conclude(
         diagnosis_seconds: own work in censuses and tracing.
     """
     said = list(notes)
-    kept = _standing(found, series, said)
+    kept = _standing(found, series, steps, said)
     tells = telling(growing, series)
     total = bytes_per_step(tells)
     word = _verdict(kept, _weighty(tells, series), steps, found)
@@ -202,19 +202,25 @@ def _listed(kept: Sequence[Diagnosed], word: str) -> list[Diagnosed]:
     return [d for d in kept if d.excuse is None] if word == "leak" else []
 
 
-def _standing(found: Sequence[Diagnosed], series: Mapping[str, Series], notes: list[str]) -> list[Diagnosed]:
+def _standing(
+    found: Sequence[Diagnosed], series: Mapping[str, Series], steps: int, notes: list[str]
+) -> list[Diagnosed]:
     """What is left of the diagnoses at the end: some places were emptied since, some were excused."""
     kept = []
     for each in found:
         path = each.path
         if each.excuse == "filling":
-            notes.append(f"`{path}` is bounded and was still filling")
+            notes.append(f"`{path}` is bounded, and was still filling when it was looked at")
         elif each.excuse == "inputs":
             notes.append(f"`{path}` is made anew in each step and grows: larger inputs, not a leak")
+        elif each.excuse == "items":
+            notes.append(f"what is in `{path.partition('[*]')[0]}` gets larger, not more: larger inputs, not a leak")
         elif each.excuse in ("emptied", "consumed") and _fell(series):
             notes.append(f"`{path}` grows and is emptied again ({_at(each)})")
         elif each.excuse is None and each.is_retracted:
             notes.append(f"`{path}` grows until it is backpropagated")
+        elif each.excuse is None and each.asked is not None and each.asked.has_settled(steps):
+            notes.append(f"`{path}` is mostly asked for what it has, and grows ever more slowly")
         elif _may_level_off(each) and _levelled_off(series, each):
             notes.append(f"`{path}` grew, and has levelled off")
         elif each.excuse is None and _is_bounded(each) and _came_back(series, each.step):
@@ -281,7 +287,7 @@ def _verdict(kept: Sequence[Diagnosed], growing: Mapping[str, Trend], steps: int
     sure = {name: t.slope for name, t in growing.items() if t.confidence >= SURE}
     graphs = sure.get("graphs", 0.0) >= 0.2
     size = any(name not in COUNTS for name in sure)
-    held = any(d.excuse != "inputs" for d in found)  # what grew was named, and has been given back
+    held = any(d.excuse not in ("inputs", "items") for d in found)  # what grew was named, and has been given back
     return "suspect" if (graphs and not held) or (size and not found) else "clean"
 
 

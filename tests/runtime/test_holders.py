@@ -2,65 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.util
-import itertools
-import sys
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
 torch = pytest.importorskip("torch")
 
-from gradguard.findings import Leak, RunReport  # noqa: E402
-from gradguard.runtime.watch import Watch  # noqa: E402
-
-HEAD = """
-import functools, itertools, copy
-from collections import defaultdict, deque, namedtuple
-import torch
-from torch import nn
-
-def training():
-    torch.manual_seed(0)
-    model = nn.Sequential(nn.Linear(8, 64), nn.Tanh(), nn.Linear(64, 2))
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-    for step in range(70):
-        output = model(torch.randn(32, 8))
-        loss = output.square().mean()
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        yield model, output, loss
-"""
-
-_names = itertools.count()
-
-
-@pytest.fixture
-def run(tmp_path: Path) -> Iterator[object]:
-    loaded = []
-
-    def watch(body: str) -> tuple[RunReport, str]:
-        name = f"program_{next(_names)}"
-        file = tmp_path / f"{name}.py"
-        file.write_text(HEAD + body, encoding="utf-8")
-        spec = importlib.util.spec_from_file_location(name, file)
-        assert spec is not None
-        assert spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        sys.modules[name] = module
-        loaded.append(name)
-        with Watch() as guard:
-            spec.loader.exec_module(module)
-        assert guard.report is not None
-        assert not [note for note in guard.report.notes if "failed" in note]
-        return guard.report, file.read_text(encoding="utf-8")
-
-    yield watch
-    for name in loaded:
-        sys.modules.pop(name, None)
-
+from gradguard.findings import Leak  # noqa: E402
 
 LEAKS = {
     "a dict that is keyed by tensors": ("closure", "memoize.known", "tensor", """

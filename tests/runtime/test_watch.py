@@ -544,9 +544,10 @@ def test_sums_of_numbers_by_name_are_none() -> None:
 
 def test_a_cache_that_was_filled_has_levelled_off() -> None:
     cache: list[torch.Tensor] = []
+    count = iter(range(160))
 
     def each(loss: torch.Tensor) -> None:
-        if len(cache) < 50:
+        if next(count) < 50:
             cache.append(torch.randn(4096))
 
     report = watched(lambda guard: train(160, each))
@@ -612,6 +613,45 @@ def test_what_goes_on_growing_after_the_first_step_is_announced() -> None:
     assert guard.report.verdict == "leak"
     assert announced
     assert announced[0].endswith("kept")
+
+
+def _episodes(lengths: list[int], keep: Callable[[list[Any]], object]) -> RunReport:
+    """A policy that acts, in a function of its own, for so long before each step of its optimizer."""
+    policy = nn.Sequential(nn.Embedding(8, 32), nn.Linear(32, 2))
+
+    def rollout(length: int) -> list[Any]:
+        episode = []
+        for number in range(length):
+            episode.append(policy(torch.tensor(number % 8)).log_softmax(-1)[0])
+        return episode
+
+    optimizer = torch.optim.SGD(policy.parameters(), 0.01)
+    with Watch() as guard:
+        for length in lengths:
+            episode = rollout(length)
+            optimizer.zero_grad()
+            torch.stack(episode).sum().backward()
+            optimizer.step()
+            keep(episode)
+    assert guard.report is not None
+    return guard.report
+
+
+FIRST_EPISODES = [[40], [90], [30, 35]]
+
+
+@pytest.mark.parametrize("first", FIRST_EPISODES)
+def test_a_first_long_episode_is_no_leak(first: list[int]) -> None:
+    report = _episodes([*first, *(5 + number % 9 for number in range(110))], lambda episode: None)
+    assert (report.verdict, report.leaks) == ("clean", ())
+
+
+@pytest.mark.parametrize("first", FIRST_EPISODES)
+def test_episodes_are_kept_where_they_are_kept_not_where_they_are_made(first: list[int]) -> None:
+    kept: list[Any] = []
+    report = _episodes([*first, *(5 + number % 9 for number in range(110))], kept.append)
+    assert report.verdict == "leak"
+    assert [leak.holder.name for leak in report.leaks if leak.holder] == ["kept"]
 
 
 def test_where_there_is_no_optimizer_a_leak_is_announced_at_once() -> None:

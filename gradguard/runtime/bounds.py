@@ -1,0 +1,116 @@
+"""Up to which length a collection grows, by reading the statement that lengthens it and what it stands under."""
+
+from __future__ import annotations
+
+import ast
+
+from gradguard.runtime.source import FunctionNode, Source
+from gradguard.runtime.stores import called_name, names
+
+_LEAVING = ast.Return | ast.Continue | ast.Break | ast.Raise
+_LENGTHS = frozenset({"len", "size", "qsize", "__len__"})
+
+
+def bound_of(source: Source, statement: ast.stmt, name: str) -> ast.expr | None:
+    """What ``name`` is kept shorter than, or the index that is overwritten instead; None where nothing says so.
+
+    ``if len(self.items) < self.capacity: self.items.append(x)``, the other branch of the opposite, a return before
+    it, and the ring that is written by index once it is long enough.
+
+    Args:
+        source: the file of the statement.
+        statement: lengthens the collection.
+        name: the collection's last name.
+    """
+    inside: ast.AST = statement
+    for around in source.around(statement):
+        found = _bound_before(around, inside, name)
+        if found is None and isinstance(around, ast.If):
+            found = _is_shorter_than(around.test, name, holds=inside in around.body)
+            other = around.orelse if inside in around.body else around.body
+            found = found or next(filter(None, (_overwritten(each, name) for each in other)), None)
+        if found is not None:
+            return found if _stays(source, found) else None
+        if isinstance(around, FunctionNode):
+            return None
+        inside = around
+    return None
+
+
+def keeps_the_last(statement: ast.stmt) -> bool:
+    """Whether a list with its last few is stored: ``rows = [*rows[-3:], row]``; a slice of a tensor may be any."""
+    value = statement.value if isinstance(statement, ast.Assign | ast.AnnAssign) else None
+    if isinstance(value, ast.List | ast.Tuple):
+        return any(isinstance(each, ast.Starred) and _is_last_few(each.value) for each in value.elts)
+    if isinstance(value, ast.BinOp) and isinstance(value.op, ast.Add):
+        return _is_last_few(value.left) and isinstance(value.right, ast.List | ast.Tuple)
+    is_of_list = isinstance(value, ast.Subscript) and isinstance(value.value, ast.List | ast.Tuple)
+    return is_of_list and value is not None and _is_last_few(value)
+
+
+def _is_last_few(expression: ast.expr) -> bool:
+    key = expression.slice if isinstance(expression, ast.Subscript) else None
+    low = key.lower if isinstance(key, ast.Slice) else None
+    return isinstance(low, ast.UnaryOp) and isinstance(low.op, ast.USub)
+
+
+def _bound_before(block: ast.AST, statement: ast.AST, name: str) -> ast.expr | None:
+    """The bound behind which a statement before this one leaves: ``if len(rows) >= self.most: return``."""
+    body = getattr(block, "body", None)
+    for each in body[: body.index(statement)] if isinstance(body, list) and statement in body else ():
+        if isinstance(each, ast.If) and isinstance(each.body[-1], _LEAVING):
+            found = _is_shorter_than(each.test, name, holds=False)
+            if found is not None:
+                return found
+    return None
+
+
+def _overwritten(statement: ast.stmt, name: str) -> ast.expr | None:
+    """The index under which a statement stores into ``name``."""
+    targets = statement.targets if isinstance(statement, ast.Assign) else []
+    items = (each for each in targets if isinstance(each, ast.Subscript) and names(each.value, name))
+    return next((item.slice for item in items), None)
+
+
+def _is_shorter_than(test: ast.expr, name: str, *, holds: bool) -> ast.expr | None:
+    """What a collection is shorter than when ``test`` holds, or does not; a first item is no bound."""
+    if isinstance(test, ast.BoolOp):
+        if isinstance(test.op, ast.And) is not holds:
+            return None
+        return next(filter(None, (_is_shorter_than(each, name, holds=holds) for each in test.values)), None)
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        return _is_shorter_than(test.operand, name, holds=not holds)
+    if not isinstance(test, ast.Compare) or len(test.ops) != 1:
+        return None
+    (op,), left, (right,) = test.ops, test.left, test.comparators
+    if _is_length(left, name):
+        bound, less = right, isinstance(op, ast.Lt | ast.LtE | ast.NotEq)
+    elif _is_length(right, name):
+        bound, less = left, isinstance(op, ast.Gt | ast.GtE | ast.NotEq)
+    else:
+        return None
+    if less is not holds or (isinstance(bound, ast.Constant) and bound.value in (0, 1)):
+        return None
+    return bound
+
+
+def _is_length(expression: ast.expr, name: str) -> bool:
+    is_len = isinstance(expression, ast.Call) and called_name(expression) in _LENGTHS
+    return is_len and any(names(n, name) for n in ast.walk(expression) if isinstance(n, ast.expr))
+
+
+def _stays(source: Source, bound: ast.expr) -> bool:
+    """Whether a bound is none that goes up itself: a step that is counted; an index modulo something does not."""
+    if isinstance(bound, ast.Constant) or any(isinstance(n, ast.Mod | ast.Call) for n in ast.walk(bound)):
+        return True
+    last = bound.attr if isinstance(bound, ast.Attribute) else getattr(bound, "id", None)
+    if last is None:
+        return False
+    changes = [n for n in ast.walk(source.tree) if isinstance(n, ast.AugAssign | ast.For) and names(n.target, last)]
+    wraps = any(
+        isinstance(n, ast.Assign | ast.AugAssign)
+        and any(names(each, last) for each in (n.targets if isinstance(n, ast.Assign) else [n.target]))
+        and any(isinstance(part, ast.Mod) for part in ast.walk(n))
+        for n in ast.walk(source.tree)
+    )
+    return wraps or not changes

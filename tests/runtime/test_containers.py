@@ -1,0 +1,471 @@
+"""Places that no attribute leads to: contexts, threads, tasks, tables that are made with all their places."""
+
+from __future__ import annotations
+
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("numpy")
+
+HEAD = """
+import asyncio, contextvars, threading, weakref
+import numpy as np
+"""
+
+LEAKS = {
+    "a list in a context variable": (
+        "global",
+        "trail",
+        "graph",
+        """
+trail = contextvars.ContextVar("trail")
+trail.set([])
+def note(value):
+    seen = trail.get()
+    seen.append(value)  # here
+for model, output, loss in training():
+    note(loss)
+""",
+    ),
+    "a sum in a context variable": (
+        "global",
+        "total",
+        "graph",
+        """
+total = contextvars.ContextVar("total", default=0)
+for model, output, loss in training():
+    total.set(total.get() + loss)  # here
+""",
+    ),
+    "the default of a context variable": (
+        "global",
+        "trail",
+        "graph",
+        """
+trail = contextvars.ContextVar("trail", default=[])
+for model, output, loss in training():
+    trail.get().append(loss)  # here
+""",
+    ),
+    "a context variable of a task": (
+        "global",
+        "trail",
+        "graph",
+        """
+trail = contextvars.ContextVar("trail")
+async def worker():
+    for model, output, loss in training():
+        trail.get().append({"loss": loss})  # here
+        await asyncio.sleep(0)
+async def main():
+    trail.set([])
+    await asyncio.create_task(worker())
+asyncio.run(main())
+""",
+    ),
+    "a local of a task that waits": (
+        "local",
+        "collect.kept",
+        "graph",
+        """
+async def collect(inbox):
+    kept = []
+    while (loss := await inbox.get()) is not None:
+        kept.append(loss)  # here
+async def main():
+    inbox = asyncio.Queue()
+    collector = asyncio.create_task(collect(inbox))
+    for model, output, loss in training():
+        await inbox.put(loss)
+        await asyncio.sleep(0)
+    await inbox.put(None)
+    await collector
+asyncio.run(main())
+""",
+    ),
+    "coroutines that are not awaited yet": (
+        "attribute",
+        "Reports.pending",
+        "graph",
+        """
+async def report(loss):
+    return float(loss)
+class Reports:
+    def __init__(self):
+        self.pending = []
+    def later(self, loss):
+        job = report(loss)
+        self.pending.append(job)  # here
+reports = Reports()
+for model, output, loss in training():
+    reports.later(loss)
+for job in reports.pending:
+    job.close()
+""",
+    ),
+    "an attribute of the thread": (
+        "global",
+        "scratch.losses",
+        "graph",
+        """
+scratch = threading.local()
+scratch.losses = []
+for model, output, loss in training():
+    scratch.losses.append(loss)  # here
+""",
+    ),
+    "an attribute of a class of the thread's": (
+        "attribute",
+        "Scratch.losses",
+        "graph",
+        """
+class Scratch(threading.local):
+    def __init__(self):
+        self.losses = {}
+scratch = Scratch()
+for step, (model, output, loss) in enumerate(training()):
+    scratch.losses[step] = loss  # here
+""",
+    ),
+    "an array of objects": (
+        "local",
+        "train.table",
+        "graph",
+        """
+class Point:
+    def __init__(self, step, loss):
+        self.step, self.loss = step, loss
+def train():
+    table = np.empty(2_000, dtype=object)
+    for step, (model, output, loss) in enumerate(training()):
+        table[step] = Point(step, loss)  # here
+train()
+""",
+    ),
+    "a cache by number, asked for twice": (
+        "cache",
+        "cache of noise()",
+        "cache",
+        """
+@functools.lru_cache(maxsize=None)  # here
+def noise(step):
+    return torch.randn(2048)
+for step, (model, output, loss) in enumerate(training()):
+    noise(step) + noise(step)
+""",
+    ),
+    "arguments of a callback for the end": (
+        "class",
+        "weakref.finalize._registry",
+        "graph",
+        """
+class Artefacts:
+    def __init__(self, owner):
+        self.owner = owner
+    def keep(self, value):
+        weakref.finalize(self.owner, len, value)  # here
+class Run:
+    pass
+run = Run()
+artefacts = Artefacts(run)
+for model, output, loss in training():
+    artefacts.keep(output)
+""",
+    ),
+    "a table that is as long as the run": (
+        "local",
+        "train.rows",
+        "tensor",
+        """
+def train():
+    rows, number = [], 0
+    for model, output, loss in training():
+        if number >= len(rows):
+            rows.append(torch.randn(2048))  # here
+        number += 1
+train()
+""",
+    ),
+    "what is kept once there is a first": (
+        "local",
+        "train.rows",
+        "tensor",
+        """
+def train():
+    rows = [torch.zeros(2048)]
+    for model, output, loss in training():
+        if len(rows) > 0:
+            rows.append(rows[0] + loss.detach())  # here
+train()
+""",
+    ),
+    "graphs in a list with a limit": (
+        "attribute",
+        "Memory.items",
+        "graph",
+        """
+class Memory:
+    def __init__(self):
+        self.capacity, self.items = 10_000, []
+    def push(self, value):
+        if len(self.items) < self.capacity:
+            self.items.append(value)  # here
+memory = Memory()
+for model, output, loss in training():
+    memory.push(loss)
+""",
+    ),
+    "a limit that no memory has room for": (
+        "attribute",
+        "Memory.items",
+        "tensor",
+        """
+class Memory:
+    def __init__(self, capacity):
+        self.capacity, self.items = capacity, []
+    def push(self, value):
+        if len(self.items) < self.capacity:
+            self.items.append(value)  # here
+memory = Memory(1_000_000)
+for model, output, loss in training():
+    memory.push(torch.randn(2048))
+""",
+    ),
+    "a list of objects with all its places": (
+        "attribute",
+        "Curve.points",
+        "graph",
+        """
+class Point:
+    def __init__(self, cross, aux):
+        self.cross, self.aux = cross, aux
+class Curve:
+    def __init__(self, steps):
+        self.points = [None] * steps
+    def put(self, step, point):
+        self.points[step] = point  # here
+curve = Curve(100)
+for step, (model, output, loss) in enumerate(training()):
+    curve.put(step, Point(loss, output))
+""",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LEAKS)
+def test_the_holder_and_its_statement_are_named(name: str, run: object) -> None:
+    scope, path, kind, body = LEAKS[name]
+    report, text = run(HEAD + body)  # type: ignore[operator]
+    assert report.verdict == "leak", report
+    leak = report.leaks[0]
+    line = next(number for number, each in enumerate(text.splitlines(), 1) if each.endswith("# here"))
+    assert (leak.holder.path, leak.holder.scope, leak.kind, leak.stored_at.line) == (path, scope, kind, line)
+
+
+CLEAN = {
+    "a context variable that is set anew": """
+trail = contextvars.ContextVar("trail")
+for model, output, loss in training():
+    trail.set([loss, output])
+""",
+    "a context that goes with its task": """
+trail = contextvars.ContextVar("trail")
+async def handle(loss):
+    trail.set([])
+    for _ in range(3):
+        trail.get().append(loss)
+        await asyncio.sleep(0)
+async def main():
+    for model, output, loss in training():
+        await asyncio.gather(handle(loss), handle(output))
+asyncio.run(main())
+""",
+    "tasks that are awaited": """
+async def report(loss):
+    await asyncio.sleep(0)
+    return loss.item()
+async def main():
+    pending, values = [], []
+    for model, output, loss in training():
+        pending.append(asyncio.create_task(report(loss)))
+        if len(pending) == 4:
+            values += await asyncio.gather(*pending)
+            pending.clear()
+asyncio.run(main())
+""",
+    "an attribute of the thread that is emptied": """
+scratch = threading.local()
+scratch.losses = []
+for step, (model, output, loss) in enumerate(training()):
+    scratch.losses.append(loss)
+    if step % 8 == 7:
+        scratch.losses.clear()
+""",
+    "a ring of tensors that is still filling": """
+class Ring:
+    def __init__(self, size):
+        self.slots, self.writes = [None] * size, 0
+    def put(self, keys):
+        self.slots[self.writes % len(self.slots)] = keys
+        self.writes += 1
+ring = Ring(256)
+for model, output, loss in training():
+    ring.put(torch.randn(64, 64))
+""",
+    "an array of rows that is still filling": """
+table = np.full(256, None, dtype=object)
+for step, (model, output, loss) in enumerate(training()):
+    table[step % 256] = torch.randn(64, 64)
+""",
+    "a table of numbers": """
+table = np.empty(2_000, dtype=object)
+for step, (model, output, loss) in enumerate(training()):
+    table[step] = {"loss": loss.item(), "step": step}
+""",
+    "a list that becomes a ring": """
+class Memory:
+    def __init__(self, capacity):
+        self.capacity, self.items, self.position = capacity, [], 0
+    def push(self, *transition):
+        if len(self.items) < self.capacity:
+            self.items.append(None)
+        self.items[self.position] = transition
+        self.position = (self.position + 1) % self.capacity
+memory = Memory(500)
+for model, output, loss in training():
+    memory.push(torch.randn(2048), 1.0)
+""",
+    "a list that becomes a ring, by its index": """
+class Memory:
+    def __init__(self, size):
+        self.size, self.rows, self.next = size, [], 0
+    def add(self, *row):
+        if self.next >= len(self.rows):
+            self.rows.append(row)
+        else:
+            self.rows[self.next] = row
+        self.next = (self.next + 1) % self.size
+memory = Memory(500)
+for model, output, loss in training():
+    memory.add(torch.randn(2048), 1.0)
+""",
+    "a pool with a limit": """
+def collect(limit):
+    pool = []
+    for model, output, loss in training():
+        if len(pool) >= limit:
+            continue
+        pool.append(torch.randn(2048))
+collect(500)
+""",
+    "a cache by length that has most of them, beside a window that is filling": """
+import random
+lengths, window = random.Random(0), deque(maxlen=500)
+@functools.lru_cache(maxsize=None)
+def table(length):
+    return torch.zeros(length, 256)
+for model, output, loss in training():
+    table(lengths.randrange(10, 50)), table(lengths.randrange(10, 50))
+    window.append(torch.randn(4096))
+""",
+    "the last few of larger inputs": """
+class Recent:
+    def __init__(self):
+        self.rows = []
+    def put(self, *row):
+        self.rows = [*self.rows[-3:], row]
+recent = Recent()
+for step, (model, output, loss) in enumerate(training(), 1):
+    recent.put(step, torch.randn(2048 * step))
+""",
+    "callbacks that go with what they are for": """
+class Batch:
+    pass
+for model, output, loss in training():
+    batch = Batch()
+    weakref.finalize(batch, len, output)
+""",
+    "places that are filled anew in each step": """
+rows = [None] * 24
+for model, output, loss in training():
+    for place in range(24):
+        rows[place] = model(torch.randn(4, 8))
+""",
+}
+
+
+@pytest.mark.parametrize("name", CLEAN)
+def test_what_looks_alike_is_clean(name: str, run: object) -> None:
+    report, _ = run(HEAD + CLEAN[name])  # type: ignore[operator]
+    assert (report.verdict, report.leaks) == ("clean", ()), report
+
+
+def test_the_advice_for_a_cache_is_about_what_it_is_keyed_by(run: object) -> None:
+    report, _ = run(HEAD + LEAKS["a cache by number, asked for twice"][3])  # type: ignore[operator]
+    assert "tensor" not in report.leaks[0].advice
+
+
+def test_what_is_kept_of_larger_inputs_is_not_said_to_be_made_anew(run: object) -> None:
+    report, _ = run("""
+recent = deque(maxlen=4)
+for step, (model, output, loss) in enumerate(training(), 1):
+    recent.append(torch.randn(2048 * step))
+""")  # type: ignore[operator]
+    assert (report.verdict, report.leaks) == ("clean", ()), report
+    assert "what is in `recent` gets larger, not more: larger inputs, not a leak" in report.notes
+
+
+PLAIN = {
+    "texts": (
+        "Log.lines",
+        """
+class Log:
+    def __init__(self):
+        self.lines = []
+    def write(self, text):
+        self.lines.append(text)  # here
+log = Log()
+for step, (model, output, loss) in enumerate(training()):
+    log.write(f"{step}: " + " ".join(f"{v:.6f}" for v in torch.randn(1024).tolist()))
+""",
+    ),
+    "lists of numbers in rows": (
+        "train.history",
+        """
+def train():
+    history = []
+    for step, (model, output, loss) in enumerate(training()):
+        history.append({"step": step, "values": torch.randn(1024).tolist()})  # here
+train()
+""",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PLAIN)
+def test_what_grows_without_tensors_has_a_name(name: str, run: object) -> None:
+    path, body = PLAIN[name]
+    report, text = run(HEAD + body)  # type: ignore[operator]
+    (leak,) = report.leaks
+    line = next(number for number, each in enumerate(text.splitlines(), 1) if each.endswith("# here"))
+    assert (report.verdict, leak.kind, leak.holder.path, leak.stored_at.line) == ("suspect", "heap", path, line)
+    assert leak.made_at is None or not leak.made_at.code.startswith("for ")
+
+
+PLAIN_AND_CLEAN = {
+    "the same text": "lines.append(text)",
+    "short texts": "lines.append(f'{step}: {loss.item()}')",
+    "the last few texts": "lines.append(text + str(step)); del lines[:-4]",
+    "numbers": "lines.append((step, loss.item(), [0.1] * 8))",
+}
+
+
+@pytest.mark.parametrize("name", PLAIN_AND_CLEAN)
+def test_what_weighs_little_has_none(name: str, run: object) -> None:
+    body = f"""
+lines, text = [], "row " * 1024
+for step, (model, output, loss) in enumerate(training()):
+    {PLAIN_AND_CLEAN[name]}
+"""
+    report, _ = run(HEAD + body)  # type: ignore[operator]
+    assert (report.verdict, report.leaks) == ("clean", ()), report
