@@ -231,7 +231,7 @@ LAYERS_ONLY = LAYER.format("return x * self.weight").replace("self.seen.append(x
         ("import torch\n\ndef make():\n    class A:\n        def __init__(self, x): self.x = x\n"
          "        def forward(self, x): return x\n    return A\n", True),
         ("from functools import cache as memo\nimport torch\n\n@memo\ndef f(x): ...\n", True),
-        ("from functools import partial as memo\nimport torch\n\n@memo\ndef f(x): ...\n", False),
+        ("from functools import partial as once\nimport torch\n\n@once\ndef f(x): ...\n", False),
     ],
 )  # fmt: skip
 def test_the_parts_of_a_file_are_looked_at_one_by_one(text: str, applies: bool) -> None:
