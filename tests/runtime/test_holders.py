@@ -21,7 +21,7 @@ def memoize(fn):
 def norm(x):
     return x.norm(dim=1)
 for model, output, loss in training():
-    norm(torch.randn(4, 8))
+    norm(torch.randn(64, 16))
 """),
     "entries of a dict that another method began": ("attribute", "Teacher.shadow", "graph", """
 class Teacher:
