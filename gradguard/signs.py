@@ -84,20 +84,22 @@ _CALLS_BACKWARD = r"(?<!def )\b(?!save_for_)\w*backward(?!\w*compat)\w*\s*\(|\.b
 _BATCHES = r"\bfor\b[^\n]*\bin\b[^\n]*(?:oader|_dl\b|\bdl\b|batches|_iter\b|iterator\b|generator\b)"
 # What is no switch of a parameter, as models have one to freeze their parts.
 _ASKS_GRADIENT = r"(?<!\bp)(?<!\bparam)(?<!parameter)(?<!weight)(?<!bias)\.requires_grad(?:_\((?!\s*False)|\s*=\s*True)"
-# Something is trained here, or evaluated over batches, with whatever framework.
-TRAINING = sign(
-    "backward", "optim", "grad(", "zero_grad", ".step(", "_step", "oader", "compute_loss", "batches", "dl",
-    pattern=_CALLS_BACKWARD + r"|\boptim\.\w|optimizer\.|\bgrad\(|zero_grad|\.step\(|"
+_TRAINS = (
+    _CALLS_BACKWARD + r"|\boptim\.\w|optimizer\.|\bgrad\(|zero_grad|\.step\(|"
     r"\bdef (?:training|train|validation|test|predict|optimizer)_step|\btrain\w*_step\(|\bcompute_loss|"
-    r"\bfor\b[^\n]*\bin\b[^\n]*(?:oader|_dl\b|\bdl\b|batches)",
-    reaches=True,
+    r"\bfor\b[^\n]*\bin\b[^\n]*(?:oader|_dl\b|\bdl\b|batches)"
+)
+_OF_TRAINING = (
+    "backward", "optim", "grad(", "zero_grad", ".step(", "_step", "oader", "compute_loss", "batches", "dl",
 )  # fmt: skip
-# A function that has a part in it, where nothing else in its file speaks of it.
+# Something is trained here, or evaluated over batches, with whatever framework.
+TRAINING = sign(*_OF_TRAINING, pattern=_TRAINS, reaches=True)
+# A function that has a part in it, where nothing else in its file need speak of it.
 MAY_TRAIN = sign(
-    "Optimizer", ".eval(", "_step", "oader", ".requires_grad", "train", "optimizer",
+    *_OF_TRAINING, "Optimizer", ".eval(", ".requires_grad", "train",
     "Trainer", "accelerator", "evaluate", "def ", "set_grad_enabled", ".fit(", "_iter", "iterator", "generator",
-    pattern=r"optimizer|\boptim\b|_optim\b|(?<![\"'\w])\w*Optimizer|\.eval\(|_step\(|[Ll]oaders?\b|Trainer\(|"
-    r"(?<!torch\.)\baccelerator\b|\btrain\w*\(|\bevaluate\w*\(|set_grad_enabled|\.fit\(|"
+    pattern=_TRAINS + r"|optimizer|\boptim\b|_optim\b|(?<![\"'\w])\w*Optimizer|\.eval\(|_step\(|[Ll]oaders?\b|"
+    r"Trainer\(|(?<!torch\.)\baccelerator\b|\btrain\w*\(|\bevaluate\w*\(|set_grad_enabled|\.fit\(|"
     + _ASKS_GRADIENT + "|" + _BATCHES + "|"
     r"\bdef\s+_*(?:evaluate\w*|predict\w*|validate|validation|test|infer|inference)\s*\(",
     own=True,

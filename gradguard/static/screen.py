@@ -95,7 +95,7 @@ class Screen:
         code = without_prose(data)
         names = b"".join(b"\n" + b".".join(filter(None, match.groups())) for match in _RENAMED.finditer(code))
         text = code + names
-        is_in = cache(lambda sign: sign.may_be_in(text) if sign.own else sign.is_in(text))
+        is_in = cache(lambda sign: sign.is_in(text) if sign.reaches or not sign.own else sign.may_be_in(text))
         parts = cache(lambda: tuple(part + names for part in _parts(code)))
         applies = _may_apply(self._groups, is_in, parts)
         return applies, applies or _may_apply(self._where_trained, is_in, parts)
@@ -120,7 +120,7 @@ class Screen:
         showing = frozenset(key for key, found in held.items() if found)
         reaching = frozenset(key for key in showing if any(sign.reaches for group in held[key] for sign in group))
         functions = showing | _with_callers(reaching, texts)
-        of_file = tuple(dict.fromkeys(_own(group) for group in groups if _reaches_heirs(group)))
+        of_file = tuple(dict.fromkeys(_own(group) for group in groups if _reaches_heirs(group, data)))
         return Selection(functions, frozenset(source.outline.classes if of_file else ()), of_file)
 
 
@@ -137,7 +137,7 @@ def _may_apply(groups: Iterable[Signs], is_in: Callable[[Sign], bool], parts: Ca
         parts: its functions and classes.
     """
     held = [group for group in groups if all(sign.usual or is_in(sign) for sign in group)]
-    if any(map(_reaches_heirs, held)) or not all(map(_own, held)):
+    if any(map(_may_reach_heirs, held)) or not all(map(_own, held)):
         return bool(held)  # what a class inherits may be worth reading, or everything
     own = tuple(dict.fromkeys(map(_own, held)))
     return bool(own) and any(_has_one(part, own) for part in parts())
@@ -168,9 +168,13 @@ def _without_first_bindings(method: re.Match[bytes]) -> bytes:
     return _signs_in(method[1].decode(), method[0].decode(errors="replace")).encode(errors="replace")
 
 
-def _reaches_heirs(group: Signs) -> bool:
-    """Whether all methods that the classes of the file inherit may be concerned."""
-    return any(sign.reaches and not sign.own for sign in group)
+def _reaches_heirs(group: Signs, data: bytes) -> bool:
+    """Whether methods that the classes of the file inherit may be concerned, if they show the own signs."""
+    return _may_reach_heirs(group) and all(sign.is_in(data) for sign in group if sign.reaches)
+
+
+def _may_reach_heirs(group: Signs) -> bool:
+    return any(sign.reaches and sign is not _LOOP_THAT_MAY_TRAIN for sign in group)
 
 
 def _own(group: Signs) -> Signs:

@@ -143,6 +143,28 @@ def test_inherited_methods_must_show_a_sign_too() -> None:
     assert not heir.has_inherited(base, "Base", "name")
 
 
+@pytest.mark.parametrize(("word", "is_heir"), [("net.eval()", True), ("net", False)])
+def test_a_class_that_may_take_part_inherits_what_does(word: str, is_heir: bool) -> None:
+    """Its base, in another file, goes over the batches, and it runs the model for that."""
+    base = source("""
+        class Base:
+            def validate(self, loader):
+                for batch in loader: self.run(batch)
+            def rename(self, names):
+                for name in names: self.run(name)
+    """)
+    text = (
+        f"class Heir(Base):\n    def __init__(self, net): self.net = {word}\n    def run(self, x): return self.net(x)\n"
+    )
+    screen = Screen([r for r in catalogue.load() if r.source_check])
+    selection = screen.select(source(text))
+    assert selection.heirs == ({"Heir"} if is_heir else set())
+    assert screen.passes(text.encode())[0] is is_heir
+    if is_heir:
+        assert selection.has_inherited(base, "Base", "validate")
+        assert not selection.has_inherited(base, "Base", "rename")
+
+
 @pytest.mark.parametrize(
     "text",
     [
