@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TextIO
 import click
 
 from gradguard import catalogue
-from gradguard.cli._common import console, known_codes, source_reader, split_cells
+from gradguard.cli._common import all_rules, console, known_codes, source_reader, split_cells
 from gradguard.config import Settings, find_settings, parse_selector, read_settings
 from gradguard.findings import CheckResult, Confidence, FileError
 
@@ -75,6 +75,7 @@ def command(
     if config and isolated:
         raise click.UsageError("--config and --isolated exclude each other.")
     settings = _overridden(_settings(config, isolated), select, extend_select, ignore, exclude, min_confidence)
+    _warn_of_silent_rules((*select, *extend_select), settings)
     if "-" in paths or stdin_filename is not None:
         if set(paths) - {"-"}:
             raise click.UsageError("Standard input cannot be checked together with other paths.")
@@ -120,6 +121,14 @@ def _overridden(
         + tuple(_from_here(glob, settings.root) for given in exclude for glob in given.split(",") if glob),
         min_confidence=Confidence(min_confidence) if min_confidence else settings.min_confidence,
     )
+
+
+def _warn_of_silent_rules(asked: _Codes, settings: Settings) -> None:
+    """Say which rules are asked for by their codes and have nothing to say at this confidence."""
+    words = {word.strip().upper() for value in asked for word in value.split(",")}
+    low = [rule.code for rule in all_rules() if rule.code in words and rule.confidence is Confidence.LOW]
+    if low and settings.min_confidence is Confidence.HIGH:
+        click.echo(f"warning: {', '.join(low)}: reported with --min-confidence low only", err=True)
 
 
 def _selectors(values: _Codes, option: str) -> _Codes:

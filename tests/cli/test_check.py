@@ -352,3 +352,23 @@ def test_jobs_is_a_number_of_processes(gradguard: Run, project: Path) -> None:
     write(project, {"a.py": LEAK, "b.py": LEAK})
     assert gradguard("check", "--jobs", "2").out == gradguard("check", "--no-cache", "--jobs", "1").out
     assert "--jobs" in gradguard("check", "--jobs", "0").err
+
+
+@pytest.mark.parametrize(
+    ("options", "warned"),
+    [
+        (("--select", "GG302"), True),
+        (("--extend-select", "GG103,gg302"), True),
+        (("--select", "GG302", "--min-confidence", "low"), False),
+        (("--select", "GG3"), False),
+        (("--select", "GG103"), False),
+        ((), False),
+    ],
+)
+def test_a_rule_that_is_asked_for_and_waits_at_low_confidence(
+    gradguard: Run, tmp_path: Path, options: tuple[str, ...], warned: bool
+) -> None:
+    write(tmp_path, {"a.py": CLEAN})
+    done = gradguard("check", *options, "a.py")
+    assert done.status == 0
+    assert done.err == ("warning: GG302: reported with --min-confidence low only\n" if warned else "")
