@@ -23,8 +23,8 @@ class Sign:
         own: it stands in the function itself; any other sign may stand elsewhere in the function's file.
         across: the match may go over lines, and no literal need be in it.
         usual: nearly every file has it, so that it is looked for in functions only.
-        reaches: what is found by it may lie in a caller of the function that shows it, or in the methods that a class
-            inherits: it hangs on which objects these make.
+        reaches: what is found by it may lie in a caller of the function that shows it, as that makes the objects.
+        inherited: and in a method that a class of the file inherits.
     """
 
     literals: tuple[str, ...]
@@ -33,6 +33,7 @@ class Sign:
     across: bool = False
     usual: bool = False
     reaches: bool = False
+    inherited: bool = False
     _words: tuple[bytes, ...] = field(init=False, repr=False, compare=False, default=())
 
     def __post_init__(self) -> None:
@@ -76,8 +77,9 @@ def sign(
     across: bool = False,
     usual: bool = False,
     reaches: bool = False,
+    inherited: bool = False,
 ) -> Sign:
-    return Sign(literals, pattern, own, across, usual, reaches)
+    return Sign(literals, pattern, own, across, usual, reaches, inherited)
 
 
 _CALLS_BACKWARD = r"(?<!def )\b(?!save_for_)\w*backward(?!\w*compat)\w*\s*\(|\.backward\b|[\"']backward"
@@ -93,7 +95,7 @@ _OF_TRAINING = (
     "backward", "optim", "grad(", "zero_grad", ".step(", "_step", "oader", "compute_loss", "batches", "dl",
 )  # fmt: skip
 # Something is trained here, or evaluated over batches, with whatever framework.
-TRAINING = sign(*_OF_TRAINING, pattern=_TRAINS, reaches=True)
+TRAINING = sign(*_OF_TRAINING, pattern=_TRAINS, reaches=True, inherited=True)
 # A function that has a part in it, where nothing else in its file need speak of it.
 MAY_TRAIN = sign(
     *_OF_TRAINING, "Optimizer", ".eval(", ".requires_grad", "train",
@@ -104,6 +106,7 @@ MAY_TRAIN = sign(
     r"\bdef\s+_*(?:evaluate\w*|predict\w*|validate|validation|test|infer|inference)\s*\(",
     own=True,
     reaches=True,
+    inherited=True,
 )  # fmt: skip
 # A function or a loop whose name says that it evaluates, where something goes over batches.
 EVALUATION = sign(
@@ -113,6 +116,7 @@ EVALUATION = sign(
     r"(?s:.*?)" + _BATCHES,
     across=True,
     reaches=True,
+    inherited=True,
 )  # fmt: skip
 BACKWARD = sign("backward", pattern=_CALLS_BACKWARD)
 FORWARD = sign("def forward", own=True)
@@ -146,16 +150,18 @@ ACTS = sign(
     across=True,
     usual=True,
 )  # fmt: skip
-TRAINS: Signs = (TRAINING, ACTS)
-TAKES_PART: Signs = (MAY_TRAIN, ACTS)
+TRAINS: tuple[Signs, ...] = ((TRAINING, ACTS), (MAY_TRAIN, ACTS))
 EVALUATES: Signs = (EVALUATION, ACTS)
 # A store of a graph that outlives what made it.
-STORING: tuple[Signs, ...] = (TRAINS, TAKES_PART, EVALUATES, (FORWARD, KEEPS_MORE))
+STORING: tuple[Signs, ...] = (*TRAINS, EVALUATES, (FORWARD, KEEPS_MORE))
 GRAD_CALL = sign("grad(", pattern=r"\bgrad\(")
 LOADER = sign("oader", "dl", "batches", "iter", "generator", pattern=_BATCHES)
 # Written out, or in a method that a framework runs without gradients: `validation_step`.
 NO_GRAD = sign("no_grad", "inference_mode", "_step")
-CACHE = sign("cache", pattern=r"@[^\n]*cache|functools\.\w*cache", own=True, reaches=True)
+# Of functools, or a decorator of the program, by the names that such have.
+CACHE = sign(
+    "cach", "Cach", "memo", "Memo", pattern=r"@[^\n]*(?:[Cc]ach|[Mm]emo)|functools\.\w*cache", own=True, reaches=True
+)
 # Of a function that has another name then: who calls it is not told by its name.
 CACHE_IN_FILE = sign("cache", pattern=r"=\s*(?:functools\.)?(?:lru_)?cache\(", reaches=True)
 CYCLE = sign("cycle", "tee", pattern=r"\b(?:cycle|tee)\b", own=True, reaches=True)

@@ -37,12 +37,10 @@ from collections.abc import Iterator
 
 from gradguard.catalogue import Rule
 from gradguard.findings import Confidence, Finding, Leak, Related, Severity
-from gradguard.signs import CACHE, CACHE_IN_FILE, FORWARD, sign
+from gradguard.signs import CACHE, CACHE_IN_FILE, FORWARD
 from gradguard.static.model import Function
 
-# A decorator of the program, by the names that such have.
-_MEMO = sign("memo", "Memo", "cach", "Cach", pattern=r"@[^\n]*(?i:memo|cach)", own=True)
-rule = Rule("GG404", "cached-tensor", Severity.WARNING, ((CACHE,), (_MEMO,), (CACHE_IN_FILE, FORWARD)))
+rule = Rule("GG404", "cached-tensor", Severity.WARNING, ((CACHE,), (CACHE_IN_FILE, FORWARD)))
 
 
 @rule.in_source

@@ -27,12 +27,12 @@ from collections.abc import Iterator
 
 from gradguard.catalogue import Rule
 from gradguard.findings import Finding, Leak, Severity
-from gradguard.signs import TAKES_PART, TRAINS
+from gradguard.signs import TRAINS
 from gradguard.static.knowledge import GROWING_KEY
 from gradguard.static.model import Form, Function, Store
 from gradguard.static.values import Held
 
-rule = Rule("GG411", "growing-optimizer", Severity.WARNING, (TRAINS, TAKES_PART))
+rule = Rule("GG411", "growing-optimizer", Severity.WARNING, TRAINS)
 
 
 @rule.in_source

@@ -34,11 +34,11 @@ from collections.abc import Iterator
 
 from gradguard.catalogue import Rule
 from gradguard.findings import Confidence, Finding, Severity
-from gradguard.signs import LOADER, LOOP, NO_GRAD, TAKES_PART, TRAINS
+from gradguard.signs import LOADER, LOOP, NO_GRAD, TRAINS
 from gradguard.static.model import Form, Function, Mode, Store
 from gradguard.static.values import Held
 
-rule = Rule("GG409", "kept-on-device", Severity.INFO, ((NO_GRAD, LOADER, LOOP), TRAINS, TAKES_PART))
+rule = Rule("GG409", "kept-on-device", Severity.INFO, ((NO_GRAD, LOADER, LOOP), *TRAINS))
 
 
 @rule.in_source

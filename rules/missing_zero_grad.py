@@ -31,12 +31,12 @@ from collections.abc import Iterator
 
 from gradguard.catalogue import Rule
 from gradguard.findings import Finding, Severity
-from gradguard.signs import TAKES_PART, TRAINS
+from gradguard.signs import TRAINS
 from gradguard.static.edits import statement_before
 from gradguard.static.model import Function, Loop, Step, ZeroGrad
 from gradguard.static.optimized import overlap
 
-rule = Rule("GG201", "missing-zero-grad", Severity.ERROR, (TRAINS, TAKES_PART))
+rule = Rule("GG201", "missing-zero-grad", Severity.ERROR, TRAINS)
 
 
 @rule.in_source

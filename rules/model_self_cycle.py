@@ -33,10 +33,10 @@ from collections.abc import Iterator
 
 from gradguard.catalogue import Rule
 from gradguard.findings import Finding, Leak, Related, Severity
-from gradguard.signs import LOOP, TAKES_PART, TRAINS, TRIALS
+from gradguard.signs import LOOP, TRAINS, TRIALS
 from gradguard.static.model import Function
 
-rule = Rule("GG408", "model-self-cycle", Severity.INFO, (TRAINS, TAKES_PART, (TRIALS, LOOP)))
+rule = Rule("GG408", "model-self-cycle", Severity.INFO, (*TRAINS, (TRIALS, LOOP)))
 
 
 @rule.in_source

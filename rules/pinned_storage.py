@@ -29,11 +29,11 @@ from collections.abc import Iterator
 
 from gradguard.catalogue import Rule
 from gradguard.findings import Confidence, Finding, Leak, Severity
-from gradguard.signs import ACTS, EVALUATES, LOADER, NO_GRAD, TAKES_PART, TRAINS
+from gradguard.signs import ACTS, EVALUATES, LOADER, NO_GRAD, TRAINS
 from gradguard.static.model import Function, Store
 from gradguard.static.values import Held
 
-rule = Rule("GG403", "pinned-storage", Severity.WARNING, (TRAINS, TAKES_PART, EVALUATES, (NO_GRAD, LOADER, ACTS)))
+rule = Rule("GG403", "pinned-storage", Severity.WARNING, (*TRAINS, EVALUATES, (NO_GRAD, LOADER, ACTS)))
 
 
 @rule.in_source

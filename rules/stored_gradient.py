@@ -30,7 +30,7 @@ from gradguard.signs import TRAINS
 from gradguard.static.model import Function
 from gradguard.static.values import Held
 
-rule = Rule("GG402", "stored-gradient", Severity.WARNING, (TRAINS,))
+rule = Rule("GG402", "stored-gradient", Severity.WARNING, TRAINS)
 
 
 @rule.in_source

@@ -26,11 +26,11 @@ from collections.abc import Iterator
 
 from gradguard.catalogue import Rule
 from gradguard.findings import Confidence, Finding, Leak, Severity
-from gradguard.signs import ACTS, CALLBACK, SNAPSHOT, TAKES_PART, TRAINS
+from gradguard.signs import ACTS, CALLBACK, SNAPSHOT, TRAINS
 from gradguard.static.model import Function, Store
 from gradguard.static.values import Held
 
-rule = Rule("GG406", "unbounded-snapshots", Severity.WARNING, (TRAINS, TAKES_PART, (SNAPSHOT, CALLBACK, ACTS)))
+rule = Rule("GG406", "unbounded-snapshots", Severity.WARNING, (*TRAINS, (SNAPSHOT, CALLBACK, ACTS)))
 
 
 @rule.in_source

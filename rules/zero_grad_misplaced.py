@@ -43,7 +43,7 @@ from gradguard.findings import Confidence, Finding, Related, Severity
 from gradguard.signs import TRAINS
 from gradguard.static.model import Function, ZeroGrad
 
-rule = Rule("GG202", "zero-grad-misplaced", Severity.ERROR, (TRAINS,))
+rule = Rule("GG202", "zero-grad-misplaced", Severity.ERROR, TRAINS)
 
 
 @rule.in_source

@@ -95,7 +95,7 @@ class Screen:
         code = without_prose(data)
         names = b"".join(b"\n" + b".".join(filter(None, match.groups())) for match in _RENAMED.finditer(code))
         text = code + names
-        is_in = cache(lambda sign: sign.is_in(text) if sign.reaches or not sign.own else sign.may_be_in(text))
+        is_in = cache(lambda sign: sign.is_in(text) if sign.inherited or not sign.own else sign.may_be_in(text))
         parts = cache(lambda: tuple(part + names for part in _parts(code)))
         applies = _may_apply(self._groups, is_in, parts)
         return applies, applies or _may_apply(self._where_trained, is_in, parts)
@@ -137,7 +137,7 @@ def _may_apply(groups: Iterable[Signs], is_in: Callable[[Sign], bool], parts: Ca
         parts: its functions and classes.
     """
     held = [group for group in groups if all(sign.usual or is_in(sign) for sign in group)]
-    if any(map(_may_reach_heirs, held)) or not all(map(_own, held)):
+    if any(sign.inherited for group in held for sign in group) or not all(map(_own, held)):
         return bool(held)  # what a class inherits may be worth reading, or everything
     own = tuple(dict.fromkeys(map(_own, held)))
     return bool(own) and any(_has_one(part, own) for part in parts())
@@ -151,17 +151,17 @@ def _parts(code: bytes) -> Iterator[bytes]:
     if code.lstrip()[:1] == b"{":
         yield code
         return
-    decorators, rest = b"", b""
+    decorators, rest = b"", list[bytes]()
     for part in _EDGE.split(code):
         if part[:1] == b"@":
             decorators += part
         elif _DEFINES.match(part) is None:
-            rest += part
+            rest.append(part)
         else:
             of_class = part.startswith(b"class")
             yield decorators + (_METHOD.sub(_without_first_bindings, part) if of_class else part)
             decorators = b""
-    yield rest
+    yield b"".join(rest)
 
 
 def _without_first_bindings(method: re.Match[bytes]) -> bytes:
@@ -170,11 +170,8 @@ def _without_first_bindings(method: re.Match[bytes]) -> bytes:
 
 def _reaches_heirs(group: Signs, data: bytes) -> bool:
     """Whether methods that the classes of the file inherit may be concerned, if they show the own signs."""
-    return _may_reach_heirs(group) and all(sign.is_in(data) for sign in group if sign.reaches)
-
-
-def _may_reach_heirs(group: Signs) -> bool:
-    return any(sign.reaches and sign is not _LOOP_THAT_MAY_TRAIN for sign in group)
+    inherited = [sign for sign in group if sign.inherited]
+    return bool(inherited) and all(sign.is_in(data) for sign in inherited)
 
 
 def _own(group: Signs) -> Signs:
