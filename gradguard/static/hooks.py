@@ -316,8 +316,7 @@ def _holds(target: t.Expr, path: str) -> bool:
 
 def _last_removal(flow: Flow) -> float:
     """The line of the last ``handle.remove()``; none at all: the hooks stay."""
-    calls = [node for node in t.walk(flow.ref.define.body) if isinstance(node, t.Call)]
-    lines = [flow.site(call).line for call in calls if _removes(call)]
+    lines = [flow.site(call).line for call in flow.ref.calls if _removes(call)]
     return max(lines, default=float("inf"))
 
 

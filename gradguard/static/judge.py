@@ -272,7 +272,7 @@ def _is_asked_to_act(flow: Flow, store: Store) -> bool:
     owner = store.path.rpartition(".")[0]
     if not owner or flow.read(owner, flow.final).ref is not None:
         return False
-    funcs = (node.func for node in t.walk(flow.ref.define.body) if isinstance(node, t.Call))
+    funcs = (call.func for call in flow.ref.calls)
     asked = {func.name for func in funcs if isinstance(func, t.Attribute) and t.path_of(func.value) == owner}
     return not asked <= k.OF_EVERY_MODULE
 

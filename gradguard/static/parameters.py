@@ -47,11 +47,18 @@ def _attributes(method: t.Define) -> Iterator[t.Expr]:
 
 def _is_plain(param: t.Param) -> bool:
     """Whether an argument is a setting, by its default or its annotation: no module, and no list of modules."""
-    if isinstance(param.annotation, t.Name):
-        return param.annotation.id in _PLAIN
-    if isinstance(param.default, t.Constant):
-        return param.default.value is not None
-    return isinstance(param.default, t.DictDisplay | t.Display)
+    return is_plain(param) or isinstance(param.default, t.DictDisplay | t.Display)
+
+
+def is_plain(param: t.Param) -> bool:
+    """Whether a parameter is no object of a class of the project: a number, a word, tensors, collections of these."""
+    if isinstance(param.default, t.Constant) and param.default.value is not None:
+        return True
+    hint = param.annotation
+    if hint is None or isinstance(hint, t.Constant):
+        return False
+    parts = (node for node in t.walk(hint) if isinstance(node, t.Name | t.Attribute))
+    return all((node.id if isinstance(node, t.Name) else node.name) in k.PLAIN_TYPES for node in parts)
 
 
 def _may_bring_parameters(value: t.Expr, plain: set[str]) -> bool:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from gradguard.static import tree as t
 from gradguard.static.gate import inner, parsed
+from gradguard.static.parameters import is_plain
 
 if TYPE_CHECKING:
     from gradguard.static.asked import Asked
@@ -32,6 +33,8 @@ class Passed:
     def argument_class(self, ref: FunctionRef, param: str) -> Class | None:
         """The class of the project that every call seen passes as ``param``, if it is one (or copies of it)."""
         params = [p.name for p in ref.define.params]
+        if is_plain(ref.define.params[params.index(param)]):
+            return None
         found = self._classes_of(ref.module, ref.define.name, ref.owner.name if ref.owner else "", params, param, 0)
         return min(found, key=lambda cls: cls.module.source.path) if len({cls.name for cls in found}) == 1 else None
 

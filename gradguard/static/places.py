@@ -10,7 +10,6 @@ from gradguard.static import knowledge as k
 from gradguard.static import tree as t
 from gradguard.static.definitions import Class, FunctionRef
 from gradguard.static.names import named_kind
-from gradguard.static.signature import is_plain
 from gradguard.static.state import State
 from gradguard.static.values import (
     NUMBER,
@@ -55,12 +54,7 @@ def parameter(flow: Flow, param: t.Param) -> Value:
             return Value(root, must=root, kind=Kind.TENSOR)
         if isinstance(param.annotation, t.Name) and param.annotation.id in ("int", "float", "str", "bool"):
             return NUMBER
-    may_be_object = not is_plain(param)
-    if (
-        may_be_object
-        and param.name in flow.receivers
-        and (cls := flow.project.passed.argument_class(flow.ref, param.name))
-    ):
+    if param.name in flow.receivers and (cls := flow.project.passed.argument_class(flow.ref, param.name)):
         return Value(kind=Kind.MODULE if cls.is_module else Kind.INSTANCE, ref=cls)
     if param.name in flow.modules:
         return Value(kind=Kind.MODULE)
@@ -70,11 +64,7 @@ def parameter(flow: Flow, param: t.Param) -> Value:
         return Value(kind=Kind.MODULE)
     if k.OPTIMIZER_NAME.search(param.name) and not k.NOT_OPTIMIZER_NAME.search(param.name):
         return Value(kind=Kind.OPTIMIZER)
-    if (
-        may_be_object
-        and param.name in flow.called_names
-        and (cls := flow.project.passed.argument_class(flow.ref, param.name))
-    ):
+    if param.name in flow.called_names and (cls := flow.project.passed.argument_class(flow.ref, param.name)):
         return Value(kind=Kind.MODULE if cls.is_module else Kind.INSTANCE, ref=cls)
     return Value(root, must=root)
 

@@ -93,14 +93,3 @@ def _is_tensor(annotation: t.Expr, module: Module) -> bool:
         return k.TENSOR_IN_TEXT.search(annotation.value) is not None
     value = module.value_of(annotation)
     return value.kind is Kind.EXTERNAL and value.ref in k.TENSOR_TYPES
-
-
-def is_plain(param: t.Param) -> bool:
-    """Whether a parameter is no object of a class of the project: a number, a word, tensors, collections of these."""
-    if isinstance(param.default, t.Constant) and param.default.value is not None:
-        return True
-    hint = param.annotation
-    if hint is None or isinstance(hint, t.Constant):
-        return False
-    parts = (node for node in t.walk(hint) if isinstance(node, t.Name | t.Attribute))
-    return all((node.id if isinstance(node, t.Name) else node.name) in k.PLAIN_TYPES for node in parts)
