@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Sign:
     """Something that a text may contain.
 
@@ -99,7 +99,8 @@ TRAINING = sign(*_OF_TRAINING, pattern=_TRAINS, reaches=True, inherited=True)
 # A function that has a part in it, where nothing else in its file need speak of it.
 MAY_TRAIN = sign(
     *_OF_TRAINING, "Optimizer", ".eval(", ".requires_grad", "train",
-    "Trainer", "accelerator", "evaluate", "def ", "set_grad_enabled", ".fit(", "_iter", "iterator", "generator",
+    "Trainer", "accelerator", "evaluate", "predict", "validate", "validation(", "test(", "infer",
+    "set_grad_enabled", ".fit(", "_iter", "iterator", "generator",
     pattern=_TRAINS + r"|optimizer|\boptim\b|_optim\b|(?<![\"'\w])\w*Optimizer|\.eval\(|_step\(|[Ll]oaders?\b|"
     r"Trainer\(|(?<!torch\.)\baccelerator\b|\btrain\w*\(|\bevaluate\w*\(|set_grad_enabled|\.fit\(|"
     + _ASKS_GRADIENT + "|" + _BATCHES + "|"
@@ -108,16 +109,21 @@ MAY_TRAIN = sign(
     reaches=True,
     inherited=True,
 )  # fmt: skip
-# A function or a loop whose name says that it evaluates, where something goes over batches.
-EVALUATION = sign(
-    "val", "Val", "test", "Test", "infer", "Infer", "predict", "Predict", "eval", "Eval", "dev",
-    pattern=r"\bfor\b[^\n]*\bin\b[^\n]*(?i:(?:val|test|eval|dev)\w*(?:loader|dl|iter|data|set|batches|gen))|"
-    r"\bdef\s+_*(?i:(?:\w+_)?(?:eval|validate|validation|valid|val|test|infer|inference|predict)(?:_\w+)?)\s*\("
-    r"(?s:.*?)" + _BATCHES,
-    across=True,
+# A loop whose name says that it evaluates.
+EVALUATION_LOOP = sign(
+    "val", "Val", "VAL", "test", "Test", "TEST", "dev", "Dev", "DEV",
+    pattern=r"\bfor\b[^\n]*\bin\b[^\n]*(?i:(?:val|test|eval|dev)\w*(?:loader|dl|iter|data|set|batches|gen))",
     reaches=True,
     inherited=True,
 )  # fmt: skip
+# A function whose name says so.
+EVALUATION = sign(
+    "val", "Val", "test", "Test", "infer", "Infer", "predict", "Predict",
+    pattern=r"\bdef\s+_*(?i:(?:\w+_)?(?:eval|validate|validation|valid|val|test|infer|inference|predict)(?:_\w+)?)\s*\(",
+    reaches=True,
+    inherited=True,
+)  # fmt: skip
+LOADER = sign("oader", "dl", "batches", "iter", "generator", pattern=_BATCHES)
 BACKWARD = sign("backward", pattern=_CALLS_BACKWARD)
 FORWARD = sign("def forward", own=True)
 _ADDS = r"(?:append|extend|appendleft|extendleft|add|insert|update|push|put|setdefault)"
@@ -151,11 +157,10 @@ ACTS = sign(
     usual=True,
 )  # fmt: skip
 TRAINS: tuple[Signs, ...] = ((TRAINING, ACTS), (MAY_TRAIN, ACTS))
-EVALUATES: Signs = (EVALUATION, ACTS)
+EVALUATES: tuple[Signs, ...] = ((EVALUATION_LOOP, ACTS), (EVALUATION, LOADER, ACTS))
 # A store of a graph that outlives what made it.
-STORING: tuple[Signs, ...] = (*TRAINS, EVALUATES, (FORWARD, KEEPS_MORE))
+STORING: tuple[Signs, ...] = (*TRAINS, *EVALUATES, (FORWARD, KEEPS_MORE))
 GRAD_CALL = sign("grad(", pattern=r"\bgrad\(")
-LOADER = sign("oader", "dl", "batches", "iter", "generator", pattern=_BATCHES)
 # Written out, or in a method that a framework runs without gradients: `validation_step`.
 NO_GRAD = sign("no_grad", "inference_mode", "_step")
 # Of functools, or a decorator of the program, by the names that such have.

@@ -42,12 +42,15 @@ from collections.abc import Iterator
 
 from gradguard.catalogue import Rule
 from gradguard.findings import Confidence, Finding, Related, Severity
-from gradguard.signs import EVALUATION, LOOP, MAY_TRAIN, TRAINING
+from gradguard.signs import EVALUATION, EVALUATION_LOOP, LOADER, LOOP, MAY_TRAIN, TRAINING
 from gradguard.static.knowledge import EVALUATION_FUNCTION
 from gradguard.static.model import Forward, Function, Loop, Mode
 
 rule = Rule(
-    "GG301", "eval-without-no-grad", Severity.WARNING, ((TRAINING, LOOP), (MAY_TRAIN, LOOP), (EVALUATION, LOOP))
+    "GG301",
+    "eval-without-no-grad",
+    Severity.WARNING,
+    ((TRAINING, LOOP), (MAY_TRAIN, LOOP), (EVALUATION_LOOP, LOOP), (EVALUATION, LOADER, LOOP)),
 )
 
 

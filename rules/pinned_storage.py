@@ -33,7 +33,7 @@ from gradguard.signs import ACTS, EVALUATES, LOADER, NO_GRAD, TRAINS
 from gradguard.static.model import Function, Store
 from gradguard.static.values import Held
 
-rule = Rule("GG403", "pinned-storage", Severity.WARNING, (*TRAINS, EVALUATES, (NO_GRAD, LOADER, ACTS)))
+rule = Rule("GG403", "pinned-storage", Severity.WARNING, (*TRAINS, *EVALUATES, (NO_GRAD, LOADER, ACTS)))
 
 
 @rule.in_source

@@ -14,6 +14,7 @@ from functools import cached_property
 from pathlib import Path
 
 CALL = re.compile(r"(?<!def )\b([A-Za-z_]\w*)\(")
+METHOD = re.compile(r"^[ \t]+(?:async[ \t]+)?def[ \t]+(\w+)\(", re.M)
 _WORD = re.compile(r"[A-Za-z_]\w*")
 
 
@@ -26,6 +27,7 @@ class Asked:
         texts: those in whose text it found what it looked for.
         names: the modules that it looked for.
         calls: the functions whose calls it looked for in all files.
+        methods: those whose definitions it looked for in all files.
         words: what else it looked for in all files.
         patterns: the same for regular expressions, with their flags.
         program: it asked which files share a program with it, told by their imports.
@@ -35,6 +37,7 @@ class Asked:
     texts: set[Path] = field(default_factory=set)
     names: set[str] = field(default_factory=set)
     calls: set[str] = field(default_factory=set)
+    methods: set[str] = field(default_factory=set)
     words: set[str] = field(default_factory=set)
     patterns: set[tuple[str, int]] = field(default_factory=set)
     program: bool = False
@@ -45,6 +48,7 @@ class Asked:
         self.texts |= other.texts
         self.names |= other.names
         self.calls |= other.calls
+        self.methods |= other.methods
         self.words |= other.words
         self.patterns |= other.patterns
         self.program |= other.program
@@ -66,6 +70,10 @@ class Change:
         return frozenset(CALL.findall(self.text))
 
     @cached_property
+    def _methods(self) -> frozenset[str]:
+        return frozenset(METHOD.findall(self.text))
+
+    @cached_property
     def _words(self) -> frozenset[str]:
         return frozenset(_WORD.findall(self.text))
 
@@ -74,6 +82,7 @@ class Change:
         return (
             self.path in asked.texts
             or not self._calls.isdisjoint(asked.calls)
+            or not self._methods.isdisjoint(asked.methods)
             or any(self._has(word) for word in asked.words)
             or any(re.search(pattern, self.text, flags) for pattern, flags in asked.patterns)
         )

@@ -143,7 +143,8 @@ class _Encoder:
         return {"paths": list(self._numbers), **encoded}
 
     def _asked(self, asked: Asked) -> list[Any]:
-        words = (sorted(asked.names), sorted(asked.calls), sorted(asked.words), sorted(asked.patterns))
+        named = (asked.names, asked.calls, asked.methods, asked.words)
+        words = (*map(sorted, named), sorted(asked.patterns))
         return [self._paths(asked.files), self._paths(asked.texts), *words, asked.program]
 
 
@@ -178,9 +179,10 @@ class _Decoder:
         )
 
     def _asked(self, asked: list[Any]) -> Asked:
-        files, texts, names, calls, words, patterns, program = asked
+        files, texts, names, calls, methods, words, patterns, program = asked
         used, found = ({self._paths[number] for number in numbers} for numbers in (files, texts))
-        return Asked(used, found, set(names), set(calls), set(words), {(p, flags) for p, flags in patterns}, program)
+        matched = {(pattern, flags) for pattern, flags in patterns}
+        return Asked(used, found, set(names), set(calls), set(methods), set(words), matched, program)
 
 
 def _findings(encoded: dict[str, Any]) -> tuple[Finding, ...]:

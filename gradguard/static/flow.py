@@ -168,8 +168,10 @@ class Flow:
     def receivers(self) -> frozenset[str]:
         """The names whose methods the function calls, if they may be those of a class of the project."""
         called = (c.func for c in self.ref.calls if isinstance(c.func, t.Attribute))
-        owners = (func.value for func in called if func.name not in k.OF_PLAIN_DATA)
-        return frozenset(node.id for node in owners if isinstance(node, t.Name))
+        methods = (
+            (f.value.id, f.name) for f in called if isinstance(f.value, t.Name) and f.name not in k.OF_PLAIN_DATA
+        )
+        return frozenset(name for name, method in methods if self.project.survey.has_method(method, self.module))
 
     @cached_property
     def filled(self) -> frozenset[str]:

@@ -10,13 +10,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from gradguard.static import tree as t
-from gradguard.static.gate import inner, parsed
+from gradguard.static.gate import SourceError, inner, parsed
+from gradguard.static.layout import statements
 from gradguard.static.parameters import is_plain
+from gradguard.static.prose import without_prose
 
 if TYPE_CHECKING:
     from gradguard.static.asked import Asked
     from gradguard.static.definitions import Class, FunctionRef
-    from gradguard.static.project import Module
+    from gradguard.static.project import Module, Project
     from gradguard.static.survey import Survey
 
 _MAX_PASSES = 4
@@ -27,36 +29,34 @@ class Passed:
 
     def __init__(self, survey: Survey) -> None:
         self._survey = survey
-        self._calls: dict[Path, _Calls] = {}
-        self._arguments: dict[tuple[Module, str, str], set[Class]] = {}
+        self._calls: dict[Path | Module, _Calls] = {}
+        self._arguments: dict[tuple[_Calls, str, str], set[Class]] = {}
 
     def argument_class(self, ref: FunctionRef, param: str) -> Class | None:
         """The class of the project that every call seen passes as ``param``, if it is one (or copies of it)."""
         params = [p.name for p in ref.define.params]
         if is_plain(ref.define.params[params.index(param)]):
             return None
-        found = self._classes_of(ref.module, ref.define.name, ref.owner.name if ref.owner else "", params, param, 0)
+        owner = ref.owner.name if ref.owner else ""
+        found = self._classes_of(self._calls_of(ref.module), ref.define.name, owner, params, param, 0)
         return min(found, key=lambda cls: cls.module.source.path) if len({cls.name for cls in found}) == 1 else None
 
-    def _classes_of(
-        self, module: Module, name: str, owner: str, params: list[str], param: str, depth: int
-    ) -> set[Class]:
+    def _classes_of(self, near: _Calls, name: str, owner: str, params: list[str], param: str, depth: int) -> set[Class]:
         position = params.index(param)
         if params[0] in ("self", "cls"):
             position -= 1
             name = owner if name == "__init__" else name
-        key = (module, name, param)
+        key = (near, name, param)
         if key not in self._arguments:
             self._arguments[key] = set()
-            if self._survey.is_called_by_many(name, module):
+            if self._survey.is_called_by_many(name, near):
                 return set()
             found = self._arguments[key]
-            for caller in self._survey.callers(name, module):
-                calls = self._calls_of(caller)
-                found |= set(calls.classes(name, param, position, self._survey.asked(module)))
+            for calls in self._callers(name, near):
+                found |= set(calls.classes(name, param, position, self._survey.asked(near)))
                 for passing in calls.passing(name, param, position) if depth < _MAX_PASSES else ():
                     found |= self._classes_of(
-                        caller, passing.function, passing.owner, passing.params, passing.param, depth + 1
+                        calls, passing.function, passing.owner, passing.params, passing.param, depth + 1
                     )
         return set(self._arguments[key])
 
@@ -73,20 +73,20 @@ class Passed:
             return []
         found: dict[tuple[object, object], FunctionRef] = {}
         is_given = False
-        for caller in self._survey.callers(name, near):
-            calls = self._calls_of(caller)
+        for calls in self._callers(name, self._calls_of(near)):
             for given, scope in calls.given(name, param, position, ref):
                 is_given = True
-                for function in self._resolved(caller, calls, given, scope):
+                for function in self._resolved(calls, given, scope):
                     found[function.define, function.owner] = function
         return self._noted(found.values() if is_given else _by_default(ref, param), near)
 
     def decorated(self, ref: FunctionRef, near: Module) -> list[FunctionRef]:
         """The functions of the top level that a method decorates: ``@engine.on("step")``."""
         found: list[FunctionRef] = []
-        for caller in self._survey.callers(ref.define.name, near):
-            names = self._calls_of(caller).decorated(ref.define.name)
-            found += [function for name in names if (function := caller.function(name)) is not None]
+        for calls in self._callers(ref.define.name, self._calls_of(near)):
+            for name in calls.decorated(ref.define.name):
+                function = calls.module.function(name) if calls.module is not None else None
+                found += [function] if function is not None else []
         return self._noted(found, near)
 
     def _noted(self, found: Iterable[FunctionRef], near: Module) -> list[FunctionRef]:
@@ -95,11 +95,14 @@ class Passed:
         self._survey.asked(near).files.update(path for path in paths if path is not None)
         return functions
 
-    def _resolved(self, module: Module, calls: _Calls, given: _Given, scope: _Scope) -> Iterator[FunctionRef]:
+    def _resolved(self, calls: _Calls, given: _Given, scope: _Scope) -> Iterator[FunctionRef]:
         """The functions that an argument may be: one by its name, a method, what a function returns."""
         from gradguard.static.definitions import Class, FunctionRef
 
         *holder, name = given.path.split(".")
+        module = calls.module
+        if module is None:
+            return
         if not holder:
             value = module.resolve(name) if name else None
             ref = value.ref if value is not None else None
@@ -122,11 +125,22 @@ class Passed:
             methods = [cls.method(name) for cls in calls.made(".".join(holder))]
             yield from (found for found in (of_class, *methods) if isinstance(found, FunctionRef))
 
+    def _callers(self, name: str, near: _Calls) -> Iterator[_Calls]:
+        """The files of its program that may call a function of this name."""
+        yield near
+        yield from map(self._calls_at, self._survey.calling(name, near))
+
+    def _calls_at(self, path: Path) -> _Calls:
+        if path not in self._calls:
+            self._calls[path] = _Calls(path, self._survey.project)
+        return self._calls[path]
+
     def _calls_of(self, module: Module) -> _Calls:
-        key = module.path or Path(module.source.path)
-        if key not in self._calls:
-            self._calls[key] = _Calls(module)
-        return self._calls[key]
+        if module.path is not None:
+            return self._calls_at(module.path)
+        if module not in self._calls:
+            self._calls[module] = _Calls(None, self._survey.project, module)
+        return self._calls[module]
 
 
 def _by_default(ref: FunctionRef, param: str) -> Iterator[FunctionRef]:
@@ -167,63 +181,76 @@ class _Call(NamedTuple):
     is_own: bool
 
 
-class _Calls:
-    """The calls in one file, and what its variables are made with."""
+class _Written(NamedTuple):
+    """What a part of a file calls, by the name of what is called; what variables are made with; what is decorated."""
 
-    def __init__(self, module: Module) -> None:
-        self.module = module
+    calls: dict[str, list[_Call]]
+    made: dict[str, list[str]]
+    decorated: dict[str, list[str]]
+
+
+class _Calls:
+    """The calls in one file, and what its variables are made with; only the statements that name it are parsed.
+
+    Args:
+        path: of the file; None where it has none, and is ``module``.
+    """
+
+    def __init__(self, path: Path | None, project: Project, module: Module | None = None) -> None:
+        self.path = path
+        self._project = project
+        self._module = module
+        self._parsed: dict[bytes, _Written] = {}
+
+    @property
+    def module(self) -> Module | None:
+        """The file as a module; None when it cannot be read."""
+        return self._project.module(self.path) if self.path is not None else self._module
+
+    def _naming(self, name: str) -> list[_Written]:
+        """What the statements say in which a name stands."""
+        word = name.rpartition(".")[2].encode()
+        try:
+            return [self._written(statement) for statement in self._statements if word in statement]
+        except SourceError:  # they were not told apart rightly
+            self._statements = [b"".join(self._statements)]
+        try:
+            return list(map(self._written, self._statements))
+        except SourceError:
+            self._statements = []
+            return []
 
     @cached_property
-    def _written(self) -> tuple[dict[str, list[_Call]], dict[str, list[str]], dict[str, list[str]]]:
-        calls: defaultdict[str, list[_Call]] = defaultdict(list)
-        made: defaultdict[str, list[str]] = defaultdict(list)
-        decorated: defaultdict[str, list[str]] = defaultdict(list)
-        stack: list[tuple[ast.AST, _Scope]] = [(parsed(self.module.source.text), ("<module>", "", []))]
-        while stack:
-            node, scope = stack.pop()
-            if isinstance(node, ast.Call):
-                receiver, _, method = _dotted(node.func).rpartition(".")
-                by_keyword = {k.arg: _given(k.value) for k in node.keywords if k.arg}
-                call = _Call(tuple(map(_given, node.args)), by_keyword, scope, receiver == "self")
-                if any(given.path for given in (*call.positional, *by_keyword.values())):
-                    calls[method].append(call)
-            elif isinstance(node, ast.Assign):
-                for target in node.targets:
-                    for name, value in _pairs(target, node.value):
-                        if isinstance(value, ast.Call):
-                            made[_dotted(name)].append(_dotted(value.func))
-            elif isinstance(node, ast.With | ast.AsyncWith):
-                for item in node.items:
-                    if item.optional_vars is not None and isinstance(item.context_expr, ast.Call):
-                        made[_dotted(item.optional_vars)].append(_dotted(item.context_expr.func))
-            elif isinstance(node, ast.ClassDef):
-                scope = (scope[0], node.name, scope[2])
-            elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-                arguments = node.args
-                names = [a.arg for a in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)]
-                for decorator in node.decorator_list if scope[0] == "<module>" and not scope[1] else ():
-                    called = decorator.func if isinstance(decorator, ast.Call) else decorator
-                    decorated[_dotted(called).rsplit(".", 1)[-1]].append(node.name)
-                scope = (node.name, scope[1], names)
-            stack += [(child, scope) for child in inner(node)]
-        return calls, made, decorated
+    def _statements(self) -> list[bytes]:
+        of_module = self.module if self.path is None or self.path.suffix == ".ipynb" else None
+        text = of_module.source.text if of_module is not None else self._project.texts.of(self.path or Path())
+        return statements(without_prose(text.encode(errors="replace")))
+
+    def _written(self, statement: bytes) -> _Written:
+        if statement not in self._parsed:
+            self._parsed[statement] = _written_in(statement)
+        return self._parsed[statement]
 
     def decorated(self, name: str) -> list[str]:
         """The functions of the top level that something of this name decorates."""
-        return self._written[2].get(name, [])
+        return [function for written in self._naming(name) for function in written.decorated.get(name, ())]
 
     def made(self, path: str) -> list[Class]:
         """The classes that a variable's objects are made of."""
         from gradguard.static.definitions import Class
 
-        values = (self.module.dotted(maker) for maker in dict.fromkeys(self._written[1].get(path, [])))
+        values = (self.module.dotted(maker) for maker in self._makers(path) if self.module is not None)
         return [value.ref for value in values if value is not None and isinstance(value.ref, Class)]
+
+    def _makers(self, path: str) -> list[str]:
+        """What is called to make a variable's objects."""
+        return list(dict.fromkeys(m for written in self._naming(path) for m in written.made.get(path, ())))
 
     def given(
         self, name: str, param: str, position: int, ref: FunctionRef | None = None
     ) -> Iterator[tuple[_Given, _Scope]]:
         """What the calls of a name pass as ``param``, each with where; not those of another class's own method."""
-        for call in self._written[0].get(name, ()):
+        for call in (call for written in self._naming(name) for call in written.calls.get(name, ())):
             if ref is not None and call.is_own and self._is_of_another(call.scope[1], ref):
                 continue
             given = call.by_keyword.get(param)
@@ -234,7 +261,7 @@ class _Calls:
 
     def _is_of_another(self, owner: str, ref: FunctionRef) -> bool:
         """Whether a class calls a method of its own by this name, which is not the one that is meant."""
-        cls = self.module.klass(owner) if owner else None
+        cls = self.module.klass(owner) if owner and self.module is not None else None
         own = cls.method(ref.define.name) if cls is not None else None
         return own is not None and own.define is not ref.define
 
@@ -247,14 +274,15 @@ class _Calls:
         from gradguard.static.definitions import Class
 
         for given, _ in self.given(name, param, position):
-            for maker in [given.path] if given.is_made else self._written[1].get(given.path, []):
-                value = self.module.dotted(maker)
-                if value is None or isinstance(value.ref, str):
+            for maker in [given.path] if given.is_made else self._makers(given.path):
+                module = self.module
+                value = module.dotted(maker) if module is not None else None
+                if module is not None and (value is None or isinstance(value.ref, str)):
                     head = maker.split(".")[0]
-                    dotted = f"{self.module.outline.imports.get(head, head)}.{maker}"
+                    dotted = f"{module.outline.imports.get(head, head)}.{maker}"
                     asked.names.update(name for name in dotted.split(".") if name)
-                elif self.module.path is not None:
-                    asked.files.add(self.module.path)
+                elif self.path is not None:
+                    asked.files.add(self.path)
                 if value is not None and isinstance(value.ref, Class):
                     yield value.ref
 
@@ -266,6 +294,41 @@ class _Calls:
 
 
 _Scope = tuple[str, str, list[str]]
+
+
+def _written_in(statement: bytes) -> _Written:
+    calls: defaultdict[str, list[_Call]] = defaultdict(list)
+    made: defaultdict[str, list[str]] = defaultdict(list)
+    decorated: defaultdict[str, list[str]] = defaultdict(list)
+    stack: list[tuple[ast.AST, _Scope]] = [(parsed(statement.decode()), ("<module>", "", []))]
+    while stack:
+        node, scope = stack.pop()
+        if isinstance(node, ast.Call):
+            receiver, _, method = _dotted(node.func).rpartition(".")
+            by_keyword = {k.arg: _given(k.value) for k in node.keywords if k.arg}
+            call = _Call(tuple(map(_given, node.args)), by_keyword, scope, receiver == "self")
+            if any(given.path for given in (*call.positional, *by_keyword.values())):
+                calls[method].append(call)
+        elif isinstance(node, ast.Assign):
+            for target in node.targets:
+                for name, value in _pairs(target, node.value):
+                    if isinstance(value, ast.Call):
+                        made[_dotted(name)].append(_dotted(value.func))
+        elif isinstance(node, ast.With | ast.AsyncWith):
+            for item in node.items:
+                if item.optional_vars is not None and isinstance(item.context_expr, ast.Call):
+                    made[_dotted(item.optional_vars)].append(_dotted(item.context_expr.func))
+        elif isinstance(node, ast.ClassDef):
+            scope = (scope[0], node.name, scope[2])
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            arguments = node.args
+            names = [a.arg for a in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)]
+            for decorator in node.decorator_list if scope[0] == "<module>" and not scope[1] else ():
+                called = decorator.func if isinstance(decorator, ast.Call) else decorator
+                decorated[_dotted(called).rsplit(".", 1)[-1]].append(node.name)
+            scope = (node.name, scope[1], names)
+        stack += [(child, scope) for child in inner(node)]
+    return _Written(calls, made, decorated)
 
 
 def _pairs(target: ast.expr, value: ast.expr) -> Iterator[tuple[ast.expr, ast.expr]]:

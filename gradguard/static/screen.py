@@ -6,6 +6,7 @@ Each rule says by signs what a function that it could flag contains, or its file
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -13,21 +14,18 @@ from functools import cache, cached_property
 
 from gradguard.catalogue import Rule
 from gradguard.signs import LOOP, TRAINING, Sign, Signs
+from gradguard.static.layout import Key
+from gradguard.static.layout import functions as layout
 from gradguard.static.outline import Unit
 from gradguard.static.prose import without_prose
 from gradguard.static.source import Source
 
-_FIRST_BINDING = re.compile(r"\bself\.\w+\s*(?::[^=\n]+)?=(?!=)")
-_FIRST_ITEMS = re.compile(r"(?<![\w.])(?:self\.)?[a-z_]\w*\.(?:append|insert|extend|add_module|update)\(")
-_LOCAL_SUM = re.compile(r"^([ \t]*[a-z_]\w*\s*)[-+*/@]=", re.M)
-_LOOP = re.compile(r"\b(?:for|while)\b")
+_FIRST_BINDING = re.compile(rb"\bself\.\w+\s*(?::[^=\n]+)?=(?!=)")
+_FIRST_ITEMS = re.compile(rb"(?<![\w.])(?:self\.)?[a-z_]\w*\.(?:append|insert|extend|add_module|update)\(")
+_LOCAL_SUM = re.compile(rb"^([ \t]*[a-z_]\w*\s*)[-+*/@]=", re.M)
+_LOOP = re.compile(rb"\b(?:for|while)\b")
 _LOOP_THAT_MAY_TRAIN = dataclasses.replace(LOOP, reaches=True)
-# Where another part of a file begins, at the left edge, and what defines something.
-_EDGE = re.compile(rb"^(?=@|def\b|async\b|class\b|(?<=\n)[^\s@#)\]}])", re.M)
-_DEFINES = re.compile(rb"(?:async[ \t]+)?def\b|class\b")
-_METHOD = re.compile(
-    rb"^(?: {1,4}|\t)(?:async[ \t]+)?def[ \t]+(__init__|forward)\b(?:(?!^[ \t]*(?:async[ \t]+)?def\b)[^\n]*\n?)*", re.M
-)
+_DEF = re.compile(rb"^[ \t]*(?:async[ \t]+)?def\b", re.M)
 _RENAMED = re.compile(
     rb"\bfrom[ \t]+([\w.]+)[ \t]+import[ \t]+[^\n]*?\b(\w+)[ \t]+as\b|\bimport[ \t]+([\w.]+)[ \t]+as\b"
 )
@@ -45,7 +43,7 @@ class Selection:
         signs: what an inherited method must show then: the signs of one of these groups.
     """
 
-    functions: frozenset[tuple[str, str]]
+    functions: frozenset[Key]
     heirs: frozenset[str] = frozenset()
     signs: tuple[Signs, ...] = ((),)
 
@@ -93,12 +91,12 @@ class Screen:
     def passes(self, data: bytes) -> tuple[bool, bool]:
         """Whether a part of a file may have all the signs of some rule; and whether so if what it calls trains."""
         code = without_prose(data)
-        names = b"".join(b"\n" + b".".join(filter(None, match.groups())) for match in _RENAMED.finditer(code))
+        names = b"".join(b"\n" + b".".join(filter(None, match.groups())) for match in _renamed(code))
         text = code + names
         is_in = cache(lambda sign: sign.is_in(text) if sign.inherited or not sign.own else sign.may_be_in(text))
-        parts = cache(lambda: tuple(part + names for part in _parts(code)))
-        applies = _may_apply(self._groups, is_in, parts)
-        return applies, applies or _may_apply(self._where_trained, is_in, parts)
+        functions = cache(lambda: _Functions({key: _signs_in(key, part) + names for key, part in layout(code).items()}))
+        applies = _may_apply(self._groups, is_in, functions)
+        return applies, applies or _may_apply(self._where_trained, is_in, functions)
 
     def select(self, source: Source, calls_training: Callable[[], bool] = lambda: False) -> Selection:
         """The functions of a file that may hold a finding.
@@ -115,13 +113,56 @@ class Screen:
             return Selection(frozenset())
         if not all(map(_own, groups)):
             return everything(source)
-        texts = {(unit.owner, unit.name): _text(source, unit) for unit in source.outline.units}
-        held = {key: _held(_with_own_calls(key, texts), groups) for key in texts}
+        functions = _Functions(_texts(source))
+        held = {key: functions.held(key, groups) for key in functions.texts}
         showing = frozenset(key for key, found in held.items() if found)
         reaching = frozenset(key for key in showing if any(sign.reaches for group in held[key] for sign in group))
-        functions = showing | _with_callers(reaching, texts)
+        chosen = showing | _with_callers(reaching, functions.texts)
         of_file = tuple(dict.fromkeys(_own(group) for group in groups if _reaches_heirs(group, data)))
-        return Selection(functions, frozenset(source.outline.classes if of_file else ()), of_file)
+        return Selection(chosen, frozenset(source.outline.classes if of_file else ()), of_file)
+
+
+class _Functions:
+    """The functions of a file, and what they show: each sign is looked for once in each."""
+
+    def __init__(self, texts: Mapping[Key, bytes]) -> None:
+        self.texts = texts
+        self._shown: dict[tuple[Key, Sign], bool] = {}
+        self._calls: dict[Key, tuple[Key, ...]] = {}
+
+    def held(self, key: Key, groups: Iterable[Signs]) -> list[Signs]:
+        """The groups of whose own signs a function shows all, a method with those that it calls on ``self``."""
+        return [g for g in groups if all(self._shows(key, sign) or self._reaches(key, sign) for sign in _own(g))]
+
+    def _shows(self, key: Key, sign: Sign) -> bool:
+        shown = self._shown.get((key, sign))
+        if shown is None:
+            shown = self._shown[key, sign] = sign.is_in(self.texts[key])
+        return shown
+
+    def _reaches(self, key: Key, sign: Sign) -> bool:
+        return any(self._shows(other, sign) for other in self._called(key))
+
+    def _called(self, key: Key) -> tuple[Key, ...]:
+        """The other methods that a method calls on ``self``, and those that they call."""
+        if key not in self._calls:
+            found, waiting = {key: None}, [key] if key[0] else []
+            while waiting:
+                called = [(key[0], name.decode()) for name in _CALLED_ON_SELF.findall(self.texts[waiting.pop()])]
+                new = [other for other in called if other in self.texts and other not in found]
+                found |= dict.fromkeys(new)
+                waiting += new
+            self._calls[key] = tuple(found)[1:]
+        return self._calls[key]
+
+
+def _renamed(code: bytes) -> Iterator[re.Match[bytes]]:
+    """The imports that give another name."""
+    found = code.find(b" as ")
+    while found >= 0:
+        start, end = code.rfind(b"\n", 0, found) + 1, code.find(b"\n", found)
+        yield from _RENAMED.finditer(code, start, end if end >= 0 else len(code))
+        found = code.find(b" as ", end) if end >= 0 else -1
 
 
 def _where_trained(group: Signs) -> Signs:
@@ -129,43 +170,18 @@ def _where_trained(group: Signs) -> Signs:
     return tuple(_LOOP_THAT_MAY_TRAIN if sign is TRAINING else sign for sign in group)
 
 
-def _may_apply(groups: Iterable[Signs], is_in: Callable[[Sign], bool], parts: Callable[[], tuple[bytes, ...]]) -> bool:
-    """Whether a file has all the signs of some group, those of functions in one part of it.
+def _may_apply(groups: Iterable[Signs], is_in: Callable[[Sign], bool], functions: Callable[[], _Functions]) -> bool:
+    """Whether a file has all the signs of some group, those of functions in one of them.
 
     Args:
         is_in: whether it has a sign at all; of a function's own sign, whether it may have it.
-        parts: its functions and classes.
+        functions: those of the file.
     """
     held = [group for group in groups if all(sign.usual or is_in(sign) for sign in group)]
     if any(sign.inherited for group in held for sign in group) or not all(map(_own, held)):
         return bool(held)  # what a class inherits may be worth reading, or everything
     own = tuple(dict.fromkeys(map(_own, held)))
-    return bool(own) and any(_has_one(part, own) for part in parts())
-
-
-def _parts(code: bytes) -> Iterator[bytes]:
-    """The functions and classes of a file as far as the layout tells, and all the rest of it.
-
-    Nothing is taken apart in a notebook.
-    """
-    if code.lstrip()[:1] == b"{":
-        yield code
-        return
-    decorators, rest = b"", list[bytes]()
-    for part in _EDGE.split(code):
-        if part[:1] == b"@":
-            decorators += part
-        elif _DEFINES.match(part) is None:
-            rest.append(part)
-        else:
-            of_class = part.startswith(b"class")
-            yield decorators + (_METHOD.sub(_without_first_bindings, part) if of_class else part)
-            decorators = b""
-    yield b"".join(rest)
-
-
-def _without_first_bindings(method: re.Match[bytes]) -> bytes:
-    return _signs_in(method[1].decode(), method[0].decode(errors="replace")).encode(errors="replace")
+    return bool(own) and any(functions().held(key, own) for key in functions().texts)
 
 
 def _reaches_heirs(group: Signs, data: bytes) -> bool:
@@ -174,6 +190,7 @@ def _reaches_heirs(group: Signs, data: bytes) -> bool:
     return bool(inherited) and all(sign.is_in(data) for sign in inherited)
 
 
+@cache
 def _own(group: Signs) -> Signs:
     return tuple(sign for sign in group if sign.own)
 
@@ -184,33 +201,12 @@ def _has_one(text: bytes, groups: Iterable[Signs]) -> bool:
     return any(all(map(is_in, group)) for group in groups)
 
 
-def _held(text: bytes, groups: Iterable[Signs]) -> list[Signs]:
-    """The groups of whose own signs a function shows all."""
-    is_in = cache(lambda sign: not sign.own or sign.is_in(text))
-    return [group for group in groups if all(map(is_in, group))]
-
-
-def _with_own_calls(key: tuple[str, str], texts: Mapping[tuple[str, str], bytes]) -> bytes:
-    """The text of a function; of a method also those of the methods that it calls on ``self``."""
-    owner, name = key
-    found: dict[str, bytes] = {}
-    waiting = [name]
-    while waiting:
-        name = waiting.pop()
-        if name not in found and (owner, name) in texts:
-            found[name] = texts[owner, name]
-            waiting += [called.decode() for called in _CALLED_ON_SELF.findall(found[name])] if owner else []
-    return b"\n".join(found.values())
-
-
-def _with_callers(
-    keys: frozenset[tuple[str, str]], texts: Mapping[tuple[str, str], bytes]
-) -> frozenset[tuple[str, str]]:
+def _with_callers(keys: frozenset[Key], texts: Mapping[Key, bytes]) -> frozenset[Key]:
     """Functions, and those that call one of their names: what keeps a graph may be an object that a caller makes."""
     if any(name == "__call__" for _, name in keys):
         return frozenset(texts)  # it is called without being named
     found, names = set(keys), {name for _, name in keys}
-    called: dict[tuple[str, str], set[str]] = {}
+    called: dict[Key, set[str]] = {}
     while names := {name for name in names if name != "forward" and not name.startswith("__")}:
         called = called or {key: {name.decode() for name in _CALLED.findall(text)} for key, text in texts.items()}
         callers = {key for key in called.keys() - found if not called[key].isdisjoint(names)}
@@ -219,23 +215,33 @@ def _with_callers(
     return frozenset(found)
 
 
+def _texts(source: Source) -> dict[Key, bytes]:
+    found: dict[Key, bytes] = {}
+    for unit in source.outline.units:
+        key = (unit.owner, unit.name)
+        found[key] = found.get(key, b"") + _text(source, unit)
+    return found
+
+
 def _text(source: Source, unit: Unit) -> bytes:
     """The function's lines, with the full names of what it uses under another name."""
-    text = _signs_in(unit.name, "".join(map(source.excerpt, unit.extents)))
-    names = (dotted for name, dotted in source.outline.renamed.items() if name in text)
-    return without_prose("\n".join((text, *names)).encode(errors="replace"))
+    text = "".join(map(source.excerpt, unit.extents))
+    names = "".join(f"\n{dotted}" for name, dotted in source.outline.renamed.items() if name in text)
+    code = without_prose(text.encode(errors="replace"))
+    return _signs_in((unit.owner, unit.name), code) + names.encode(errors="replace")
 
 
-def _signs_in(name: str, text: str) -> str:
+def _signs_in(key: Key, text: bytes) -> bytes:
     """The text of a function as far as it is a sign.
 
     What a constructor binds replaces nothing, and a loop over layers in it or in ``forward`` is over when they return,
     as a sum in a variable is.
     """
-    if name in ("__init__", "forward"):
-        text = _LOOP.sub("", text)
-    if name == "__init__":
-        text = _FIRST_ITEMS.sub("", _FIRST_BINDING.sub("", text))
-    if name == "forward":
-        text = _LOCAL_SUM.sub(r"\1=", text)
-    return text
+    if key[1] not in ("__init__", "forward"):
+        return text
+    nested = next(itertools.islice(_DEF.finditer(text), 1, None), None)
+    before, after = (text[: nested.start()], text[nested.start() :]) if nested is not None else (text, b"")
+    before = _LOOP.sub(b"", before)
+    if key[1] == "__init__":
+        return _FIRST_ITEMS.sub(b"", _FIRST_BINDING.sub(b"", before)) + after
+    return _LOCAL_SUM.sub(rb"\1=", before) + after

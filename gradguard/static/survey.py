@@ -11,10 +11,11 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from gradguard.signs import TRAINS_HERE
-from gradguard.static.asked import CALL
+from gradguard.static import knowledge as k
+from gradguard.static.asked import CALL, METHOD
 from gradguard.static.clearing import AT_START, clearing_methods, with_object
 from gradguard.static.lines import lines_with
 from gradguard.static.programs import Programs
@@ -33,11 +34,17 @@ _TORCH = re.compile(r"^\s*(?:from|import)\s+(?:torch|pytorch_lightning|lightning
 _BACKWARD = re.compile(r"\.backward\(")
 _TRAINS = re.compile(TRAINS_HERE)
 _GRADIENTS = re.compile(r"^[^#\n]*(?:backward\(|(?<![\w.])grad\(|autograd\.grad\()", re.M)
-_METHOD = re.compile(r"^[ \t]+(?:async[ \t]+)?def[ \t]+(\w+)\(", re.M)
 Functions = Collection[tuple[str, str]]
 MANY_CALLERS = 50
 _MANY_DEFINING = 8
 _AT_END = ("__exit__", "__aexit__")
+
+
+class File(Protocol):
+    """One of the files, parsed or not; without a path where its text came from elsewhere."""
+
+    @property
+    def path(self) -> Path | None: ...
 
 
 class Survey:
@@ -58,7 +65,7 @@ class Survey:
 
     def prepare(self) -> None:
         """Answer now what every process would have to answer for itself."""
-        _ = self._callers, self._importers, self._programs
+        _ = self._callers, self._defining, self._importers, self._programs
 
     @cached_property
     def _callers(self) -> dict[str, list[Path]]:
@@ -69,11 +76,11 @@ class Survey:
                 found[name].append(path)
         return found
 
-    def asked(self, near: Module) -> Asked:
+    def asked(self, near: File) -> Asked:
         """What was asked for a file."""
         return self.project.questions.of(near.path)
 
-    def _related(self, near: Module) -> Collection[Path]:
+    def _related(self, near: File) -> Collection[Path]:
         """The files that share a program with ``near``: what imports it, and all that those import."""
         if near.path is None:
             return ()
@@ -320,7 +327,7 @@ class Survey:
             self._learning[near.source.path] = any(map(_learns_in_forward, texts))
         return self._learning[near.source.path]
 
-    def is_called_by_many(self, name: str, near: Module) -> bool:
+    def is_called_by_many(self, name: str, near: File) -> bool:
         """Whether so many files call functions of this name that it does not tell which one is called."""
         callers = self._callers.get(name, ())
         self.asked(near).calls.add(name)
@@ -330,9 +337,13 @@ class Survey:
     def callers(self, name: str, near: Module) -> Iterator[Module]:
         """The modules of its program that may call a function of this name."""
         yield near
+        yield from self._modules(self.calling(name, near))
+
+    def calling(self, name: str, near: File) -> list[Path]:
+        """The other files of its program that may call a function of this name."""
         others = self._calling(name, near)
         related = self._related(near) if others else ()
-        yield from self._modules(path for path in others if path in related)
+        return [path for path in others if path in related]
 
     def defining(self, name: str, near: Module) -> list[Module]:
         """The modules of its program that define a method of this name; none where so many do that it tells nothing."""
@@ -380,16 +391,24 @@ class Survey:
         """All files by the names of the methods that are defined in them."""
         found: defaultdict[str, list[Path]] = defaultdict(list)
         for path in self.project.files:
-            for name in set(_METHOD.findall(self.texts.of(path))):
+            for name in set(METHOD.findall(self.texts.of(path))):
                 found[name].append(path)
         return found
+
+    def has_method(self, name: str, near: File) -> bool:
+        """Whether objects of the project's classes may have a method of this name: one of them, or each module."""
+        if name in k.OF_EVERY_MODULE:
+            return True
+        self.asked(near).methods.add(name)
+        self.asked(near).texts.update(self._defining.get(name, ())[:1])
+        return name in self._defining
 
     def callers_anywhere(self, name: str, near: Module) -> Iterator[Module]:
         """The modules of all files in which a function of this name is called."""
         yield near
         yield from self._modules(self._calling(name, near))
 
-    def _calling(self, name: str, near: Module) -> list[Path]:
+    def _calling(self, name: str, near: File) -> list[Path]:
         """The other files in which a function of this name is called."""
         others = [path for path in self._callers.get(name, ()) if path != near.path]
         self.asked(near).calls.add(name)

@@ -320,3 +320,18 @@ def test_another_way_of_calling_is_another_run(folder: Path, tmp_path: Path) -> 
     assert here == cache_for(tmp_path, [folder], settings, rules).file
     assert here != cache_for(tmp_path, [folder / "a.py"], settings, rules).file
     assert here != cache_for(tmp_path, [folder], Settings(folder, ignore=("GG1",)), rules).file
+
+
+def test_a_method_that_a_class_has_now(folder: Path, checked: Checked) -> None:
+    train = TRAIN.replace("from helpers import report\n", "").replace("report(history, loss)", "notes.keep_one(loss)")
+    train = train.replace("def train(model,", "def train(notes, model,")
+    notes = "class Notes:\n    def __init__(self):\n        self.kept = []\n"
+    main = "import torch\nfrom notes import Notes\nfrom train import train\n\ntrain(Notes(), *torch.load('a.pt'))\n"
+    write(folder, {"train.py": train, "notes.py": notes, "main.py": main})
+    assert checked()[0].findings == ()
+    write(folder, {"notes.py": notes + "\n    def keep_one(self, loss):\n        self.kept.append(loss)\n"})
+    result, read = checked()
+    assert "train.py" in read
+    assert [code for code, _, _ in found(result)] == ["GG107"]
+    write(folder, {"notes.py": notes})
+    assert checked()[0].findings == ()
