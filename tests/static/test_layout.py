@@ -36,9 +36,12 @@ def test_functions_methods_and_the_rest() -> None:
     """
     units = found(text)
     assert set(units) == {("", "run"), ("Net", "forward"), ("Net", "go"), ("", SCRIPT)}
-    assert "inner" in units["Net", "forward"] and "class Net(Base):" in units["Net", "forward"]
-    assert "width" not in units["Net", "forward"] and "go" not in units["Net", "forward"]
-    assert "seen" in units["", SCRIPT] and "import torch" in units["", SCRIPT]
+    assert "inner" in units["Net", "forward"]
+    assert "class Net(Base):" in units["Net", "forward"]
+    assert "width" not in units["Net", "forward"]
+    assert "go" not in units["Net", "forward"]
+    assert "seen" in units["", SCRIPT]
+    assert "import torch" in units["", SCRIPT]
 
 
 def test_decorators_belong_to_what_they_decorate() -> None:
@@ -56,13 +59,17 @@ def test_decorators_belong_to_what_they_decorate() -> None:
             def g(self): ...
     """)
     assert "no_grad" in units["", "run"]
-    assert "dataclass" in units["A", "f"] and "cache" in units["A", "f"] and "other" in units["A", "f"]
-    assert "cache" not in units["A", "g"] and "dataclass" in units["A", "g"]
+    assert "dataclass" in units["A", "f"]
+    assert "cache" in units["A", "f"]
+    assert "other" in units["A", "f"]
+    assert "cache" not in units["A", "g"]
+    assert "dataclass" in units["A", "g"]
 
 
 def test_two_of_one_name_are_one() -> None:
     units = found("class A:\n    @property\n    def f(self): return 1\n    @f.setter\n    def f(self, x): self.x = x\n")
-    assert "return 1" in units["A", "f"] and "self.x" in units["A", "f"]
+    assert "return 1" in units["A", "f"]
+    assert "self.x" in units["A", "f"]
 
 
 def test_a_method_under_a_condition_is_part_of_the_one_before_it() -> None:
@@ -78,7 +85,8 @@ def test_statements_go_on_after_else() -> None:
     text = "if A:\n    x = 1\nelif B:\n    x = 2\nelse:\n    x = 3\ntry:\n    y(\n1\n)\nexcept E:\n    pass\nz = 1\n"
     parts = [part.decode() for part in statements(text.encode())]
     assert "".join(parts) == text
-    assert parts[0].endswith("x = 3\n") and parts[-1] == "z = 1\n"
+    assert parts[0].endswith("x = 3\n")
+    assert parts[-1] == "z = 1\n"
 
 
 @pytest.mark.parametrize("path", sorted(FIXTURES.rglob("*.py")), ids=lambda path: path.relative_to(FIXTURES).as_posix())
