@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from collections import deque
+
 LIMIT = 256
 """At most this many points; beyond, neighbours are merged and the stride doubles."""
+
+RECENT = 48
+"""So many of the last samples are kept as they were: what begins late in a long run is a small part of all."""
 
 
 class Series:
@@ -15,6 +20,7 @@ class Series:
     def __init__(self) -> None:
         self.steps: list[int] = []
         self.values: list[float] = []
+        self.recent: deque[tuple[int, float]] = deque(maxlen=RECENT)
         self.stride = 1
         self.peak: float | None = None
         self.last: float | None = None
@@ -23,6 +29,7 @@ class Series:
     def add(self, step: int, value: float) -> None:
         """Note the value at the end of ``step``."""
         self.last = value
+        self.recent.append((step, value))
         if self.peak is None or value > self.peak:
             self.peak = value
         if self._pending:

@@ -83,4 +83,4 @@ def _even(stairs: Sequence[tuple[int, float]], steps: Sequence[int], floor: Sequ
         or between > 0.2 * sum(heights)
     ):
         return None
-    return Trend(median(heights) / median(lengths), steps[at[0]], CONFIDENCE, is_staircase=True)
+    return Trend(median(heights) / median(lengths), steps[at[0]], CONFIDENCE, is_hint=True)

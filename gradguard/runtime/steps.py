@@ -45,6 +45,7 @@ class Clock:
         self.source: str | None = None
         self.counted = 0
         """Steps that were ended in the unit of the present source; fewer than all while a better one was not known."""
+        self.optimizer_has_stepped = False
         self._on_step = on_step
         self.key: int | None = None
         self._newest = 0
@@ -61,6 +62,7 @@ class Clock:
             key: which loader or module it was; which optimizer, numbered in the order of their first steps.
             frame: where in the user's program.
         """
+        self.optimizer_has_stepped |= source == "optimizer"
         if self._decides(source, key):
             self._usual_silence = max(self._usual_silence, self._silence)
             self._silence = 0

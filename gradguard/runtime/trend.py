@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations, pairwise
 from operator import lt
 from statistics import median
@@ -19,6 +19,9 @@ MIN_POINTS = 12
 FEW_POINTS = 5
 WARM_UPS = (0.1, 0.3, 0.5, 0.7, 0.85)
 """Shares of the run that may be warm-up; the least one after which the signal grows steadily is taken."""
+
+LAST = (48, 24, 16)
+"""So many of the last samples are looked at for growth that has begun late."""
 
 FIRST_STEPS = 4
 """Optimizer state, allocator pools and autotuning belong to the first steps of any run."""
@@ -32,13 +35,14 @@ class Trend:
         slope: in the signal's unit per step.
         since: the step at which the stretch begins that was judged.
         confidence: from 0 to 1.
-        is_staircase: it rises by a few even stairs, which is growth only where something is found that grows.
+        is_hint: seen in little of the run, a few even stairs or its last steps; growth only where something is found
+            that grows.
     """
 
     slope: float
     since: int
     confidence: float
-    is_staircase: bool = False
+    is_hint: bool = False
 
 
 def trend(steps: Sequence[int], values: Sequence[float], floor: float) -> Trend | None:
@@ -57,6 +61,26 @@ def trend(steps: Sequence[int], values: Sequence[float], floor: float) -> Trend 
         found = _steady(steps[start:], values[start:], floor)
         if found:
             return found
+    return None
+
+
+def late(
+    steps: Sequence[int], values: Sequence[float], recent: Sequence[tuple[int, float]], floor: float
+) -> Trend | None:
+    """The steady growth of the last samples of a long run, where that goes beyond whatever the run had reached before.
+
+    Args:
+        steps: of the whole run, as for :func:`trend`.
+        values: of the whole run.
+        recent: step and value of its last samples.
+        floor: slopes below it are no growth, in the signal's unit per step.
+    """
+    for part in (recent[-count:] for count in LAST if count <= len(recent)):
+        if part[0][0] <= FIRST_STEPS:
+            continue
+        found = _steady([step for step, _ in part], [value for _, value in part], floor)
+        if found and is_beyond(steps, values, found.since):
+            return replace(found, is_hint=True)
     return None
 
 

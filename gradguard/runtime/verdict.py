@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from gradguard.findings import Forecast, Growth, Leak, OutOfMemory, RunReport
 from gradguard.runtime.series import Series
 from gradguard.runtime.staircase import staircase
-from gradguard.runtime.trend import MIN_POINTS, Trend, has_fallen, is_back, is_beyond, stands_still, trend
+from gradguard.runtime.trend import MIN_POINTS, Trend, has_fallen, is_back, is_beyond, late, stands_still, trend
 from gradguard.runtime.usercode import START
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ SLOW_FLOOR = 16.0
 
 
 def growing(series: Mapping[str, Series]) -> dict[str, Trend]:
-    """The signals that grow steadily, or by even stairs."""
+    """The signals that grow steadily, by even stairs, or have begun to."""
     trends = {name: _growth(name, s) for name, s in series.items()}
     return {name: grown for name, grown in trends.items() if grown is not None}
 
@@ -63,7 +63,8 @@ def _growth(name: str, series: Series) -> Trend | None:
     steady = trend(series.steps, series.values, floor_of(name))
     if steady is not None or name in NOISY:
         return steady
-    return staircase(series.steps, series.values, 1 if name in COUNTS else STAIR)
+    stairs = staircase(series.steps, series.values, 1 if name in COUNTS else STAIR)
+    return stairs or late(series.steps, series.values, tuple(series.recent), floor_of(name))
 
 
 def telling(growing: Mapping[str, Trend], series: Mapping[str, Series]) -> dict[str, Trend]:
@@ -180,7 +181,7 @@ def conclude(
         verdict=word,
         steps=steps,
         step_source=source,
-        growth=growth_of(series, {name: t for name, t in growing.items() if shown or not t.is_staircase}),
+        growth=growth_of(series, {name: t for name, t in growing.items() if shown or not t.is_hint}),
         leaks=tuple(shown),
         unexplained_bytes_per_step=round(max(total - sum(x.bytes_per_step or 0 for x in shown), 0.0), 1),
         forecast=_forecast(tells, room, seconds / steps if steps else None) if kept else None,
@@ -284,7 +285,7 @@ def _verdict(kept: Sequence[Diagnosed], growing: Mapping[str, Trend], steps: int
         return "leak"
     if kept:
         return "suspect"
-    sure = {name: t.slope for name, t in growing.items() if t.confidence >= SURE}
+    sure = {name: t.slope for name, t in growing.items() if t.confidence >= SURE and (name in COUNTS or not t.is_hint)}
     graphs = sure.get("graphs", 0.0) >= 0.2
     size = any(name not in COUNTS for name in sure)
     held = any(d.excuse not in ("inputs", "items") for d in found)  # what grew was named, and has been given back

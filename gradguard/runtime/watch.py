@@ -324,8 +324,8 @@ class Watch:
             self._module_steps.rest()
 
     def _awaits_optimizer(self) -> bool:
-        """Whether steps are told by less than an optimizer, and there is one."""
-        by_less = self._clock.source not in ("explicit", "optimizer")
+        """Whether there is an optimizer, and none has stepped yet."""
+        by_less = self._clock.source != "explicit" and not self._clock.optimizer_has_stepped
         return by_less and self._torch is not None and self._torch.has_optimizer()
 
     def _start_over(self) -> None:

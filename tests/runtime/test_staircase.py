@@ -57,7 +57,7 @@ def test_stairs(name: str) -> None:
     value, steps, length = STAIRS[name]
     found = judged(value, steps)
     assert found is not None
-    assert found.is_staircase
+    assert found.is_hint
     assert 0.8 * HEIGHT / length < found.slope < 1.25 * HEIGHT / length
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from gradguard.runtime.series import Series
-from gradguard.runtime.trend import Trend, has_fallen, is_back, is_beyond, trend
+from gradguard.runtime.trend import Trend, has_fallen, is_back, is_beyond, late, trend
 
 FLOOR = 1024.0
 SLOPE = 8_000.0
@@ -166,3 +166,34 @@ def test_what_was_emptied_has_come_back() -> None:
     assert not is_back(*steps_and_values(lambda s: SLOPE * s), since=40)
     assert has_fallen(*steps_and_values(lambda s: SLOPE * (s % 60)))
     assert not has_fallen(*steps_and_values(lambda s: SLOPE * s + noise(20_000)(s)))
+
+
+def begun(value: Callable[[int], float], steps: int, every: int = 16) -> Trend | None:
+    """The growth in the last samples of a run that is read each so many steps."""
+    series = Series()
+    for step in range(1, steps + 1, every):
+        series.add(step, value(step))
+    return late(series.steps, series.values, tuple(series.recent), FLOOR)
+
+
+@pytest.mark.parametrize("begins", [1_000, 5_000, 40_000])
+def test_what_begins_late_in_a_long_run_is_seen_soon(begins: int) -> None:
+    found = begun(lambda s: 1e8 + SLOPE * max(s - begins, 0), begins + 400)
+    assert found is not None
+    assert found.is_hint
+    assert found.slope == pytest.approx(SLOPE, rel=0.15)
+    assert found.since >= begins - 16
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        lambda s: 1e8,
+        lambda s: 1e8 + noise(1e6)(s % 4000),
+        lambda s: 1e8 + (5e6 if s > 7_800 else 0),
+        lambda s: 1e8 + SLOPE * (s % 1_000),  # an epoch's list: it has been there before
+        lambda s: 1e8 + 2e7 * (s < 300) + SLOPE * max(s - 7_000, 0) * (s > 7_000),  # what loading the data took
+    ],
+)
+def test_what_was_there_before_does_not_begin(value: Callable[[int], float]) -> None:
+    assert begun(value, 7_999) is None

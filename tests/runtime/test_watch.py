@@ -406,7 +406,9 @@ def test_a_phase_without_optimizer_and_loader_is_seen_after_training() -> None:
     report = watched(body)
     assert report.verdict == "leak"
     assert report.steps > 80
-    assert [leak.holder.name for leak in report.leaks if leak.holder] == ["kept"]
+    assert [leak.holder.name for leak in report.leaks if leak.holder] == [
+        f"{test_a_leak_that_begins_late_is_named.__name__}.kept"
+    ]
 
 
 def test_a_pause_between_two_steps_is_no_phase() -> None:
@@ -651,7 +653,9 @@ def test_episodes_are_kept_where_they_are_kept_not_where_they_are_made(first: li
     kept: list[Any] = []
     report = _episodes([*first, *(5 + number % 9 for number in range(110))], kept.append)
     assert report.verdict == "leak"
-    assert [leak.holder.name for leak in report.leaks if leak.holder] == ["kept"]
+    assert [leak.holder.name for leak in report.leaks if leak.holder] == [
+        f"{test_a_leak_that_begins_late_is_named.__name__}.kept"
+    ]
 
 
 def test_where_there_is_no_optimizer_a_leak_is_announced_at_once() -> None:
@@ -659,3 +663,39 @@ def test_where_there_is_no_optimizer_a_leak_is_announced_at_once() -> None:
     with Watch(on_confirm=lambda leak: announced.append(leak.holder.path if leak.holder else "?"), stop_on_leak=True):
         _rollouts(40, len, learns=False)
     assert announced == ["_rollouts.kept"]
+
+
+@pytest.mark.parametrize("begins", [700, 3_000])
+def test_a_leak_that_begins_late_is_named(begins: int) -> None:
+    kept: list[torch.Tensor] = []
+
+    def body(guard: Any) -> None:
+        train(begins, lambda loss: None)
+        train(800, kept.append)
+
+    report = watched(body)
+    assert report.verdict == "leak"
+    assert [leak.holder.path for leak in report.leaks if leak.holder] == [
+        f"{test_a_leak_that_begins_late_is_named.__name__}.kept"
+    ]
+
+
+@pytest.mark.parametrize("no_grad", [False, True])
+def test_an_evaluation_after_a_training_keeps_its_graphs(no_grad: bool) -> None:
+    model, loader = Net(), torch.utils.data.DataLoader(range(600))
+
+    def validate() -> float:
+        losses = []
+        with torch.set_grad_enabled(not no_grad):
+            for _ in loader:
+                losses.append(model(torch.randn(64, 8)).square().mean())
+        return sum(losses).item()  # type: ignore[union-attr]
+
+    def body(guard: Any) -> None:
+        for _ in range(2):
+            train(150)
+            validate()
+
+    report = watched(body)
+    named = [leak.holder.path for leak in report.leaks if leak.holder]
+    assert (report.verdict, named) == (("leak", ["validate.losses"]) if not no_grad else ("clean", []))

@@ -15,6 +15,9 @@ LONGEST_OF_THE_DEAR = 1 << 20
 DENSE_STEPS = 64
 """The first steps are read one by one: a short run has no others."""
 
+SELDOM, FEW = 16, 512
+"""From then on each 64th part of the run is, until that is one step in 16; of a long one at least each 512th part."""
+
 
 class Sensor(Protocol):
     """One signal.
@@ -59,8 +62,8 @@ class Metered:
         spent = (perf_counter_ns() - start) / 1000
         # The mean moves slowly, and the first readings are the dearest: one of them must not make the sensor rare.
         self.cost = min(spent, self.cost or spent) if step < DENSE_STEPS else self.cost + (spent - self.cost) * 0.1
-        # A series keeps some hundred points however long the run: more samples than that cost and tell nothing.
-        affordable = max(int(self.cost / self.budget), step // DENSE_STEPS)
+        # A series keeps some hundred points however long the run, and the last ones: what begins late is seen in these.
+        affordable = max(int(self.cost / self.budget), min(step // DENSE_STEPS, max(SELDOM, step // FEW)))
         longest = min(step // 8, LONGEST_PERIOD) if step >= DENSE_STEPS else 1
         if self._is_dear:
             longest = LONGEST_OF_THE_DEAR
