@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import ast
 
-from gradguard.runtime.source import FunctionNode, Source
+from gradguard.runtime.source import FunctionNode, Source, own_nodes
 from gradguard.runtime.stores import called_name, names
 
 _LEAVING = ast.Return | ast.Continue | ast.Break | ast.Raise
+_REMOVING = frozenset({"pop", "popleft", "popitem", "remove", "discard"})
 _LENGTHS = frozenset({"len", "size", "qsize", "__len__"})
 
 
@@ -35,6 +36,92 @@ def bound_of(source: Source, statement: ast.stmt, name: str) -> ast.expr | None:
             return None
         inside = around
     return None
+
+
+def trimmed_at(source: Source, statement: ast.stmt, name: str) -> tuple[ast.stmt, ast.expr] | None:
+    """The statement that keeps ``name`` short wherever it was lengthened, with the length; None where there is none.
+
+    ``if len(rows) > most: rows.pop(0)``, ``rows = rows[-most:]``, ``del rows[most:]``, ``rows = sorted(rows)[:most]``.
+
+    Args:
+        source: the file of the statement.
+        statement: lengthens the collection.
+        name: the collection's last name.
+    """
+    loop = source.loop_of(statement)
+    for node in own_nodes(source.function_of(statement)):
+        if isinstance(node, ast.stmt) and source.loop_of(node) is loop:
+            length = _length_after(node, name)
+            if length is not None and _stays(source, length):
+                return node, length
+    return None
+
+
+def _length_after(statement: ast.stmt, name: str) -> ast.expr | None:
+    """How long a collection may be once a statement has run, where that makes it as short as that."""
+    if isinstance(statement, ast.If | ast.While):
+        bound = _is_shorter_than(statement.test, name, holds=False)
+        return bound if any(_removes(each, name) for each in statement.body) else None
+    if isinstance(statement, ast.Delete):
+        slices = (t.slice for t in statement.targets if isinstance(t, ast.Subscript) and names(t.value, name))
+        return next(filter(None, (_length_without(each) for each in slices)), None)
+    if not isinstance(statement, ast.Assign):
+        return None
+    targets = (t.value if isinstance(t, ast.Subscript) and _is_all(t.slice) else t for t in statement.targets)
+    return _length_of(statement.value, name) if any(names(each, name) for each in targets) else None
+
+
+def _removes(statement: ast.stmt, name: str) -> bool:
+    """Whether a statement takes something out of a collection."""
+    if isinstance(statement, ast.Delete):
+        return any(isinstance(t, ast.Subscript) and names(t.value, name) for t in statement.targets)
+    if isinstance(statement, ast.Assign) and any(names(t, name) for t in statement.targets):
+        value = statement.value
+        return isinstance(value, ast.Subscript) and isinstance(value.slice, ast.Slice) and names(value.value, name)
+    calls = (n for n in ast.walk(statement) if isinstance(n, ast.Call))
+    return any(
+        (isinstance(c.func, ast.Attribute) and c.func.attr in _REMOVING and names(c.func.value, name))
+        or (called_name(c) == "heappop" and any(names(each, name) for each in c.args))
+        for c in calls
+    )
+
+
+def _length_of(value: ast.expr, name: str) -> ast.expr | None:
+    """The length of what is made of a collection by a slice, or by taking the largest of it."""
+    if isinstance(value, ast.Call) and called_name(value) in ("nlargest", "nsmallest"):
+        return value.args[0] if value.args and any(names(each, name) for each in value.args[1:]) else None
+    if not isinstance(value, ast.Subscript) or not isinstance(value.slice, ast.Slice) or value.slice.step is not None:
+        return None
+    if not any(names(n, name) for n in ast.walk(value.value) if isinstance(n, ast.expr)):
+        return None
+    low, high = value.slice.lower, value.slice.upper
+    if low is None or high is None:
+        return _negated(low) if high is None else high if _negated(high) is None else None
+    return None
+
+
+def _length_without(key: ast.expr) -> ast.expr | None:
+    """The length that is left where a slice is deleted: ``del rows[most:]``, ``del rows[:-most]``."""
+    if not isinstance(key, ast.Slice) or key.step is not None:
+        return None
+    if key.upper is None:
+        return key.lower if key.lower is not None and _negated(key.lower) is None else None
+    return _negated(key.upper) if key.lower is None else None
+
+
+def _negated(bound: ast.expr | None) -> ast.expr | None:
+    is_negative = isinstance(bound, ast.UnaryOp) and isinstance(bound.op, ast.USub)
+    return bound.operand if isinstance(bound, ast.UnaryOp) and is_negative else None
+
+
+def _is_all(key: ast.expr) -> bool:
+    return isinstance(key, ast.Slice) and key.lower is None and key.upper is None
+
+
+def index_of_ring(statement: ast.stmt, name: str) -> ast.expr | None:
+    """How many places a ring has: ``ring[step % 100] = x``."""
+    key = _overwritten(statement, name)
+    return key.right if isinstance(key, ast.BinOp) and isinstance(key.op, ast.Mod) else None
 
 
 def keeps_the_last(statement: ast.stmt) -> bool:

@@ -13,6 +13,7 @@ from gradguard.findings import Holder, Leak, Place
 from gradguard.runtime import advice, bounds, caches, lifetime, origin
 from gradguard.runtime.holders import LEAST_BYTES, SAVED, Suspect
 from gradguard.runtime.references import ANY_ITEM
+from gradguard.runtime.source import place_of
 from gradguard.runtime.stores import adds_to_itself, form_of, stored_value, value_name
 from gradguard.runtime.tracer import Line, step_into
 
@@ -370,6 +371,9 @@ def _excuse(seen: _Evidence, kind: str) -> tuple[str | None, Place | None]:
         return "filling", None
     if suspect.root is None or kind in ("hook", "cache", "cycle"):
         return None, None
+    trimmed = _trimmed(seen)
+    if trimmed is not None:
+        return "emptied", place_of(seen.lines[0].filename, trimmed[0])
     # A sum that starts anew with each epoch is the classic leak all the same, and so is a list that is local to it.
     if suspect.entries > 0 and suspect.holder.scope != "local":
         key = _LAST_KEY.search(suspect.holder.path)
@@ -386,17 +390,34 @@ def _excuse(seen: _Evidence, kind: str) -> tuple[str | None, Place | None]:
 
 
 def _written_bound(seen: _Evidence) -> int | None:
-    """How many items the statement lets the collection have; 1 where it has a bound whose value is not known."""
+    """How many items the statements let the collection have; 1 where it has a bound whose value is not known.
+
+    Of graphs only a number that is written there counts: what a setting says may be anything.
+    """
     source = seen.sources.get(seen.lines[0].filename) if seen.lines else None
-    if source is None or seen.statement is None or not seen.suspect.entries or seen.suspect.gain.attached > 0:
+    if source is None or seen.statement is None:
         return None
-    bound = bounds.bound_of(source, seen.statement, seen.name)
+    bound = bounds.index_of_ring(seen.statement, seen.name)
+    if bound is None and seen.suspect.entries:
+        bound = bounds.bound_of(source, seen.statement, seen.name) if not seen.suspect.gain.attached else None
+        trimmed = _trimmed(seen)
+        bound = bound or (trimmed[1] if trimmed is not None else None)
     if isinstance(bound, ast.Constant):
         return bound.value if type(bound.value) is int else None
+    if seen.suspect.gain.attached:
+        return None
     if isinstance(bound, ast.Attribute) and len(seen.suspect.chain) > 1:
         value = step_into(seen.suspect.chain[-2].thing, f".{bound.attr}")
         return value if type(value) is int and value > 1 else 1
     return 1 if bound is not None else None
+
+
+def _trimmed(seen: _Evidence) -> tuple[ast.stmt, ast.expr] | None:
+    """The statement that keeps the collection short, with the length, where one does."""
+    source = seen.sources.get(seen.lines[0].filename) if seen.lines else None
+    if source is None or seen.statement is None or not seen.suspect.entries:
+        return None
+    return bounds.trimmed_at(source, seen.statement, seen.name)
 
 
 def _is_cache_of_items(seen: _Evidence) -> bool:
@@ -418,7 +439,7 @@ def _is_filling(suspect: Suspect, kind: str, rate: float) -> bool:
         return True  # the history of LBFGS, up to its history_size
     if suspect.is_in_block:
         return True
-    entries = suspect.entries or (suspect.gain.tensors if kind == "cache" else 0)
+    entries = suspect.entries or suspect.gain.attached or (suspect.gain.tensors if kind == "cache" else 0)
     if suspect.maxlen is None or entries <= 0:
         return False
     if suspect.gain.attached and suspect.maxlen >= LONG_BUFFER:

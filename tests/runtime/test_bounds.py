@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gradguard.runtime.bounds import bound_of, keeps_the_last
+from gradguard.runtime.bounds import bound_of, index_of_ring, keeps_the_last, trimmed_at
 from gradguard.runtime.source import Source, Sources
 
 HEAD = """
@@ -80,3 +80,74 @@ LAST_FEW = {
 @pytest.mark.parametrize("statement", LAST_FEW)
 def test_what_keeps_the_last_few(statement: str) -> None:
     assert keeps_the_last(ast.parse(statement).body[0]) is LAST_FEW[statement]
+
+
+TRIMMED = {
+    "rows.append(row)\nif len(rows) > 9:\n    rows.pop(0)": "9",
+    "rows.append(row)\nwhile len(rows) > most:\n    rows.popleft()": "most",
+    "rows.append(row)\nif most < len(rows):\n    del rows[0]": "most",
+    "rows.append(row)\nif len(rows) > 9:\n    rows = rows[1:]": "9",
+    "rows.append(row)\nrows = rows[-most:]": "most",
+    "rows.append(row)\nrows[:] = rows[-9:]": "9",
+    "rows.append(row)\nrows.sort()\ndel rows[9:]": "9",
+    "rows.append(row)\ndel rows[:-9]": "9",
+    "rows.append(row)\nrows = sorted(rows, key=len)[:9]": "9",
+    "rows.append(row)\nrows = heapq.nlargest(9, rows)": "9",
+    "rows.append(row)\nif len(rows) > 9:\n    heapq.heappop(rows)": "9",
+    "rows[step] = row\nif len(rows) > 9:\n    del rows[min(rows)]": "9",
+}
+
+NOT_TRIMMED = [
+    "rows.append(row)",
+    "rows.append(row)\nif len(rows) > 9:\n    print(len(rows))",
+    "rows.append(row)\nif len(rows) > 9:\n    others.pop(0)",
+    "rows.append(row)\nif len(others) > 9:\n    rows.pop(0)",
+    "rows.append(row)\nlast = rows[-9:]",
+    "rows.append(row)\nrows = rows[9:] + rows[:9]",
+    "rows.append(row)\nrows = rows[:-9]",
+    "rows.append(row)\nrows = others[-9:]",
+    "rows.append(row)\ndel others[9:]",
+    "rows.append(row)\nif len(rows) > count:\n    rows.pop(0)\ncount += 1",
+    "rows.append(row)\nif len(rows) > 9:\n    rows[0] = None",
+]
+
+
+def trimmed(body: str, folder: Path, after: str = "") -> str | None:
+    """The length to which a loop with ``body`` keeps ``rows``, as it is written."""
+    file = folder / "loop.py"
+    lines = "".join(f"        {line}\n" for line in body.splitlines())
+    file.write_text(f"def run(rows, others, most, steps, count):\n    for step, row in steps:\n{lines}{after}")
+    source = Sources().get(str(file))
+    assert isinstance(source, Source)
+    first = min((n for n in ast.walk(source.tree) if isinstance(n, ast.Expr | ast.Assign)), key=lambda n: n.lineno)
+    found = trimmed_at(source, first, "rows")
+    return None if found is None else ast.unparse(found[1])
+
+
+@pytest.mark.parametrize("body", TRIMMED)
+def test_what_keeps_a_collection_short(body: str, tmp_path: Path) -> None:
+    assert trimmed(body, tmp_path) == TRIMMED[body]
+
+
+@pytest.mark.parametrize("body", NOT_TRIMMED)
+def test_what_does_not(body: str, tmp_path: Path) -> None:
+    assert trimmed(body, tmp_path) is None
+
+
+def test_what_is_cut_after_the_loop_grew_in_it(tmp_path: Path) -> None:
+    assert trimmed("rows.append(row)", tmp_path, after="    rows = rows[-9:]\n") is None
+
+
+@pytest.mark.parametrize(
+    ("statement", "places"),
+    [
+        ("ring[step % 100] = loss", "100"),
+        ("self.ring[self.at % self.size] = loss", "self.size"),
+        ("ring[step] = loss", None),
+        ("other[step % 100] = loss", None),
+        ("ring[step // 100] = loss", None),
+    ],
+)
+def test_a_ring_has_as_many_places_as_its_index(statement: str, places: str | None) -> None:
+    found = index_of_ring(ast.parse(statement).body[0], "ring")
+    assert (ast.unparse(found) if found is not None else None) == places

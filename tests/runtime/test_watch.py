@@ -699,3 +699,56 @@ def test_an_evaluation_after_a_training_keeps_its_graphs(no_grad: bool) -> None:
     report = watched(body)
     named = [leak.holder.path for leak in report.leaks if leak.holder]
     assert (report.verdict, named) == (("leak", ["validate.losses"]) if not no_grad else ("clean", []))
+
+
+def keep_by_pop() -> Callable[[torch.Tensor], None]:
+    kept: list[torch.Tensor] = []
+
+    def keep(loss: torch.Tensor) -> None:
+        kept.append(loss)
+        if len(kept) > 150:
+            kept.pop(0)
+
+    return keep
+
+
+def keep_by_slice() -> Callable[[torch.Tensor], None]:
+    kept: list[torch.Tensor] = []
+
+    def keep(loss: torch.Tensor) -> None:
+        nonlocal kept
+        kept.append(torch.zeros(3_000))
+        kept = kept[-150:]
+
+    return keep
+
+
+def keep_in_a_ring() -> Callable[[torch.Tensor], None]:
+    kept: list[torch.Tensor | None] = [None] * 150
+    steps = iter(range(1_000))
+
+    def keep(loss: torch.Tensor) -> None:
+        kept[next(steps) % 150] = loss
+
+    return keep
+
+
+def keep_them_all() -> Callable[[torch.Tensor], None]:
+    kept: list[torch.Tensor] = []
+
+    def keep(loss: torch.Tensor) -> None:
+        kept.append(loss)
+        if len(kept) > 150:
+            print(len(kept), file=sys.stderr)
+
+    return keep
+
+
+@pytest.mark.parametrize("steps", [100, 200])
+@pytest.mark.parametrize(
+    ("keep", "verdict"),
+    [(keep_by_pop, "clean"), (keep_by_slice, "clean"), (keep_in_a_ring, "clean"), (keep_them_all, "leak")],
+)
+def test_what_is_kept_short_is_bounded(keep: Callable[[], Any], verdict: str, steps: int) -> None:
+    note = keep()
+    assert watched(lambda guard: train(steps, note)).verdict == verdict
