@@ -377,8 +377,9 @@ def _excuse(seen: _Evidence, kind: str) -> tuple[str | None, Place | None]:
     # A sum that starts anew with each epoch is the classic leak all the same, and so is a list that is local to it.
     if suspect.entries > 0 and suspect.holder.scope != "local":
         key = _LAST_KEY.search(suspect.holder.path)
+        stored = (seen.lines[0].filename, seen.statement) if seen.statement is not None else None
         emptied = lifetime.emptied_in_a_loop(
-            seen.sources, seen.name, suspect.holder.scope, suspect.home, seen.outlived, key[1] if key else None
+            seen.sources, seen.name, suspect.holder.scope, suspect.home, seen.outlived, key[1] if key else None, stored
         )
         if emptied is not None:
             return "emptied", emptied

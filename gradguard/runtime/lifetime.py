@@ -20,6 +20,7 @@ def emptied_in_a_loop(
     home: str | None,
     outlived: frozenset[tuple[str, int]] = frozenset(),
     key: str | None = None,
+    stored: tuple[str, ast.stmt] | None = None,
 ) -> Place | None:
     """A statement that empties ``name`` again and again, outside the loop that fills it: once an epoch.
 
@@ -29,6 +30,7 @@ def emptied_in_a_loop(
         scope: the holder's scope.
         home: the file in which the variable lives; another one can empty it as an attribute only.
         outlived: file and line of what ran while the lines were followed, and emptied something else or nothing.
+        stored: file and statement that fills it.
         key: under which the collection is in a dict of that name, where it is: ``train`` of ``seen["train"]``.
     """
     for source in sources.all():
@@ -39,6 +41,8 @@ def emptied_in_a_loop(
             if _has_run(source, node) & outlived or (key is not None and _is_of_another_key(node, name, key)):
                 continue
             if as_attribute and not any(isinstance(n, ast.Attribute) and n.attr == name for n in ast.walk(node)):
+                continue
+            if stored is not None and _is_of_another(sources, source, node, *stored, name, scope):
                 continue
             function = source.function_of(node)
             if getattr(function, "name", "") in ("__init__", "__new__"):
@@ -53,6 +57,31 @@ def _is_of_another_key(statement: ast.stmt, name: str, key: str) -> bool:
     written = [n.slice for n in ast.walk(statement) if isinstance(n, ast.Subscript) and names(n.value, name)]
     keys = [each.value for each in written if isinstance(each, ast.Constant) and isinstance(each.value, str)]
     return bool(keys) and key not in keys
+
+
+def _is_of_another(
+    sources: Sources, source: Source, node: ast.stmt, filename: str, stored: ast.stmt, name: str, scope: str
+) -> bool:
+    """Whether a statement is about another variable of that name: of another function, or of an unrelated class."""
+    home = sources.get(filename)
+    if home is None:
+        return False
+    if scope == "closure":
+        return source is not home or _outermost(source, node) is not _outermost(home, stored)
+    ours, theirs = (_class_whose_own(s, n, name) for s, n in ((source, node), (home, stored)))
+    return ours is not None and theirs is not None and not _are_related(ours, theirs)
+
+
+def _outermost(source: Source, node: ast.AST) -> ast.AST | None:
+    return next((n for n in reversed([*source.around(node)]) if isinstance(n, FunctionNode)), None)
+
+
+def _class_whose_own(source: Source, statement: ast.stmt, name: str) -> ast.ClassDef | None:
+    """The class whose method has ``self.name`` in a statement."""
+    attributes = (n for n in ast.walk(statement) if isinstance(n, ast.Attribute) and n.attr == name)
+    if not any(isinstance(n.value, ast.Name) and n.value.id == "self" for n in attributes):
+        return None
+    return next((n for n in source.around(statement) if isinstance(n, ast.ClassDef)), None)
 
 
 def _has_run(source: Source, statement: ast.stmt) -> set[tuple[str, int]]:
@@ -171,10 +200,13 @@ def _may_be_a(source: Source, call: ast.Call, owner: ast.ClassDef) -> bool:
     if _first_name(call.func) != "self" or not _is_own_attribute(call.func):
         return True
     cls = next((n for n in source.around(call) if isinstance(n, ast.ClassDef)), None)
-    if cls is None or cls.name == owner.name:
-        return True
-    related = [ast.unparse(base).rpartition(".")[2] for base in (*cls.bases, *owner.bases)]
-    return owner.name in related or cls.name in related
+    return cls is None or _are_related(cls, owner)
+
+
+def _are_related(cls: ast.ClassDef, other: ast.ClassDef) -> bool:
+    """Whether two classes are one, or one derives from the other, or both from a third."""
+    bases, others = ({ast.unparse(base).rpartition(".")[2] for base in each.bases} for each in (cls, other))
+    return cls.name == other.name or other.name in bases or cls.name in others or bool(bases & others - {"object"})
 
 
 def _is_own_attribute(called: ast.expr) -> bool:

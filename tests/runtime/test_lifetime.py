@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -133,3 +134,66 @@ OTHER = (
 )
 def test_a_call_counts_that_may_be_one_of_the_function(home: str, other: str, line: int | None, tmp_path: Path) -> None:
     assert emptied(tmp_path, home=home, other=other) == line
+
+
+TWO_CLASSES = """\
+class Memory:
+    def keep(self, row):
+        self.pending.append(row)
+
+class {}:
+    def wipe(self):
+        self.pending.clear()
+
+def run(memory, other):
+    for step in range(9):
+        memory.keep(step)
+        other.wipe()
+"""
+TWO_FUNCTIONS = """\
+def first():
+    pending = []
+    def keep(row):
+        pending.append(row)
+    {}
+
+def second():
+    pending = []
+    def keep(row):
+        pending.append(row)
+        {}
+    return keep
+
+def run(keep):
+    for step in range(9):
+        keep(step)
+"""
+
+
+def emptied_after(text: str, scope: str, folder: Path) -> int | None:
+    """The line that empties what the first ``append`` of a text fills."""
+    file = folder / "home.py"
+    file.write_text(text)
+    files = Files(folder)
+    source = files.get(str(file))
+    assert source is not None
+    stored = next(n for n in ast.walk(source.tree) if isinstance(n, ast.Expr) and "append" in ast.unparse(n))
+    found = emptied_in_a_loop(files, "pending", scope, str(file), stored=(str(file), stored))
+    return found.line if found is not None else None
+
+
+@pytest.mark.parametrize(("other", "line"), [("Other", None), ("Longer(Memory)", 7), ("Memory", 7)])
+def test_another_class_empties_its_own(other: str, line: int | None, tmp_path: Path) -> None:
+    assert emptied_after(TWO_CLASSES.format(other), "attribute", tmp_path) == line
+
+
+@pytest.mark.parametrize(
+    ("here", "there", "line"), [("pass", "pending.clear()", None), ("return pending", "pass", None)]
+)
+def test_another_function_empties_its_own(here: str, there: str, line: int | None, tmp_path: Path) -> None:
+    assert emptied_after(TWO_FUNCTIONS.format(here, there), "closure", tmp_path) == line
+
+
+def test_a_function_empties_what_it_fills(tmp_path: Path) -> None:
+    text = TWO_FUNCTIONS.replace("        pending.append(row)\n    {}", "        pending.append(row)\n        {}", 1)
+    assert emptied_after(text.format("pending.clear()", "pass"), "closure", tmp_path) == 5
