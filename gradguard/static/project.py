@@ -34,9 +34,8 @@ if TYPE_CHECKING:
     from gradguard.static.flow import Flow
 
 _MAX_REEXPORTS = 6
-_UNIT_TESTS = re.compile(
-    r"^\s*(?:import|from)\s+(?:unittest|pytest)\b|^\s*class\s+Test|^\s*def\s+test_\w*\((?:self\b|\))", re.M
-)
+_TEST_LIBRARY = re.compile(r"^\s*(?:import|from)\s+(?:unittest|pytest)\b", re.M)
+_UNIT_TESTS = re.compile(r"^\s*class\s+Test|^\s*def\s+test_\w*\((?:self\b|\))", re.M)
 
 
 @dataclass(eq=False, repr=False)
@@ -56,7 +55,10 @@ class Module:
         """Whether it holds unit tests, whose `test_...` functions do not evaluate models; `test_net.py` may do that."""
         path = self.path if self.path is not None else Path(self.source.path)
         named = path.name.startswith("test_") or path.name.endswith("_test.py") or "tests" in path.parts
-        return named and _UNIT_TESTS.search(self.source.text) is not None
+        if not named or _TEST_LIBRARY.search(self.source.text) is not None:
+            return named
+        # A script that evaluates takes arguments; `def test_transform():` is what it does to its images.
+        return "argparse" not in self.outline.imported_roots and _UNIT_TESTS.search(self.source.text) is not None
 
     @cached_property
     def uses_device(self) -> bool:

@@ -1151,6 +1151,8 @@ def test_fix_decorates_a_function_that_only_evaluates() -> None:
         ("tests/test_kernel.py", "import unittest", False),
         ("tests/cases.py", "from unittest import TestCase", False),
         ("test_net.py", "import argparse", True),
+        ("test_net.py", "import argparse\n\n        def test_transform():\n            return 1", True),
+        ("test_net.py", "import torch\n\n        def test_transform():\n            return 1", False),
         ("kernel.py", "import unittest", True),
     ],
 )
