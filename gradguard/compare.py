@@ -89,15 +89,16 @@ def _rate(run: RunReport) -> float:
     if run.verdict == "leak":  # a hook's bytes are not known, and it weighs something too
         return sum(max(leak.bytes_per_step or 0.0, 2 * LEAST) for leak in leaks)
     if run.verdict == "suspect" and (leaks or not run.leaks):
-        return max((g.bytes_per_step or 0.0 for g in run.growth.values() if g is not None), default=0.0)
+        known = (g for name, g in run.growth.items() if g is not None and "." not in name)
+        return max((g.bytes_per_step or 0.0 for g in known), default=0.0)
     return 0.0
 
 
 def _growth(before: RunReport, after: RunReport) -> Iterator[Change]:
     for name in dict.fromkeys((*before.growth, *after.growth)):
         pair = before.growth.get(name), after.growth.get(name)
-        if name == "graphs":
-            yield Change(name, "graphs per step", *_each(pair, lambda g: g.per_step))
+        if name == "graphs" or any(each is not None and each.per_step is not None for each in pair):
+            yield Change(name, f"{name} per step", *_each(pair, lambda g: g.per_step))
         else:
             yield Change(name, "bytes per step", *_each(pair, lambda g: g.bytes_per_step))
 

@@ -60,7 +60,7 @@ class LiveView:
         ascii_only = not (self._console.encoding or "").lower().startswith("utf")
         table.add_row(Text(f"step {self._watch.steps}", "bold"), Text(self._state()))
         for name, series in list(self._watch.series.items()):
-            if name == "hooks" or series.last is None:
+            if name == "hooks" or "." in name or series.last is None:
                 continue
             last = f"{series.last:.0f}" if name == "graphs" else size(series.last)
             table.add_row(name, Text(sparkline(list(series.values), ascii_only), "cyan"), last)

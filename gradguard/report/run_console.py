@@ -58,10 +58,10 @@ def _growth(run: RunReport, console: Console) -> None:
 
 
 def _is_telling(name: str, growth: Growth, run: RunReport) -> bool:
-    """Whether a flat signal says something: resident memory is too noisy, and graphs may be held without a backward."""
-    if name == "process":
-        return bool(growth.bytes_per_step)
-    return name != "graphs" or bool(growth.per_step) or not run.leaks
+    """Whether a signal says something; that it is flat does where nothing leaks, if no other says it better."""
+    if growth.bytes_per_step or growth.per_step:
+        return True
+    return name != "process" and "." not in name and not run.leaks
 
 
 def _leak(leak: Leak, sources: SourceLines, console: Console) -> None:

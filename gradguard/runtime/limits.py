@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gradguard.runtime.series import Series
+from gradguard.runtime.verdict import is_device
 
 if TYPE_CHECKING:
     from gradguard.runtime.torch_internals import TorchInternals
@@ -26,7 +27,7 @@ def room(series: Mapping[str, Series], internals: TorchInternals | None) -> dict
     """
     found = {}
     for name, samples in series.items():
-        if name.startswith("cuda:") and internals is not None and samples.last is not None:
+        if is_device(name) and internals is not None and samples.last is not None:
             total = internals.cuda_total(int(name[5:]))
             if total:
                 found[name] = max(total - int(samples.last), 0)

@@ -71,16 +71,18 @@ class Signals:
             if value is not None:
                 name = metered.sensor.name
                 read[name] = value - self._own_heap if name == "heap" else value
-                self.series[name].add(step, read[name])
+                read.update(metered.sensor.beside)
+        for name, number in read.items():
+            self.series.setdefault(name, Series()).add(step, number)
         self.next_sample = min((metered.next_step for metered in self._sensors), default=step + 1)
         return read
 
     def start_over(self) -> None:
         """Forget all samples: steps are counted in another unit from now on."""
         self.next_sample = 1
+        self.series.update((name, Series()) for name in self.series)
         for metered in self._sensors:
             metered.next_step = metered.first_step
-            self.series[metered.sensor.name] = Series()
 
     def stop(self) -> None:
         """Let go of the sensors; the samples stay."""

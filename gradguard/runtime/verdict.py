@@ -28,11 +28,11 @@ BYTES_OF_A_NODE = 800.0
 """Of host memory, measured on torch 2.13: what stays of an autograd node when its saved tensors are freed."""
 
 SURE = 0.8
-COUNTS = ("graphs", "hooks")
+COUNTS = ("graphs", "hooks", "tensors.count", "tensors.attached")
 """Signals that are not in bytes."""
 
 
-FLOORS = {"graphs": 0.02, "hooks": 0.01, "process": 65_536.0}
+FLOORS = {"graphs": 0.02, "hooks": 0.01, "process": 65_536.0, "tensors.count": 0.02, "tensors.attached": 0.02}
 BYTES_FLOOR = 1_024.0
 """Bytes a step: a clean loop moves the heap by some hundred, a list of detached losses by less than a thousand."""
 
@@ -40,7 +40,7 @@ BYTES_FLOOR = 1_024.0
 STAIR = 16_384.0
 """Bytes: a stair below it may be anything that a program makes for itself now and then."""
 
-NOISY = ("process", "tensors", "hooks")
+NOISY = ("process", "tensors", "tensors.count", "tensors.attached", "hooks")
 """Signals whose stairs tell nothing: read in pages, or rarely; one hook more at times is told by steady growth."""
 
 
@@ -75,12 +75,17 @@ def telling(growing: Mapping[str, Trend], series: Mapping[str, Series]) -> dict[
 
 def counting(series: Mapping[str, Series]) -> set[str]:
     """The signals that count: of several that see the same memory, the best that is known."""
-    return {*COUNTS, *_memory_signals([name for name in series if _is_told(name, series)])}
+    return {"graphs", "hooks", *_memory_signals([name for name in series if _is_told(name, series)])}
 
 
 def _is_told(name: str, series: Mapping[str, Series]) -> bool:
     """Whether a signal has samples; of one that is read rarely, enough of them."""
-    return len(series[name].steps) >= (MIN_POINTS if name == "tensors" else 1)
+    return len(series[name].steps) >= (MIN_POINTS if name.startswith("tensors") else 1)
+
+
+def is_device(name: str) -> bool:
+    """Whether a signal is what a device has allocated: ``cuda:0``, not ``cuda:0.reserved``."""
+    return name.startswith("cuda") and "." not in name
 
 
 def _slow(series: Mapping[str, Series]) -> dict[str, Trend]:
@@ -97,7 +102,7 @@ def bytes_per_step(growing: Mapping[str, Trend]) -> float:
 
 def _memory_signals(known: Sequence[str]) -> list[str]:
     """Heap and devices; where they are not known the tensors, else resident memory, which is noisy."""
-    exact = [name for name in known if name == "heap" or name.startswith("cuda")]
+    exact = [name for name in known if name == "heap" or is_device(name)]
     return exact or [name for name in ("tensors", "process") if name in known][:1]
 
 
@@ -295,7 +300,8 @@ def _verdict(kept: Sequence[Diagnosed], growing: Mapping[str, Trend], steps: int
 def growth_of(series: Mapping[str, Series], growing: Mapping[str, Trend]) -> dict[str, Growth | None]:
     """Each signal's growth for the report: None for one that is not available, zero for one that is flat."""
     result: dict[str, Growth | None] = {}
-    for name in ("graphs", "heap", "tensors", "process", *(n for n in series if n.startswith("cuda"))):
+    others = (n for n in series if n.startswith(("cuda", "tensors.")))
+    for name in ("graphs", "heap", "tensors", "process", *others):
         if name not in series or not _is_told(name, series):
             result[name] = None
             continue
@@ -316,7 +322,7 @@ def _forecast(growing: Mapping[str, Trend], room: Mapping[str, int], seconds_per
     found = []
     for name in growing.keys() & room.keys():
         left = int(room[name] / growing[name].slope)
-        device = name if name.startswith("cuda") else "cpu"
+        device = name if is_device(name) else "cpu"
         found.append(Forecast(device, left, round(left * seconds_per_step, 1) if seconds_per_step else None))
     return min(found, key=lambda f: f.steps_left, default=None)
 

@@ -15,14 +15,18 @@ from gradguard.runtime.torch_internals import TorchInternals  # noqa: E402
 class Device:
     """A GPU whose memory the test fills."""
 
-    allocated = peak = 0
+    allocated = peak = unused = 0
 
     def fill(self, count: int) -> None:
         self.allocated += count
         self.peak = max(self.peak, self.allocated)
 
     def stats(self, number: int) -> dict[str, Any]:
-        return {"allocated_bytes": {"all": {"current": self.allocated, "peak": self.peak}}}
+        return {
+            "allocated_bytes": {"all": {"current": self.allocated, "peak": self.peak}},
+            "active_bytes": {"all": {"current": self.allocated}},
+            "reserved_bytes": {"all": {"current": self.allocated + self.unused}},
+        }
 
 
 @pytest.fixture
@@ -58,6 +62,24 @@ def test_growth_on_a_device_has_its_rate_its_peak_and_its_end(device: Device) ->
     assert report.verdict == "leak"
     assert (report.leaks[0].bytes_per_step or 0) > 1 << 20
     assert not any("CUDA" in note for note in report.notes)
+
+
+def test_a_cache_in_fragments_grows_and_is_no_leak(device: Device) -> None:
+    """Reserved bytes are told, and no verdict rests on them."""
+    with gradguard.watch(report=False) as guard:
+        for _ in range(100):
+            torch.zeros(1)
+            device.unused += 1 << 20
+            guard.step()
+    report = guard.report
+    assert report is not None
+    assert report.verdict == "clean"
+    reserved, active = report.growth["cuda:0.reserved"], report.growth["cuda:0.active"]
+    assert reserved is not None
+    assert reserved.bytes_per_step == pytest.approx(1 << 20, rel=0.01)
+    assert active is not None
+    assert active.bytes_per_step == 0.0
+    assert report.forecast is None
 
 
 def test_a_pool_that_was_filled_is_no_growth(device: Device) -> None:

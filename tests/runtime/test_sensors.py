@@ -113,7 +113,11 @@ def test_the_tensors_count_each_storage_once() -> None:
     kept = [torch.zeros(1000), torch.nn.Parameter(torch.zeros(500))]
     views = [kept[0][:10], kept[0].view(10, 100)]
     assert sensor.read() - before == 6_000
-    del kept, views
+    count, attached = sensor.beside["tensors.count"], sensor.beside["tensors.attached"]
+    sums = [kept[1].sum() for _ in range(3)]
+    assert sensor.read() > 0
+    assert sensor.beside == {"tensors.count": count + 3, "tensors.attached": attached + 3}
+    del kept, views, sums
     assert sensor.read() == before
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from time import perf_counter_ns
+from types import MappingProxyType
 from typing import Protocol
 
 BUDGET_MICROSECONDS = 2.0
@@ -24,13 +26,21 @@ class Sensor(Protocol):
 
     Args:
         name: as in the report: ``graphs``, ``heap``, ``process``, ``cuda:0``.
+        beside: what it saw with its last value, by name: no verdict rests on these.
     """
 
     name: str
 
+    @property
+    def beside(self) -> Mapping[str, int]: ...
+
     def read(self) -> int:
         """The value now."""
         ...
+
+
+NOTHING: Mapping[str, int] = MappingProxyType({})
+"""Beside the value of most sensors."""
 
 
 class Metered:

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from gradguard.runtime.sensors import NOTHING
+
 KEY = "gradguard"
 HELD = "gradguard held"
 
@@ -91,6 +93,7 @@ class Graphs:
     """Counts the graphs that were handed to backward and are alive."""
 
     name = "graphs"
+    beside = NOTHING
 
     def __init__(self) -> None:
         self._alive = [0]

@@ -8,6 +8,8 @@ from __future__ import annotations
 import ctypes
 import sys
 
+from gradguard.runtime.sensors import NOTHING
+
 CALIBRATION_BYTES = 1 << 20
 
 
@@ -26,6 +28,7 @@ class Heap:
     """
 
     name = "heap"
+    beside = NOTHING
 
     def __init__(self) -> None:
         if sys.platform != "linux":

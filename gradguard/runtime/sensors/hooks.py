@@ -7,11 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from gradguard.runtime.sensors import NOTHING
+
 
 class Hooks:
     """Hooks registered so far, less those that GradGuard registered."""
 
     name = "hooks"
+    beside = NOTHING
 
     def __init__(self, handles: Callable[[], int]) -> None:
         self._handles = handles

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 
+from gradguard.runtime.sensors import NOTHING
+
 
 class Process:
     """Resident bytes of this process.
@@ -13,6 +15,7 @@ class Process:
     """
 
     name = "process"
+    beside = NOTHING
 
     def __init__(self) -> None:
         self._page = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 0

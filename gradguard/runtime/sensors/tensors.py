@@ -28,11 +28,14 @@ class Tensors:
 
     def __init__(self, internals: TorchInternals) -> None:
         self._torch = internals
+        self.beside: dict[str, int] = {}
 
     def read(self) -> int:
-        """Bytes of their storages."""
+        """Bytes of their storages; beside them how many tensors there are, and how many of them hold a graph."""
         types = (self._torch.tensor_type, self._torch.parameter_type)
         with self._torch.without_overrides():
             # Each object refers to its type: this finds them in C, without a walk over all objects.
-            found = (thing for thing in gc.get_referrers(*types) if issubclass(type(thing), types[0]))
+            found = [thing for thing in gc.get_referrers(*types) if issubclass(type(thing), types[0])]
+            attached = sum(not thing.is_leaf for thing in found)
+            self.beside = {"tensors.count": len(found), "tensors.attached": attached}
             return sum(dict(map(self._torch.storage_of, found)).values())
