@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import reduce
 from typing import TYPE_CHECKING
 
-from gradguard.static.arguments import Given, bound, with_flags
+from gradguard.static.arguments import Given, bound, takes, with_flags
 from gradguard.static.edits import one_line
 from gradguard.static.expressions import recorded
 from gradguard.static.gate import SourceError
@@ -70,7 +70,11 @@ def _note_keys(c: Called, callee: Flow, given: Given) -> None:
 
 
 def apply_one_of(c: Called, refs: list[FunctionRef], receiver: str | None) -> Value | None:
-    """Do at call ``c`` what one of some functions does; None where there is none, or too many to ask which."""
+    """Do at call ``c`` what one of some functions does; None where there is none, or too many to ask which.
+
+    One that does not take these arguments is not the one that is called.
+    """
+    refs = [ref for ref in refs if takes(ref, [arg for arg, _ in (*ref.given, *c.values)])]
     if not 0 < len(refs) <= MANY:
         return None
     before, after = c.state.copy(), None
