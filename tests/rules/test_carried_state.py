@@ -1078,3 +1078,59 @@ def test_what_is_kept_only_when_asked_for_is_not_kept_otherwise(cached: str, giv
 )
 def test_what_is_kept_where_it_is_asked_for_is_kept(cached: str, given: str) -> None:
     assert findings(CACHING.format(cached=cached, given=given), confidence=Confidence.LOW)
+
+
+METROPOLIS = """
+        def energy_of(net, x):
+            return net(x).sum(1)
+
+        def step(net, energy, x, terms):
+            first, second = terms
+            proposed = x + torch.randn_like(x)
+            new = energy_of(net, proposed)
+            force = torch.autograd.grad(new.sum(), proposed)[0]
+            {take}
+            return {given}
+
+        def sample(net, steps):
+            x = torch.randn(8, 3, requires_grad=True)
+            energy = energy_of(net, x)
+            terms = [energy_of(net, x), energy_of(net, -x)]
+            for _ in range(steps):
+                {bound} = step(net, energy, x, terms)  # !
+"""
+KEEPING_BOOKS = """with torch.no_grad():
+                accept = torch.rand(8) < torch.exp(energy - new)
+                energy[accept] = new[accept]
+                first[accept] = new[accept]
+                x[accept] = proposed[accept]"""
+
+
+@pytest.mark.parametrize(
+    ("given", "bound"),
+    [
+        ("energy", "energy"),
+        ("energy, x", "energy, x"),
+        ("(x, energy)", "x, energy"),
+        ("energy, [first, second]", "energy, terms"),
+        ("energy, (first, second)", "energy, terms"),
+        ("energy, terms", "energy, terms"),
+    ],
+)
+@pytest.mark.parametrize("take", [KEEPING_BOOKS, "print(energy)", "x.data.copy_(proposed)"])
+def test_what_a_call_gives_back_as_it_was_is_not_carried_on(take: str, given: str, bound: str) -> None:
+    assert_clean(twin(METROPOLIS.format(take=take, given=given, bound=bound)), CODE)
+
+
+@pytest.mark.parametrize(
+    ("take", "given", "bound"),
+    [
+        ("energy = torch.minimum(energy, new)", "energy", "energy"),
+        ("energy = torch.minimum(energy, new)", "energy, x", "energy, x"),
+        (KEEPING_BOOKS, "energy * 0.5, x", "energy, x"),
+        (KEEPING_BOOKS, "-energy", "energy"),
+        ("second = second + first", "energy, [first, second]", "energy, terms"),
+    ],
+)
+def test_what_a_call_computes_from_what_it_is_given_is_carried_on(take: str, given: str, bound: str) -> None:
+    assert_flagged(METROPOLIS.format(take=take, given=given, bound=bound), CODE)
