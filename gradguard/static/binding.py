@@ -51,9 +51,10 @@ def bind(
     if isinstance(source, t.Call) and flow.unchanged.get(source, {}).get(None) == path and not plain:
         return  # state = check(state)
     value = _as_used(flow, path, value, source)
-    for root in value.roots:
-        if root.source in (Source.CALL, Source.LOSS):
-            flow.hints.setdefault(root, path)
+    if not any(root.source is Source.GRAPH for root in value.roots):  # else the name is that of more than this root
+        for root in value.roots:
+            if root.source in (Source.CALL, Source.LOSS):
+                flow.hints.setdefault(root, path)
     if isinstance(target, t.Subscript):
         if _runs_setter(flow, target, value, state, stmt, source):
             return
