@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from functools import reduce
 from typing import TYPE_CHECKING
@@ -141,7 +142,8 @@ def _note_given_back(here: Translation) -> None:
         flow.given_back[node] = path
     returned = here.callee.facts.returns
     same = {key: as_given(value) for key, value in [(None, returned), *returned.parts]}
-    paths = {key: here.path(name) for key, name in same.items() if name is not None}
+    parts = {re.split(r"[.\[]", path)[0] for path in here.callee.final.env if "." in path or "[" in path}
+    paths = {key: here.path(name) for key, name in same.items() if name is not None and name not in parts}
     flow.unchanged[node] = {key: path for key, path in paths.items() if path is not None}
 
 
