@@ -1134,3 +1134,45 @@ def test_what_a_call_gives_back_as_it_was_is_not_carried_on(take: str, given: st
 )
 def test_what_a_call_computes_from_what_it_is_given_is_carried_on(take: str, given: str, bound: str) -> None:
     assert_flagged(METROPOLIS.format(take=take, given=given, bound=bound), CODE)
+
+
+DESCENT = """
+        def descend(net, start, energy, steps, noise):
+            points = net(start)
+            for _ in range(steps):
+                force = torch.autograd.grad(energy(points).sum(), points)[0]
+                {step}
+"""
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        "points = points - 0.1 * force",
+        "points = points + force * -0.1",
+        "points = points - force",
+        "points = -0.1 * force + points",
+    ],
+)
+def test_a_step_without_a_graph_chains_only_what_it_is_added_to(step: str) -> None:
+    snippet = DESCENT.format(step=f"{step}  # !")
+    assert_flagged(snippet, CODE)
+    assert_clean(snippet, "GG103")
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        "points = (points - 0.1 * force).detach().requires_grad_()",
+        "points = points.detach() - 0.1 * force",
+        "with torch.no_grad(): points = points - 0.1 * force",
+    ],
+)
+def test_a_step_that_cuts_what_it_is_added_to(step: str) -> None:
+    assert_clean(DESCENT.format(step=step), CODE)
+
+
+def test_a_step_with_a_graph_is_a_sum() -> None:
+    snippet = DESCENT.format(step="points = points + 0.1 * noise(force)  # !")
+    assert_flagged(snippet, "GG103")
+    assert_clean(snippet, CODE)
