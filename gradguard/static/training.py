@@ -154,7 +154,7 @@ def _creates_graph(c: Called) -> bool | None:
 
 def zero_grad(c: Called) -> Value | None:
     flow = c.flow
-    name = last(c.path)
+    name = c.method or last(c.path)  # of what a call gives, too: net.get_optimizer().zero_grad()
     by_hand = (name == "zero_" or (name in ("fill_", "mul_") and _is_zero(c.node))) and _grad_path(c.node)
     if (
         name != "zero_grad"
