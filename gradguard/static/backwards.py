@@ -107,7 +107,10 @@ def _freed_by(flow: Flow, backward: Backward) -> Backward | GradCall | None:
     for other in flow.facts.events[:order]:
         if not isinstance(other, Backward | GradCall) or other.keeps or other.inner is not None or other.conditional:
             continue
-        again = own & _made_here(flow, other.value) if other.loop is backward.loop else frozenset()
+        gone = _made_here(flow, other.value)
+        if isinstance(other, GradCall):
+            gone -= _made_here(flow, other.inputs)
+        again = own & gone if other.loop is backward.loop else frozenset()
         if any(_in_same_iteration(r, backward) for r in again):
             return other
     loop = backward.loop

@@ -135,7 +135,9 @@ def grad_call(c: Called) -> Value | None:
     creates = _creates_graph(c)
     keeps = creates is not False or c.node.argument("retain_graph") is not None
     prove(c.flow, value)
-    c.flow.record(GradCall(c.flow.site(c.node), c.flow.loop, c.flow.branches > 0, value=value, keeps=keeps))
+    event = GradCall(c.flow.site(c.node), c.flow.loop, c.flow.branches > 0, value=value, keeps=keeps)
+    event.inputs = c.value_of("inputs", 1) or UNKNOWN
+    c.flow.record(event)
     if creates is False:  # a tuple of tensors without a graph
         return each_of(holding(DETACHED, Held.CUT, c.node), Kind.OUTPUT)
     result = c.result(Root(Source.GRAPH, c.node))
