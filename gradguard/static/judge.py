@@ -162,7 +162,7 @@ def _judge_in_loop(flow: Flow, store: Store, loop: Loop, fresh: bool) -> None:
         ended = ended or _steps_change(flow, loop, store)
         store.used = not ended and _escapes(flow, store, carried)
     elif (loop.evaluates or store.evaluating) and flow.facts.name != "forward":  # there, eval() is of a part
-        store.used = flow.facts.gradients_wanted
+        store.used = flow.facts.gradients_wanted or _scores_its_choices(flow, own | {carried})
     else:
         store.used = flow.facts.is_module_method or flow.facts.name == "forward" or _escapes(flow, store, carried)
         store.waits = store.used and flow.facts.name != "forward"  # its loops are over layers
@@ -170,6 +170,12 @@ def _judge_in_loop(flow: Flow, store: Store, loop: Loop, fresh: bool) -> None:
         store.used = cleared(flow, store)
     trains = [a for a in loop.around() if a.needs_gradients and (c := flow.carries.get((store.path, a))) and c.grows]
     store.outlives_step = bool(trains) and not store.used and _sees_every_backward(flow)
+
+
+def _scores_its_choices(flow: Flow, through: Roots) -> bool:
+    """Whether a caller gets the log-probability of what was drawn: so a policy is scored without its dropout."""
+    asks = (call.func for call in flow.ref.calls if isinstance(call.func, t.Attribute))
+    return not through.isdisjoint(flow.facts.returns.reach) and any(func.name == "log_prob" for func in asks)
 
 
 def _goes_through(backward: Backward | GradCall, own: Roots, carried: Root) -> bool:

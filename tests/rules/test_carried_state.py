@@ -1176,3 +1176,34 @@ def test_a_step_with_a_graph_is_a_sum() -> None:
     snippet = DESCENT.format(step="points = points + 0.1 * noise(force)  # !")
     assert_flagged(snippet, "GG103")
     assert_clean(snippet, CODE)
+
+
+DRAWN = """
+        def sample(decoder: nn.GRU, head: nn.Linear, token, state, length):
+            tokens, scores = [], []
+            for _ in range(length):
+                out, state = decoder.eval()(token, state)  # !
+                choice = torch.distributions.Categorical(logits=head(out))
+                token = choice.{drawn}
+                tokens.append(token)
+                scores.append(choice.{score})
+            return {returned}
+"""
+
+
+@pytest.mark.parametrize("returned", ["tokens, torch.stack(scores)", "scores", "sum(scores)", "{'scores': scores}"])
+def test_the_score_of_what_a_policy_draws_is_for_its_gradient(returned: str) -> None:
+    snippet = DRAWN.format(drawn="sample()", score="log_prob(token)", returned=returned)
+    assert_clean(twin(snippet), CODE)
+
+
+@pytest.mark.parametrize(
+    ("drawn", "score", "returned"),
+    [
+        ("sample()", "log_prob(token)", "len(tokens)"),
+        ("sample()", "log_prob(token).item()", "scores"),
+        ("probs.argmax(-1)", "probs.max()", "tokens, scores"),
+    ],
+)
+def test_what_is_only_drawn_is_not(drawn: str, score: str, returned: str) -> None:
+    assert_flagged(DRAWN.format(drawn=drawn, score=score, returned=returned), CODE)
