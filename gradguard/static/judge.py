@@ -141,7 +141,8 @@ def _judge_in_loop(flow: Flow, store: Store, loop: Loop, fresh: bool) -> None:
     freeing = [b for b in inside if not b.keeps]
     store.outlives = loop
     store.freed = any(_goes_through(b, own, carried) for b in freeing)
-    store.retained = bool(inside) and not freeing
+    store.retained = bool(inside) and all(b.keeps or _stops_at(b, carried) for b in inside)
+    store.freed &= not store.retained
     if store.form in COLLECTING and not any(carried in b.value.roots for b in again):
         store.freed = any(b not in again and _goes_through(b, own, carried) for b in freeing)
     elif any(not b.keeps for b in again):
@@ -183,6 +184,11 @@ def _goes_through(backward: Backward | GradCall, own: Roots, carried: Root) -> b
     begun = frozenset(r for r in own if r.source not in (Source.PARAM, Source.PLACE))
     reached = backward.value.reach
     return not begun or carried in reached or bool((graphs(reached) | wholes(backward.value)) & begun)
+
+
+def _stops_at(event: Backward | GradCall, carried: Root) -> bool:
+    """Whether ``autograd.grad(energy, x)`` goes through the graph no further than to what is carried on, ``x``."""
+    return isinstance(event, GradCall) and carried in event.inputs.roots
 
 
 def _on_another_way(store: Store, event: Event) -> bool:

@@ -1207,3 +1207,18 @@ def test_the_score_of_what_a_policy_draws_is_for_its_gradient(returned: str) -> 
 )
 def test_what_is_only_drawn_is_not(drawn: str, score: str, returned: str) -> None:
     assert_flagged(DRAWN.format(drawn=drawn, score=score, returned=returned), CODE)
+
+
+@pytest.mark.parametrize(
+    ("gradient", "freed"),
+    [
+        ("torch.autograd.grad(energy(points).sum(), points)[0]", False),
+        ("torch.autograd.grad([energy(points).sum()], inputs=[points])[0]", False),
+        ("torch.autograd.grad(energy(points).sum(), start)[0]", True),
+        ("torch.autograd.grad(energy(points).sum(), list(net.parameters()))[0]", True),
+    ],
+)
+def test_grad_frees_the_graph_as_far_as_its_inputs(gradient: str, freed: bool) -> None:
+    snippet = DESCENT.replace("torch.autograd.grad(energy(points).sum(), points)[0]", gradient)
+    [finding] = findings(snippet.format(step="points = points - 0.1 * force"), CODE)
+    assert ("the graph's nodes" in finding.message) is freed
