@@ -196,6 +196,9 @@ def _made_in(loop: Loop, value: Value) -> bool:
     """Whether the whole graph of a value is made inside one iteration, as far as it was seen."""
     inside = loop.nodes
     fresh = False
+    sources = {root.source for root in value.reach}
+    if Source.PARAM in sources and sources <= {Source.PARAM, Source.LOSS}:
+        return False  # criterion(scores[i:j], y[i:j]): the graph is that of the scores, which somebody handed over
     for root in value.reach:
         if root.source in (Source.GRAPH, Source.CALL, Source.LOSS):
             if node_of(root.key) not in inside:
