@@ -2,7 +2,8 @@
 
 **What happens.** `hidden` goes into the step and comes out of it: `out, hidden = rnn(x, hidden)`. Its graph then
 reaches back to the first iteration, and grows by one step each time. The same holds for the state of a simulation, for
-and for an adversarial perturbation that is updated in place of a leaf. (Running statistics: GG106.)
+points that a step without a graph is added to (`x = x - rate * gradient`), and for an adversarial perturbation that is
+updated in place of a leaf. (Running statistics: GG106.)
 
 With a backward in each iteration torch raises at the second one (*"Trying to backward through the graph a second
 time"*). Users then add `retain_graph=True`, and the program runs, slower each step, until the memory is full (with an
@@ -29,7 +30,8 @@ In an evaluation or a rollout use `torch.no_grad()`.
 **Not flagged.** A state that is detached, rebound or re-initialised in the loop, also only every k steps; a state that
 is unrolled over time and then backpropagated once; a state under `no_grad`; a module bound to its own name
 (`net = net.to(device)`); a dimension that is added where it is missing; a record of which the fields with a graph are
-made anew each time.
+made anew each time; what a call gives back as it was given, whatever it puts into it under `no_grad`; the state of a
+sampler that gives its log-probabilities to its caller.
 
 **Waits at low confidence.** A state in a loop without a backward that no call takes and gives again; one that is only
 put in another order. A loop that runs once unless somebody asks for more (`--restarts`, 1 by default).

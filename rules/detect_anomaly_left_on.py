@@ -14,13 +14,15 @@ for x, y in loader: ...
 
 **Severity.** Information. Old versions of torch also leaked with it (pytorch#51349); on torch 2.13 it does not grow.
 
-**Not flagged.** Behind a condition (`if args.debug:`), `set_detect_anomaly(False)` or of a variable, in unit tests.
+**Not flagged.** Behind a condition (`if args.debug:`), `set_detect_anomaly(False)` or of a variable, in unit tests, in
+a function that is itself the option (`def enable_debug_mode()`).
 
 **References.** <https://pytorch.org/docs/stable/autograd.html#anomaly-detection>.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from gradguard.catalogue import Rule
@@ -31,13 +33,14 @@ from gradguard.static.model import Call, Function
 rule = Rule("GG501", "detect-anomaly-left-on", Severity.INFO, ((sign("detect_anomaly", own=True, reaches=True),),))
 
 _SETTERS = ("torch.autograd.set_detect_anomaly", "torch.autograd.anomaly_mode.set_detect_anomaly")
+_IS_OPTION = re.compile(r"debug|anomal", re.IGNORECASE)
 _CONTEXTS = ("torch.autograd.detect_anomaly", "torch.autograd.anomaly_mode.detect_anomaly")
 
 
 @rule.in_source
 def left_on(function: Function) -> Iterator[Finding]:
     switched_off = any(call.literal("mode", 0) is False for call in function.calls_of(*_SETTERS))
-    if function.is_test or switched_off:
+    if function.is_test or switched_off or _IS_OPTION.search(function.name):
         return
     for call in function.calls_of(*_SETTERS, *_CONTEXTS):
         if call.inner is None and not call.conditional and not call.is_harmless and _is_on(call):

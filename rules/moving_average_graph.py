@@ -67,7 +67,7 @@ def _is_of_training(store: Store) -> bool:
 
     Of five others that were read in public code, none was a leak (docs/accuracy.md).
     """
-    return store.freed or store.is_buffer or store.is_of_leaves
+    return store.freed or store.retained or store.is_buffer or store.is_of_leaves
 
 
 def _message(store: Store) -> str:

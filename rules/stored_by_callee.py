@@ -18,8 +18,8 @@ for x, y in loader:
 **Instead**: `losses.update(loss.item(), x.size(0))`.
 
 A method of an object whose class only the run knows (a callback, a meter from a registry) is read by its name, where
-few classes of the program have it; a handler of an event, a step that a trainer is given, by what the calls in all
-files hand over.
+few classes of the program have one that takes these arguments; a handler of an event, a step that a trainer is given,
+by what the calls in all files hand over. What the callee itself backpropagates is reported where it stores it (GG104).
 
 **Severity.** An error where activations stay, a warning where backward freed them and only the nodes stay.
 

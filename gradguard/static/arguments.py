@@ -89,6 +89,22 @@ def bound(c: Called, ref: FunctionRef, given: Given, receiver: str | None) -> Ar
     return arguments
 
 
+def takes(ref: FunctionRef, args: list[t.Arg]) -> bool:
+    """Whether a function can be called with these arguments at all; a decorated one may take others than it says."""
+    if any(t.path_of(each) not in ("staticmethod", "classmethod") for each in ref.define.decorators):
+        return True
+    params = list(ref.define.params)
+    if ref.owner is not None and params and params[0].name in ("self", "cls"):
+        del params[0]
+    plain, stars = [p for p in params if not p.star], {p.star for p in params}
+    positional = sum(arg.keyword is None and not arg.star for arg in args)
+    keywords = {arg.keyword for arg in args if arg.keyword is not None}
+    too_many = positional > len(plain) and "*" not in stars
+    unknown = keywords - {p.name for p in plain} and "**" not in stars
+    needed = [p for p in plain[positional:] if p.default is None and p.name not in keywords]
+    return not too_many and not unknown and (not needed or any(arg.star for arg in args))
+
+
 def _items(value: Value) -> tuple[Value, ...]:
     """What is in a tuple or list, in order, where that is known: ``args = [loss, best]``, ``keep(*args)``."""
     numbers = [key for key, _ in value.parts]

@@ -107,7 +107,10 @@ def _freed_by(flow: Flow, backward: Backward) -> Backward | GradCall | None:
     for other in flow.facts.events[:order]:
         if not isinstance(other, Backward | GradCall) or other.keeps or other.inner is not None or other.conditional:
             continue
-        again = own & _made_here(flow, other.value) if other.loop is backward.loop else frozenset()
+        gone = _made_here(flow, other.value)
+        if isinstance(other, GradCall):
+            gone -= _made_here(flow, other.inputs)
+        again = own & gone if other.loop is backward.loop else frozenset()
         if any(_in_same_iteration(r, backward) for r in again):
             return other
     loop = backward.loop
@@ -193,6 +196,9 @@ def _made_in(loop: Loop, value: Value) -> bool:
     """Whether the whole graph of a value is made inside one iteration, as far as it was seen."""
     inside = loop.nodes
     fresh = False
+    sources = {root.source for root in value.reach}
+    if Source.PARAM in sources and sources <= {Source.PARAM, Source.LOSS}:
+        return False  # criterion(scores[i:j], y[i:j]): the graph is that of the scores, which somebody handed over
     for root in value.reach:
         if root.source in (Source.GRAPH, Source.CALL, Source.LOSS):
             if node_of(root.key) not in inside:

@@ -48,10 +48,13 @@ def bind(
             stores.store_rebind(flow, path, value, state, stmt, source)
         return
     path = flow.canonical(path)
+    if isinstance(source, t.Call) and flow.unchanged.get(source, {}).get(None) == path and not plain:
+        return  # state = check(state)
     value = _as_used(flow, path, value, source)
-    for root in value.roots:
-        if root.source in (Source.CALL, Source.LOSS):
-            flow.hints.setdefault(root, path)
+    if not any(root.source is Source.GRAPH for root in value.roots):  # else the name is that of more than this root
+        for root in value.roots:
+            if root.source in (Source.CALL, Source.LOSS):
+                flow.hints.setdefault(root, path)
     if isinstance(target, t.Subscript):
         if _runs_setter(flow, target, value, state, stmt, source):
             return
@@ -134,7 +137,10 @@ def _take_apart(
     beside_loss = any(isinstance(item, t.Name) and k.LOSS_RESULT.search(item.id) for item in target.items)
     takes_one = _is_taken_apart(source) and any(map(_is_dropped, target.items))
     flow.unpacked |= {root.key for root in value.roots if not value.parts and root.source is Source.GRAPH}
+    same = flow.unchanged.get(source, {}) if isinstance(source, t.Call) and not plain else {}
     for index, item in enumerate(target.items):
+        if index in same and t.path_of(item) is not None and flow.canonical(str(t.path_of(item))) == same[index]:
+            continue  # energy, x = accept(energy, x)
         part = element(value, index)
         if value.part(index) is None and _is_extra(item, beside_loss):
             part = replace(part, roots=frozenset(), maybe=part.reach)  # loss, count = model(batch)

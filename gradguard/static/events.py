@@ -226,9 +226,10 @@ class Backward(Event):
 
 @dataclass(eq=False, repr=False)
 class GradCall(Event):
-    """``torch.autograd.grad``."""
+    """``torch.autograd.grad``, which goes through the graph of ``value`` as far as that of ``inputs``."""
 
     value: Value = field(default_factory=Value)
+    inputs: Value = field(default_factory=Value)
     keeps: bool = False
     cut_at: Site | None = None
 

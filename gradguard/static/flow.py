@@ -83,6 +83,7 @@ class Flow:
         self.aliases: dict[str, str] = {}
         self.sums: dict[str, list[Value]] = {}
         self.given_back: dict[t.Call, str] = {}
+        self.unchanged: dict[t.Call, dict[object, str]] = {}
         self.properties: dict[t.Attribute, t.Call] = {}
         self.entering: dict[t.Expr, branches.Entering | None] = {}
         self.elements: dict[str, tuple[str, ...]] = {}

@@ -141,7 +141,8 @@ def _judge_in_loop(flow: Flow, store: Store, loop: Loop, fresh: bool) -> None:
     freeing = [b for b in inside if not b.keeps]
     store.outlives = loop
     store.freed = any(_goes_through(b, own, carried) for b in freeing)
-    store.retained = bool(inside) and not freeing
+    store.retained = bool(inside) and all(b.keeps or _stops_at(b, carried) for b in inside)
+    store.freed &= not store.retained
     if store.form in COLLECTING and not any(carried in b.value.roots for b in again):
         store.freed = any(b not in again and _goes_through(b, own, carried) for b in freeing)
     elif any(not b.keeps for b in again):
@@ -162,7 +163,7 @@ def _judge_in_loop(flow: Flow, store: Store, loop: Loop, fresh: bool) -> None:
         ended = ended or _steps_change(flow, loop, store)
         store.used = not ended and _escapes(flow, store, carried)
     elif (loop.evaluates or store.evaluating) and flow.facts.name != "forward":  # there, eval() is of a part
-        store.used = flow.facts.gradients_wanted
+        store.used = flow.facts.gradients_wanted or _scores_its_choices(flow, own | {carried})
     else:
         store.used = flow.facts.is_module_method or flow.facts.name == "forward" or _escapes(flow, store, carried)
         store.waits = store.used and flow.facts.name != "forward"  # its loops are over layers
@@ -172,11 +173,22 @@ def _judge_in_loop(flow: Flow, store: Store, loop: Loop, fresh: bool) -> None:
     store.outlives_step = bool(trains) and not store.used and _sees_every_backward(flow)
 
 
+def _scores_its_choices(flow: Flow, through: Roots) -> bool:
+    """Whether a caller gets the log-probability of what was drawn: so a policy is scored without its dropout."""
+    asks = (call.func for call in flow.ref.calls if isinstance(call.func, t.Attribute))
+    return not through.isdisjoint(flow.facts.returns.reach) and any(func.name == "log_prob" for func in asks)
+
+
 def _goes_through(backward: Backward | GradCall, own: Roots, carried: Root) -> bool:
     """Whether a backward goes through what a value was computed by here, not only through what both came from."""
     begun = frozenset(r for r in own if r.source not in (Source.PARAM, Source.PLACE))
     reached = backward.value.reach
     return not begun or carried in reached or bool((graphs(reached) | wholes(backward.value)) & begun)
+
+
+def _stops_at(event: Backward | GradCall, carried: Root) -> bool:
+    """Whether ``autograd.grad(energy, x)`` goes through the graph no further than to what is carried on, ``x``."""
+    return isinstance(event, GradCall) and carried in event.inputs.roots
 
 
 def _on_another_way(store: Store, event: Event) -> bool:

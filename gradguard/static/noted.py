@@ -76,7 +76,9 @@ def _returns(flow: Flow, function: Value) -> Iterator[tuple[Site, bool]]:
             yield read.site(stmt), _mentions(stmt.value, given)
 
 
-_DROPS_GROUPS = re.compile(r"\bparam_groups\.(?:pop|clear|remove)\(|\bdel\s[^\n]*\bparam_groups\[")
+_DROPS_GROUPS = re.compile(
+    r"\bparam_groups\.(?:pop|clear|remove)\(|\bdel\s[^\n]*\bparam_groups\[|\bparam_groups(?:\[[^\]\n]*:[^\]\n]*\])?\s*=(?!=)"
+)
 _BACKWARD = re.compile(r"backward\(|\.fit\(|Trainer|autograd\.grad\(")
 _COLLECTS = re.compile(r"\bgc\.collect\(|^\s*from gc import [^\n]*\bcollect\b")
 _ENABLES = re.compile(r"\bgc\.enable\(|^\s*from gc import [^\n]*\benable\b")

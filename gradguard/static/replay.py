@@ -202,7 +202,15 @@ def _given_for(here: Translation, store: Store) -> str | None:
     attached = [name for name in order if values[name].keeps]
     attached.sort(key=lambda name: -sureness(values[name]))  # what surely carries a graph comes first
     its_own = any(r.source in (Source.GRAPH, Source.LEAF) for r in store.value.roots)
-    return attached[0] if attached and not its_own else None
+    if not attached or its_own or attached[0] in _backpropagated(here):
+        return None
+    return attached[0]
+
+
+def _backpropagated(here: Translation) -> set[str]:
+    """The parameters through whose graphs the callee runs a backward: its caller cannot cut them."""
+    backwards = (event for event in here.callee.facts.events if isinstance(event, Backward))
+    return {r.base for event in backwards for r in event.value.reach if r.source is Source.PARAM}
 
 
 def _slot(here: Translation, store: Store) -> str | None:

@@ -62,7 +62,7 @@ def store_rebind(flow: Flow, path: str, value: Value, state: State, stmt: t.Node
     form, part = rebind_form(path, source)
     if form is Form.REBIND and isinstance(source, t.Name):
         form, part = _rebuilt(flow, path, source.id)
-    if form is Form.SUM and _is_step_of_leaf(value):
+    if form is Form.SUM and (_is_step_of_leaf(value) or _has_no_graph(flow, part, state)):
         form, part = Form.REBIND, None
     is_longer = form is Form.SUM and value.kind is Kind.CONTAINER  # rows = rows + new
     node = part or source or stmt
@@ -115,6 +115,17 @@ def _is_step_of_leaf(value: Value) -> bool:
     leaf = any(r.source is Source.LEAF for r in value.roots)
     graphs = (r for r in value.roots if r.source in (Source.GRAPH, Source.LOSS))
     return leaf and all(r.source is Source.GRAPH and isinstance(r.key, t.Operation) for r in graphs)
+
+
+def _has_no_graph(flow: Flow, added: t.Expr | None, state: State) -> bool:
+    """Whether what is added surely has no graph: ``points = points - rate * gradient`` chains the points alone."""
+    if added is None or any(not isinstance(node, _ARITHMETIC) for node in t.walk(added)):
+        return False
+    value = flow.value(added, state)
+    return value.kind in (Kind.TENSOR, Kind.GRADIENT) and not value.reach
+
+
+_ARITHMETIC = (t.Name, t.Attribute, t.Constant, t.Operation)
 
 
 def store_item(

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from functools import reduce
 from typing import TYPE_CHECKING
 
-from gradguard.static.arguments import Given, bound, with_flags
+from gradguard.static.arguments import Given, bound, takes, with_flags
 from gradguard.static.edits import one_line
 from gradguard.static.expressions import recorded
 from gradguard.static.gate import SourceError
@@ -14,7 +15,7 @@ from gradguard.static.model import Form, Mode, Scope, Store
 from gradguard.static.modes import leave
 from gradguard.static.replay import replay
 from gradguard.static.state import merge
-from gradguard.static.translation import Translation
+from gradguard.static.translation import Translation, as_given
 from gradguard.static.values import DETACHED, UNKNOWN, Kind, Root, Source, Value, join, union
 
 if TYPE_CHECKING:
@@ -70,7 +71,11 @@ def _note_keys(c: Called, callee: Flow, given: Given) -> None:
 
 
 def apply_one_of(c: Called, refs: list[FunctionRef], receiver: str | None) -> Value | None:
-    """Do at call ``c`` what one of some functions does; None where there is none, or too many to ask which."""
+    """Do at call ``c`` what one of some functions does; None where there is none, or too many to ask which.
+
+    One that does not take these arguments is not the one that is called.
+    """
+    refs = [ref for ref in refs if takes(ref, [arg for arg, _ in (*ref.given, *c.values)])]
     if not 0 < len(refs) <= MANY:
         return None
     before, after = c.state.copy(), None
@@ -81,6 +86,9 @@ def apply_one_of(c: Called, refs: list[FunctionRef], receiver: str | None) -> Va
         results.append(apply_facts(c, ref, c.values, receiver))
         after = merge(after, c.state.copy())
     c.flow.branches -= len(refs) > 1
+    if len(refs) > 1:
+        c.flow.given_back.pop(c.node, None)
+        c.flow.unchanged.pop(c.node, None)
     if after is not None:
         c.state.become(after)
     return reduce(join, results)
@@ -124,13 +132,19 @@ def _leave_mode(here: Translation) -> None:
 
 
 def _note_given_back(here: Translation) -> None:
-    """``log = note(log, loss)``: what comes back is what was given."""
+    """``log = note(log, loss)``: what comes back is what was given, and perhaps with the graph that it had."""
+    flow, node = here.flow, here.c.node
     name = here.callee.ref.gives_back
     path = here.path(name) if name is not None else None
     if path is None:
-        here.flow.given_back.pop(here.c.node, None)
+        flow.given_back.pop(node, None)
     else:
-        here.flow.given_back[here.c.node] = path
+        flow.given_back[node] = path
+    returned = here.callee.facts.returns
+    same = {key: as_given(value) for key, value in [(None, returned), *returned.parts]}
+    parts = {re.split(r"[.\[]", path)[0] for path in here.callee.final.env if "." in path or "[" in path}
+    paths = {key: here.path(name) for key, name in same.items() if name is not None and name not in parts}
+    flow.unchanged[node] = {key: path for key, path in paths.items() if path is not None}
 
 
 def _made(here: Translation) -> Value:

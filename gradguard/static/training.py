@@ -135,7 +135,9 @@ def grad_call(c: Called) -> Value | None:
     creates = _creates_graph(c)
     keeps = creates is not False or c.node.argument("retain_graph") is not None
     prove(c.flow, value)
-    c.flow.record(GradCall(c.flow.site(c.node), c.flow.loop, c.flow.branches > 0, value=value, keeps=keeps))
+    event = GradCall(c.flow.site(c.node), c.flow.loop, c.flow.branches > 0, value=value, keeps=keeps)
+    event.inputs = c.value_of("inputs", 1) or UNKNOWN
+    c.flow.record(event)
     if creates is False:  # a tuple of tensors without a graph
         return each_of(holding(DETACHED, Held.CUT, c.node), Kind.OUTPUT)
     result = c.result(Root(Source.GRAPH, c.node))
@@ -154,7 +156,7 @@ def _creates_graph(c: Called) -> bool | None:
 
 def zero_grad(c: Called) -> Value | None:
     flow = c.flow
-    name = last(c.path)
+    name = c.method or last(c.path)  # of what a call gives, too: net.get_optimizer().zero_grad()
     by_hand = (name == "zero_" or (name in ("fill_", "mul_") and _is_zero(c.node))) and _grad_path(c.node)
     if (
         name != "zero_grad"

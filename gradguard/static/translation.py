@@ -191,3 +191,20 @@ class Translation:
         for key in root.key.keys if isinstance(root.key, Part) else ():
             value = element(value, key)
         return value
+
+
+def as_given(value: Value, *keys: object) -> str | None:
+    """The parameter that a value of a function is, if nothing was computed from it or put into it.
+
+    Args:
+        value: the value, or a part of one.
+        keys: which part.
+    """
+    if value.kind in (Kind.CONTAINER, Kind.UNKNOWN) and value.parts:
+        of = {as_given(part, *keys, key) for key, part in value.parts}
+        return of.pop() if len(of) == 1 else None
+    if value.kind is not Kind.UNKNOWN or value.bounded or len(value.roots) != 1:
+        return None
+    (root,) = value.roots
+    is_it = root.source is Source.PARAM and root.key == (Part(root.base, keys) if keys else root.base)
+    return root.base if is_it and value.maybe <= {Root(Source.PARAM, root.base)} else None

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.rules.snippets import assert_clean, assert_flagged
+from tests.rules.snippets import assert_clean, assert_flagged, twin
 
 CODE = "GG203"
 
@@ -575,3 +575,34 @@ def test_a_pool_that_gives_back_what_it_is_given_only_when_it_keeps_nothing(star
 @pytest.mark.parametrize("end", ["images", "images * 2.0", "images.clone()"])
 def test_a_helper_that_always_gives_it_back(end: str) -> None:
     assert_flagged(POOLED.format(start="if self.size == 0: return images", end=end, mark="  # !"), CODE)
+
+
+PART_OF_THE_WAY = """
+        def gradients(x, net: nn.Linear, top: nn.Linear):
+            hidden = net(x)
+            out = top(hidden).relu().sum()
+            partial = torch.autograd.grad(out, {inputs}{more})
+            {then}  # !
+"""
+
+
+@pytest.mark.parametrize("inputs", ["hidden", "[hidden]", "(hidden,)", "inputs=hidden"])
+@pytest.mark.parametrize("then", ["hidden.backward(partial[0])", "(hidden * partial[0]).sum().backward()"])
+def test_what_lies_before_the_inputs_of_grad_is_not_freed(inputs: str, then: str) -> None:
+    assert_clean(twin(PART_OF_THE_WAY.format(inputs=inputs, more="", then=then)), CODE)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "then"),
+    [
+        ("hidden", "out.backward()"),
+        ("[hidden]", "(out * 2).backward()"),
+        ("net.weight", "out.backward()"),
+        ("net.parameters()", "hidden.sum().backward()"),
+        ("x", "hidden.sum().backward()"),
+    ],
+)
+def test_what_grad_goes_through_is_freed(inputs: str, then: str) -> None:
+    assert_flagged(PART_OF_THE_WAY.format(inputs=inputs, more="", then=then), CODE)
+    kept = PART_OF_THE_WAY.format(inputs=inputs, more=", retain_graph=True", then=then)
+    assert_clean(twin(kept), CODE)

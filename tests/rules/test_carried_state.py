@@ -1078,3 +1078,147 @@ def test_what_is_kept_only_when_asked_for_is_not_kept_otherwise(cached: str, giv
 )
 def test_what_is_kept_where_it_is_asked_for_is_kept(cached: str, given: str) -> None:
     assert findings(CACHING.format(cached=cached, given=given), confidence=Confidence.LOW)
+
+
+METROPOLIS = """
+        def energy_of(net, x):
+            return net(x).sum(1)
+
+        def step(net, energy, x, terms):
+            first, second = terms
+            proposed = x + torch.randn_like(x)
+            new = energy_of(net, proposed)
+            force = torch.autograd.grad(new.sum(), proposed)[0]
+            {take}
+            return {given}
+
+        def sample(net, steps):
+            x = torch.randn(8, 3, requires_grad=True)
+            energy = energy_of(net, x)
+            terms = [energy_of(net, x), energy_of(net, -x)]
+            for _ in range(steps):
+                {bound} = step(net, energy, x, terms)  # !
+"""
+KEEPING_BOOKS = """with torch.no_grad():
+                accept = torch.rand(8) < torch.exp(energy - new)
+                energy[accept] = new[accept]
+                first[accept] = new[accept]
+                x[accept] = proposed[accept]"""
+
+
+@pytest.mark.parametrize(
+    ("given", "bound"),
+    [
+        ("energy", "energy"),
+        ("energy, x", "energy, x"),
+        ("(x, energy)", "x, energy"),
+        ("energy, [first, second]", "energy, terms"),
+        ("energy, (first, second)", "energy, terms"),
+        ("energy, terms", "energy, terms"),
+    ],
+)
+@pytest.mark.parametrize("take", [KEEPING_BOOKS, "print(energy)", "x.data.copy_(proposed)"])
+def test_what_a_call_gives_back_as_it_was_is_not_carried_on(take: str, given: str, bound: str) -> None:
+    assert_clean(twin(METROPOLIS.format(take=take, given=given, bound=bound)), CODE)
+
+
+@pytest.mark.parametrize(
+    ("take", "given", "bound"),
+    [
+        ("energy = torch.minimum(energy, new)", "energy", "energy"),
+        ("energy = torch.minimum(energy, new)", "energy, x", "energy, x"),
+        (KEEPING_BOOKS, "energy * 0.5, x", "energy, x"),
+        (KEEPING_BOOKS, "-energy", "energy"),
+        ("second = second + first", "energy, [first, second]", "energy, terms"),
+    ],
+)
+def test_what_a_call_computes_from_what_it_is_given_is_carried_on(take: str, given: str, bound: str) -> None:
+    assert_flagged(METROPOLIS.format(take=take, given=given, bound=bound), CODE)
+
+
+DESCENT = """
+        def descend(net, start, energy, steps, noise):
+            points = net(start)
+            for _ in range(steps):
+                force = torch.autograd.grad(energy(points).sum(), points)[0]
+                {step}
+"""
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        "points = points - 0.1 * force",
+        "points = points + force * -0.1",
+        "points = points - force",
+        "points = -0.1 * force + points",
+    ],
+)
+def test_a_step_without_a_graph_chains_only_what_it_is_added_to(step: str) -> None:
+    snippet = DESCENT.format(step=f"{step}  # !")
+    assert_flagged(snippet, CODE)
+    assert_clean(snippet, "GG103")
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        "points = (points - 0.1 * force).detach().requires_grad_()",
+        "points = points.detach() - 0.1 * force",
+        "with torch.no_grad(): points = points - 0.1 * force",
+    ],
+)
+def test_a_step_that_cuts_what_it_is_added_to(step: str) -> None:
+    assert_clean(DESCENT.format(step=step), CODE)
+
+
+def test_a_step_with_a_graph_is_a_sum() -> None:
+    snippet = DESCENT.format(step="points = points + 0.1 * noise(force)  # !")
+    assert_flagged(snippet, "GG103")
+    assert_clean(snippet, CODE)
+
+
+DRAWN = """
+        def sample(decoder: nn.GRU, head: nn.Linear, token, state, length):
+            tokens, scores = [], []
+            for _ in range(length):
+                out, state = decoder.eval()(token, state)  # !
+                choice = torch.distributions.Categorical(logits=head(out))
+                token = choice.{drawn}
+                tokens.append(token)
+                scores.append(choice.{score})
+            return {returned}
+"""
+
+
+@pytest.mark.parametrize("returned", ["tokens, torch.stack(scores)", "scores", "sum(scores)", "{'scores': scores}"])
+def test_the_score_of_what_a_policy_draws_is_for_its_gradient(returned: str) -> None:
+    snippet = DRAWN.format(drawn="sample()", score="log_prob(token)", returned=returned)
+    assert_clean(twin(snippet), CODE)
+
+
+@pytest.mark.parametrize(
+    ("drawn", "score", "returned"),
+    [
+        ("sample()", "log_prob(token)", "len(tokens)"),
+        ("sample()", "log_prob(token).item()", "scores"),
+        ("probs.argmax(-1)", "probs.max()", "tokens, scores"),
+    ],
+)
+def test_what_is_only_drawn_is_not(drawn: str, score: str, returned: str) -> None:
+    assert_flagged(DRAWN.format(drawn=drawn, score=score, returned=returned), CODE)
+
+
+@pytest.mark.parametrize(
+    ("gradient", "freed"),
+    [
+        ("torch.autograd.grad(energy(points).sum(), points)[0]", False),
+        ("torch.autograd.grad([energy(points).sum()], inputs=[points])[0]", False),
+        ("torch.autograd.grad(energy(points).sum(), start)[0]", True),
+        ("torch.autograd.grad(energy(points).sum(), list(net.parameters()))[0]", True),
+    ],
+)
+def test_grad_frees_the_graph_as_far_as_its_inputs(gradient: str, freed: bool) -> None:
+    snippet = DESCENT.replace("torch.autograd.grad(energy(points).sum(), points)[0]", gradient)
+    [finding] = findings(snippet.format(step="points = points - 0.1 * force"), CODE)
+    assert ("the graph's nodes" in finding.message) is freed

@@ -262,3 +262,26 @@ def test_flagged(name: str) -> None:
 @pytest.mark.parametrize("name", CLEAN)
 def test_clean(name: str) -> None:
     assert_clean(CLEAN[name], CODE)
+
+
+SWITCH = """
+        def {name}(seed):
+            torch.manual_seed(seed)
+            torch.autograd.set_detect_anomaly(True)  # !
+
+        def train(model, loader, optimizer):
+            for x, y in loader:
+                optimizer.zero_grad()
+                F.cross_entropy(model(x), y).backward()
+                optimizer.step()
+"""
+
+
+@pytest.mark.parametrize("name", ["enable_debug_mode", "debug", "set_anomaly_detection", "turnOnDebugging"])
+def test_a_function_that_is_the_option(name: str) -> None:
+    assert_clean(SWITCH.format(name=name).replace("  # !", ""), CODE)
+
+
+@pytest.mark.parametrize("name", ["setup", "seed_everything", "main"])
+def test_a_function_that_sets_up(name: str) -> None:
+    assert_flagged(SWITCH.format(name=name), CODE)

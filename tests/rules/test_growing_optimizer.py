@@ -381,3 +381,40 @@ def test_a_group_that_entering_an_object_adds() -> None:
     assert [f.code for f in findings(SESSION.format(leave="self.code.grad = None", make="pass"), CODE)] == [CODE]
     assert_clean(SESSION.format(leave="self.optimizer.param_groups.pop()", make="pass"), CODE)
     assert_clean(SESSION.format(leave="pass", make="optimizer = torch.optim.Adam(net.parameters())"), CODE)
+
+
+GROWS_UP = """
+        def grow(net, optimizer):
+            net.grow()
+            {before}
+            optimizer.add_param_group({{"params": list(net.parameters())}})  # !
+
+        def fit(net, loader, optimizer):
+            for x, y in loader:
+                optimizer.zero_grad()
+                F.cross_entropy(net(x), y).backward()
+                optimizer.step()
+                grow(net, optimizer)
+"""
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        "optimizer.param_groups = []",
+        "optimizer.param_groups[:] = []",
+        "optimizer.param_groups[1:] = []",
+        "optimizer.param_groups.clear()",
+        "del optimizer.param_groups[0]",
+        "del optimizer.param_groups[:]",
+    ],
+)
+def test_groups_that_take_the_place_of_those_before(before: str) -> None:
+    assert_clean(GROWS_UP.format(before=before).replace("  # !", ""), CODE)
+
+
+@pytest.mark.parametrize(
+    "before", ["pass", "optimizer.param_groups[0]['lr'] = 0.1", "assert optimizer.param_groups == []"]
+)
+def test_groups_that_are_added_to_those_before(before: str) -> None:
+    assert_flagged(GROWS_UP.format(before=before), CODE)

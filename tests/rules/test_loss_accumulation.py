@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from gradguard.findings import Confidence, Severity
-from tests.rules.snippets import assert_clean, assert_flagged, findings
+from tests.rules.snippets import assert_clean, assert_flagged, findings, twin
 
 CODE = "GG103"
 
@@ -971,3 +971,54 @@ def test_a_graph_that_backward_freed_is_of_no_use_to_an_object() -> None:
         """,
         CODE,
     )
+
+
+REWARDS = """
+        import gym
+
+        class World:
+            def __init__(self):
+                self.inner = gym.make("Pole-v1")
+                self.earned = 0
+
+            def act(self, action):
+                state, reward, done, _ = self.inner.step(action)
+                self.earned += reward
+                return state, reward
+
+        class Worker:
+            def __init__(self, model, optimizer):
+                self.model, self.optimizer, self.world = model, optimizer, World()
+                self.earned = 0
+
+            def work(self):
+                while True:
+                    loss = self.rollout()
+                    self.optimizer.zero_grad()
+                    loss.backward()
+                    self.optimizer.step()
+                    self.earned += {added}  # !
+
+            def rollout(self):
+                state, gains, values = self.world.inner.reset(), [], []
+                for _ in range(20):
+                    value = self.model(torch.as_tensor(state))
+                    state, reward = self.world.act(value.argmax().item())
+                    gains.append(reward)
+                    values.append(value)
+                returns, loss = torch.zeros(1), 0.0
+                for gain, value in zip(reversed(gains), reversed(values)):
+                    returns = 0.9 * returns + gain
+                    loss = loss + (returns - value).pow(2)
+                return loss
+"""
+
+
+@pytest.mark.parametrize("added", ["self.world.earned", "loss.item()", "1"])
+def test_what_a_loss_is_compared_with_is_not_shown_to_have_a_graph(added: str) -> None:
+    assert_clean(twin(REWARDS.format(added=added)))
+
+
+@pytest.mark.parametrize("added", ["loss", "loss * self.world.earned", "-loss"])
+def test_a_loss_that_is_compared_with_rewards_has_one(added: str) -> None:
+    assert_flagged(REWARDS.format(added=added), CODE)

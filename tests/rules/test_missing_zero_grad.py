@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.rules.snippets import assert_clean, assert_flagged, findings
+from tests.rules.snippets import assert_clean, assert_flagged, findings, twin
 
 CODE = "GG201"
 
@@ -426,3 +426,46 @@ def test_one_of_two_optimizers(first: str, second: str, one: str, two: str) -> N
 @pytest.mark.parametrize(("first", "second", "one", "two"), TOGETHER)
 def test_two_optimizers_that_may_share_parameters(first: str, second: str, one: str, two: str) -> None:
     assert_clean(TWO_OPTIMIZERS.format(first=first, second=second, one=one, two=two, mark=""), CODE)
+
+
+ASKED_FOR = """
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.layer = nn.Linear(2, 2)
+                self.made = None
+
+            def forward(self, x):
+                return self.layer(x)
+
+            def optimizer(self):
+                if self.made is None:
+                    self.made = torch.optim.SGD(self.parameters(), 0.1)
+                return self.made
+
+        def train(loader, optimizers):
+            net = Net()
+            for x in loader:
+                {reset}
+                net(x).sum().backward()  # !
+                net.optimizer().step()
+"""
+
+
+@pytest.mark.parametrize(
+    "reset",
+    [
+        "net.optimizer().zero_grad()",
+        "net.optimizer().zero_grad(set_to_none=True)",
+        "optimizers()[0].zero_grad()",
+        "net.train().zero_grad()",
+        "net.layer.requires_grad_().weight.grad.zero_()",
+    ],
+)
+def test_a_reset_of_what_a_call_gives(reset: str) -> None:
+    assert_clean(twin(ASKED_FOR.format(reset=reset)), CODE)
+
+
+@pytest.mark.parametrize("reset", ["pass", "net.optimizer().state_dict()", "x.clone().zero_()"])
+def test_what_a_call_gives_is_not_reset(reset: str) -> None:
+    assert_flagged(ASKED_FOR.format(reset=reset), CODE)

@@ -324,3 +324,34 @@ def test_a_second_loss_that_the_forward_left_in_the_model(penalty: str) -> None:
     assert_clean(snippet.format(f"penalty = {penalty}", ""), "GG101")
     for other in ("F.cross_entropy(model(x), y)", "other.loss(x)", "sum(p.pow(2).sum() for p in model.parameters())"):
         assert_flagged(snippet.format(f"penalty = {other}", "  # !"), "GG101")
+
+
+CHUNKS = """
+        def backpropagate(criterion, net, scores, labels, step):
+            for i in range(0, scores.size(0), step):
+                loss = {loss}
+                loss.backward(retain_graph=True)  # !
+"""
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        "criterion(scores[i:i + step], labels[i:i + step])",
+        "criterion(scores[i], labels[i]) / scores.size(0)",
+        "criterion(scores.view(-1, 9)[i:i + step], labels[i:i + step]) + criterion(scores[i].T, labels[i])",
+    ],
+)
+def test_parts_of_what_was_handed_over_share_its_graph(loss: str) -> None:
+    assert_clean(CHUNKS.format(loss=loss).replace("  # !", ""), CODE)
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        "criterion(net.forward(scores[i:i + step]), labels[i:i + step])",
+        "F.cross_entropy(net.head(scores[i]), labels[i])",
+    ],
+)
+def test_what_a_model_makes_of_each_part_shares_nothing(loss: str) -> None:
+    assert_flagged(CHUNKS.format(loss=loss), CODE)

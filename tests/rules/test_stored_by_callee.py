@@ -1528,3 +1528,39 @@ def test_a_replay_buffer_whose_rows_are_read_by_written_words() -> None:
     assert_flagged(BY_WORD.replace("GIVEN", "logp"), CODE)
     for given in ("logp.detach()", "logp.item()"):
         assert_clean(BY_WORD.replace("GIVEN", given).replace("  # !", ""), CODE)
+
+
+UPDATE = """
+        losses, spreads = [], []
+
+        def update(optimizer, scores, returns{taken}):
+            actor = -(torch.stack(scores) * returns).mean()
+            losses.append({kept})  # !
+            optimizer.zero_grad()
+            {backward}
+            optimizer.step()
+
+        def train(policy, optimizer, env, steps):
+            for _ in range(steps):
+                scores = [policy(env.observe()) for _ in range(8)]
+                update(optimizer, scores, env.returns(){given})
+"""
+BOTH_SEEN = {"taken": "", "given": "", "backward": "actor.backward()"}
+
+
+@pytest.mark.parametrize("kept", ["actor", "-actor", "[actor]", "{'actor': actor}"])
+def test_what_the_callee_backpropagates_is_cut_where_it_is_stored(kept: str) -> None:
+    snippet = UPDATE.format(kept=kept, **BOTH_SEEN)
+    assert_flagged(snippet, "GG104")
+    assert_clean(snippet, CODE)
+
+
+@pytest.mark.parametrize("kept", ["actor.item()", "actor.detach()", "float(actor)", "len(scores)"])
+def test_what_the_callee_backpropagates_and_cuts(kept: str) -> None:
+    assert_clean(twin(UPDATE.format(kept=kept, **BOTH_SEEN)))
+
+
+def test_what_the_callee_only_keeps_is_cut_by_its_caller() -> None:
+    given = {"taken": ", spread", "given": ", scores[0].var()", "backward": "actor.backward()"}
+    snippet = twin(UPDATE.format(kept="spread", **given), ("scores[0].var())", "scores[0].var())  # !"))
+    assert_flagged(snippet, CODE)

@@ -529,3 +529,62 @@ def test_all_arguments_are_handed_on_to_each_element(name: str) -> None:
 )
 def test_elements_that_are_handed_all_and_keep_nothing(name: str, edit: tuple[str, str]) -> None:
     assert_clean(twin(FORWARDING[name], edit), "GG107")
+
+
+METER_OR_BUFFER = """
+        class Buffer:
+            def __init__(self, size):
+                self.rows = []
+
+            def update({taken}):
+                self.rows.append({kept})
+
+        class Meter:
+            def __init__(self):
+                self.total, self.count = 0.0, 0
+
+            def update(self, value, n=1):
+                self.total += float(value) * n
+                self.count += n
+
+        def train(model, optimizer, loader, meters):
+            for x, y in loader:
+                loss = F.mse_loss(model(x), y)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+                meters["loss"].update({given})  # !
+"""
+TAKING = [
+    ("self, samples, labels, step", "samples", "loss"),
+    ("self, samples, labels, *, step", "samples", "loss, 1"),
+    ("self, samples, step=0", "samples", "loss, n=1"),
+    ("self, samples", "samples", "loss, 1"),
+    ("self", "self.last", "loss"),
+]
+
+
+@pytest.mark.parametrize(("taken", "kept", "given"), TAKING)
+def test_a_method_that_does_not_take_these_arguments_is_not_called(taken: str, kept: str, given: str) -> None:
+    assert_clean(twin(METER_OR_BUFFER.format(taken=taken, kept=kept, given=given)))
+
+
+@pytest.mark.parametrize(
+    ("taken", "kept", "given"),
+    [
+        ("self, sample", "sample", "loss"),
+        ("self, sample, step=0", "sample", "loss, 1"),
+        ("self, sample, n", "sample", "loss, n=x.size(0)"),
+        ("self, *samples", "samples", "loss, 1"),
+        ("self, sample, **others", "sample", "loss, n=1"),
+    ],
+)
+def test_a_method_that_takes_these_arguments_may_be_called(taken: str, kept: str, given: str) -> None:
+    assert_flagged(METER_OR_BUFFER.format(taken=taken, kept=kept, given=given), "GG107")
+
+
+def test_a_decorator_may_change_what_a_method_takes() -> None:
+    decorated = METER_OR_BUFFER.format(taken="self, sample, rank, step", kept="sample", given="loss").replace(
+        "def update(self, sample, rank", "@fill_in\n            def update(self, sample, rank"
+    )
+    assert_flagged(decorated, "GG107")

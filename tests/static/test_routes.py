@@ -267,7 +267,7 @@ ROUTES = {
     "a method that a base declares": (
         """
         class Meter:
-            def add(self, value):
+            def add(self, value, n=1):
                 self.absorb(value)
 
             def absorb(self, value):
