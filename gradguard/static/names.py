@@ -40,6 +40,11 @@ def named_kind(path: str) -> Kind:
     return Kind.UNKNOWN
 
 
+def is_field(path: str) -> bool:
+    """Whether a path goes through an attribute: ``run.loss``, and ``meters["loss"].sum``, not ``losses["l1"]``."""
+    return "." in _SUBSCRIPT.sub("", path)
+
+
 def object_path(path: str) -> str:
     """A path without the method whose object it goes through: ``self.hidden`` of ``self.step.__self__.hidden``."""
     return _METHODS_OBJECT.sub("", path)

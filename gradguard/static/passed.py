@@ -30,22 +30,27 @@ class Passed:
         self._calls: dict[Path, _Calls] = {}
         self._arguments: dict[tuple[Module, str, str], set[Class]] = {}
 
-    def argument_class(self, ref: FunctionRef, param: str) -> Class | None:
-        """The class of the project that every call seen passes as ``param``, if it is one (or copies of it)."""
+    def argument_class(self, ref: FunctionRef, param: str, *, of_items: bool = False) -> Class | None:
+        """The class of the project that every call seen passes as ``param``, if it is one (or copies of it).
+
+        Args:
+            of_items: asks for the class of what is in the collection that is passed: ``defaultdict(Meter)``.
+        """
         params = [p.name for p in ref.define.params]
         if is_plain(ref.define.params[params.index(param)]):
             return None
-        found = self._classes_of(ref.module, ref.define.name, ref.owner.name if ref.owner else "", params, param, 0)
+        owner = ref.owner.name if ref.owner else ""
+        found = self._classes_of(ref.module, ref.define.name, owner, params, param, _ITEMS if of_items else "", 0)
         return min(found, key=lambda cls: cls.module.source.path) if len({cls.name for cls in found}) == 1 else None
 
     def _classes_of(
-        self, module: Module, name: str, owner: str, params: list[str], param: str, depth: int
+        self, module: Module, name: str, owner: str, params: list[str], param: str, part: str, depth: int
     ) -> set[Class]:
         position = params.index(param)
         if params[0] in ("self", "cls"):
             position -= 1
             name = owner if name == "__init__" else name
-        key = (module, name, param)
+        key = (module, name, param + part)
         if key not in self._arguments:
             self._arguments[key] = set()
             if self._survey.is_called_by_many(name, module):
@@ -53,10 +58,10 @@ class Passed:
             found = self._arguments[key]
             for caller in self._survey.callers(name, module):
                 calls = self._calls_of(caller)
-                found |= set(calls.classes(name, param, position, self._survey.asked(module)))
+                found |= set(calls.classes(name, param, position, part, self._survey.asked(module)))
                 for passing in calls.passing(name, param, position) if depth < _MAX_PASSES else ():
                     found |= self._classes_of(
-                        caller, passing.function, passing.owner, passing.params, passing.param, depth + 1
+                        caller, passing.function, passing.owner, passing.params, passing.param, part, depth + 1
                     )
         return set(self._arguments[key])
 
@@ -192,6 +197,8 @@ class _Calls:
                     for name, value in _pairs(target, node.value):
                         if isinstance(value, ast.Call):
                             made[_dotted(name)].append(_dotted(value.func))
+                        if maker := _maker_of_items(value):
+                            made[_dotted(name) + _ITEMS].append(maker)
             elif isinstance(node, ast.With | ast.AsyncWith):
                 for item in node.items:
                     if item.optional_vars is not None and isinstance(item.context_expr, ast.Call):
@@ -238,16 +245,17 @@ class _Calls:
         own = cls.method(ref.define.name) if cls is not None else None
         return own is not None and own.define is not ref.define
 
-    def classes(self, name: str, param: str, position: int, asked: Asked) -> Iterator[Class]:
+    def classes(self, name: str, param: str, position: int, part: str, asked: Asked) -> Iterator[Class]:
         """The classes of what is passed as ``param`` where ``name`` is called.
 
         Args:
+            part: what of it is asked for: itself, or its items.
             asked: receives what the file that wants to know asks with this.
         """
         from gradguard.static.definitions import Class
 
         for given, _ in self.given(name, param, position):
-            for maker in [given.path] if given.is_made else self._written[1].get(given.path, []):
+            for maker in self._makers(given, part):
                 value = self.module.dotted(maker)
                 if value is None or isinstance(value.ref, str):
                     head = maker.split(".")[0]
@@ -257,6 +265,12 @@ class _Calls:
                     asked.files.add(self.module.path)
                 if value is not None and isinstance(value.ref, Class):
                     yield value.ref
+
+    def _makers(self, given: _Given, part: str) -> list[str]:
+        """The functions and classes whose calls make what is given, or what is in it."""
+        if given.is_made:
+            return [given.path] if not part else []
+        return self._written[1].get(given.path + part, [])
 
     def passing(self, name: str, param: str, position: int) -> Iterator[_Passing]:
         """The functions that pass a parameter of their own on as ``param``."""
@@ -275,6 +289,27 @@ def _pairs(target: ast.expr, value: ast.expr) -> Iterator[tuple[ast.expr, ast.ex
             yield from _pairs(one, other)
     else:
         yield target, value
+
+
+_ITEMS = "[*]"
+
+
+def _maker_of_items(value: ast.expr) -> str:
+    """What makes each item of a collection: ``Meter`` of ``defaultdict(Meter)``, ``{k: Meter() for k in names}``."""
+    if isinstance(value, ast.Call) and value.args and _dotted(value.func).rsplit(".", 1)[-1] == "defaultdict":
+        factory = value.args[0]
+        return _called(factory.body) if isinstance(factory, ast.Lambda) else _dotted(factory)
+    if isinstance(value, ast.DictComp):
+        return _called(value.value)
+    if isinstance(value, ast.ListComp):
+        return _called(value.elt)
+    items = value.values if isinstance(value, ast.Dict) else value.elts if isinstance(value, ast.List) else []
+    makers = {_called(item) for item in items}
+    return makers.pop() if len(makers) == 1 else ""
+
+
+def _called(value: ast.expr) -> str:
+    return _dotted(value.func) if isinstance(value, ast.Call) else ""
 
 
 def _given(argument: ast.expr) -> _Given:
