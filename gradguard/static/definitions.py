@@ -297,7 +297,7 @@ class Class:
                     return each_of(replace(found, bounded=True))
                 if found.kind is Kind.CONTAINER and not found.parts and (made := cls._member(name)) is not None:
                     return each_of(made)
-                if found.kind not in (Kind.UNKNOWN, Kind.NOTHING):
+                if found.kind not in (Kind.UNKNOWN, Kind.NOTHING) or found.roots:
                     return found.with_roots(Root(Source.LEAF, value)) if name in cls._leaves else found
         return None
 

@@ -1078,3 +1078,32 @@ def test_what_is_kept_only_when_asked_for_is_not_kept_otherwise(cached: str, giv
 )
 def test_what_is_kept_where_it_is_asked_for_is_kept(cached: str, given: str) -> None:
     assert findings(CACHING.format(cached=cached, given=given), confidence=Confidence.LOW)
+
+
+MOVED = """
+        class Simulation:
+            def __init__(self, potential, pos):
+                self.potential, self.vel = potential, torch.zeros_like(pos)
+                self.pos = {start}
+
+            def step(self, dt):
+                (force,) = torch.autograd.grad(-self.potential(self.pos).sum(), self.pos)
+                self.vel = self.vel + dt * force
+                {move}
+
+        def run(potential, pos):
+            simulation = Simulation(potential, pos)
+            for _ in range(10_000):
+                simulation.step(0.01)
+"""
+
+
+@pytest.mark.parametrize("start", ["pos.requires_grad_()", "pos.clone().requires_grad_()", "pos.requires_grad_(True)"])
+def test_positions_that_ask_for_gradients(start: str) -> None:
+    assert_flagged(MOVED.format(start=start, move="self.pos = self.pos + dt * self.vel  # !"), CODE)
+    for move in (
+        "self.pos = (self.pos + dt * self.vel).detach().requires_grad_()",
+        "self.pos.data += dt * self.vel",
+        "self.pos.data = self.pos.data + dt * self.vel",
+    ):
+        assert_clean(MOVED.format(start=start, move=move), CODE)
