@@ -43,8 +43,8 @@ def pins(function: Function) -> Iterator[Finding]:
             taken = store.where_taken
             yield rule.finding(
                 taken.site,
-                f"`{taken.value_code}` is a view of a larger tensor: {store.place} keeps the whole storage of each",
-                help=f"store a copy: `{taken.value_code}.clone()`",
+                f"`{taken.view_code}` is a view of a larger tensor: {store.place} keeps the whole storage of each",
+                help=f"store a copy: `{taken.view_code}.clone()`",
                 confidence=Confidence.LOW if _is_one_sample(store) else Confidence.HIGH,
             )
 

@@ -170,7 +170,9 @@ class Escalation:
     def _has_time(self) -> bool:
         spent = self.seconds + (self._diagnosis.seconds if self._diagnosis is not None else 0.0)
         if spent > MAX_SECONDS:
-            self._note(f"looking closely took over {MAX_SECONDS:.0f} s; what began to grow after that was not looked at")
+            self._note(
+                f"looking closely took over {MAX_SECONDS:.0f} s; what began to grow after that was not looked at"
+            )
         return spent <= MAX_SECONDS
 
     def _diagnose(self, step: int, frame: FrameType | None) -> None:

@@ -47,9 +47,30 @@ def emptied_in_a_loop(
             function = source.function_of(node)
             if getattr(function, "name", "") in ("__init__", "__new__"):
                 continue
-            if source.loop_of(node) is not None or _called_in_a_loop(sources, source, function, set()):
+            if _is_in_a_loop(source, node, name) or _called_in_a_loop(sources, source, function, set()):
                 return place_of(source.filename, node)
     return None
+
+
+def _is_in_a_loop(source: Source, statement: ast.stmt, name: str) -> bool:
+    """Whether a loop runs the statement again, not only for another object: ``for each in all: each.rows = []``."""
+    owners = {_first_name(n.value) for n in ast.walk(statement) if isinstance(n, ast.Attribute) and n.attr == name}
+    for around in source.around(statement):
+        if isinstance(around, FunctionNode):
+            return False
+        if isinstance(around, LoopNode) and not _is_about_each(around, owners):
+            return True
+    return False
+
+
+def _is_about_each(loop: ast.AST, owners: set[str]) -> bool:
+    """Whether all that a loop does is done to what it binds, to which these names belong."""
+    if not isinstance(loop, ast.For) or not owners:
+        return False
+    bound = {n.id for n in ast.walk(loop.target) if isinstance(n, ast.Name)}
+    calls = [n for statement in loop.body for n in ast.walk(statement) if isinstance(n, ast.Call)]
+    others = (call.func for call in calls if called_name(call) not in ("isinstance", "hasattr", "getattr", "len"))
+    return owners <= bound and all(_first_name(func) in bound for func in others)
 
 
 def _is_of_another_key(statement: ast.stmt, name: str, key: str) -> bool:

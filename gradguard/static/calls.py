@@ -210,6 +210,7 @@ def _project(c: Called) -> Value | None:
             learns = c.func.kind is Kind.MODULE and ref.may_learn
             if learns:
                 module_calls.forward(c)
+                module_calls.note_tensors(c, forward)
             several = c.flow.element_paths(c.path) if c.path and c.func.kind is Kind.INSTANCE else ()
             receiver = several[0] if several else c.flow.canonical(c.path) if c.path else None
             returned = apply_facts(c, forward, c.values, receiver=receiver)

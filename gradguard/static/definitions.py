@@ -246,20 +246,8 @@ class Class:
 
     @cached_property
     def element(self) -> Value | None:
-        """What an item of it is, for a ``defaultdict`` subclass that says so in its constructor."""
-        constructor = self.methods.get("__init__")
-        if constructor is None or not any(n.rsplit(".", 1)[-1] == "defaultdict" for n in self.external_bases):
-            return None
-        for node in t.walk(constructor.define.body):
-            if (
-                isinstance(node, t.Call)
-                and isinstance(node.func, t.Attribute)
-                and node.func.name == "__init__"
-                and node.args
-            ):
-                made = self.module.value_of(node.args[0].value)
-                return Value(kind=Kind.INSTANCE, ref=made.ref) if isinstance(made.ref, Class) else None
-        return None
+        """What an item of it is: of a ``dict`` subclass whose methods, or whose factory, make them all."""
+        return objects.made_by_factory(self) or (self._member("") if objects.is_dict(self) else None)
 
     @cached_property
     def is_record(self) -> bool:
@@ -307,9 +295,19 @@ class Class:
                 found = kind_of(ref, value)
                 if found.kind is Kind.CONTAINER and not found.parts and cls._holds_bounded(name):
                     return each_of(replace(found, bounded=True))
-                if found.kind not in (Kind.UNKNOWN, Kind.NOTHING):
+                if found.kind is Kind.CONTAINER and not found.parts and (made := cls._member(name)) is not None:
+                    return each_of(made)
+                if found.kind not in (Kind.UNKNOWN, Kind.NOTHING) or found.roots:
                     return found.with_roots(Root(Source.LEAF, value)) if name in cls._leaves else found
         return None
+
+    def _member(self, name: str) -> Value | None:
+        """What its methods put into the collection ``self.name``, or itself: objects of one class of the project."""
+        made = [ref.module.value_of(v.func) if isinstance(v, t.Call) else None for ref, v in self._items.get(name, ())]
+        cls = made[0].ref if made and made[0] is not None else None
+        alike = all(v is not None and v.kind is Kind.CLASS and v.ref is cls for v in made)
+        is_object = isinstance(cls, Class) and not cls.is_module
+        return Value(kind=Kind.INSTANCE, ref=cls) if is_object and alike else None
 
     def _holds_bounded(self, name: str) -> bool:
         """Whether what its methods store in ``self.name`` by key drops old elements: ``x[k] = deque(maxlen=9)``."""
@@ -320,16 +318,8 @@ class Class:
 
     @cached_property
     def _items(self) -> dict[str, list[tuple[FunctionRef, t.Expr]]]:
-        """``self.name[key] = value`` statements by name."""
-        found: dict[str, list[tuple[FunctionRef, t.Expr]]] = {}
-        for ref in self.methods.values():
-            for stmt in walk_statements(ref.define.body):
-                target = stmt.targets[0] if isinstance(stmt, t.Assign) else None
-                holder = target.value if isinstance(target, t.Subscript) else None
-                own = isinstance(holder, t.Attribute) and t.path_of(holder.value) == "self"
-                if isinstance(stmt, t.Assign) and isinstance(holder, t.Attribute) and own:
-                    found.setdefault(holder.name, []).append((ref, stmt.value))
-        return found
+        """What its methods put into ``self.name``, by key or at the end; what they put into itself under no name."""
+        return objects.items_stored(self)
 
     @cached_property
     def parts(self) -> tuple[str, ...]:

@@ -48,6 +48,7 @@ class Loop:
         count: how many times it runs, where that is written as a number.
         is_once_by_default: its number of times is a setting, which is 1 unless somebody changes it.
         over_parts: it goes over the parameters or the parts of a module, each once.
+        over_pairs: it goes over a collection that has a name, and takes each element apart: ``for x, y in data``.
         turns_grad_off: a part of its body is under ``no_grad``.
         may_be_volatile: whether what it goes over may record no graph by itself, as in torch 0.3 (reads other files).
     """
@@ -69,6 +70,7 @@ class Loop:
     count: int | None = None
     is_once_by_default: bool = False
     over_parts: bool = False
+    over_pairs: bool = False
     turns_grad_off: bool = False
     may_be_volatile: Callable[[], bool] = field(default=lambda: False)
 

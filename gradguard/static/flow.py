@@ -33,7 +33,7 @@ from gradguard.static.model import (
     Store,
     ZeroGrad,
 )
-from gradguard.static.names import given_words, numbers_set
+from gradguard.static.names import given_words, is_field, numbers_set
 from gradguard.static.project import Project
 from gradguard.static.source import Site
 from gradguard.static.state import Cap, Carry, LoopFrame, State, merge
@@ -175,6 +175,14 @@ class Flow:
         return frozenset(name for name, method in methods if self.project.survey.has_method(method, self.module))
 
     @cached_property
+    def receivers_in(self) -> frozenset[str]:
+        """The names of collections whose items' methods the function calls: ``meters["loss"].add(x)``."""
+        called = (c.func for c in self.ref.calls if isinstance(c.func, t.Attribute))
+        owners = (func.value for func in called if func.name not in k.OF_PLAIN_DATA and func.name not in _OF_LISTS)
+        bases = (owner.value for owner in owners if isinstance(owner, t.Subscript))
+        return frozenset(base.id for base in bases if isinstance(base, t.Name))
+
+    @cached_property
     def filled(self) -> frozenset[str]:
         """The names that something is put into as only collections take it: ``rows.append(x)``."""
         adds = (c.func for c in self.ref.calls if isinstance(c.func, t.Attribute))
@@ -237,7 +245,7 @@ class Flow:
     def scope(self, path: str) -> Scope:
         head = path.split(".", 1)[0].split("[", 1)[0]
         if head in self.params:
-            return Scope.ATTRIBUTE if path[len(head) : len(head) + 1] == "." else Scope.PARAMETER
+            return Scope.ATTRIBUTE if is_field(path) else Scope.PARAMETER
         if head in self.locals and head not in self.declared:
             return Scope.LOCAL
         outer = self.ref.outer
@@ -465,6 +473,9 @@ class Flow:
         self.nested.extend(cls.methods.values())
         state.env[stmt.name] = Value(kind=Kind.CLASS, ref=cls)
         return state
+
+
+_OF_LISTS = ("append", "extend", "backward", "keys", "items", "values", "size", "item")
 
 
 def _grows_with(path: str, capped: str) -> bool:

@@ -216,7 +216,8 @@ def _new_loop(flow: Flow, stmt: t.Repeat, state: State, iterable: Value | None) 
     return Loop(
         flow.site(stmt), flow.loop, over_loader, bool(state.evaluating) or evaluation, targets,
         stmt.assigned or assigned_paths(stmt), count=counts.written(stmt.iterable),
-        over_parts=_goes_over_parts(stmt.iterable), may_be_volatile=lambda: volatile.may_be(flow),
+        over_parts=_goes_over_parts(stmt.iterable), over_pairs=_takes_apart(stmt),
+        may_be_volatile=lambda: volatile.may_be(flow),
     )  # fmt: skip
 
 
@@ -230,6 +231,16 @@ def _goes_over_objects(stmt: t.Repeat, loop: Loop) -> bool:
     if stmt.target is None or stmt.iterable is None or loop.over_loader:
         return False
     return any(path.endswith("[*]") for _, paths in collections_of(stmt.target, stmt.iterable) for path in paths)
+
+
+def _takes_apart(stmt: t.Repeat) -> bool:
+    """Whether it goes over one collection that has a name, and takes each element apart: ``for x, y in data``."""
+    target, iterable = stmt.target, stmt.iterable
+    while isinstance(iterable, t.Call) and iterable.args and t.path_of(iterable.func) in ("enumerate", "tqdm"):
+        numbered = t.path_of(iterable.func) == "enumerate" and isinstance(target, t.Display) and len(target.items) == 2
+        target = target.items[1] if numbered and isinstance(target, t.Display) else target
+        iterable = iterable.args[0].value
+    return isinstance(target, t.Display) and iterable is not None and t.path_of(iterable) is not None
 
 
 def _goes_over_parts(iterable: t.Expr | None) -> bool:

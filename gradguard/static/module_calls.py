@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 from gradguard.static import knowledge as k
 from gradguard.static import tree as t
 from gradguard.static.called import Called, last
-from gradguard.static.definitions import Class
+from gradguard.static.definitions import Class, FunctionRef
 from gradguard.static.model import Forward, Mode
+from gradguard.static.names import structures_in
 from gradguard.static.parameters import making
 from gradguard.static.values import Held, Kind, Root, Source, Value, holding, union
 
@@ -38,11 +39,24 @@ def module_call(c: Called) -> Value | None:
     if all(isinstance(arg.value, t.Constant) for arg in c.node.args) and last(c.path) == "head":
         return None  # table.head(5)
     forward(c)
-    for arg, value in c.values:  # what a module takes is a tensor
-        path = t.path_of(arg.value)
-        if value.ref == "batch" and path is not None:
-            c.state.env[path] = replace(value, ref=None)
+    note_tensors(c)
     return module_result(c)
+
+
+def note_tensors(c: Called, ref: FunctionRef | None = None) -> None:
+    """What a module takes is a tensor, unless its ``forward`` takes a structure apart.
+
+    Args:
+        ref: that ``forward``, where it is known.
+    """
+    names = [param.name for param in ref.define.params if not param.star][1:] if ref is not None else []
+    for index, (arg, value) in enumerate(c.values):
+        path = t.path_of(arg.value)
+        if value.ref != "batch" or path is None or arg.star:
+            continue
+        name = arg.keyword or (names[index] if index < len(names) else None)
+        if ref is None or (name in names and name not in structures_in(ref.define.body)):
+            c.state.env[path] = replace(value, ref=None)
 
 
 def _is_loss_without_parameters(ref: object) -> bool:

@@ -40,6 +40,11 @@ def named_kind(path: str) -> Kind:
     return Kind.UNKNOWN
 
 
+def is_field(path: str) -> bool:
+    """Whether a path goes through an attribute: ``run.loss``, and ``meters["loss"].sum``, not ``losses["l1"]``."""
+    return "." in _SUBSCRIPT.sub("", path)
+
+
 def object_path(path: str) -> str:
     """A path without the method whose object it goes through: ``self.hidden`` of ``self.step.__self__.hidden``."""
     return _METHODS_OBJECT.sub("", path)
@@ -65,6 +70,30 @@ def used_as_tensors(body: object) -> frozenset[str]:
     moved = (c.func for c in taken if isinstance(c.func, t.Attribute) and c.func.name in k.MOVING_METHODS)
     owners = [f.value for f in calls if f.name in k.ONLY_OF_TENSORS] + [f.value for f in moved]
     return frozenset(owner.id for owner in owners if isinstance(owner, t.Name))
+
+
+def structures_in(body: object) -> frozenset[str]:
+    """The names that are taken apart as no tensor is: ``batch["x"]``, ``for x in xs``, ``x, y = pair``, ``*xs``."""
+    found: list[t.Expr | None] = []
+    for node in t.walk(body):
+        if isinstance(node, t.Subscript) and isinstance(node.index, t.Constant) and isinstance(node.index.value, str):
+            found.append(node.value)
+        elif isinstance(node, t.Repeat):
+            found.append(node.iterable)
+        elif isinstance(node, t.Comprehension):
+            found += [clause.iterable for clause in node.clauses]
+        elif (isinstance(node, t.Assign) and isinstance(node.targets[0], t.Display)) or isinstance(node, t.Starred):
+            found.append(node.value)
+        elif isinstance(node, t.Call):
+            found += [arg.value for arg in node.args if arg.star or t.path_of(node.func) in ("isinstance", "zip")]
+        elif isinstance(node, t.Attribute) and node.name not in _OF_TENSORS:
+            found.append(node.value)  # graph.edge_index
+    return frozenset(expr.id for expr in found if isinstance(expr, t.Name))
+
+
+_OF_TENSORS = (
+    k.OF_PLAIN_DATA | k.DIFFERENTIABLE_METHODS | k.BREAKING_ATTRIBUTES | k.BREAKING_METHODS | k.MOVING_METHODS
+) - {"items", "keys"}
 
 
 def given_words(body: Sequence[t.Stmt]) -> frozenset[str]:

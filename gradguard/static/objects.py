@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from gradguard.static import knowledge as k
 from gradguard.static import tree as t
 from gradguard.static.source import Site
 from gradguard.static.tree import walk_statements
+from gradguard.static.values import Kind, Value
 
 if TYPE_CHECKING:
-    from gradguard.static.definitions import Class
+    from gradguard.static.definitions import Class, FunctionRef
 
 
 def object_lists(cls: Class) -> tuple[Site, ...]:
@@ -59,6 +61,49 @@ def _is_empty(value: t.Expr) -> bool:
     return isinstance(value, t.Display | t.DictDisplay) and not (
         value.items if isinstance(value, t.Display) else value.entries
     )
+
+
+def items_stored(cls: Class) -> dict[str, list[tuple[FunctionRef, t.Expr]]]:
+    """What the methods of a class put into ``self.name``, by key or at the end; what they put into itself as ``""``."""
+    found: dict[str, list[tuple[FunctionRef, t.Expr]]] = {}
+    for ref in cls.methods.values():
+        for stmt in walk_statements(ref.define.body):
+            for path, value in _puts(stmt):
+                if path == "self" or (path.startswith("self.") and "." not in path[5:]):
+                    found.setdefault(path[5:], []).append((ref, value))
+    return found
+
+
+def _puts(stmt: t.Stmt) -> Iterator[tuple[str, t.Expr]]:
+    """The collections that a statement puts something into, each with that."""
+    if isinstance(stmt, t.Assign):
+        holders = (target.value for target in stmt.targets if isinstance(target, t.Subscript))
+        yield from ((t.path_of(holder) or "", stmt.value) for holder in holders)
+    call = stmt.value if isinstance(stmt, t.Evaluate) else None
+    func = call.func if isinstance(call, t.Call) and len(call.args) == 1 else None
+    if isinstance(call, t.Call) and isinstance(func, t.Attribute) and func.name in ("append", "appendleft", "add"):
+        yield t.path_of(func.value) or "", call.args[0].value
+
+
+def is_dict(cls: Class) -> bool:
+    """Whether a class is derived from one of the dicts."""
+    names = ((t.path_of(base) or "").rsplit(".", 1)[-1] for each in cls.lineage() for base in each.define.bases)
+    return any(name in _DICTS for name in names)
+
+
+_DICTS = ("dict", "OrderedDict", "defaultdict", "UserDict")
+
+
+def made_by_factory(cls: Class) -> Value | None:
+    """What an item of a ``defaultdict`` subclass is that names its factory: ``super().__init__(Meter)``."""
+    constructor = cls.methods.get("__init__")
+    if constructor is None or not any(n.rsplit(".", 1)[-1] == "defaultdict" for n in cls.external_bases):
+        return None
+    for call in constructor.calls:
+        if isinstance(call.func, t.Attribute) and call.func.name == "__init__" and call.args:
+            made = cls.module.value_of(call.args[0].value)
+            return Value(kind=Kind.INSTANCE, ref=made.ref) if made.kind is Kind.CLASS else None
+    return None
 
 
 def gives_members(cls: Class) -> bool:

@@ -290,7 +290,7 @@ def _builtin(c: Called, name: str) -> Value | None:
         if values[0].kind is Kind.LOADER and c.flow.loop is not None and is_evaluation(c.flow):
             c.flow.loop.evaluates = True  # for _ in range(len(loader)): batch = next(batches)
         return iterated(values[0])
-    if name in ("iter", "reversed", "sorted") and values:
+    if values and (name in ("iter", "reversed", "sorted") or (name in ("list", "tuple") and _of_objects(values[0]))):
         return values[0]
     if name in ("list", "tuple") and len(values) == 1 and values[0].kind is Kind.LOADER:
         return each_of(holding(iterated(values[0]), Held.MEMBER, c.node))
@@ -320,6 +320,12 @@ def _builtin(c: Called, name: str) -> Value | None:
     if name in ("setattr", "delattr"):
         return NOTHING
     return None
+
+
+def _of_objects(value: Value) -> bool:
+    """Whether all elements of a collection are objects of one class of the project."""
+    each = value.part("each")
+    return each is not None and each.kind is Kind.INSTANCE
 
 
 def _adds(function: t.Expr) -> bool:
@@ -488,7 +494,8 @@ def _view(receiver: Value, method: str) -> Value:
 
     if method == "keys":
         return NUMBER
-    if receiver.parts and all(part.kind is Kind.FUNCTION for _, part in receiver.parts):
+    kinds = {part.kind for _, part in receiver.parts}
+    if len(kinds) == 1 and kinds <= {Kind.FUNCTION, Kind.INSTANCE}:
         each = element(receiver, "each")
     elif receiver.parts and receiver.part("each") is None:
         each = carried_element(receiver, union((v for _, v in receiver.parts), Kind.UNKNOWN))

@@ -32,31 +32,38 @@ class Passed:
         self._calls: dict[Path | Module, _Calls] = {}
         self._arguments: dict[tuple[_Calls, str, str], set[Class]] = {}
 
-    def argument_class(self, ref: FunctionRef, param: str) -> Class | None:
-        """The class of the project that every call seen passes as ``param``, if it is one (or copies of it)."""
+    def argument_class(self, ref: FunctionRef, param: str, *, of_items: bool = False) -> Class | None:
+        """The class of the project that every call seen passes as ``param``, if it is one (or copies of it).
+
+        Args:
+            of_items: asks for the class of what is in the collection that is passed: ``defaultdict(Meter)``.
+        """
         params = [p.name for p in ref.define.params]
         if is_plain(ref.define.params[params.index(param)]):
             return None
         owner = ref.owner.name if ref.owner else ""
-        found = self._classes_of(self._calls_of(ref.module), ref.define.name, owner, params, param, 0)
+        part = _ITEMS if of_items else ""
+        found = self._classes_of(self._calls_of(ref.module), ref.define.name, owner, params, param, part, 0)
         return min(found, key=lambda cls: cls.module.source.path) if len({cls.name for cls in found}) == 1 else None
 
-    def _classes_of(self, near: _Calls, name: str, owner: str, params: list[str], param: str, depth: int) -> set[Class]:
+    def _classes_of(
+        self, near: _Calls, name: str, owner: str, params: list[str], param: str, part: str, depth: int
+    ) -> set[Class]:
         position = params.index(param)
         if params[0] in ("self", "cls"):
             position -= 1
             name = owner if name == "__init__" else name
-        key = (near, name, param)
+        key = (near, name, param + part)
         if key not in self._arguments:
             self._arguments[key] = set()
             if self._survey.is_called_by_many(name, near):
                 return set()
             found = self._arguments[key]
             for calls in self._callers(name, near):
-                found |= set(calls.classes(name, param, position, self._survey.asked(near)))
+                found |= set(calls.classes(name, param, position, part, self._survey.asked(near)))
                 for passing in calls.passing(name, param, position) if depth < _MAX_PASSES else ():
                     found |= self._classes_of(
-                        calls, passing.function, passing.owner, passing.params, passing.param, depth + 1
+                        calls, passing.function, passing.owner, passing.params, passing.param, part, depth + 1
                     )
         return set(self._arguments[key])
 
@@ -209,7 +216,7 @@ class _Calls:
 
     def _naming(self, name: str) -> list[_Written]:
         """What the statements say in which a name stands."""
-        word = name.rpartition(".")[2].encode()
+        word = name.removesuffix(_ITEMS).rpartition(".")[2].encode()
         try:
             return [self._written(statement) for statement in self._statements if word in statement]
         except SourceError:  # they were not told apart rightly
@@ -265,16 +272,17 @@ class _Calls:
         own = cls.method(ref.define.name) if cls is not None else None
         return own is not None and own.define is not ref.define
 
-    def classes(self, name: str, param: str, position: int, asked: Asked) -> Iterator[Class]:
+    def classes(self, name: str, param: str, position: int, part: str, asked: Asked) -> Iterator[Class]:
         """The classes of what is passed as ``param`` where ``name`` is called.
 
         Args:
+            part: what of it is asked for: itself, or its items.
             asked: receives what the file that wants to know asks with this.
         """
         from gradguard.static.definitions import Class
 
         for given, _ in self.given(name, param, position):
-            for maker in [given.path] if given.is_made else self._makers(given.path):
+            for maker in self._made_by(given, part):
                 module = self.module
                 value = module.dotted(maker) if module is not None else None
                 if module is not None and (value is None or isinstance(value.ref, str)):
@@ -285,6 +293,12 @@ class _Calls:
                     asked.files.add(self.path)
                 if value is not None and isinstance(value.ref, Class):
                     yield value.ref
+
+    def _made_by(self, given: _Given, part: str) -> list[str]:
+        """The functions and classes whose calls make what is given, or what is in it."""
+        if given.is_made:
+            return [given.path] if not part else []
+        return self._makers(given.path + part)
 
     def passing(self, name: str, param: str, position: int) -> Iterator[_Passing]:
         """The functions that pass a parameter of their own on as ``param``."""
@@ -314,6 +328,8 @@ def _written_in(statement: bytes) -> _Written:
                 for name, value in _pairs(target, node.value):
                     if isinstance(value, ast.Call):
                         made[_dotted(name)].append(_dotted(value.func))
+                    if maker := _maker_of_items(value):
+                        made[_dotted(name) + _ITEMS].append(maker)
         elif isinstance(node, ast.With | ast.AsyncWith):
             for item in node.items:
                 if item.optional_vars is not None and isinstance(item.context_expr, ast.Call):
@@ -338,6 +354,27 @@ def _pairs(target: ast.expr, value: ast.expr) -> Iterator[tuple[ast.expr, ast.ex
             yield from _pairs(one, other)
     else:
         yield target, value
+
+
+_ITEMS = "[*]"
+
+
+def _maker_of_items(value: ast.expr) -> str:
+    """What makes each item of a collection: ``Meter`` of ``defaultdict(Meter)``, ``{k: Meter() for k in names}``."""
+    if isinstance(value, ast.Call) and value.args and _dotted(value.func).rsplit(".", 1)[-1] == "defaultdict":
+        factory = value.args[0]
+        return _called(factory.body) if isinstance(factory, ast.Lambda) else _dotted(factory)
+    if isinstance(value, ast.DictComp):
+        return _called(value.value)
+    if isinstance(value, ast.ListComp):
+        return _called(value.elt)
+    items = value.values if isinstance(value, ast.Dict) else value.elts if isinstance(value, ast.List) else []
+    makers = {_called(item) for item in items}
+    return makers.pop() if len(makers) == 1 else ""
+
+
+def _called(value: ast.expr) -> str:
+    return _dotted(value.func) if isinstance(value, ast.Call) else ""
 
 
 def _given(argument: ast.expr) -> _Given:

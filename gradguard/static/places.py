@@ -19,6 +19,7 @@ from gradguard.static.values import (
     Root,
     Source,
     Value,
+    each_of,
     element,
     holding,
     is_record,
@@ -56,6 +57,10 @@ def parameter(flow: Flow, param: t.Param) -> Value:
             return NUMBER
     if param.name in flow.receivers and (cls := flow.project.passed.argument_class(flow.ref, param.name)):
         return Value(kind=Kind.MODULE if cls.is_module else Kind.INSTANCE, ref=cls)
+    asks_items = param.name in flow.receivers_in
+    if asks_items and (cls := flow.project.passed.argument_class(flow.ref, param.name, of_items=True)):
+        item = Value(kind=Kind.MODULE if cls.is_module else Kind.INSTANCE, ref=cls)
+        return replace(each_of(item), roots=root, must=root)
     if param.name in flow.modules:
         return Value(kind=Kind.MODULE)
     if k.LOADER_NAME.search(param.name):
@@ -201,7 +206,7 @@ def kind_of(ref: FunctionRef, expr: t.Expr) -> Value:
     flow = Flow(ref.module.project, ref)
     flow.dry = True
     flow.receivers = frozenset((expr.id,)) if isinstance(expr, t.Name) else frozenset()
-    flow.called_names = frozenset()
+    flow.called_names = flow.receivers_in = frozenset()
     state = State({})
     names = {node.id for node in t.walk(expr) if isinstance(node, t.Name)}
     state.env.update((name, UNKNOWN) for name in flow.locals & names)  # they are bound elsewhere in it

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -79,7 +80,12 @@ class State:
             if known.startswith(path) and known[len(path) : len(path) + 1] in (".", "["):
                 own = value.part(known[len(path) + 1 :]) if known[len(path)] == "." else None
                 self.env[known] = own or part
+        if "[*]." in path and not value.reach:  # for meter in meters.values(): meter.sum = 0
+            self.env.update((known, value) for known in self.env if '["' in known and _WORD.sub("[*]", known) == path)
         self.env[path] = value
+
+
+_WORD = re.compile(r'\["[^"]*"\]')
 
 
 def merge(a: State | None, b: State | None, trusted: str = "both") -> State | None:

@@ -45,7 +45,7 @@ def _is_one_item(node: object) -> bool:
     index = node.index if isinstance(node, t.Subscript) else None
     if isinstance(index, t.Operation) and index.operator == "-":  # the last one
         index = index.operands[-1]
-    if not isinstance(node, t.Subscript) or not isinstance(index, t.Constant):
+    if not isinstance(node, t.Subscript) or not isinstance(index, t.Constant | t.Name):
         return False
     of = node.value.func if isinstance(node.value, t.Call) else None
     return not (isinstance(of, t.Attribute) and of.name in SPLITTING)
@@ -160,6 +160,15 @@ class Store(Event):
         while isinstance(store.inner, Store) and store.inner.value.holding(Held.VIEW, Held.PART):
             store = store.inner
         return store
+
+    @property
+    def view_code(self) -> str:
+        """The part of a tensor that is kept, also within what is stored: ``x[k]`` of ``Row(i, x[k])``."""
+        if self.is_tensor:
+            return self.value_code
+        taken = {getattr(held.key, "where", held.key) for held in self.value.holding(Held.VIEW, Held.PART)}
+        here = [node for node in t.walk(self.site.chunk.statements) if isinstance(node, t.Subscript) and node in taken]
+        return one_line(Site(self.site.chunk, here[0]).code) if len(here) == len(taken) == 1 else self.value_code
 
     @property
     def takes_one_item(self) -> bool:

@@ -203,7 +203,8 @@ def store_item(
 
 def _with_element(holder: Value, value: Value) -> tuple[tuple[object, Value], ...]:
     """The parts of a collection after ``ring[i] = value``: what an element looks like, as long as that is known."""
-    if is_blank(holder) and (value.keeps or value.bounded):  # ring[i] = row, last[k] = deque(maxlen=9)
+    is_object = value.kind is Kind.INSTANCE and value.ref is not None  # meters[k] = Meter()
+    if is_blank(holder) and (value.keeps or value.bounded or is_object):  # ring[i] = row, last[k] = deque(maxlen=9)
         return (("each", value),)
     known = holder.part("each")
     if not value.keeps:

@@ -45,7 +45,7 @@ def indexed(flow: Flow, base: Value, expr: t.Subscript, state: State) -> Value:
     base = viewed(base)
     if _is_mask(expr.index):  # a copy of some of the rows
         return replace(computed(base), holds=base.holding(Held.OUTPUT, Held.GIVEN, Held.CUT))
-    if not _is_position(expr.index):
+    if not _is_position(expr.index) and not _is_picked(flow, expr.index, state):
         base = computed(base)  # by a name: one of many rows, or a copy
     base = replace(base, holds=base.holds - base.holding(Held.OUTPUT))
     if isinstance(expr.value, t.Call) and k.MEASURE_OF_CLASSES.search(t.path_of(expr.value.func) or ""):
@@ -83,7 +83,27 @@ def _narrows(flow: Flow, expr: t.Subscript, state: State) -> bool:
     if isinstance(index, t.Slice):
         return index.narrows
     through_data = isinstance(expr.value, t.Attribute) and expr.value.name == "data"
-    return _is_integer(index) and not through_data  # loss.data[0] was the item() of torch 0.3
+    return (
+        _is_integer(index) or _is_picked(flow, index, state)
+    ) and not through_data  # loss.data[0] was the item() of torch 0.3
+
+
+def _is_picked(flow: Flow, index: t.Expr, state: State) -> bool:
+    """Whether it is a number that a call gave, not one of all in turn: ``k`` after ``k = int(losses.argmax())``."""
+    if not isinstance(index, t.Name) or index.id in flow.params:
+        return False
+    known = state.env.get(index.id)
+    if known is None or known.kind is not Kind.NUMBER or known.ref is not None:
+        return False
+    given = [made.value for made in flow.ref.bindings_made if index.id in made.names]
+    in_turn = {
+        name for frame in flow.frames for name in frame.loop.targets if state.env.get(name, known).kind is Kind.NUMBER
+    }
+    return bool(given) and all(isinstance(value, t.Call) and not _mentions(value, in_turn) for value in given)
+
+
+def _mentions(expr: t.Expr, names: set[str]) -> bool:
+    return any(isinstance(node, t.Name) and node.id in names for node in t.walk(expr))
 
 
 def _has_dimensions(index: t.Expr) -> bool:

@@ -1222,3 +1222,32 @@ def test_grad_frees_the_graph_as_far_as_its_inputs(gradient: str, freed: bool) -
     snippet = DESCENT.replace("torch.autograd.grad(energy(points).sum(), points)[0]", gradient)
     [finding] = findings(snippet.format(step="points = points - 0.1 * force"), CODE)
     assert ("the graph's nodes" in finding.message) is freed
+
+
+MOVED = """
+        class Simulation:
+            def __init__(self, potential, pos):
+                self.potential, self.vel = potential, torch.zeros_like(pos)
+                self.pos = {start}
+
+            def step(self, dt):
+                (force,) = torch.autograd.grad(-self.potential(self.pos).sum(), self.pos)
+                self.vel = self.vel + dt * force
+                {move}
+
+        def run(potential, pos):
+            simulation = Simulation(potential, pos)
+            for _ in range(10_000):
+                simulation.step(0.01)
+"""
+
+
+@pytest.mark.parametrize("start", ["pos.requires_grad_()", "pos.clone().requires_grad_()", "pos.requires_grad_(True)"])
+def test_positions_that_ask_for_gradients(start: str) -> None:
+    assert_flagged(MOVED.format(start=start, move="self.pos = self.pos + dt * self.vel  # !"), CODE)
+    for move in (
+        "self.pos = (self.pos + dt * self.vel).detach().requires_grad_()",
+        "self.pos.data += dt * self.vel",
+        "self.pos.data = self.pos.data + dt * self.vel",
+    ):
+        assert_clean(MOVED.format(start=start, move=move), CODE)

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from gradguard.findings import Confidence
-from tests.rules.snippets import assert_clean, assert_flagged, twin
+from tests.rules.snippets import assert_clean, assert_flagged, findings, twin
 
 CODE = "GG403"
 
@@ -795,3 +795,92 @@ def test_a_copy_or_a_bounded_part_in_a_callee(note: str) -> None:
 )
 def test_one_item_of_what_is_no_tensor(given: str) -> None:
     assert_clean(TAKEN_BY_A_CALLEE.format(note="self.rows.append(batch[0])", given=given), CODE)
+
+
+PICKED = """
+        from dataclasses import dataclass
+
+        @dataclass
+        class Entry:
+            step: int
+            image: torch.Tensor
+
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.fc = nn.Linear(16, 4)
+
+            def forward(self, x):
+                return self.fc(x.flatten(1))
+
+        def worst_of(losses):
+            return int(losses.detach().argmax())
+
+        def train(loader):
+            net, rows = Net(), []
+            opt = torch.optim.SGD(net.parameters(), 0.1)
+            for x, y in loader:
+                losses = F.cross_entropy(net(x), y, reduction="none")
+                opt.zero_grad()
+                losses.mean().backward()
+                opt.step()
+                {pick}
+                {keep}
+            return rows
+"""
+
+
+@pytest.mark.parametrize(
+    "pick",
+    ["k = int(losses.argmax())", "k = losses.argmax().item()", "k = worst_of(losses)", "k = 0"],
+)
+@pytest.mark.parametrize(
+    "keep",
+    ["rows.append(x[{}])", "rows.append((len(rows), x[{}].detach()))", "rows.append(Entry(len(rows), x[{}].detach()))"],
+)
+def test_one_sample_of_each_batch_by_its_number(pick: str, keep: str) -> None:
+    key = "0" if pick == "k = 0" else "k"
+    assert_flagged(PICKED.format(pick=pick, keep=keep.format(key) + "  # !"), CODE)
+    for copied in (keep.replace("x[{}]", "x[{}].clone()"), keep.replace("x[{}]", "x[{}].mean()")):
+        assert_clean(PICKED.format(pick=pick, keep=copied.format(key).replace(".detach()", "")), CODE)
+
+
+def test_what_is_to_be_copied_is_named_within_what_is_stored() -> None:
+    for keep in ("rows.append(Entry(0, x[k].detach()))", "entry = Entry(0, x[k]); rows.append(entry)"):
+        (finding,) = findings(PICKED.format(pick="k = worst_of(losses)", keep=keep), CODE)
+        assert finding.message.startswith("`x[k]` is a view")
+        assert finding.help == "store a copy: `x[k].clone()`"
+
+
+@pytest.mark.parametrize(
+    "keep",
+    [
+        "for j in range(len(x)): i = losses.argsort()[j].item(); rows.append(x[i])",
+        "for i in losses.argsort().tolist(): rows.append(x[i])",
+        "rows += [x[i] for i in range(len(x))]",
+        "for i, row in enumerate(x): rows.append(x[i])",
+        "k = torch.tensor([k]); rows.append(x[k])",
+        "best = x[k]",
+        "rows.append(x[k]); rows = rows[-20:]",
+        "rows.append(x[k : k + 1] * 2)",
+    ],
+)
+def test_rows_in_turn_copies_and_a_few(keep: str) -> None:
+    assert_clean(PICKED.format(pick="k = int(losses.argmax())", keep=keep), CODE)
+
+
+@pytest.mark.parametrize(
+    "taken_apart",
+    [
+        "x = x['image']",
+        "x, _ = x",
+        "x = x.image",
+        "x = torch.cat([each for each in x])",
+        "x = torch.cat(list(x.values()))",
+        "x = torch.stack([*x])",
+    ],
+)
+def test_a_batch_that_the_model_takes_apart_may_be_no_tensor(taken_apart: str) -> None:
+    takes = f"def forward(self, x):\n                {taken_apart}\n"
+    snippet = PICKED.replace("def forward(self, x):\n", takes).replace("for x, y in loader", "for x in loader")
+    assert_clean(snippet.format(pick="k = 0", keep="rows.append(x[0])").replace(", y, reduction", ", reduction"), CODE)

@@ -1655,3 +1655,30 @@ def test_a_list_that_is_spread_gives_each_parameter_its_own(pair: str, picked: s
 def test_the_loss_that_is_spread_is_kept(pair: str, given: str) -> None:
     text = SPREAD.replace("PICKED", "loss * rate")
     assert_flagged(text.format(pair=pair, given=given, mark="  # !"), CODE)
+
+
+EVALUATED = """
+        def evaluate(net, {given}):
+            net.eval()
+            report = {{}}
+            for {loop}:
+                logits = net(x)
+                report[name] = {kept}
+            return max(float(r["loss"]) for r in report.values())
+"""
+
+
+@pytest.mark.parametrize("loop", ["x, y, name in data", "name, (x, y) in enumerate(data)", "x, y, name in tqdm(data)"])
+def test_an_evaluation_over_pairs_of_data(loop: str) -> None:
+    kept = "{'loss': F.cross_entropy(logits, y)}"
+    assert_flagged(EVALUATED.format(given="data", loop=loop, kept=f"{kept}  # !"), CODE)
+    for copied in ("{'loss': F.cross_entropy(logits, y).item()}", "{'loss': F.cross_entropy(logits, y).detach()}"):
+        assert_clean(EVALUATED.format(given="data", loop=loop, kept=copied), CODE)
+
+
+@pytest.mark.parametrize(
+    ("given", "loop"),
+    [("x, y, n", "name in range(n)"), ("xs, ys", "x, name in zip(xs, ys)"), ("xs", "name, x in enumerate(xs)")],
+)
+def test_an_evaluation_that_decodes_or_goes_over_scales(given: str, loop: str) -> None:
+    assert_clean(EVALUATED.format(given=given, loop=loop, kept="{'loss': logits.max()}"), CODE)

@@ -197,3 +197,36 @@ def test_another_function_empties_its_own(here: str, there: str, line: int | Non
 def test_a_function_empties_what_it_fills(tmp_path: Path) -> None:
     text = TWO_FUNCTIONS.replace("        pending.append(row)\n    {}", "        pending.append(row)\n        {}", 1)
     assert emptied_after(text.format("pending.clear()", "pass"), "closure", tmp_path) == 5
+
+
+OF_EACH_OWNER = [
+    "for layer in layers: layer.pending.clear()",
+    "for layer in layers: layer.pending = []",
+    "for name, layer in layers.items():\n        if isinstance(layer, Block): del layer.pending[:]",
+    "for layer in layers:\n        layer.pending.clear()\n        layer.reset()",
+]
+
+
+@pytest.mark.parametrize("loop", OF_EACH_OWNER)
+@pytest.mark.parametrize("called", ["pass\n", "import home\nhome.reset_all(layers)\n"])
+def test_one_loop_over_objects_empties_each_of_them_once(loop: str, called: str, tmp_path: Path) -> None:
+    assert emptied(tmp_path, home=f"def reset_all(layers):\n    {loop}\n", main=called) is None
+
+
+@pytest.mark.parametrize("loop", OF_EACH_OWNER)
+def test_a_loop_over_objects_that_is_run_again_empties_them(loop: str, tmp_path: Path) -> None:
+    called = "import home\nfor epoch in range(9):\n    home.reset_all(layers)\n"
+    assert emptied(tmp_path, home=f"def reset_all(layers):\n    {loop}\n", main=called) is not None
+
+
+@pytest.mark.parametrize("loop", OF_EACH_OWNER)
+def test_a_loop_over_objects_in_another_loop_empties_them(loop: str, tmp_path: Path) -> None:
+    text = f"def run(layers):\n    for epoch in range(9):\n     {loop}\n"
+    assert emptied(tmp_path, home=text) is not None
+
+
+@pytest.mark.parametrize(
+    "body", ["train(task); task.pending.clear()", "loader.next(); task.pending = []", "self.pending.clear()"]
+)
+def test_a_loop_that_does_more_than_that_runs_again_and_again(body: str, tmp_path: Path) -> None:
+    assert emptied(tmp_path, home=f"def run(tasks, self):\n    for task in tasks:\n        {body}\n") == 3

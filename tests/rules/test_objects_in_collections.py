@@ -1,0 +1,221 @@
+"""Meters in dicts and lists: whose methods a call on one of their items runs, and what resets them all."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.rules.snippets import assert_clean, assert_flagged
+
+CODE = "GG107"
+
+PROGRAM = """
+        class Meter:
+            def __init__(self):
+                self.sum, self.cnt = 0, 0
+
+            def add(self, value, n=1):
+                self.sum = self.sum + value * n
+                self.cnt += n
+
+            def reset(self):
+                self.sum, self.cnt = 0, 0
+
+{group}
+        def train(model, loader, opt):
+{made}
+            for x, y in loader:
+                loss = F.mse_loss(model(x), y)
+                opt.zero_grad()
+                loss.backward()
+                opt.step()
+                {call}  # !
+                {after}
+"""
+
+OWN = {
+    "put in one by one": """
+        class Group:
+            def __init__(self, names):
+                self.meters = {}
+                for name in names:
+                    self.meters[name] = Meter()
+
+            def log(self, scores):
+                for name, score in scores.items():
+                    self.meters[name].add(score)
+""",
+    "made when first asked for": """
+        class Group:
+            def __init__(self, names=()):
+                self.meters = {}
+
+            def log(self, scores):
+                for name, score in scores.items():
+                    if name not in self.meters:
+                        self.meters[name] = Meter()
+                    self.meters[name].add(score)
+""",
+    "appended": """
+        class Group:
+            def __init__(self, names):
+                self.meters = []
+                for name in names:
+                    self.meters.append(Meter())
+
+            def log(self, scores):
+                for meter, score in zip(self.meters, scores.values()):
+                    meter.add(score)
+""",
+    "a dict that makes what it misses": """
+        class Group(dict):
+            def __missing__(self, name):
+                self[name] = Meter()
+                return self[name]
+
+            def log(self, scores):
+                for name, score in scores.items():
+                    self[name].add(score)
+""",
+    "an ordered dict that is filled": """
+        from collections import OrderedDict
+
+        class Group(OrderedDict):
+            def __init__(self, names):
+                super().__init__()
+                for name in names:
+                    self[name] = Meter()
+
+            def log(self, scores):
+                for name, score in scores.items():
+                    self[name].add(score)
+""",
+    "a defaultdict that names its factory": """
+        class Group(defaultdict):
+            def __init__(self, names):
+                super().__init__(Meter)
+
+            def log(self, scores):
+                self["loss"].add(scores["loss"])
+""",
+}
+
+
+def program(group: str = "", made: str = "", call: str = "", after: str = "pass") -> str:
+    return PROGRAM.format(group=group, made=f"            {made or 'pass'}", call=call, after=after)
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_meters_of_a_group(name: str) -> None:
+    made = "group = Group(['loss'])" if "missing" not in OWN[name] else "group = Group()"
+    assert_flagged(program(OWN[name], made, "group.log({'loss': loss})"), CODE)
+    for given in ("loss.item()", "loss.detach()"):
+        assert_clean(program(OWN[name], made, f"group.log({{'loss': {given}}})").replace("  # !", ""))
+    bounded = OWN[name].replace("Meter()", "Window()").replace("(Meter)", "(Window)")
+    window = """
+        class Window:
+            def __init__(self):
+                self.last = deque(maxlen=20)
+
+            def add(self, value):
+                self.last.append(value)
+"""
+    assert_clean(program(window + bounded, made, "group.log({'loss': loss})").replace("  # !", ""), CODE)
+
+
+LOCAL = {
+    "filled in a loop": "meters = {}\n            for name in ('loss', 'mae'):\n                meters[name] = Meter()",
+    "a comprehension": "meters = {name: Meter() for name in ('loss', 'mae')}",
+    "written out": "meters = {'loss': Meter(), 'mae': Meter()}",
+    "a factory": "meters = defaultdict(Meter)",
+}
+
+
+@pytest.mark.parametrize("name", LOCAL)
+def test_meters_of_a_function(name: str) -> None:
+    assert_flagged(program("", LOCAL[name], "meters['loss'].add(loss)"), CODE)
+    assert_clean(program("", LOCAL[name], "meters['loss'].add(loss.item())").replace("  # !", ""))
+
+
+RESETS = [
+    "for meter in meters.values():\n                    meter.reset()",
+    "for _, meter in meters.items():\n                    meter.reset()",
+    "for name in meters:\n                    meters[name].reset()",
+    "for meter in list(meters.values()):\n                    meter.reset()",
+    "meters.clear()",
+]
+
+
+@pytest.mark.parametrize("name", LOCAL)
+@pytest.mark.parametrize("reset", RESETS)
+def test_all_meters_are_reset_in_each_iteration(name: str, reset: str) -> None:
+    assert_clean(program("", LOCAL[name], "meters['loss'].add(loss)", reset).replace("  # !", ""), CODE)
+
+
+def test_a_reset_of_another_meter_is_none() -> None:
+    made = LOCAL["written out"]
+    assert_flagged(program("", made, "meters['loss'].add(loss)", "meters['mae'].reset()"), CODE)
+
+
+@pytest.mark.parametrize("loop", ["for meter in self.meters.values():", "for _, meter in self.meters.items():"])
+def test_a_group_that_resets_its_meters(loop: str) -> None:
+    group = OWN["made when first asked for"] + (
+        f"\n            def reset(self):\n                {loop}\n                    meter.reset()\n"
+    )
+    made = "group = Group()"
+    snippet = program(group, made, "group.log({'loss': loss})", "group.reset()")
+    assert_clean(snippet.replace("  # !", ""), CODE)
+    assert_flagged(program(group, made, "group.log({'loss': loss})"), CODE)
+
+
+PASSED = """
+        class Meter:
+            def __init__(self):
+                self.sum = 0
+
+            def add(self, value):
+                self.sum += value
+
+        class Last:
+            def __init__(self):
+                self.sum = 0
+
+            def add(self, value):
+                self.sum = value
+
+        def fold(model, loader, opt, meters):
+            for x, y in loader:
+                loss = F.mse_loss(model(x), y)
+                opt.zero_grad()
+                loss.backward()
+                opt.step()
+                meters[{key}].add({given})  # !
+
+        def main(model, loader, opt):
+            meters = {made}
+            for _ in range(5):
+                fold(model, loader, opt, meters)
+"""
+
+MADE = [
+    ("defaultdict(Meter)", "'loss'"),
+    ("defaultdict(lambda: Meter())", "'loss'"),
+    ("{name: Meter() for name in ('loss', 'mae')}", "'loss'"),
+    ("{'loss': Meter(), 'mae': Meter()}", "'loss'"),
+    ("[Meter(), Meter()]", "0"),
+    ("[Meter() for _ in range(2)]", "0"),
+]
+
+
+@pytest.mark.parametrize(("made", "key"), MADE)
+def test_meters_that_a_caller_passes(made: str, key: str) -> None:
+    assert_flagged(PASSED.format(made=made, key=key, given="loss"), CODE)
+    for other in (
+        PASSED.format(made=made, key=key, given="loss.item()"),
+        PASSED.format(made=made.replace("Meter", "Last"), key=key, given="loss"),
+    ):
+        assert_clean(other.replace("  # !", ""), CODE)
+
+
+def test_sets_that_a_caller_passes_are_no_meters() -> None:
+    snippet = PASSED.format(made="{'loss': set(), 'mae': Meter()}", key="'loss'", given="int(loss)")
+    assert_clean(snippet.replace("  # !", ""), CODE)
