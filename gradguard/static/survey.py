@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from gradguard.signs import TRAINS_HERE
+from gradguard.static import knowledge as k
 from gradguard.static.asked import CALL
 from gradguard.static.clearing import AT_START, clearing_methods, with_object
 from gradguard.static.lines import lines_with
@@ -30,6 +31,7 @@ _CALLED_BY_OTHERS = re.compile(r"^(?:on_\w+|__\w+__|forward|training_step|\w+_ep
 _SCRIPT = re.compile(r"^if\s+__name__\s*==\s*['\"]__main__['\"]", re.M)
 _BY_NAME = re.compile(r"\bfire\b|\bgetattr\(|\bglobals\(\)|\blocals\(\)|\bsys\.modules\b|\beval\(['\"\w]")
 _TORCH = re.compile(r"^\s*(?:from|import)\s+(?:torch|pytorch_lightning|lightning)\b", re.M)
+_OTHER_LIBRARIES = re.compile(rf"^\s*(?:from|import)\s+(?:{'|'.join(sorted(k.OTHER_LIBRARIES))})\b", re.M)
 _BACKWARD = re.compile(r"\.backward\(")
 _TRAINS = re.compile(TRAINS_HERE)
 _GRADIENTS = re.compile(r"^[^#\n]*(?:backward\(|(?<![\w.])grad\(|autograd\.grad\()", re.M)
@@ -62,11 +64,23 @@ class Survey:
 
     @cached_property
     def _callers(self) -> dict[str, list[Path]]:
-        """The relevant files by the names that are called in them."""
+        """The files that may be about torch by the names that are called in them."""
         found: defaultdict[str, list[Path]] = defaultdict(list)
-        for path in self.project.relevant:
+        for path in self._about_torch:
             for name in set(CALL.findall(self.texts.of(path))):
                 found[name].append(path)
+        return found
+
+    @cached_property
+    def _about_torch(self) -> dict[Path, None]:
+        """The relevant files, and those that import one in any number of steps: a script may import its own only."""
+        found = dict.fromkeys(self.project.relevant)
+        waiting = list(found)
+        while waiting:
+            importers = self._importers.get(module_name(waiting.pop()), set())
+            new = sorted(importers - found.keys())
+            found.update(dict.fromkeys(new))
+            waiting += new
         return found
 
     def asked(self, near: Module) -> Asked:
@@ -178,12 +192,19 @@ class Survey:
         return found
 
     def serves_torch(self, module: Module) -> bool:
-        """Whether a file that imports torch imports this one: callbacks, meters, buffers need no torch themselves."""
+        """Whether a file belongs to a program that uses torch: callbacks, meters and trainers need none themselves.
+
+        Where a part of the program computes with another library, only one that imports torch tells of what it imports.
+        """
         if module.path is None:
             return False
         self.asked(module).program = True
         users = self._importers.get(module_name(module.path), set()) - {module.path}
-        return any(True for _ in self._matching(_TORCH, module, users))
+        if any(True for _ in self._matching(_TORCH, module, users)):
+            return True
+        related = self._related(module)
+        uses_torch = any(True for _ in self._matching(_TORCH, module, related))
+        return uses_torch and not any(True for _ in self._matching(_OTHER_LIBRARIES, module, related))
 
     def imports_training(self, module: Module) -> bool:
         """Whether a file imports something from one that calls backward: a loop that calls it trains."""

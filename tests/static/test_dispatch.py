@@ -76,6 +76,45 @@ FLAGGED = {
     + """
                     self.fire("on_step_end", loss)  # !
     """,
+    "several events, each fired by its name": """
+        class Callback:
+            def on_fit_begin(self, trainer): pass
+            def on_step_end(self, trainer, logs): pass
+            def on_epoch_end(self, trainer, logs): pass
+
+        class Curve(Callback):
+            def on_fit_begin(self, trainer):
+                self.values = defaultdict(list)
+
+            def on_step_end(self, trainer, logs):
+                for name, value in logs.items():
+                    self.values[name].append(value)
+
+        class Callbacks:
+            def __init__(self, callbacks):
+                self.callbacks = list(callbacks)
+
+            def fire(self, event, *args):
+                for callback in self.callbacks:
+                    getattr(callback, event)(*args)
+
+        class Trainer:
+            def __init__(self, model, optimizer, callbacks=()):
+                self.model, self.optimizer, self.callbacks = model, optimizer, Callbacks(callbacks)
+
+            def fit(self, loader, epochs):
+                self.callbacks.fire("on_fit_begin", self)
+                for epoch in range(epochs):
+                    logs = {}
+                    for x, y in loader:
+                        loss = F.mse_loss(self.model(x), y)
+                        self.optimizer.zero_grad()
+                        loss.backward()
+                        self.optimizer.step()
+                        logs = {"loss": loss}
+                        self.callbacks.fire("on_step_end", self, logs)  # !
+                    self.callbacks.fire("on_epoch_end", self, logs)
+    """,
     "a comprehension": CALLBACKS.format(stored="loss")
     + TRAINER
     + """
@@ -252,6 +291,7 @@ CLEAN = {
 def test_flagged(name: str) -> None:
     code = "GG104" if name == "what a callback reads of its trainer" else "GG107"
     assert_flagged(FLAGGED[name], code)
+    assert {finding.code for finding in findings(FLAGGED[name])} == {code}
 
 
 @pytest.mark.parametrize("name", CLEAN)
@@ -525,6 +565,8 @@ def test_all_arguments_are_handed_on_to_each_element(name: str) -> None:
         ("(out.sigmoid() * y).sum()", "float((out.detach().sigmoid() * y).sum())"),
         ("(out, y)\n", "(out.detach(), y)\n"),
         ("self.overlap += (out", "self.overlap = (out"),
+        ("(out.sigmoid() * y).sum()", "(y * y).sum()"),
+        ("(out.sigmoid() * y).sum()", "(out.detach().sigmoid() * y).sum()"),
     ],
 )
 def test_elements_that_are_handed_all_and_keep_nothing(name: str, edit: tuple[str, str]) -> None:
