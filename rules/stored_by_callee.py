@@ -53,12 +53,18 @@ def hands_over(function: Function) -> Iterator[Finding]:
             yield rule.finding(
                 store.site,
                 f"`{store.value_code}` is kept in {store.place} by this call, with its graph ({store.keeps})",
-                help=f"pass {store.advice}{store.number_advice}",
+                help=_help(store),
                 fix=store.detach_fix(),
                 severity=Severity.WARNING if store.freed else Severity.ERROR,
                 confidence=store.confidence if _is_sure(function, store) else Confidence.LOW,
                 related=(Related(inside.path, inside.cell, inside.line, "it is stored here"), *store.origin()),
             )
+
+
+def _help(store: Store) -> str:
+    if store.goes_on:  # a layer whose statistics are kept, say: the caller goes on with what it gives back
+        return "detach it where it is stored: what the call computes of it needs the graph"
+    return f"pass {store.advice}{store.number_advice}"
 
 
 def _is_sure(function: Function, store: Store) -> bool:

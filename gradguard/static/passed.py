@@ -89,6 +89,15 @@ class Passed:
             found += [function for name in names if (function := caller.function(name)) is not None]
         return self._noted(found, near)
 
+    def decorated_classes(self, ref: FunctionRef, near: Module) -> list[Class]:
+        """The classes that a function decorates: ``@register("adam")``."""
+        found: list[Class] = []
+        for caller in self._survey.callers(ref.define.name, near):
+            names = self._calls_of(caller).decorated(ref.define.name)
+            found += [cls for name in names if (cls := caller.klass(name)) is not None]
+        self._survey.asked(near).files.update(path for cls in found if (path := cls.module.path) is not None)
+        return found
+
     def _noted(self, found: Iterable[FunctionRef], near: Module) -> list[FunctionRef]:
         functions = list(found)
         paths = (function.module.path for function in functions)
@@ -197,19 +206,20 @@ class _Calls:
                     if item.optional_vars is not None and isinstance(item.context_expr, ast.Call):
                         made[_dotted(item.optional_vars)].append(_dotted(item.context_expr.func))
             elif isinstance(node, ast.ClassDef):
+                for decorator in node.decorator_list if scope[:2] == ("<module>", "") else ():
+                    decorated[_decorating(decorator)].append(node.name)
                 scope = (scope[0], node.name, scope[2])
             elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 arguments = node.args
                 names = [a.arg for a in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)]
-                for decorator in node.decorator_list if scope[0] == "<module>" and not scope[1] else ():
-                    called = decorator.func if isinstance(decorator, ast.Call) else decorator
-                    decorated[_dotted(called).rsplit(".", 1)[-1]].append(node.name)
+                for decorator in node.decorator_list if scope[:2] == ("<module>", "") else ():
+                    decorated[_decorating(decorator)].append(node.name)
                 scope = (node.name, scope[1], names)
             stack += [(child, scope) for child in inner(node)]
         return calls, made, decorated
 
     def decorated(self, name: str) -> list[str]:
-        """The functions of the top level that something of this name decorates."""
+        """The functions and classes of the top level that something of this name decorates."""
         return self._written[2].get(name, [])
 
     def made(self, path: str) -> list[Class]:
@@ -280,6 +290,12 @@ def _pairs(target: ast.expr, value: ast.expr) -> Iterator[tuple[ast.expr, ast.ex
 def _given(argument: ast.expr) -> _Given:
     is_made = isinstance(argument, ast.Call)
     return _Given(_dotted(argument.func if isinstance(argument, ast.Call) else argument), is_made)
+
+
+def _decorating(decorator: ast.expr) -> str:
+    """The name of what decorates: ``register`` of ``@hooks.register("step")``."""
+    called = decorator.func if isinstance(decorator, ast.Call) else decorator
+    return _dotted(called).rsplit(".", 1)[-1]
 
 
 def _dotted(node: ast.AST | None) -> str:

@@ -187,6 +187,7 @@ def _store(here: Translation, store: Store) -> None:
         slot=_slot(here, store), through=store.through | {here.callee.defined}, scope=flow.scope(path),
         parameter=origin is not None or store.parameter,
         in_structure=bool(origin is not None and here.given.values[origin].parts) or store.in_structure,
+        goes_on=store.goes_on or (origin is not None and _goes_on(here, origin)),
         mode=state.mode if store.mode is Mode.INHERITED else store.mode,
         evaluating=store.evaluating or bool(state.evaluating), carries_graph=False, outlives=None,
         outlives_call=False, freed=False, retained=False, used=False, grows=None, grows_by_call=False,
@@ -203,6 +204,16 @@ def _given_for(here: Translation, store: Store) -> str | None:
     attached.sort(key=lambda name: -sureness(values[name]))  # what surely carries a graph comes first
     its_own = any(r.source in (Source.GRAPH, Source.LEAF) for r in store.value.roots)
     return attached[0] if attached and not its_own else None
+
+
+def _goes_on(here: Translation, parameter: str) -> bool:
+    """Whether the callee gives back what it computes of an argument, to somebody who takes it, or backpropagates it."""
+    facts, roots = here.callee.facts, set[Root]()
+    if here.c.node not in here.flow.ref.calls_for_effect:
+        roots |= facts.returns.reach
+    for event in (*facts.backwards, *facts.grad_calls):
+        roots |= event.value.reach
+    return any(root.source is Source.PARAM and root.base == parameter for root in roots)
 
 
 def _slot(here: Translation, store: Store) -> str | None:
