@@ -211,8 +211,9 @@ def _goes_on(here: Translation, parameter: str) -> bool:
     facts, roots = here.callee.facts, set[Root]()
     if here.c.node not in here.flow.ref.calls_for_effect:
         roots |= facts.returns.reach
-    for event in (*facts.backwards, *facts.grad_calls):
-        roots |= event.value.reach
+    consumers: list[Backward | GradCall] = [*facts.backwards, *facts.grad_calls]
+    for consumer in consumers:
+        roots |= consumer.value.reach
     return any(root.source is Source.PARAM and root.base == parameter for root in roots)
 
 

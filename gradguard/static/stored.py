@@ -299,6 +299,13 @@ class Store(Event):
         edit = detached(site)
         return Fix(f"detach `{one_line(site.code)}`", (edit,), safe=self.is_tensor is True) if edit else None
 
+    def where_stored(self) -> tuple[Related, ...]:
+        """The statement that stores it, as a related place, where a callee does."""
+        if self.inner is None:
+            return ()
+        site = self.source.site
+        return (Related(site.path, site.cell, site.line, "it is stored here"),)
+
     def origin(self) -> tuple[Related, ...]:
         """Where the graph starts, as a related place."""
         site = self.start()

@@ -73,12 +73,16 @@ class Survey:
 
     @cached_property
     def _about_torch(self) -> dict[Path, None]:
-        """The relevant files, and those that import one in any number of steps: a script may import its own only."""
+        """The relevant files, and those that these lead to by imports: what they import, and what imports them.
+
+        A script may import no more than its own program, and what registers a handler no more than what calls it.
+        """
         found = dict.fromkeys(self.project.relevant)
         waiting = list(found)
         while waiting:
-            importers = self._importers.get(module_name(waiting.pop()), set())
-            new = sorted(importers - found.keys())
+            path = waiting.pop()
+            near = self._imported_files(path) | self._importers.get(module_name(path), set())
+            new = sorted(near - found.keys())
             found.update(dict.fromkeys(new))
             waiting += new
         return found
