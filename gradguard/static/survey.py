@@ -206,9 +206,11 @@ class Survey:
         users = self._importers.get(module_name(module.path), set()) - {module.path}
         if any(True for _ in self._matching(_TORCH, module, users)):
             return True
-        related = self._related(module)
-        uses_torch = any(True for _ in self._matching(_TORCH, module, related))
-        return uses_torch and not any(True for _ in self._matching(_OTHER_LIBRARIES, module, related))
+        if not any(True for _ in self._matching(_TORCH, module, self._related(module))):
+            return False
+        used = self._used(module)  # each import leads to one file: another program's `trainer` is not this one
+        uses_torch = any(True for _ in self._matching(_TORCH, module, used))
+        return uses_torch and not any(True for _ in self._matching(_OTHER_LIBRARIES, module, used))
 
     def imports_training(self, module: Module) -> bool:
         """Whether a file imports something from one that calls backward: a loop that calls it trains."""

@@ -318,6 +318,14 @@ def test_a_program_uses_torch_whose_parts_do(tmp_path: Path) -> None:
     assert not run(tmp_path, {}).findings
 
 
+def test_a_program_whose_files_have_the_names_of_another_one(tmp_path: Path) -> None:
+    """Each import leads to one file: beside a program with torch, what has the same names is no part of it."""
+    files = {"core/__init__.py": "from .loop import train\n", "core/loop.py": LOOP, "core/parts.py": PARTS}
+    written = "import numpy\n\ndef error(model, batch):\n    return model(batch)\n"
+    other = {"net/losses.py": LOSSES, "net/loop.py": "import torch\nfrom .losses import error\n", "net/parts.py": ""}
+    assert not run(tmp_path, {**files, **other, "core/losses.py": written, "net/__init__.py": ""}).findings
+
+
 LEARNER = """
 import torch
 
