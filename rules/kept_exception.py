@@ -47,6 +47,7 @@ def keeps_frames(function: Function) -> Iterator[Finding]:
             store.site,
             f"{store.place} keeps an exception, and with it {how_many}: the batch, the activations, the loss",
             help=f"keep its text: `str({_name(store)})`, or `traceback.format_exc()`",
+            related=store.where_stored(),
         )
 
 

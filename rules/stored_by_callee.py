@@ -36,7 +36,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gradguard.catalogue import Rule
-from gradguard.findings import Confidence, Finding, Related, Severity
+from gradguard.findings import Confidence, Finding, Severity
 from gradguard.signs import STORING
 from gradguard.static.model import Function, Store
 
@@ -49,16 +49,21 @@ def hands_over(function: Function) -> Iterator[Finding]:
     for store in function.leaking_stores():
         if store.parameter and store.site.node not in seen:
             seen.add(store.site.node)
-            inside = store.source.site
             yield rule.finding(
                 store.site,
                 f"`{store.value_code}` is kept in {store.place} by this call, with its graph ({store.keeps})",
-                help=f"pass {store.advice}{store.number_advice}",
+                help=_help(store),
                 fix=store.detach_fix(),
                 severity=Severity.WARNING if store.freed else Severity.ERROR,
                 confidence=store.confidence if _is_sure(function, store) else Confidence.LOW,
-                related=(Related(inside.path, inside.cell, inside.line, "it is stored here"), *store.origin()),
+                related=(*store.where_stored(), *store.origin()),
             )
+
+
+def _help(store: Store) -> str:
+    if store.goes_on:  # a layer whose statistics are kept, say: the caller goes on with what it gives back
+        return "detach it where it is stored: what the call computes of it needs the graph"
+    return f"pass {store.advice}{store.number_advice}"
 
 
 def _is_sure(function: Function, store: Store) -> bool:

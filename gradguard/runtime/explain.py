@@ -14,7 +14,7 @@ from gradguard.runtime import advice, bounds, caches, lifetime, origin
 from gradguard.runtime.holders import LEAST_BYTES, SAVED, Suspect
 from gradguard.runtime.references import ANY_ITEM
 from gradguard.runtime.source import place_of
-from gradguard.runtime.stores import adds_to_itself, form_of, stored_value, value_name
+from gradguard.runtime.stores import adds_to_itself, form_of, stored_value, value_code
 from gradguard.runtime.tracer import Line, step_into
 
 if TYPE_CHECKING:
@@ -189,11 +189,11 @@ def _advised(suspect: Suspect, kind: str) -> str:
 
 
 def _value(seen: _Evidence) -> str | None:
-    """The variable that is stored, if it is a tensor: a row with a tensor in it has no ``detach()``."""
+    """The variable that is stored, or an item of it, if it is a tensor: a row of tensors has no ``detach()``."""
     if seen.statement is None:
         return None
     is_object = seen.suspect.wraps_tensors and isinstance(stored_value(seen.statement, seen.name), ast.Name)
-    return None if is_object else value_name(seen.statement, seen.name)
+    return None if is_object else value_code(seen.statement, seen.name)
 
 
 def _without_open_keys(holder: Holder, statement: ast.stmt | None) -> Holder:

@@ -56,7 +56,10 @@ def _made_by_caller(sources: Sources, function: FunctionNode, variable: str, cal
         return None
     argument = _argument(statement, function, variable)
     if isinstance(argument, ast.Name):
-        binding = _last_binding(source.function_of(statement), argument.id, statement.lineno)
+        within = source.function_of(statement)
+        binding = _last_binding(within, argument.id, statement.lineno)
+        if _gone_through(within, binding) is not None:
+            return None  # who called that function made it
         if binding is not None:
             return place_of(caller[0], binding)
     return sources.place(*caller)

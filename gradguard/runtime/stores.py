@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterator
 
 STORING = frozenset({"append", "extend", "add", "insert", "appendleft", "update", "setdefault", "push", "put"})
 
@@ -112,11 +113,38 @@ def stored_value(statement: ast.stmt, name: str) -> ast.expr | None:
 def value_name(statement: ast.stmt, name: str) -> str | None:
     """The variable that is stored, when it is one: the ``loss`` of ``total += loss``, not the ``x`` of ``model(x)``."""
     value = stored_value(statement, name)
-    names = _plain_names(value) if value is not None else []
-    names = [n for n in names if n not in (name, "self", "cls", "torch")]
+    added, factors = _added(value, name) if value is not None else (None, [])
+    names = _plain_names(added) if added is not None else []
+    names = [n for n in names if n not in (name, "self", "cls", "torch", *factors)]
     if isinstance(value, ast.Dict | ast.Tuple | ast.List) and len(set(names)) > 1:
         return None  # which of them carries a graph is not written there
     return names[0] if names else None
+
+
+def value_code(statement: ast.stmt, name: str) -> str | None:
+    """What is stored as it is written there, where it is a variable or an item of one: ``losses[key]``."""
+    variable, value = value_name(statement, name), stored_value(statement, name)
+    items = (each for each in _outside_calls(value) if isinstance(each, ast.Subscript)) if value is not None else ()
+    item = next((each for each in items if _plain_names(each)[:1] == [variable]), None)
+    return ast.unparse(item) if item is not None else variable
+
+
+def _outside_calls(expression: ast.AST) -> Iterator[ast.AST]:
+    """An expression and its parts, without those of calls and of items."""
+    yield expression
+    if not isinstance(expression, ast.Call | ast.Lambda | ast.Subscript):
+        for child in ast.iter_child_nodes(expression):
+            yield from _outside_calls(child)
+
+
+def _added(value: ast.expr, name: str) -> tuple[ast.expr, list[str]]:
+    """What is added to what was there, and the variables that this is weighed by: ``d * mean + (1 - d) * x``."""
+    if not isinstance(value, ast.BinOp) or not isinstance(value.op, ast.Add | ast.Sub):
+        return value, []
+    before, added = (value.left, value.right) if reads(value.left, name) else (value.right, value.left)
+    if not reads(before, name) or reads(added, name):
+        return value, []
+    return added, _plain_names(before)
 
 
 def _plain_names(expression: ast.AST) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -155,15 +156,16 @@ def _spread(
 ) -> None:
     """``f(*args)`` and ``f(**kwargs)``: any of the parameters that are still open may get any of the elements.
 
-    Where the caller hands on what it was given itself, they are the same objects.
+    Where the caller hands on what it was given itself, they are the same objects, in the same order.
     """
     values = arguments.values
     own = t.path_of(arg.value)
+    keys: Sequence[object] = open_names if arg.star == "**" else ["each"] * len(open_names)
     if any(param.star == arg.star and param.name == own for param in c.flow.ref.define.params):
         keys = open_names if arg.star == "**" else range(len(open_names))
         arguments.paths.update((name, f"{own}.{key}") for name, key in zip(open_names, keys))
-    for name in open_names:
-        part = element(value, name if arg.star == "**" else "each")
+    for name, key in zip(open_names, keys):
+        part = element(value, key)
         values[name] = join(values[name], part) if name in values else part
     if arg.star in stars:
         values[stars[arg.star]] = value

@@ -10,7 +10,7 @@ from gradguard.static import places, stores
 from gradguard.static import tree as t
 from gradguard.static.lengthened import lengthened
 from gradguard.static.model import Call, ZeroGrad
-from gradguard.static.names import breaks_graph, collections_of, is_of_gradient, named_kind
+from gradguard.static.names import breaks_graph, collections_of, is_of_gradient, named_kind, put_into_evaluation
 from gradguard.static.state import State
 from gradguard.static.terms import terms
 from gradguard.static.values import NOTHING_HELD, Bound, Held, Kind, Root, Source, Value, element, holding
@@ -72,6 +72,8 @@ def bind(
     state.assign(path, value)
     if value.kind is Kind.MODULE and _is_frozen_copy(source):
         flow.freeze(path, state, True)
+    if value.kind in (Kind.MODULE, Kind.UNKNOWN) and put_into_evaluation(source):
+        state.evaluating |= {path}
 
 
 def _as_used(flow: Flow, path: str, value: Value, source: t.Expr | None) -> Value:

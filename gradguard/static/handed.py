@@ -6,6 +6,7 @@ Which ones an unknown callable may be is told by where it was taken from, and by
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import reduce
 from typing import TYPE_CHECKING
 
 from gradguard.static import knowledge as k
@@ -15,10 +16,11 @@ from gradguard.static.definitions import Class, FunctionRef
 from gradguard.static.model import Scope
 from gradguard.static.names import OF_METHOD
 from gradguard.static.summary import apply_one_of
-from gradguard.static.values import Kind, Value
+from gradguard.static.values import UNKNOWN, Kind, Value, each_of, join
 
 if TYPE_CHECKING:
     from gradguard.static.flow import Flow
+    from gradguard.static.project import Module
 
 
 def call_of_handed(c: Called) -> Value | None:
@@ -79,16 +81,35 @@ def _put_into(flow: Flow, owner: Class, attribute: str) -> Iterator[FunctionRef]
 
 def _registered(flow: Flow, name: str) -> Iterator[FunctionRef]:
     """The functions that the functions of a file put into a global collection: ``HANDLERS[event].append(function)``."""
-    for ref in map(flow.module.function, flow.module.outline.functions):
+    for ref, param, is_own in _registering(flow.module, name):
+        if is_own:
+            yield from _given(flow, ref, param)
+        yield from flow.project.passed.decorated(ref, flow.module)
+
+
+def registered(module: Module, name: str) -> Value | None:
+    """A global collection of the classes that a decorator of its file puts into it: ``@register("adam")``.
+
+    Each element is one of them; None where there are none, or where they have nothing in common.
+    """
+    passed = module.project.passed
+    found = (cls for ref, _, _ in _registering(module, name) for cls in passed.decorated_classes(ref, module))
+    made = [Value(kind=Kind.CLASS, ref=cls) for cls in dict.fromkeys(found)]
+    one = reduce(join, made) if made else UNKNOWN
+    return each_of(one) if one.ref is not None else None
+
+
+def _registering(module: Module, name: str) -> Iterator[tuple[FunctionRef, str, bool]]:
+    """The functions of a file that put a parameter into a global collection, or return a decorator that does.
+
+    Each with the parameter, and whether that is its own.
+    """
+    for ref in map(module.function, module.outline.functions):
         if ref is None or name not in ref.chunk.text:
             continue
         inner = {param.name for define in _inner_functions(ref) for param in define.params}
         own = {param.name for param in ref.define.params}
-        for param in _put_into_global(ref, name):
-            if param in own:
-                yield from _given(flow, ref, param)
-            if param in own | inner:
-                yield from flow.project.passed.decorated(ref, flow.module)
+        yield from ((ref, param, param in own) for param in _put_into_global(ref, name) if param in own | inner)
 
 
 def _put_into_global(ref: FunctionRef, name: str) -> Iterator[str]:

@@ -63,6 +63,18 @@ def used_as_modules(calls: Iterable[t.Call]) -> frozenset[str]:
     return frozenset(path for path in paths if path is not None)
 
 
+def put_into_evaluation(expr: t.Expr | None) -> bool:
+    """Whether the last word on the mode of what a chain of calls makes is ``eval()``: ``Net().eval().to(device)``."""
+    while isinstance(expr, t.Call) and isinstance(expr.func, t.Attribute) and expr.func.name in k.FLUENT_METHODS:
+        if expr.func.name == "eval":
+            return not expr.args
+        if expr.func.name == "train":
+            setting = expr.argument("mode", 0)
+            return isinstance(setting, t.Constant) and setting.value is False
+        expr = expr.func.value
+    return False
+
+
 def used_as_tensors(body: object) -> frozenset[str]:
     """The names on which a method is called that only tensors have: ``x.unsqueeze(0)``, ``x.float()[0]``."""
     calls = (n.func for n in t.walk(body) if isinstance(n, t.Call) and isinstance(n.func, t.Attribute))

@@ -96,6 +96,16 @@ class Passed:
                 found += [function] if function is not None else []
         return self._noted(found, near)
 
+    def decorated_classes(self, ref: FunctionRef, near: Module) -> list[Class]:
+        """The classes that a function decorates: ``@register("adam")``."""
+        found: list[Class] = []
+        for calls in self._callers(ref.define.name, self._calls_of(near)):
+            for name in calls.decorated(ref.define.name):
+                cls = calls.module.klass(name) if calls.module is not None else None
+                found += [cls] if cls is not None else []
+        self._survey.asked(near).files.update(path for cls in found if (path := cls.module.path) is not None)
+        return found
+
     def _noted(self, found: Iterable[FunctionRef], near: Module) -> list[FunctionRef]:
         functions = list(found)
         paths = (function.module.path for function in functions)
@@ -335,6 +345,8 @@ def _written_in(statement: bytes) -> _Written:
                 if item.optional_vars is not None and isinstance(item.context_expr, ast.Call):
                     made[_dotted(item.optional_vars)].append(_dotted(item.context_expr.func))
         elif isinstance(node, ast.ClassDef):
+            for decorator in node.decorator_list if scope[:2] == ("<module>", "") else ():
+                decorated[_decorating(decorator)].append(node.name)
             scope = (scope[0], node.name, scope[2])
         elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             arguments = node.args
@@ -380,6 +392,12 @@ def _called(value: ast.expr) -> str:
 def _given(argument: ast.expr) -> _Given:
     is_made = isinstance(argument, ast.Call)
     return _Given(_dotted(argument.func if isinstance(argument, ast.Call) else argument), is_made)
+
+
+def _decorating(decorator: ast.expr) -> str:
+    """The name of what decorates: ``register`` of ``@hooks.register("step")``."""
+    called = decorator.func if isinstance(decorator, ast.Call) else decorator
+    return _dotted(called).rsplit(".", 1)[-1]
 
 
 def _dotted(node: ast.AST | None) -> str:

@@ -28,7 +28,7 @@ from gradguard.static.screen import Selection, calling
 from gradguard.static.source import Chunk, Source, read
 from gradguard.static.survey import Survey
 from gradguard.static.texts import Texts
-from gradguard.static.values import Kind, Value
+from gradguard.static.values import Kind, Value, is_blank
 
 if TYPE_CHECKING:
     from gradguard.static.flow import Flow
@@ -173,6 +173,7 @@ class Module:
         return None
 
     def _variable(self, name: str) -> Value:
+        from gradguard.static.handed import registered
         from gradguard.static.places import kind_of
 
         for extent in self.outline.variables[name][:3]:
@@ -186,7 +187,7 @@ class Module:
                     script = FunctionRef(self, t.Define(None, "<module>", [], [], []), chunk)  # type: ignore[arg-type]
                     value = kind_of(script, stmt.value)
                     if value.kind not in (Kind.UNKNOWN, Kind.NOTHING) and t.path_of(stmt.targets[0]) == name:
-                        return value
+                        return registered(self, name) or value if is_blank(value) else value
         return Value()
 
     def imported(self, dotted: str, depth: int = 0) -> Value:

@@ -187,6 +187,7 @@ def _store(here: Translation, store: Store) -> None:
         slot=_slot(here, store), through=store.through | {here.callee.defined}, scope=flow.scope(path),
         parameter=origin is not None or store.parameter,
         in_structure=bool(origin is not None and here.given.values[origin].parts) or store.in_structure,
+        goes_on=store.goes_on or (origin is not None and _goes_on(here, origin)),
         mode=state.mode if store.mode is Mode.INHERITED else store.mode,
         evaluating=store.evaluating or bool(state.evaluating), carries_graph=False, outlives=None,
         outlives_call=False, freed=False, retained=False, used=False, grows=None, grows_by_call=False,
@@ -211,6 +212,17 @@ def _backpropagated(here: Translation) -> set[str]:
     """The parameters through whose graphs the callee runs a backward: its caller cannot cut them."""
     backwards = (event for event in here.callee.facts.events if isinstance(event, Backward))
     return {r.base for event in backwards for r in event.value.reach if r.source is Source.PARAM}
+
+
+def _goes_on(here: Translation, parameter: str) -> bool:
+    """Whether the callee gives back what it computes of an argument, to somebody who takes it, or backpropagates it."""
+    facts, roots = here.callee.facts, set[Root]()
+    if here.c.node not in here.flow.ref.calls_for_effect:
+        roots |= facts.returns.reach
+    consumers: list[Backward | GradCall] = [*facts.backwards, *facts.grad_calls]
+    for consumer in consumers:
+        roots |= consumer.value.reach
+    return any(root.source is Source.PARAM and root.base == parameter for root in roots)
 
 
 def _slot(here: Translation, store: Store) -> str | None:

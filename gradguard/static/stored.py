@@ -70,6 +70,7 @@ class Store(Event):
         scope: where the target lives.
         parameter: the value came into the callee as an argument, so the call is what the caller can change.
         in_structure: it came in a structure, of which the callee keeps a part.
+        goes_on: the callee gives back what it computes of it, or backpropagates that: the call needs it with its graph.
         slot: the key of the collection that gets it, ``split`` of ``seen[split].append(x)``; a word with its quotes.
         through: the functions that were called to store it, each with its file's text.
         recurs: a callee puts it there, that was given it as it was computed from what is there.
@@ -102,6 +103,7 @@ class Store(Event):
     scope: Scope = Scope.LOCAL
     parameter: bool = False
     in_structure: bool = False
+    goes_on: bool = False
     recurs: bool = False
     key: str | None = None
     slot: str | None = None
@@ -301,10 +303,17 @@ class Store(Event):
     def detach_fix(self) -> Fix | None:
         """Store the value without its graph."""
         site = self.value_site
-        if site is None or (self.inner is not None and not self.parameter) or self.is_tensor is False:
+        if site is None or (self.inner is not None and not self.parameter) or self.is_tensor is False or self.goes_on:
             return None
         edit = detached(site)
         return Fix(f"detach `{one_line(site.code)}`", (edit,), safe=self.is_tensor is True) if edit else None
+
+    def where_stored(self) -> tuple[Related, ...]:
+        """The statement that stores it, as a related place, where a callee does."""
+        if self.inner is None:
+            return ()
+        site = self.source.site
+        return (Related(site.path, site.cell, site.line, "it is stored here"),)
 
     def origin(self) -> tuple[Related, ...]:
         """Where the graph starts, as a related place."""

@@ -165,16 +165,22 @@ def _writes(here: Translation) -> list[tuple[str, Value]]:
     for path, value in sorted(here.callee.final.env.items(), key=lambda item: item[0]):  # wholes before parts
         visible = here.callee.scope(path) in (Scope.ATTRIBUTE, Scope.CLOSURE, Scope.GLOBAL)
         mapped = here.path(path) if visible else None
-        if mapped is None or _is_the_same_object(path, value):
+        if mapped is None or _is_as_it_was(path, value):
             continue
         if value.kind not in (Kind.FUNCTION, Kind.CLASS, Kind.EXTERNAL):
             writes.append((mapped, _left(here, mapped, here.value(value))))
     return writes
 
 
-def _is_the_same_object(path: str, value: Value) -> bool:
-    """Whether an object that is made on first use is at a path: ``if _log is None: _log = Log()``."""
-    return value.kind is Kind.INSTANCE and Root(Source.PLACE, path) in value.must
+def _is_as_it_was(path: str, value: Value) -> bool:
+    """Whether nothing was put there: an object that is made on first use, or what a loop of the callee left alone.
+
+    ``if _log is None: _log = Log()``; a loop that fires one event has the paths of what it does for the others.
+    """
+    before = Root(Source.PLACE, path)
+    if value.kind is Kind.UNKNOWN and not value.holds:
+        return before in value.must and all(root == before or root.source is Source.CARRIED for root in value.reach)
+    return value.kind is Kind.INSTANCE and before in value.must
 
 
 def _left(here: Translation, path: str, value: Value) -> Value:

@@ -31,6 +31,7 @@ _CALLED_BY_OTHERS = re.compile(r"^(?:on_\w+|__\w+__|forward|training_step|\w+_ep
 _SCRIPT = re.compile(r"^if\s+__name__\s*==\s*['\"]__main__['\"]", re.M)
 _BY_NAME = re.compile(r"\bfire\b|\bgetattr\(|\bglobals\(\)|\blocals\(\)|\bsys\.modules\b|\beval\(['\"\w]")
 _TORCH = re.compile(r"^\s*(?:from|import)\s+(?:torch|pytorch_lightning|lightning)\b", re.M)
+_OTHER_LIBRARIES = re.compile(rf"^\s*(?:from|import)\s+(?:{'|'.join(sorted(k.OTHER_LIBRARIES))})\b", re.M)
 _BACKWARD = re.compile(r"\.backward\(")
 _TRAINS = re.compile(TRAINS_HERE)
 _GRADIENTS = re.compile(r"^[^#\n]*(?:backward\(|(?<![\w.])grad\(|autograd\.grad\()", re.M)
@@ -69,11 +70,27 @@ class Survey:
 
     @cached_property
     def _callers(self) -> dict[str, list[Path]]:
-        """The relevant files by the names that are called in them."""
+        """The files that may be about torch by the names that are called in them."""
         found: defaultdict[str, list[Path]] = defaultdict(list)
-        for path in self.project.relevant:
+        for path in self._about_torch:
             for name in set(CALL.findall(self.texts.of(path))):
                 found[name].append(path)
+        return found
+
+    @cached_property
+    def _about_torch(self) -> dict[Path, None]:
+        """The relevant files, and those that these lead to by imports: what they import, and what imports them.
+
+        A script may import no more than its own program, and what registers a handler no more than what calls it.
+        """
+        found = dict.fromkeys(self.project.relevant)
+        waiting = list(found)
+        while waiting:
+            path = waiting.pop()
+            near = self._imported_files(path) | self._importers.get(module_name(path), set())
+            new = sorted(near - found.keys())
+            found.update(dict.fromkeys(new))
+            waiting += new
         return found
 
     def asked(self, near: File) -> Asked:
@@ -185,12 +202,21 @@ class Survey:
         return found
 
     def serves_torch(self, module: Module) -> bool:
-        """Whether a file that imports torch imports this one: callbacks, meters, buffers need no torch themselves."""
+        """Whether a file belongs to a program that uses torch: callbacks, meters and trainers need none themselves.
+
+        Where a part of the program computes with another library, only one that imports torch tells of what it imports.
+        """
         if module.path is None:
             return False
         self.asked(module).program = True
         users = self._importers.get(module_name(module.path), set()) - {module.path}
-        return any(True for _ in self._matching(_TORCH, module, users))
+        if any(True for _ in self._matching(_TORCH, module, users)):
+            return True
+        if not any(True for _ in self._matching(_TORCH, module, self._related(module))):
+            return False
+        used = self._used(module)  # each import leads to one file: another program's `trainer` is not this one
+        uses_torch = any(True for _ in self._matching(_TORCH, module, used))
+        return uses_torch and not any(True for _ in self._matching(_OTHER_LIBRARIES, module, used))
 
     def imports_training(self, module: Module) -> bool:
         """Whether a file imports something from one that calls backward: a loop that calls it trains."""

@@ -1351,3 +1351,47 @@ def test_a_module_that_is_told_whether_it_trains(told: str, setting: str, trains
         text(second).replace("for x, y in loader:", f"torch.set_grad_enabled({trains})\n{' ' * 12}for x, y in loader:"),
         CODE,
     )
+
+
+SCORED = """
+        class Scorer(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.out = nn.Linear(4, 4)
+
+            def forward(self, x):
+                return self.out(x)
+
+        def score(batches, device):
+            scorer = {made}
+            total = 0.0
+            for x, y in batches:
+                out = scorer(x){cut}
+                total += F.mse_loss(out, y){mark}
+            return total
+"""
+PUT_INTO_EVALUATION = [
+    "Scorer().eval()",
+    "Scorer().to(device).eval()",
+    "Scorer().eval().to(device)",
+    "Scorer().train(False)",
+    "Scorer().train(mode=False).half()",
+]
+IN_TRAINING = ["Scorer()", "Scorer().to(device)", "Scorer().eval().train()", "Scorer().train(True)", "Scorer().train()"]
+
+
+@pytest.mark.parametrize("made", PUT_INTO_EVALUATION)
+def test_a_module_that_is_put_into_evaluation_where_it_is_made(made: str) -> None:
+    assert_flagged(SCORED.format(made=made, cut="", mark="  # !"), "GG103")
+
+
+@pytest.mark.parametrize("made", PUT_INTO_EVALUATION)
+@pytest.mark.parametrize(("cut", "mark"), [(".detach()", ""), ("", ".item()"), (".data", "")])
+def test_such_a_module_whose_graphs_end_with_the_iteration(made: str, cut: str, mark: str) -> None:
+    assert_clean(SCORED.format(made=made, cut=cut, mark=mark), "GG103")
+
+
+@pytest.mark.parametrize("made", IN_TRAINING)
+def test_a_module_that_was_not_put_into_evaluation(made: str) -> None:
+    snippet = SCORED.format(made=made, cut="", mark="").replace("in batches", "in pairs")
+    assert_clean(snippet)

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from tests.rules.snippets import assert_clean, assert_flagged, findings, twin
+from tests.rules.snippets import assert_clean, assert_flagged, findings, lines_in_files, source, twin
 
 CODE = "GG110"
 
@@ -538,3 +540,88 @@ def test_help_names_the_exception_itself(kept: str) -> None:
     """
     (finding,) = findings(snippet, CODE)
     assert "`str(error)`" in str(finding.help)
+
+
+NOTED = """
+        def note(kept, step, error):
+            kept.append((step, error))
+
+        def train(model, loader, optimizer):
+            kept = []
+            for step, (x, y) in enumerate(loader):
+                try:
+                    F.cross_entropy(model(x), y).backward()
+                except RuntimeError as e:
+                    note(kept, step, e)  # !
+"""
+
+
+def test_where_a_helper_keeps_it_is_related() -> None:
+    assert_flagged(NOTED, CODE)
+    (finding,) = findings(NOTED, CODE)
+    (related,) = finding.related
+    assert "kept.append" in source(NOTED).splitlines()[related.line - 1]
+
+
+BUS = """
+from collections import defaultdict
+
+class Bus:
+    def __init__(self):
+        self.handlers = defaultdict(list)
+
+    def on(self, event, handler):
+        self.handlers[event].append(handler)
+
+    def emit(self, event, **details):
+        for handler in self.handlers[event]:
+            handler(**details)
+"""
+FAILURES = """
+class Failures:
+    def __init__(self, bus):
+        self.seen = []
+        bus.on("failed", self.note)
+
+    def note(self, step, error):
+        self.seen.append((step, error))
+"""
+SOLVER = """
+import torch
+
+class Solver:
+    def __init__(self, net, bus):
+        self.net, self.bus = net, bus
+
+    def solve(self, batches, optimizer):
+        for step, points in enumerate(batches):
+            optimizer.zero_grad()
+            try:
+                self.net(points).pow(2).mean().backward()
+            except ArithmeticError as error:
+                self.bus.emit("failed", step=step, error=error)
+                continue
+            optimizer.step()
+"""
+START = """
+import torch
+from bus import Bus
+from failures import Failures
+from solver import Solver
+
+bus = Bus()
+failures = Failures(bus)
+net = torch.nn.Linear(2, 1)
+Solver(net, bus).solve([], torch.optim.SGD(net.parameters(), 0.1))
+"""
+
+
+def test_a_handler_of_a_file_that_knows_no_torch(tmp_path: Path) -> None:
+    """Neither the handler nor who calls it speaks of torch: the program that they are a part of does."""
+    files = {"bus.py": BUS, "failures.py": FAILURES, "solver.py": SOLVER, "start.py": START}
+    assert lines_in_files(tmp_path, files, CODE) == [("solver.py", 14)]
+    for kept in ("(step, repr(error))", "step", "error.args[0]"):
+        said = FAILURES.replace("(step, error))", f"{kept})")
+        assert lines_in_files(tmp_path, {**files, "failures.py": said}, CODE) == []
+    unheard = FAILURES.replace('bus.on("failed", self.note)', "pass")
+    assert lines_in_files(tmp_path, {**files, "failures.py": unheard}, CODE) == []

@@ -1012,6 +1012,67 @@ def test_the_storing_line_is_related() -> None:
     assert finding.fix.edits[0].text == "loss.detach()"
 
 
+WHITENED = """
+        class Whitening(nn.Module):
+            def __init__(self, width):
+                super().__init__()
+                self.register_buffer("center", torch.zeros(width))
+
+            def forward(self, x):
+                self.center = 0.9 * self.center + 0.1 * x.mean(0)
+                return {given_back}
+
+        def train(loader):
+            encoder, whitening = nn.Linear(8, 4), Whitening(4)
+            optimizer = torch.optim.SGD(encoder.parameters(), 0.1)
+            for x, y in loader:
+                z = encoder(x)
+                {call}  # !
+                loss = F.mse_loss({used}, y)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("given_back", "call", "used", "fix"),
+    [
+        ("x - self.center.detach()", "out = whitening(z)", "out", None),
+        ("x.relu(), self.center.detach()", "out, _ = whitening(z)", "out", None),
+        ("x - self.center.detach()", "whitening(z)", "z", "z.detach()"),
+        ("self.center.detach()", "center = whitening(z)", "z - center", "z.detach()"),
+    ],
+)
+def test_the_caller_cuts_no_graph_that_it_goes_on_with(given_back: str, call: str, used: str, fix: str | None) -> None:
+    snippet = WHITENED.format(given_back=given_back, call=call, used=used)
+    assert_flagged(snippet, CODE)
+    (finding,) = findings(snippet, CODE)
+    assert (finding.fix.edits[0].text if finding.fix is not None else None) == fix
+    assert finding.help is not None
+    assert ("where it is stored" in finding.help) == (fix is None)
+
+
+def test_the_caller_cuts_no_graph_that_is_backpropagated_there() -> None:
+    snippet = """
+        class Learner:
+            def __init__(self, optimizer):
+                self.optimizer, self.losses = optimizer, []
+
+            def learn(self, loss):
+                self.optimizer.zero_grad()
+                loss.backward()
+                self.optimizer.step()
+                self.losses.append(loss)
+
+        def train(net, learner: Learner, loader):
+            for x, y in loader:
+                learner.learn(F.mse_loss(net(x), y))  # !
+    """
+    assert_flagged(snippet, CODE)
+    assert findings(snippet, CODE)[0].fix is None
+
+
 def _related_lines(finding: object, snippet: str) -> list[str]:
     from tests.rules.snippets import source
 

@@ -76,6 +76,45 @@ FLAGGED = {
     + """
                     self.fire("on_step_end", loss)  # !
     """,
+    "several events, each fired by its name": """
+        class Callback:
+            def on_fit_begin(self, trainer): pass
+            def on_step_end(self, trainer, logs): pass
+            def on_epoch_end(self, trainer, logs): pass
+
+        class Curve(Callback):
+            def on_fit_begin(self, trainer):
+                self.values = defaultdict(list)
+
+            def on_step_end(self, trainer, logs):
+                for name, value in logs.items():
+                    self.values[name].append(value)
+
+        class Callbacks:
+            def __init__(self, callbacks):
+                self.callbacks = list(callbacks)
+
+            def fire(self, event, *args):
+                for callback in self.callbacks:
+                    getattr(callback, event)(*args)
+
+        class Trainer:
+            def __init__(self, model, optimizer, callbacks=()):
+                self.model, self.optimizer, self.callbacks = model, optimizer, Callbacks(callbacks)
+
+            def fit(self, loader, epochs):
+                self.callbacks.fire("on_fit_begin", self)
+                for epoch in range(epochs):
+                    logs = {}
+                    for x, y in loader:
+                        loss = F.mse_loss(self.model(x), y)
+                        self.optimizer.zero_grad()
+                        loss.backward()
+                        self.optimizer.step()
+                        logs = {"loss": loss}
+                        self.callbacks.fire("on_step_end", self, logs)  # !
+                    self.callbacks.fire("on_epoch_end", self, logs)
+    """,
     "a comprehension": CALLBACKS.format(stored="loss")
     + TRAINER
     + """
@@ -252,6 +291,7 @@ CLEAN = {
 def test_flagged(name: str) -> None:
     code = "GG104" if name == "what a callback reads of its trainer" else "GG107"
     assert_flagged(FLAGGED[name], code)
+    assert {finding.code for finding in findings(FLAGGED[name])} == {code}
 
 
 @pytest.mark.parametrize("name", CLEAN)
@@ -462,6 +502,102 @@ def test_a_class_of_a_registry_that_keeps_no_graph(name: str, edit: tuple[str, s
     assert_clean(twin(REGISTRIES[name], edit), "GG107")
 
 
+REGISTER = """{{}}
+
+        def register(name):
+            def keep(cls):
+                {kept}
+                return cls
+
+            return keep
+"""
+DECORATED = (
+    AGENT.format(registry=REGISTER, chosen="return AGENTS[name](**settings)")
+    .replace("class Bold", '@register("bold")\n        class Bold')
+    .replace("class Shy", '@register("shy")\n        class Shy')
+)
+KEEPING = [
+    "AGENTS[name] = cls",
+    "AGENTS.setdefault(name, cls)",
+    "assert name not in AGENTS\n                AGENTS[name] = cls",
+]
+
+
+@pytest.mark.parametrize("kept", KEEPING)
+def test_a_registry_that_a_decorator_fills(kept: str) -> None:
+    assert_flagged(DECORATED.format(kept=kept), "GG107")
+
+
+@pytest.mark.parametrize("kept", KEEPING)
+@pytest.mark.parametrize(
+    "edit",
+    [
+        ("return self.q(obs).max()", "return self.q(obs).max().item()"),
+        ("def act(self, obs):", "@torch.no_grad()\n            def act(self, obs):"),
+        ("capacity=200_000", "capacity=200"),
+        ("agent.learn()", "agent.learn()\n                agent.memory.clear()"),
+    ],
+)
+def test_a_registry_that_a_decorator_fills_with_what_keeps_no_graph(kept: str, edit: tuple[str, str]) -> None:
+    assert_clean(twin(DECORATED.format(kept=kept), edit), "GG107")
+
+
+REGISTERING = """
+PROBES = {}
+
+def probe(name):
+    def keep(cls):
+        PROBES[name] = cls
+        return cls
+    return keep
+
+def make(name, *args):
+    return PROBES[name](*args)
+"""
+PROBE = """
+import torch
+from registry import probe
+
+@probe("act")
+class Act:
+    def __init__(self, layer):
+        self.act = None
+        self.handle = layer.register_forward_hook(self.look)
+
+    def look(self, layer, given, output):
+        self.act = output.detach().mean()
+"""
+USER = """
+import torch
+import probes
+from registry import make
+
+def train(model, loader, optimizer):
+    for x, y in loader:
+        probe = make("act", model[0])
+        loss = torch.nn.functional.mse_loss(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        print(probe.act)
+"""
+
+
+def test_a_class_that_another_file_registers(tmp_path: Path) -> None:
+    files = {"registry.py": REGISTERING, "probes.py": PROBE, "train.py": USER}
+    assert lines_in_files(tmp_path, files) == [("probes.py", 9)]
+    removed = USER + "        probe.handle.remove()\n"
+    assert lines_in_files(tmp_path, {**files, "train.py": removed}) == []
+    assert lines_in_files(tmp_path, {**files, "probes.py": PROBE.replace('@probe("act")', "")}) == []
+
+
+def test_a_decorator_that_keeps_other_things_than_classes() -> None:
+    for kept in ("AGENTS[name] = cls.__doc__", "AGENTS[name] = len(AGENTS)", "print(name, cls)"):
+        assert_clean(twin(DECORATED.format(kept=kept)), "GG107")
+    strangers = DECORATED.format(kept=KEEPING[0]).replace("class Shy(Agent)", "class Shy")
+    assert_clean(twin(strangers), "GG107")
+
+
 def test_classes_that_have_nothing_in_common() -> None:
     strangers = AGENT.format(registry='{"bold": Bold, "other": Other}', chosen="return AGENTS[name](**settings)")
     other = "class Other:\n            def act(self, obs):\n                return 0\n\n        AGENTS"
@@ -525,6 +661,8 @@ def test_all_arguments_are_handed_on_to_each_element(name: str) -> None:
         ("(out.sigmoid() * y).sum()", "float((out.detach().sigmoid() * y).sum())"),
         ("(out, y)\n", "(out.detach(), y)\n"),
         ("self.overlap += (out", "self.overlap = (out"),
+        ("(out.sigmoid() * y).sum()", "(y * y).sum()"),
+        ("(out.sigmoid() * y).sum()", "(out.detach().sigmoid() * y).sum()"),
     ],
 )
 def test_elements_that_are_handed_all_and_keep_nothing(name: str, edit: tuple[str, str]) -> None:

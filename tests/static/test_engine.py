@@ -237,6 +237,95 @@ def test_a_file_without_torch_that_a_program_with_torch_imports(tmp_path: Path) 
     assert [(f.path, f.code, f.span.line) for f in found] == [("callbacks.py", "GG406", 8)]
 
 
+FACTORIZATION = """
+import torch
+
+class Factors(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.table = torch.nn.Embedding(9, 4)
+
+    def losses(self, items):
+        return self.table(items).pow(2).mean(), self.table(items).abs().mean()
+"""
+RUNNER = """
+import torch
+
+class Runner:
+    def __init__(self, model, optimizer):
+        self.model, self.optimizer, self.history = model, optimizer, []
+
+    def fit(self, loader):
+        for items in loader:
+            loss, spread = self.model.losses(items)
+            self.optimizer.zero_grad()
+            loss.backward()
+            self.optimizer.step()
+            self.history.append(spread)
+"""
+PROGRAM = "from {package}factors import Factors\nfrom {package}runner import Runner\n\nRunner({model}, None).fit([])\n"
+
+
+@pytest.mark.parametrize("package", ["", "parts."])
+def test_a_script_that_imports_no_torch_says_what_its_program_is_made_of(tmp_path: Path, package: str) -> None:
+    """What is handed to the runner is told by the script, which names the files of its program only."""
+    folder = package.replace(".", "/")
+    files = {f"{folder}factors.py": FACTORIZATION, f"{folder}runner.py": RUNNER, f"{folder}__init__.py": ""}
+    found = run(tmp_path, {**files, "main.py": PROGRAM.format(package=package, model="Factors()")}).findings
+    assert [(f.path, f.code, f.span.line) for f in found] == [(f"{folder}runner.py", "GG104", 14)]
+    another = PROGRAM.format(package=package, model="Table()")
+    assert not run(tmp_path, {"main.py": another}).findings
+
+
+LOOP = """
+\"\"\"A loop around a model of torch.\"\"\"
+from .parts import Average, step
+
+def train(model, loader, optimizer):
+    loss = Average()
+    for batch in loader:
+        loss.add(step(model, batch, optimizer))
+    return loss
+"""
+PARTS = """
+\"\"\"What a training with torch is made of.\"\"\"
+from .losses import error
+
+class Average:
+    def __init__(self):
+        self.total, self.count = 0.0, 0
+
+    def add(self, value):
+        self.total += value
+        self.count += 1
+
+def step(model, batch, optimizer):
+    loss = error(model, batch)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    return loss
+"""
+LOSSES = "import torch\n\ndef error(model, batch):\n    return torch.nn.functional.mse_loss(model(batch), batch)\n"
+
+
+def test_a_program_uses_torch_whose_parts_do(tmp_path: Path) -> None:
+    """Neither the loop nor what imports it names torch: a file two steps away does. Not where others compute too."""
+    files = {"core/__init__.py": "from .loop import train\n", "core/loop.py": LOOP, "core/parts.py": PARTS}
+    found = run(tmp_path, {**files, "core/losses.py": LOSSES, "main.py": "from core import train\n"}).findings
+    assert [(f.path, f.code, f.span.line) for f in found] == [("core/loop.py", "GG107", 8)]
+    (tmp_path / "core/losses.py").write_text("import tensorflow\n" + LOSSES)
+    assert not run(tmp_path, {}).findings
+
+
+def test_a_program_whose_files_have_the_names_of_another_one(tmp_path: Path) -> None:
+    """Each import leads to one file: beside a program with torch, what has the same names is no part of it."""
+    files = {"core/__init__.py": "from .loop import train\n", "core/loop.py": LOOP, "core/parts.py": PARTS}
+    written = "import numpy\n\ndef error(model, batch):\n    return model(batch)\n"
+    other = {"net/losses.py": LOSSES, "net/loop.py": "import torch\nfrom .losses import error\n", "net/parts.py": ""}
+    assert not run(tmp_path, {**files, **other, "core/losses.py": written, "net/__init__.py": ""}).findings
+
+
 LEARNER = """
 import torch
 

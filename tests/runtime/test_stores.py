@@ -1,0 +1,55 @@
+"""What a statement stores, as its source says."""
+
+from __future__ import annotations
+
+import ast
+
+import pytest
+
+from gradguard.runtime.stores import value_code, value_name
+
+
+def statement(code: str) -> ast.stmt:
+    return ast.parse(code).body[0]
+
+
+@pytest.mark.parametrize(
+    ("code", "variable"),
+    [
+        ("total += loss", "loss"),
+        ("total += loss * n", "loss"),
+        ("total = total + loss", "loss"),
+        ("total = loss + total", "loss"),
+        ("total = d * total + (1 - d) * loss", "loss"),
+        ("total = (1 - d) * loss + d * total", "loss"),
+        ("self.total = self.total * self.d + loss * (1 - self.d)", "loss"),
+        ("self.total = d * self.total + (1 - d) * onehot.t() @ flat", "flat"),
+        ("total = loss", "loss"),
+        ("total.append(loss)", "loss"),
+        ("total.append({'loss': loss})", "loss"),
+        ("total = a * b + c", "a"),
+        ("total = d * total + (1 - d) * model(x)", None),
+        ("total.append((loss, output))", None),
+        ("total.append(model(x))", None),
+    ],
+)
+def test_the_variable_that_is_stored(code: str, variable: str | None) -> None:
+    assert value_name(statement(code), "total") == variable
+    assert value_code(statement(code), "total") == variable
+
+
+@pytest.mark.parametrize(
+    ("code", "variable", "written"),
+    [
+        ("total[key] += losses[key]", "losses", "losses[key]"),
+        ("total.append(losses['ce'])", "losses", "losses['ce']"),
+        ("total.append(outputs[0][-1])", "outputs", "outputs[0][-1]"),
+        ("total += losses[key] * weight", "losses", "losses[key]"),
+        ("total += weight[0] * losses[key]", "weight", "weight[0]"),
+        ("total += loss * scale(loss[0])", "loss", "loss"),
+        ("total.append(model(x)[0])", None, None),
+    ],
+)
+def test_an_item_is_named_as_it_is_written(code: str, variable: str | None, written: str | None) -> None:
+    assert value_name(statement(code), "total") == variable
+    assert value_code(statement(code), "total") == written
