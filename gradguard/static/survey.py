@@ -421,9 +421,9 @@ class Survey:
                 found[name].append(path)
         return found
 
-    def has_method(self, name: str, near: File) -> bool:
+    def has_method(self, name: str, near: Module) -> bool:
         """Whether objects of the project's classes may have a method of this name: one of them, or each module."""
-        if name in k.OF_EVERY_MODULE:
+        if name in k.OF_EVERY_MODULE or any(unit.owner and unit.name == name for unit in near.source.outline.units):
             return True
         self.asked(near).methods.add(name)
         self.asked(near).texts.update(self._defining.get(name, ())[:1])

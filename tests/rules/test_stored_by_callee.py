@@ -1053,26 +1053,6 @@ def test_the_caller_cuts_no_graph_that_it_goes_on_with(given_back: str, call: st
     assert ("where it is stored" in finding.help) == (fix is None)
 
 
-def test_the_caller_cuts_no_graph_that_is_backpropagated_there() -> None:
-    snippet = """
-        class Learner:
-            def __init__(self, optimizer):
-                self.optimizer, self.losses = optimizer, []
-
-            def learn(self, loss):
-                self.optimizer.zero_grad()
-                loss.backward()
-                self.optimizer.step()
-                self.losses.append(loss)
-
-        def train(net, learner: Learner, loader):
-            for x, y in loader:
-                learner.learn(F.mse_loss(net(x), y))  # !
-    """
-    assert_flagged(snippet, CODE)
-    assert findings(snippet, CODE)[0].fix is None
-
-
 def _related_lines(finding: object, snippet: str) -> list[str]:
     from tests.rules.snippets import source
 
