@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from gradguard.findings import Growth, Leak, RunReport
+from gradguard.findings import Growth, Leak, RunReport, is_beside
 
 LEAST = 1_024.0
 """Bytes a step: less than this more is no worse."""
@@ -89,7 +89,7 @@ def _rate(run: RunReport) -> float:
     if run.verdict == "leak":  # a hook's bytes are not known, and it weighs something too
         return sum(max(leak.bytes_per_step or 0.0, 2 * LEAST) for leak in leaks)
     if run.verdict == "suspect" and (leaks or not run.leaks):
-        known = (g for name, g in run.growth.items() if g is not None and "." not in name)
+        known = (g for name, g in run.growth.items() if g is not None and not is_beside(name))
         return max((g.bytes_per_step or 0.0 for g in known), default=0.0)
     return 0.0
 

@@ -179,6 +179,11 @@ class Holder:
     scope: str
 
 
+def is_beside(signal: str) -> bool:
+    """Whether a signal is read beside another one, and no verdict rests on it: ``cuda:0.reserved``."""
+    return "." in signal
+
+
 @dataclass(frozen=True, slots=True)
 class Growth:
     """How a signal grows.

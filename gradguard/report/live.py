@@ -11,6 +11,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from gradguard.findings import is_beside
 from gradguard.report.run_words import size
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ class LiveView:
         ascii_only = not (self._console.encoding or "").lower().startswith("utf")
         table.add_row(Text(f"step {self._watch.steps}", "bold"), Text(self._state()))
         for name, series in list(self._watch.series.items()):
-            if name == "hooks" or "." in name or series.last is None:
+            if name == "hooks" or is_beside(name) or series.last is None:
                 continue
             last = f"{series.last:.0f}" if name == "graphs" else size(series.last)
             table.add_row(name, Text(sparkline(list(series.values), ascii_only), "cyan"), last)

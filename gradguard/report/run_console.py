@@ -9,7 +9,7 @@ import sys
 from rich.console import Console
 from rich.text import Text
 
-from gradguard.findings import Growth, Leak, Place, RunReport, Span
+from gradguard.findings import Growth, Leak, Place, RunReport, Span, is_beside
 from gradguard.report.console import SourceLines, clean, line, show_excerpt, wrapped
 from gradguard.report.run_words import forecast, gains, growth_rate, headline, holder, rate, what
 from gradguard.report.terminal import console as console_for
@@ -61,7 +61,7 @@ def _is_telling(name: str, growth: Growth, run: RunReport) -> bool:
     """Whether a signal says something; that it is flat does where nothing leaks, if no other says it better."""
     if growth.bytes_per_step or growth.per_step:
         return True
-    return name != "process" and "." not in name and not run.leaks
+    return name != "process" and not is_beside(name) and not run.leaks
 
 
 def _leak(leak: Leak, sources: SourceLines, console: Console) -> None:

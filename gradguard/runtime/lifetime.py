@@ -30,8 +30,8 @@ def emptied_in_a_loop(
         scope: the holder's scope.
         home: the file in which the variable lives; another one can empty it as an attribute only.
         outlived: file and line of what ran while the lines were followed, and emptied something else or nothing.
-        stored: file and statement that fills it.
         key: under which the collection is in a dict of that name, where it is: ``train`` of ``seen["train"]``.
+        stored: file and statement that fills it.
     """
     for source in sources.all():
         as_attribute = scope in ("attribute", "class") or source.filename != home

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from gradguard.findings import Forecast, Growth, Leak, OutOfMemory, RunReport
+from gradguard.findings import Forecast, Growth, Leak, OutOfMemory, RunReport, is_beside
 from gradguard.runtime.series import Series
 from gradguard.runtime.staircase import staircase
 from gradguard.runtime.trend import MIN_POINTS, Trend, has_fallen, is_back, is_beyond, late, stands_still, trend
@@ -85,7 +85,7 @@ def _is_told(name: str, series: Mapping[str, Series]) -> bool:
 
 def is_device(name: str) -> bool:
     """Whether a signal is what a device has allocated: ``cuda:0``, not ``cuda:0.reserved``."""
-    return name.startswith("cuda") and "." not in name
+    return name.startswith("cuda") and not is_beside(name)
 
 
 def _slow(series: Mapping[str, Series]) -> dict[str, Trend]:

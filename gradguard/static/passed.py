@@ -227,6 +227,8 @@ class _Calls:
     def _naming(self, name: str) -> list[_Written]:
         """What the statements say in which a name stands."""
         word = name.removesuffix(_ITEMS).rpartition(".")[2].encode()
+        if not word:
+            return []  # of what is no variable, `f(x)[0]`
         try:
             return [self._written(statement) for statement in self._statements if word in statement]
         except SourceError:  # they were not told apart rightly
@@ -249,7 +251,7 @@ class _Calls:
         return self._parsed[statement]
 
     def decorated(self, name: str) -> list[str]:
-        """The functions of the top level that something of this name decorates."""
+        """The functions and classes of the top level that something of this name decorates."""
         return [function for written in self._naming(name) for function in written.decorated.get(name, ())]
 
     def made(self, path: str) -> list[Class]:
@@ -351,9 +353,8 @@ def _written_in(statement: bytes) -> _Written:
         elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             arguments = node.args
             names = [a.arg for a in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)]
-            for decorator in node.decorator_list if scope[0] == "<module>" and not scope[1] else ():
-                called = decorator.func if isinstance(decorator, ast.Call) else decorator
-                decorated[_dotted(called).rsplit(".", 1)[-1]].append(node.name)
+            for decorator in node.decorator_list if scope[:2] == ("<module>", "") else ():
+                decorated[_decorating(decorator)].append(node.name)
             scope = (node.name, scope[1], names)
         stack += [(child, scope) for child in inner(node)]
     return _Written(calls, made, decorated)

@@ -210,19 +210,15 @@ def _given_for(here: Translation, store: Store) -> str | None:
 
 def _backpropagated(here: Translation) -> set[str]:
     """The parameters through whose graphs the callee runs a backward: its caller cannot cut them."""
-    backwards = (event for event in here.callee.facts.events if isinstance(event, Backward))
-    return {r.base for event in backwards for r in event.value.reach if r.source is Source.PARAM}
+    events = (event for event in here.callee.facts.events if isinstance(event, Backward | GradCall))
+    return {r.base for event in events for r in event.value.reach if r.source is Source.PARAM}
 
 
 def _goes_on(here: Translation, parameter: str) -> bool:
-    """Whether the callee gives back what it computes of an argument, to somebody who takes it, or backpropagates it."""
-    facts, roots = here.callee.facts, set[Root]()
-    if here.c.node not in here.flow.ref.calls_for_effect:
-        roots |= facts.returns.reach
-    consumers: list[Backward | GradCall] = [*facts.backwards, *facts.grad_calls]
-    for consumer in consumers:
-        roots |= consumer.value.reach
-    return any(root.source is Source.PARAM and root.base == parameter for root in roots)
+    """Whether the callee gives back what it computes of an argument, to somebody who takes it."""
+    if here.c.node in here.flow.ref.calls_for_effect:
+        return False
+    return any(r.source is Source.PARAM and r.base == parameter for r in here.callee.facts.returns.reach)
 
 
 def _slot(here: Translation, store: Store) -> str | None:

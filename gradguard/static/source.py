@@ -312,7 +312,7 @@ def _notebook(data: bytes, shown: str) -> Source:
     line = 1
     for number, text in enumerate(code_cells(data), start=1):
         cells.append((line, number))
-        clean = _without_magics(text)
+        clean = _as_python(text)
         try:
             parsed(clean)
         except SourceError as error:
@@ -341,6 +341,15 @@ def code_cells(data: bytes) -> Iterator[str]:
         raise SourceError("not a notebook: it has no list of cells") from None
     for source in sources:
         yield ("".join(source) if isinstance(source, list) else str(source)).replace("\r\n", "\n").replace("\r", "\n")
+
+
+def _as_python(text: str) -> str:
+    """The cell without IPython's own syntax; as it stands where that is Python: a line may begin with an operator."""
+    try:
+        parsed(text)
+    except SourceError:
+        return _without_magics(text)
+    return text
 
 
 def _without_magics(text: str) -> str:

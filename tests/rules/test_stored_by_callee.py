@@ -1053,6 +1053,30 @@ def test_the_caller_cuts_no_graph_that_it_goes_on_with(given_back: str, call: st
     assert ("where it is stored" in finding.help) == (fix is None)
 
 
+@pytest.mark.parametrize("backward", ["loss.backward()", "torch.autograd.grad(loss, [self.weight])"])
+def test_the_caller_cuts_no_graph_that_is_backpropagated_there(backward: str) -> None:
+    """Its argument is needed as it is: the finding, and the edit, are where the callee keeps it."""
+    snippet = f"""
+        class Learner:
+            def __init__(self, optimizer, weight):
+                self.optimizer, self.weight, self.losses = optimizer, weight, []
+
+            def learn(self, loss):
+                self.optimizer.zero_grad()
+                {backward}
+                self.optimizer.step()
+                self.losses.append(loss)  # !
+
+        def train(net, learner: Learner, loader):
+            for x, y in loader:
+                learner.learn(F.mse_loss(net(x), y))
+    """
+    assert_flagged(snippet, "GG104")
+    assert_clean(snippet, CODE)
+    (finding,) = findings(snippet, "GG104")
+    assert "`loss.detach()`" in (finding.help or "")
+
+
 def _related_lines(finding: object, snippet: str) -> list[str]:
     from tests.rules.snippets import source
 

@@ -90,6 +90,11 @@ def test_cells_that_are_not_python_are_passed_over() -> None:
     assert source.problems == ()
 
 
+def test_a_line_of_a_cell_may_begin_with_an_operator() -> None:
+    text = 'print("%s"\n  % (1))\nx = 2'
+    assert from_bytes(notebook(text), "n.ipynb", notebook=True).text.startswith(text)
+
+
 def test_not_a_notebook() -> None:
     for data in (b"{", b"[]", b'{"cells": 3}'):
         with pytest.raises(SourceError, match="not a notebook"):
