@@ -73,7 +73,9 @@ class Signals:
                 read[name] = value - self._own_heap if name == "heap" else value
                 read.update(metered.sensor.beside)
         for name, number in read.items():
-            self.series.setdefault(name, Series()).add(step, number)
+            if name not in self.series:  # what is read beside another one
+                self.series[name] = Series()
+            self.series[name].add(step, number)
         self.next_sample = min((metered.next_step for metered in self._sensors), default=step + 1)
         return read
 

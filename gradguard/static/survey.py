@@ -37,6 +37,8 @@ _TRAINS = re.compile(TRAINS_HERE)
 _GRADIENTS = re.compile(r"^[^#\n]*(?:backward\(|(?<![\w.])grad\(|autograd\.grad\()", re.M)
 Functions = Collection[tuple[str, str]]
 MANY_CALLERS = 50
+MANY_FILES = 300
+"""Of a program: a library as large says by its own imports which of its files are about torch."""
 _MANY_DEFINING = 8
 _AT_END = ("__exit__", "__aexit__")
 
@@ -136,15 +138,15 @@ class Survey:
         """The files that are used where a file is: by itself, and by those that import it in any number of steps."""
         if near.path is None or near.path in self._reached:
             return self._reached.get(near.path, [])
-        found: dict[Path, None] = {}
-        for path in self._closure(near.path, self._importing):
-            found |= dict.fromkeys(self._closure(path, self._imports_of))
-        self._reached[near.path] = list(found)
+        importing = self._closure((near.path,), self._importing)
+        found = list(self._closure(importing, self._imports_of))
+        self._reached[near.path] = found
         self.asked(near).files.update(found)
         return self._reached[near.path]
 
-    def _closure(self, start: Path, others: Callable[[Path], Iterable[Path]]) -> Iterator[Path]:
-        seen, waiting = {start}, [start]
+    def _closure(self, start: Iterable[Path], others: Callable[[Path], Iterable[Path]]) -> Iterator[Path]:
+        waiting = list(start)
+        seen = set(waiting)
         while waiting:
             yield (path := waiting.pop())
             new = [other for other in others(path) if other not in seen]
@@ -212,7 +214,8 @@ class Survey:
         users = self._importers.get(module_name(module.path), set()) - {module.path}
         if any(True for _ in self._matching(_TORCH, module, users)):
             return True
-        if not any(True for _ in self._matching(_TORCH, module, self._related(module))):
+        related = self._related(module)
+        if len(related) > MANY_FILES or not any(True for _ in self._matching(_TORCH, module, related)):
             return False
         used = self._used(module)  # each import leads to one file: another program's `trainer` is not this one
         uses_torch = any(True for _ in self._matching(_TORCH, module, used))
