@@ -116,7 +116,7 @@ def value_name(statement: ast.stmt, name: str) -> str | None:
     added, factors = _added(value, name) if value is not None else (None, [])
     names = _plain_names(added) if added is not None else []
     names = [n for n in names if n not in (name, "self", "cls", "torch", *factors)]
-    if isinstance(value, ast.Dict | ast.Tuple | ast.List) and len(set(names)) > 1:
+    if isinstance(added, ast.Dict | ast.Tuple | ast.List) and len(set(names)) > 1:
         return None  # which of them carries a graph is not written there
     return names[0] if names else None
 

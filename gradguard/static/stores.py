@@ -142,8 +142,8 @@ def store_item(
     if flow.frames and flow.frames[-1].replaces is target:
         flow.frames[-1].replacement = value
     if holder.kind is Kind.CONTAINER and key.kind is Kind.TENSOR and key.keeps:  # a dict keeps its keys
-        by_value = any(root.source in (Source.GRAPH, Source.LOSS) for root in value.roots)
-        source = source if by_value else target.index
+        if not _has_graph(value) and (_has_graph(key) or not value.reach):
+            source = target.index
         value = replace(
             value, roots=value.roots | key.roots, maybe=value.maybe | key.maybe, holds=value.holds | key.holds
         )
@@ -199,6 +199,11 @@ def store_item(
             flow.slots.add((base, store.key))  # hidden[i] = detach(hidden[i])
         store.bounded_key = _bounded_key(flow, target.index) or (base, store.key) in flow.slots
     state.env[base] = replace(with_content(holder, value), parts=_with_element(holder, value))
+
+
+def _has_graph(value: Value) -> bool:
+    """Whether it surely has one: what a parameter brings may have none."""
+    return any(root.source in (Source.GRAPH, Source.LOSS) for root in value.roots)
 
 
 def _with_element(holder: Value, value: Value) -> tuple[tuple[object, Value], ...]:

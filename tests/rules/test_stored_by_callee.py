@@ -1629,3 +1629,45 @@ def test_what_the_callee_only_keeps_is_cut_by_its_caller() -> None:
     given = {"taken": ", spread", "given": ", scores[0].var()", "backward": "actor.backward()"}
     snippet = twin(UPDATE.format(kept="spread", **given), ("scores[0].var())", "scores[0].var())  # !"))
     assert_flagged(snippet, CODE)
+
+
+BY_COMPUTED_KEY = """
+        class Table:
+            def __init__(self):
+                self.rows = {}
+
+            def offer(self, step, score):
+                KEY
+                STORE
+
+        def train(net, opt, loader, table: Table):
+            for step, (x, y) in enumerate(loader):
+                loss = F.mse_loss(net(x), y)
+                loss.backward()
+                opt.step()
+                opt.zero_grad()
+                table.offer(step, GIVEN)  # !
+"""
+KEYS = ["key = step % 4", 'key = "q%d" % step', "key = step // 100", "key = str(step)", 'key = f"{step}"']
+
+
+@pytest.mark.parametrize("key", KEYS)
+@pytest.mark.parametrize(
+    "store",
+    [
+        "self.rows[key] = self.rows[key] + score",
+        "self.rows[key] = self.rows.get(key, 0.0) + score",
+        "self.rows[key] = self.rows[key] + ((step, score),)",
+        "self.rows[key] = self.rows.get(key, []) + [score]",
+    ],
+)
+def test_what_an_entry_goes_on_from_is_told_by_the_value_not_by_its_key(key: str, store: str) -> None:
+    snippet = BY_COMPUTED_KEY.replace("KEY", key).replace("STORE", store)
+    assert_flagged(snippet.replace("GIVEN", "loss"), CODE)
+    assert_clean(twin(snippet.replace("GIVEN", "loss.item()")))
+
+
+@pytest.mark.parametrize("key", ["key = step % 4", 'key = "q%d" % (step % 4)'])
+def test_an_entry_that_is_replaced_goes_on_from_nothing(key: str) -> None:
+    snippet = BY_COMPUTED_KEY.replace("KEY", key).replace("STORE", "self.rows[key] = score")
+    assert_clean(twin(snippet.replace("GIVEN", "loss")))

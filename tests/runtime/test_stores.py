@@ -30,6 +30,8 @@ def statement(code: str) -> ast.stmt:
         ("total = a * b + c", "a"),
         ("total = d * total + (1 - d) * model(x)", None),
         ("total.append((loss, output))", None),
+        ("total = total + ((step, loss),)", None),
+        ("total = total + [loss]", "loss"),
         ("total.append(model(x))", None),
     ],
 )
