@@ -11,7 +11,7 @@ from rich.text import Text
 
 from gradguard.findings import Growth, Leak, Place, RunReport, Span
 from gradguard.report.console import SourceLines, clean, line, show_excerpt, wrapped
-from gradguard.report.run_words import forecast, gains, growth_rate, headline, holder, rate, what
+from gradguard.report.run_words import forecast, gains, growth_rate, headline, holder, memory_ended, rate, what
 from gradguard.report.terminal import console as console_for
 
 _STYLE = {"leak": "bold red", "suspect": "bold yellow", "clean": "bold green", "too-short": "bold cyan"}
@@ -106,10 +106,7 @@ def _endings(run: RunReport, console: Console) -> None:
     if run.leaks or run.notes or run.out_of_memory:
         console.print()
     if run.out_of_memory is not None:
-        text = (
-            f"out of memory at step {run.out_of_memory.step} ({run.out_of_memory.device}): {run.out_of_memory.message}"
-        )
-        wrapped(console, Text(clean(text, console), "bold red"))
+        wrapped(console, Text(clean(memory_ended(run.out_of_memory), console), "bold red"))
     if run.forecast is not None:
         wrapped(console, Text(forecast(run.forecast)))
     for note in run.notes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gradguard.findings import Forecast, Growth, Leak, RunReport
+from gradguard.findings import Forecast, Growth, Leak, OutOfMemory, RunReport
 
 KINDS = {
     "graph": "keeps autograd graphs",
@@ -96,6 +96,11 @@ def headline(report: RunReport) -> str:
     word = "Leak" if report.verdict == "leak" else "Suspect"
     open_yet = "; not yet confirmed" if report.verdict == "suspect" and first.kind != "collected" else ""
     return f"{word}: {holder(first)} {what(first)}, {rate(first)}{at}{more}{open_yet}."
+
+
+def memory_ended(ended: OutOfMemory) -> str:
+    """Where, and what was said then: ``out of memory at step 4312 (cuda): CUDA out of memory``."""
+    return f"out of memory at step {ended.step} ({ended.device}): {ended.message}"
 
 
 def forecast(coming: Forecast) -> str:

@@ -176,6 +176,7 @@ def conclude(
     word = _verdict(kept, _weighty(tells, series), steps, found)
     shown = attribute(_listed(kept, word), tells if total or not kept else {**tells, **_slow(series)})
     shown.sort(key=lambda leak: -(leak.bytes_per_step or 0))
+    ended = _out_of_memory(error, steps)
     return RunReport(
         verdict=word,
         steps=steps,
@@ -183,8 +184,8 @@ def conclude(
         growth=growth_of(series, {name: t for name, t in growing.items() if shown or not t.is_staircase}),
         leaks=tuple(shown),
         unexplained_bytes_per_step=round(max(total - sum(x.bytes_per_step or 0 for x in shown), 0.0), 1),
-        forecast=_forecast(tells, room, seconds / steps if steps else None) if kept else None,
-        out_of_memory=_out_of_memory(error, steps),
+        forecast=_forecast(tells, room, seconds / steps if steps else None) if kept and ended is None else None,
+        out_of_memory=ended,
         peak=peaks,
         microseconds_per_step=round(microseconds, 2) if microseconds is not None else None,
         diagnosis_seconds=round(diagnosis_seconds, 3),

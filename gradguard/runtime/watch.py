@@ -6,6 +6,7 @@ import os
 import sys
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from time import monotonic, perf_counter_ns
 from types import FrameType, TracebackType
@@ -18,6 +19,7 @@ from gradguard.runtime.escalation import Escalation
 from gradguard.runtime.import_hook import when_imported
 from gradguard.runtime.module_steps import ModuleSteps
 from gradguard.runtime.recording import Recording
+from gradguard.runtime.reserve import Reserve
 from gradguard.runtime.sensors.cuda import Cuda
 from gradguard.runtime.sensors.graphs import Graphs
 from gradguard.runtime.sensors.heap import Heap
@@ -73,6 +75,7 @@ class Watch:
         self._stop_on_leak = stop_on_leak
         self._command = command
         self._recording = recording
+        self._reserve = Reserve()
         self._signals = Signals(self._note)
         self._confirmed: list[Leak] = []
         self._escalation = Escalation(self._signals, self._note, self._confirmed.append, self._awaits_optimizer)
@@ -98,6 +101,7 @@ class Watch:
             state = "on already" if self._is_on else "over"
             raise RuntimeError(f"this watch is {state}; each `with` needs a `gradguard.watch()` of its own")
         self._is_on = True
+        self._reserve.take()
         self._began = self._last = monotonic()
         self._signals.add("heap", Heap)
         self._signals.add("process", Process)
@@ -133,17 +137,25 @@ class Watch:
         """
         if self.report is not None:
             return self.report
+        self._reserve.give_up()  # before anything else: memory may have ended
         self._is_on = False
         self._escalation.close(self.steps)
         self._escalation.take_cycles(self.steps)
         self._look_at_the_end_of_memory(error)
         self._remove()
-        self.report = self._judged(error, exit_status)
+        try:
+            self.report = self._judged(error, exit_status)
+        except Exception as fault:
+            self.report = self._unjudged(fault, exit_status)
         self._signals.stop()
         self._torch = None
         if self._on_end is not None:
             self.report = self._on_end(self.report)
         return self.report
+
+    def make_room(self) -> None:
+        """Give up the room that is set aside for the report: the program has failed, and memory may have ended."""
+        self._reserve.give_up()
 
     @property
     def is_diagnosing(self) -> bool:
@@ -258,11 +270,10 @@ class Watch:
         while where is not None and where.tb_next is not None:
             where = where.tb_next
         at = f" at {os.path.basename(where.tb_frame.f_code.co_filename)}:{where.tb_lineno}" if where else ""
-        self.notes.append(f"GradGuard failed and stopped watching: {error!r}{at}")
-        try:
+        with suppress(Exception):  # memory may have ended, and what was set aside is for the end
+            self.notes.append(f"GradGuard failed and stopped watching: {error!r}{at}")
             self._escalation.close(self.steps)
-        finally:
-            self._remove()
+        self._remove()
 
     # --- sensing --------------------------------------------------------------------------------------------------
 
@@ -365,6 +376,19 @@ class Watch:
                 self._note(sentence)
         except Exception as fault:
             self._note(f"what was alive could not be looked at: {fault!r}")
+
+    def _unjudged(self, fault: Exception, exit_status: int | None) -> RunReport:
+        """What is known without judging."""
+        return RunReport(
+            verdict="leak" if self._escalation.has_confirmed else "suspect",
+            steps=self.steps,
+            step_source=self._clock.source,
+            growth=verdict.growth_of({}, {}),
+            leaks=tuple(each.leak for each in self.found),
+            notes=(*self.notes, f"GradGuard failed to judge the run: {fault!r}"),
+            exit_status=exit_status,
+            command=self._command,
+        )
 
     def _judged(self, error: BaseException | None, exit_status: int | None) -> RunReport:
         source = self._sources.most_common(1)[0][0] if self._sources else None
