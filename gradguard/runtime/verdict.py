@@ -141,7 +141,7 @@ def conclude(
     growing: Mapping[str, Trend],
     steps: int,
     source: str | None,
-    seconds: float,
+    seconds_per_step: float | None,
     room: Mapping[str, int],
     peaks: Mapping[str, int],
     error: BaseException | None,
@@ -159,7 +159,7 @@ def conclude(
         growing: the signals that grow at the end.
         steps: how many.
         source: what ended most of them.
-        seconds: from the start to the last step.
+        seconds_per_step: how long one takes, when known.
         room: bytes that are left, by signal.
         peaks: the most bytes of each signal.
         error: what ended the program, if it failed.
@@ -184,7 +184,7 @@ def conclude(
         growth=growth_of(series, {name: t for name, t in growing.items() if shown or not t.is_staircase}),
         leaks=tuple(shown),
         unexplained_bytes_per_step=round(max(total - sum(x.bytes_per_step or 0 for x in shown), 0.0), 1),
-        forecast=_forecast(tells, room, seconds / steps if steps else None) if kept and ended is None else None,
+        forecast=_forecast(tells, room, seconds_per_step) if kept and ended is None else None,
         out_of_memory=ended,
         peak=peaks,
         microseconds_per_step=round(microseconds, 2) if microseconds is not None else None,

@@ -18,6 +18,7 @@ from gradguard.runtime.child_processes import ChildProcesses
 from gradguard.runtime.escalation import Escalation
 from gradguard.runtime.import_hook import when_imported
 from gradguard.runtime.module_steps import ModuleSteps
+from gradguard.runtime.pace import Pace
 from gradguard.runtime.recording import Recording
 from gradguard.runtime.reserve import Reserve
 from gradguard.runtime.sensors.cuda import Cuda
@@ -90,6 +91,8 @@ class Watch:
         self._own_steps = 0
         self._quiet_until = 0
         self._quiet_source = ""
+        self._step_pace = Pace()
+        self._is_disturbed = False
         self._began = self._last = monotonic()
         self._pid = os.getpid()
         self._is_on = False
@@ -293,13 +296,16 @@ class Watch:
         if os.getpid() != self._pid:
             return  # a forked child: it has its parent's hooks, and no watch
         start = perf_counter_ns()
-        was_diagnosing = self.is_diagnosing
+        was_diagnosing, spent = self.is_diagnosing, self._escalation.seconds
         self._quiet_until = 0
         try:
             self._count(source)
+            self._step_pace.step_ended(self.steps, self._last, was_disturbed=self._is_disturbed)
             self._sense()
             self._escalation.on_step(self.steps, frame)
-            self._quiet_until, self._quiet_source = self._next_work(), source
+            # What disturbs comes after the end of this step: the next one is longer by it, and is not a quiet one.
+            self._is_disturbed = was_diagnosing or self.is_diagnosing or self._escalation.seconds > spent
+            self._quiet_until, self._quiet_source = 0 if self._is_disturbed else self._next_work(), source
         except Exception as error:
             self._failed(error)
         if not was_diagnosing and not self.is_diagnosing:
@@ -342,6 +348,7 @@ class Watch:
     def _start_over(self) -> None:
         self.steps = self._clock.counted - 1
         self._sources = Counter({self._clock.source or "": self.steps} if self.steps else {})
+        self._step_pace, self._is_disturbed = Pace(), False
         self._signals.start_over()
         self._escalation.start_over()
         if self._recording is not None:
@@ -377,6 +384,11 @@ class Watch:
         except Exception as fault:
             self._note(f"what was alive could not be looked at: {fault!r}")
 
+    def _seconds_per_step(self) -> float | None:
+        if self.steps and not self._is_disturbed:
+            self._step_pace.step_ended(self.steps, self._last)
+        return self._step_pace.seconds_per_step
+
     def _unjudged(self, fault: Exception, exit_status: int | None) -> RunReport:
         """What is known without judging."""
         return RunReport(
@@ -409,7 +421,7 @@ class Watch:
             growing=self.growing(),
             steps=self.steps,
             source=source,
-            seconds=self._last - self._began,
+            seconds_per_step=self._seconds_per_step(),
             room=limits.room(self.series, self._torch),
             peaks=self._signals.peaks(),
             error=error,
