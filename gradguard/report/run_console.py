@@ -11,7 +11,17 @@ from rich.text import Text
 
 from gradguard.findings import Growth, Leak, Place, RunReport, Span
 from gradguard.report.console import SourceLines, clean, line, show_excerpt, wrapped
-from gradguard.report.run_words import forecast, gains, growth_rate, headline, holder, memory_ended, rate, what
+from gradguard.report.run_words import (
+    forecast,
+    gains,
+    growth_rate,
+    headline,
+    holder,
+    memory_ended,
+    rate,
+    unexplained,
+    what,
+)
 from gradguard.report.terminal import console as console_for
 
 _STYLE = {"leak": "bold red", "suspect": "bold yellow", "clean": "bold green", "too-short": "bold cyan"}
@@ -105,6 +115,9 @@ def _span(text: str, place: Place) -> Span:
 def _endings(run: RunReport, console: Console) -> None:
     if run.leaks or run.notes or run.out_of_memory:
         console.print()
+    rest = unexplained(run)
+    if rest is not None:
+        wrapped(console, Text(rest))
     if run.out_of_memory is not None:
         wrapped(console, Text(clean(memory_ended(run.out_of_memory), console), "bold red"))
     if run.forecast is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gradguard.findings import Leak, RunReport
-from gradguard.report.run_words import forecast, headline, holder, memory_ended, rate, what, where
+from gradguard.report.run_words import forecast, headline, holder, memory_ended, rate, unexplained, what, where
 
 
 def confirmed(leak: Leak) -> str:
@@ -23,6 +23,8 @@ def lines(report: RunReport) -> Iterator[str]:
             yield f"gradguard:   stored at {where(leak)}: {leak.stored_at.code}"
         if leak.advice:
             yield f"gradguard:   help: {leak.advice}"
+    if rest := unexplained(report):
+        yield f"gradguard: {rest}"
     if report.out_of_memory:
         yield f"gradguard: {memory_ended(report.out_of_memory)}"
     if report.forecast:

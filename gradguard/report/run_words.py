@@ -98,6 +98,21 @@ def headline(report: RunReport) -> str:
     return f"{word}: {holder(first)} {what(first)}, {rate(first)}{at}{more}{open_yet}."
 
 
+LEAST_UNEXPLAINED = 4_096.0
+"""Bytes a step; less may be what a library makes for itself."""
+
+LEAST_SHARE = 0.1
+
+
+def unexplained(report: RunReport) -> str | None:
+    """The growth beside the leaks: ``another +50 KB a step is held by no variable that was found``; None if slight."""
+    rest = report.unexplained_bytes_per_step or 0.0
+    total = rest + sum(leak.bytes_per_step or 0.0 for leak in report.leaks)
+    if not report.leaks or rest < LEAST_UNEXPLAINED or rest < LEAST_SHARE * total:
+        return None
+    return f"another +{size(rest)} a step ({rest / total:.0%} of the growth) is held by no variable that was found"
+
+
 def memory_ended(ended: OutOfMemory) -> str:
     """Where, and what was said then: ``out of memory at step 4312 (cuda): CUDA out of memory``."""
     return f"out of memory at step {ended.step} ({ended.device}): {ended.message}"

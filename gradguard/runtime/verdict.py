@@ -27,6 +27,9 @@ UNATTRIBUTED_LEAST = 1_000_000.0
 BYTES_OF_A_NODE = 800.0
 """Of host memory, measured on torch 2.13: what stays of an autograd node when its saved tensors are freed."""
 
+MOST_OF_A_NODE = 2 * BYTES_OF_A_NODE
+"""What grows beyond that is not in the nodes, whoever holds them."""
+
 SURE = 0.8
 COUNTS = ("graphs", "hooks")
 """Signals that are not in bytes."""
@@ -104,7 +107,8 @@ def attribute(found: Sequence[Diagnosed], growing: Mapping[str, Trend]) -> list[
     """The leaks with their share of the growth.
 
     What Python sees (storages) is measured. The rest of the growth, saved tensors and nodes behind C++, is divided
-    among the leaks that hold graphs: a graph that was backpropagated has its nodes left and nothing else.
+    among the leaks that hold graphs: a graph that was backpropagated has its nodes left and nothing else. Where that
+    was seen, it is given no more than nodes can take, and what is left over stays unexplained.
     """
     # A sum that starts anew with each epoch may have been emptied just now: it grew at the rate that it was found with.
     total = bytes_per_step(growing) or max((d.rate for d in found), default=0.0)
@@ -131,7 +135,11 @@ def _divided(found: Sequence[Diagnosed], hidden: float) -> list[float]:
     skeletons = [n * BYTES_OF_A_NODE if d.freed and any(whole) else 0.0 for n, d in zip(nodes, found)]
     rest = max(hidden - sum(skeletons), 0.0)
     share = rest / (sum(whole) or sum(nodes))
-    return [s or n * share for s, n in zip(skeletons, nodes)]
+    sizes = [s or n * share for s, n in zip(skeletons, nodes)]
+    return [
+        n * BYTES_OF_A_NODE if d.is_bare and size > n * MOST_OF_A_NODE else size
+        for size, n, d in zip(sizes, nodes, found)
+    ]
 
 
 def conclude(
