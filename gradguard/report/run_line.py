@@ -10,7 +10,7 @@ from gradguard.report.run_words import forecast, headline, holder, memory_ended,
 
 def confirmed(leak: Leak) -> str:
     """One line the moment a leak is confirmed."""
-    stored = f" {where(leak)}: {leak.stored_at.code}" if leak.stored_at else ""
+    stored = f" {_stored(leak)}" if leak.stored_at else ""
     return f"gradguard: leak confirmed: {holder(leak)} {what(leak)}, {rate(leak)};{stored}"
 
 
@@ -20,7 +20,7 @@ def lines(report: RunReport) -> Iterator[str]:
     for leak in report.leaks:
         yield f"gradguard: {holder(leak)} {what(leak)}, {rate(leak)}"
         if leak.stored_at:
-            yield f"gradguard:   stored at {where(leak)}: {leak.stored_at.code}"
+            yield f"gradguard:   stored at {_stored(leak)}"
         if leak.advice:
             yield f"gradguard:   help: {leak.advice}"
     if rest := unexplained(report):
@@ -31,3 +31,9 @@ def lines(report: RunReport) -> Iterator[str]:
         yield f"gradguard: {forecast(report.forecast)}"
     for note in report.notes:
         yield f"gradguard: note: {note}"
+
+
+def _stored(leak: Leak) -> str:
+    """``train.py:41: history.append(loss)``; of a file whose text is not known, the place alone."""
+    code = leak.stored_at.code if leak.stored_at else None
+    return f"{where(leak)}: {code}" if code else where(leak)

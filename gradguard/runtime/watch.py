@@ -29,7 +29,8 @@ from gradguard.runtime.sensors.process import Process
 from gradguard.runtime.sensors.tensors import Tensors
 from gradguard.runtime.series import Series
 from gradguard.runtime.signals import Signals
-from gradguard.runtime.source import changed_files, lines_around, remember
+from gradguard.runtime.source import changed_files, lines_around, unknown_files
+from gradguard.runtime.texts import remember
 from gradguard.runtime.torch_internals import TorchInternals
 from gradguard.runtime.trend import Trend
 
@@ -108,6 +109,7 @@ class Watch:
         self._began = self._last = monotonic()
         self._signals.add("heap", Heap)
         self._signals.add("process", Process)
+        remember()
         steps.active.append(self)
         self._removers.append(self._escalation.collector.install())
         self._removers.append(self._children.install())
@@ -187,6 +189,7 @@ class Watch:
 
     def _torch_arrived(self) -> None:
         try:
+            remember()
             self._listen_to_torch()
         except Exception as error:
             self._failed(error)
@@ -358,7 +361,7 @@ class Watch:
         step = self.steps
         if _next_look_for_devices(step - 1) == step:
             self._find_devices()
-        if step == 2:
+        if step in (1, 2):
             remember()
         read = self._signals.sense(step)
         if read and self._recording is not None:
@@ -432,10 +435,12 @@ class Watch:
             diagnosis_seconds=self._escalation.seconds,
         )
         lines = lines_around(report.leaks)
+        unknown = unknown_files(report.leaks)
         changed = [
             f"{path} has changed on disk since the run read it: the lines shown are the run's"
-            for path in changed_files(lines)
+            for path in changed_files(path for path in lines if path not in unknown)
         ]
+        changed += [f"{path} was edited while the program was loading: its lines are not shown" for path in unknown]
         return replace(report, source=lines, notes=(*report.notes, *changed))
 
 
