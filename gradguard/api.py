@@ -92,7 +92,11 @@ class Guard(Watch):
 
     def __init__(self, report: bool, on_leak: OnLeak | None, recording: Recording | None) -> None:
         super().__init__(
-            on_confirm=self._leak_confirmed, on_end=self._ended, command=tuple(sys.argv), recording=recording
+            on_confirm=self._leak_confirmed,
+            on_found=lambda leaks: ending.write_found(recording, leaks),
+            on_end=self._ended,
+            command=tuple(sys.argv),
+            recording=recording,
         )
         self._says = report
         self._on_leak = on_leak

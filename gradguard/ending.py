@@ -5,6 +5,7 @@ Memory may have ended, the disk may be full, stderr may be closed: what cannot b
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, TextIO
@@ -48,6 +49,15 @@ def write_down(recording: Recording | None, leak: Leak) -> None:
             from gradguard.record import note_leak
 
             note_leak(recording, leak)
+
+
+def write_found(recording: Recording | None, leaks: Sequence[Leak]) -> None:
+    """Record what is diagnosed by now: the run may be killed."""
+    with suppress(Exception):
+        if recording is not None:
+            from gradguard.record import note_found
+
+            note_found(recording, leaks)
 
 
 def say_plainly(report: RunReport, fault: Exception, file: TextIO | None) -> None:

@@ -69,6 +69,7 @@ def command(
     session = _Session(None if as_module else program, style, output, color, fail_on_leak, recording)
     session.watch = Watch(
         on_confirm=session.confirmed,
+        on_found=lambda leaks: ending.write_found(recording, leaks),
         max_steps=max_steps,
         stop_on_leak=stop_on_leak,
         command=words,

@@ -12,6 +12,7 @@ from rich.text import Text
 from gradguard.findings import Growth, Leak, Place, RunReport, Span
 from gradguard.report.console import SourceLines, clean, line, show_excerpt, wrapped
 from gradguard.report.run_words import (
+    cost,
     forecast,
     gains,
     growth_rate,
@@ -124,6 +125,9 @@ def _endings(run: RunReport, console: Console) -> None:
         wrapped(console, Text(forecast(run.forecast)))
     for note in run.notes:
         wrapped(console, Text.assemble(("note: ", "bold cyan"), clean(note, console)))
+    spent = cost(run)
+    if spent is not None:
+        wrapped(console, Text(f"{spent}.", "dim"))
     rules = [leak.rule for leak in run.leaks if leak.rule]
     if rules:
         wrapped(console, Text.assemble("For the whole story: ", (f"gradguard explain {rules[0]}", "bold")), 0)

@@ -48,6 +48,17 @@ def unknown_files(leaks: Iterable[Leak]) -> list[str]:
     return sorted({place.path for place in places if is_unknown(_filename(place.path))})
 
 
+def said_of_files(leaks: Iterable[Leak]) -> list[str]:
+    """What the reader should know of the reported files that were edited meanwhile."""
+    leaks = list(leaks)
+    unknown = unknown_files(leaks)
+    changed = changed_files(path for path in lines_around(leaks) if path not in unknown)
+    return [
+        *(f"{path} has changed on disk since the run read it: the lines shown are the run's" for path in changed),
+        *(f"{path} was edited while the program was loading: its lines are not shown" for path in unknown),
+    ]
+
+
 def _places(leak: Leak) -> list[Place]:
     return [place for place in (leak.stored_at, *leak.also_stored_at, leak.made_at) if place is not None]
 

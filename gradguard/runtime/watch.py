@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from time import monotonic, perf_counter_ns
@@ -29,7 +29,7 @@ from gradguard.runtime.sensors.process import Process
 from gradguard.runtime.sensors.tensors import Tensors
 from gradguard.runtime.series import Series
 from gradguard.runtime.signals import Signals
-from gradguard.runtime.source import changed_files, lines_around, unknown_files
+from gradguard.runtime.source import lines_around, said_of_files
 from gradguard.runtime.texts import remember
 from gradguard.runtime.torch_internals import TorchInternals
 from gradguard.runtime.trend import Trend
@@ -51,6 +51,7 @@ class Watch:
 
     Args:
         on_confirm: called with each leak, the moment it is confirmed; what it raises, the program gets.
+        on_found: called with all that is diagnosed by now and is no excused place, whenever that changes.
         on_end: called with the report when the watch ends; what it returns is the report.
         max_steps: end the program after this many steps.
         stop_on_leak: end the program when a leak is confirmed.
@@ -62,6 +63,7 @@ class Watch:
         self,
         *,
         on_confirm: Callable[[Leak], None] | None = None,
+        on_found: Callable[[Sequence[Leak]], None] | None = None,
         on_end: Callable[[RunReport], RunReport] | None = None,
         max_steps: int | None = None,
         stop_on_leak: bool = False,
@@ -72,6 +74,7 @@ class Watch:
         self.report: RunReport | None = None
         self.notes: list[str] = []
         self._on_confirm = on_confirm
+        self._on_found = on_found
         self._on_end = on_end
         self._max_steps = max_steps
         self._stop_on_leak = stop_on_leak
@@ -80,6 +83,7 @@ class Watch:
         self._reserve = Reserve()
         self._signals = Signals(self._note)
         self._confirmed: list[Leak] = []
+        self._told_of: list[Diagnosed] | None = None
         self._escalation = Escalation(self._signals, self._note, self._confirmed.append, self._awaits_optimizer)
         self._children = ChildProcesses()
         self._graphs: Graphs | None = None
@@ -306,6 +310,7 @@ class Watch:
             self._step_pace.step_ended(self.steps, self._last, was_disturbed=self._is_disturbed)
             self._sense()
             self._escalation.on_step(self.steps, frame)
+            self._tell_of_what_is_found()
             # What disturbs comes after the end of this step: the next one is longer by it, and is not a quiet one.
             self._is_disturbed = was_diagnosing or self.is_diagnosing or self._escalation.seconds > spent
             self._quiet_until, self._quiet_source = 0 if self._is_disturbed else self._next_work(), source
@@ -333,6 +338,15 @@ class Watch:
             leak = self._confirmed.pop(0)
             if self._on_confirm is not None:
                 self._on_confirm(leak)
+
+    def _tell_of_what_is_found(self) -> None:
+        """Say what was diagnosed, as soon as it is, though it may not be certain: the run may not come to its end."""
+        found = self._escalation.found
+        if self._on_found is None or not found or found is self._told_of:
+            return
+        self._told_of = found
+        kept = [each for each in found if each.excuse is None and not each.is_retracted]
+        self._on_found(verdict.attribute(kept, self._signals.telling()))
 
     def _count(self, source: str) -> None:
         if self._clock.counted <= self.steps < verdict.SHORT and not self.is_diagnosing:
@@ -365,6 +379,7 @@ class Watch:
             remember()
         read = self._signals.sense(step)
         if read and self._recording is not None:
+            self._recording.step_source(self._clock.source)
             self._recording.sample(step, self._last - self._began, read)
 
     def _find_devices(self) -> None:
@@ -435,13 +450,7 @@ class Watch:
             diagnosis_seconds=self._escalation.seconds,
         )
         lines = lines_around(report.leaks)
-        unknown = unknown_files(report.leaks)
-        changed = [
-            f"{path} has changed on disk since the run read it: the lines shown are the run's"
-            for path in changed_files(path for path in lines if path not in unknown)
-        ]
-        changed += [f"{path} was edited while the program was loading: its lines are not shown" for path in unknown]
-        return replace(report, source=lines, notes=(*report.notes, *changed))
+        return replace(report, source=lines, notes=(*report.notes, *said_of_files(report.leaks)))
 
 
 def _next_look_for_devices(step: int) -> int:

@@ -101,6 +101,18 @@ def test_a_slight_rest_is_not_worth_a_line(rest: float | None) -> None:
     assert "another" not in printed(a_report(unexplained_bytes_per_step=rest))
 
 
+@pytest.mark.parametrize(
+    ("steps", "said"), [(0, "0 steps seen, 30 more"), (1, "1 step seen, 29 more"), (29, "29 steps seen, 1 more")]
+)
+def test_too_short_says_how_many_more(steps: int, said: str) -> None:
+    assert said in headline(a_report(verdict="too-short", steps=steps, leaks=()))
+
+
+@pytest.mark.parametrize(("seconds", "said"), [(0.42, True), (0.01, False), (None, False)])
+def test_what_it_took_to_look_closely_is_said(seconds: float | None, said: bool) -> None:
+    assert ("looking closely took 0.4 s." in printed(a_report(diagnosis_seconds=seconds))) is said
+
+
 def test_a_clean_run_is_short() -> None:
     assert len(printed(CLEAN).splitlines()) <= 4
 
