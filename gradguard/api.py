@@ -6,10 +6,12 @@ import os
 import sys
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, TextIO
 
+from gradguard import ending
 from gradguard.findings import Leak, RunReport
 from gradguard.runtime.recording import Recording
 from gradguard.runtime.steps import steps
@@ -90,7 +92,11 @@ class Guard(Watch):
 
     def __init__(self, report: bool, on_leak: OnLeak | None, recording: Recording | None) -> None:
         super().__init__(
-            on_confirm=self._leak_confirmed, on_end=self._ended, command=tuple(sys.argv), recording=recording
+            on_confirm=self._leak_confirmed,
+            on_found=lambda leaks: ending.write_found(recording, leaks),
+            on_end=self._ended,
+            command=tuple(sys.argv),
+            recording=recording,
         )
         self._says = report
         self._on_leak = on_leak
@@ -125,24 +131,19 @@ class Guard(Watch):
     def _leak_confirmed(self, leak: Leak) -> None:
         """A leak is confirmed, and the run goes on."""
         if self._says:
-            _say(leak)
-        if self._recording is not None:
-            from gradguard.record import note_leak
-
-            note_leak(self._recording, leak)
+            with suppress(Exception):  # the report says it again
+                _say(leak)
+        ending.write_down(self._recording, leak)
         self._act(leak)
 
     def _ended(self, found: RunReport) -> RunReport:
         """The watch is over; what is returned is its report."""
-        from gradguard.join import with_rules
-
-        report = with_rules(found)
-        if self._recording is not None:
-            from gradguard.record import finish
-
-            finish(self._recording, report)
+        report = ending.written_down(self._recording, ending.explained(found, reads_source=False))
         if self._says:
-            _show(report)
+            try:
+                _show(report)
+            except Exception as fault:
+                ending.say_plainly(report, fault, sys.stderr)
         return report
 
     def _act_on_the_rest(self) -> None:

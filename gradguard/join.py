@@ -6,6 +6,7 @@ The only place that knows both halves.
 from __future__ import annotations
 
 import os
+import tokenize
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -35,8 +36,20 @@ def with_findings(report: RunReport) -> RunReport:
     A leak whose statement has no finding keeps what :func:`with_rules` says.
     """
     joined = with_rules(report)
-    findings = _findings(joined)
+    findings = [f for f in _findings(joined) if _is_as_run(f.path, report)]
     return replace(joined, leaks=tuple(_explained(leak, findings, report.start) for leak in joined.leaks))
+
+
+def _is_as_run(path: str, report: RunReport) -> bool:
+    """Whether a file has on disk the lines that the run had around its statements."""
+    file = _absolute(path, os.getcwd())
+    kept = [lines for name, lines in report.source.items() if _absolute(name, report.start) == file]
+    try:
+        with tokenize.open(file) as text:
+            now = [line.rstrip("\r\n") for line in text] if kept else []
+    except (OSError, SyntaxError, UnicodeDecodeError):
+        return False
+    return all(lines and all(now[n - 1 : n] == [text] for n, text in lines.items()) for lines in kept)
 
 
 def _matched(leak: Leak, rules: catalogue.Catalogue) -> Leak:

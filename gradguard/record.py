@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from gradguard.runtime.source import lines_around
 from gradguard.runtime.trend import Trend
 from gradguard.runtime.usercode import START
 
-__all__ = ["RecordingError", "begin", "finish", "load", "note_leak"]
+__all__ = ["RecordingError", "begin", "finish", "load", "note_found", "note_leak"]
 
 
 def begin(path: Path | None, command: tuple[str, ...]) -> Recording:
@@ -40,6 +40,11 @@ def note_leak(recording: Recording, leak: Leak) -> None:
     recording.leak(run_json.leak_as_dict(leak), lines_around([leak]))
 
 
+def note_found(recording: Recording, leaks: Sequence[Leak]) -> None:
+    """Write down what is diagnosed by now, certain or not."""
+    recording.found([run_json.leak_as_dict(leak) for leak in leaks], lines_around(leaks))
+
+
 def finish(recording: Recording, report: RunReport) -> None:
     """Write down the report."""
     recording.end(run_json.as_dict(report), report.source)
@@ -48,7 +53,7 @@ def finish(recording: Recording, report: RunReport) -> None:
 def load(path: Path) -> tuple[RunReport, Recorded]:
     """The report of a run on disk, and its samples.
 
-    A run whose end was not seen (it was killed) is judged by its samples, with the leaks that were confirmed by then.
+    A run whose end was not seen (it was killed) is judged by its samples, with what was confirmed or found by then.
 
     Args:
         path: a recording.
@@ -72,18 +77,27 @@ def _ended(recorded: Recorded) -> RunReport:
 def _broken_off(recorded: Recorded) -> RunReport:
     growing = verdict.growing(recorded.series)
     steps = recorded.timing[-1][0] if recorded.timing else 0
-    leaks = tuple(run_json.leak_from_dict(each) for each in recorded.leaks)
+    leaks = _leaks_so_far(recorded, grows=bool(verdict.telling(growing, recorded.series)))
     return RunReport(
         verdict=_verdict_so_far(recorded, growing, steps),
         steps=steps,
-        step_source=None,
+        step_source=recorded.step_source,
         growth=verdict.growth_of(recorded.series, growing),
-        leaks=leaks,
+        leaks=tuple(leaks),
         peak={name: peak for name, peak in recorded.peaks.items() if name not in verdict.COUNTS},
         notes=(f"the end of this run was not seen: this is what was recorded up to step {steps}",),
         command=tuple(recorded.start["command"]),
         start=recorded.start["directory"],
     )
+
+
+def _leaks_so_far(recorded: Recorded, grows: bool) -> list[Leak]:
+    """What was confirmed; where memory still grew at the end, also what was only found."""
+    leaks = [run_json.leak_from_dict(each) for each in recorded.leaks]
+    known = {leak.holder.path for leak in leaks if leak.holder is not None}
+    found = [run_json.leak_from_dict(each) for each in recorded.found] if grows else []
+    leaks += [leak for leak in found if leak.holder is None or leak.holder.path not in known]
+    return sorted(leaks, key=lambda leak: -(leak.bytes_per_step or 0.0))
 
 
 def _verdict_so_far(recorded: Recorded, growing: Mapping[str, Trend], steps: int) -> str:

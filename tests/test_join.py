@@ -20,6 +20,18 @@ class Average:
             self.shadow[name] = 0.9 * self.shadow[name] + 0.1 * p
 """
 
+SUM = """import torch
+def train(model, optimizer, data):
+    total = 0
+    for x in data:
+        loss = model(x).mean()
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        total += loss
+    return total
+"""
+
 TRAIN = """
 import torch
 from torch import nn
@@ -71,3 +83,28 @@ def test_the_program_that_calls_is_read_too(tmp_path: Path, file: str, command: 
     )
     (joined,) = with_findings(report).leaks
     assert joined.rule == "GG106"
+
+
+@pytest.mark.parametrize(
+    ("kept", "rule"),
+    [
+        ({}, "GG103"),
+        ({"train.py": {9: "        total += loss"}}, "GG103"),
+        ({"train.py": {9: "        other.append(loss)"}}, None),  # edited since
+        ({"train.py": {}}, None),  # the text that ran is not known
+    ],
+)
+def test_a_file_that_is_another_by_now_says_nothing(
+    tmp_path: Path, kept: dict[str, dict[int, str]], rule: str | None
+) -> None:
+    write(tmp_path, {"train.py": SUM})
+    leak = Leak(
+        kind="graph",
+        holder=Holder("total", "train.total", "torch.Tensor", "local"),
+        bytes_per_step=5_000.0,
+        per_step=1.0,
+        explained=1.0,
+        stored_at=Place("train.py", 9, None),
+    )
+    report = RunReport("leak", 60, "optimizer", {}, leaks=(leak,), start=str(tmp_path), source=kept)
+    assert with_findings(report).leaks[0].rule == rule

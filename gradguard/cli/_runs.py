@@ -9,6 +9,7 @@ from typing import TextIO
 
 import click
 
+from gradguard import ending
 from gradguard.findings import RunReport
 from gradguard.runtime.recording import FOLDER, Recorded
 
@@ -34,9 +35,12 @@ def load(path: Path | None) -> tuple[RunReport, Recorded | None]:
     if report is not None:
         return report, None
     try:
-        return load_recording(found)
+        report, recorded = load_recording(found)
     except RecordingError as error:
         raise click.UsageError(str(error)) from error
+    if recorded.report is None:  # it was killed before the rules were asked
+        report = ending.explained(report, reads_source=True)
+    return report, recorded
 
 
 def _latest() -> Path:

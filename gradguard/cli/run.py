@@ -6,12 +6,14 @@ import io
 import os
 import signal
 import sys
+from contextlib import suppress
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, NoReturn
 
 import click
 
+from gradguard import ending
 from gradguard.cli._runs import FORMATS, render
 from gradguard.findings import Leak, RunReport
 from gradguard.runtime import launch
@@ -67,6 +69,7 @@ def command(
     session = _Session(None if as_module else program, style, output, color, fail_on_leak, recording)
     session.watch = Watch(
         on_confirm=session.confirmed,
+        on_found=lambda leaks: ending.write_found(recording, leaks),
         max_steps=max_steps,
         stop_on_leak=stop_on_leak,
         command=words,
@@ -140,6 +143,7 @@ class _Session:
             launch.run(program, self._name, arguments)
         except BaseException as raised:
             error = raised
+        self.watch.make_room()
         status = _status_of(error)
         if isinstance(error, SystemExit) and error.code is not None and not isinstance(error.code, int):
             print(error.code, file=sys.stderr)
@@ -161,30 +165,23 @@ class _Session:
         report = self.watch.end(error, status)
         if not self._reported and os.getpid() == self._process:  # a forked child comes out here too
             self._reported = True
-            from gradguard.join import with_findings
-
-            report = with_findings(report)
-            self._record(report)
-            self._write(report)
+            report = ending.written_down(self._recording, ending.explained(report, reads_source=True))
+            try:
+                self._write(report)
+            except Exception as fault:
+                ending.say_plainly(report, fault, sys.stderr)
         return report
 
     def confirmed(self, leak: Leak) -> None:
         """Say it at once: the run may last for days."""
-        from gradguard.record import note_leak
-        from gradguard.report.run_line import confirmed
+        ending.write_down(self._recording, leak)
+        with suppress(Exception):  # the report says it again
+            from gradguard.report.run_line import confirmed
 
-        if self._recording is not None:
-            note_leak(self._recording, leak)
-        if self.live is None:
-            click.echo(confirmed(leak), err=True)
-        else:
-            self.live.say(confirmed(leak))
-
-    def _record(self, report: RunReport) -> None:
-        if self._recording is not None:
-            from gradguard.record import finish
-
-            finish(self._recording, report)
+            if self.live is None:
+                click.echo(confirmed(leak), err=True)
+            else:
+                self.live.say(confirmed(leak))
 
     def _stop_live(self) -> None:
         if self.live is not None:

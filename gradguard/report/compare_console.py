@@ -24,7 +24,7 @@ def report(comparison: Comparison, console: Console) -> None:
     for before, after in comparison.still:
         _leak("still", "bold yellow", after, f"{rate(before)} before, {rate(after)} after", console)
     for leak in comparison.new:
-        _leak("new", "bold red", leak, rate(leak), console)
+        _leak("named" if _was_unnamed(comparison) else "new", "bold red", leak, rate(leak), console)
 
 
 def _headline(comparison: Comparison) -> Text:
@@ -33,8 +33,18 @@ def _headline(comparison: Comparison) -> Text:
     if comparison.gone and not comparison.still and not comparison.new:
         return Text.assemble(("gradguard ", "bold"), ("Fixed", "bold green"), ": what leaked in the first run is gone.")
     if comparison.still or comparison.after.verdict == "leak":
-        return Text.assemble(("gradguard ", "bold"), ("Still leaking", "bold yellow"), ": no more than before.")
+        title = Text.assemble(("gradguard ", "bold"), ("Still leaking", "bold yellow"), ": no more than before")
+        if _was_unnamed(comparison):
+            title.append("; what holds it was not named in the first run")
+        elif comparison.new:
+            title.append(", but something else" if not comparison.still else ", and something new")
+        return title.append(".")
     return Text.assemble(("gradguard ", "bold"), ("No leak", "bold green"), " in the second run.")
+
+
+def _was_unnamed(comparison: Comparison) -> bool:
+    """Whether the first run grew, and did not tell what holds it."""
+    return comparison.before.verdict == "suspect" and not comparison.before.leaks
 
 
 def _table(comparison: Comparison, console: Console) -> Table:

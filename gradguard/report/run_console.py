@@ -11,7 +11,18 @@ from rich.text import Text
 
 from gradguard.findings import Growth, Leak, Place, RunReport, Span, is_beside
 from gradguard.report.console import SourceLines, clean, line, show_excerpt, wrapped
-from gradguard.report.run_words import forecast, gains, growth_rate, headline, holder, rate, what
+from gradguard.report.run_words import (
+    cost,
+    forecast,
+    gains,
+    growth_rate,
+    headline,
+    holder,
+    memory_ended,
+    rate,
+    unexplained,
+    what,
+)
 from gradguard.report.terminal import console as console_for
 
 _STYLE = {"leak": "bold red", "suspect": "bold yellow", "clean": "bold green", "too-short": "bold cyan"}
@@ -105,15 +116,18 @@ def _span(text: str, place: Place) -> Span:
 def _endings(run: RunReport, console: Console) -> None:
     if run.leaks or run.notes or run.out_of_memory:
         console.print()
+    rest = unexplained(run)
+    if rest is not None:
+        wrapped(console, Text(rest))
     if run.out_of_memory is not None:
-        text = (
-            f"out of memory at step {run.out_of_memory.step} ({run.out_of_memory.device}): {run.out_of_memory.message}"
-        )
-        wrapped(console, Text(clean(text, console), "bold red"))
+        wrapped(console, Text(clean(memory_ended(run.out_of_memory), console), "bold red"))
     if run.forecast is not None:
         wrapped(console, Text(forecast(run.forecast)))
     for note in run.notes:
         wrapped(console, Text.assemble(("note: ", "bold cyan"), clean(note, console)))
+    spent = cost(run)
+    if spent is not None:
+        wrapped(console, Text(f"{spent}.", "dim"))
     rules = [leak.rule for leak in run.leaks if leak.rule]
     if rules:
         wrapped(console, Text.assemble("For the whole story: ", (f"gradguard explain {rules[0]}", "bold")), 0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gradguard.findings import Forecast, Growth, Leak, RunReport
+from gradguard.findings import Forecast, Growth, Leak, OutOfMemory, RunReport
 
 KINDS = {
     "graph": "keeps autograd graphs",
@@ -85,7 +85,8 @@ def headline(report: RunReport) -> str:
     """The verdict in one line."""
     steps = f"{report.steps} steps"
     if report.verdict == "too-short":
-        return f"Too short: {steps} seen, at least 30 are needed to tell growth from warm-up."
+        seen = "1 step" if report.steps == 1 else steps
+        return f"Too short: {seen} seen, {FEWEST - report.steps} more are needed to tell growth from warm-up."
     if report.verdict == "clean":
         return f"Clean: nothing keeps growing over {steps}."
     if not report.leaks:
@@ -96,6 +97,38 @@ def headline(report: RunReport) -> str:
     word = "Leak" if report.verdict == "leak" else "Suspect"
     open_yet = "; not yet confirmed" if report.verdict == "suspect" and first.kind != "collected" else ""
     return f"{word}: {holder(first)} {what(first)}, {rate(first)}{at}{more}{open_yet}."
+
+
+FEWEST = 30
+"""Steps below which a run is too short."""
+
+LEAST_LOOK = 0.05
+"""Seconds; a close look that took less is not worth a word."""
+
+LEAST_UNEXPLAINED = 4_096.0
+"""Bytes a step; less may be what a library makes for itself."""
+
+LEAST_SHARE = 0.1
+
+
+def unexplained(report: RunReport) -> str | None:
+    """The growth beside the leaks: ``another +50 KB a step is held by no variable that was found``; None if slight."""
+    rest = report.unexplained_bytes_per_step or 0.0
+    total = rest + sum(leak.bytes_per_step or 0.0 for leak in report.leaks)
+    if not report.leaks or rest < LEAST_UNEXPLAINED or rest < LEAST_SHARE * total:
+        return None
+    return f"another +{size(rest)} a step ({rest / total:.0%} of the growth) is held by no variable that was found"
+
+
+def cost(report: RunReport) -> str | None:
+    """What it took to look closely, if that was done: ``looking closely took 0.4 s``."""
+    seconds = report.diagnosis_seconds or 0.0
+    return f"looking closely took {seconds:.1f} s" if seconds >= LEAST_LOOK else None
+
+
+def memory_ended(ended: OutOfMemory) -> str:
+    """Where, and what was said then: ``out of memory at step 4312 (cuda): CUDA out of memory``."""
+    return f"out of memory at step {ended.step} ({ended.device}): {ended.message}"
 
 
 def forecast(coming: Forecast) -> str:

@@ -111,7 +111,7 @@ def take(step: int, frame: FrameType | None, internals: TorchInternals, *, mark:
         orphans = _orphans(walker.visited, internals)
         parameters = frozenset(walker.parameters)
         census = Census(step, walker.top, found, orphans, not walker.cut, parameters, walker.missed)
-        graph_size.follow(walker.top, mark)
+        graph_size.follow(walker.top, mark, internals)
     return census
 
 

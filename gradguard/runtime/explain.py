@@ -40,6 +40,7 @@ class Diagnosed:
         storage_per_step: bytes of tensors that Python sees, in a step.
         nodes_per_step: autograd nodes, in a step.
         freed: the graphs were backpropagated: nodes are left, and no saved tensors.
+        is_bare: that was looked at, as are the leaves: what its graphs keep is bounded by the number of nodes.
         excuse: why it is no leak after all: emptied, consumed, filling, inputs, items; None when it is one.
         excuse_at: the statement that says so.
         step: when it was found.
@@ -57,6 +58,7 @@ class Diagnosed:
     excuse_at: Place | None
     step: int
     rate: float = 0.0
+    is_bare: bool = False
     held: Held | None = None
     is_made_from_others: bool = False
     asked: caches.Asked | None = None
@@ -173,6 +175,7 @@ def explain(suspect: Suspect, traced: Traced, sources: Sources, step: int, rate:
         excuse_at=at,
         step=step,
         rate=rate,
+        is_bare=suspect.is_bare,
         held=suspect.held,
         is_made_from_others=_is_made_from_others(seen),
         asked=suspect.asked,

@@ -2,17 +2,32 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from gradguard.runtime.saved_tensors import SavedTensors
 from gradguard.runtime.sensors.graphs import KEY as BACKPROPAGATED
+from gradguard.runtime.sensors.graphs import LEAF
 from gradguard.runtime.spots import Spot
+
+if TYPE_CHECKING:
+    from gradguard.runtime.torch_internals import TorchInternals
 
 MARK = "gradguard census"
 MAX_NODES = 100_000
 
+MOST_LOOKED_INTO = 2_000
+"""Nodes in one census whose saved tensors are looked at: those of the last few graphs."""
 
-def follow(top: Spot, mark: bool) -> None:
+SMALL = 64
+"""Bytes: a number that a node saved, or the mean."""
+
+BUILT_IN = re.compile(r"\w+Backward\d+")
+"""Nodes that keep nothing but what they saved; ``CopySlices`` and those that others wrote in C++ do not tell all."""
+
+
+def follow(top: Spot, mark: bool, internals: TorchInternals) -> None:
     """Size the graphs of single tensors, and see whose graph contains the graph that it had at the last census.
 
     That is what tells a value that is carried from step to step from one that is made anew: the loss of this step is
@@ -32,6 +47,10 @@ def follow(top: Spot, mark: bool) -> None:
         for spot in holders:
             for tensor in spot.slots:
                 tensor.grad_fn.metadata.setdefault(MARK, set()).add("/".join(spot.path()))
+        return
+    bare = _Bare(internals)
+    for spot in holders:
+        spot.bare = spot.freed and all(bare.is_all(tensor.grad_fn) for tensor in spot.slots)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,3 +88,40 @@ def measure(node: Any, key: str, limit: int) -> Graph:
                 chained = chained or key in following.metadata.get(MARK, ())
                 freed = freed or BACKPROPAGATED in following.metadata
     return Graph(len(seen), chained, freed)
+
+
+class _Bare:
+    """Tells whether a graph keeps nothing but its nodes: what they saved is freed, and its leaves are parameters.
+
+    Args:
+        internals: of torch.
+    """
+
+    def __init__(self, internals: TorchInternals) -> None:
+        self._torch = internals
+        self._saved_tensors = SavedTensors(internals.tensor_type)
+        self._left = MOST_LOOKED_INTO
+
+    def is_all(self, node: Any) -> bool:
+        """Whether the whole graph below ``node`` is so, as far as it is looked at."""
+        seen = {id(node): node}
+        waiting = [node]
+        while waiting and self._left > 0:
+            self._left -= 1
+            each = waiting.pop()
+            if not self._is_one(each):
+                return False
+            for following, _ in each.next_functions:
+                if following is not None and id(following) not in seen:
+                    seen[id(following)] = following
+                    waiting.append(following)
+        return len(seen) > len(waiting)  # of one that was not looked at, nothing is known
+
+    def _is_one(self, node: Any) -> bool:
+        name = type(node).__name__
+        if name == LEAF:
+            return issubclass(type(node.variable), self._torch.parameter_type)
+        saved = self._saved_tensors.of(node)
+        told = saved.count == saved.freed + len(saved.tensors) and not saved.packed
+        small = all(0 < self._torch.storage_of(tensor)[1] <= SMALL for tensor in saved.tensors)
+        return BUILT_IN.fullmatch(name) is not None and told and small

@@ -90,6 +90,7 @@ class Suspect:
         home: the file in which the variable lives.
         graph_nodes: how many nodes it has.
         freed: it was backpropagated, and holds no saved tensors any more.
+        is_bare: that was looked at: of the graphs nodes are left, and nothing else.
         inputs: a value made anew in each step, whose size grows: no leak, but it explains growth.
         wraps_tensors: what is stored is no tensor, but an object with tensors in it.
         graphs: tensors with a graph that the place and all below it hold now.
@@ -116,6 +117,7 @@ class Suspect:
     wraps_tensors: bool = False
     graphs: int = 0
     items: int = 0
+    is_bare: bool = False
     is_filled: bool = False
     asked: caches.Asked | None = None
 
@@ -364,6 +366,7 @@ def _suspect(spot: Spot, gain: Gain, entries: int, root: Root, steps: int) -> Su
         home(chain, root),
         wraps_tensors=not any(each.tensors for each in places),
         graphs=sum(each.attached for each in below),
+        is_bare=bool(heads) and all(each.bare for each in below if each.slots),
         items=next((sum(1 for _ in tee_items(thing)) for thing in things if type(thing) is TEE), 0),
     )
 

@@ -14,6 +14,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from types import CodeType, TracebackType
 
+from gradguard.runtime.texts import keep, lines_of
+
 
 class LaunchError(Exception):
     """The program cannot be started; the message names it and the reason."""
@@ -55,6 +57,7 @@ def _main_in(container: str) -> Program:
     code = get_code("__main__") if get_code is not None else None
     if spec is None or code is None or spec.origin is None:
         raise LaunchError(f"{container}: has no __main__.py")
+    lines_of(spec.origin)
     return Program(code, spec.origin, spec, path)
 
 
@@ -81,6 +84,7 @@ def module(name: str) -> Program:
     code = get_code(spec.name)
     if code is None or spec.origin is None:
         raise LaunchError(f"-m {name}: is not written in Python")
+    lines_of(spec.origin)
     return Program(code, spec.origin, spec, here)
 
 
@@ -137,6 +141,7 @@ def _compiled(filename: str) -> CodeType:
             data = file.read()
     except OSError as error:
         raise LaunchError(f"{filename}: cannot be read: {error.strerror}") from error
+    keep(os.path.abspath(filename), data)
     try:
         return compile(data, os.path.abspath(filename), "exec", dont_inherit=True)
     except ValueError as error:  # null bytes

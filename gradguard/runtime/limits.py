@@ -44,7 +44,7 @@ def host_room(cgroups: Path = CGROUPS, meminfo: Path = Path("/proc/meminfo")) ->
         cgroups: where the control groups are mounted (version 1 or 2).
         meminfo: of the kernel, in kibibytes.
     """
-    known = [left for left in (*_cgroup_rooms(cgroups), _available(meminfo)) if left is not None]
+    known = [left for left in (*_cgroup_rooms(cgroups), _available(meminfo), _addresses()) if left is not None]
     return min(known, default=None)
 
 
@@ -86,6 +86,19 @@ def _available(meminfo: Path) -> int | None:
             kibibytes = _number(line.split()[1])
             return kibibytes * 1024 if kibibytes is not None else None
     return None
+
+
+def _addresses() -> int | None:
+    """What a limit on the address space leaves (``ulimit -v``)."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return None
+    most = resource.getrlimit(resource.RLIMIT_AS)[0]
+    pages = _number(_text(Path("/proc/self/statm")).partition(" ")[0])
+    if most == resource.RLIM_INFINITY or pages is None:
+        return None
+    return max(most - pages * resource.getpagesize(), 0)
 
 
 def _text(path: Path) -> str:

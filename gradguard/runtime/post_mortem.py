@@ -12,6 +12,9 @@ MOST = 5
 LEAST_SHARE = 0.05
 """Of all bytes that are alive: what holds less is not worth a line."""
 
+LEAST_BYTES = 500_000
+"""Nor is what holds less than this: memory has ended because of something else."""
+
 
 def who_held_what(error: BaseException) -> list[str]:
     """The variables that held most, largest first, in sentences.
@@ -20,7 +23,8 @@ def who_held_what(error: BaseException) -> list[str]:
         error: what was raised; the frames in its traceback are looked at.
     """
     alive = take(_innermost_frame(error))
-    return [_said(each) for each in alive.holders[:MOST] if each.bytes > LEAST_SHARE * alive.bytes()]
+    least = max(LEAST_SHARE * alive.bytes(), LEAST_BYTES)
+    return [_said(each) for each in alive.holders[:MOST] if each.bytes >= least]
 
 
 def _said(holder: HeldBy) -> str:

@@ -6,6 +6,8 @@ One object a line, with one key that says what it is:
 - ``torch``: its version, once it is imported.
 - ``sample``: the signals at the end of one step: ``step``, ``seconds`` since the start, and a value by signal.
 - ``restart``: a better source of steps was found; what was counted before does not count.
+- ``step_source``: what ends steps from now on.
+- ``found``: all that is diagnosed by now, certain or not, in the same form; it takes the place of the one before.
 - ``leak``: one that is confirmed, as in the report, with the source lines around its statements.
 - ``end``: the report, in the form of ``--format json``, with the source lines around its statements.
 
@@ -18,7 +20,7 @@ import json
 import os
 import platform
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -55,6 +57,7 @@ class Recording:
         self.path = path
         self._pid = os.getpid()
         self._next = 1
+        self._step_source: str | None = None
         path.parent.mkdir(parents=True, exist_ok=True)
         self._file: TextIO | None = path.open("x", encoding="utf-8", buffering=1)
         self._write(
@@ -84,6 +87,16 @@ class Recording:
         """Steps are counted in another unit from now on."""
         self._next = 1
         self._write("restart", True)
+
+    def step_source(self, source: str | None) -> None:
+        """Note what ends steps, where it is another than before."""
+        if source != self._step_source:
+            self._step_source = source
+            self._write("step_source", source)
+
+    def found(self, leaks: Sequence[Document], source: SourceLines) -> None:
+        """Note all that is diagnosed by now."""
+        self._write("found", {"leaks": leaks, "source": source})
 
     def leak(self, leak: Document, source: SourceLines) -> None:
         """Note a leak the moment it is confirmed."""
@@ -136,6 +149,8 @@ class Recorded:
         series: the samples, by signal.
         timing: step and seconds of each sample.
         leaks: those that were confirmed while it ran, as documents.
+        found: all that was diagnosed by its end, certain or not.
+        step_source: what ended steps.
         report: as a document; None when the end of the run was not seen.
         source: lines around the statements, as they were in the run.
         torch: its version.
@@ -146,6 +161,8 @@ class Recorded:
     series: dict[str, Series] = field(default_factory=dict)
     timing: list[tuple[int, float]] = field(default_factory=list)
     leaks: list[Document] = field(default_factory=list)
+    found: list[Document] = field(default_factory=list)
+    step_source: str | None = None
     report: Document | None = None
     source: dict[str, dict[int, str]] = field(default_factory=dict)
     torch: str | None = None
@@ -204,10 +221,14 @@ def _take(recorded: Recorded, what: str, value: Any) -> None:
         recorded.series, recorded.timing = {}, []
     elif what == "torch":
         recorded.torch = value
-    elif what in ("leak", "end"):
+    elif what == "step_source":
+        recorded.step_source = value
+    elif what in ("leak", "found", "end"):
         for path, lines in value["source"].items():
             recorded.source.setdefault(path, {}).update((int(number), text) for number, text in lines.items())
         if what == "leak":
             recorded.leaks.append(value["leak"])
+        elif what == "found":
+            recorded.found = value["leaks"]
         else:
             recorded.report = value["report"]

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import ast
-import linecache
 import os
-import tokenize
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from gradguard.findings import Leak, Place
 from gradguard.runtime.stores import stores
+from gradguard.runtime.texts import is_changed, is_unknown, lines_of
 from gradguard.runtime.usercode import START, shown, user_modules
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
@@ -19,33 +18,19 @@ LoopNode = ast.For | ast.While | ast.AsyncFor
 AROUND = 2
 """Lines above and below a statement that are kept for the report."""
 
-_lines: dict[str, list[str]] = {}
-"""The first reading of each file: a run may last for days, and its files be edited meanwhile."""
-
-
-def lines_of(filename: str) -> list[str]:
-    """A file's lines with their ends, as they were when they were first asked for; none when it cannot be read."""
-    key = filename if filename.startswith("<") else os.path.realpath(filename)
-    if key not in _lines:
-        _lines[key] = linecache.getlines(key)
-    return _lines[key]
-
-
-def remember() -> None:
-    """Read the user's files that are loaded by now."""
-    for module in user_modules():
-        filename = getattr(module, "__file__", None)
-        if isinstance(filename, str):
-            lines_of(filename)
-
 
 def lines_around(leaks: Iterable[Leak]) -> dict[str, dict[int, str]]:
-    """The lines around the statements of ``leaks``, without their ends, by path and number."""
+    """The lines around the statements of ``leaks``, without their ends, by path and number.
+
+    Of a file whose text is not known, none.
+    """
     found: dict[str, dict[int, str]] = {}
     for leak in leaks:
-        for place in (leak.stored_at, *leak.also_stored_at, leak.made_at):
-            lines = lines_of(_filename(place.path)) if place is not None else []
-            if place is not None and place.line <= len(lines):
+        for place in _places(leak):
+            lines = lines_of(_filename(place.path))
+            if is_unknown(_filename(place.path)):
+                found[place.path] = {}
+            elif place.line <= len(lines):
                 numbers = range(max(place.line - AROUND, 1), min(place.line + AROUND, len(lines)) + 1)
                 kept = found.setdefault(place.path, {})
                 kept.update((number, lines[number - 1].rstrip("\r\n")) for number in numbers)
@@ -54,16 +39,28 @@ def lines_around(leaks: Iterable[Leak]) -> dict[str, dict[int, str]]:
 
 def changed_files(paths: Iterable[str]) -> list[str]:
     """Those of the reported files that are not on disk any more as the run read them."""
-    return [path for path in paths if not path.startswith("<") and _is_changed(_filename(path))]
+    return [path for path in paths if not path.startswith("<") and is_changed(_filename(path))]
 
 
-def _is_changed(filename: str) -> bool:
-    try:
-        with tokenize.open(filename) as file:
-            now = file.read()
-    except (OSError, SyntaxError, UnicodeDecodeError):
-        return True
-    return now.splitlines() != "".join(lines_of(filename)).splitlines()
+def unknown_files(leaks: Iterable[Leak]) -> list[str]:
+    """Those of the reported files whose text, as it runs, is not known."""
+    places = [place for leak in leaks for place in _places(leak)]
+    return sorted({place.path for place in places if is_unknown(_filename(place.path))})
+
+
+def said_of_files(leaks: Iterable[Leak]) -> list[str]:
+    """What the reader should know of the reported files that were edited meanwhile."""
+    leaks = list(leaks)
+    unknown = unknown_files(leaks)
+    changed = changed_files(path for path in lines_around(leaks) if path not in unknown)
+    return [
+        *(f"{path} has changed on disk since the run read it: the lines shown are the run's" for path in changed),
+        *(f"{path} was edited while the program was loading: its lines are not shown" for path in unknown),
+    ]
+
+
+def _places(leak: Leak) -> list[Place]:
+    return [place for place in (leak.stored_at, *leak.also_stored_at, leak.made_at) if place is not None]
 
 
 def _filename(path: str) -> str:

@@ -14,6 +14,7 @@ class Spot:
 
     __slots__ = (
         "attached",
+        "bare",
         "below",
         "chained",
         "count",
@@ -50,6 +51,7 @@ class Spot:
         self.nodes = 0
         self.chained = False
         self.freed = False
+        self.bare = False
         self.slots: list[Any] = []
         self.witness: Any = None
 

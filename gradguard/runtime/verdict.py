@@ -27,6 +27,9 @@ UNATTRIBUTED_LEAST = 1_000_000.0
 BYTES_OF_A_NODE = 800.0
 """Of host memory, measured on torch 2.13: what stays of an autograd node when its saved tensors are freed."""
 
+MOST_OF_A_NODE = 2 * BYTES_OF_A_NODE
+"""What grows beyond that is not in the nodes, whoever holds them."""
+
 SURE = 0.8
 COUNTS = ("graphs", "hooks", "tensors.count", "tensors.attached")
 """Signals that are not in bytes."""
@@ -110,7 +113,8 @@ def attribute(found: Sequence[Diagnosed], growing: Mapping[str, Trend]) -> list[
     """The leaks with their share of the growth.
 
     What Python sees (storages) is measured. The rest of the growth, saved tensors and nodes behind C++, is divided
-    among the leaks that hold graphs: a graph that was backpropagated has its nodes left and nothing else.
+    among the leaks that hold graphs: a graph that was backpropagated has its nodes left and nothing else. Where that
+    was seen, it is given no more than nodes can take, and what is left over stays unexplained.
     """
     # A sum that starts anew with each epoch may have been emptied just now: it grew at the rate that it was found with.
     total = bytes_per_step(growing) or max((d.rate for d in found), default=0.0)
@@ -137,7 +141,11 @@ def _divided(found: Sequence[Diagnosed], hidden: float) -> list[float]:
     skeletons = [n * BYTES_OF_A_NODE if d.freed and any(whole) else 0.0 for n, d in zip(nodes, found)]
     rest = max(hidden - sum(skeletons), 0.0)
     share = rest / (sum(whole) or sum(nodes))
-    return [s or n * share for s, n in zip(skeletons, nodes)]
+    sizes = [s or n * share for s, n in zip(skeletons, nodes)]
+    return [
+        n * BYTES_OF_A_NODE if d.is_bare and size > n * MOST_OF_A_NODE else size
+        for size, n, d in zip(sizes, nodes, found)
+    ]
 
 
 def conclude(
@@ -147,7 +155,7 @@ def conclude(
     growing: Mapping[str, Trend],
     steps: int,
     source: str | None,
-    seconds: float,
+    seconds_per_step: float | None,
     room: Mapping[str, int],
     peaks: Mapping[str, int],
     error: BaseException | None,
@@ -165,7 +173,7 @@ def conclude(
         growing: the signals that grow at the end.
         steps: how many.
         source: what ended most of them.
-        seconds: from the start to the last step.
+        seconds_per_step: how long one takes, when known.
         room: bytes that are left, by signal.
         peaks: the most bytes of each signal.
         error: what ended the program, if it failed.
@@ -182,6 +190,7 @@ def conclude(
     word = _verdict(kept, _weighty(tells, series), steps, found)
     shown = attribute(_listed(kept, word), tells if total or not kept else {**tells, **_slow(series)})
     shown.sort(key=lambda leak: -(leak.bytes_per_step or 0))
+    ended = _out_of_memory(error, steps)
     return RunReport(
         verdict=word,
         steps=steps,
@@ -189,8 +198,8 @@ def conclude(
         growth=growth_of(series, {name: t for name, t in growing.items() if shown or not t.is_hint}),
         leaks=tuple(shown),
         unexplained_bytes_per_step=round(max(total - sum(x.bytes_per_step or 0 for x in shown), 0.0), 1),
-        forecast=_forecast(tells, room, seconds / steps if steps else None) if kept else None,
-        out_of_memory=_out_of_memory(error, steps),
+        forecast=_forecast(tells, room, seconds_per_step) if kept and ended is None else None,
+        out_of_memory=ended,
         peak=peaks,
         microseconds_per_step=round(microseconds, 2) if microseconds is not None else None,
         diagnosis_seconds=round(diagnosis_seconds, 3),

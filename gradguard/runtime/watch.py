@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from time import monotonic, perf_counter_ns
 from types import FrameType, TracebackType
@@ -17,7 +18,9 @@ from gradguard.runtime.child_processes import ChildProcesses
 from gradguard.runtime.escalation import Escalation
 from gradguard.runtime.import_hook import when_imported
 from gradguard.runtime.module_steps import ModuleSteps
+from gradguard.runtime.pace import Pace
 from gradguard.runtime.recording import Recording
+from gradguard.runtime.reserve import Reserve
 from gradguard.runtime.sensors.cuda import Cuda
 from gradguard.runtime.sensors.graphs import Graphs
 from gradguard.runtime.sensors.heap import Heap
@@ -26,7 +29,8 @@ from gradguard.runtime.sensors.process import Process
 from gradguard.runtime.sensors.tensors import Tensors
 from gradguard.runtime.series import Series
 from gradguard.runtime.signals import Signals
-from gradguard.runtime.source import changed_files, lines_around, remember
+from gradguard.runtime.source import lines_around, said_of_files
+from gradguard.runtime.texts import remember
 from gradguard.runtime.torch_internals import TorchInternals
 from gradguard.runtime.trend import Trend
 
@@ -47,6 +51,7 @@ class Watch:
 
     Args:
         on_confirm: called with each leak, the moment it is confirmed; what it raises, the program gets.
+        on_found: called with all that is diagnosed by now and is no excused place, whenever that changes.
         on_end: called with the report when the watch ends; what it returns is the report.
         max_steps: end the program after this many steps.
         stop_on_leak: end the program when a leak is confirmed.
@@ -58,6 +63,7 @@ class Watch:
         self,
         *,
         on_confirm: Callable[[Leak], None] | None = None,
+        on_found: Callable[[Sequence[Leak]], None] | None = None,
         on_end: Callable[[RunReport], RunReport] | None = None,
         max_steps: int | None = None,
         stop_on_leak: bool = False,
@@ -68,13 +74,16 @@ class Watch:
         self.report: RunReport | None = None
         self.notes: list[str] = []
         self._on_confirm = on_confirm
+        self._on_found = on_found
         self._on_end = on_end
         self._max_steps = max_steps
         self._stop_on_leak = stop_on_leak
         self._command = command
         self._recording = recording
+        self._reserve = Reserve()
         self._signals = Signals(self._note)
         self._confirmed: list[Leak] = []
+        self._told_of: list[Diagnosed] | None = None
         self._escalation = Escalation(self._signals, self._note, self._confirmed.append, self._awaits_optimizer)
         self._children = ChildProcesses()
         self._graphs: Graphs | None = None
@@ -87,6 +96,8 @@ class Watch:
         self._own_steps = 0
         self._quiet_until = 0
         self._quiet_source = ""
+        self._step_pace = Pace()
+        self._is_disturbed = False
         self._began = self._last = monotonic()
         self._pid = os.getpid()
         self._is_on = False
@@ -98,9 +109,11 @@ class Watch:
             state = "on already" if self._is_on else "over"
             raise RuntimeError(f"this watch is {state}; each `with` needs a `gradguard.watch()` of its own")
         self._is_on = True
+        self._reserve.take()
         self._began = self._last = monotonic()
         self._signals.add("heap", Heap)
         self._signals.add("process", Process)
+        remember()
         steps.active.append(self)
         self._removers.append(self._escalation.collector.install())
         self._removers.append(self._children.install())
@@ -133,17 +146,25 @@ class Watch:
         """
         if self.report is not None:
             return self.report
+        self._reserve.give_up()  # before anything else: memory may have ended
         self._is_on = False
         self._escalation.close(self.steps)
         self._escalation.take_cycles(self.steps)
         self._look_at_the_end_of_memory(error)
         self._remove()
-        self.report = self._judged(error, exit_status)
+        try:
+            self.report = self._judged(error, exit_status)
+        except Exception as fault:
+            self.report = self._unjudged(fault, exit_status)
         self._signals.stop()
         self._torch = None
         if self._on_end is not None:
             self.report = self._on_end(self.report)
         return self.report
+
+    def make_room(self) -> None:
+        """Give up the room that is set aside for the report: the program has failed, and memory may have ended."""
+        self._reserve.give_up()
 
     @property
     def is_diagnosing(self) -> bool:
@@ -172,6 +193,7 @@ class Watch:
 
     def _torch_arrived(self) -> None:
         try:
+            remember()
             self._listen_to_torch()
         except Exception as error:
             self._failed(error)
@@ -258,11 +280,10 @@ class Watch:
         while where is not None and where.tb_next is not None:
             where = where.tb_next
         at = f" at {os.path.basename(where.tb_frame.f_code.co_filename)}:{where.tb_lineno}" if where else ""
-        self.notes.append(f"GradGuard failed and stopped watching: {error!r}{at}")
-        try:
+        with suppress(Exception):  # memory may have ended, and what was set aside is for the end
+            self.notes.append(f"GradGuard failed and stopped watching: {error!r}{at}")
             self._escalation.close(self.steps)
-        finally:
-            self._remove()
+        self._remove()
 
     # --- sensing --------------------------------------------------------------------------------------------------
 
@@ -282,13 +303,17 @@ class Watch:
         if os.getpid() != self._pid:
             return  # a forked child: it has its parent's hooks, and no watch
         start = perf_counter_ns()
-        was_diagnosing = self.is_diagnosing
+        was_diagnosing, spent = self.is_diagnosing, self._escalation.seconds
         self._quiet_until = 0
         try:
             self._count(source)
+            self._step_pace.step_ended(self.steps, self._last, was_disturbed=self._is_disturbed)
             self._sense()
             self._escalation.on_step(self.steps, frame)
-            self._quiet_until, self._quiet_source = self._next_work(), source
+            self._tell_of_what_is_found()
+            # What disturbs comes after the end of this step: the next one is longer by it, and is not a quiet one.
+            self._is_disturbed = was_diagnosing or self.is_diagnosing or self._escalation.seconds > spent
+            self._quiet_until, self._quiet_source = 0 if self._is_disturbed else self._next_work(), source
         except Exception as error:
             self._failed(error)
         if not was_diagnosing and not self.is_diagnosing:
@@ -314,6 +339,15 @@ class Watch:
             if self._on_confirm is not None:
                 self._on_confirm(leak)
 
+    def _tell_of_what_is_found(self) -> None:
+        """Say what was diagnosed, as soon as it is, though it may not be certain: the run may not come to its end."""
+        found = self._escalation.found
+        if self._on_found is None or not found or found is self._told_of:
+            return
+        self._told_of = found
+        kept = [each for each in found if each.excuse is None and not each.is_retracted]
+        self._on_found(verdict.attribute(kept, self._signals.telling()))
+
     def _count(self, source: str) -> None:
         if self._clock.counted <= self.steps < verdict.SHORT and not self.is_diagnosing:
             self._start_over()  # a better source of steps: the few before were counted in another unit
@@ -331,6 +365,7 @@ class Watch:
     def _start_over(self) -> None:
         self.steps = self._clock.counted - 1
         self._sources = Counter({self._clock.source or "": self.steps} if self.steps else {})
+        self._step_pace, self._is_disturbed = Pace(), False
         self._signals.start_over()
         self._escalation.start_over()
         if self._recording is not None:
@@ -340,10 +375,11 @@ class Watch:
         step = self.steps
         if _next_look_for_devices(step - 1) == step:
             self._find_devices()
-        if step == 2:
+        if step in (1, 2):
             remember()
         read = self._signals.sense(step)
         if read and self._recording is not None:
+            self._recording.step_source(self._clock.source)
             self._recording.sample(step, self._last - self._began, read)
 
     def _find_devices(self) -> None:
@@ -366,6 +402,24 @@ class Watch:
         except Exception as fault:
             self._note(f"what was alive could not be looked at: {fault!r}")
 
+    def _seconds_per_step(self) -> float | None:
+        if self.steps and not self._is_disturbed:
+            self._step_pace.step_ended(self.steps, self._last)
+        return self._step_pace.seconds_per_step
+
+    def _unjudged(self, fault: Exception, exit_status: int | None) -> RunReport:
+        """What is known without judging."""
+        return RunReport(
+            verdict="leak" if self._escalation.has_confirmed else "suspect",
+            steps=self.steps,
+            step_source=self._clock.source,
+            growth=verdict.growth_of({}, {}),
+            leaks=tuple(each.leak for each in self.found),
+            notes=(*self.notes, f"GradGuard failed to judge the run: {fault!r}"),
+            exit_status=exit_status,
+            command=self._command,
+        )
+
     def _judged(self, error: BaseException | None, exit_status: int | None) -> RunReport:
         source = self._sources.most_common(1)[0][0] if self._sources else None
         notes = list(self.notes)
@@ -385,7 +439,7 @@ class Watch:
             growing=self.growing(),
             steps=self.steps,
             source=source,
-            seconds=self._last - self._began,
+            seconds_per_step=self._seconds_per_step(),
             room=limits.room(self.series, self._torch),
             peaks=self._signals.peaks(),
             error=error,
@@ -396,11 +450,7 @@ class Watch:
             diagnosis_seconds=self._escalation.seconds,
         )
         lines = lines_around(report.leaks)
-        changed = [
-            f"{path} has changed on disk since the run read it: the lines shown are the run's"
-            for path in changed_files(lines)
-        ]
-        return replace(report, source=lines, notes=(*report.notes, *changed))
+        return replace(report, source=lines, notes=(*report.notes, *said_of_files(report.leaks)))
 
 
 def _next_look_for_devices(step: int) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 from pathlib import Path
 
 import jsonschema
@@ -106,3 +107,43 @@ def test_a_damaged_recording_is_named(gradguard: Run, project: Path) -> None:
     ended = gradguard("report", "run.jsonl")
     assert ended.status == 2
     assert "run.jsonl: the recording is damaged" in ended.err
+
+
+KILLED = """
+import os, signal
+import torch
+from torch import nn
+
+def train():
+    kept = []
+    model = nn.Linear(8, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for step in range(200):
+        model(torch.randn(4, 8)).mean().backward()
+        optimizer.step()
+        kept.append({what})
+        if step == 150:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+train()
+"""
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="the signal is one of POSIX")
+@pytest.mark.parametrize(
+    ("what", "title"),
+    [
+        ("torch.randn(2000)", "`train.kept` (list, +1 a step) keeps tensors"),
+        ("model(torch.randn(4, 8)).mean()", "GG104 `train.kept` (list, +1 a step) keeps autograd graphs"),
+    ],
+)
+def test_a_run_that_was_killed_names_what_was_found(shell: Shell, project: Path, what: str, title: str) -> None:
+    pytest.importorskip("torch")
+    write(project, {"train.py": KILLED.format(what=what)})
+    assert shell("-m", "gradguard", "run", "--record", "run.jsonl", "train.py").returncode != 0
+    text = " ".join(shell("-m", "gradguard", "report", "run.jsonl").stdout.decode().split())
+    assert title in text
+    assert "stored at train.py:13" in text
+    assert "the end of this run was not seen" in text
+    document = json.loads(shell("-m", "gradguard", "report", "--format", "json", "run.jsonl").stdout)
+    assert document["step_source"] == "optimizer"

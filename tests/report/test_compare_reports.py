@@ -46,3 +46,17 @@ def test_measures_and_leaks() -> None:
 @pytest.mark.parametrize("width", [40, 60])
 def test_a_narrow_terminal_is_not_overrun(width: int) -> None:
     assert max(map(len, printed(a_run(A), a_run(B), width).splitlines()[1:])) <= width
+
+
+def test_what_the_first_run_could_not_name_is_not_new() -> None:
+    before = a_run(verdict="suspect", heap=10_000.0)
+    text = printed(before, a_run(A))
+    assert text.startswith(
+        "gradguard Still leaking: no more than before; what holds it was not named in the first run."
+    )
+    assert "named `train.a`" in text
+    assert "new `train.a`" not in text
+
+
+def test_another_leak_of_the_same_size_is_said() -> None:
+    assert printed(a_run(B), a_run(A)).startswith("gradguard Still leaking: no more than before, but something else.")

@@ -90,6 +90,29 @@ def test_what_is_stored_rarely_is_told_by_how_rarely(per_step: float, said: str)
     assert f"(torch.Tensor, {said})" in printed(a_report(leaks=(replace(LEAK, per_step=per_step),)))
 
 
+def test_growth_that_nothing_explains_is_said_with_its_size() -> None:
+    said = "another +50.5 KB a step (82% of the growth) is held by no variable that was found"
+    assert said in printed(a_report(unexplained_bytes_per_step=50_500.0))
+    assert any(said in line for line in run_line.lines(a_report(unexplained_bytes_per_step=50_500.0)))
+
+
+@pytest.mark.parametrize("rest", [None, 0.0, 900.0])
+def test_a_slight_rest_is_not_worth_a_line(rest: float | None) -> None:
+    assert "another" not in printed(a_report(unexplained_bytes_per_step=rest))
+
+
+@pytest.mark.parametrize(
+    ("steps", "said"), [(0, "0 steps seen, 30 more"), (1, "1 step seen, 29 more"), (29, "29 steps seen, 1 more")]
+)
+def test_too_short_says_how_many_more(steps: int, said: str) -> None:
+    assert said in headline(a_report(verdict="too-short", steps=steps, leaks=()))
+
+
+@pytest.mark.parametrize(("seconds", "said"), [(0.42, True), (0.01, False), (None, False)])
+def test_what_it_took_to_look_closely_is_said(seconds: float | None, said: bool) -> None:
+    assert ("looking closely took 0.4 s." in printed(a_report(diagnosis_seconds=seconds))) is said
+
+
 def test_a_clean_run_is_short() -> None:
     assert len(printed(CLEAN).splitlines()) <= 4
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import sys
 import weakref
 from pathlib import Path
 
@@ -11,6 +12,9 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import gradguard  # noqa: E402
+from gradguard.runtime.reserve import Reserve  # noqa: E402
+from gradguard.runtime.sensors.heap import Heap  # noqa: E402
+from gradguard.runtime.sensors.process import Process  # noqa: E402
 from gradguard.runtime.verdict import is_out_of_memory  # noqa: E402
 from tests.support import Shell, write  # noqa: E402
 
@@ -100,3 +104,100 @@ def test_a_hook_that_unpacks_is_not_run(shell: Shell, project: Path) -> None:
     """
     write(project, {"train.py": "import torch\ndef main():" + unpacking + "\nmain()\n"})
     assert shell("-m", "gradguard", "run", "--no-record", "train.py").stdout == b""
+
+
+ENDING = """
+import resource
+import torch
+
+def limit(more):
+    with open("/proc/self/statm") as file:
+        size = int(file.read().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (size + more, size + more))
+
+def train():
+    kept = []
+    net = torch.nn.Linear(8, 1)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
+    for step in range(5_000):
+        net(torch.randn(4, 8)).mean().backward()
+        optimizer.step()
+        kept.append({what})
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the limit is one of Linux")
+@pytest.mark.parametrize("what", ["torch.randn(250_000)", "[float(step + k) for k in range(40_000)]"])
+def test_memory_that_is_really_gone(shell: Shell, project: Path, what: str) -> None:
+    """Every import and every allocation of ours could fail too."""
+    write(project, {"train.py": ENDING.format(what=what) + "limit(240_000_000)\ntrain()\n"})
+    ended = shell("-m", "gradguard", "run", "--no-record", "train.py")
+    text = ended.stderr.decode()
+    assert ended.returncode == 1
+    assert "gradguard/" not in text, text
+    assert "`train.kept` (list" in text
+    assert "out of memory at step" in text
+    assert "At this rate" not in text  # it has happened
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the limit is one of Linux")
+def test_memory_that_is_gone_within_a_watch(shell: Shell, project: Path) -> None:
+    caller = """
+import traceback
+import gradguard
+try:
+    with gradguard.watch() as guard:
+        limit(120_000_000)
+        train()
+except RuntimeError as error:
+    print(traceback.extract_tb(error.__traceback__)[-1].name, guard.report.out_of_memory is not None)
+"""
+    write(project, {"train.py": ENDING.format(what="torch.randn(250_000)") + caller})
+    ended = shell("train.py")
+    assert ended.stdout.split() == [b"train", b"True"], ended.stderr.decode()
+    assert b"when memory ended, `train.kept` (list) held" in b" ".join(ended.stderr.split())
+
+
+@pytest.mark.parametrize("broken", ["gradguard.join.with_rules", "gradguard.report.run_console.to_stderr"])
+def test_what_fails_at_the_end_does_not_replace_the_error(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], broken: str
+) -> None:
+    def fail(*args: object) -> None:
+        raise MemoryError("of ours")
+
+    monkeypatch.setattr(broken, fail)
+    with pytest.raises(MemoryError, match="of the program"), gradguard.watch() as guard:
+        raise MemoryError("of the program")
+    assert guard.report is not None
+    assert guard.report.out_of_memory is not None
+    assert "out of memory at step 0 (cpu): of the program" in capsys.readouterr().err
+
+
+def test_a_failing_judgement_leaves_a_report(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(**known: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr("gradguard.runtime.verdict.conclude", fail)
+    with pytest.raises(MemoryError, match="of the program"), gradguard.watch(report=False) as guard:
+        raise MemoryError("of the program")
+    assert guard.report is not None
+    assert any("failed to judge" in note for note in guard.report.notes)
+
+
+def test_what_holds_next_to_nothing_is_not_named() -> None:
+    small = torch.zeros(10)
+    with pytest.raises(MemoryError), gradguard.watch(report=False) as guard:
+        raise MemoryError(f"beside {small}")
+    assert guard.report is not None
+    assert not any("held 0.0" in note for note in guard.report.notes)
+
+
+def test_the_reserve_takes_no_memory() -> None:
+    heap, process = Heap(), Process()
+    before = heap.read(), process.read()
+    reserve = Reserve()
+    reserve.take()
+    after = heap.read(), process.read()
+    reserve.give_up()
+    assert after[0] - before[0] < 10_000
+    assert after[1] - before[1] < 1_000_000

@@ -37,6 +37,20 @@ def test_what_is_written_is_read_back(tmp_path: Path) -> None:
     assert found.source == {"train.py": {3: "x.append(loss)", 4: "y"}}
 
 
+def test_what_was_found_last_and_what_ends_steps_is_read_back(tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    recording = a_recording(path)
+    for source in ("loader", "loader", "optimizer"):
+        recording.step_source(source)
+    recording.found([{"kind": "heap"}], {})
+    recording.found([{"kind": "tensor"}], {"train.py": {3: "x.append(y)"}})
+    found = read(path)
+    assert path.read_text().count("step_source") == 2
+    assert found.step_source == "optimizer"
+    assert found.found == [{"kind": "tensor"}]
+    assert found.source == {"train.py": {3: "x.append(y)"}}
+
+
 def test_each_line_is_on_disk_at_once_and_a_torn_one_is_left_out(tmp_path: Path) -> None:
     path = tmp_path / "run.jsonl"
     recording = a_recording(path)
