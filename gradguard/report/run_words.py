@@ -46,6 +46,8 @@ def rate(leak: Leak) -> str:
     if leak.kind == "hook":
         count = leak.per_step or 1.0
         return f"+{count:g} hook{'' if count == 1 else 's'} a step"
+    if leak.bytes_per_step is None:
+        return _gained(leak.per_step or 1.0)
     return f"+{size(leak.bytes_per_step)} a step"
 
 
@@ -86,7 +88,8 @@ def headline(report: RunReport) -> str:
     steps = f"{report.steps} steps"
     if report.verdict == "too-short":
         seen = "1 step" if report.steps == 1 else steps
-        return f"Too short: {seen} seen, {FEWEST - report.steps} more are needed to tell growth from warm-up."
+        rest = FEWEST - report.steps
+        return f"Too short: {seen} seen, {rest} more {'is' if rest == 1 else 'are'} needed to tell growth from warm-up."
     if report.verdict == "clean":
         return f"Clean: nothing keeps growing over {steps}."
     if not report.leaks:

@@ -114,7 +114,8 @@ def attribute(found: Sequence[Diagnosed], growing: Mapping[str, Trend]) -> list[
 
     What Python sees (storages) is measured. The rest of the growth, saved tensors and nodes behind C++, is divided
     among the leaks that hold graphs: a graph that was backpropagated has its nodes left and nothing else. Where that
-    was seen, it is given no more than nodes can take, and what is left over stays unexplained.
+    was seen, it is given no more than nodes can take, and what is left over stays unexplained. Where memory is not
+    known to grow, what graphs take is not known either: the storages that Python sees are the least of it.
     """
     # A sum that starts anew with each epoch may have been emptied just now: it grew at the rate that it was found with.
     total = bytes_per_step(growing) or max((d.rate for d in found), default=0.0)
@@ -125,7 +126,7 @@ def attribute(found: Sequence[Diagnosed], growing: Mapping[str, Trend]) -> list[
     return [
         replace(
             each.leak,
-            bytes_per_step=round(size, 1),
+            bytes_per_step=round(size, 1) if total or not each.nodes_per_step else None,
             explained=round(min(size / total, 1.0), 3) if total else None,
         )
         for each, size in zip(found, sizes)

@@ -19,7 +19,7 @@ torch = pytest.importorskip("torch")
 from torch import nn  # noqa: E402
 
 import gradguard  # noqa: E402
-from gradguard.findings import RunReport  # noqa: E402
+from gradguard.findings import Leak, RunReport  # noqa: E402
 from gradguard.runtime import escalation  # noqa: E402
 from gradguard.runtime import steps as steps_module  # noqa: E402
 from gradguard.runtime.watch import Watch  # noqa: E402
@@ -746,3 +746,16 @@ def keep_them_all() -> Callable[[torch.Tensor], None]:
 def test_what_is_kept_short_is_bounded(keep: Callable[[], Any], verdict: str, steps: int) -> None:
     note = keep()
     assert watched(lambda guard: train(steps, note)).verdict == verdict
+
+
+def test_what_graphs_take_is_not_guessed_before_memory_is_seen_to_grow() -> None:
+    """The line of a late leak: graphs are counted exactly, the heap needs some more steps."""
+    kept: list[torch.Tensor] = []
+    announced: list[Leak] = []
+    with gradguard.watch(report=False, on_leak=announced.append) as guard:
+        train(1_000)
+        train(400, kept.append)
+    assert [leak.per_step for leak in announced] == [pytest.approx(1.0, abs=0.1)]
+    assert announced[0].bytes_per_step is None or announced[0].bytes_per_step > 1_000
+    assert guard.report is not None
+    assert (guard.report.leaks[0].bytes_per_step or 0) > 1_000
