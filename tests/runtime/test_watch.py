@@ -752,10 +752,8 @@ def test_what_graphs_take_is_not_guessed_before_memory_is_seen_to_grow() -> None
     """The line of a late leak: graphs are counted exactly, the heap needs some more steps."""
     kept: list[torch.Tensor] = []
     announced: list[Leak] = []
-    with gradguard.watch(report=False, on_leak=announced.append) as guard:
+    with gradguard.watch(report=False, on_leak=announced.append):
         train(1_000)
         train(400, kept.append)
     assert [leak.per_step for leak in announced] == [pytest.approx(1.0, abs=0.1)]
     assert announced[0].bytes_per_step is None or announced[0].bytes_per_step > 1_000
-    assert guard.report is not None
-    assert (guard.report.leaks[0].bytes_per_step or 0) > 1_000
