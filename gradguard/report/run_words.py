@@ -98,7 +98,8 @@ def headline(report: RunReport) -> str:
     at = f" ({where(first)})" if first.stored_at else ""
     more = f", and {len(report.leaks) - 1} more" if len(report.leaks) > 1 else ""
     word = "Leak" if report.verdict == "leak" else "Suspect"
-    open_yet = "; not yet confirmed" if report.verdict == "suspect" and first.kind != "collected" else ""
+    is_told = first.kind == "collected" or first.freed_by_gc  # what there is to say of it has been said
+    open_yet = "; not yet confirmed" if report.verdict == "suspect" and not is_told else ""
     return f"{word}: {holder(first)} {what(first)}, {rate(first)}{at}{more}{open_yet}."
 
 

@@ -50,17 +50,20 @@ _BY_KIND = {
 }
 
 
-def for_garbage(name: str, peak: int, of_function: bool) -> str:
+_BY_SORT = {
+    "context": "use `ctx.save_for_backward({name})` for an output",
+    "attribute": "let `{name}` not refer to the object that it belongs to (a method, or a weak reference)",
+    "function": "a nested function that calls itself is a cycle: make `{name}` a function of the module or a method",
+    "exception": "a variable that keeps an exception is a cycle through its traceback: `del {name}` at the end,"
+    " or keep `str({name})`",
+}
+
+
+def for_garbage(sort: str, name: str) -> str:
     """Advice for what only the cyclic collector frees.
 
     Args:
-        name: the attribute by which an object holds itself.
-        peak: bytes that waited for the collector at once, at most.
-        of_function: the object is the context of an ``autograd.Function``.
+        sort: what closes the circle, as in :class:`gradguard.runtime.garbage.Circle`.
+        name: the attribute, variable or key by which it does.
     """
-    edit = (
-        f"use `ctx.save_for_backward({name})` for an output"
-        if of_function
-        else f"let `{name}` not refer to the object that it belongs to (a method, or a weak reference)"
-    )
-    return f"{edit}; `gc.collect()` frees what waits, up to {peak / 1e6:.1f} MB at once"
+    return _BY_SORT.get(sort, "break the cycle at `{name}`").format(name=name)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 OBJECTS_PER_STEP = 1.0
 """Objects that the collector frees in a step, from which on a look is worth its cost."""
@@ -29,8 +30,8 @@ class Collector:
         self.by_hand = 0
         """Collections that the program asked for while the collector was switched off."""
         self.measures = False
-        self.is_collecting = False
         self.first_step = 0
+        self._is_own = False
         self._heap = heap
         self._before = 0
         self._base = 0
@@ -44,13 +45,20 @@ class Collector:
         if self._note in gc.callbacks:
             gc.callbacks.remove(self._note)
 
+    @contextmanager
+    def own(self) -> Iterator[None]:
+        """A collection in here is ours, not the program's: what it frees counts all the same."""
+        self._is_own = True
+        try:
+            yield
+        finally:
+            self._is_own = False
+
     def _note(self, phase: str, info: dict[str, int]) -> None:
         if phase == "start":
-            self.is_collecting = True
             self._before = self._heap() if self.measures else 0
             return
-        self.is_collecting = False
-        self.by_hand += not gc.isenabled()
+        self.by_hand += not gc.isenabled() and not self._is_own
         self.collected += info.get("collected", 0)
         if self._before:
             freed = self._before - self._heap()

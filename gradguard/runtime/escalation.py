@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from time import thread_time
 from types import FrameType
@@ -116,13 +115,13 @@ class Escalation:
             self._go_on(self._diagnosis, step, frame)
         elif step >= self._next_judgement:
             self._next_judgement = step + min(max(step // 8, 4), LONGEST_PAUSE)
-            grows = self._signals.telling()
+            grows = verdict.without_garbage(self._signals.telling(), self.coming_back(step))
             if self._waiting and not self._is_early():
                 self._decide_waiting(step, frame)
             if grows and self._may_diagnose(step):
                 self._diagnose(step, frame)
             elif self.collector.is_busy(step) and (self._cycles is None or self._cycles.is_due(step)):
-                self._look_for_cycles(step, frame)
+                self._look_for_cycles(step)
 
     def is_consumed(self, node: Any) -> None:
         """Note whether what was found is needed after all: ``node`` heads the graph that is backpropagated now."""
@@ -153,10 +152,14 @@ class Escalation:
         try:
             one_look = self._cycles.looks == 1 and not self.found
             if one_look and (self._cycles.has_suspects or self._signals.telling()):
-                self._look_for_cycles(step, sys._getframe())
+                self._look_for_cycles(step)
             self.found += self._cycles.found(step)
         except Exception as error:
             self._note(f"looking for cycles failed: {error!r}")
+
+    def coming_back(self, step: int) -> float:
+        """Bytes a step that wait for the cyclic collector, and that it frees."""
+        return self._cycles.coming_back(step) if self._cycles is not None else 0.0
 
     def _may_diagnose(self, step: int) -> bool:
         return (
@@ -192,11 +195,11 @@ class Escalation:
         with self._signals.own_work():
             diagnosis.on_step(step, frame)
         if diagnosis.in_vain > in_vain:
-            self._look_for_cycles(step, frame)
+            self._look_for_cycles(step)
         if diagnosis.is_over:
             self._take_findings(step)
 
-    def _look_for_cycles(self, step: int, frame: FrameType | None) -> None:
+    def _look_for_cycles(self, step: int) -> None:
         """The collector frees something in every step, or memory grows and no variable explains it."""
         if self._torch is None or not self._has_time():
             return
@@ -204,8 +207,8 @@ class Escalation:
         with self._signals.own_work():
             from gradguard.runtime.cycles import Cycles
 
-            self._cycles = self._cycles or Cycles(self.collector)
-            self._cycles.look(step, frame, self._torch)
+            self._cycles = self._cycles or Cycles(self.collector, self._note)
+            self._cycles.look(step, self._torch)
         self.seconds += thread_time() - start
 
     def _take_findings(self, step: int) -> None:

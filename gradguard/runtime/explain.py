@@ -48,6 +48,7 @@ class Diagnosed:
         held: the graph that was stored last, when it was found.
         is_made_from_others: a variable that the loop binds before it reads it; what it holds comes from another one.
         asked: what the cache is asked for, if it is one of ``functools``.
+        comes_back: the cyclic collector runs and frees it: memory is taken for longer than needed, and is not lost.
     """
 
     leak: Leak
@@ -62,6 +63,7 @@ class Diagnosed:
     held: Held | None = None
     is_made_from_others: bool = False
     asked: caches.Asked | None = None
+    comes_back: bool = False
 
     @property
     def path(self) -> str:
@@ -77,7 +79,13 @@ class Diagnosed:
     def is_leak(self) -> bool:
         """Whether it is one of any kind but results collected on purpose; not growth that nobody can name."""
         named = self.leak.holder is not None and self.leak.holder.scope == "internal"
-        return self.leak.kind != "collected" and (self.leak.kind != "heap" or named)
+        return self.leak.kind != "collected" and (self.leak.kind != "heap" or named) and not self.is_garbage
+
+    @property
+    def is_garbage(self) -> bool:
+        """Whether it waits for a collector that runs, and is nothing that a class or an autograd function keeps."""
+        path = self.leak.holder
+        return self.comes_back and path is not None and path.scope != "attribute" and not path.path.startswith("ctx.")
 
     @property
     def is_retracted(self) -> bool:

@@ -30,6 +30,9 @@ BYTES_OF_A_NODE = 800.0
 MOST_OF_A_NODE = 2 * BYTES_OF_A_NODE
 """What grows beyond that is not in the nodes, whoever holds them."""
 
+MOST_OF_A_TOOTH = 1.5
+"""Times the garbage of a step: memory that rises no faster than that rises by garbage."""
+
 SURE = 0.8
 COUNTS = ("graphs", "hooks", "tensors.count", "tensors.attached")
 """Signals that are not in bytes."""
@@ -115,8 +118,14 @@ def attribute(found: Sequence[Diagnosed], growing: Mapping[str, Trend]) -> list[
     What Python sees (storages) is measured. The rest of the growth, saved tensors and nodes behind C++, is divided
     among the leaks that hold graphs: a graph that was backpropagated has its nodes left and nothing else. Where that
     was seen, it is given no more than nodes can take, and what is left over stays unexplained. Where memory is not
-    known to grow, what graphs take is not known either: the storages that Python sees are the least of it.
+    known to grow, what graphs take is not known either: the storages that Python sees are the least of it. What the
+    cyclic collector frees is no growth: it has its own rate, and no share.
     """
+    kept = iter(_shares([d for d in found if not d.comes_back], growing))
+    return [replace(d.leak, bytes_per_step=round(d.storage_per_step, 1)) if d.comes_back else next(kept) for d in found]
+
+
+def _shares(found: Sequence[Diagnosed], growing: Mapping[str, Trend]) -> list[Leak]:
     # A sum that starts anew with each epoch may have been emptied just now: it grew at the rate that it was found with.
     total = bytes_per_step(growing) or max((d.rate for d in found), default=0.0)
     hidden = max(total - sum(d.storage_per_step for d in found), 0.0)
@@ -131,6 +140,18 @@ def attribute(found: Sequence[Diagnosed], growing: Mapping[str, Trend]) -> list[
         )
         for each, size in zip(found, sizes)
     ]
+
+
+def without_garbage(growing: Mapping[str, Trend], coming_back: float) -> dict[str, Trend]:
+    """The growth that is no saw-tooth of the cyclic collector's: it fits to any slope while garbage waits.
+
+    Args:
+        growing: by signal.
+        coming_back: bytes a step that wait for the collector, and that it frees.
+    """
+    return {
+        name: grown for name, grown in growing.items() if name in COUNTS or grown.slope > MOST_OF_A_TOOTH * coming_back
+    }
 
 
 def _divided(found: Sequence[Diagnosed], hidden: float) -> list[float]:
@@ -188,6 +209,7 @@ def conclude(
     kept = _standing(found, series, steps, said)
     tells = telling(growing, series)
     total = bytes_per_step(tells)
+    lasting = [d for d in kept if not d.comes_back]
     word = _verdict(kept, _weighty(tells, series), steps, found)
     shown = attribute(_listed(kept, word), tells if total or not kept else {**tells, **_slow(series)})
     shown.sort(key=lambda leak: -(leak.bytes_per_step or 0))
@@ -199,7 +221,7 @@ def conclude(
         growth=growth_of(series, {name: t for name, t in growing.items() if shown or not t.is_hint}),
         leaks=tuple(shown),
         unexplained_bytes_per_step=round(max(total - sum(x.bytes_per_step or 0 for x in shown), 0.0), 1),
-        forecast=_forecast(tells, room, seconds_per_step) if kept and ended is None else None,
+        forecast=_forecast(tells, room, seconds_per_step) if lasting and ended is None else None,
         out_of_memory=ended,
         peak=peaks,
         microseconds_per_step=round(microseconds, 2) if microseconds is not None else None,

@@ -436,7 +436,7 @@ class Watch:
         report = verdict.conclude(
             series=self.series,
             found=self.found,
-            growing=self.growing(),
+            growing=verdict.without_garbage(self.growing(), self._escalation.coming_back(self.steps)),
             steps=self.steps,
             source=source,
             seconds_per_step=self._seconds_per_step(),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import pytest
@@ -15,9 +15,11 @@ from torch import nn  # noqa: E402
 
 from gradguard.findings import Holder, RunReport  # noqa: E402
 from gradguard.runtime.collector import Collector  # noqa: E402
+from gradguard.runtime.cycles import Cycles  # noqa: E402
 from gradguard.runtime.explain import Traced, explain  # noqa: E402
 from gradguard.runtime.holders import SAVED, Gain, Suspect  # noqa: E402
 from gradguard.runtime.source import Sources  # noqa: E402
+from gradguard.runtime.torch_internals import TorchInternals  # noqa: E402
 from gradguard.runtime.tracer import Line  # noqa: E402
 from gradguard.runtime.watch import Watch  # noqa: E402
 
@@ -153,3 +155,90 @@ def test_tensors_that_no_variable_reaches_are_a_pack_hooks_only_where_there_is_o
     assert explain(suspect, traced, Sources(), 20, 0.0).leak.stored_at is None
     other = replace(suspect, holder=Holder("hooks", "tensor hook", "cycle", "internal"))
     assert explain(other, traced, Sources(), 20, 0.0).leak.stored_at is not None
+
+
+def steps_of(body: Callable[[nn.Module], object], steps: int = 200, *, collector: bool) -> RunReport:
+    """A small training whose every step makes some garbage."""
+    model = nn.Linear(WIDTH, WIDTH)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    (gc.enable if collector else gc.disable)()
+    with Watch() as guard:
+        for _ in range(steps):
+            optimizer.zero_grad()
+            model(torch.randn(8, WIDTH)).square().mean().backward()
+            body(model)
+            optimizer.step()
+    gc.disable()
+    assert guard.report is not None
+    return guard.report
+
+
+class Part:
+    """Of a tree: knows its parent."""
+
+    def __init__(self, parent: Part | None, size: int) -> None:
+        self.parent = parent
+        self.parts: list[Part] = []
+        self.value = torch.randn(size)
+
+
+def large_tree(model: nn.Module) -> None:
+    root = Part(None, 50_000)
+    root.parts = [Part(root, 10) for _ in range(20)]
+
+
+def small_tree(model: nn.Module) -> None:
+    root = Part(None, 1_000)
+    root.parts = [Part(root, 10) for _ in range(20)]
+
+
+def penalty(model: nn.Module) -> float:
+    scale = torch.randn(50_000)
+
+    def total(module: nn.Module) -> float:
+        return float(scale[0]) + sum(total(each) for each in module.children())
+
+    return total(model)
+
+
+def test_what_the_collector_frees_has_no_end_of_memory_and_says_what_it_costs_at_its_peak() -> None:
+    report = steps_of(large_tree, collector=True)
+    (leak,) = report.leaks
+    assert leak.holder is not None
+    assert (leak.kind, leak.freed_by_gc, leak.explained) == ("cycle", True, None)
+    assert leak.holder.path in ("Part.parts", "Part.parent")
+    assert report.forecast is None
+    assert not report.unexplained_bytes_per_step
+    assert any("waited behind" in note and "MB" in note for note in report.notes)
+
+
+def test_what_nothing_frees_has_one() -> None:
+    report = steps_of(large_tree, collector=False)
+    assert report.verdict == "leak"
+    assert report.forecast is not None
+    assert report.leaks[0].bytes_per_step == pytest.approx(200_000, rel=0.2)
+    assert any("the cyclic collector is off" in note for note in report.notes)
+
+
+def test_little_garbage_is_clean_and_is_no_growth() -> None:
+    report = steps_of(small_tree, collector=True)
+    assert (report.verdict, report.leaks) == ("clean", ())
+
+
+def test_a_nested_function_that_calls_itself_is_suspect_at_most_where_the_collector_runs() -> None:
+    report = steps_of(penalty, collector=True)
+    assert report.verdict in ("suspect", "clean")  # clean where the collector runs so often that little waits
+    assert all(leak.holder is not None and leak.holder.path == "penalty.total" for leak in report.leaks)
+    assert steps_of(penalty, collector=False).verdict == "leak"
+
+
+def test_what_is_thrown_away_once_is_not_worth_a_word() -> None:
+    notes: list[str] = []
+    cycles = Cycles(Collector(lambda: 0), notes.append)
+    internals = TorchInternals(torch)
+    large_tree(nn.Linear(1, 1))
+    cycles.look(20, internals)
+    assert cycles.has_suspects
+    gc.collect()
+    cycles.look(60, internals)
+    assert (cycles.found(100), notes) == ([], [])
