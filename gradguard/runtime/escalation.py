@@ -115,6 +115,7 @@ class Escalation:
             self._go_on(self._diagnosis, step, frame)
         elif step >= self._next_judgement:
             self._next_judgement = step + min(max(step // 8, 4), LONGEST_PAUSE)
+            self._count_entries(step)
             grows = verdict.without_garbage(self._signals.telling(), self.coming_back(step))
             if self._waiting and not self._is_early():
                 self._decide_waiting(step, frame)
@@ -122,6 +123,11 @@ class Escalation:
                 self._diagnose(step, frame)
             elif self.collector.is_busy(step) and (self._cycles is None or self._cycles.is_due(step)):
                 self._look_for_cycles(step)
+
+    def _count_entries(self, step: int) -> None:
+        for diagnosed in self.found:
+            if diagnosed.entries is not None:
+                diagnosed.entries.look(step)
 
     def is_consumed(self, node: Any) -> None:
         """Note whether what was found is needed after all: ``node`` heads the graph that is backpropagated now."""
@@ -135,6 +141,7 @@ class Escalation:
 
     def close(self, step: int) -> None:
         """End whatever goes on, with what is known by now."""
+        self._count_entries(step)
         self._drop_waiting()
         if self._diagnosis is None:
             return

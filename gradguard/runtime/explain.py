@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from gradguard.findings import Holder, Leak, Place
-from gradguard.runtime import advice, bounds, caches, lifetime, origin
+from gradguard.runtime import advice, bounds, caches, entries, lifetime, origin
 from gradguard.runtime.holders import LEAST_BYTES, SAVED, Suspect
 from gradguard.runtime.references import ANY_ITEM
 from gradguard.runtime.source import place_of
@@ -26,6 +26,9 @@ LARGE_BUFFER = 512 << 20
 
 LONG_BUFFER = 1_000
 """Entries: a bounded buffer of so many graphs is nobody's intention, whatever they weigh."""
+
+SELDOM = 0.5
+"""Entries a step: a key that is new in each step is none that comes again."""
 
 CARRIED = ("sum", "average", "carried")
 """The forms of one value that contains those of all steps before, not a collection of them."""
@@ -48,6 +51,7 @@ class Diagnosed:
         held: the graph that was stored last, when it was found.
         is_made_from_others: a variable that the loop binds before it reads it; what it holds comes from another one.
         asked: what the cache is asked for, if it is one of ``functools``.
+        entries: of the dict that it stores into under keys.
         comes_back: the cyclic collector runs and frees it: memory is taken for longer than needed, and is not lost.
     """
 
@@ -63,6 +67,7 @@ class Diagnosed:
     held: Held | None = None
     is_made_from_others: bool = False
     asked: caches.Asked | None = None
+    entries: entries.Entries | None = None
     comes_back: bool = False
 
     @property
@@ -72,8 +77,20 @@ class Diagnosed:
 
     @property
     def is_certain(self) -> bool:
-        """Whether it is a leak before the run is over: what holds no graph may be a cache that is being filled."""
-        return self.excuse is None and self.leak.kind in ("graph", "hook", "cycle", "exception")
+        """Whether it is a leak before the run is over: what holds no graph may be a cache that is being filled.
+
+        So may be a dict that gains an entry now and then: one for each class, or each client.
+        """
+        return (
+            self.excuse is None
+            and self.leak.kind in ("graph", "hook", "cycle", "exception")
+            and not (self.is_keyed and (self.leak.per_step or 1.0) < SELDOM)
+        )
+
+    @property
+    def is_keyed(self) -> bool:
+        """Whether it stores under a key, which may come again and again."""
+        return self.leak.form == "index"
 
     @property
     def is_leak(self) -> bool:
@@ -187,6 +204,7 @@ def explain(suspect: Suspect, traced: Traced, sources: Sources, step: int, rate:
         held=suspect.held,
         is_made_from_others=_is_made_from_others(seen),
         asked=suspect.asked,
+        entries=entries.of(suspect.chain, suspect.root, step) if seen.form == "index" else None,
     )
 
 

@@ -259,7 +259,7 @@ def _standing(
             notes.append(f"`{path}` grows until it is backpropagated")
         elif each.excuse is None and each.asked is not None and each.asked.has_settled(steps):
             notes.append(f"`{path}` is mostly asked for what it has, and grows ever more slowly")
-        elif _may_level_off(each) and _levelled_off(series, each):
+        elif _is_filled(each) or (_may_level_off(each) and _levelled_off(series, each, steps)):
             notes.append(f"`{path}` grew, and has levelled off")
         elif each.excuse is None and _is_bounded(each) and _came_back(series, each.step):
             notes.append(f"`{path}` grew until it was emptied again")
@@ -277,14 +277,26 @@ def _is_bounded(each: Diagnosed) -> bool:
     return each.leak.kind != "hook" and not each.is_carried and not local
 
 
+def _is_filled(each: Diagnosed) -> bool:
+    """Whether it is a dict that has the entries that it will get."""
+    return each.excuse is None and each.entries is not None and each.entries.has_settled
+
+
 def _may_level_off(each: Diagnosed) -> bool:
-    """Whether it may have been a buffer or a cache: graphs are nobody's cache."""
-    return each.excuse == "emptied" or each.leak.kind in ("tensor", "view", "heap", "collected", "cache", "snapshot")
+    """Whether it may have been a buffer or a cache: graphs are nobody's cache, but one for each key is bounded."""
+    kinds = ("tensor", "view", "heap", "collected", "cache", "snapshot")
+    return each.excuse == "emptied" or each.leak.kind in kinds or _is_graph_by_key(each)
 
 
-def _levelled_off(series: Mapping[str, Series], each: Diagnosed) -> bool:
+def _is_graph_by_key(each: Diagnosed) -> bool:
+    return each.leak.kind == "graph" and each.is_keyed
+
+
+def _levelled_off(series: Mapping[str, Series], each: Diagnosed, steps: int) -> bool:
     """Whether memory stands still at the end, for longer than a pause between two stores."""
     pause = max(5, int(3 / (each.leak.per_step or 1.0)))
+    if _is_graph_by_key(each) and each.excuse is None:
+        pause = max(pause, steps // 3)  # a loop without a store, an evaluation, is no sign of a bound
     return all(stands_still(s.steps, s.values, pause, each.rate) for s in _memory(series))
 
 

@@ -555,6 +555,35 @@ def test_a_cache_that_was_filled_has_levelled_off() -> None:
     assert any("levelled off" in note for note in report.notes)
 
 
+class Latest:
+    """Keeps the last loss of each of some keys."""
+
+    def __init__(self) -> None:
+        self.kept: dict[int, torch.Tensor] = {}
+
+
+def losses_by_key(key: Callable[[int], int], steps: int = 300) -> RunReport:
+    latest, count = Latest(), iter(range(steps))
+
+    def each(loss: torch.Tensor) -> None:
+        latest.kept[key(next(count))] = loss
+
+    return watched(lambda guard: train(steps, each))
+
+
+def test_the_last_graph_of_each_client_is_no_leak_once_all_have_come() -> None:
+    report = losses_by_key(lambda step: step // 4 % 12)
+    assert report.verdict == "clean"
+
+
+def test_a_graph_for_each_new_key_is_one_however_rarely_one_comes() -> None:
+    for every in (1, 6):
+        report = losses_by_key(lambda step, every=every: step // every)  # type: ignore[misc]
+        assert report.verdict == "leak"
+        assert report.leaks[0].holder is not None
+        assert report.leaks[0].holder.path.startswith("Latest.kept")
+
+
 def test_looking_closely_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(escalation, "MAX_SECONDS", -1.0)
     kept: list[torch.Tensor] = []

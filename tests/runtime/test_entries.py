@@ -1,0 +1,52 @@
+"""Dicts that fill and then stand still, and dicts that go on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gradguard.runtime.entries import Entries
+
+
+class Owner:
+    """Has a dict."""
+
+    def __init__(self) -> None:
+        self.latest: dict[int, Any] = {}
+
+
+def counted(key: Any, steps: int, first: int = 20) -> Entries:
+    """A dict that gets ``key(step)`` in each step, counted from step ``first`` on."""
+    owner = Owner()
+    found = None
+    for step in range(1, steps + 1):
+        owner.latest[key(step)] = step
+        if step == first:
+            found = Entries(owner, "latest", step)
+        elif found is not None:
+            found.look(step)
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("keys", [1, 10, 25])
+def test_a_key_that_comes_again_fills_a_dict(keys: int) -> None:
+    assert counted(lambda step: step % keys, 400).has_settled
+
+
+@pytest.mark.parametrize("every", [1, 7])
+def test_a_key_that_is_new_does_not(every: int) -> None:
+    assert not counted(lambda step: step // every, 400).has_settled
+
+
+def test_a_few_steps_tell_nothing() -> None:
+    assert not counted(lambda step: step % 3, 30).has_settled
+
+
+def test_the_owner_is_not_kept_and_what_is_gone_is_not_counted() -> None:
+    owner = Owner()
+    found = Entries(owner, "latest", 20)
+    del owner
+    found.look(400)
+    assert not found.has_settled
