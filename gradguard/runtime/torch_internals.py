@@ -95,6 +95,10 @@ class TorchInternals:
         counters = getattr(dynamo, "counters", None)
         return bool(counters and counters["frames"].get("total"))
 
+    def is_capturing(self) -> bool:
+        """Whether a CUDA graph is being captured now: to read a value of a tensor would end that with an error."""
+        return bool(_probe(lambda: self.torch.cuda.is_initialized() and self.torch.cuda.is_current_stream_capturing()))
+
     def cuda_devices(self) -> int:
         """How many CUDA devices the program has begun to use (0 before it initialises CUDA: we never do)."""
         return int(_probe(lambda: self.torch.cuda.device_count() if self.torch.cuda.is_initialized() else 0) or 0)

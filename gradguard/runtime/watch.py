@@ -16,6 +16,7 @@ from gradguard.findings import Leak, RunReport
 from gradguard.runtime import limits, steps, verdict
 from gradguard.runtime.child_processes import ChildProcesses
 from gradguard.runtime.escalation import Escalation
+from gradguard.runtime.gradients import Gradients
 from gradguard.runtime.import_hook import when_imported
 from gradguard.runtime.module_steps import ModuleSteps
 from gradguard.runtime.pace import Pace
@@ -87,6 +88,7 @@ class Watch:
         self._escalation = Escalation(self._signals, self._note, self._confirmed.append, self._awaits_optimizer)
         self._children = ChildProcesses()
         self._graphs: Graphs | None = None
+        self._gradients: Gradients | None = None
         self._torch: TorchInternals | None = None
         self._module_steps: ModuleSteps | None = None
         self._clock = steps.Clock(self._step_ended)
@@ -220,6 +222,8 @@ class Watch:
         self._removers.append(note.remove)
         self._signals.add_tensors(Tensors(internals), self.steps)
         self._quiet_until = 0
+        self._gradients = Gradients(internals, self._note)
+        self._removers.append(self._gradients.install())
         handles = self._handles_of_others(internals.handles())
         if handles is not None:
             self._add("hooks", lambda: Hooks(handles))
@@ -252,6 +256,8 @@ class Watch:
             internals = self._torch
             if internals is None:
                 return
+            if self._gradients is not None and self._gradients.open:
+                self._gradients.before_backward()
             node = tensor.grad_fn if type(tensor) is internals.tensor_type else None
             if node is not None and self._graphs is not None:
                 self._graphs.mark(node, self.steps + 1)

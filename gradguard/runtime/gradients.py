@@ -1,0 +1,199 @@
+"""Whether anything clears the gradients between two steps of their optimizer.
+
+Backward adds to ``.grad``. Where nothing sets that to zero or None, each step is made from the sum over all steps
+before: no memory grows, and the loss goes wrong. Of each optimizer a few early steps are looked at. Before every
+backward in between, its gradients are seen to be cleared or not: in a GAN another network's backward fills them too, so
+one that finds them cleared is enough. What is looked at costs a read of three gradients; then the hook is gone.
+"""
+
+from __future__ import annotations
+
+import sys
+import weakref
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+from gradguard.runtime.roots import is_function_frame, may_read, read_locals
+from gradguard.runtime.usercode import is_user_type, shown, user_frames
+
+if TYPE_CHECKING:
+    from gradguard.runtime.torch_internals import TorchInternals
+
+WARM_UP = 2
+"""Steps of an optimizer that are not looked at."""
+
+WINDOWS = 4
+"""Steps in a row without a clearing, after which there is none."""
+
+CALLS = 256
+"""Steps of all optimizers, after which no more are looked at."""
+
+SAMPLED = 3
+"""Parameters of one optimizer that are looked at."""
+
+
+@dataclass(slots=True)
+class _Sampled:
+    """One gradient, at the end of a step: the object (not kept alive) and how often it has been written to."""
+
+    parameter: weakref.ref[Any]
+    gradient: int
+    version: int
+
+
+@dataclass(slots=True, eq=False)
+class _Seen:
+    """What is known of one optimizer.
+
+    Args:
+        steps: that it has made.
+        stale: windows in a row in which nothing was cleared.
+        backwards: that began in this window.
+        is_cleared: whether one of them found the gradients cleared.
+        sampled: its gradients at the beginning of this window.
+    """
+
+    steps: int = 0
+    stale: int = 0
+    backwards: int = 0
+    is_cleared: bool = False
+    sampled: list[_Sampled] = field(default_factory=list)
+
+
+class Gradients:
+    """Looks at the gradients of each optimizer between its first steps.
+
+    Args:
+        internals: of torch.
+        note: called with what the reader of the report should know.
+    """
+
+    def __init__(self, internals: TorchInternals, note: Callable[[str], None]) -> None:
+        self._torch = internals
+        self._note = note
+        self._seen: weakref.WeakKeyDictionary[Any, _Seen | None] = weakref.WeakKeyDictionary()
+        self.open: list[_Seen] = []
+        """Those that are looked at now; empty for most of a run, so that a backward need not even ask."""
+        self._calls = 0
+        self._remove: Callable[[], None] | None = None
+
+    def install(self) -> Callable[[], None]:
+        """Listen to the steps of optimizers; returns what ends that."""
+        if self._torch.register_step_post_hook is not None:
+            self._remove = self._torch.register_step_post_hook(self._stepped).remove
+        return self.remove
+
+    def remove(self) -> None:
+        """Look no more."""
+        if self._remove is not None:
+            self._remove()
+            self._remove = None
+        self._seen.clear()
+        self.open = []
+
+    def before_backward(self) -> None:
+        """A backward begins: see whose gradients are cleared now."""
+        if self._torch.is_capturing():
+            self.remove()
+        for seen in self.open:
+            seen.backwards += 1
+            seen.is_cleared = seen.is_cleared or any(_is_clear(each.parameter()) for each in seen.sampled)
+
+    def _stepped(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+        if self._torch.is_compiling():
+            return
+        self._calls += 1
+        if self._calls > CALLS or self._torch.has_compiled():
+            self.remove()
+            return
+        try:
+            self._look(optimizer, sys._getframe(1))
+        except Exception:  # gradients of somebody's own making: nothing can be told
+            self.remove()
+
+    def _look(self, optimizer: Any, frame: FrameType) -> None:
+        seen = self._seen.setdefault(optimizer, _Seen())
+        if seen is None:
+            return
+        seen.steps += 1
+        if seen.steps <= WARM_UP:
+            return
+        if seen in self.open:
+            self.open.remove(seen)
+            if not _is_stale(seen):
+                self._seen[optimizer] = None
+                return
+            seen.stale += 1
+            if seen.stale == WINDOWS:
+                self._seen[optimizer] = None
+                self._note(_said(optimizer, frame))
+                return
+        seen.backwards, seen.is_cleared = 0, False
+        seen.sampled = _sample(optimizer)
+        if seen.sampled:
+            self.open.append(seen)
+
+
+def _sample(optimizer: Any) -> list[_Sampled]:
+    """A few gradients of an optimizer: the first, one in the middle, the last."""
+    every = [p for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
+    chosen = {id(p): p for p in (every[0], every[len(every) // 2], every[-1])} if every else {}
+    return [_Sampled(weakref.ref(p), id(p.grad), p.grad._version) for p in list(chosen.values())[:SAMPLED]]
+
+
+def _is_clear(parameter: Any) -> bool:
+    if parameter is None or parameter.grad is None:
+        return True
+    return not bool(parameter.grad.detach().any())
+
+
+def _is_stale(seen: _Seen) -> bool:
+    """Whether backward has added to every gradient that was there, and none was cleared before."""
+    return seen.backwards > 0 and not seen.is_cleared and all(_was_added_to(each) for each in seen.sampled)
+
+
+def _was_added_to(sampled: _Sampled) -> bool:
+    parameter = sampled.parameter()
+    gradient = parameter.grad if parameter is not None else None
+    return gradient is not None and id(gradient) == sampled.gradient and gradient._version > sampled.version
+
+
+def _said(optimizer: Any, frame: FrameType) -> str:
+    name, kind = _name_of(optimizer, frame), type(optimizer).__name__
+    frames = user_frames(frame)
+    at = f" ({shown(frames[-1].f_code.co_filename)}:{frames[-1].f_lineno})" if frames else ""
+    who = f"`{name}` ({kind})" if name else f"an optimizer ({kind})"
+    return (
+        f"{who} steps with gradients that nothing clears, so that they add up over all steps{at}:"
+        " call its `zero_grad()` once in each step (GG201)"
+    )
+
+
+def _name_of(thing: Any, frame: FrameType) -> str | None:
+    """The user's variable that an object is in, or the attribute of one."""
+    for each in reversed(user_frames(frame)):
+        if is_function_frame(each) and may_read(each):
+            prefix, variables = f"{each.f_code.co_name}.", read_locals(each)
+        else:
+            prefix, variables = "", dict(each.f_globals)
+        for name, value in variables.items():
+            if (found := _path_to(thing, value)) is not None:
+                return prefix + name + found
+            if is_user_type(type(value)):
+                for attribute, part in list(getattr(value, "__dict__", {}).items()):
+                    if (found := _path_to(thing, part)) is not None:
+                        return f"{type(value).__name__}.{attribute}{found}"
+    return None
+
+
+def _path_to(thing: Any, value: Any) -> str | None:
+    """The piece of path from a value to an object: empty where it is that, None where it has not got it as an item."""
+    if value is thing:
+        return ""
+    if type(value) is dict:
+        return next((f'["{key}"]' for key, item in list(value.items()) if item is thing), None)
+    if type(value) in (list, tuple):
+        return next((f"[{index}]" for index, item in enumerate(value) if item is thing), None)
+    return None

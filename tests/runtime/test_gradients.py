@@ -1,0 +1,240 @@
+"""Gradients that nothing clears between two steps of their optimizer; and many ways to clear them that are right."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from torch import nn  # noqa: E402
+
+from gradguard.runtime import gradients  # noqa: E402
+from gradguard.runtime.torch_internals import TorchInternals  # noqa: E402
+from gradguard.runtime.watch import Watch  # noqa: E402
+
+STEPS = 40
+
+
+class Trainer:
+    """Has its optimizers in a dict."""
+
+    def __init__(self) -> None:
+        self.nets = {name: nn.Linear(4, 1) for name in ("generator", "critic")}
+        self.optimizers = {name: torch.optim.SGD(net.parameters(), lr=1e-3) for name, net in self.nets.items()}
+
+    def turn(self, trained: str, cleared: str) -> None:
+        self.optimizers[cleared].zero_grad()
+        sum(net(torch.randn(8, 4)).square().mean() for net in self.nets.values()).backward()
+        self.optimizers[trained].step()
+
+
+def said(loop: Callable[[nn.Module, Any], object]) -> list[str]:
+    """What is said of gradients in a run of ``loop``."""
+    model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 1))
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    with Watch() as guard:
+        loop(model, optimizer)
+    assert guard.report is not None
+    assert not [note for note in guard.report.notes if "failed" in note]
+    return [note for note in guard.report.notes if "nothing clears" in note]
+
+
+def loss_of(model: nn.Module) -> Any:
+    return model(torch.randn(8, 4)).square().mean()
+
+
+def never(model: nn.Module, optimizer: Any) -> None:
+    for _ in range(STEPS):
+        loss_of(model).backward()
+        optimizer.step()
+
+
+def once_before_the_loop(model: nn.Module, optimizer: Any) -> None:
+    optimizer.zero_grad()
+    never(model, optimizer)
+
+
+def after_each_epoch(model: nn.Module, optimizer: Any) -> None:
+    for _ in range(3):
+        optimizer.zero_grad()
+        for _ in range(STEPS):
+            loss_of(model).backward()
+            optimizer.step()
+
+
+def of_another_optimizer(model: nn.Module, optimizer: Any) -> None:
+    trainer = Trainer()
+    for _ in range(STEPS):
+        trainer.turn("critic", "critic")
+        trainer.turn("generator", "critic")
+
+
+def in_a_closure_that_forgets(model: nn.Module, optimizer: Any) -> None:
+    second_order = torch.optim.LBFGS(model.parameters(), lr=1e-3, max_iter=4)
+
+    def closure() -> Any:
+        loss = loss_of(model)
+        loss.backward()
+        return loss
+
+    for _ in range(STEPS):
+        second_order.step(closure)
+
+
+@pytest.mark.parametrize(
+    "loop", [never, once_before_the_loop, after_each_epoch, of_another_optimizer, in_a_closure_that_forgets]
+)
+def test_gradients_that_add_up_are_told_once(loop: Callable[[nn.Module, Any], object]) -> None:
+    assert len(said(loop)) == 1
+
+
+def test_it_says_which_optimizer_and_where_it_steps() -> None:
+    (note,) = said(of_another_optimizer)
+    assert '`Trainer.optimizers["generator"]` (SGD)' in note
+    assert "test_gradients.py:" in note
+
+
+def before_backward(model: nn.Module, optimizer: Any) -> None:
+    for _ in range(STEPS):
+        optimizer.zero_grad()
+        loss_of(model).backward()
+        optimizer.step()
+
+
+def to_zeros(model: nn.Module, optimizer: Any) -> None:
+    for _ in range(STEPS):
+        optimizer.zero_grad(set_to_none=False)
+        loss_of(model).backward()
+        optimizer.step()
+
+
+def after_the_step(model: nn.Module, optimizer: Any) -> None:
+    for _ in range(STEPS):
+        loss_of(model).backward()
+        optimizer.step()
+        model.zero_grad()
+
+
+def by_hand(model: nn.Module, optimizer: Any) -> None:
+    for _ in range(STEPS):
+        for parameter in model.parameters():
+            parameter.grad = None
+        loss_of(model).backward()
+        optimizer.step()
+
+
+def in_place_by_hand(model: nn.Module, optimizer: Any) -> None:
+    for _ in range(STEPS):
+        loss_of(model).backward()
+        optimizer.step()
+        for parameter in model.parameters():
+            parameter.grad.detach_().zero_()
+
+
+def accumulated(model: nn.Module, optimizer: Any) -> None:
+    for step in range(4 * STEPS):
+        (loss_of(model) / 4).backward()
+        if step % 4 == 3:
+            optimizer.step()
+            optimizer.zero_grad()
+
+
+def in_turns(model: nn.Module, optimizer: Any) -> None:
+    trainer = Trainer()
+    for _ in range(STEPS):
+        trainer.turn("critic", "critic")
+        trainer.turn("generator", "generator")
+
+
+def in_a_closure(model: nn.Module, optimizer: Any) -> None:
+    second_order = torch.optim.LBFGS(model.parameters(), lr=1e-3, max_iter=4)
+
+    def closure() -> Any:
+        second_order.zero_grad()
+        loss = loss_of(model)
+        loss.backward()
+        return loss
+
+    for _ in range(STEPS):
+        second_order.step(closure)
+
+
+def set_from_elsewhere(model: nn.Module, optimizer: Any) -> None:
+    """A shared model takes the gradients of a worker's (A3C); nothing is added to them."""
+    local = nn.Linear(4, 1)
+    shared = nn.Linear(4, 1)
+    stepping = torch.optim.SGD(shared.parameters(), lr=1e-3)
+    for _ in range(STEPS):
+        local.zero_grad()
+        loss_of(local).backward()
+        for mine, theirs in zip(shared.parameters(), local.parameters()):
+            mine.grad = theirs.grad
+        stepping.step()
+
+
+def without_backward(model: nn.Module, optimizer: Any) -> None:
+    parameters = list(model.parameters())
+    for _ in range(STEPS):
+        for parameter, gradient in zip(parameters, torch.autograd.grad(loss_of(model), parameters)):
+            parameter.grad = gradient
+        optimizer.step()
+
+
+def a_new_model_each_time(model: nn.Module, optimizer: Any) -> None:
+    for _ in range(STEPS):
+        fresh = nn.Linear(4, 1)
+        torch.optim.SGD(fresh.parameters(), lr=1e-3)
+        loss_of(fresh).backward()
+
+
+def frozen_later(model: nn.Module, optimizer: Any) -> None:
+    for step in range(STEPS):
+        optimizer.zero_grad()
+        loss_of(model).backward()
+        optimizer.step()
+        if step == 5:
+            model[0].requires_grad_(False)
+
+
+@pytest.mark.parametrize(
+    "loop",
+    [
+        before_backward,
+        to_zeros,
+        after_the_step,
+        by_hand,
+        in_place_by_hand,
+        accumulated,
+        in_turns,
+        in_a_closure,
+        set_from_elsewhere,
+        without_backward,
+        a_new_model_each_time,
+        frozen_later,
+    ],
+)
+def test_of_gradients_that_are_cleared_nothing_is_said(loop: Callable[[nn.Module, Any], object]) -> None:
+    assert said(loop) == []
+
+
+def test_it_looks_at_a_few_steps_only_and_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gradients, "CALLS", 10)
+    hooks = import_module("torch.optim.optimizer")._global_optimizer_post_hooks
+    before = len(hooks)
+    model = nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    with Watch():
+        during = len(hooks)
+        before_backward(model, optimizer)
+        assert len(hooks) < during
+    assert len(hooks) == before
+
+
+def test_while_a_cuda_graph_is_captured_nothing_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(TorchInternals, "is_capturing", lambda self: True)
+    monkeypatch.setattr(gradients, "_is_clear", lambda parameter: pytest.fail("a value was read"))
+    assert said(never) == []
