@@ -19,6 +19,10 @@ for lr in grid:
 
 What holds a model and itself (a trainer with `self.filters = [self.clip]`) keeps the model waiting as well.
 
+**In a run** the collector itself is asked what it would free: models and other objects that refer to themselves, nested
+functions that call themselves, exceptions kept in a variable of the function that they were raised in, dicts and lists
+that are in themselves; how much waits at once, and that the collector frees it.
+
 **Severity.** Information: memory that comes back late.
 
 **Not flagged.** A model that is made once (a cycle is then harmless), functions that do not use `self`, static
