@@ -119,9 +119,12 @@ class Escalation:
             grows = verdict.without_garbage(self._signals.telling(), self.coming_back(step))
             if self._waiting and not self._is_early():
                 self._decide_waiting(step, frame)
-            if grows and self._may_diagnose(step):
+            is_busy = self.collector.is_busy(step)
+            if is_busy and self._cycles is None:  # what it frees may be all that grows, and costs less to find
+                self._look_for_cycles(step)
+            elif grows and self._may_diagnose(step):
                 self._diagnose(step, frame)
-            elif self.collector.is_busy(step) and (self._cycles is None or self._cycles.is_due(step)):
+            elif is_busy and self._cycles is not None and self._cycles.is_due(step):
                 self._look_for_cycles(step)
 
     def _count_entries(self, step: int) -> None:

@@ -428,7 +428,7 @@ def _written_bound(seen: _Evidence) -> int | None:
     if source is None or seen.statement is None:
         return None
     bound = bounds.index_of_ring(seen.statement, seen.name)
-    if bound is None and seen.suspect.entries:
+    if bound is None and _items_gained(seen.suspect):
         bound = bounds.bound_of(source, seen.statement, seen.name) if not seen.suspect.gain.attached else None
         trimmed = _trimmed(seen)
         bound = bound or (trimmed[1] if trimmed is not None else None)
@@ -442,10 +442,16 @@ def _written_bound(seen: _Evidence) -> int | None:
     return 1 if bound is not None else None
 
 
+def _items_gained(suspect: Suspect) -> int:
+    """How many items a collection gained; of a list that is bound anew, ``rows = rows[-100:]``, the tensors in it."""
+    is_list = suspect.holder.type in ("list", "collections.deque")
+    return suspect.entries or (suspect.gain.tensors if is_list else 0)
+
+
 def _trimmed(seen: _Evidence) -> tuple[ast.stmt, ast.expr] | None:
     """The statement that keeps the collection short, with the length, where one does."""
     source = seen.sources.get(seen.lines[0].filename) if seen.lines else None
-    if source is None or seen.statement is None or not seen.suspect.entries:
+    if source is None or seen.statement is None or not _items_gained(seen.suspect):
         return None
     return bounds.trimmed_at(source, seen.statement, seen.name)
 
@@ -469,7 +475,7 @@ def _is_filling(suspect: Suspect, kind: str, rate: float) -> bool:
         return True  # the history of LBFGS, up to its history_size
     if suspect.is_in_block:
         return True
-    entries = suspect.entries or suspect.gain.attached or (suspect.gain.tensors if kind == "cache" else 0)
+    entries = _items_gained(suspect) or suspect.gain.attached or (suspect.gain.tensors if kind == "cache" else 0)
     if suspect.maxlen is None or entries <= 0:
         return False
     if suspect.gain.attached and suspect.maxlen >= LONG_BUFFER:
