@@ -106,8 +106,11 @@ class Source:
 
     def excerpt(self, extent: Extent) -> str:
         """The text of some lines."""
-        data = self.data[self._starts[extent.start - 1] : self._starts[extent.end]]
-        return data.decode(errors="surrogatepass")
+        return self.data_of(extent).decode(errors="surrogatepass")
+
+    def data_of(self, extent: Extent) -> bytes:
+        """The same in UTF-8."""
+        return self.data[self._starts[extent.start - 1] : self._starts[extent.end]]
 
     def problem(self, extent: Extent) -> str | None:
         """Why a statement is not read, if so."""
