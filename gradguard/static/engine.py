@@ -128,8 +128,8 @@ def _calling_what_trains(seen: Look, texts: Texts, screen: Screen | None) -> set
     training |= {module_name(path) for path in packages if not training.isdisjoint(texts.imported(path))}
     others = [path for path, traits in seen.traits.items() if not traits.applies] if training else []
     callers = [path for path in others if not training.isdisjoint(texts.imported(path))]
-    for path in callers if screen is not None else ():
-        if seen.traits[path].applies_where_trained is None:
+    for path in callers:
+        if screen is not None and seen.traits[path].applies_where_trained is None:
             applies = screen.passes(texts.bytes_of(path), calls_training=True)
             seen.traits[path] = dataclasses.replace(seen.traits[path], applies_where_trained=applies)
     return {path for path in callers if seen.traits[path].applies_where_trained}

@@ -122,9 +122,7 @@ class Source:
 
     def _chunk(self, extent: Extent) -> Chunk:
         if extent not in self._chunks:
-            text = self.excerpt(extent)
-            text = textwrap.dedent(text) if text[:1] in " \t" else text
-            self._chunks[extent] = Chunk(self, text, extent.start, self._parsed.get(extent))
+            self._chunks[extent] = Chunk(self, extent, extent.start, self._parsed.get(extent))
         return self._chunks[extent]
 
     def script_chunk(self) -> Chunk | None:
@@ -147,14 +145,19 @@ class Chunk:
     """Some whole top-level statements of a file. LibCST parses it only when something in it is reported.
 
     Args:
+        written: its text, or the lines that it is.
         parsed_before: what the file's own parse made of them, as long as that is kept.
     """
 
     source: Source
-    text: str
+    written: str | Extent
     first_line: int
     parsed_before: list[ast.stmt] | None = None
     _concretes: dict[int, Concrete] = field(default_factory=dict)
+
+    @property
+    def text(self) -> str:
+        return self.written if isinstance(self.written, str) else _statement(self.source, self.written)
 
     @cached_property
     def problem(self) -> str | None:
@@ -238,6 +241,13 @@ class Chunk:
     def code(self, number: object) -> str:
         """The text of a node."""
         return self._concrete(number).code(number)
+
+
+@lru_cache(maxsize=64)
+def _statement(source: Source, extent: Extent) -> str:
+    """Some lines without the white space before all of them."""
+    text = source.excerpt(extent)
+    return textwrap.dedent(text) if text[:1] in " \t" else text
 
 
 @dataclass(frozen=True, slots=True)
