@@ -7,15 +7,31 @@ then what it asked, and what the files that it uses asked in turn.
 from __future__ import annotations
 
 import re
+import sys
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-CALL = re.compile(r"(?<!def )\b([A-Za-z_]\w*)\(")
-METHOD = re.compile(r"^[ \t]+(?:async[ \t]+)?def[ \t]+(\w+)\(", re.M)
+# Of a text that is read from its end: "(" is found at once, while nearly every word may begin a call.
+_CALL = re.compile(r"\((\w*[A-Za-z_])\b(?! fed)")
+_METHOD = re.compile(r"\((\w+)[ \t]+fed(?:[ \t]+cnysa)?[ \t]+$", re.M)
 _WORD = re.compile(r"[A-Za-z_]\w*")
+
+
+def called_in(text: str) -> frozenset[str]:
+    """The names that are called in a text."""
+    return _found_backwards(_CALL, text)
+
+
+def methods_in(text: str) -> frozenset[str]:
+    """The names of the functions in it that do not stand at the left edge."""
+    return _found_backwards(_METHOD, text)
+
+
+def _found_backwards(pattern: re.Pattern[str], text: str) -> frozenset[str]:
+    return frozenset(sys.intern(name[::-1]) for name in set(pattern.findall(text[::-1])))
 
 
 @dataclass
@@ -67,11 +83,11 @@ class Change:
 
     @cached_property
     def _calls(self) -> frozenset[str]:
-        return frozenset(CALL.findall(self.text))
+        return called_in(self.text)
 
     @cached_property
     def _methods(self) -> frozenset[str]:
-        return frozenset(METHOD.findall(self.text))
+        return methods_in(self.text)
 
     @cached_property
     def _words(self) -> frozenset[str]:

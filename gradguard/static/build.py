@@ -146,6 +146,11 @@ def _yields(body: Sequence[t.Stmt]) -> bool:
     )
 
 
+def _is_text(n: ast.expr) -> bool:
+    """Whether an expression is a string: as a statement of its own a docstring, in which nothing is asked for."""
+    return isinstance(n, ast.Constant) and isinstance(n.value, str)
+
+
 def _class(i: int, n: ast.ClassDef) -> t.DefineClass:
     bases = [expr(b.value if isinstance(b, ast.Starred) else b) for b in n.bases]
     return t.DefineClass(i, n.name, bases, _block(n.body))
@@ -177,7 +182,7 @@ _STATEMENTS: dict[type, Callable[[int, Any], t.Stmt]] = {
     ast.Assign: lambda i, n: t.Assign(i, [expr(x) for x in n.targets], expr(n.value)),
     ast.AnnAssign: _annotated,
     ast.AugAssign: lambda i, n: t.Augment(i, expr(n.target), _OPERATORS[type(n.op)], expr(n.value)),
-    ast.Expr: lambda i, n: t.Evaluate(i, expr(n.value)),
+    ast.Expr: lambda i, n: t.Evaluate(i, expr(n.value) if not _is_text(n.value) else t.Constant(next(_numbers), "")),
     ast.Assert: lambda i, n: t.Evaluate(i, expr(n.test)),
     ast.Return: lambda i, n: t.Return(i, expr(n.value) if n.value is not None else None),
     ast.Raise: lambda i, n: t.Raise(i, expr(n.exc) if n.exc is not None else None),

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from functools import lru_cache
 from itertools import chain, pairwise
 
 from gradguard.static.knowledge import SETTINGS_NAME
-from gradguard.static.lines import Line, lines_with
+from gradguard.static.lines import Line, lines_with, told_once
 
 AT_START = ("__init__", "__post_init__", "__new__")
 """What these do is done once, when an object is made."""
@@ -117,7 +116,7 @@ def _class_around(line: Line, text: str) -> str:
     return next(text[a:b] for a, b in pairwise(edges) if a <= line.start < b)
 
 
-@lru_cache(maxsize=10_000)
+@told_once
 def _clearing_many(text: str) -> tuple[frozenset[str], frozenset[str]]:
     """The functions of a file that do so for every attribute, and those that do it for a name from elsewhere."""
     going = {line.function for word in _LISTS_OF_ATTRIBUTES for line in _matching(word, _EACH_ATTRIBUTE, text)}

@@ -62,7 +62,7 @@ def logged(c: Called) -> Value | None:
     if not is_record or not given.roots:
         return None
     survey = c.flow.project.survey
-    if survey.mentions(_BUFFERING, c.flow.module) and not survey.mentions(_FLUSHING, c.flow.module):
+    if survey.mentions(_BUFFERING, c.flow.module, "MemoryHandler(") and not survey.mentions(_FLUSHING, c.flow.module):
         _keep_record(c, RECORDS)
     for emit in survey.methods_named("emit", c.flow.module):
         if emit.owner is not None and any(name.startswith("logging.") for name in emit.owner.external_bases):

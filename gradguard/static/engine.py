@@ -60,7 +60,7 @@ def check(
     if last is not None:
         unchanged = seen.traits.keys() - seen.data.keys()
         texts.imports.update((path, names) for path, names in last.reading.imports.items() if path in unchanged)
-    kept = _kept(seen, texts) if rules else _Kept((), frozenset())
+    kept = _kept(seen, texts, screen) if rules else _Kept((), frozenset())
     different = difference(last, seen.traits, kept.about_torch) if last else None
     if last is not None and not different and not seen.errors:
         if seen.data and store is not None:  # written again, and the same
@@ -112,21 +112,27 @@ class _Kept(NamedTuple):
     about_torch: frozenset[Path]
 
 
-def _kept(seen: Look, texts: Texts) -> _Kept:
+def _kept(seen: Look, texts: Texts, screen: Screen | None) -> _Kept:
     about_torch = {path for path, traits in seen.traits.items() if traits.about_torch}
-    applying = {path for path, traits in seen.traits.items() if traits.applies} | _calling_what_trains(seen, texts)
+    applying = {path for path, traits in seen.traits.items() if traits.applies}
+    applying |= _calling_what_trains(seen, texts, screen)
     imported = _imported([path for path in seen.traits if path in applying - about_torch], about_torch, texts)
     files = (path for path in seen.traits if path in applying & (about_torch | imported))
     return _Kept(tuple(files), frozenset(about_torch | imported))
 
 
-def _calling_what_trains(seen: Look, texts: Texts) -> set[Path]:
+def _calling_what_trains(seen: Look, texts: Texts, screen: Screen | None) -> set[Path]:
     """The files that import one that calls backward, and have the signs of some rule if they train by it."""
     training = {module_name(path) for path, traits in seen.traits.items() if traits.trains}
     packages = [path for path in seen.traits if path.stem == "__init__"] if training else []
     training |= {module_name(path) for path in packages if not training.isdisjoint(texts.imported(path))}
-    callers = [path for path, traits in seen.traits.items() if traits.applies_to_callers and not traits.applies]
-    return {path for path in callers if training and not training.isdisjoint(texts.imported(path))}
+    others = [path for path, traits in seen.traits.items() if not traits.applies] if training else []
+    callers = [path for path in others if not training.isdisjoint(texts.imported(path))]
+    for path in callers:
+        if screen is not None and seen.traits[path].applies_where_trained is None:
+            applies = screen.passes(texts.bytes_of(path), calls_training=True)
+            seen.traits[path] = dataclasses.replace(seen.traits[path], applies_where_trained=applies)
+    return {path for path in callers if seen.traits[path].applies_where_trained}
 
 
 def _imported(paths: list[Path], about_torch: set[Path], texts: Texts) -> set[Path]:

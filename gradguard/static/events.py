@@ -136,7 +136,7 @@ class Loop:
         return any(loop is other for loop in self.around())
 
 
-@dataclass(eq=False, repr=False)
+@dataclass(eq=False, repr=False, slots=True)
 class Event:
     """Something a function does, where it does it.
 
@@ -189,7 +189,7 @@ class Event:
         return event
 
 
-@dataclass(eq=False, repr=False)
+@dataclass(eq=False, repr=False, slots=True)
 class Backward(Event):
     """A graph is handed to backward.
 
@@ -226,7 +226,7 @@ class Backward(Event):
         return self.retain_graph or self.site
 
 
-@dataclass(eq=False, repr=False)
+@dataclass(eq=False, repr=False, slots=True)
 class GradCall(Event):
     """``torch.autograd.grad``, which goes through the graph of ``value`` as far as that of ``inputs``."""
 
@@ -236,7 +236,7 @@ class GradCall(Event):
     cut_at: Site | None = None
 
 
-@dataclass(eq=False, repr=False)
+@dataclass(eq=False, repr=False, slots=True)
 class ZeroGrad(Event):
     """Gradients are reset.
 
@@ -251,7 +251,7 @@ class ZeroGrad(Event):
     to_none: bool = True
 
 
-@dataclass(eq=False, repr=False)
+@dataclass(eq=False, repr=False, slots=True)
 class Step(Event):
     """An optimizer steps.
 
@@ -278,7 +278,7 @@ class Step(Event):
         )
 
 
-@dataclass(eq=False, repr=False)
+@dataclass(eq=False, repr=False, slots=True)
 class Forward(Event):
     """A module is called.
 
@@ -301,7 +301,7 @@ class Forward(Event):
     may_learn_itself: bool = False
 
 
-@dataclass(eq=False, repr=False)
+@dataclass(eq=False, repr=False, slots=True)
 class Call(Event):
     """A call of torch, of another package or of a tensor's method that some rule asks about.
 
@@ -377,7 +377,7 @@ class Call(Event):
         return found.value if isinstance(found, t.Constant) else None
 
 
-@dataclass(eq=False, repr=False)
+@dataclass(eq=False, repr=False, slots=True)
 class Construction(Event):
     """A module of a class of the project is made.
 
@@ -394,19 +394,19 @@ class Construction(Event):
     is_kept: bool = False
 
 
-@dataclass(eq=False, repr=False)
+@dataclass(eq=False, repr=False, slots=True)
 class GradRead(Event):
     """``tensor.grad`` is read of a tensor that surely is the result of an operation."""
 
     path: str = ""
 
 
-@dataclass(eq=False, repr=False)
+@dataclass(eq=False, repr=False, slots=True)
 class OpaqueCall(Event):
     """A call that could not be followed and that was handed an optimizer, a model, or the object itself."""
 
 
-@dataclass(eq=False, repr=False)
+@dataclass(eq=False, repr=False, slots=True)
 class HookRegistration(Event):
     """A ``register_*hook`` call.
 

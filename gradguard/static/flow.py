@@ -142,6 +142,7 @@ class Flow:
         for exit_state in self.early_exits:
             final = merge(final, exit_state, "first")
         self.final = final or State({})
+        self.exits, self.early_exits = [], []  # a state holds a value for every path
         outcomes = self.yielded or self.returned or [NOTHING]
         returned = outcomes[0]
         for value in outcomes[1:]:

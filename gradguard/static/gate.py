@@ -19,7 +19,7 @@ class SourceError(Exception):
         self.line = line
 
 
-@lru_cache(maxsize=8)
+@lru_cache(maxsize=4)
 def parsed(text: str) -> ast.Module:
     """The module that a text is. The last ones are kept: a text is asked about by several, one right after another.
 

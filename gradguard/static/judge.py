@@ -35,7 +35,7 @@ def judge(flow: Flow) -> None:
     for backward in flow.facts.backwards:
         judge_backward(flow, backward)
     if flow.facts.grad_reads:
-        flow.facts.assigns_gradients = flow.project.survey.mentions(_ASSIGNS_GRADIENTS, flow.module)
+        flow.facts.assigns_gradients = flow.project.survey.mentions(_ASSIGNS_GRADIENTS, flow.module, ".grad")
     for grad_call in flow.facts.grad_calls:
         judge_grad_call(flow, grad_call)
     for hook in flow.facts.hooks:

@@ -74,9 +74,24 @@ def _definitions(parts: Iterable[bytes]) -> Iterator[tuple[re.Match[bytes] | Non
 
 
 def statements(code: bytes) -> list[bytes]:
-    """The statements of the top level; together they are the text.
+    """The statements of the top level, a class in parts: a class of its name around each method, the last one first.
 
     Args:
         code: the text without its long strings.
     """
-    return [decorators + part for _, decorators, part in _definitions(_EDGE.split(code))]
+    found: list[bytes] = []
+    for definition, decorators, part in _definitions(_EDGE.split(code)):
+        is_class = definition is not None and definition[1] == b"class"
+        found += _parts_of_class(decorators + part) if is_class else [decorators + part]
+    return found
+
+
+def _parts_of_class(text: bytes) -> list[bytes]:
+    indents = [match[1] for match in _MEMBER.finditer(text)]
+    if not indents:
+        return [text]
+    indent = min(indents, key=len)
+    first, *members = _edge_at(indent).split(text)
+    name = next(match[2] for match in _DEFINITION.finditer(first) if match[1] == b"class")
+    methods = [decorators + method for _, decorators, method in _definitions(members)]
+    return [*(b"class " + name + b":\n" + method for method in reversed(methods)), first + indent + b"pass\n"]

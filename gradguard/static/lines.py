@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+import sys
+from array import array
 from bisect import bisect_right
-from collections.abc import Iterator
-from functools import lru_cache
-from typing import NamedTuple
+from collections.abc import Callable, Iterator
+from typing import NamedTuple, TypeVar
 
+_T = TypeVar("_T")
 _DEFINITION = re.compile(r"[ \t]*(?:async[ \t]+)?def[ \t]+(\w+)")
 # A definition, or a statement at the left edge, which ends the function before it.
 _EDGE = re.compile(rf"^(?:{_DEFINITION.pattern}|(?!@|class|[)\]}}#])\S)", re.M)
@@ -41,11 +43,24 @@ def lines_with(word: str, text: str) -> Iterator[Line]:
         found = text.find(word, end) if end >= 0 else -1
 
 
-@lru_cache(maxsize=10_000)
-def _layout(text: str) -> tuple[list[int], list[str]]:
+def told_once(tell: Callable[[str], _T]) -> Callable[[str], _T]:
+    """Keeps what a function tells of each text; not the texts, as ``functools.cache`` would."""
+    told: dict[tuple[int, int], _T] = {}
+
+    def from_text(text: str) -> _T:
+        key = hash(text), len(text)
+        if key not in told:
+            told[key] = tell(text)
+        return told[key]
+
+    return from_text
+
+
+@told_once
+def _layout(text: str) -> tuple[array[int], list[str]]:
     """Where functions begin and end in a text, and the name of what is there from then on."""
-    edges = [(match.start(), match[1] or "<module>") for match in _EDGE.finditer(text)]
-    return [start for start, _ in edges], [name for _, name in edges]
+    edges = [(match.start(), sys.intern(match[1] or "<module>")) for match in _EDGE.finditer(text)]
+    return array("L", (start for start, _ in edges)), [name for _, name in edges]
 
 
 def _without_comment(line: str) -> str:

@@ -50,7 +50,7 @@ __all__ = [
 ]
 
 
-@dataclass(eq=False, repr=False)
+@dataclass(eq=False, repr=False, slots=True)
 class Function:
     """A function as the rules see it: what it does to graphs, gradients and memory.
 

@@ -30,7 +30,7 @@ def judge_call(flow: Flow, call: Call) -> None:
         bound = call.loop.assigned if call.loop is not None and call.inner is not None else ()
         kinds = (flow.read(flow.canonical(path), flow.final).kind for path in bound)
         anew = Kind.OPTIMIZER in kinds  # the object is given the optimizer of this iteration
-        call.is_harmless = anew or flow.project.survey.mentions(_DROPS_GROUPS, flow.module)
+        call.is_harmless = anew or flow.project.survey.mentions(_DROPS_GROUPS, flow.module, "param_groups")
     elif call.name == "itertools.tee":
         _judge_ends(flow, call)
     if call.inner is not None:

@@ -232,7 +232,7 @@ class _Calls:
         try:
             return [self._written(statement) for statement in self._statements if word in statement]
         except SourceError:  # they were not told apart rightly
-            self._statements = [b"".join(self._statements)]
+            self._statements = [self._code]
         try:
             return list(map(self._written, self._statements))
         except SourceError:
@@ -241,9 +241,13 @@ class _Calls:
 
     @cached_property
     def _statements(self) -> list[bytes]:
+        return statements(self._code)
+
+    @property
+    def _code(self) -> bytes:
         of_module = self.module if self.path is None or self.path.suffix == ".ipynb" else None
         text = of_module.source.text if of_module is not None else self._project.texts.of(self.path or Path())
-        return statements(without_prose(text.encode(errors="replace")))
+        return without_prose(text.encode(errors="replace"))
 
     def _written(self, statement: bytes) -> _Written:
         if statement not in self._parsed:

@@ -25,7 +25,7 @@ from gradguard.static.model import Mode
 from gradguard.static.outline import SCRIPT, Outline
 from gradguard.static.passed import Passed
 from gradguard.static.screen import Selection, calling
-from gradguard.static.source import Chunk, Source, read
+from gradguard.static.source import Chunk, Source, from_bytes, read
 from gradguard.static.survey import Survey
 from gradguard.static.texts import Texts
 from gradguard.static.values import Kind, Value, is_blank
@@ -275,7 +275,7 @@ class Project:
             SourceError: it is not Python.
         """
         known = self._modules.get(path) if path is not None else None
-        if known is not None and known.source.text == source.text:
+        if known is not None and known.source.data == source.data:
             return known
         module = Module(self, source, path, source.outline)
         if path is not None:
@@ -287,12 +287,23 @@ class Project:
         """The files that were read because a name led there, and are none of those checked."""
         return self._modules.keys() - set(self.files)
 
+    def source(self, path: Path) -> Source:
+        """The text of a file.
+
+        Raises:
+            SourceError: it cannot be opened, decoded, or is not a notebook.
+        """
+        data = self.texts.data.get(path)
+        if data is None:
+            return read(path, self.shown(path))
+        return from_bytes(data, self.shown(path), notebook=path.suffix == ".ipynb")
+
     def module(self, path: Path) -> Module | None:
         """The file as a module, read on demand; None when it cannot be read."""
         if path not in self._modules:
             self._modules[path] = None
             try:
-                module = self.add(read(path, self.shown(path)), path)
+                module = self.add(self.source(path), path)
                 module.source.forget()  # little of it will be read
                 return module
             except SourceError:
@@ -436,9 +447,9 @@ class Project:
                 yield from self.origins(base, package, depth + 1)
 
     def _may_bind(self, path: Path, name: str) -> bool:
-        text = self.texts.of(path)
-        if "import *" in text or name in self.texts.imported(path):
+        if self.texts.holds("import *", path) or name in self.texts.imported(path):
             return True
+        text = self.texts.of(path)
         return (
             name in text
             and re.search(rf"^\s*(?:(?:async\s+)?def|class)\s+{name}\b|\b{name}\b[^=\n]*=", text, re.M) is not None

@@ -67,13 +67,7 @@ class Reader:
         Raises:
             SourceError: it cannot be opened, decoded, or is not a notebook.
         """
-        texts = self.project.texts
-        data = texts.data.get(path)
-        if data is None:
-            return sources.read(path, shown(path))
-        source = sources.from_bytes(data, shown(path), notebook=path.suffix == ".ipynb")
-        source.text = texts.shared(path, source.text)
-        return source
+        return self.project.source(path)
 
     def _part(self, path: Path) -> Part:
         try:

@@ -63,7 +63,9 @@ class Selection:
     def has_inherited(self, source: Source, owner: str, name: str) -> bool:
         """Whether a method that ``owner``, a class in ``source``, gives to its heirs is worth reading for them."""
         units = (u for u in source.outline.units if (u.owner, u.name) == (owner, name))
-        return not all(self.signs) or any(_has_one(_text(source, unit), self.signs) for unit in units)
+        return not all(self.signs) or any(
+            _has_one(_text(source, unit, source.outline.renamed), self.signs) for unit in units
+        )
 
 
 def everything(source: Source) -> Selection:
@@ -88,15 +90,20 @@ class Screen:
         self._groups = tuple(dict.fromkeys(group for rule in rules for group in (rule.signs or ((),))))
         self._where_trained = tuple(dict.fromkeys((*self._groups, *map(_where_trained, self._groups))))
 
-    def passes(self, data: bytes) -> tuple[bool, bool]:
-        """Whether a part of a file may have all the signs of some rule; and whether so if what it calls trains."""
+    def passes(self, data: bytes, calls_training: bool = False) -> bool:
+        """Whether a part of a file may have all the signs of some rule.
+
+        Args:
+            calls_training: what it calls in another file trains.
+        """
         code = without_prose(data)
         names = b"".join(b"\n" + b".".join(filter(None, match.groups())) for match in _renamed(code))
         text = code + names
-        is_in = cache(lambda sign: sign.is_in(text) if sign.inherited or not sign.own else sign.may_be_in(text))
-        functions = cache(lambda: _Functions({key: _signs_in(key, part) + names for key, part in layout(code).items()}))
-        applies = _may_apply(self._groups, is_in, functions)
-        return applies, applies or _may_apply(self._where_trained, is_in, functions)
+        is_in = cache(lambda sign: sign.may_be_in(text) if sign.across and not sign.inherited else sign.is_in(text))
+        groups = self._where_trained if calls_training else self._groups
+        return _may_apply(
+            groups, is_in, lambda: {key: _signs_in(key, part) + names for key, part in layout(code).items()}
+        )
 
     def select(self, source: Source, calls_training: Callable[[], bool] = lambda: False) -> Selection:
         """The functions of a file that may hold a finding.
@@ -105,7 +112,7 @@ class Screen:
             calls_training: whether what it calls in another file may train; asked where nothing in this one speaks of
                 training.
         """
-        data = without_prose(source.text.encode(errors="replace"))
+        data = without_prose(source.data)
         is_in = cache(lambda sign: sign.own or sign.is_in(data))
         signs = self._groups if is_in(TRAINING) or not calls_training() else self._where_trained
         groups = [group for group in signs if all(map(is_in, group))]
@@ -113,8 +120,11 @@ class Screen:
             return Selection(frozenset())
         if not all(map(_own, groups)):
             return everything(source)
-        functions = _Functions(_texts(source))
-        held = {key: functions.held(key, groups) for key in functions.texts}
+        named = data + _names_in(source.data, source.outline.renamed)
+        may_show = cache(lambda sign: not sign.own or sign.across or sign.is_in(named))
+        shown = [group for group in groups if all(map(may_show, group))]
+        functions = _Functions(_texts(source) if shown else {})
+        held = {key: functions.held(key, shown) for key in functions.texts}
         showing = frozenset(key for key, found in held.items() if found)
         reaching = frozenset(key for key in showing if any(sign.reaches for group in held[key] for sign in group))
         chosen = showing | _with_callers(reaching, functions.texts)
@@ -170,18 +180,23 @@ def _where_trained(group: Signs) -> Signs:
     return tuple(_LOOP_THAT_MAY_TRAIN if sign is TRAINING else sign for sign in group)
 
 
-def _may_apply(groups: Iterable[Signs], is_in: Callable[[Sign], bool], functions: Callable[[], _Functions]) -> bool:
+def _may_apply(
+    groups: Iterable[Signs], is_in: Callable[[Sign], bool], texts: Callable[[], Mapping[Key, bytes]]
+) -> bool:
     """Whether a file has all the signs of some group, those of functions in one of them.
 
     Args:
-        is_in: whether it has a sign at all; of a function's own sign, whether it may have it.
-        functions: those of the file.
+        is_in: whether it has a sign at all; of one that may go over lines, whether it may have it.
+        texts: those of its functions; asked where the file shows enough.
     """
     held = [group for group in groups if all(sign.usual or is_in(sign) for sign in group)]
     if any(sign.inherited for group in held for sign in group) or not all(map(_own, held)):
         return bool(held)  # what a class inherits may be worth reading, or everything
     own = tuple(dict.fromkeys(map(_own, held)))
-    return bool(own) and any(functions().held(key, own) for key in functions().texts)
+    if not own:
+        return False
+    functions = _Functions(texts())
+    return any(functions.held(key, own) for key in functions.texts)
 
 
 def _reaches_heirs(group: Signs, data: bytes) -> bool:
@@ -217,18 +232,22 @@ def _with_callers(keys: frozenset[Key], texts: Mapping[Key, bytes]) -> frozenset
 
 def _texts(source: Source) -> dict[Key, bytes]:
     found: dict[Key, bytes] = {}
+    renamed = source.outline.renamed
     for unit in source.outline.units:
         key = (unit.owner, unit.name)
-        found[key] = found.get(key, b"") + _text(source, unit)
+        found[key] = found.get(key, b"") + _text(source, unit, renamed)
     return found
 
 
-def _text(source: Source, unit: Unit) -> bytes:
+def _text(source: Source, unit: Unit, renamed: Mapping[str, str]) -> bytes:
     """The function's lines, with the full names of what it uses under another name."""
-    text = "".join(map(source.excerpt, unit.extents))
-    names = "".join(f"\n{dotted}" for name, dotted in source.outline.renamed.items() if name in text)
-    code = without_prose(text.encode(errors="replace"))
-    return _signs_in((unit.owner, unit.name), code) + names.encode(errors="replace")
+    text = b"".join(map(source.data_of, unit.extents))
+    return _signs_in((unit.owner, unit.name), without_prose(text)) + _names_in(text, renamed)
+
+
+def _names_in(text: bytes, renamed: Mapping[str, str]) -> bytes:
+    """The full names of what a text uses under another name."""
+    return b"".join(f"\n{dotted}".encode() for name, dotted in renamed.items() if name.encode() in text)
 
 
 def _signs_in(key: Key, text: bytes) -> bytes:

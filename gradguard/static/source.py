@@ -12,7 +12,7 @@ from array import array
 from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
@@ -30,28 +30,38 @@ _MAGIC = re.compile(r"^(\s*)(?:[%!?]|[\w.]+\?+\s*$)")
 _PYTHON_CELL_MAGICS = ("%%time", "%%timeit", "%%capture", "%%prun")
 
 
-@dataclass(eq=False, repr=False)
 class Source:
     """One file as text.
 
+    It is kept as UTF-8, which it mostly was: a text with one emoji in it would take four times as much.
+
     Args:
         path: as it is shown, with ``/``.
-        text: the whole text; a notebook's code cells one after another.
+        text: the whole text, or that in UTF-8; a notebook's code cells one after another.
         cells: for a notebook, the first line (from 1) and the cell's number (code cells, from 1) of each.
         problems: the cells that cannot be read, and why; their lines are empty in ``text``.
     """
 
-    path: str
-    text: str
-    cells: tuple[tuple[int, int], ...] = ()
-    problems: tuple[FileError, ...] = ()
-    _chunks: dict[Extent, Chunk] = field(default_factory=dict)
-    _parsed: dict[Extent, list[ast.stmt]] = field(default_factory=dict)
+    def __init__(
+        self,
+        path: str,
+        text: str | bytes,
+        cells: tuple[tuple[int, int], ...] = (),
+        problems: tuple[FileError, ...] = (),
+    ) -> None:
+        self.path, self.cells, self.problems = path, cells, problems
+        self.data = text if isinstance(text, bytes) else text.encode(errors="surrogatepass")
+        self._chunks: dict[Extent, Chunk] = {}
+        self._parsed: dict[Extent, list[ast.stmt]] = {}
+
+    @property
+    def text(self) -> str:
+        return _decoded(self.data)
 
     @cached_property
     def _starts(self) -> array[int]:
         """Where each line begins, and where the last one ends; split as Python's parser does (not at form feeds)."""
-        return array("L", accumulate(map(len, io.StringIO(self.text, newline="")), initial=0))
+        return array("L", accumulate(map(len, self.data.splitlines(keepends=True)), initial=0))
 
     def line(self, number: int) -> str:
         """A line with its end.
@@ -96,7 +106,11 @@ class Source:
 
     def excerpt(self, extent: Extent) -> str:
         """The text of some lines."""
-        return self.text[self._starts[extent.start - 1] : self._starts[extent.end]]
+        return self.data_of(extent).decode(errors="surrogatepass")
+
+    def data_of(self, extent: Extent) -> bytes:
+        """The same in UTF-8."""
+        return self.data[self._starts[extent.start - 1] : self._starts[extent.end]]
 
     def problem(self, extent: Extent) -> str | None:
         """Why a statement is not read, if so."""
@@ -108,9 +122,7 @@ class Source:
 
     def _chunk(self, extent: Extent) -> Chunk:
         if extent not in self._chunks:
-            text = self.excerpt(extent)
-            text = textwrap.dedent(text) if text[:1] in " \t" else text
-            self._chunks[extent] = Chunk(self, text, extent.start, self._parsed.get(extent))
+            self._chunks[extent] = Chunk(self, extent, extent.start, self._parsed.get(extent))
         return self._chunks[extent]
 
     def script_chunk(self) -> Chunk | None:
@@ -133,14 +145,19 @@ class Chunk:
     """Some whole top-level statements of a file. LibCST parses it only when something in it is reported.
 
     Args:
+        written: its text, or the lines that it is.
         parsed_before: what the file's own parse made of them, as long as that is kept.
     """
 
     source: Source
-    text: str
+    written: str | Extent
     first_line: int
     parsed_before: list[ast.stmt] | None = None
     _concretes: dict[int, Concrete] = field(default_factory=dict)
+
+    @property
+    def text(self) -> str:
+        return self.written if isinstance(self.written, str) else _statement(self.source, self.written)
 
     @cached_property
     def problem(self) -> str | None:
@@ -226,6 +243,13 @@ class Chunk:
         return self._concrete(number).code(number)
 
 
+@lru_cache(maxsize=64)
+def _statement(source: Source, extent: Extent) -> str:
+    """Some lines without the white space before all of them."""
+    text = source.excerpt(extent)
+    return textwrap.dedent(text) if text[:1] in " \t" else text
+
+
 @dataclass(frozen=True, slots=True)
 class Site:
     """A node at its place in a file: what a finding points at."""
@@ -290,9 +314,17 @@ def from_bytes(data: bytes, shown: str, *, notebook: bool = False) -> Source:
     if notebook:
         return _notebook(data, shown)
     try:
-        return Source(shown, data.decode(_encoding(data)))
+        encoding = _encoding(data)
+        text = data.decode(encoding)
+        return Source(shown, data if encoding == "utf-8" else text)
     except (SyntaxError, LookupError, UnicodeDecodeError) as error:
         raise SourceError(f"cannot be decoded: {error}") from None
+
+
+@lru_cache(maxsize=8)
+def _decoded(data: bytes) -> str:
+    """The text that is kept in UTF-8; the last ones are likely to be asked for again."""
+    return data.decode(errors="surrogatepass")
 
 
 def _encoding(data: bytes) -> str:

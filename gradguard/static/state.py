@@ -110,8 +110,9 @@ def merge(a: State | None, b: State | None, trusted: str = "both") -> State | No
     mode = a.mode if a.mode is b.mode else Mode.UNKNOWN
     left = a.left if a.left is b.left else Mode.UNKNOWN
     lost = a.lost if a.lost is b.lost else None
-    frozen = a.frozen & b.frozen
-    return State(env, mode, a.evaluating & b.evaluating, lost, a.computed or b.computed, frozen, left)
+    frozen = a.frozen if a.frozen == b.frozen else a.frozen & b.frozen
+    evaluating = a.evaluating if a.evaluating == b.evaluating else a.evaluating & b.evaluating
+    return State(env, mode, evaluating, lost, a.computed or b.computed, frozen, left)
 
 
 def hedge(a: State, b: State) -> None:

@@ -58,7 +58,7 @@ def _without_methods(node: t.Node | None, names: frozenset[str]) -> t.Node | Non
     return node
 
 
-@dataclass(eq=False, repr=False)
+@dataclass(eq=False, repr=False, slots=True)
 class Store(Event):
     """A value is put where it may outlive the iteration that made it.
 

@@ -303,7 +303,7 @@ def augment(flow: Flow, stmt: t.Augment, state: State) -> State:
         return state  # to a number none can be added
     item = isinstance(stmt.target, t.Subscript) and not isinstance(stmt.value, t.Display | t.Comprehension)
     is_ours = item and before.kind is not Kind.TENSOR and flow.scope(path) is not Scope.LOCAL
-    if is_ours and flow.project.survey.mentions(_ADDS_ITS_OWN_WAY, flow.module):
+    if is_ours and flow.project.survey.mentions(_ADDS_ITS_OWN_WAY, flow.module, "__iadd__"):
         return state  # an entry of an object's dict may be a meter of the program's own
     if item:  # sums[key] += x
         form = Form.SUM if stmt.operator in "+-" else Form.AVERAGE

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 
 from gradguard.signs import TRAINS_HERE
 from gradguard.static import knowledge as k
-from gradguard.static.asked import CALL, METHOD
+from gradguard.static.asked import called_in, methods_in
 from gradguard.static.clearing import AT_START, clearing_methods, with_object
 from gradguard.static.lines import lines_with
 from gradguard.static.programs import Programs
@@ -32,7 +32,6 @@ _SCRIPT = re.compile(r"^if\s+__name__\s*==\s*['\"]__main__['\"]", re.M)
 _BY_NAME = re.compile(r"\bfire\b|\bgetattr\(|\bglobals\(\)|\blocals\(\)|\bsys\.modules\b|\beval\(['\"\w]")
 _TORCH = re.compile(r"^\s*(?:from|import)\s+(?:torch|pytorch_lightning|lightning)\b", re.M)
 _OTHER_LIBRARIES = re.compile(rf"^\s*(?:from|import)\s+(?:{'|'.join(sorted(k.OTHER_LIBRARIES))})\b", re.M)
-_BACKWARD = re.compile(r"\.backward\(")
 _TRAINS = re.compile(TRAINS_HERE)
 _GRADIENTS = re.compile(r"^[^#\n]*(?:backward\(|(?<![\w.])grad\(|autograd\.grad\()", re.M)
 Functions = Collection[tuple[str, str]]
@@ -58,7 +57,7 @@ class Survey:
         self.texts = project.texts
         self._called: dict[tuple[str, Path | None], bool] = {}
         self._mentioned: dict[tuple[re.Pattern[str], Path | None], bool] = {}
-        self._matched: dict[tuple[re.Pattern[str], Path], bool] = {}
+        self._matched: defaultdict[re.Pattern[str], dict[Path, bool]] = defaultdict(dict)
         self._imports: dict[Path, set[Path]] = {}
         self._leads_to: dict[Path, frozenset[Path]] = {}
         self._reached: dict[Path | None, list[Path]] = {}
@@ -75,7 +74,7 @@ class Survey:
         """The files that may be about torch by the names that are called in them."""
         found: defaultdict[str, list[Path]] = defaultdict(list)
         for path in self._about_torch:
-            for name in set(CALL.findall(self.texts.of(path))):
+            for name in called_in(self.texts.of(path)):
                 found[name].append(path)
         return found
 
@@ -119,7 +118,7 @@ class Survey:
         if word in near.source.text:
             yield near.source.text
         for path in self._related(near):
-            if path != near.path and word in self.texts.of(path):
+            if path != near.path and self.texts.holds(word, path):
                 self.asked(near).texts.add(path)
                 yield self.texts.of(path)
 
@@ -129,10 +128,12 @@ class Survey:
         Each import leads to the one file that it finds: of twenty programs beside each other, each with its own
         ``data.py``, only one is meant.
         """
-        texts = list(self._with_word(word, near))
-        used = self._used(near) if len(texts) > (word in near.source.text) else ()
-        yield from (text for text in texts if text is near.source.text)
-        yield from (self.texts.of(path) for path in used if path != near.path and word in self.texts.of(path))
+        here = word in near.source.text
+        holding = sum(1 for _ in self._with_word(word, near))
+        if here:
+            yield near.source.text
+        used = self._used(near) if holding > here else ()
+        yield from (self.texts.of(path) for path in used if path != near.path and self.texts.holds(word, path))
 
     def _used(self, near: Module) -> list[Path]:
         """The files that are used where a file is: by itself, and by those that import it in any number of steps."""
@@ -166,19 +167,24 @@ class Survey:
             self._leads_to[path] = frozenset(place for found in places for place in found)
         return self._leads_to[path]
 
-    def _matching(self, pattern: re.Pattern[str], near: Module, paths: Iterable[Path]) -> Iterator[Path]:
-        """Those of some files whose texts match."""
-        self.asked(near).patterns.add((pattern.pattern, pattern.flags))
-        for path in paths:
-            if self._matches(pattern, path):
-                self.asked(near).texts.add(path)
-                yield path
+    def _matching(
+        self, pattern: re.Pattern[str], near: Module, paths: Iterable[Path], word: str = ""
+    ) -> Iterator[Path]:
+        """Those of some files whose texts match.
 
-    def _matches(self, pattern: re.Pattern[str], path: Path) -> bool:
-        key = (pattern, path)
-        if key not in self._matched:
-            self._matched[key] = pattern.search(self.texts.of(path)) is not None
-        return self._matched[key]
+        Args:
+            word: what stands in each match: to look for that first costs a hundredth.
+        """
+        asked, matched = self.asked(near), self._matched[pattern]
+        asked.patterns.add((pattern.pattern, pattern.flags))
+        for path in paths:
+            matches = matched.get(path)
+            if matches is None:
+                matches = self.texts.holds(word, path) and pattern.search(self.texts.of(path)) is not None
+                matched[path] = matches
+            if matches:
+                asked.texts.add(path)
+                yield path
 
     def _imported_files(self, path: Path) -> set[Path]:
         """The files that a file's import statements may name."""
@@ -212,7 +218,7 @@ class Survey:
             return False
         self.asked(module).program = True
         users = self._importers.get(module_name(module.path), set()) - {module.path}
-        if any(True for _ in self._matching(_TORCH, module, users)):
+        if any(True for _ in self._matching(_TORCH, module, users, "import")):
             return True
         related = self._related(module)
         if len(related) > MANY_FILES or not any(True for _ in self._matching(_TORCH, module, related)):
@@ -225,14 +231,18 @@ class Survey:
         """Whether a file imports something from one that calls backward: a loop that calls it trains."""
         imported = (*module.outline.imports.values(), *module.outline.star_imports)
         places = {path for dotted in imported for path in self.project.origins(dotted, module)}
-        return any(True for _ in self._matching(_TRAINS, module, sorted(places)))
+        return any(True for _ in self._matching(_TRAINS, module, sorted(places), ".backward("))
 
-    def mentions(self, pattern: re.Pattern[str], near: Module) -> bool:
-        """Whether a file of the program that ``near`` belongs to matches."""
+    def mentions(self, pattern: re.Pattern[str], near: Module, word: str = "") -> bool:
+        """Whether a file of the program that ``near`` belongs to matches.
+
+        Args:
+            word: what stands in each match.
+        """
         key = (pattern, near.path)
         if key not in self._mentioned:
             here = pattern.search(near.source.text) is not None
-            self._mentioned[key] = here or any(True for _ in self._matching(pattern, near, self._related(near)))
+            self._mentioned[key] = here or any(True for _ in self._matching(pattern, near, self._related(near), word))
         return self._mentioned[key]
 
     def is_entered(self, name: str, near: Module) -> bool:
@@ -323,7 +333,7 @@ class Survey:
 
     def _is_left_over(self, name: str, near: Module) -> bool:
         """Whether it is a plain function that nothing calls, in a program that has a script of its own."""
-        if not self.mentions(_SCRIPT, near) or self.mentions(_BY_NAME, near):
+        if not self.mentions(_SCRIPT, near, "__main__") or self.mentions(_BY_NAME, near):
             return False
         defined = re.compile(rf"^(?P<before>.*\n)?def {re.escape(name)}\(", re.M)
         found = (defined.search(text) for text in self._with_word(name, near))
@@ -332,18 +342,19 @@ class Survey:
     def _any_trains(self, near: Module) -> bool:
         """Whether any file calls backward, or nothing is known of the files."""
         if self._training is None:
-            self._training = next((p for p in self.project.relevant if _BACKWARD.search(self.texts.of(p))), False)
+            self._training = next((p for p in self.project.relevant if self.texts.holds(".backward(", p)), False)
         if self._training:
             self.asked(near).texts.add(self._training)
         else:
-            self.asked(near).patterns.add((_BACKWARD.pattern, _BACKWARD.flags))
+            self.asked(near).words.add(".backward(")
         return bool(self._training) or not self.project.relevant
 
     def backwards(self, near: Module) -> set[tuple[str, int]]:
         """Path and line of each place in the program of ``near`` where a graph is handed to backward, as text tells."""
         if near.source.path not in self._backwards:
             found = {(near.source.path, line) for line in _lines_matching(_GRADIENTS, near.source.text)}
-            likely = (path for path in self._related(near) if _may_ask_for_gradients(self.texts.of(path)))
+            words = ("backward(", "grad(")
+            likely = (path for path in self._related(near) if any(self.texts.holds(word, path) for word in words))
             for path in self._matching(_GRADIENTS, near, likely):
                 found |= {(self.project.shown(path), line) for line in _lines_matching(_GRADIENTS, self.texts.of(path))}
             self._backwards[near.source.path] = found
@@ -420,7 +431,7 @@ class Survey:
         """All files by the names of the methods that are defined in them."""
         found: defaultdict[str, list[Path]] = defaultdict(list)
         for path in self.project.files:
-            for name in set(METHOD.findall(self.texts.of(path))):
+            for name in methods_in(self.texts.of(path)):
                 found[name].append(path)
         return found
 
@@ -446,10 +457,6 @@ class Survey:
 
     def _modules(self, paths: Iterable[Path]) -> Iterator[Module]:
         return (module for path in paths if (module := self.project.module(path)) is not None)
-
-
-def _may_ask_for_gradients(text: str) -> bool:
-    return "backward(" in text or "grad(" in text
 
 
 def _lines_matching(pattern: re.Pattern[str], text: str) -> Iterator[int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -11,7 +12,7 @@ _WORD = re.compile(r"[A-Za-z_]\w*")
 
 
 class Texts:
-    """Texts of files.
+    """Texts of files. Only their bytes are kept: a text with one emoji in it takes four times as much.
 
     Args:
         data: the content of files, as far as it is known; the others are read when they are asked for.
@@ -20,22 +21,27 @@ class Texts:
     def __init__(self, data: Mapping[Path, bytes] | None = None) -> None:
         self.data = data or {}
         self.imports: dict[Path, frozenset[str]] = {}
-        self._texts: dict[Path, str] = {}
+        self._others: dict[Path, bytes] = {}
+
+    def bytes_of(self, path: Path) -> bytes:
+        """What the file holds; nothing when it cannot be read."""
+        known = self.data.get(path)
+        if known is not None:
+            return known
+        if path not in self._others:
+            try:
+                self._others[path] = path.read_bytes()
+            except OSError:
+                self._others[path] = b""
+        return self._others[path]
 
     def of(self, path: Path) -> str:
         """The whole file, whatever it holds; empty when it cannot be read."""
-        if path not in self._texts:
-            try:
-                data = self.data[path] if path in self.data else path.read_bytes()
-            except OSError:
-                data = b""
-            self._texts[path] = data.decode(errors="replace")
-        return self._texts[path]
+        return self.bytes_of(path).decode(errors="replace")
 
-    def shared(self, path: Path, text: str) -> str:
-        """``text``, or the same text that is kept here already: large programs are not kept twice."""
-        kept = self.of(path)
-        return kept if kept == text else text
+    def holds(self, word: str, path: Path) -> bool:
+        """Whether a word, or any other text, stands in a file."""
+        return word.encode() in self.bytes_of(path)
 
     def imported(self, path: Path) -> frozenset[str]:
         """Every name in a file's import statements."""
@@ -46,7 +52,7 @@ class Texts:
 
 def imported_names(text: str) -> frozenset[str]:
     """Every name in a file's import statements."""
-    return frozenset(word for line in _IMPORTS.findall(text) for word in _WORD.findall(line))
+    return frozenset(sys.intern(word) for line in _IMPORTS.findall(text) for word in _WORD.findall(line))
 
 
 def module_name(path: Path) -> str:

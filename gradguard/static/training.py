@@ -50,7 +50,7 @@ def backward_call(c: Called) -> Value | None:
 
 def _is_own_method(c: Called) -> bool:
     """Whether a model of the program has a ``backward`` of its own: the way back through a normalizing flow."""
-    return bool(c.arguments) and c.flow.project.survey.mentions(_OWN_BACKWARD, c.flow.module)
+    return bool(c.arguments) and c.flow.project.survey.mentions(_OWN_BACKWARD, c.flow.module, "def backward")
 
 
 def _with_own(c: Called, value: Value) -> Value:
@@ -59,7 +59,7 @@ def _with_own(c: Called, value: Value) -> Value:
     if value is not c.receiver or not isinstance(func, t.Attribute):
         return value
     with_fields = c.flow.with_fields(value, func.value, c.state)
-    return with_fields if c.flow.project.survey.mentions(_BACKWARD_OF_OBJECT, c.flow.module) else value
+    return with_fields if c.flow.project.survey.mentions(_BACKWARD_OF_OBJECT, c.flow.module, "def backward") else value
 
 
 _BACKWARD_OF_OBJECT = re.compile(r"def backward\(self\b")

@@ -29,7 +29,7 @@ class Traits:
         digest: of its content.
         about_torch: it may use torch.
         applies: it has the signs of some rule.
-        applies_to_callers: it has them if what it calls in another file trains.
+        applies_where_trained: it has them if what it calls in another file trains; None where that was not asked.
         trains: it calls backward.
         mentions_us: it may hold a comment of ours, which is reported when it is of no use.
     """
@@ -40,7 +40,7 @@ class Traits:
     digest: str
     about_torch: bool
     applies: bool
-    applies_to_callers: bool
+    applies_where_trained: bool | None
     trains: bool
     mentions_us: bool
 
@@ -100,8 +100,8 @@ def of(data: bytes, screen: Screen | None, stat: os.stat_result | None = None) -
     """What a file's content says."""
     modified, changed = (stat.st_mtime_ns, stat.st_ctime_ns) if stat is not None else (0, 0)
     about_torch = _ABOUT_TORCH.search(data) is not None
-    applies, applies_to_callers = screen.passes(data) if screen is not None else (True, True)
+    applies = screen is None or screen.passes(data)
     trains = b".backward(" in data and _TRAINS.search(data) is not None
     mentions_us = b"gradguard" in data.lower()
     digest = hashlib.blake2b(data, digest_size=12).hexdigest()
-    return Traits(modified, changed, len(data), digest, about_torch, applies, applies_to_callers, trains, mentions_us)
+    return Traits(modified, changed, len(data), digest, about_torch, applies, applies or None, trains, mentions_us)

@@ -12,6 +12,7 @@ from gradguard.static.lengthened import content
 from gradguard.static.model import Scope
 from gradguard.static.names import RECORDS, object_path
 from gradguard.static.values import (
+    NONE,
     NOTHING_HELD,
     UNKNOWN,
     Held,
@@ -23,6 +24,7 @@ from gradguard.static.values import (
     Roots,
     Source,
     Value,
+    either,
     element,
     viewed,
 )  # fmt: skip
@@ -86,12 +88,16 @@ class Translation:
         roots, spill = self._roots(value.roots)
         maybe, spilled = self._roots(value.maybe)
         parts = tuple((key, self.value(part)) for key, part in value.parts)
-        holds = frozenset(Holding(h.held, (self.c.node, h.key)) for h in value.holds if h.held not in _OF_THE_CALLEE)
-        holds |= self._given_outputs(value) | self._views(value) | self._grown(value)
+        holds = self._holds(value) if value.holds else NOTHING_HELD
         if value.kind in (Kind.UNKNOWN, Kind.CONTAINER) or value.parts:
-            holds |= self._passed(value.roots)  # not computed from what came in, but that itself
+            holds = either(holds, self._passed(value.roots))  # not computed from what came in, but that itself
         must = self._must(value)
-        return Value(roots, maybe | spill | spilled, must, value.kind, parts, value.ref, value.bounded, holds)
+        maybe = either(maybe, either(spill, spilled))
+        return Value(roots, maybe, must, value.kind, parts, value.ref, value.bounded, holds)
+
+    def _holds(self, value: Value) -> Holdings:
+        own = frozenset(Holding(h.held, (self.c.node, h.key)) for h in value.holds if h.held not in _OF_THE_CALLEE)
+        return own | self._given_outputs(value) | self._views(value) | self._grown(value)
 
     def returned(self, value: Value) -> Value:
         """What the callee returns: where it computed that from an argument, it did not know whether that is a leaf."""
@@ -140,12 +146,12 @@ class Translation:
 
     def _must(self, value: Value) -> Roots:
         """What a value of the callee has on every way, here."""
-        must: Roots = frozenset()
+        must = NONE
         for root in value.must:
             if root.source is Source.PLACE and (path := self.path(str(root.key))) is not None:
-                must |= self.flow.read(path, self.state).must
+                must = either(must, self.flow.read(path, self.state).must)
             elif root.source is Source.PARAM and str(root.key) in self.given.values:
-                must |= self.given.values[str(root.key)].must
+                must = either(must, self.given.values[str(root.key)].must)
         return must
 
     def _passed(self, roots: Roots) -> Holdings:
@@ -153,7 +159,7 @@ class Translation:
         found: Holdings = NOTHING_HELD
         for root in roots:
             if root.source is Source.PARAM:
-                found |= self._outer(root).holds
+                found = either(found, self._outer(root).holds)
         return found
 
     def _roots(self, roots: Roots) -> tuple[Roots, Roots]:
@@ -177,7 +183,7 @@ class Translation:
     def _bounded(self, roots: set[Root]) -> Roots:
         """Not more roots than can be told apart: deep call graphs would multiply them from level to level."""
         if len(roots) <= _MAX_ROOTS:
-            return frozenset(roots)
+            return frozenset(roots) if roots else NONE
         own = {r for r in roots if isinstance(r.key, tuple) and not isinstance(r.key, Part) and r.source not in _KEPT}
         return frozenset(roots - own) | frozenset(Root(r.source, (self.c.node, "many")) for r in own)
 

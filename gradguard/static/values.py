@@ -10,9 +10,11 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, replace
 from enum import Enum, auto
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from gradguard.static.kinship import nearest_base
+
+_T = TypeVar("_T")
 
 
 class Source(Enum):
@@ -171,7 +173,7 @@ class Value:
 
     def holding(self, *kinds: Held) -> Holdings:
         """What it holds of these kinds."""
-        return frozenset(h for h in self.holds if h.held in kinds)
+        return frozenset(h for h in self.holds if h.held in kinds) if self.holds else NOTHING_HELD
 
     @property
     def is_operation_result(self) -> bool:
@@ -223,11 +225,18 @@ def union(values: Iterable[Value], kind: Kind = Kind.TENSOR) -> Value:
     """A value made of all of ``values``: an operation's result, a container's content."""
     roots, maybe, must, holds = NONE, NONE, NONE, NOTHING_HELD
     for value in values:
-        roots |= value.roots
-        maybe |= value.maybe
-        must |= value.must
-        holds |= value.holds
+        roots = either(roots, value.roots)
+        maybe = either(maybe, value.maybe)
+        must = either(must, value.must)
+        holds = either(holds, value.holds)
     return Value(roots, maybe, must, kind, holds=holds)
+
+
+def either(a: frozenset[_T], b: frozenset[_T]) -> frozenset[_T]:
+    """What is in one of two sets; no new one where one of them is that: nearly all are empty, and they are kept."""
+    if not b or a is b:
+        return a
+    return a | b if a else b
 
 
 def _is_clear(value: Value) -> bool:
@@ -320,7 +329,7 @@ def join(a: Value, b: Value, *, trusted: str = "both") -> Value:
     if a is b:
         return a
     if trusted == "both":
-        must, bounded = a.must & b.must, a.bounded or b.bounded
+        must, bounded = a.must & b.must or NONE, a.bounded or b.bounded
     else:
         chosen = a if trusted == "first" else b
         must, bounded = chosen.must, chosen.bounded
@@ -338,7 +347,8 @@ def join(a: Value, b: Value, *, trusted: str = "both") -> Value:
     elif is_record(a) and is_record(b):
         keys = dict.fromkeys(k for k, _ in (*a.parts, *b.parts))
         parts = tuple((k, _joined(a.part(k), b.part(k), trusted)) for k in keys)
-    return Value(a.roots | b.roots, a.maybe | b.maybe, must, kind, parts, ref, bounded, a.holds | b.holds)
+    roots, maybe, holds = either(a.roots, b.roots), either(a.maybe, b.maybe), either(a.holds, b.holds)
+    return Value(roots, maybe, must, kind, parts, ref, bounded, holds)
 
 
 def _joined(a: Value | None, b: Value | None, trusted: str) -> Value:

@@ -89,6 +89,16 @@ def test_statements_go_on_after_else() -> None:
     assert parts[-1] == "z = 1\n"
 
 
+def test_a_class_is_told_apart_into_its_methods() -> None:
+    text = "@register\nclass A(B):\n  x = 1\n  @cached\n  def f(self):\n    run(self.x)\n  def g(self): ...\nA()\n"
+    assert [part.decode() for part in statements(text.encode()) if part] == [
+        "class A:\n  def g(self): ...\n",
+        "class A:\n  @cached\n  def f(self):\n    run(self.x)\n",
+        "@register\nclass A(B):\n  x = 1\n  pass\n",
+        "A()\n",
+    ]
+
+
 @pytest.mark.parametrize("path", sorted(FIXTURES.rglob("*.py")), ids=lambda path: path.relative_to(FIXTURES).as_posix())
 def test_no_function_is_missing(path: Path) -> None:
     units = functions(without_prose(path.read_bytes()))
