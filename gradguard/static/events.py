@@ -202,6 +202,7 @@ class Backward(Event):
         carries: the variable that carries the graphs of all earlier iterations into this one.
         resets: the calls that reset the gradients in the same iteration.
         reset_around: who calls the function that it is in resets them: it is a closure of an optimizer's step.
+        asks_callers: it is outside of a loop, of a model that lives on: a caller may reset them.
         freed_by: the earlier backward that surely freed this graph; itself, if it did so in the iteration before.
         carried_by: what brings the graph of the iteration before, which this backward has freed.
         cut_at: where the graph was cut, if the value surely has none.
@@ -219,6 +220,7 @@ class Backward(Event):
     cut_at: Site | None = None
     resets: list[ZeroGrad] = field(default_factory=list)
     reset_around: bool = False
+    asks_callers: bool = False
 
     @property
     def retain_graph_argument(self) -> Site:
