@@ -428,6 +428,7 @@ class HookRegistration(Event):
         kept_plain: the same of what has no graph: gradients, detached outputs.
         closes_over: the tensor that the hook is registered on, and that it refers to itself.
         closes_over_given: the parameter that it is registered on, and refers to: a tensor, if callers give one.
+        gives_back: its function gives that parameter back, as what stands between two layers does.
         first_time: a condition on the way to it holds once: it asks for what is then set.
         chooses: the conditions of its function only choose among the modules that a loop goes over.
         changes: the paths that the function called here changes.
@@ -448,6 +449,7 @@ class HookRegistration(Event):
     kept_plain: list[Store] = field(default_factory=list)
     closes_over: str | None = None
     closes_over_given: str | None = None
+    gives_back: bool = False
     first_time: bool = False
     chooses: bool = False
     changes: frozenset[str] = frozenset()
