@@ -325,6 +325,7 @@ class Call(Event):
         is_harmless: nothing trains; or, of ``gc.disable``, something collects or switches it on again; of
             ``add_param_group``, something takes groups out again.
         lags: (of ``itertools.tee``) the end that is not read in each iteration of the training that reads another one.
+        lags_in_object: the same of two ends that an object keeps, and that is gone through.
     """
 
     name: str = ""
@@ -341,6 +342,7 @@ class Call(Event):
     object_lists: tuple[Site, ...] = ()
     is_harmless: bool = False
     lags: str | None = None
+    lags_in_object: str | None = None
     packs_as_given: tuple[Site, ...] = ()
     packs_otherwise: bool = False
 
