@@ -17,6 +17,7 @@ from gradguard.signs import TRAINS_HERE
 from gradguard.static import knowledge as k
 from gradguard.static.asked import CALL, METHOD
 from gradguard.static.clearing import AT_START, clearing_methods, with_object
+from gradguard.static.keys import TEXT
 from gradguard.static.lines import lines_with
 from gradguard.static.programs import Programs
 from gradguard.static.registered import registered
@@ -288,7 +289,8 @@ class Survey:
         slot: str | None = None,
     ) -> Iterator[str]:
         for text in self._with_word(attribute, near):
-            own = {name for name, where in functions if where == text and slot is None}  # of one key it was not read
+            is_read = slot in (None, TEXT)  # of one key it was not
+            own = {name for name, where in functions if where == text and is_read}
             yield from clearing_methods(attribute, text, anew, slot=slot) - own
             if bare:
                 yield from clearing_methods(attribute, with_object(attribute, text), bare=True) - own - {"<module>"}

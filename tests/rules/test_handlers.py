@@ -173,3 +173,54 @@ def test_a_function_of_this_name_elsewhere(tmp_path: Path) -> None:
         pass
     """
     assert _found(tmp_path, handlers) == []
+
+
+BY_TEXT = """
+    def attach(engine):
+        def slot(eng):
+            return f"epoch {eng.state.epoch}"
+
+        @engine.on("step")
+        def remember(eng):
+            eng.state.kept[<key>].append(eng.state.output)
+
+        @engine.on("epoch")
+        def tidy(eng):
+            eng.state.kept.pop(<popped>, None)
+"""
+TEXTS = ["slot(eng)", "f'epoch {eng.state.epoch}'", "str(eng.state.epoch)"]
+
+
+@pytest.mark.parametrize("key", TEXTS)
+@pytest.mark.parametrize("popped", ["eng.state.epoch", "int(eng.state.epoch)", "0"])
+def test_another_handler_that_empties_under_another_key(key: str, popped: str, tmp_path: Path) -> None:
+    handlers = BY_TEXT.replace("<key>", key).replace("<popped>", popped)
+    assert _found(tmp_path, handlers) == [("handlers.py", 8)]
+
+
+@pytest.mark.parametrize(
+    ("key", "popped"),
+    [
+        *((key, key) for key in TEXTS),
+        *((key, "slot(eng)") for key in TEXTS),
+        *((key, "eng.state.name") for key in TEXTS),
+        *((key, "key") for key in TEXTS),
+        *((key, "next(iter(eng.state.kept))") for key in TEXTS),
+        ("eng.state.epoch", "eng.state.epoch"),
+        ("eng.state.epoch", "0"),
+        ("slot", "eng.state.epoch"),
+    ],
+)
+def test_another_handler_that_empties_by_key(key: str, popped: str, tmp_path: Path) -> None:
+    assert _found(tmp_path, BY_TEXT.replace("<key>", key).replace("<popped>", popped)) == []
+
+
+@pytest.mark.parametrize("emptying", ["clear()", "popitem()", "pop(eng.state.epoch, None); eng.state.kept.clear()"])
+def test_what_empties_all_keys(emptying: str, tmp_path: Path) -> None:
+    handlers = BY_TEXT.replace("<key>", "slot(eng)").replace("pop(<popped>, None)", emptying)
+    assert _found(tmp_path, handlers.replace("; ", "\n            ")) == []
+
+
+def test_a_list_under_a_text_is_shortened(tmp_path: Path) -> None:
+    handlers = BY_TEXT.replace("<key>", "slot(eng)").replace(".pop(<popped>, None)", "[slot(eng)].pop(0)")
+    assert _found(tmp_path, handlers) == []
