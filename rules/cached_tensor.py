@@ -39,6 +39,8 @@ from gradguard.catalogue import Rule
 from gradguard.findings import Confidence, Finding, Leak, Related, Severity
 from gradguard.signs import CACHE, CACHE_IN_FILE, FORWARD
 from gradguard.static.model import Function
+from gradguard.static.source import Site
+from gradguard.static.values import Kind
 
 rule = Rule("GG404", "cached-tensor", Severity.WARNING, ((CACHE,), (CACHE_IN_FILE, FORWARD)))
 
@@ -46,12 +48,20 @@ rule = Rule("GG404", "cached-tensor", Severity.WARNING, ((CACHE,), (CACHE_IN_FIL
 @rule.in_source
 def keeps_its_keys(function: Function) -> Iterator[Finding]:
     yield from _by_its_definition(function)
-    for site, name, given in function.cached_calls:
+    for site, name, given in (*function.cached_calls, *_calls_elsewhere(function)):
         yield rule.finding(
             site,
             f"`{name}` has a cache, and `{given}` is a tensor: only the very same object hits, and each one is kept",
             help=f"give it a number: `{given}.item()` where it has one element, or what identifies the result",
         )
+
+
+def _calls_elsewhere(function: Function) -> Iterator[tuple[Site, str, str]]:
+    """The calls in other files that give a tensor to a cached function, which makes one."""
+    if function.cached is None or function.returns.kind not in (Kind.TENSOR, Kind.OUTPUT):
+        return
+    for caller in function.calling():
+        yield from (call for call in caller.cached_calls if call[1] == function.name)
 
 
 def _by_its_definition(function: Function) -> Iterator[Finding]:

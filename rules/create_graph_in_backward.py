@@ -26,7 +26,8 @@ the next backward adds to it.
 Measured on torch 2.13 with a small MLP: 290 KB a step with `zero_()`, nothing with either form of `zero_grad()`.
 
 **Not flagged.** A loop that resets the gradients (as AdaHessian is used): the memory is given back at the reset.
-WGAN-GP and MAML, which use `autograd.grad`. A closure that is handed to an optimizer's `step`, where the caller resets.
+WGAN-GP and MAML, which use `autograd.grad`. A helper, or a closure that is handed to an optimizer's `step`, where the
+caller resets, or an optimizer of the program whose `step` sets the gradients that it has used to None.
 
 **References.** <https://pytorch.org/docs/stable/generated/torch.Tensor.backward.html> (the note on `create_graph`),
 pytorch#4661, pytorch#7343.
@@ -51,6 +52,8 @@ def keeps_a_cycle(function: Function) -> Iterator[Finding]:
             continue
         if backward.loop is None and (function.name == "__init__" or backward.reset_around):
             continue  # once for each object; in a closure whose caller resets
+        if backward.asks_callers and function.is_reset_by_caller():
+            continue
         yield rule.finding(
             backward.site,
             "`backward(create_graph=True)` ties each parameter to its gradient's graph, and nothing resets "

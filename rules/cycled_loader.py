@@ -3,7 +3,8 @@
 **What happens.** `cycle` keeps a copy of everything that it was given in the first round, to give it again: every
 batch of the first epoch stays in memory. After that the same batches come again, in the same order and with the same
 augmentation: the loader does not shuffle again. `itertools.tee` keeps what one of its iterators has not yet given: with
-`train, probe = tee(stream)`, and `probe` read every hundred steps, the batches in between wait in memory.
+`train, probe = tee(stream)`, and `probe` read every hundred steps, the batches in between wait in memory; with
+`self._batches, self._first = tee(stream)`, and `next(self._first)` once, before the training, all of them do.
 
 ```python
 for source, target in zip(source_loader, itertools.cycle(target_loader)):
@@ -42,8 +43,9 @@ def keeps_every_batch(function: Function) -> Iterator[Finding]:
         if call.inner is not None or not (_is_cycle(call) or _keeps_what_was_given(function, call)):
             continue
         again = ", and gives them again without shuffling" if call.name.endswith("cycle") else ""
-        lags = f"each batch until `{call.lags}` gave it as well, which is not read in every iteration"
-        kept = lags if call.lags is not None else f"every batch of the first epoch in memory{again}"
+        lagging = call.lags_in_object or call.lags
+        lags = f"each batch until `{lagging}` gave it as well, which is not read in every iteration"
+        kept = lags if lagging is not None else f"every batch of the first epoch in memory{again}"
         yield rule.finding(
             call.site,
             f"`{call.name}` keeps {kept}",
@@ -59,6 +61,8 @@ def _is_cycle(call: Call) -> bool:
 
 def _keeps_what_was_given(function: Function, call: Call) -> bool:
     """Whether batches wait for an end that is not read as often as the other; what is read from both is dropped."""
+    if call.lags_in_object is not None and not call.is_harmless:
+        return True
     if not call.name.endswith("tee") or call.is_harmless or not (function.backwards or function.forwards):
         return False
     return call.first.kind is Kind.LOADER or call.lags is not None

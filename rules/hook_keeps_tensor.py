@@ -8,6 +8,8 @@ A tensor's hook that refers to the tensor itself, `out.register_hook(lambda g: f
 it: `gc.collect()` frees nothing, even if the hook only reads `out.shape` (measured on torch 2.13: the whole graph, in
 each call of the function that registers it). Written directly in the loop it is bounded, since a closure refers to
 the variable, which the next iteration binds anew; with `lambda g, out=out: ...` or `partial(f, out)` it is not.
+It is said of a function that is given the tensor, too, where a caller gives what has a graph, or where it gives back
+what it was given, as a tap between two layers does.
 
 ```python
 features = []
@@ -74,11 +76,16 @@ def keeps(function: Function) -> Iterator[Finding]:
 
 
 def _given(hook: HookRegistration, function: Function) -> str | None:
-    """The parameter that a hook is registered on, and refers to, if a caller gives a tensor that has a graph."""
+    """The parameter that a hook is registered on, and refers to, if a caller gives a tensor that has a graph.
+
+    Where it is given back as well, and no caller is seen, it is handed to a model, whose activations go through it.
+    """
     if hook.closes_over_given is None or hook.inner is not None:
         return None
-    there = (other for caller in function.calling() for other in caller.hooks)
-    return next((other.closes_over for other in there if other.source is hook and other.closes_over), None)
+    there = [other for caller in function.calling() for other in caller.hooks if other.source is hook]
+    is_called = any(other.inner is hook for other in there)
+    handed_over = hook.closes_over_given if hook.gives_back and not is_called else None
+    return next((other.closes_over for other in there if other.closes_over), handed_over)
 
 
 def _registered(hook: HookRegistration) -> Related:

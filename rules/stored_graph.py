@@ -7,6 +7,9 @@ and a tensor that carries a graph keeps the whole graph: `losses.append(loss)`, 
 After `loss.backward()` only the graph's nodes stay (kilobytes a step, on the host). Where no backward ran over the
 graph, or with `retain_graph=True`, all its activations stay (megabytes a step, on the device).
 
+What is taken out under another key than it was stored under stays, too: `kept[f"epoch-{n}"].append(loss)` and
+`kept.pop(state.epoch, None)`.
+
 ```python
 history = []
 for x, y in loader:

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 
 def judge_backward(flow: Flow, backward: Backward) -> None:
     backward.resets = _resets(flow, backward)
-    backward.reset_around = backward.create_graph is not None and _is_reset_around(flow)
+    if backward.create_graph is not None:
+        backward.reset_around = _is_reset_around(flow)
+        backward.asks_callers = backward.loop is None and not _is_of_a_copy(flow, backward)
     backward.freed_by = _freed_by(flow, backward)
     backward.carried_by = _carried_by(flow, backward)
     backward.cut_at = _cut_at(flow, backward)

@@ -16,6 +16,7 @@ from gradguard.static.terms import terms
 from gradguard.static.values import NOTHING_HELD, Bound, Held, Kind, Root, Source, Value, element, holding
 
 if TYPE_CHECKING:
+    from gradguard.static.definitions import Class
     from gradguard.static.flow import Flow
 
 
@@ -121,7 +122,17 @@ def _runs_setter(
     call = t.Call(stmt.origin, target, [arg for arg, _ in given])
     called = Called(flow, state, call, Value(kind=Kind.FUNCTION), flow.value(target.value, state), given)
     apply_facts(called, setter, given, flow.canonical(str(path)))
+    if isinstance(target, t.Attribute):
+        _note_property(flow, owner, f"{flow.canonical(str(path))}.{target.name}", state)
     return True
+
+
+def _note_property(flow: Flow, owner: Class, path: str, state: State) -> None:
+    """What a property gives after it was set, where it gives an attribute that its setter binds."""
+    base, _, name = path.rpartition(".")
+    getter = owner.method(name)
+    kept = getter.read_attribute if getter is not None and getter.is_property else None
+    state.assign(path, flow.read(f"{base}.{kept}", state) if kept is not None else Value())
 
 
 def bind_element(flow: Flow, target: t.Expr, value: Value, state: State, stmt: t.Node, iterable: t.Expr) -> None:

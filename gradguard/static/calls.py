@@ -196,7 +196,7 @@ def _project(c: Called) -> Value | None:
             return Value(kind=Kind.MODULE, ref=ref)
         if _optimizer_class(ref):
             return Value(kind=Kind.OPTIMIZER, ref=ref)
-        if ref.is_record and c.values and (not ref.methods or union(c.arguments).keeps):
+        if ref.is_record and c.values and (not ref.methods or union(c.arguments).keeps) and not ref.has_setters:
             return _record(c, ref.fields, ref.replaced_fields)
         if ref.self_cycles and ref.holds_model:
             _note_made(c, ref)

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from itertools import chain, pairwise
 
+from gradguard.static.keys import TEXT, is_number
 from gradguard.static.knowledge import SETTINGS_NAME
 from gradguard.static.lines import Line, lines_with, told_once
 
@@ -42,7 +43,7 @@ def clearing_methods(
     name = re.escape(attribute)
     declared = {line.function for line in lines_with(attribute, text) if _DECLARES.match(line.text)} if bare else None
     emptied = re.compile(
-        rf"\.{name}(?:\[(?P<key>[^\]\n]*)\])?{_CLEARED}|\bdel\s[^\n]*\.{name}\b"
+        rf"\.{name}(?:\[(?P<key>[^\]\n]*)\])?{_CLEARED}(?P<popped>[^,)\n]*)|\bdel\s[^\n]*\.{name}\b"
         rf"|\.{name}\[(?P<slot>[^\]]*)\]\s*=(?!=)\s*(?:\[|None|0|(?:torch|np|numpy)\.(?:zeros|ones|empty|full)(?:_like)?\()|setattr\([^,]+,\s*['\"]{name}['\"]"
     )
     rebound = re.compile(rf"\.{name}\s*(?::[^=]+)?=(?!=)|^(?:[^=(]*,)?\s*[\w.]+\.{name}\s*(?:,[^=(]*)?=(?!=)")
@@ -91,6 +92,8 @@ def _empties(found: re.Match[str] | None, slot: str | None) -> bool:
     """Whether what is emptied may be what is stored under a key."""
     if found is None:
         return False
+    if slot == TEXT and found["key"] is None and found["popped"] is not None:
+        return not is_number(found["popped"].strip())
     key = (found["key"] or found["slot"] or "").strip().replace("'", '"')
     return slot is None or not (key.startswith('"') and slot.startswith('"')) or key == slot
 

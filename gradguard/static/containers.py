@@ -9,6 +9,7 @@ from gradguard.static import tree as t
 from gradguard.static.called import Called
 from gradguard.static.definitions import FunctionRef
 from gradguard.static.forms import key_of, rebind_form
+from gradguard.static.keys import text_key
 from gradguard.static.model import (
     Form,
     Mode,
@@ -119,7 +120,7 @@ def _put_into(c: Called, base: str, is_container: bool) -> None:
             form, part = (Form.ITEM if in_slots else Form.APPEND), source
         store = flow.store(base, stored, state, c.node, part or source, form)
         store.bounded_key = in_slots
-        store.slot = _slot(c.node)
+        store.slot = _slot(c)
         if isinstance(source, t.Display) and len(source.items) == 1:
             store.value_site = flow.site(source.items[0])
             store.value = stored.part(0) or stored
@@ -157,10 +158,10 @@ def _given_entries(c: Called) -> tuple[tuple[object, Value], ...]:
     return entries_of(c.arguments[0]) if len(c.values) == 1 else ()
 
 
-def _slot(node: t.Call) -> str | None:
+def _slot(c: Called) -> str | None:
     """The key of the collection that gets more, ``split`` of ``seen[split].append(x)``."""
-    owner = node.func.value if isinstance(node.func, t.Attribute) else None
-    return key_of(owner.index) if isinstance(owner, t.Subscript) else None
+    owner = c.node.func.value if isinstance(c.node.func, t.Attribute) else None
+    return key_of(owner.index) or text_key(c, owner.index) if isinstance(owner, t.Subscript) else None
 
 
 def _new_key(c: Called) -> bool:

@@ -100,6 +100,20 @@ class FunctionRef:
         return any(name == "property" or name.endswith("cached_property") for name in names)
 
     @cached_property
+    def is_setter(self) -> bool:
+        """Whether setting a property runs it."""
+        name = f"{self.define.name}.setter"
+        return any(t.path_of(decorator) == name for decorator in self.define.decorators)
+
+    @cached_property
+    def read_attribute(self) -> str | None:
+        """The attribute of ``self`` that it gives, as most properties do: ``_loss`` of ``return self._loss``."""
+        last = self.define.body[-1] if self.define.body else None
+        path = t.path_of(last.value) if isinstance(last, t.Return) and last.value is not None else None
+        head, _, name = (path or "").partition(".")
+        return name if head == "self" and name.isidentifier() else None
+
+    @cached_property
     def is_abstract(self) -> bool:
         """Whether it says only that a subclass is to write it."""
         return all(_says_nothing(statement) for statement in self.define.body)
@@ -157,7 +171,8 @@ class Class:
 
     @cached_property
     def methods(self) -> dict[str, FunctionRef]:
-        return {d.name: FunctionRef(self.module, d, self.chunk, self, self.outer) for d in self.define.methods()}
+        made = (FunctionRef(self.module, d, self.chunk, self, self.outer) for d in self.define.methods())
+        return {ref.define.name: ref for ref in made if not ref.is_setter}
 
     @cached_property
     def kept_names(self) -> tuple[tuple[str, FunctionRef, str], ...]:
@@ -169,9 +184,13 @@ class Class:
     @cached_property
     def setters(self) -> dict[str, FunctionRef]:
         """What runs when a property is set."""
-        written = ((d, f"{d.name}.setter") for d in self.define.methods())
-        setters = (d for d, name in written if any(t.path_of(decorator) == name for decorator in d.decorators))
-        return {d.name: FunctionRef(self.module, d, self.chunk, self, self.outer) for d in setters}
+        made = (FunctionRef(self.module, d, self.chunk, self, self.outer) for d in self.define.methods())
+        return {ref.define.name: ref for ref in made if ref.is_setter}
+
+    @cached_property
+    def has_setters(self) -> bool:
+        """Whether setting a field of it may run something: it is more than a record of what it was given."""
+        return any(cls.setters for cls in self.lineage())
 
     @cached_property
     def bases(self) -> list[Value]:
@@ -343,7 +362,8 @@ class Class:
         ``self.net = self.net.cuda()`` is what ``self.net = Net()`` made it.
         """
         found: dict[str, list[tuple[FunctionRef, t.Expr]]] = {}
-        for ref in sorted(self.methods.values(), key=lambda r: r.define.name != "__init__"):
+        written = (*self.methods.values(), *self.setters.values())
+        for ref in sorted(written, key=lambda r: r.define.name != "__init__"):
             for stmt in walk_statements(ref.define.body):
                 if isinstance(stmt, t.Assign):
                     for target, value in t.pairs(stmt.targets, stmt.value):

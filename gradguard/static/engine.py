@@ -116,7 +116,8 @@ def _kept(seen: Look, texts: Texts, screen: Screen | None) -> _Kept:
     about_torch = {path for path, traits in seen.traits.items() if traits.about_torch}
     applying = {path for path, traits in seen.traits.items() if traits.applies}
     applying |= _calling_what_trains(seen, texts, screen)
-    imported = _imported([path for path in seen.traits if path in applying - about_torch], about_torch, texts)
+    rest = [path for path in seen.traits if path not in about_torch]
+    imported = _imported([path for path in rest if path in applying], rest, about_torch, texts)
     files = (path for path in seen.traits if path in applying & (about_torch | imported))
     return _Kept(tuple(files), frozenset(about_torch | imported))
 
@@ -135,12 +136,26 @@ def _calling_what_trains(seen: Look, texts: Texts, screen: Screen | None) -> set
     return {path for path in callers if seen.traits[path].applies_where_trained}
 
 
-def _imported(paths: list[Path], about_torch: set[Path], texts: Texts) -> set[Path]:
-    """Those files that one about torch imports: callbacks, meters and buffers need no torch themselves."""
+def _imported(paths: list[Path], rest: list[Path], about_torch: set[Path], texts: Texts) -> set[Path]:
+    """Those files that one about torch imports: callbacks, meters and buffers need no torch themselves.
+
+    Also by way of a package that gives what is in them, or of another such file.
+
+    Args:
+        paths: the files that are asked about.
+        rest: all that are not about torch.
+    """
     wanted = {module_name(path) for path in paths}
+    if not wanted:
+        return set()
+    between = {path for path in rest if path.stem == "__init__"} | set(paths)
+    waiting = set(about_torch)
     found: set[str] = set()
-    for path in about_torch if wanted else ():
-        found |= wanted & texts.imported(path)
+    names = wanted | {module_name(path) for path in between}
+    while waiting:
+        new = set().union(*(names & texts.imported(path) for path in waiting)) - found
+        found |= new
+        waiting = {path for path in between if module_name(path) in new}
     return {path for path in paths if module_name(path) in found}
 
 

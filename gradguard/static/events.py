@@ -202,6 +202,7 @@ class Backward(Event):
         carries: the variable that carries the graphs of all earlier iterations into this one.
         resets: the calls that reset the gradients in the same iteration.
         reset_around: who calls the function that it is in resets them: it is a closure of an optimizer's step.
+        asks_callers: it is outside of a loop, of a model that lives on: a caller may reset them.
         freed_by: the earlier backward that surely freed this graph; itself, if it did so in the iteration before.
         carried_by: what brings the graph of the iteration before, which this backward has freed.
         cut_at: where the graph was cut, if the value surely has none.
@@ -219,6 +220,7 @@ class Backward(Event):
     cut_at: Site | None = None
     resets: list[ZeroGrad] = field(default_factory=list)
     reset_around: bool = False
+    asks_callers: bool = False
 
     @property
     def retain_graph_argument(self) -> Site:
@@ -323,6 +325,7 @@ class Call(Event):
         is_harmless: nothing trains; or, of ``gc.disable``, something collects or switches it on again; of
             ``add_param_group``, something takes groups out again.
         lags: (of ``itertools.tee``) the end that is not read in each iteration of the training that reads another one.
+        lags_in_object: the same of two ends that an object keeps, and that is gone through.
     """
 
     name: str = ""
@@ -339,6 +342,7 @@ class Call(Event):
     object_lists: tuple[Site, ...] = ()
     is_harmless: bool = False
     lags: str | None = None
+    lags_in_object: str | None = None
     packs_as_given: tuple[Site, ...] = ()
     packs_otherwise: bool = False
 
@@ -426,6 +430,7 @@ class HookRegistration(Event):
         kept_plain: the same of what has no graph: gradients, detached outputs.
         closes_over: the tensor that the hook is registered on, and that it refers to itself.
         closes_over_given: the parameter that it is registered on, and refers to: a tensor, if callers give one.
+        gives_back: its function gives that parameter back, as what stands between two layers does.
         first_time: a condition on the way to it holds once: it asks for what is then set.
         chooses: the conditions of its function only choose among the modules that a loop goes over.
         changes: the paths that the function called here changes.
@@ -446,6 +451,7 @@ class HookRegistration(Event):
     kept_plain: list[Store] = field(default_factory=list)
     closes_over: str | None = None
     closes_over_given: str | None = None
+    gives_back: bool = False
     first_time: bool = False
     chooses: bool = False
     changes: frozenset[str] = frozenset()

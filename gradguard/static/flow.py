@@ -471,7 +471,7 @@ class Flow:
 
     def _defineclass(self, stmt: t.DefineClass, state: State) -> State:
         cls = Class(self.module, stmt, self.ref.chunk, self)
-        self.nested.extend(cls.methods.values())
+        self.nested += (*cls.methods.values(), *cls.setters.values())
         state.env[stmt.name] = Value(kind=Kind.CLASS, ref=cls)
         return state
 

@@ -44,6 +44,7 @@ def judge_hook(flow: Flow, hook: HookRegistration) -> None:
         closes_over = _closes_over(flow, hook)
         hook.closes_over = closes_over if _has_history(hook.of) else None
         hook.closes_over_given = closes_over if closes_over in flow.params and hook.receiver in flow.params else None
+        hook.gives_back = hook.discarded and flow.ref.gives_back == hook.receiver
     elif isinstance(source, HookRegistration) and _has_history(hook.of):
         hook.closes_over = source.closes_over_given
     if hook.fresh or hook.receiver is None:
@@ -344,7 +345,7 @@ def _closes_over(flow: Flow, hook: HookRegistration) -> str | None:
     if _is_made_for(flow, hook, callback):
         return path
     used = any(isinstance(n, t.Name) and n.id == path for n in t.walk(callback.define.body))
-    if not used or path in callback.names[0] or hook.loop is not None:
+    if not used or callback.outer is not flow or path in callback.names[0] or hook.loop is not None:
         return None
     is_script = flow.facts.name == "<module>"
     return None if is_script or flow.final.env.get(path, hook.of).kind is Kind.NOTHING else path

@@ -138,6 +138,17 @@ class Function:
         """Whether the gradients of a step are tensors of their own: nothing zeroes them in place."""
         return not self.zero_grads or any(z.to_none for z in self.zero_grads)
 
+    def is_reset_by_caller(self, levels: int = 3) -> bool:
+        """Whether one that calls it, or hands it to an optimizer's ``step``, resets all gradients or has them reset.
+
+        Also an optimizer of the program that drops the gradients it has used.
+        """
+        callers = [caller for caller in self.calling() if caller is not self] if levels else []
+        resets = (z for caller in callers for z in caller.zero_grads)
+        return any(z.to_none or z.target is not None for z in resets) or any(
+            caller.is_reset_by_caller(levels - 1) for caller in callers
+        )
+
     def without_grad(self) -> Fix | None:
         """Decorate the function with ``no_grad``, if nothing in it needs gradients and torch has a name here."""
         if self.site is None or self.torch is None or self.is_async or self.needs_gradients or self.steps:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from gradguard.static import knowledge as k
 from gradguard.static import tree as t
 from gradguard.static.definitions import Class, FunctionRef
+from gradguard.static.ends import lagging_attribute
 from gradguard.static.model import Call, Construction, Loop, Mode
 from gradguard.static.roots import graphs
 from gradguard.static.source import Site
@@ -33,6 +34,7 @@ def judge_call(flow: Flow, call: Call) -> None:
         call.is_harmless = anew or flow.project.survey.mentions(_DROPS_GROUPS, flow.module, "param_groups")
     elif call.name == "itertools.tee":
         _judge_ends(flow, call)
+        call.lags_in_object = lagging_attribute(flow, call) if call.inner is None else None
     if call.inner is not None:
         return
     if call.name == "retain_grad":

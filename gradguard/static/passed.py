@@ -88,11 +88,11 @@ class Passed:
         return self._noted(found.values() if is_given else _by_default(ref, param), near)
 
     def decorated(self, ref: FunctionRef, near: Module) -> list[FunctionRef]:
-        """The functions of the top level that a method decorates: ``@engine.on("step")``."""
+        """The functions that a method decorates: ``@engine.on("step")``; also those within another function."""
         found: list[FunctionRef] = []
         for calls in self._callers(ref.define.name, self._calls_of(near)):
-            for name in calls.decorated(ref.define.name):
-                function = calls.module.function(name) if calls.module is not None else None
+            for name, scope in calls.decorated(ref.define.name):
+                function = calls.function(name, scope)
                 found += [function] if function is not None else []
         return self._noted(found, near)
 
@@ -100,8 +100,8 @@ class Passed:
         """The classes that a function decorates: ``@register("adam")``."""
         found: list[Class] = []
         for calls in self._callers(ref.define.name, self._calls_of(near)):
-            for name in calls.decorated(ref.define.name):
-                cls = calls.module.klass(name) if calls.module is not None else None
+            for name, scope in calls.decorated(ref.define.name):
+                cls = calls.module.klass(name) if calls.module is not None and scope[:2] == _AT_TOP else None
                 found += [cls] if cls is not None else []
         self._survey.asked(near).files.update(path for cls in found if (path := cls.module.path) is not None)
         return found
@@ -122,7 +122,7 @@ class Passed:
             return
         if not holder:
             value = module.resolve(name) if name else None
-            ref = value.ref if value is not None else None
+            ref = value.ref if value is not None else calls.function(name, scope) if name else None
             if given.is_made and isinstance(ref, FunctionRef):
                 flow = module.project.flow(ref)
                 ref = flow.facts.returns.ref if flow is not None else None
@@ -203,7 +203,7 @@ class _Written(NamedTuple):
 
     calls: dict[str, list[_Call]]
     made: dict[str, list[str]]
-    decorated: dict[str, list[str]]
+    decorated: dict[str, list[tuple[str, _Scope]]]
 
 
 class _Calls:
@@ -254,9 +254,21 @@ class _Calls:
             self._parsed[statement] = _written_in(statement)
         return self._parsed[statement]
 
-    def decorated(self, name: str) -> list[str]:
-        """The functions and classes of the top level that something of this name decorates."""
-        return [function for written in self._naming(name) for function in written.decorated.get(name, ())]
+    def decorated(self, name: str) -> list[tuple[str, _Scope]]:
+        """The functions and classes that something of this name decorates, each with where."""
+        return [found for written in self._naming(name) for found in written.decorated.get(name, ())]
+
+    def function(self, name: str, scope: _Scope) -> FunctionRef | None:
+        """The function of this name of the top level, or within a function or method of the top level."""
+        outer, owner, _ = scope
+        if self.module is None or scope[:2] == _AT_TOP:
+            return self.module.function(name) if self.module is not None else None
+        cls = self.module.klass(owner) if owner else None
+        around = cls.methods.get(outer) if cls is not None else self.module.function(outer) if not owner else None
+        if around is None or not any(isinstance(s, t.Define) and s.name == name for s in t.walk(around.define.body)):
+            return None
+        flow = self._project.flow(around)
+        return next((ref for ref in flow.nested if ref.define.name == name), None) if flow is not None else None
 
     def made(self, path: str) -> list[Class]:
         """The classes that a variable's objects are made of."""
@@ -324,12 +336,13 @@ class _Calls:
 
 
 _Scope = tuple[str, str, list[str]]
+_AT_TOP = ("<module>", "")
 
 
 def _written_in(statement: bytes) -> _Written:
     calls: defaultdict[str, list[_Call]] = defaultdict(list)
     made: defaultdict[str, list[str]] = defaultdict(list)
-    decorated: defaultdict[str, list[str]] = defaultdict(list)
+    decorated: defaultdict[str, list[tuple[str, _Scope]]] = defaultdict(list)
     stack: list[tuple[ast.AST, _Scope]] = [(parsed(statement.decode()), ("<module>", "", []))]
     while stack:
         node, scope = stack.pop()
@@ -351,14 +364,14 @@ def _written_in(statement: bytes) -> _Written:
                 if item.optional_vars is not None and isinstance(item.context_expr, ast.Call):
                     made[_dotted(item.optional_vars)].append(_dotted(item.context_expr.func))
         elif isinstance(node, ast.ClassDef):
-            for decorator in node.decorator_list if scope[:2] == ("<module>", "") else ():
-                decorated[_decorating(decorator)].append(node.name)
+            for decorator in node.decorator_list if scope[:2] == _AT_TOP else ():
+                decorated[_decorating(decorator)].append((node.name, scope))
             scope = (scope[0], node.name, scope[2])
         elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             arguments = node.args
             names = [a.arg for a in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)]
-            for decorator in node.decorator_list if scope[:2] == ("<module>", "") else ():
-                decorated[_decorating(decorator)].append(node.name)
+            for decorator in node.decorator_list if scope[0] != "<module>" or not scope[1] else ():
+                decorated[_decorating(decorator)].append((node.name, scope))  # what decorates a method is another thing
             scope = (node.name, scope[1], names)
         stack += [(child, scope) for child in inner(node)]
     return _Written(calls, made, decorated)

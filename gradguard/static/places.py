@@ -97,6 +97,8 @@ def read(flow: Flow, path: str, state: State) -> Value:
                 return found
             return replace(found, roots=must | found.roots, must=must, parts=_placed(path, found))
         method = owner.method(name)
+        if method is not None and method.is_property and method.read_attribute is not None:
+            return read(flow, f"{base}.{method.read_attribute}", state)
         if method is not None:
             return Value(kind=Kind.FUNCTION, ref=method)
     elif path[len(base)] == "[":

@@ -136,7 +136,8 @@ class Module:
         cls = self.klass(name)
         if cls is None:
             return []
-        own = [ref for method, ref in cls.methods.items() if selection.has_function(name, method)]
+        written = (*cls.methods.items(), *cls.setters.items())
+        own = [ref for method, ref in written if selection.has_function(name, method)]
         inherited = cls.inherited_methods() if name in selection.heirs else ()
         return own + [r for c, r in inherited if selection.has_inherited(c.module.source, c.name, r.define.name)]
 

@@ -148,10 +148,12 @@ def _opaque(here: Translation, event: OpaqueCall) -> None:
 
 def _hook(here: Translation, event: HookRegistration) -> None:
     flow, receiver = here.flow, here.path(event.receiver) if event.receiver else None
-    if receiver is not None and not event.removed and (not event.fresh or event.closes_over_given):
+    made = here.given.values.get(event.receiver) if event.receiver and event.closes_over_given else None
+    of = flow.read(receiver, here.state) if receiver is not None else made  # on what the caller has no name for
+    if of is not None and not event.removed and (not event.fresh or event.closes_over_given):
         flow.record(replace(
-            event, site=_site(here), loop=flow.loop, inner=event, receiver=receiver, of=flow.read(receiver, here.state),
-            repeats=None, changes=_changes(here),
+            event, site=_site(here), loop=flow.loop, inner=event, receiver=receiver, of=of, repeats=None,
+            changes=_changes(here),
         ))  # fmt: skip
 
 

@@ -71,7 +71,8 @@ class Store(Event):
         parameter: the value came into the callee as an argument, so the call is what the caller can change.
         in_structure: it came in a structure, of which the callee keeps a part.
         goes_on: the callee gives back what it computes of it, or backpropagates that: the call needs it with its graph.
-        slot: the key of the collection that gets it, ``split`` of ``seen[split].append(x)``; a word with its quotes.
+        slot: the key of the collection that gets it, ``split`` of ``seen[split].append(x)``; a word with its quotes,
+            or ``keys.TEXT``.
         through: the functions that were called to store it, each with its file's text.
         recurs: a callee puts it there, that was given it as it was computed from what is there.
 

@@ -66,7 +66,7 @@ def _note_keys(c: Called, callee: Flow, given: Given) -> None:
     in_forward = caller.is_module_method and caller.name == "forward"
     for arg, value in given:
         seen = any(root.source in (Source.GRAPH, Source.LOSS, Source.LEAF) for root in value.roots)
-        if value.kind is Kind.TENSOR and (in_forward or seen):
+        if value.kind is Kind.TENSOR and ((in_forward and value.keeps) or seen):
             caller.cached_calls.append((c.flow.site(c.node), facts.name, one_line(c.flow.site(arg.value).code)))
 
 

@@ -17,8 +17,10 @@ from gradguard.signs import TRAINS_HERE
 from gradguard.static import knowledge as k
 from gradguard.static.asked import called_in, methods_in
 from gradguard.static.clearing import AT_START, clearing_methods, with_object
+from gradguard.static.keys import TEXT
 from gradguard.static.lines import lines_with
 from gradguard.static.programs import Programs
+from gradguard.static.registered import registered
 from gradguard.static.texts import module_name
 
 if TYPE_CHECKING:
@@ -297,7 +299,8 @@ class Survey:
         slot: str | None = None,
     ) -> Iterator[str]:
         for text in self._with_word(attribute, near):
-            own = {name for name, where in functions if where == text and slot is None}  # of one key it was not read
+            is_read = slot in (None, TEXT)  # of one key it was not
+            own = {name for name, where in functions if where == text and is_read}
             yield from clearing_methods(attribute, text, anew, slot=slot) - own
             if bare:
                 yield from clearing_methods(attribute, with_object(attribute, text), bare=True) - own - {"<module>"}
@@ -328,8 +331,14 @@ class Survey:
             users = {user for text in self._with_word(method, near) for user in _users(method, text)}
             users -= {method, *AT_START}  # what a constructor calls, it does once
             is_entry = bool(seen) and not users and not self._is_left_over(method, near)  # users of the project call it
+            is_entry |= self._is_registered(method, near)
             self._called[key] = is_entry or any(u not in seen and self._runs(u, near, seen | {method}) for u in users)
         return self._called[key]
+
+    def _is_registered(self, name: str, near: Module) -> bool:
+        """Whether a decorator may hand it to somebody who calls it: ``@engine.on("epoch")``."""
+        pattern = registered(name)
+        return any(pattern.search(text) is not None for text in self._with_word(name, near))
 
     def _is_left_over(self, name: str, near: Module) -> bool:
         """Whether it is a plain function that nothing calls, in a program that has a script of its own."""

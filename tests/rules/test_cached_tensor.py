@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from gradguard.findings import Confidence
-from tests.rules.snippets import assert_clean, assert_flagged, twin
+from tests.rules.snippets import assert_clean, assert_flagged, lines_in_files, twin
 
 CODE = "GG404"
 
@@ -432,3 +434,51 @@ def test_a_decorator_that_keeps_no_arguments(keep: str) -> None:
 @pytest.mark.parametrize("use", ["tokens[0]", "torch.zeros(tokens)", "tokens.upper()", "open(tokens).read()"])
 def test_a_cache_by_hand_of_what_is_no_tensor(use: str) -> None:
     assert_clean(memo(AT_ONCE, marked="@memoize").replace("words(tokens).softmax(-1)", use), CODE)
+
+
+MASKS = """
+    import functools
+    import torch
+
+    @functools.lru_cache(maxsize=None)
+    def causal(size):
+        return torch.triu(torch.full((size, size), float("-inf")), diagonal=1)
+
+    @functools.cache
+    def name_of(size):
+        return f"mask {size}"
+"""
+DECODER = """
+    from torch import nn
+    from masks import causal, name_of
+
+    class Decoder(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.embed = nn.Embedding(9, 4)
+
+        def forward(self, tokens, lengths):
+            longest = lengths.max()
+            bias = causal(longest)
+            return self.embed(tokens) + bias
+"""
+
+
+def test_a_cache_in_another_file(tmp_path: Path) -> None:
+    assert lines_in_files(tmp_path, {"masks.py": MASKS, "decoder.py": DECODER}, CODE) == [("decoder.py", 12)]
+    by_module = DECODER.replace("from masks import causal, name_of", "import masks").replace("causal(", "masks.causal(")
+    assert lines_in_files(tmp_path, {"masks.py": MASKS, "decoder.py": by_module}, CODE) == [("decoder.py", 12)]
+
+
+@pytest.mark.parametrize(
+    "longest",
+    ["int(lengths.max())", "lengths.max().item()", "tokens.size(1)", "tokens.shape[1]", "max(lengths.tolist())", "12"],
+)
+def test_a_cache_in_another_file_of_numbers(longest: str, tmp_path: Path) -> None:
+    decoder = DECODER.replace("lengths.max()", longest)
+    assert lines_in_files(tmp_path, {"masks.py": MASKS, "decoder.py": decoder}, CODE) == []
+
+
+def test_a_cache_in_another_file_that_drops_old_entries(tmp_path: Path) -> None:
+    masks = MASKS.replace("@functools.lru_cache(maxsize=None)", "@functools.lru_cache(maxsize=8)")
+    assert lines_in_files(tmp_path, {"masks.py": masks, "decoder.py": DECODER}, CODE) == []

@@ -169,6 +169,80 @@ CLEAN = {
     """,
 }
 
+OWN_OPTIMIZER = """
+        class Newton(torch.optim.Optimizer):
+            def __init__(self, params):
+                super().__init__(params, {})
+
+            def step(self, closure=None):
+                loss = closure() if closure is not None else None
+                for group in self.param_groups:
+                    for p in group["params"]:
+                        p.data.sub_(p.grad)
+                self.release()
+                return loss
+
+            def release(self):
+                for group in self.param_groups:
+                    for p in group["params"]:
+                        p.grad.zero_()
+
+        class Trainer:
+            def __init__(self, net, optimizer, loader):
+                self.net, self.optimizer, self.loader = net, optimizer, iter(loader)
+
+            def objective(self):
+                x, y = next(self.loader)
+                loss = F.mse_loss(self.net(x), y)
+                loss.backward(create_graph=True)  # !
+                return loss.item()
+
+            def fit(self, steps):
+                for step in range(steps):
+                    self.optimizer.step(self.objective)
+
+        def main(net, loader):
+            Trainer(net, Newton(net.parameters()), loader).fit(100)
+"""
+
+HELPER = """
+        def backprop(loss):
+            loss.backward(create_graph=True)  # !
+
+        def step(net, x, y):
+            backprop(F.mse_loss(net(x), y))
+
+        def train(net, loader, opt):
+            for x, y in loader:
+                step(net, x, y)
+                opt.step()
+"""
+
+FLAGGED["an optimizer of the program, which zeroes in place"] = OWN_OPTIMIZER
+FLAGGED["a helper, and nobody resets"] = HELPER
+FLAGGED["a helper, and its caller zeroes in place"] = (
+    HELPER
+    + """
+                for p in net.parameters():
+                    p.grad.zero_()
+"""
+)
+
+for _how in ("p.grad = None", "del p.grad"):
+    CLEAN[f"an optimizer of the program, which drops the gradients: {_how}"] = twin(
+        OWN_OPTIMIZER, ("p.grad.zero_()", _how)
+    )
+    CLEAN[f"its step drops them: {_how}"] = twin(OWN_OPTIMIZER, ("p.data.sub_(p.grad)", f"{_how}"))
+CLEAN["an optimizer of the program, which calls its zero_grad"] = twin(
+    OWN_OPTIMIZER, ("self.release()\n", "self.zero_grad()\n")
+)
+CLEAN["a helper, and its caller resets"] = twin(HELPER, ("backprop(F", "net.zero_grad(); backprop(F"))
+CLEAN["a helper, and the caller of its caller resets"] = twin(HELPER, ("opt.step()", "opt.step(); opt.zero_grad()"))
+CLEAN["closure of a step before a reset"] = twin(
+    FLAGGED["closure that nobody resets"],
+    ("optimizer.step(closure)", "optimizer.step(closure)\n                optimizer.zero_grad()"),
+)
+
 
 @pytest.mark.parametrize("name", FLAGGED)
 def test_flagged(name: str) -> None:

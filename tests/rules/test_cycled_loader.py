@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.rules.snippets import assert_clean, assert_flagged
+from tests.rules.snippets import assert_clean, assert_flagged, twin
 
 CODE = "GG405"
 
@@ -414,3 +414,73 @@ def test_flagged(name: str) -> None:
 @pytest.mark.parametrize("name", CLEAN)
 def test_clean(name: str) -> None:
     assert_clean(CLEAN[name], CODE)
+
+
+OBJECT = """
+        import itertools
+
+        class Source:
+            def __init__(self, stream):
+                self._batches, self._first = itertools.tee(stream)  # !
+
+            def describe(self):
+                x, y = next(self._first)
+                return x.size(1)
+
+            def __iter__(self):
+                return self._batches
+
+        class Trainer:
+            def __init__(self, stream):
+                self.source = Source(stream)
+                self.net = nn.Linear(self.source.describe(), 1)
+                self.opt = torch.optim.Adam(self.net.parameters())
+
+            def fit(self):
+                for x, y in self.source:
+                    self.opt.zero_grad()
+                    F.mse_loss(self.net(x), y).backward()
+                    self.opt.step()
+"""
+NEXT = "\n                "
+DEEPER = NEXT + "    "
+SPELLINGS = {
+    "returned": OBJECT,
+    "gone through": OBJECT.replace("return self._batches", f"for batch in self._batches:{DEEPER}yield batch"),
+    "yielded from": OBJECT.replace("return self._batches", "yield from self._batches"),
+    "one by one": OBJECT.replace(
+        "return self._batches", f"return self{NEXT[:-4]}def __next__(self):{NEXT}return next(self._batches)"
+    ),
+    "read in the constructor": OBJECT.replace(
+        "tee(stream)  # !", f"tee(stream)  # !{NEXT}self.size = next(self._first)[0].size(1)"
+    ).replace(f"x, y = next(self._first){NEXT}return x.size(1)", "return self.size"),
+    "the other way about": OBJECT.replace("self._batches, self._first =", "self._first, self._batches ="),
+}
+IN_LOOP = "for x, y in self.source:"
+READ = "x, y = next(self._first)"
+ALIKE = {
+    "the first is put back": ("itertools.tee(stream)", f"itertools.tee(stream){NEXT}del self._first"),
+    "what reads it is called in the loop": (IN_LOOP, f"{IN_LOOP}{DEEPER}self.source.describe()"),
+    "both are gone through": (READ, f"for x, y in self._first:{DEEPER}break{NEXT}{READ}"),
+    "it is used elsewhere": ("def fit(self):", f"def fit(self):{NEXT}self.source._first = None"),
+    "nothing trains": (".backward()", ".item()"),
+    "each step reads both": (
+        "return self._batches",
+        f"for batch, _ in zip(self._batches, self._first):{DEEPER}yield batch",
+    ),
+    "it is given up": ("return x.size(1)", f"self._first = None{NEXT}return x.size(1)"),
+    "put in front again": (
+        "self._batches, self._first = itertools.tee(stream)",
+        "self._batches = iter(stream); self._first = iter([next(self._batches)])",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SPELLINGS)
+def test_an_object_that_keeps_both_ends(name: str) -> None:
+    assert_flagged(SPELLINGS[name], CODE)
+
+
+@pytest.mark.parametrize("name", ALIKE)
+def test_an_object_whose_ends_keep_up(name: str) -> None:
+    assert_clean(twin(OBJECT, ALIKE[name]), CODE)

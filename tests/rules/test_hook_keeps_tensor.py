@@ -749,6 +749,83 @@ CLEAN = {
     """,
 }
 
+TAP = """
+        def make_recorder(decay=0.9):
+            scores = {}
+
+            def listener(name, act):
+                def on_grad(grad):
+                    scores[name] = decay * scores.get(name, 0.0) + (grad * act).abs().mean().item()
+
+                return on_grad
+
+            def watch(name, act):
+                if act.requires_grad:
+                    act.register_hook(listener(name, act))  # !
+                return act
+
+            return watch, scores
+
+        class Net(nn.Module):
+            def __init__(self, tap):
+                super().__init__()
+                self.tap = tap
+                self.first, self.last = nn.Linear(4, 8), nn.Linear(8, 1)
+
+            def forward(self, x):
+                return self.last(self.tap("hidden", self.first(x)))
+
+        def build(tap=None):
+            return Net(tap or (lambda name, t: t))
+
+        def main():
+            watch, scores = make_recorder()
+            return build(tap=watch)
+"""
+FLAGGED["a tap that a model is given"] = TAP
+FLAGGED["a tap with its tensor as a default"] = twin(
+    TAP,
+    ("listener(name, act))", "lambda grad, act=act: scores.update({name: (grad * act).sum().item()}))  # !"),
+)
+FLAGGED["a tap of which no use is seen"] = TAP[: TAP.index("        class Net")]
+FLAGGED["on what the caller has no name for"] = """
+        def watch(scores, act):
+            act.register_hook(lambda grad: scores.append((grad * act).sum().item()))  # !
+
+        def train(net, head, loader, opt):
+            scores = deque(maxlen=9)
+            for x, y in loader:
+                watch(scores, net(x).relu())
+                loss = F.mse_loss(head(net(x)), y)
+                opt.zero_grad()
+                loss.backward()
+                opt.step()
+"""
+for _what, _edit in {
+    "a copy": ("listener(name, act))", "listener(name, act.detach()))"),
+    "its shape": ("listener(name, act))", "lambda grad, shape=act.shape: print(name, shape, grad.shape))"),
+    "nothing of it": ("(grad * act)", "grad"),
+    "its name": ("listener(name, act))", "listener(name, name))"),
+}.items():
+    CLEAN[f"a tap that refers to {_what}"] = twin(TAP, _edit)
+CLEAN["a tap whose hook is removed"] = twin(
+    TAP,
+    ("act.register_hook(listener(name, act))", "handles.append(act.register_hook(listener(name, act)))"),
+    ("scores = {}", "scores, handles = {}, []"),
+    ("return watch, scores", "return watch, lambda: [handle.remove() for handle in handles]"),
+)
+CLEAN["on a parameter that the caller has no name for"] = """
+        def watch(scores, weight):
+            weight.register_hook(lambda grad: scores.append((grad * weight).sum().item()))
+            return weight
+
+        def prepare(net):
+            scores = deque(maxlen=9)
+            for parameter in net.parameters():
+                watch(scores, parameter)
+            watch(scores, nn.Parameter(torch.ones(3)))
+"""
+
 
 @pytest.mark.parametrize("name", FLAGGED)
 def test_flagged(name: str) -> None:

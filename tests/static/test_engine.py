@@ -378,3 +378,20 @@ def test_a_file_that_was_read_on_demand_is_the_same_module(tmp_path: Path) -> No
     assert not run(tmp_path, {"a_run.py": held, "validation.py": callee}).findings
     free = caller.format("validation", "if net:")
     assert codes(run(tmp_path, {"a_run.py": free, "validation.py": callee})) == ["GG301"]
+
+
+def test_a_file_without_torch_that_a_package_hands_on(tmp_path: Path) -> None:
+    """``from parts import tap``, where the package's ``__init__`` has it from a file of its own."""
+    package = tmp_path / "parts"
+    package.mkdir()
+    (package / "__init__.py").write_text("from .taps import tap\n")
+    (package / "taps.py").write_text(
+        "def tap(act):\n    act.register_hook(lambda grad, act=act: print((grad * act).sum()))\n    return act\n"
+    )
+    (tmp_path / "model.py").write_text("import torch\nfrom parts import tap\n")
+    (tmp_path / "other.py").write_text("from elsewhere import model\n")
+    files = sorted(tmp_path.rglob("*.py"))
+    found = check(files, Settings(tmp_path), catalogue.load()).findings
+    assert [(Path(finding.path).name, finding.code) for finding in found] == [("taps.py", "GG109")]
+    (tmp_path / "model.py").write_text("import torch\n")
+    assert not check(files, Settings(tmp_path), catalogue.load()).findings
