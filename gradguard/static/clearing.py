@@ -12,6 +12,8 @@ from gradguard.static.lines import Line, lines_with
 
 AT_START = ("__init__", "__post_init__", "__new__")
 """What these do is done once, when an object is made."""
+COMPUTED = "()"
+"""The key of a collection that a call makes: ``self._key(name)``."""
 
 _CLEARED = r"\.(?:clear|pop|popleft|popitem)\("
 _FRESH = re.compile(r"=.*(?:\[\]|\{\}|\bNone\b|\blist\(\)|\bdict\(\)|\bdeque\()")
@@ -63,7 +65,7 @@ def clearing_methods(
         is_fresh = _FRESH.search(line.text) is not None
         if anew_here and not is_fresh:  # if cls._log is None: cls._log = Log()
             anew_here = at_first.search(_with_line_before(line, text)) is None and not from_itself.search(line.text)
-        if (not anew and _empties(emptied.search(line.text), slot)) or anew_here:
+        if (not anew and _empties(emptied.search(line.text), slot, line, text)) or anew_here:
             found.add(line.function)
     return found
 
@@ -88,12 +90,24 @@ def _with_line_before(line: Line, text: str) -> str:
     return text[text.rfind("\n", 0, max(line.start - 1, 0)) + 1 : line.start] + line.text
 
 
-def _empties(found: re.Match[str] | None, slot: str | None) -> bool:
+def _empties(found: re.Match[str] | None, slot: str | None, line: Line, text: str) -> bool:
     """Whether what is emptied may be what is stored under a key."""
     if found is None:
         return False
     key = (found["key"] or found["slot"] or "").strip().replace("'", '"')
+    if slot == COMPUTED and key.isidentifier():
+        return not _is_made_into_key(key, found.group().split("[", 1)[0], line, text)
     return slot is None or not (key.startswith('"') and slot.startswith('"')) or key == slot
+
+
+def _is_made_into_key(name: str, holder: str, line: Line, text: str) -> bool:
+    """Whether a function also reads under what it makes of a name, so that the name itself is another key.
+
+    ``window = self.series[self._key(name)]``, ``self.series[name] = []``.
+    """
+    computes = re.compile(rf"{re.escape(holder)}\[[\w.]+\([^\n]*\b{name}\b")
+    others = (other for other in lines_with(f"{holder}[", text) if other.function == line.function)
+    return any(computes.search(other.text) for other in others)
 
 
 def _clearing_all(attribute: str, text: str) -> frozenset[str]:

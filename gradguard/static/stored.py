@@ -14,7 +14,7 @@ from gradguard.static import tree as t
 from gradguard.static.edits import detached, one_line
 from gradguard.static.events import Event, Loop, Mode
 from gradguard.static.knowledge import LOSS_NAME, REARRANGING, SPLITTING
-from gradguard.static.names import PARAMETERS, in_method
+from gradguard.static.names import PARAMETERS, attributes_of, in_method
 from gradguard.static.source import Site
 from gradguard.static.values import Held, Kind, Source, Value, node_within
 
@@ -235,7 +235,7 @@ class Store(Event):
     @property
     def holder(self) -> str:
         """The last identifier stored into: ``history`` of ``self.history``."""
-        return self.path.split("[")[0].rsplit(".", 1)[-1]
+        return attributes_of(self.path)[-1]
 
     @property
     def value_code(self) -> str:
