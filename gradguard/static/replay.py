@@ -12,6 +12,7 @@ from gradguard.static.arguments import sureness
 from gradguard.static.definitions import Class
 from gradguard.static.expressions import recorded
 from gradguard.static.forms import key_of
+from gradguard.static.local_objects import as_given
 from gradguard.static.model import (
     Backward,
     Call,
@@ -149,6 +150,7 @@ def _opaque(here: Translation, event: OpaqueCall) -> None:
 def _hook(here: Translation, event: HookRegistration) -> None:
     flow, receiver = here.flow, here.path(event.receiver) if event.receiver else None
     if receiver is not None and not event.removed and (not event.fresh or event.closes_over_given):
+        receiver = as_given(flow, receiver, here.state, here.c.node)
         flow.record(replace(
             event, site=_site(here), loop=flow.loop, inner=event, receiver=receiver, of=flow.read(receiver, here.state),
             repeats=None, changes=_changes(here),
