@@ -72,8 +72,19 @@ def _judge_store(flow: Flow, store: Store) -> None:
     _judge_lifetime(flow, store)
     if store.leaks and store.outlives is not None and isinstance(store.outlives.site.node, t.Repeat):
         store.outlives.is_once_by_default = counts.is_once(flow, store.outlives.site.node.iterable)
+        store.few_times = _ends_with_few(flow, store, store.outlives)
     if store.leaks:
         store.route = _longest_route(flow, store, roots)
+
+
+def _ends_with_few(flow: Flow, store: Store, loop: Loop) -> bool:
+    """Whether a local variable keeps the nodes of a few graphs, and goes with the call, or begins anew around them."""
+    if store.scope is not Scope.LOCAL or not store.freed or not isinstance(loop.site.node, t.Repeat):
+        return False
+    outer = (flow.carries.get((store.path, around)) for around in loop.around() if around is not loop)
+    if flow.facts.name == "<module>" or any(carry is not None and carry.grows for carry in outer):
+        return False
+    return counts.is_few(flow, loop.site.node.iterable)
 
 
 def _longest_route(flow: Flow, store: Store, roots: list[Root]) -> tuple[str, ...]:

@@ -89,6 +89,8 @@ class Store(Event):
         grows_by_call: each call adds to what is there, and nothing clears it.
         capped: it is stored only while the collection is short.
         fills: it is stored only until a long buffer is full.
+        few_keys: it seems to be one for each of some objects that there are, and to take the place of the one before.
+        few_times: a local variable gets no more of them than a setting says, which is small by default.
         is_item: it is stored under a key or an index.
         for_all_training: it grows from the first step of a training to the last, not in each epoch anew.
         in_step: its function is one step of training: it calls backward, outside of a loop.
@@ -123,6 +125,8 @@ class Store(Event):
     bounded_key: bool = False
     capped: bool = False
     fills: bool = False
+    few_keys: bool = False
+    few_times: bool = False
     is_item: bool = False
     grows: Loop | None = None
     grows_by_call: bool = False
@@ -280,7 +284,7 @@ class Store(Event):
         loop = self.outlives
         if loop is not None and (loop.evaluates or self.evaluating) and not loop.trains and loop.may_be_volatile():
             return Confidence.LOW
-        if loop is not None and loop.is_once_by_default:
+        if self.few_keys or self.few_times or (loop is not None and loop.is_once_by_default):
             return Confidence.LOW
         if loop is None or self.freed or self.retained or self.evaluating:
             return Confidence.HIGH
