@@ -9,6 +9,7 @@ from typing import Any
 from gradguard.static import knowledge as k
 from gradguard.static import tree as t
 from gradguard.static.arguments import sureness
+from gradguard.static.copies import is_made_for
 from gradguard.static.definitions import Class
 from gradguard.static.expressions import recorded
 from gradguard.static.forms import key_of
@@ -54,7 +55,12 @@ def _backward(here: Translation, event: Backward) -> None:
     flow, state, value = here.flow, here.state, here.value(event.value)
     prove(flow, value)
     conditional = _is_conditional(here, event)
-    flow.record(replace(event, site=_site(here), loop=flow.loop, conditional=conditional, inner=event, value=value))
+    left = here.given.sources.get(event.left_on) if event.left_on is not None else None
+    flow.record(replace(
+        event, site=_site(here), loop=flow.loop, conditional=conditional, inner=event, value=value,
+        left_on=left.id if isinstance(left, t.Name) and left.id in flow.params else None,
+        of_copy=is_made_for(flow, left),
+    ))  # fmt: skip
     state.lost, state.computed = None, True
 
 
