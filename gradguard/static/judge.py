@@ -13,6 +13,7 @@ from gradguard.static import knowledge as k
 from gradguard.static import tree as t
 from gradguard.static.autograd_functions import kept_outputs
 from gradguard.static.backwards import judge_backward, judge_grad_call
+from gradguard.static.handed_on import is_run_by_others
 from gradguard.static.hooks import judge_hook
 from gradguard.static.memory import COLLECTING, cleared, judge_memory
 from gradguard.static.model import Backward, Event, Form, GradCall, Loop, Mode, Scope, Site, Store
@@ -317,7 +318,8 @@ def _judge_call(flow: Flow, store: Store) -> None:
     """The store is into something that lives longer than the call; the function is itself one step of a loop."""
     leaves = any(r.source is Source.LEAF for r in store.value.roots)
     grows = store.is_average or store.form is Form.SUM or store.form in COLLECTING
-    of_parameters = grows and leaves and bool(graphs(store.value.roots)) and bool(flow.facts.backwards)
+    has_graph = grows and leaves and bool(graphs(store.value.roots))
+    of_parameters = has_graph and (bool(flow.facts.backwards) or (store.inner is None and is_run_by_others(flow)))
     if store.scope in (Scope.LOCAL, Scope.PARAMETER):
         return
     if store.inner is not None and not store.parameter and not of_parameters:
