@@ -12,6 +12,8 @@ from gradguard.static.lines import Line, lines_with
 
 AT_START = ("__init__", "__post_init__", "__new__")
 """What these do is done once, when an object is made."""
+ANY = "*"
+"""An attribute whose name only the run knows."""
 COMPUTED = "()"
 """The key of a collection that a call makes: ``self._key(name)``."""
 
@@ -23,6 +25,9 @@ _LISTS_OF_ATTRIBUTES = ("vars(", "__dict__", "fields(", "__slots__", "__annotati
 _EACH_ATTRIBUTE = re.compile(
     r"\bfor\b[^\n]*\bin\b[^\n]*(?:\bvars\(|\bfields\(|\.__(?:dict|slots|annotations|dataclass_fields)__\b)"
 )
+_SOME_FIELDS = re.compile(r"\bfields\(\s*\w+\s*\)\[\s*(-?\d+)?\s*:\s*(-?\d+)?\s*\]")
+_FIELD = re.compile(r"^[ \t]+(\w+)[ \t]*:[ \t]*(\w[^\n]*)$", re.M)
+_OF_MANY = re.compile(r"\b(?:[Ll]ist|[Dd]ict|[Dd]eque|defaultdict)\b")
 _SETS_ANY = re.compile(r"\bsetattr\(\s*(\w+)\s*,\s*[^\s'\"]")
 _EMPTIES = re.compile(rf"{_CLEARED}|\bsetattr\(|\bdel\s+(?:\w+|getattr\([^()]*\))\[:\]|[\w)]\[:\]\s*=\s*\[\]")
 # An attribute whose name only the run knows: `self.__dict__[name]`, `getattr(self, name)`.
@@ -112,16 +117,39 @@ def _is_made_into_key(name: str, holder: str, line: Line, text: str) -> bool:
 
 def _clearing_all(attribute: str, text: str) -> frozenset[str]:
     """The functions of a file that do so for every attribute, or for those of whose names there is a list."""
-    every, listed = _clearing_many(text)
+    every, listed = (
+        frozenset(function for function in found if not _leaves_out(attribute, function, text))
+        for found in _clearing_many(text)
+    )
     among_words = rf"['\"](?:\w+[ ,]+)*{re.escape(attribute)}(?:[ ,]+\w+)*['\"]"
-    is_listed = bool(listed) and re.search(among_words, text) is not None
+    is_listed = bool(listed) and (attribute == ANY or re.search(among_words, text) is not None)
     return (every | listed if is_listed else every) | _made_again(attribute, text)
+
+
+def _leaves_out(attribute: str, function: str, text: str) -> bool:
+    """Whether a function goes over some fields of a record only, and not over this one: ``fields(self)[:4]``.
+
+    Of ``ANY``, whether it leaves out a collection.
+    """
+    for line in lines_with("fields(", text):
+        part = _SOME_FIELDS.search(line.text) if line.function == function else None
+        if part is None:
+            continue
+        fields = list(_FIELD.finditer(_class_around(line, text)))
+        start, end = (int(limit) if limit else None for limit in part.groups())
+        taken = fields[start:end]
+        missing = [field for field in fields if field not in taken]
+        if attribute == ANY and any(_OF_MANY.search(field[2]) for field in missing):
+            return True
+        if attribute != ANY and bool(fields) and all(field[1] != attribute for field in taken):
+            return True
+    return False
 
 
 def _made_again(attribute: str, text: str) -> frozenset[str]:
     """The functions that call the constructor of an object that is there, of a class with this attribute."""
     again = (line for line in _matching(".__init__(", _MAKES_AGAIN, text) if line.function not in AT_START)
-    word = re.compile(rf"\b{re.escape(attribute)}\b")
+    word = re.compile(r"" if attribute == ANY else rf"\b{re.escape(attribute)}\b")
     return frozenset(line.function for line in again if word.search(_class_around(line, text)))
 
 

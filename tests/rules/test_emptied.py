@@ -78,3 +78,82 @@ def test_what_an_object_in_a_collection_empties(reset: str) -> None:
 @pytest.mark.parametrize("reset", [READS + "self.series[name] = []", READS + "self.series[name].clear()", "pass"])
 def test_what_is_emptied_under_another_key(reset: str) -> None:
     assert_flagged(hub(reset, "  # !"), "GG107")
+
+
+ROLLOUT = """
+    from dataclasses import dataclass, field, fields
+    from typing import List
+
+    @dataclass
+    class Rollout:
+        size: int = 8
+        scores: List[torch.Tensor] = field(default_factory=list)
+        values: List[torch.Tensor] = field(default_factory=list)
+        entropies: list = field(default_factory=list)
+
+        def record(self, **items):
+            for name, item in items.items():
+                getattr(self, name).append(item)
+
+        def reset(self):
+            RESET
+
+    class Agent:
+        def __init__(self, net, opt, env):
+            self.net, self.opt, self.env = net, opt, env
+            self.rollout = Rollout()
+
+        def act(self, state):
+            scores, value = self.net(state)
+            policy = torch.distributions.Categorical(logits=scores)
+            action = policy.sample()
+            self.rollout.record(scores=policy.log_prob(action), values=value, entropies=policy.entropy())MARK
+            return self.env.step(action)
+
+        def learn(self, rewards):
+            pulls = rewards - torch.stack(self.rollout.values)
+            loss = -(torch.stack(self.rollout.scores) * pulls.detach()).mean() + pulls.pow(2).mean()
+            self.opt.zero_grad()
+            loss.backward()
+            self.opt.step()
+            self.rollout.reset()
+
+        def train(self, episodes):
+            for episode in range(episodes):
+                state = self.env.reset()
+                rewards = []
+                for _ in range(8):
+                    state, reward = self.act(state)
+                    rewards.append(reward)
+                self.learn(torch.tensor(rewards))
+"""
+
+
+def rollout(reset: str, mark: str = "") -> str:
+    return ROLLOUT.replace("RESET", reset).replace("MARK", mark)
+
+
+SETS = "setattr(self, f.name, [])"
+
+
+@pytest.mark.parametrize("part", ["fields(self)[:3]", "fields(self)[:-1]", "fields(self)[0:2]", "fields(self)[2:]"])
+def test_a_reset_of_some_fields(part: str) -> None:
+    assert_flagged(rollout(f"for f in {part}: {SETS}", "  # !"), "GG107")
+
+
+@pytest.mark.parametrize(
+    "reset",
+    [
+        f"for f in fields(self): {SETS}",
+        f"for f in fields(self)[1:]: {SETS}",
+        f"for f in fields(self)[-3:]: {SETS}",
+        f"for f in list(fields(self))[1:]: {SETS}",
+        f"for f in fields(self)[FIRST:]: {SETS}",
+        "for f in fields(self)[1:]: getattr(self, f.name).clear()",
+        f"for f in fields(self)[1:4]:\n                {SETS}",
+        "for name in ('scores', 'values', 'entropies'): setattr(self, name, [])",
+        "self.__init__()",
+    ],
+)
+def test_a_reset_of_all_collections(reset: str) -> None:
+    assert_clean(rollout(reset))
