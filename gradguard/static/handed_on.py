@@ -13,10 +13,10 @@ _TRAINS = re.compile(r"\.backward\(")
 
 def is_run_by_others(flow: Flow) -> bool:
     """Whether a program that trains hands a method to somebody: in a lambda, or by its name, as an argument."""
-    ref = flow.ref
-    if ref.owner is None or flow.facts.is_test or not flow.project.survey.mentions(_TRAINS, flow.module):
+    name, survey = flow.ref.define.name, flow.project.survey
+    if flow.ref.owner is None or flow.facts.is_test:
         return False
-    name = re.escape(ref.define.name)
     in_lambda = rf"\blambda\b[^:\n]*:[^\n]*\.{name}\("
     by_name = rf"[(,\[]\s*(?:\w+\s*=\s*)?[a-z_][\w.]*\.{name}\s*[,)\]]"
-    return flow.project.survey.mentions(re.compile(f"{in_lambda}|{by_name}"), flow.module)
+    is_given = survey.acts(f".{name}", re.compile(f"{in_lambda}|{by_name}"), flow.module)
+    return is_given and survey.mentions(_TRAINS, flow.module)

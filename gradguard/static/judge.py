@@ -319,7 +319,7 @@ def _judge_call(flow: Flow, store: Store) -> None:
     leaves = any(r.source is Source.LEAF for r in store.value.roots)
     grows = store.is_average or store.form is Form.SUM or store.form in COLLECTING
     has_graph = grows and leaves and bool(graphs(store.value.roots))
-    of_parameters = has_graph and (bool(flow.facts.backwards) or (store.inner is None and is_run_by_others(flow)))
+    of_parameters = has_graph and bool(flow.facts.backwards)
     if store.scope in (Scope.LOCAL, Scope.PARAMETER):
         return
     if store.inner is not None and not store.parameter and not of_parameters:
@@ -339,7 +339,8 @@ def _judge_call(flow: Flow, store: Store) -> None:
     forward = flow.facts.is_module_method and flow.facts.name == "forward" and not given
     if any(r.source is Source.PLACE and r.base == store.path for b in inside for r in b.value.reach):
         return
-    if not (inside or stepping or forward or of_parameters):
+    blends = has_graph and store.inner is None and store.form not in COLLECTING and _is_over_parameters(store)
+    if not (inside or stepping or forward or of_parameters or (blends and is_run_by_others(flow))):
         return
     if store.form is Form.REBIND and not inside and not _buffer_statistics(flow, store):
         return
@@ -350,6 +351,10 @@ def _judge_call(flow: Flow, store: Store) -> None:
     store.used = False
     store.freed = any(not b.keeps for b in inside) or (stepping and not inside)
     store.retained = bool(inside) and not store.freed
+
+
+def _is_over_parameters(store: Store) -> bool:
+    return store.loop is not None and store.loop.over_parts
 
 
 def _is_shared(flow: Flow, store: Store) -> bool:
