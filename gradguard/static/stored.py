@@ -313,10 +313,10 @@ class Store(Event):
         return Fix(f"detach `{one_line(site.code)}`", (edit,), safe=self.is_tensor is True) if edit else None
 
     def where_stored(self) -> tuple[Related, ...]:
-        """The statement that stores it, as a related place, where a callee does."""
-        if self.inner is None:
-            return ()
+        """The statement that stores it, as a related place, where a callee does, and it is not what is reported."""
         site = self.source.site
+        if self.inner is None or site.node is self.site.node:
+            return ()
         return (Related(site.path, site.cell, site.line, "it is stored here"),)
 
     def origin(self) -> tuple[Related, ...]:
