@@ -58,6 +58,7 @@ def collects(function: Function) -> Iterator[Finding]:
             + f"move it to the host: `{store.value_code}.cpu()`, or reduce it first",
             severity=Severity.WARNING if trains else Severity.INFO,
             confidence=Confidence.HIGH if trains else Confidence.LOW,
+            related=store.where_stored(),
         )
 
 
@@ -69,6 +70,7 @@ def _gets_longer(store: Store) -> Finding:
         help="keep the last few, `[-size:]`, or write into a buffer of a fixed size",
         severity=Severity.WARNING,
         confidence=Confidence.LOW if store.conditional else Confidence.HIGH,
+        related=store.where_stored(),
     )
 
 

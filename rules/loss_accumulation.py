@@ -34,7 +34,8 @@ a sum over a batch with one backward after the loop, several losses of one step,
 else says whether backward retains the graph (`retain_graph=self.keeps`). A sum of numbers, or of values
 made under `no_grad`.
 
-**Waits at low confidence.** A loop that runs once unless somebody asks for more. An evaluation for torch 0.3, whose
+**Waits at low confidence.** A loop that runs once unless somebody asks for more; a local sum over a few backwards, as
+many as a setting says that is small by default (`for _ in range(self.n_critic)`). An evaluation for torch 0.3, whose
 batches may be `volatile`.
 
 **References.** <https://pytorch.org/docs/stable/notes/faq.html> ("My model reports cuda runtime error(2): out of

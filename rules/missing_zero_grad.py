@@ -17,8 +17,8 @@ A `zero_grad()` before the loop, or once per epoch, is no help: it has to happen
 
 Of two optimizers each needs its own reset, unless they have the same parameters.
 
-**In a run** nothing has to be recognised: `gradguard run` looks at the gradients before each backward between a few steps
-of each optimizer, and says which optimizer steps with gradients that nothing has cleared.
+**In a run** nothing has to be recognised: `gradguard run` looks at the gradients before each backward, between a few
+steps of each optimizer, and says which optimizer steps with gradients that nothing has cleared.
 
 **Not flagged.** `model.zero_grad()`, `p.grad = None`, `p.grad.zero_()`; a reset in a helper, in a closure or in the
 caller; gradient accumulation, where the reset happens with the step; engines that reset by themselves (DeepSpeed);

@@ -27,6 +27,9 @@ def forward(self, x):
 **Instead**, average what has no graph: `0.1 * loss.item()`, `x.mean(0).detach()`; update parameters and buffers under
 `torch.no_grad()`.
 
+A method that averages parameters is flagged where it is called, or handed to somebody who calls it
+(`after=[lambda: slow.follow(net)]`), unless every call that is seen is under `no_grad`.
+
 **Severity.** An error where activations stay, a warning where backward freed them and only the nodes stay.
 
 **Not flagged.** Averages of numbers or of detached values, updates under `no_grad` or through `.data`, averages over

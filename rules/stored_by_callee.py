@@ -26,7 +26,8 @@ by what the calls in all files hand over. What the callee itself backpropagates 
 **Not flagged.** A helper that calls `.item()` or `.detach()` itself, one that only looks at the value (logging, `tqdm`,
 `add_scalar`), a container that is cleared in the same iteration.
 
-**Waits at low confidence.** A value of which no graph was seen to begin: the state of an environment.
+**Waits at low confidence.** A value of which no graph was seen to begin: the state of an environment. What takes the
+place of the one before for each of some objects: `self.latest[update.client] = update`.
 
 **References.** visionml/pytracking#313, Lightning-AI/pytorch-lightning#6925.
 """
@@ -63,6 +64,8 @@ def hands_over(function: Function) -> Iterator[Finding]:
 def _help(store: Store) -> str:
     if store.goes_on:  # a layer whose statistics are kept, say: the caller goes on with what it gives back
         return "detach it where it is stored: what the call computes of it needs the graph"
+    if store.path.endswith(".*"):  # which of its collections: one that backward uses needs the graph until then
+        return f"empty each of its collections when it was used, or pass {store.advice}"
     return f"pass {store.advice}{store.number_advice}"
 
 

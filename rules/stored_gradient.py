@@ -42,6 +42,7 @@ def stores(function: Function) -> Iterator[Finding]:
                 f"{store.place} gets a gradient in every iteration, and keeps its memory (or, with "
                 "`set_to_none=False`, the same tensor many times)",
                 help="store a number, `.norm().item()`, or a copy where the values are wanted: `.clone()`",
+                related=store.where_stored(),
             )
 
 

@@ -43,6 +43,7 @@ def collects(function: Function) -> Iterator[Finding]:
             f"{store.place} keeps one more copy of the model each time",
             help="keep the best one, write them to disk, or use a `deque(maxlen=...)`",
             confidence=Confidence.LOW if store.conditional and store.period is None else Confidence.HIGH,
+            related=store.where_stored(),
         )
 
 

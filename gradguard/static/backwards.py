@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from gradguard.static import tree as t
 from gradguard.static.clearing import AT_START
+from gradguard.static.copies import is_of_a_copy, leaves_a_copy, left_on
 from gradguard.static.definitions import Class
 from gradguard.static.model import Backward, Form, GradCall, Loop, Store, ZeroGrad
 from gradguard.static.names import in_method
@@ -23,6 +24,8 @@ def judge_backward(flow: Flow, backward: Backward) -> None:
     if backward.create_graph is not None:
         backward.reset_around = _is_reset_around(flow)
         backward.asks_callers = backward.loop is None and not _is_of_a_copy(flow, backward)
+        backward.left_on = left_on(flow, backward) if backward.inner is None else backward.left_on
+        backward.of_copy = leaves_a_copy(flow, backward)
     backward.freed_by = _freed_by(flow, backward)
     backward.carried_by = _carried_by(flow, backward)
     backward.cut_at = _cut_at(flow, backward)
@@ -217,7 +220,7 @@ def _resets(flow: Flow, backward: Backward) -> list[ZeroGrad]:
         # Zeroing in place keeps the gradient's graph, and the next backward adds to it.
         zero_grads = [z for z in zero_grads if z.to_none or z.target is not None]
         zero_grads = [z for z in zero_grads if not _is_of_a_part(flow, z)]
-    if backward.create_graph is not None and backward.loop is None and _is_of_a_copy(flow, backward):
+    if backward.create_graph is not None and is_of_a_copy(flow, backward):
         order = flow.facts.events.index(backward)
         zero_grads = [z for z in zero_grads if flow.facts.events.index(z) > order]  # the next copy is another
     if backward.create_graph is not None and backward.loop is not None:
@@ -227,20 +230,6 @@ def _resets(flow: Flow, backward: Backward) -> list[ZeroGrad]:
     if backward.loop is None:
         return list(zero_grads)
     return [z for z in zero_grads if z.loop is None or z.loop.within(backward.loop) or backward.loop.within(z.loop)]
-
-
-def _is_of_a_copy(flow: Flow, backward: Backward) -> bool:
-    """Whether the graph is that of a model that this call itself copied, ``probe = copy.deepcopy(net).eval()``."""
-    nodes = {node_of(root.key) for root in backward.value.roots}
-    ran = {f.module for f in flow.facts.forwards if f.site.node in nodes}
-    bound = [s for s in t.walk_statements(flow.ref.define.body) if isinstance(s, t.Assign)]
-    copied = {
-        t.path_of(target)
-        for stmt in bound
-        for target in stmt.targets
-        if any(isinstance(n, t.Call) and (t.path_of(n.func) or "").endswith("deepcopy") for n in t.walk(stmt.value))
-    }
-    return bool(ran) and ran <= copied
 
 
 def _is_of_a_part(flow: Flow, reset: ZeroGrad) -> bool:

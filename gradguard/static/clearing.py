@@ -12,6 +12,10 @@ from gradguard.static.lines import Line, lines_with, told_once
 
 AT_START = ("__init__", "__post_init__", "__new__")
 """What these do is done once, when an object is made."""
+ANY = "*"
+"""An attribute whose name only the run knows."""
+COMPUTED = "()"
+"""The key of a collection that a call makes: ``self._key(name)``."""
 
 _CLEARED = r"\.(?:clear|pop|popleft|popitem)\("
 _FRESH = re.compile(r"=.*(?:\[\]|\{\}|\bNone\b|\blist\(\)|\bdict\(\)|\bdeque\()")
@@ -21,6 +25,9 @@ _LISTS_OF_ATTRIBUTES = ("vars(", "__dict__", "fields(", "__slots__", "__annotati
 _EACH_ATTRIBUTE = re.compile(
     r"\bfor\b[^\n]*\bin\b[^\n]*(?:\bvars\(|\bfields\(|\.__(?:dict|slots|annotations|dataclass_fields)__\b)"
 )
+_SOME_FIELDS = re.compile(r"\bfields\(\s*\w+\s*\)\[\s*(-?\d+)?\s*:\s*(-?\d+)?\s*\]")
+_FIELD = re.compile(r"^[ \t]+(\w+)[ \t]*:[ \t]*(\w[^\n]*)$", re.M)
+_OF_MANY = re.compile(r"\b(?:[Ll]ist|[Dd]ict|[Dd]eque|defaultdict)\b")
 _SETS_ANY = re.compile(r"\bsetattr\(\s*(\w+)\s*,\s*[^\s'\"]")
 _EMPTIES = re.compile(rf"{_CLEARED}|\bsetattr\(|\bdel\s+(?:\w+|getattr\([^()]*\))\[:\]|[\w)]\[:\]\s*=\s*\[\]")
 # An attribute whose name only the run knows: `self.__dict__[name]`, `getattr(self, name)`.
@@ -63,7 +70,7 @@ def clearing_methods(
         is_fresh = _FRESH.search(line.text) is not None
         if anew_here and not is_fresh:  # if cls._log is None: cls._log = Log()
             anew_here = at_first.search(_with_line_before(line, text)) is None and not from_itself.search(line.text)
-        if (not anew and _empties(emptied.search(line.text), slot)) or anew_here:
+        if (not anew and _empties(emptied.search(line.text), slot, line, text)) or anew_here:
             found.add(line.function)
     return found
 
@@ -88,28 +95,63 @@ def _with_line_before(line: Line, text: str) -> str:
     return text[text.rfind("\n", 0, max(line.start - 1, 0)) + 1 : line.start] + line.text
 
 
-def _empties(found: re.Match[str] | None, slot: str | None) -> bool:
+def _empties(found: re.Match[str] | None, slot: str | None, line: Line, text: str) -> bool:
     """Whether what is emptied may be what is stored under a key."""
     if found is None:
         return False
     if slot == TEXT and found["key"] is None and found["popped"] is not None:
         return not is_number(found["popped"].strip())
     key = (found["key"] or found["slot"] or "").strip().replace("'", '"')
+    if slot == COMPUTED and key.isidentifier():
+        return not _is_made_into_key(key, found.group().split("[", 1)[0], line, text)
     return slot is None or not (key.startswith('"') and slot.startswith('"')) or key == slot
+
+
+def _is_made_into_key(name: str, holder: str, line: Line, text: str) -> bool:
+    """Whether a function also reads under what it makes of a name, so that the name itself is another key.
+
+    ``window = self.series[self._key(name)]``, ``self.series[name] = []``.
+    """
+    computes = re.compile(rf"{re.escape(holder)}\[[\w.]+\([^\n]*\b{name}\b")
+    others = (other for other in lines_with(f"{holder}[", text) if other.function == line.function)
+    return any(computes.search(other.text) for other in others)
 
 
 def _clearing_all(attribute: str, text: str) -> frozenset[str]:
     """The functions of a file that do so for every attribute, or for those of whose names there is a list."""
-    every, listed = _clearing_many(text)
+    every, listed = (
+        frozenset(function for function in found if not _leaves_out(attribute, function, text))
+        for found in _clearing_many(text)
+    )
     among_words = rf"['\"](?:\w+[ ,]+)*{re.escape(attribute)}(?:[ ,]+\w+)*['\"]"
-    is_listed = bool(listed) and re.search(among_words, text) is not None
+    is_listed = bool(listed) and (attribute == ANY or re.search(among_words, text) is not None)
     return (every | listed if is_listed else every) | _made_again(attribute, text)
+
+
+def _leaves_out(attribute: str, function: str, text: str) -> bool:
+    """Whether a function goes over some fields of a record only, and not over this one: ``fields(self)[:4]``.
+
+    Of ``ANY``, whether it leaves out a collection.
+    """
+    for line in lines_with("fields(", text):
+        part = _SOME_FIELDS.search(line.text) if line.function == function else None
+        if part is None:
+            continue
+        fields = list(_FIELD.finditer(_class_around(line, text)))
+        start, end = (int(limit) if limit else None for limit in part.groups())
+        taken = fields[start:end]
+        missing = [field for field in fields if field not in taken]
+        if attribute == ANY and any(_OF_MANY.search(field[2]) for field in missing):
+            return True
+        if attribute != ANY and bool(fields) and all(field[1] != attribute for field in taken):
+            return True
+    return False
 
 
 def _made_again(attribute: str, text: str) -> frozenset[str]:
     """The functions that call the constructor of an object that is there, of a class with this attribute."""
     again = (line for line in _matching(".__init__(", _MAKES_AGAIN, text) if line.function not in AT_START)
-    word = re.compile(rf"\b{re.escape(attribute)}\b")
+    word = re.compile(r"" if attribute == ANY else rf"\b{re.escape(attribute)}\b")
     return frozenset(line.function for line in again if word.search(_class_around(line, text)))
 
 

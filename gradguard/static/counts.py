@@ -12,7 +12,10 @@ from gradguard.static import tree as t
 if TYPE_CHECKING:
     from gradguard.static.flow import Flow
 
+FEW = 9
+"""Of a number that is no larger somebody thought when he wrote it: critic steps, restarts, heads."""
 _WRAPPERS = ("tqdm", "enumerate")
+_OF_TRAINING = re.compile(r"epoch|iter|batch|episode|updates|^(?:n|num|total|max|train)_?steps?$|^steps?$", re.I)
 
 
 def written(iterable: t.Expr | None) -> int | None:
@@ -65,6 +68,14 @@ def _sets(loop: t.Node, counter: str, inner: t.Repeat) -> bool:
     return any(t.path_of(name) == counter for target in (*assigned, *bound) for name in t.names_in(target))
 
 
+def is_few(flow: Flow, iterable: t.Expr | None) -> bool:
+    """Whether a loop runs a few times by default: ``for _ in range(self.n_critic)``; not one over epochs or steps."""
+    number = _counted(iterable)
+    if number is None or _OF_TRAINING.search((t.path_of(number) or "").rsplit(".", 1)[-1]):
+        return False
+    return _is_one(flow, number, FEW)
+
+
 def is_once_by_default(flow: Flow, iterable: t.Expr | None) -> bool:
     """Whether ``for i in range(self.parts)`` runs once, unless somebody configures another number."""
     number = _counted(iterable)
@@ -90,26 +101,31 @@ def _counted(iterable: t.Expr | None) -> t.Expr | None:
     return iterable.args[0].value if len(iterable.args) == 1 else None
 
 
-def _is_one(flow: Flow, number: t.Expr) -> bool:
+def _is_one(flow: Flow, number: t.Expr, most: int = 1) -> bool:
+    """Whether a number is 1 by default, or no larger than ``most``."""
     if isinstance(number, t.Name):
         params = (p for p in flow.ref.define.params if p.name == number.id)
-        return any(p.default is not None and _number(p.default) == 1 for p in params)
+        return any(p.default is not None and _is_up_to(p.default, most) for p in params)
     if not isinstance(number, t.Attribute):
         return False
     owner = flow.ref.owner
     if t.path_of(number.value) == "self" and owner is not None:
         assigned = owner.assigned(number.name)
-        return len(assigned) == 1 and _is_one_or_default(*assigned[0])
-    return _is_option(flow, number.name)
+        return len(assigned) == 1 and _is_one_or_default(*assigned[0], most)
+    return _is_option(flow, number.name, most)
 
 
-def _is_option(flow: Flow, name: str) -> bool:
-    """Whether an option, or a field of a class of settings, is 1 by default, and nothing sets it to another number."""
-    option = rf"['\"]--{re.escape(name).replace('_', '[-_]')}['\"][^)]*\bdefault\s*=\s*1\b"
-    field = rf"^[ \t]+{re.escape(name)}\s*:\s*int\s*=\s*1\s*(?:#.*)?$"
+def _is_option(flow: Flow, name: str, most: int = 1) -> bool:
+    """Whether an option, or a field of a class of settings, is 1 by default, and nothing sets it to another number.
+
+    Or no larger than ``most``.
+    """
+    one = rf"[1-{most}]" if most > 1 else "1"
+    option = rf"['\"]--{re.escape(name).replace('_', '[-_]')}['\"][^)]*\bdefault\s*=\s*{one}\b"
+    field = rf"^[ \t]+{re.escape(name)}\s*:\s*int\s*=\s*{one}\s*(?:#.*)?$"
     survey = flow.project.survey
     is_one = survey.mentions(re.compile(f"{option}|{field}", re.M), flow.module)
-    return is_one and not survey.mentions(re.compile(rf"\.{re.escape(name)}\s*=(?!=)\s*(?!1\b)"), flow.module)
+    return is_one and not survey.mentions(re.compile(rf"\.{re.escape(name)}\s*=(?!=)\s*(?!{one}\b)"), flow.module)
 
 
 def _is_given_one(flow: Flow, param: str) -> bool:
@@ -133,13 +149,18 @@ def _calls(flow: Flow) -> list[t.Call]:
     return [node for node in nodes if (t.path_of(node.func) or "").rsplit(".", 1)[-1] == flow.ref.define.name]
 
 
-def _is_one_or_default(define: t.Define, value: t.Expr) -> bool:
+def _is_one_or_default(define: t.Define, value: t.Expr, most: int = 1) -> bool:
     """Whether a constructor's value is 1, or a setting or parameter whose default is: ``config.get("parts", 1)``."""
     if isinstance(value, t.Call) and (t.path_of(value.func) or "").rsplit(".", 1)[-1] in ("get", "getattr", "pop"):
-        return bool(value.args) and _number(value.args[-1].value) == 1
+        return bool(value.args) and _is_up_to(value.args[-1].value, most)
     if isinstance(value, t.Name):
-        return any(p.name == value.id and p.default is not None and _number(p.default) == 1 for p in define.params)
-    return _number(value) == 1
+        return any(p.name == value.id and p.default is not None and _is_up_to(p.default, most) for p in define.params)
+    return _is_up_to(value, most)
+
+
+def _is_up_to(expr: t.Expr, most: int) -> bool:
+    number = _number(expr)
+    return number is not None and 1 <= number <= most
 
 
 def is_long_buffer(flow: Flow, length: t.Expr | None) -> bool:

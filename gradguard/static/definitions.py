@@ -380,7 +380,7 @@ class Class:
                 continue
             value = stmt.value
             factory = value.argument("default_factory") if isinstance(value, t.Call) else None
-            made = t.Call(value.origin, factory, []) if factory is not None else value
+            made = t.made_by(factory, value.origin) if factory is not None else value
             found.setdefault(stmt.targets[0].id, []).append((script, made))
 
     @cached_property

@@ -203,6 +203,8 @@ class Backward(Event):
         resets: the calls that reset the gradients in the same iteration.
         reset_around: who calls the function that it is in resets them: it is a closure of an optimizer's step.
         asks_callers: it is outside of a loop, of a model that lives on: a caller may reset them.
+        left_on: the parameter, a model, whose gradients have their graphs when the function ends (``create_graph``).
+        of_copy: that is a copy of a model, made for this call, and nothing resets its gradients.
         freed_by: the earlier backward that surely freed this graph; itself, if it did so in the iteration before.
         carried_by: what brings the graph of the iteration before, which this backward has freed.
         cut_at: where the graph was cut, if the value surely has none.
@@ -221,6 +223,8 @@ class Backward(Event):
     resets: list[ZeroGrad] = field(default_factory=list)
     reset_around: bool = False
     asks_callers: bool = False
+    left_on: str | None = None
+    of_copy: bool = False
 
     @property
     def retain_graph_argument(self) -> Site:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from gradguard.static import knowledge as k
 from gradguard.static import tree as t
+from gradguard.static.clearing import COMPUTED
 from gradguard.static.model import Form
 from gradguard.static.names import collections_of
 
@@ -86,9 +87,11 @@ def _method(call: t.Call) -> tuple[str, list[t.Expr]]:
 
 
 def key_of(index: t.Expr) -> str | None:
-    """A key as a store has it: a name, or a word with its quotes."""
+    """A key as a store has it: a name, or a word with its quotes; ``COMPUTED`` of what a function makes of a name."""
     if isinstance(index, t.Constant):
         return f'"{index.value}"' if isinstance(index.value, str) else None
+    if isinstance(index, t.Call):
+        return COMPUTED
     return index.id if isinstance(index, t.Name) else None
 
 

@@ -102,13 +102,17 @@ def _is_overwritten(flow: Flow, hook: HookRegistration) -> bool:
 
 
 def _is_lost(flow: Flow, hook: HookRegistration) -> bool:
-    """Whether only the last of several handles is left: a loop over layers binds each to the same name, and no more."""
+    """Whether only the last of several handles is left: a loop over layers binds each to the same name, and no more.
+
+    Or to the same attribute: ``self.handle = layer.register_forward_hook(save)``.
+    """
     for loop in t.walk_statements(flow.ref.define.body):
         body = loop.body if isinstance(loop, t.Repeat) else []
         made = next((s for s in body if isinstance(s, t.Assign) and s.value is hook.site.node), None)
         name = made.targets[0] if made is not None and len(made.targets) == 1 else None
-        if isinstance(name, t.Name) and not any(isinstance(s, t.Leave | t.Return) for s in t.walk_statements(body)):
-            uses = [n for n in t.walk(body) if isinstance(n, t.Name) and n.id == name.id]
+        path = t.path_of(name) if isinstance(name, t.Name | t.Attribute) else None
+        if path is not None and not any(isinstance(s, t.Leave | t.Return) for s in t.walk_statements(body)):
+            uses = [n for n in t.walk(body) if isinstance(n, t.Name | t.Attribute) and t.path_of(n) == path]
             return len(uses) == 1
     return False
 

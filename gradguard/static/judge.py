@@ -13,6 +13,7 @@ from gradguard.static import knowledge as k
 from gradguard.static import tree as t
 from gradguard.static.autograd_functions import kept_outputs
 from gradguard.static.backwards import judge_backward, judge_grad_call
+from gradguard.static.handed_on import is_run_by_others
 from gradguard.static.hooks import judge_hook
 from gradguard.static.memory import COLLECTING, cleared, judge_memory
 from gradguard.static.model import Backward, Event, Form, GradCall, Loop, Mode, Scope, Site, Store
@@ -72,8 +73,19 @@ def _judge_store(flow: Flow, store: Store) -> None:
     _judge_lifetime(flow, store)
     if store.leaks and store.outlives is not None and isinstance(store.outlives.site.node, t.Repeat):
         store.outlives.is_once_by_default = counts.is_once(flow, store.outlives.site.node.iterable)
+        store.few_times = _ends_with_few(flow, store, store.outlives)
     if store.leaks:
         store.route = _longest_route(flow, store, roots)
+
+
+def _ends_with_few(flow: Flow, store: Store, loop: Loop) -> bool:
+    """Whether a local variable keeps the nodes of a few graphs, and goes with the call, or begins anew around them."""
+    if store.scope is not Scope.LOCAL or not store.freed or not isinstance(loop.site.node, t.Repeat):
+        return False
+    outer = (flow.carries.get((store.path, around)) for around in loop.around() if around is not loop)
+    if flow.facts.name == "<module>" or any(carry is not None and carry.grows for carry in outer):
+        return False
+    return counts.is_few(flow, loop.site.node.iterable)
 
 
 def _longest_route(flow: Flow, store: Store, roots: list[Root]) -> tuple[str, ...]:
@@ -306,7 +318,8 @@ def _judge_call(flow: Flow, store: Store) -> None:
     """The store is into something that lives longer than the call; the function is itself one step of a loop."""
     leaves = any(r.source is Source.LEAF for r in store.value.roots)
     grows = store.is_average or store.form is Form.SUM or store.form in COLLECTING
-    of_parameters = grows and leaves and bool(graphs(store.value.roots)) and bool(flow.facts.backwards)
+    has_graph = grows and leaves and bool(graphs(store.value.roots))
+    of_parameters = has_graph and bool(flow.facts.backwards)
     if store.scope in (Scope.LOCAL, Scope.PARAMETER):
         return
     if store.inner is not None and not store.parameter and not of_parameters:
@@ -326,7 +339,8 @@ def _judge_call(flow: Flow, store: Store) -> None:
     forward = flow.facts.is_module_method and flow.facts.name == "forward" and not given
     if any(r.source is Source.PLACE and r.base == store.path for b in inside for r in b.value.reach):
         return
-    if not (inside or stepping or forward or of_parameters):
+    blends = has_graph and store.inner is None and store.form not in COLLECTING and _is_over_parameters(store)
+    if not (inside or stepping or forward or of_parameters or (blends and is_run_by_others(flow))):
         return
     if store.form is Form.REBIND and not inside and not _buffer_statistics(flow, store):
         return
@@ -337,6 +351,10 @@ def _judge_call(flow: Flow, store: Store) -> None:
     store.used = False
     store.freed = any(not b.keeps for b in inside) or (stepping and not inside)
     store.retained = bool(inside) and not store.freed
+
+
+def _is_over_parameters(store: Store) -> bool:
+    return store.loop is not None and store.loop.over_parts
 
 
 def _is_shared(flow: Flow, store: Store) -> bool:

@@ -73,6 +73,8 @@ def _has_one_of(key: t.Expr, names: set[str]) -> bool:
     """Whether a key consists of some of these variables, as they are: not of their shapes, nor of texts of them."""
     while isinstance(key, t.Starred):
         key = key.value
+    if isinstance(key, t.Call) and t.path_of(key.func) in ("tuple", "frozenset") and len(key.args) == 1:
+        return _has_one_of(key.args[0].value, names)
     if isinstance(key, t.Name):
         return key.id in names
     parts = key.items if isinstance(key, t.Display) else key.operands if isinstance(key, t.Operation) else []

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from gradguard.static import knowledge as k
 from gradguard.static.model import Form, Loop, Scope, Store
+from gradguard.static.names import attributes_of
 from gradguard.static.state import Carry
 from gradguard.static.values import Held, Holding, Kind, Root, Source
 
@@ -98,7 +99,7 @@ def cleared(flow: Flow, store: Store) -> bool:
     if store.scope is Scope.GLOBAL and "." not in store.path:  # those who use the module are to call what empties it
         return flow.project.survey.empties(store.holder, flow.module, functions, bare=True)
     survey = flow.project.survey
-    *objects, holder = store.path.split("[", 1)[0].split(".")[1:] or [store.holder]
+    *objects, holder = attributes_of(store.path)[1:] or [store.holder]
     made_anew = (
         survey.clears(each, flow.module, functions, anew=True) for each in objects
     )  # self.rollout with its values

@@ -16,6 +16,7 @@ from gradguard.static.values import (
 PARAMETERS = ".parameters[*]"
 """What the path of a module's parameters ends in, those that a loop goes over."""
 
+_KEYS = re.compile(r"\[[^\]]*\]")
 OF_METHOD = ".__self__"
 """What follows the path of a method that was handed over, in that of its object."""
 
@@ -48,6 +49,11 @@ def is_field(path: str) -> bool:
 def object_path(path: str) -> str:
     """A path without the method whose object it goes through: ``self.hidden`` of ``self.step.__self__.hidden``."""
     return _METHODS_OBJECT.sub("", path)
+
+
+def attributes_of(path: str) -> list[str]:
+    """The names on a path, without keys: ``callbacks``, ``hub`` and ``series`` of ``self.callbacks[*].hub.series``."""
+    return _KEYS.sub("", path).split(".")
 
 
 def in_method(path: str) -> str:

@@ -9,9 +9,11 @@ from typing import Any
 from gradguard.static import knowledge as k
 from gradguard.static import tree as t
 from gradguard.static.arguments import sureness
+from gradguard.static.copies import is_made_for
 from gradguard.static.definitions import Class
 from gradguard.static.expressions import recorded
 from gradguard.static.forms import key_of
+from gradguard.static.local_objects import as_given
 from gradguard.static.model import (
     Backward,
     Call,
@@ -53,7 +55,12 @@ def _backward(here: Translation, event: Backward) -> None:
     flow, state, value = here.flow, here.state, here.value(event.value)
     prove(flow, value)
     conditional = _is_conditional(here, event)
-    flow.record(replace(event, site=_site(here), loop=flow.loop, conditional=conditional, inner=event, value=value))
+    left = here.given.sources.get(event.left_on) if event.left_on is not None else None
+    flow.record(replace(
+        event, site=_site(here), loop=flow.loop, conditional=conditional, inner=event, value=value,
+        left_on=left.id if isinstance(left, t.Name) and left.id in flow.params else None,
+        of_copy=is_made_for(flow, left),
+    ))  # fmt: skip
     state.lost, state.computed = None, True
 
 
@@ -149,6 +156,8 @@ def _opaque(here: Translation, event: OpaqueCall) -> None:
 def _hook(here: Translation, event: HookRegistration) -> None:
     flow, receiver = here.flow, here.path(event.receiver) if event.receiver else None
     made = here.given.values.get(event.receiver) if event.receiver and event.closes_over_given else None
+    if receiver is not None:
+        receiver = as_given(flow, receiver, here.state, here.c.node)
     of = flow.read(receiver, here.state) if receiver is not None else made  # on what the caller has no name for
     if of is not None and not event.removed and (not event.fresh or event.closes_over_given):
         flow.record(replace(

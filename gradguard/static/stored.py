@@ -14,7 +14,7 @@ from gradguard.static import tree as t
 from gradguard.static.edits import detached, one_line
 from gradguard.static.events import Event, Loop, Mode
 from gradguard.static.knowledge import LOSS_NAME, REARRANGING, SPLITTING
-from gradguard.static.names import PARAMETERS, in_method
+from gradguard.static.names import PARAMETERS, attributes_of, in_method
 from gradguard.static.source import Site
 from gradguard.static.values import Held, Kind, Source, Value, node_within
 
@@ -90,6 +90,8 @@ class Store(Event):
         grows_by_call: each call adds to what is there, and nothing clears it.
         capped: it is stored only while the collection is short.
         fills: it is stored only until a long buffer is full.
+        few_keys: it seems to be one for each of some objects that there are, and to take the place of the one before.
+        few_times: a local variable gets no more of them than a setting says, which is small by default.
         is_item: it is stored under a key or an index.
         for_all_training: it grows from the first step of a training to the last, not in each epoch anew.
         in_step: its function is one step of training: it calls backward, outside of a loop.
@@ -124,6 +126,8 @@ class Store(Event):
     bounded_key: bool = False
     capped: bool = False
     fills: bool = False
+    few_keys: bool = False
+    few_times: bool = False
     is_item: bool = False
     grows: Loop | None = None
     grows_by_call: bool = False
@@ -236,7 +240,7 @@ class Store(Event):
     @property
     def holder(self) -> str:
         """The last identifier stored into: ``history`` of ``self.history``."""
-        return self.path.split("[")[0].rsplit(".", 1)[-1]
+        return attributes_of(self.path)[-1]
 
     @property
     def value_code(self) -> str:
@@ -281,7 +285,7 @@ class Store(Event):
         loop = self.outlives
         if loop is not None and (loop.evaluates or self.evaluating) and not loop.trains and loop.may_be_volatile():
             return Confidence.LOW
-        if loop is not None and loop.is_once_by_default:
+        if self.few_keys or self.few_times or (loop is not None and loop.is_once_by_default):
             return Confidence.LOW
         if loop is None or self.freed or self.retained or self.evaluating:
             return Confidence.HIGH
@@ -310,10 +314,10 @@ class Store(Event):
         return Fix(f"detach `{one_line(site.code)}`", (edit,), safe=self.is_tensor is True) if edit else None
 
     def where_stored(self) -> tuple[Related, ...]:
-        """The statement that stores it, as a related place, where a callee does."""
-        if self.inner is None:
-            return ()
+        """The statement that stores it, as a related place, where a callee does, and it is not what is reported."""
         site = self.source.site
+        if self.inner is None or site.node is self.site.node:
+            return ()
         return (Related(site.path, site.cell, site.line, "it is stored here"),)
 
     def origin(self) -> tuple[Related, ...]:

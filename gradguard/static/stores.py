@@ -6,7 +6,7 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from gradguard.static import counts
+from gradguard.static import counts, few_keys
 from gradguard.static import knowledge as k
 from gradguard.static import tree as t
 from gradguard.static.forms import key_of, mentions, rebind_form
@@ -198,6 +198,7 @@ def store_item(
         if any(t.path_of(n) == path for n in t.walk(new) if isinstance(n, t.Subscript)):
             flow.slots.add((base, store.key))  # hidden[i] = detach(hidden[i])
         store.bounded_key = _bounded_key(flow, target.index) or (base, store.key) in flow.slots
+        store.few_keys = few_keys.are_few(flow, base, target.index)
     state.env[base] = replace(with_content(holder, value), parts=_with_element(holder, value))
 
 

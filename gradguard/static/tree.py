@@ -404,6 +404,16 @@ def as_function(expr: Lambda) -> Define:
     return Define(expr.origin, "<lambda>", expr.params, [Return(expr.origin, expr.body)], [])
 
 
+def made_by(factory: Expr, origin: object) -> Expr:
+    """What a call of a factory gives: ``deque(maxlen=9)`` of a lambda, or of ``partial(deque, maxlen=9)``."""
+    if isinstance(factory, Lambda):
+        return factory.body
+    is_partial = isinstance(factory, Call) and (path_of(factory.func) or "").rsplit(".", 1)[-1] == "partial"
+    if isinstance(factory, Call) and is_partial and factory.args:
+        return Call(origin, factory.args[0].value, factory.args[1:])
+    return Call(origin, factory, [])
+
+
 def pairs(targets: list[Expr], value: Expr) -> Iterator[tuple[Expr, Expr]]:
     """The single assignments of a statement: ``a, b = x, y`` gives ``a, x`` and ``b, y``."""
     for target in targets:

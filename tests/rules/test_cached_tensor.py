@@ -402,6 +402,22 @@ BY_TUPLE = """key = (fn.__name__, *args)
                 known[key] = value = fn(*args)
                 return value"""
 
+AS_TUPLE = """key = tuple(args)
+                try:
+                    return known[key]
+                except KeyError:
+                    known[key] = out = fn(*args)
+                    return out"""
+WITH_NAMES = """if (key := (args, frozenset())) not in known:
+                    known[args, frozenset()] = fn(*args)
+                return known[key]"""
+
+
+@pytest.mark.parametrize("keep", [AS_TUPLE, WITH_NAMES, AS_TUPLE.replace("tuple", "frozenset")])
+@pytest.mark.parametrize("tokens", ["tokens", "tokens: torch.Tensor"])
+def test_a_cache_by_a_tuple_of_its_arguments(keep: str, tokens: str) -> None:
+    assert_flagged(memo(keep, tokens), CODE)
+
 
 @pytest.mark.parametrize("keep", [AT_ONCE, TRIED, BY_TUPLE])
 @pytest.mark.parametrize("tokens", ["tokens", "tokens: torch.Tensor"])
@@ -418,6 +434,9 @@ def test_a_cache_that_is_written_by_hand(keep: str, tokens: str) -> None:
     [
         AT_ONCE.replace("[args]", "[str(args)]"),
         AT_ONCE.replace("[args]", "[tuple(a.shape for a in args)]"),
+        AT_ONCE.replace("[args]", "[tuple(args[0].shape)]"),
+        AT_ONCE.replace("[args]", "[tuple(map(id, args))]"),
+        AT_ONCE.replace("[args]", "[hash(args)]"),
         AT_ONCE.replace("[args]", "[args[0].shape, args[0].dtype]"),
         "key = args[0].numpy().tobytes()\n                " + AT_ONCE.replace("args]", "key]"),
         AT_ONCE + "\n                known.clear()",

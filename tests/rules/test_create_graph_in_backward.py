@@ -252,3 +252,110 @@ def test_flagged(name: str) -> None:
 @pytest.mark.parametrize("name", CLEAN)
 def test_clean(name: str) -> None:
     assert_clean(CLEAN[name])
+
+
+ADAPT = """
+    import copy
+
+    class Inner:
+        def __init__(self, lr=0.1, steps=3):
+            self.lr, self.steps = lr, steps
+
+        def adapt(self, learner, x, y):
+            for _ in range(self.steps):
+                BEFORE
+                loss = F.mse_loss(learner(x), y)
+                loss.backward(create_graph=True)MARK
+                flat = sum(p.grad.pow(2).sum() for p in learner.parameters())
+                pulls = torch.autograd.grad(flat, list(learner.parameters()))
+                with torch.no_grad():
+                    for p, pull in zip(learner.parameters(), pulls):
+                        p.sub_(self.lr * (p.grad + pull))
+                WITHIN
+            AFTER
+            return learner
+
+    class Meta:
+        def __init__(self, net, inner):
+            self.net, self.inner = net, inner
+            self.opt = torch.optim.Adam(net.parameters())
+
+        def step(self, tasks):
+            self.opt.zero_grad()
+            for task in tasks:
+                CALL
+                grads = torch.autograd.grad(F.mse_loss(learner(task.x), task.y), list(learner.parameters()))
+                for p, g in zip(self.net.parameters(), grads):
+                    p.grad = g if p.grad is None else p.grad + g
+                LAST
+            self.opt.step()
+"""
+DIRECT = "learner = self.inner.adapt(copy.deepcopy(self.net), task.x, task.y)"
+NAMED = "learner = copy.deepcopy(self.net)\n                self.inner.adapt(learner, task.x, y=task.y)"
+BY_NAME = """fast = copy.deepcopy(self.net).train()
+                learner = self.inner.adapt(learner=fast, x=task.x, y=task.y)"""
+
+
+def adapt(call: str, mark: str = "", **parts: str) -> str:
+    written = ADAPT.replace("CALL", call).replace("MARK", mark)
+    for part in ("BEFORE", "WITHIN", "AFTER", "LAST"):
+        written = written.replace(part, parts.get(part.lower(), "pass"))
+    return written
+
+
+@pytest.mark.parametrize("call", [DIRECT, NAMED, BY_NAME])
+@pytest.mark.parametrize("before", ["learner.zero_grad()", "learner.zero_grad(set_to_none=False)"])
+def test_a_copy_whose_resets_come_before(call: str, before: str) -> None:
+    assert_flagged(adapt(call, "  # !", before=before), CODE)
+    assert_flagged(adapt(call, "  # !", before=before).replace("learner(x)", "self.run(learner, x)"), CODE)
+
+
+@pytest.mark.parametrize("call", [DIRECT, NAMED, BY_NAME])
+@pytest.mark.parametrize(
+    "parts",
+    [
+        {"after": "learner.zero_grad()"},
+        {"within": "learner.zero_grad()"},
+        {"after": "for p in learner.parameters(): p.grad = None"},
+        {"after": "for p in learner.parameters(): p.grad = p.grad.detach()"},
+        {"last": "learner.zero_grad()"},
+        {"last": "for p in learner.parameters(): p.grad = None"},
+    ],
+)
+def test_a_copy_that_is_reset_at_the_end(call: str, parts: dict[str, str]) -> None:
+    assert_clean(adapt(call, before="learner.zero_grad()", **parts), CODE)
+
+
+def test_one_model_that_is_reset_before_each_backward() -> None:
+    assert_clean(adapt("learner = self.inner.adapt(self.net, task.x, task.y)", before="learner.zero_grad()"), CODE)
+    once = adapt("self.inner.adapt(learner, task.x, task.y)", before="learner.zero_grad()")
+    assert_clean(
+        once.replace("for task in tasks:", "learner = copy.deepcopy(self.net)\n            for task in tasks:"), CODE
+    )
+
+
+COPIED = """
+    import copy
+
+    def train(net, opt, tasks):
+        FIRST
+        for task in tasks:
+            EACH
+            for x, y in task:
+                learner.zero_grad()
+                F.mse_loss(learner(x), y).backward(create_graph=True)MARK
+                flat = sum(p.grad.pow(2).sum() for p in learner.parameters())
+                END
+            print(float(flat))
+"""
+
+
+def test_a_copy_for_each_task() -> None:
+    copies = COPIED.replace("EACH", "learner = copy.deepcopy(net)").replace("FIRST", "pass")
+    assert_flagged(copies.replace("MARK", "  # !").replace("END", "pass"), CODE)
+    assert_clean(copies.replace("MARK", "").replace("END", "learner.zero_grad()"), CODE)
+
+
+def test_one_copy_for_all() -> None:
+    once = COPIED.replace("EACH", "pass").replace("FIRST", "learner = copy.deepcopy(net)").replace("MARK", "")
+    assert_clean(once.replace("END", "pass"), CODE)

@@ -527,3 +527,86 @@ def test_the_first_time_in_the_loop_itself(begin: str) -> None:
 @pytest.mark.parametrize("begin", ["if watch.trace: watch.show()", "if step % 10 == 0: watch.show()", "watch.show()"])
 def test_again_and_again_under_a_condition(begin: str) -> None:
     assert_flagged(IN_THE_LOOP.format(begin=begin), CODE)
+
+
+TAPS = """
+    class Taps:
+        def __init__(self, net, names):
+            self.net, self.names, self.seen, self.handle, self.handles = net, names, {{}}, None, []
+
+        def {enter}(self):
+            for name in self.names:
+                {register}
+            return self.seen
+
+        def saver(self, name):
+            def hook(module, inputs, output):
+                self.seen[name] = output.detach()
+            return hook
+
+        def {leave}(self, *error):
+            {end}
+
+    class Trainer:
+        def __init__(self, net, opt, names):
+            self.net, self.opt, self.names = net, opt, names
+
+        def features(self, x):
+            {use}
+
+        def step(self, x):
+            loss = self.features(x)
+            self.opt.zero_grad()
+            loss.backward()
+            self.opt.step()
+
+    def main(net, opt, loader):
+        trainer = Trainer(net, opt, ["0", "2"])
+        for x in loader:
+            {before}
+            trainer.step(x)
+"""
+IN_CONTEXT = "with Taps(self.net, self.names) as seen:\n                return self.net(x).mean()"
+BY_METHODS = "taps = Taps(self.net, names=self.names)\n            taps.open()\n            loss = self.net(x).mean()"
+BY_METHODS += "\n            taps.close()\n            return loss"
+OVERWRITES = "self.handle = self.net.get_submodule(name).register_forward_hook(self.saver(name)){mark}"
+COLLECTS = "self.handles.append(self.net.get_submodule(name).register_forward_hook(self.saver(name))){mark}"
+ALSO = f"{OVERWRITES}; self.handles.append(self.handle)"
+REMOVES, REMOVES_ALL = "self.handle.remove()", "while self.handles: self.handles.pop().remove()"
+
+
+def taps(register: str, end: str, use: str = IN_CONTEXT, before: str = "pass", mark: str = "") -> str:
+    enter, leave = ("__enter__", "__exit__") if use is IN_CONTEXT else ("open", "close")
+    register = register.format(mark=mark)
+    return TAPS.format(register=register, end=end, use=use, before=before, enter=enter, leave=leave)
+
+
+@pytest.mark.parametrize("use", [IN_CONTEXT, BY_METHODS])
+def test_an_object_that_removes_the_last_handle_only(use: str) -> None:
+    marked = taps(OVERWRITES, REMOVES, use, mark="  # !")
+    assert_flagged(marked, CODE)
+    assert_flagged(marked.replace("self.net.get_submodule(name)", "self.net[int(name)]"), CODE)
+    assert_flagged(marked.replace("Taps(self.net", "Taps(self.net.encoder"), CODE)
+
+
+@pytest.mark.parametrize("use", [IN_CONTEXT, BY_METHODS])
+def test_an_object_that_removes_all_of_its_hooks(use: str) -> None:
+    assert_clean(taps(COLLECTS, REMOVES_ALL, use), CODE)
+    assert_clean(taps(ALSO, REMOVES_ALL, use), CODE)
+    assert_clean(taps(OVERWRITES + "; break", REMOVES, use), CODE)
+    assert_clean(taps(f"if name == '0': {OVERWRITES}", REMOVES, use), CODE)
+    assert_clean(taps(f"{OVERWRITES}; self.handle.remove()", "pass", use), CODE)
+    assert_clean(taps(OVERWRITES, REMOVES, use).replace("for name in self.names:", "if (name := self.names[0]):"), CODE)
+
+
+def test_an_object_with_hooks_on_a_module_of_this_iteration() -> None:
+    anew = taps(OVERWRITES, REMOVES, before="trainer = Trainer(nn.Sequential(nn.Linear(4, 2)), opt, ['0'])")
+    assert_clean(anew, CODE)
+    copied = taps(OVERWRITES, REMOVES, IN_CONTEXT.replace("with", "net = copy.deepcopy(self.net)\n            with"))
+    assert_clean(copied.replace("Taps(self.net,", "Taps(net,").replace("return self.net(x)", "return net(x)"), CODE)
+
+
+def test_an_object_with_hooks_that_is_opened_once() -> None:
+    once = taps(OVERWRITES, REMOVES, "return self.net(x).mean()")
+    made = "self.net, self.opt, self.names = net, opt, names"
+    assert_clean(once.replace(made, f"{made}\n            Taps(net, names).open()"), CODE)

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.rules.snippets import assert_clean, assert_flagged
+from tests.rules.snippets import assert_clean, assert_flagged, findings, source
 
 CODE = "GG402"
 
@@ -348,3 +348,46 @@ def test_flagged(name: str) -> None:
 @pytest.mark.parametrize("name", CLEAN)
 def test_clean(name: str) -> None:
     assert_clean(CLEAN[name], CODE)
+
+
+KEPT_BY_ANOTHER = """
+    class Shot:
+        def __init__(self, where, grads):
+            self.where, self.grads = where, grads
+
+    class Recorder:
+        def __init__(self):
+            self.shots = []
+
+        def snap(self, where, params):
+            self.shots.append(Shot(where, [p.grad for p in params]))  # stored
+
+    class Learner:
+        def __init__(self, model):
+            self.model, self.params = model, [p for p in model.parameters()]
+            self.optimizer = torch.optim.SGD(self.params, lr=0.1)
+            self.recorder = Recorder()
+
+        def observe(self, x, y):
+            self.optimizer.zero_grad()
+            F.cross_entropy(self.model(x), y).backward()
+            self.recorder.snap(x, self.params)  # !
+            self.optimizer.step()
+
+    def main(model, loader):
+        learner = Learner(model)
+        for x, y in loader:
+            learner.observe(x, y)
+"""
+
+
+def test_the_line_that_stores_is_named_where_a_callee_does() -> None:
+    lines = source(KEPT_BY_ANOTHER).splitlines()
+    stored, called = (next(i for i, line in enumerate(lines, 1) if line.endswith(end)) for end in ("# stored", "# !"))
+    (found,) = findings(KEPT_BY_ANOTHER, CODE)
+    assert (found.span.line, [related.line for related in found.related]) == (called, [stored])
+
+
+def test_no_line_is_named_twice() -> None:
+    (found,) = findings(FLAGGED["append"], CODE)
+    assert not found.related

@@ -1,0 +1,92 @@
+"""Copies of a model that one task needs: what a backward leaves in their gradients goes with them, or never does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from gradguard.static import knowledge as k
+from gradguard.static import tree as t
+from gradguard.static.model import Backward, Loop, ZeroGrad
+from gradguard.static.roots import node_of
+
+if TYPE_CHECKING:
+    from gradguard.static.flow import Flow
+
+
+def is_of_a_copy(flow: Flow, backward: Backward) -> bool:
+    """Whether the graph is that of a model that is copied for it, ``probe = copy.deepcopy(net).eval()``.
+
+    By this call, or where it runs in a loop, by an iteration of that or of one around it.
+    """
+    ran = _ran(flow, backward)
+    copied = {path for stmt in _copies(flow, backward.loop) for path in map(t.path_of, stmt.targets)}
+    return bool(ran) and ran <= copied
+
+
+def left_on(flow: Flow, backward: Backward) -> str | None:
+    """The parameter, a model, whose gradients have their graphs when the call ends: resets come before the last one."""
+    ran = _ran(flow, backward) or {path for path in flow.params if path in flow.modules}
+    path = ran.pop() if len(ran) == 1 else None
+    if path is None or path not in flow.params or path == "self" or _resets_after(flow, backward, {path}):
+        return None
+    return path if not any(flow.facts.calls_of(k.SETTING_GRADIENTS)) else None
+
+
+def is_made_for(flow: Flow, given: t.Expr | None) -> bool:
+    """Whether what a call is given is a copy for it alone: ``adapt(copy.deepcopy(net))``."""
+    if isinstance(given, t.Name):
+        return any(t.path_of(target) == given.id for stmt in _copies(flow, flow.loop) for target in stmt.targets)
+    return given is not None and _copies_a_model(given)
+
+
+def leaves_a_copy(flow: Flow, backward: Backward) -> bool:
+    """Whether this call, again and again, leaves a copy of a model behind that its own gradients keep alive."""
+    again = backward.loop is not None or flow.facts.name not in ("main", "<module>", "__init__")
+    return backward.of_copy and again and not _resets_after(flow, backward, _names_of_copy(flow, backward))
+
+
+def _names_of_copy(flow: Flow, backward: Backward) -> set[str]:
+    """What the function calls the model that it gives to a call, or gets back from it."""
+    call = backward.site.node
+    given = {arg.value.id for arg in call.args if isinstance(arg.value, t.Name)} if isinstance(call, t.Call) else set()
+    bound = (s for s in t.walk_statements(flow.ref.define.body) if isinstance(s, t.Assign) and s.value is call)
+    names = (t.path_of(name) for stmt in bound for target in stmt.targets for name in t.names_in(target))
+    return given | {name for name in names if name is not None}
+
+
+def _resets_after(flow: Flow, backward: Backward, names: set[str]) -> bool:
+    """Whether the gradients of a model are reset after a backward, as far as can be seen."""
+    order = flow.facts.events.index(backward)
+    later = (reset for reset in flow.facts.zero_grads if flow.facts.events.index(reset) > order)
+    return any(reset.site.node is not backward.site.node and _may_concern(reset, names) for reset in later)
+
+
+def _may_concern(reset: ZeroGrad, names: set[str]) -> bool:
+    if reset.target is not None:
+        return reset.target in names or not (reset.of_module or (reset.of and reset.of.isdisjoint(names)))
+    around = reset.loop.site.node if reset.loop is not None and reset.inner is None else None
+    over = list(t.walk(around.iterable)) if isinstance(around, t.Repeat) and around.iterable is not None else []
+    funcs = [node.func for node in over if isinstance(node, t.Call) and isinstance(node.func, t.Attribute)]
+    owners = {t.path_of(func.value) for func in funcs if func.name in ("parameters", "named_parameters")}
+    return not owners or not owners.isdisjoint(names)  # for p in net.parameters(): p.grad = None
+
+
+def _ran(flow: Flow, backward: Backward) -> set[str | None]:
+    """The modules that the graph goes through, by the calls in this function that it began at."""
+    nodes = {node_of(root.key) for root in backward.value.roots}
+    return {forward.module for forward in flow.facts.forwards if forward.site.node in nodes}
+
+
+def _copies(flow: Flow, loop: Loop | None) -> Iterator[t.Assign]:
+    """The statements that bind a copy of something, in this loop or one around it; in the function outside of loops."""
+    around = list(loop.around()) if loop is not None else []
+    for stmt in t.walk_statements(flow.ref.define.body):
+        is_near = not around or any(stmt in each.nodes for each in around)
+        if is_near and isinstance(stmt, t.Assign) and _copies_a_model(stmt.value):
+            yield stmt
+
+
+def _copies_a_model(value: t.Expr) -> bool:
+    calls = (node for node in t.walk(value) if isinstance(node, t.Call))
+    return any((t.path_of(call.func) or "").endswith("deepcopy") for call in calls)

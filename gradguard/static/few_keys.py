@@ -1,0 +1,61 @@
+"""What the keys of a collection tell of how many there will be."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from gradguard.static import knowledge as k
+from gradguard.static import tree as t
+
+if TYPE_CHECKING:
+    from gradguard.static.flow import Flow
+
+_FIELD = re.compile(r'(?:\.|\[")(\w+)(?:"\])?$')
+_TELLS_APART = re.compile(
+    r"path|file|url|uri|hash|sha\d*|key|round|episode|frame|tick|seq|version|token|serial|digest|stamp|name$|_no$|^no$|num",
+    re.I,
+)
+
+
+def are_few(flow: Flow, base: str, index: t.Expr) -> bool:
+    """Whether a store seems to put one thing for each of some objects that there are, again and again.
+
+    ``latest[update.client] = update``; ``losses[i] = loss`` where ``i`` is one of the ids that the function is given,
+    and the place of something in a collection that the object has: ``self.graphs[i]``.
+    """
+    path = t.path_of(index)
+    return path is not None and (_is_whose(_written(flow, path)) or _is_of_another(flow, base, path))
+
+
+def _written(flow: Flow, key: str) -> str:
+    """A key, or the one thing that its variable is bound to: ``cid = update.client``."""
+    assigned = (stmt for stmt in t.walk_statements(flow.ref.define.body) if isinstance(stmt, t.Assign))
+    bound = [v for stmt in assigned for name, v in t.pairs(stmt.targets, stmt.value) if t.path_of(name) == key]
+    return (t.path_of(bound[0]) or key) if len(bound) == 1 else flow.canonical(key)
+
+
+def _is_whose(key: str) -> bool:
+    """Whether a key is a field of an object by which it says whose it is: not which of many it is."""
+    field = _FIELD.search(key) if not key.startswith("self.") else None  # self.at: where it puts the next one
+    return field is not None and not k.GROWING_KEY.search(field[1]) and not _TELLS_APART.search(field[1])
+
+
+def _is_of_another(flow: Flow, base: str, key: str) -> bool:
+    """Whether a key that the function is given is used for another collection of the object too, and not to fill it."""
+    if base.split(".", 1)[0] != "self" or not _is_given(flow, key):
+        return False
+    body = flow.ref.define.body
+    filled = {id(target) for stmt in t.walk_statements(body) if isinstance(stmt, t.Assign) for target in stmt.targets}
+    uses = (n for n in t.walk(body) if isinstance(n, t.Subscript) and t.path_of(n.index) == key and id(n) not in filled)
+    others = {path for use in uses if (path := t.path_of(use.value)) is not None and path != base}
+    return any(path.startswith("self.") for path in others)
+
+
+def _is_given(flow: Flow, key: str) -> bool:
+    """Whether a variable is a parameter, or goes over one."""
+    if key in flow.params:
+        return True
+    loops = (frame.loop.site.node for frame in flow.frames if key in frame.loop.targets)
+    over = [loop.iterable for loop in loops if isinstance(loop, t.Repeat)]
+    return any(isinstance(expr, t.Name) and expr.id in flow.params for expr in over)
