@@ -23,7 +23,7 @@ def judge_backward(flow: Flow, backward: Backward) -> None:
     backward.resets = _resets(flow, backward)
     if backward.create_graph is not None:
         backward.reset_around = _is_reset_around(flow)
-        backward.asks_callers = backward.loop is None and not _is_of_a_copy(flow, backward)
+        backward.asks_callers = backward.loop is None and not is_of_a_copy(flow, backward)
         backward.left_on = left_on(flow, backward) if backward.inner is None else backward.left_on
         backward.of_copy = leaves_a_copy(flow, backward)
     backward.freed_by = _freed_by(flow, backward)
