@@ -161,7 +161,7 @@ def _given_entries(c: Called) -> tuple[tuple[object, Value], ...]:
 def _slot(c: Called) -> str | None:
     """The key of the collection that gets more, ``split`` of ``seen[split].append(x)``."""
     owner = c.node.func.value if isinstance(c.node.func, t.Attribute) else None
-    return key_of(owner.index) or text_key(c, owner.index) if isinstance(owner, t.Subscript) else None
+    return text_key(c, owner.index) or key_of(owner.index) if isinstance(owner, t.Subscript) else None
 
 
 def _new_key(c: Called) -> bool:
