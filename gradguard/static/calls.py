@@ -69,6 +69,8 @@ def call(flow: Flow, node: t.Call, state: State) -> Value:
         for event in flow.calls_giving(node.args[0].value):
             event.entered = True
     _note(called)
+    if func.ref is None and called.path:
+        flow.unknown_calls.append((called.path, state.mode))
     if (asked := node.argument("volatile")) is not None:
         volatile.given(flow, asked, state)
     for reader in _READERS:
