@@ -14,6 +14,7 @@ from gradguard.static import tree as t
 from gradguard.static.autograd_functions import kept_outputs
 from gradguard.static.backwards import judge_backward, judge_grad_call
 from gradguard.static.hooks import judge_hook
+from gradguard.static.learners import goes_over_learners
 from gradguard.static.memory import COLLECTING, cleared, judge_memory
 from gradguard.static.model import Backward, Event, Form, GradCall, Loop, Mode, Scope, Site, Store
 from gradguard.static.noted import judge_call, judge_construction
@@ -111,6 +112,7 @@ def _is_over_few(loop: Loop) -> bool:
     return (
         runs_once
         or loop.over_parts
+        or goes_over_learners(loop)
         or (bool(learners) and len(learners) == len(loop.backwards) and not loop.over_loader)
     )
 
