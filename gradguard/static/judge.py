@@ -154,6 +154,9 @@ def _judge_in_loop(flow: Flow, store: Store, loop: Loop, fresh: bool) -> None:
     if inside and _ends_with_the_step(flow, store, loop, fresh):
         store.used = True
         return
+    if store.descends and store.retained and not loop.steps and carried in flow.facts.returns.reach:
+        store.used = True  # a descent that its caller backpropagates through: each iteration leaves one node
+        return
     consumers: list[Backward | GradCall] = [*flow.facts.backwards, *flow.facts.grad_calls]
     outside = [b for b in consumers if _outside(b, loop)]
     for_later = [b for b in outside if not inside or (isinstance(b, Backward) and not freeing)]
