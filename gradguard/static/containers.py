@@ -232,8 +232,10 @@ def in_place(c: Called) -> Value | None:
         return DETACHED
     if c.method in k.FILLING_METHODS:
         return c.receiver
-    if c.method not in k.INPLACE_GRAPH_METHODS or path is None or _through_data(c.node):
+    if c.method not in k.INPLACE_GRAPH_METHODS or _through_data(c.node):
         return None
+    if path is None:  # torch.zeros(n, 10).scatter_(1, y, 1)
+        return c.result() if c.receiver.kind is Kind.TENSOR else None
     added = union(c.arguments)
     if state.mode is Mode.OFF:
         return c.receiver

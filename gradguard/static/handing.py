@@ -84,9 +84,7 @@ def _called(flow: Flow, call: t.Call) -> tuple[FunctionRef | None, Class | None]
     return found if isinstance(found, FunctionRef) else None, None
 
 
-def _runs_named(
-    project: Project, ref: FunctionRef, owner: str, path: str, hands: int
-) -> Iterator[tuple[Flow, Mode]]:
+def _runs_named(project: Project, ref: FunctionRef, owner: str, path: str, hands: int) -> Iterator[tuple[Flow, Mode]]:
     """Where a function, or one that is defined in it, calls what it has at a path, or hands it on."""
     for flow in project.flows(ref.module, Selection(frozenset(((owner, ref.define.name),)))):
         if flow.ref.define is not ref.define and path in flow.locals | set(flow.params):

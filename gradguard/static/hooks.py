@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from gradguard.static import knowledge as k
@@ -93,7 +94,7 @@ def _is_overwritten(flow: Flow, hook: HookRegistration) -> bool:
     blocks = [define.body, *(s.body for s in t.walk_statements(define.body) if isinstance(s, t.Repeat | t.If | t.With))]
     for block in blocks:
         registers = [i for i, s in enumerate(block) if isinstance(s, t.Assign) and _registers(s.value)]
-        for first, second in zip(registers, registers[1:]):
+        for first, second in pairwise(registers):
             one, other = block[first], block[second]
             if isinstance(one, t.Assign) and isinstance(other, t.Assign) and one.value is hook.site.node:
                 codes = {flow.site(target).code for target in other.targets}

@@ -621,7 +621,9 @@ KEEPING = (
 
 
 @pytest.mark.parametrize("store", KEEPING)
-@pytest.mark.parametrize("test", ["if keep", "if name and keep", "if not keep:\n                pass\n            else"])
+@pytest.mark.parametrize(
+    "test", ["if keep", "if name and keep", "if not keep:\n                pass\n            else"]
+)
 def test_what_is_kept_only_when_it_is_asked_for(test: str, store: str) -> None:
     def written(asked: str) -> str:
         return ASKED.format(test=test, store=store, asked=asked)
