@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from gradguard.static import knowledge as k
 from gradguard.static import tree as t
+from gradguard.static.binding import freeze_each
 from gradguard.static.called import Called
 from gradguard.static.definitions import FunctionRef
 from gradguard.static.forms import key_of, rebind_form
@@ -217,9 +218,11 @@ def in_place(c: Called) -> Value | None:
         off = isinstance(m := c.node.argument("requires_grad", 0), t.Constant) and m.value is False
         if c.receiver.kind is Kind.MODULE and (module := c.module_path) is not None:
             flow.freeze(module, state, bool(off))
+        if isinstance(c.node.func, t.Attribute):
+            freeze_each(flow, t.path_of(c.node.func.value), state, bool(off))
         if off or c.receiver.kind is Kind.MODULE:
             return c.receiver
-        flow.facts.gradients_wanted = True
+        flow.facts.gradients_wanted |= not c.receiver.holding(Held.STATE)
         leaf = c.receiver.with_roots(Root(Source.LEAF, c.node))
         if path is not None:
             state.env[path] = leaf
