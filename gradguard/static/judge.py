@@ -16,7 +16,7 @@ from gradguard.static.backwards import judge_backward, judge_grad_call
 from gradguard.static.hooks import judge_hook
 from gradguard.static.learners import goes_over_learners
 from gradguard.static.memory import COLLECTING, cleared, judge_memory
-from gradguard.static.model import Backward, Event, Form, GradCall, Loop, Mode, Scope, Site, Store
+from gradguard.static.model import Backward, Event, Form, Forward, GradCall, Loop, Mode, Scope, Site, Store
 from gradguard.static.noted import judge_call, judge_construction
 from gradguard.static.roots import attaching_roots, graphs, node_of, site_of, wholes
 from gradguard.static.route import route
@@ -48,6 +48,9 @@ def judge(flow: Flow) -> None:
     for loop in flow.facts.loops:
         if loop.steps and loop.parent is not None and isinstance(loop.site.node, t.Repeat):
             loop.is_once_by_default = counts.is_once_by_default(flow, loop.site.node.iterable)
+    for loop in flow.facts.loops:
+        for forward in loop.forwards if loop.evaluates_by_name else ():
+            forward.leaves = _leaves_function(flow, forward)
     flow.facts.kept_outputs = kept_outputs(flow)
     if len({step.target for step in flow.facts.steps}) > 1:
         for step in flow.facts.steps:  # whose parameters the module's reset concerns cannot be told
@@ -302,6 +305,14 @@ def _sees_every_backward(flow: Flow) -> bool:
     if not flow.facts.backwards and survey.mentions(_TRAINERS, flow.module):
         return False  # a framework does the backward of what its loop is given
     return bool(seen) and survey.backwards(flow.module) <= lines
+
+
+def _leaves_function(flow: Flow, forward: Forward) -> bool:
+    """Whether the graph of a module call is returned, kept, or given to what may keep it."""
+    places = [value.reach for path, value in flow.final.env.items() if flow.scope(path) is not Scope.LOCAL]
+    stores = [store.value.reach for store in flow.facts.stores if store.scope is not Scope.LOCAL]
+    everywhere = frozenset().union(flow.facts.returns.reach, flow.escaped, *places, *stores)
+    return any(node_of(root.key) is forward.site.node for root in everywhere)
 
 
 _TRAINERS = re.compile(r"LightningModule|\bTrainer\b|\baccelerat|\bignite\b|\bdeepspeed\b")

@@ -218,6 +218,7 @@ def _new_loop(flow: Flow, stmt: t.Repeat, state: State, iterable: Value | None) 
         flow.site(stmt), flow.loop, over_loader, bool(state.evaluating) or evaluation, targets,
         stmt.assigned or assigned_paths(stmt), count=counts.written(stmt.iterable),
         over_parts=_goes_over_parts(stmt.iterable), over_pairs=_takes_apart(stmt),
+        evaluates_by_name=_evaluates_by_name(flow, stmt),
         may_be_volatile=lambda: volatile.may_be(flow),
     )  # fmt: skip
 
@@ -241,6 +242,33 @@ def _begins_with_eval(stmt: t.Repeat) -> bool:
 def _takes_data(call: t.Call) -> bool:
     """Whether a call only takes a batch apart, or moves it: ``x.cuda()``, ``batch.text.to(device)``."""
     return isinstance(call.func, t.Attribute) and call.func.name in k.OF_PLAIN_DATA | k.MOVING_METHODS
+
+
+def _evaluates_by_name(flow: Flow, stmt: t.Repeat) -> bool:
+    is_named = is_evaluation(flow) and not flow.facts.is_module_method
+    return is_named and (_is_over_slices(stmt) or _plays(stmt))
+
+
+def _is_over_slices(stmt: t.Repeat) -> bool:
+    """Whether it goes over data by slices of one size: ``for i in range(0, len(x), size)``."""
+    call = stmt.iterable
+    while (
+        isinstance(call, t.Call)
+        and call.args
+        and (t.path_of(call.func) or "").endswith(("tqdm", "enumerate", "trange"))
+    ):
+        call = call.args[0].value
+    return isinstance(call, t.Call) and t.path_of(call.func) == "range" and len(call.args) == 3
+
+
+def _plays(stmt: t.Repeat) -> bool:
+    """Whether it plays in an environment: ``state, reward, done, _ = env.step(action)``."""
+    for inner in t.walk_statements(stmt.body):
+        func = inner.value.func if isinstance(inner, t.Assign) and isinstance(inner.value, t.Call) else None
+        target = inner.targets[0] if isinstance(inner, t.Assign) else None
+        if isinstance(func, t.Attribute) and func.name == "step" and isinstance(target, t.Display):
+            return len(target.items) >= 4
+    return False
 
 
 def is_evaluation(flow: Flow) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.rules.snippets import assert_clean, assert_flagged
+from tests.rules.snippets import assert_clean, assert_flagged, findings
 
 CODE = "GG301"
 
@@ -142,3 +142,184 @@ def test_parameters_that_are_frozen_one_by_one(freeze: str) -> None:
     """
     assert_clean(evaluation.format(freeze=freeze, mark=""), CODE)
     assert_flagged(evaluation.format(freeze="p.data.clamp_(-1, 1)", mark="  # !"), CODE)
+
+
+BY_NAME = {
+    "slices of an array": """
+        def predict(encoder: nn.Module, decoder: nn.Module, data, size):
+            found = np.zeros(len(data))
+            for i in range(0, len(data), size):
+                code = encoder(torch.from_numpy(data[i : i + size]))  # !
+                found[i : i + size] = decoder(code).cpu().data.numpy()
+            return found
+    """,
+    "slices, counted": """
+        from tqdm import tqdm
+
+        def test(net: nn.Module, x, y, size=64):
+            hits = 0
+            for start in tqdm(range(0, x.size(0), size)):
+                scores = net(x[start : start + size])  # !
+                hits += (scores.argmax(1) == y[start : start + size]).sum().item()
+            return hits / len(x)
+    """,
+    "slices, listed": """
+        def infer(net: nn.Module, texts, size):
+            labels = []
+            for start in range(0, len(texts), size):
+                batch = torch.tensor(texts[start : start + size])
+                labels.extend(net(batch).argmax(1).tolist())  # !
+            return labels
+    """,
+    "slices, logged": """
+        def evaluate(net: nn.Module, x, y, size, writer):
+            for number, start in enumerate(range(0, len(x), size)):
+                loss = F.cross_entropy(net(x[start : start + size]), y[start : start + size])  # !
+                writer.add_scalar("loss", loss.item(), number)
+    """,
+    "an environment": """
+        def test(model: nn.Module, shared, env):
+            state, score = env.reset(), 0
+            while True:
+                model.load_state_dict(shared.state_dict())
+                mean, variance = model(torch.Tensor(state))  # !
+                state, reward, done, _ = env.step(mean.data.numpy())
+                score += reward
+                if done:
+                    print(score)
+                    state, score = env.reset(), 0
+    """,
+    "an environment, some episodes": """
+        class Agent:
+            def __init__(self, actor: nn.Module):
+                self.actor = actor
+
+            def evaluate(self, env, episodes):
+                scores = []
+                for _ in range(episodes):
+                    state, done, score = env.reset(), False, 0
+                    while not done:
+                        action = self.actor(torch.tensor(state)).argmax().item()  # !
+                        state, reward, done, truncated, info = env.step(action)
+                        score += reward
+                    scores.append(score)
+                return scores
+    """,
+}
+NOT_BY_NAME = {
+    "outputs of all slices are returned": """
+        def inference(net: nn.Module, rays, size):
+            found = []
+            for i in range(0, len(rays), size):
+                found.append(net(rays[i : i + size]))
+            return torch.cat(found)
+    """,
+    "outputs are written into what is returned": """
+        def predict(net: nn.Module, rays, size):
+            found = torch.zeros(len(rays))
+            for i in range(0, len(rays), size):
+                found[i : i + size] = net(rays[i : i + size])
+            return found
+    """,
+    "outputs are written into what it is given": """
+        def predict(net: nn.Module, rays, found, size):
+            for i in range(0, len(rays), size):
+                found[i : i + size] = net(rays[i : i + size])
+    """,
+    "a loss is returned": """
+        def validate(net: nn.Module, x, y, size):
+            loss = 0
+            for i in range(0, len(x), size):
+                loss = loss + F.mse_loss(net(x[i : i + size]), y[i : i + size])
+            return loss / len(x)
+    """,
+    "log-probabilities are kept": """
+        class Agent:
+            def __init__(self, actor: nn.Module):
+                self.actor, self.log_probs = actor, []
+
+            def test(self, env, steps):
+                state = env.reset()
+                for _ in range(steps):
+                    choice = torch.distributions.Categorical(logits=self.actor(torch.tensor(state)))
+                    action = choice.sample()
+                    self.log_probs.append(choice.log_prob(action))
+                    state, reward, done, _ = env.step(action.item())
+    """,
+    "log-probabilities are handed over": """
+        def evaluate(actor: nn.Module, env, memory, steps):
+            state = env.reset()
+            for _ in range(steps):
+                choice = torch.distributions.Categorical(logits=actor(torch.tensor(state)))
+                action = choice.sample()
+                state, reward, done, _ = env.step(action.item())
+                memory.push(choice.log_prob(action), reward)
+    """,
+    "another name": """
+        def play(actor: nn.Module, env, steps):
+            state = env.reset()
+            for _ in range(steps):
+                state, reward, done, _ = env.step(actor(torch.tensor(state)).argmax().item())
+    """,
+    "a layer": """
+        class Chunked(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.net = nn.Linear(8, 8)
+
+            def predict(self, x, size):
+                for i in range(0, len(x), size):
+                    print(self.net(x[i : i + size]).mean().item())
+    """,
+    "counted, not sliced": """
+        def test(net: nn.Module, x):
+            for _ in range(100):
+                print(net(x).mean().item())
+    """,
+    "trained in the loop": """
+        def test(net: nn.Module, x, y, optimizer, size):
+            for i in range(0, len(x), size):
+                optimizer.zero_grad()
+                loss = F.cross_entropy(net(x[i : i + size]), y[i : i + size])
+                loss.backward()
+                optimizer.step()
+    """,
+    "under no_grad": """
+        def test(net: nn.Module, x, size):
+            with torch.no_grad():
+                for i in range(0, len(x), size):
+                    print(net(x[i : i + size]).argmax(1).tolist())
+    """,
+    "called under no_grad": """
+        def test(net: nn.Module, x, size):
+            for i in range(0, len(x), size):
+                print(net(x[i : i + size]).argmax(1).tolist())
+
+        def main(net, x):
+            with torch.no_grad():
+                test(net, x, 64)
+    """,
+    "an attack": """
+        def test_robustness(net: nn.Module, x, y, size):
+            for i in range(0, len(x), size):
+                image = x[i : i + size].requires_grad_()
+                loss = F.cross_entropy(net(image), y[i : i + size])
+                (gradient,) = torch.autograd.grad(loss, image)
+                print(net(image + 0.1 * gradient.sign()).argmax(1).tolist())
+    """,
+}
+
+
+@pytest.mark.parametrize("snippet", BY_NAME.values(), ids=BY_NAME)
+def test_an_evaluation_by_its_name(snippet: str) -> None:
+    assert_flagged(snippet, CODE)
+
+
+@pytest.mark.parametrize("snippet", NOT_BY_NAME.values(), ids=NOT_BY_NAME)
+def test_no_evaluation_whatever_its_name(snippet: str) -> None:
+    assert_clean(snippet, CODE)
+
+
+def test_unit_tests_run_a_model_on_slices() -> None:
+    snippet = BY_NAME["slices, logged"].replace("  # !", "").replace("def evaluate(", "def test_evaluate(")
+    assert not findings(snippet, CODE, path="tests/test_net.py")
