@@ -15,6 +15,7 @@ from gradguard.static import tree as t
 from gradguard.static.conditions import keeping_names, tested_names
 from gradguard.static.names import bound_names, used_as_modules
 from gradguard.static.recurrence import Binding, bindings
+from gradguard.static.selves import with_self
 from gradguard.static.source import Chunk, Site
 from gradguard.static.tree import walk_statements
 from gradguard.static.values import Kind, Root, Source, Value, each_of
@@ -157,7 +158,8 @@ class Class:
 
     @cached_property
     def methods(self) -> dict[str, FunctionRef]:
-        return {d.name: FunctionRef(self.module, d, self.chunk, self, self.outer) for d in self.define.methods()}
+        defines = map(with_self, self.define.methods())
+        return {d.name: FunctionRef(self.module, d, self.chunk, self, self.outer) for d in defines}
 
     @cached_property
     def kept_names(self) -> tuple[tuple[str, FunctionRef, str], ...]:
