@@ -150,4 +150,5 @@ def _recording(loop: Loop) -> Forward | None:
     recorded = (f for f in loop.forwards if f.mode in (Mode.INHERITED, Mode.ON) and not _is_left_alone(f))
     if not loop.evaluates:  # what leaves the function may be trained elsewhere
         return next((f for f in recorded if f.inner is None and not f.leaves), None)
-    return next((f for f in recorded if f.inner is None or (f.is_evaluated and not f.is_in_loop_of_callee)), None)
+    shown = (f for f in recorded if f.inner is None or ((f.is_evaluated or f.of_method) and not f.is_in_loop_of_callee))
+    return next(shown, None)

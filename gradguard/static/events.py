@@ -291,6 +291,7 @@ class Forward(Event):
         is_evaluated: it itself was, by this function or by the caller whose event this is.
         is_shown: the function uses what is called as only a module is used: ``net.eval()``, ``net.parameters()``.
         is_frozen: none of its parameters wants a gradient.
+        of_method: a method of a module runs it, that is called here: ``vae.encode(x)``.
         leaves: (in a loop that evaluates by its name) its graph is kept, returned, or handed to what keeps it.
         may_learn_itself: what it is cannot be seen, and a ``forward`` of the program computes gradients.
     """
@@ -301,6 +302,7 @@ class Forward(Event):
     is_evaluated: bool = False
     is_shown: bool = False
     is_frozen: bool = False
+    of_method: bool = False
     leaves: bool = False
     may_learn_itself: bool = False
 

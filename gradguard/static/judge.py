@@ -51,6 +51,8 @@ def judge(flow: Flow) -> None:
     for loop in flow.facts.loops:
         for forward in loop.forwards if loop.evaluates_by_name else ():
             forward.leaves = _leaves_function(flow, forward)
+        for forward in loop.forwards if loop.evaluates else ():
+            forward.of_method = forward.inner is not None and _is_of_method(flow, forward)
     flow.facts.kept_outputs = kept_outputs(flow)
     if len({step.target for step in flow.facts.steps}) > 1:
         for step in flow.facts.steps:  # whose parameters the module's reset concerns cannot be told
@@ -305,6 +307,13 @@ def _sees_every_backward(flow: Flow) -> bool:
     if not flow.facts.backwards and survey.mentions(_TRAINERS, flow.module):
         return False  # a framework does the backward of what its loop is given
     return bool(seen) and survey.backwards(flow.module) <= lines
+
+
+def _is_of_method(flow: Flow, forward: Forward) -> bool:
+    """Whether the call that runs a module is a method of another module, one that this function was given or has."""
+    call = forward.site.node
+    path = t.path_of(call.func.value) if isinstance(call, t.Call) and isinstance(call.func, t.Attribute) else None
+    return path not in (None, "self") and flow.read(flow.canonical(str(path)), flow.final).kind is Kind.MODULE
 
 
 def _leaves_function(flow: Flow, forward: Forward) -> bool:

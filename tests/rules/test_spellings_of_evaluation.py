@@ -323,3 +323,77 @@ def test_no_evaluation_whatever_its_name(snippet: str) -> None:
 def test_unit_tests_run_a_model_on_slices() -> None:
     snippet = BY_NAME["slices, logged"].replace("  # !", "").replace("def evaluate(", "def test_evaluate(")
     assert not findings(snippet, CODE, path="tests/test_net.py")
+
+
+METHOD = """
+    class Vae(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.encoder, self.decoder = nn.Linear(8, 2), nn.Linear(2, 8)
+
+        def forward(self, x):
+            return self.decoder(self.encoder(x))
+
+        {decorator}
+        def features(self, x):
+            {body}
+
+    class Scorer:
+        def __init__(self, {model}):
+            self.model = model
+
+        def fit(self, loader, optimizer):
+            for x in loader:
+                optimizer.zero_grad()
+                F.mse_loss(self.model(x), x).backward()
+                optimizer.step()
+
+        def extract(self, model{annotation}, {loader}):
+            for x in {loader}:
+                found = {call}{mark}
+                print(found.data.cpu().numpy())
+"""
+
+
+def method(
+    call: str, loader: str = "test_loader", *, body: str = "return self.encoder(x).flatten(1)", decorator: str = "",
+    annotation: str = ": Vae", mark: str = "",
+) -> str:  # fmt: skip
+    given = {"annotation": annotation, "model": f"model{annotation}", "decorator": decorator, "mark": mark}
+    return METHOD.format(call=call, loader=loader, body=body, **given)
+
+
+@pytest.mark.parametrize("call", ["model.features(x)", "self.model.features(x)", "model.features(x=x)"])
+@pytest.mark.parametrize("annotation", [": Vae", ""])
+@pytest.mark.parametrize("loader", ["test_loader", "val_loader", "validation_batches"])
+def test_a_method_of_a_model(call: str, annotation: str, loader: str) -> None:
+    assert_flagged(method(call, loader, annotation=annotation, mark="  # !"), CODE)
+
+
+ADAPTS = """weight = self.encoder.weight
+            loss = F.mse_loss(self(x), x)
+            (gradient,) = torch.autograd.grad(loss, weight)
+            return F.linear(x, weight - 0.1 * gradient)"""
+
+
+@pytest.mark.parametrize(
+    "snippet",
+    [
+        method("model.features(x)", decorator="@torch.no_grad()"),
+        method("model.features(x)", body="with torch.no_grad(): return self.encoder(x)"),
+        method("model.features(x)", body="return x.flatten(1)"),
+        method("model.features(x)", body=ADAPTS),
+        method("model.features(x)", body="loss = self(x).mean(); loss.backward(); return loss"),
+        method("model.features(x)", "train_loader"),
+        method("model.features(x)", "batches"),
+        method("model.features(x)").replace("def extract", "@torch.no_grad()\n        def extract"),
+        method("model.features(x)", annotation="", decorator="@torch.no_grad()"),
+        method("model.features(x)", annotation="", body=ADAPTS),
+        method("model.features(x)", "train_loader", annotation=""),
+        method("model.transform(x)", annotation=""),
+        method("frame.features(x)", annotation=""),
+        method("model.named_parameters(x)", annotation=""),
+    ],
+)
+def test_a_method_that_records_nothing_for_nobody(snippet: str) -> None:
+    assert_clean(snippet, CODE)
