@@ -152,14 +152,17 @@ class Class:
     _attributes: dict[str, Value | None] = field(default_factory=dict)
     _found: dict[str, FunctionRef | None] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        for method in self.define.methods():
+            with_self(method)
+
     @property
     def name(self) -> str:
         return self.define.name
 
     @cached_property
     def methods(self) -> dict[str, FunctionRef]:
-        defines = map(with_self, self.define.methods())
-        return {d.name: FunctionRef(self.module, d, self.chunk, self, self.outer) for d in defines}
+        return {d.name: FunctionRef(self.module, d, self.chunk, self, self.outer) for d in self.define.methods()}
 
     @cached_property
     def kept_names(self) -> tuple[tuple[str, FunctionRef, str], ...]:

@@ -11,31 +11,30 @@ _BINDING = frozenset(
 _OF_CLASSES = ("__new__", "__init_subclass__", "__class_getitem__", "__prepare__")
 
 
-def with_self(define: t.Define) -> t.Define:
-    """The method, whose first parameter is called ``self`` now, where it is the object and nothing else has that name.
+def with_self(define: t.Define) -> None:
+    """Call a method's first parameter ``self``, where it is the object and nothing else has that name.
 
     The places and the text of what is found are those of the file.
     """
     first = define.params[0] if define.params else None
     if first is None or first.star or first.default is not None or first.name in _OTHERS:
-        return define
+        return
     if (
         not all(map(_leaves_bound, define.decorators))
         or define.name in _OF_CLASSES
         or first.name.startswith(("ctx", "cls"))
     ):
-        return define
+        return
     nodes = list(t.walk(define))
     names = [node for node in nodes if isinstance(node, t.Name)]
     inner = [node for node in nodes if isinstance(node, t.Define | t.Lambda) and node is not define]
     taken = {param.name for node in (define, *inner) for param in node.params if param is not first}
     if {first.name, "self"} & (taken | _bound(nodes)) or any(name.id == "self" for name in names):
-        return define
+        return
     for name in names:
         if name.id == first.name:
             name.id = "self"
     first.name = "self"
-    return define
 
 
 def _leaves_bound(decorator: t.Expr) -> bool:
