@@ -22,7 +22,7 @@ finally:
 
 An object whose constructor registers a hook (a class for activation maps) is the same, made in each iteration: flagged
 where nothing calls the method that removes it. So is a handle in whose place the next line puts another one
-(`self.handles[name] = ...` twice): only the last can be removed, unless the first was kept elsewhere before.
+(`self.handles[name] = ...` twice): only the last can be removed.
 
 **Not flagged.** One registration per module in a loop over `model.modules()`; one that is made the first time only
 (`if self.handle is None: ...`); a handle that is removed; an object that is closed, or used in a `with`; a hook on a
