@@ -24,6 +24,9 @@ Where one function trains or evaluates as it is told (`run_epoch(loader, train=F
 call that evaluates is flagged: make it under `torch.no_grad()`, or begin the loop's body with
 `with torch.set_grad_enabled(train):`.
 
+A function that is named as an evaluation (`predict`, `test`) is one too where it goes over slices of its data, or plays
+in an environment, and the graph stays in it: only numbers leave it.
+
 **Not flagged.** A loop that needs gradients (training under `model.eval()` with frozen batch norm, adversarial
 attacks, MAML, energy models); a model whose parameters were all frozen, or whose `forward` runs everything without
 gradients; inputs that are `volatile` (torch 0.3, where that was `no_grad`); a function that is only called under
@@ -142,7 +145,10 @@ def _is_sure(function: Function, forward: Forward, loop: Loop) -> bool:
 
 def _recording(loop: Loop) -> Forward | None:
     """The first module call that records a graph in an evaluation loop."""
-    if not loop.evaluates or loop.needs_gradients or loop.steps:
+    if loop.needs_gradients or loop.steps or not (loop.evaluates or loop.evaluates_by_name):
         return None
     recorded = (f for f in loop.forwards if f.mode in (Mode.INHERITED, Mode.ON) and not _is_left_alone(f))
-    return next((f for f in recorded if f.inner is None or (f.is_evaluated and not f.is_in_loop_of_callee)), None)
+    if not loop.evaluates:  # what leaves the function may be trained elsewhere
+        return next((f for f in recorded if f.inner is None and not f.leaves), None)
+    shown = (f for f in recorded if f.inner is None or ((f.is_evaluated or f.of_method) and not f.is_in_loop_of_callee))
+    return next(shown, None)

@@ -12,6 +12,7 @@ from gradguard.static.definitions import Class
 from gradguard.static.model import Backward, Form, GradCall, Loop, Store, ZeroGrad
 from gradguard.static.names import in_method
 from gradguard.static.roots import graphs, node_of, shared
+from gradguard.static.settings import without_settings
 from gradguard.static.source import Site
 from gradguard.static.values import Held, Kind, Root, Roots, Source, Value
 
@@ -35,12 +36,14 @@ def judge_backward(flow: Flow, backward: Backward) -> None:
     if _needed_in_callee(backward):
         backward.needed_again = True
         return
-    own = graphs(backward.value.reach)
+    value = without_settings(flow, backward.value)
+    own = graphs(value.reach)
     order = flow.facts.events.index(backward)
     for other in flow.facts.events[order + 1 :]:
         if not isinstance(other, Backward | GradCall):
             continue
-        if not own or not other.value.reach or shared(backward.value, other.value) or _may_be_left_by(own, other.value):
+        later = without_settings(flow, other.value)
+        if not own or not later.reach or shared(value, later) or _may_be_left_by(own, later):
             backward.needed_again = True
             return
     if loop is None:
@@ -62,7 +65,7 @@ def judge_backward(flow: Flow, backward: Backward) -> None:
         again = any(r.source is Source.CARRIED and _of_loop(r, loop) for r in backward.value.reach)
         gone = backward.inner is not None and not any(v.reach & made for v in flow.final.env.values())
         returned = backward.conditional and not flow.facts.returns.reach.isdisjoint(made)
-        backward.needed_again = again or gone or returned or not _made_in(loop, backward.value)
+        backward.needed_again = again or gone or returned or not _made_in(loop, value)
 
 
 def _may_be_left_by(graphs_of: Roots, value: Value) -> bool:

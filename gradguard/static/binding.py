@@ -234,10 +234,11 @@ def _reset_gradient(flow: Flow, target: t.Expr, value: Value, state: State, stmt
         flow.set_gradients(stmt, state)
     frozen = isinstance(stmt, t.Assign) and isinstance(stmt.value, t.Constant) and not stmt.value.value
     if isinstance(target, t.Attribute) and target.name == "requires_grad":
-        _freeze(flow, t.path_of(target.value), state, frozen)
+        freeze_each(flow, t.path_of(target.value), state, frozen)
     if isinstance(target, t.Attribute) and target.name == "requires_grad" and not frozen:
         path = t.path_of(target.value)
-        flow.facts.gradients_wanted = True
+        is_parameter = path is not None and bool(flow.read(path, state).holding(Held.STATE))
+        flow.facts.gradients_wanted |= not is_parameter  # one that learns again is trained, and asks for no input's
         if path is not None:
             flow.record(Call(
                 flow.site(stmt), flow.loop, flow.branches > 0, name="requires_grad_", receiver=path,
@@ -247,7 +248,7 @@ def _reset_gradient(flow: Flow, target: t.Expr, value: Value, state: State, stmt
             state.env[path] = flow.read(path, state).with_roots(leaf)
 
 
-def _freeze(flow: Flow, parameter: str | None, state: State, frozen: bool) -> None:
+def freeze_each(flow: Flow, parameter: str | None, state: State, frozen: bool) -> None:
     """``for p in net.parameters(): p.requires_grad = False``, for all of them."""
     loop = flow.loop.site.node if flow.loop is not None else None
     if flow.loop is None or parameter not in flow.loop.targets or not isinstance(loop, t.Repeat):

@@ -24,7 +24,11 @@ if TYPE_CHECKING:
 
 @dataclass(eq=False, repr=False)
 class Called:
-    """One call, with what is known of its parts."""
+    """One call, with what is known of its parts.
+
+    Args:
+        runs: the module that a function runs which it is given to.
+    """
 
     flow: Flow
     state: State
@@ -32,11 +36,17 @@ class Called:
     func: Value
     receiver: Value | None
     values: list[tuple[t.Arg, Value]]
+    runs: t.Expr | None = None
+
+    @property
+    def called(self) -> t.Expr:
+        """What is called, as written."""
+        return self.node.func if self.runs is None else self.runs
 
     @cached_property
     def path(self) -> str:
         """The dotted name that is called, as written; empty for calls of calls."""
-        return t.path_of(self.node.func) or ""
+        return t.path_of(self.called) or ""
 
     @cached_property
     def external(self) -> str:
@@ -45,14 +55,14 @@ class Called:
 
     @property
     def method(self) -> str:
-        return self.node.func.name if isinstance(self.node.func, t.Attribute) else ""
+        return self.called.name if isinstance(self.called, t.Attribute) else ""
 
     @cached_property
     def receiver_path(self) -> str | None:
         """The path of the object whose method is called."""
-        if not isinstance(self.node.func, t.Attribute):
+        if not isinstance(self.called, t.Attribute):
             return None
-        receiver = _through_in_place(self.node.func.value)
+        receiver = _through_in_place(self.called.value)
         path = t.path_of(receiver) or _looked_up(receiver) or self._place_returned(receiver)
         if path is None:
             return None

@@ -61,14 +61,20 @@ def call(flow: Flow, node: t.Call, state: State) -> Value:
         if not isinstance(node.func, t.Attribute)
         else _bound(flow, node, receiver, state)
     )
-    values = [(arg, evaluate(flow, arg.value, state)) for arg in node.args]
-    called = Called(flow, state, node, func, receiver, values)
+    module = node.argument("module", 0) if func.ref in k.RUNNING_MODULES else None
+    if module is not None:
+        func, receiver = evaluate(flow, module, state), None
+    args = node.args if module is None else _given_to(node, state)
+    values = [(arg, evaluate(flow, arg.value, state)) for arg in args]
+    called = Called(flow, state, node, func, receiver, values, module)
     if called.method == "enter_context" and called.first is not None:
         if isinstance(called.first.ref, HookRegistration):
             called.first.ref.removed = True  # the handle is a context
         for event in flow.calls_giving(node.args[0].value):
             event.entered = True
     _note(called)
+    if func.ref is None and called.path:
+        flow.unknown_calls.append((called.path, state.mode))
     if (asked := node.argument("volatile")) is not None:
         volatile.given(flow, asked, state)
     for reader in _READERS:
@@ -94,6 +100,15 @@ def _draining(flow: Flow, node: t.Call, state: State) -> t.Call:
             made = t.Comprehension(given.origin, "list", None, each, [t.Clause(each, given, [])])
             flow.rewritten[node] = t.Call(node.origin, node.func, [t.Arg(made), *node.args[1:]])
     return flow.rewritten.get(node, node)
+
+
+def _given_to(node: t.Call, state: State) -> list[t.Arg]:
+    """What a module is given by ``nn.parallel.data_parallel(net, (x, z), devices)``, which runs ``net(x, z)``."""
+    inputs = node.argument("inputs", 1)
+    known = state.env.get(inputs.id) if isinstance(inputs, t.Name) else None
+    star = "*" if known is not None and known.kind is Kind.CONTAINER else ""
+    items = inputs.items if isinstance(inputs, t.Display) else [] if inputs is None else [inputs]
+    return [t.Arg(item, star=star) for item in items]
 
 
 def _of_either(node: t.Call, func: t.Attribute, owner: t.Conditional) -> t.Conditional:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from typing import NamedTuple
 
+from gradguard.static import knowledge as k
 from gradguard.static import tree as t
 from gradguard.static.events import LONG_LOOP
 from gradguard.static.names import named_kind
@@ -431,7 +432,21 @@ def keeping_names(define: t.Define) -> frozenset[str]:
 
 
 def _keeps(stmt: t.Stmt) -> bool:
-    return isinstance(stmt, t.Assign) and any(isinstance(target, t.Attribute) for target in stmt.targets)
+    """Whether a statement binds an attribute, or puts something into a collection that is one: ``self.seen[k] = x``."""
+    if isinstance(stmt, t.Assign):
+        return any(isinstance(_without_keys(target), t.Attribute) for target in stmt.targets)
+    if isinstance(stmt, t.Augment):
+        return isinstance(_without_keys(stmt.target), t.Attribute)
+    func = stmt.value.func if isinstance(stmt, t.Evaluate) and isinstance(stmt.value, t.Call) else None
+    adds = isinstance(func, t.Attribute) and func.name in k.ADDING_METHODS
+    return adds and isinstance(func, t.Attribute) and isinstance(_without_keys(func.value), t.Attribute)
+
+
+def _without_keys(expr: t.Expr) -> t.Expr:
+    """``self.seen`` of ``self.seen[kind][name]``."""
+    while isinstance(expr, t.Subscript):
+        expr = expr.value
+    return expr
 
 
 def _parts(test: t.Expr) -> list[t.Expr]:

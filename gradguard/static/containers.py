@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from gradguard.static import knowledge as k
 from gradguard.static import tree as t
+from gradguard.static.binding import freeze_each
 from gradguard.static.called import Called
 from gradguard.static.definitions import FunctionRef
 from gradguard.static.forms import key_of, rebind_form
@@ -218,9 +219,11 @@ def in_place(c: Called) -> Value | None:
         off = isinstance(m := c.node.argument("requires_grad", 0), t.Constant) and m.value is False
         if c.receiver.kind is Kind.MODULE and (module := c.module_path) is not None:
             flow.freeze(module, state, bool(off))
+        if isinstance(c.node.func, t.Attribute):
+            freeze_each(flow, t.path_of(c.node.func.value), state, bool(off))
         if off or c.receiver.kind is Kind.MODULE:
             return c.receiver
-        flow.facts.gradients_wanted = True
+        flow.facts.gradients_wanted |= not c.receiver.holding(Held.STATE)
         leaf = c.receiver.with_roots(Root(Source.LEAF, c.node))
         if path is not None:
             state.env[path] = leaf
@@ -233,8 +236,10 @@ def in_place(c: Called) -> Value | None:
         return DETACHED
     if c.method in k.FILLING_METHODS:
         return c.receiver
-    if c.method not in k.INPLACE_GRAPH_METHODS or path is None or _through_data(c.node):
+    if c.method not in k.INPLACE_GRAPH_METHODS or _through_data(c.node):
         return None
+    if path is None:  # torch.zeros(n, 10).scatter_(1, y, 1)
+        return c.result() if c.receiver.kind is Kind.TENSOR else None
     added = union(c.arguments)
     if state.mode is Mode.OFF:
         return c.receiver

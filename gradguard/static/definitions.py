@@ -15,6 +15,7 @@ from gradguard.static import tree as t
 from gradguard.static.conditions import keeping_names, tested_names
 from gradguard.static.names import bound_names, used_as_modules
 from gradguard.static.recurrence import Binding, bindings
+from gradguard.static.selves import with_self
 from gradguard.static.source import Chunk, Site
 from gradguard.static.tree import walk_statements
 from gradguard.static.values import Kind, Root, Source, Value, each_of
@@ -164,6 +165,10 @@ class Class:
     outer: Flow | None = None
     _attributes: dict[str, Value | None] = field(default_factory=dict)
     _found: dict[str, FunctionRef | None] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for method in self.define.methods():
+            with_self(method)
 
     @property
     def name(self) -> str:

@@ -49,6 +49,7 @@ class Loop:
         is_once_by_default: its number of times is a setting, which is 1 unless somebody changes it.
         over_parts: it goes over the parameters or the parts of a module, each once.
         over_pairs: it goes over a collection that has a name, and takes each element apart: ``for x, y in data``.
+        evaluates_by_name: its function is named as an evaluation, and it goes over slices, or plays in an environment.
         turns_grad_off: a part of its body is under ``no_grad``.
         may_be_volatile: whether what it goes over may record no graph by itself, as in torch 0.3 (reads other files).
     """
@@ -71,6 +72,7 @@ class Loop:
     is_once_by_default: bool = False
     over_parts: bool = False
     over_pairs: bool = False
+    evaluates_by_name: bool = False
     turns_grad_off: bool = False
     may_be_volatile: Callable[[], bool] = field(default=lambda: False)
 
@@ -295,6 +297,8 @@ class Forward(Event):
         is_evaluated: it itself was, by this function or by the caller whose event this is.
         is_shown: the function uses what is called as only a module is used: ``net.eval()``, ``net.parameters()``.
         is_frozen: none of its parameters wants a gradient.
+        of_method: a method of a module runs it, that is called here: ``vae.encode(x)``.
+        leaves: (in a loop that evaluates by its name) its graph is kept, returned, or handed to what keeps it.
         may_learn_itself: what it is cannot be seen, and a ``forward`` of the program computes gradients.
     """
 
@@ -304,6 +308,8 @@ class Forward(Event):
     is_evaluated: bool = False
     is_shown: bool = False
     is_frozen: bool = False
+    of_method: bool = False
+    leaves: bool = False
     may_learn_itself: bool = False
 
 

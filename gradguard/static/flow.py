@@ -99,6 +99,7 @@ class Flow:
         self.rewritten: dict[t.Call, t.Call] = {}
         self.joined: dict[t.Expr, Holdings] = {}
         self.method_calls: list[tuple[str, Mode]] = []
+        self.unknown_calls: list[tuple[str, Mode]] = []
         self.dry = False
         self.guards = 0
         self.restoring = 0

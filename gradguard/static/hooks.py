@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from gradguard.static import knowledge as k
@@ -93,12 +94,20 @@ def _is_overwritten(flow: Flow, hook: HookRegistration) -> bool:
     define = flow.ref.define
     blocks = [define.body, *(s.body for s in t.walk_statements(define.body) if isinstance(s, t.Repeat | t.If | t.With))]
     for block in blocks:
-        registers = [s for s in block if isinstance(s, t.Assign) and _registers(s.value)]
-        places = [{flow.site(target).code for target in stmt.targets} for stmt in registers]
-        for stmt, place, following in zip(registers, places, places[1:]):
-            if stmt.value is hook.site.node and place & following:
-                return True
+        registers = [i for i, s in enumerate(block) if isinstance(s, t.Assign) and _registers(s.value)]
+        for first, second in pairwise(registers):
+            one, other = block[first], block[second]
+            if isinstance(one, t.Assign) and isinstance(other, t.Assign) and one.value is hook.site.node:
+                codes = {flow.site(target).code for target in other.targets}
+                places = [target for target in one.targets if flow.site(target).code in codes]
+                return bool(places) and not _is_used(flow, places, block[first + 1 : second])
     return False
+
+
+def _is_used(flow: Flow, places: list[t.Expr], block: list[t.Stmt]) -> bool:
+    """Whether statements use what is at one of some places: it may be kept elsewhere, ``handles.append(handle)``."""
+    codes, types = {flow.site(place).code for place in places}, tuple({type(place) for place in places})
+    return any(isinstance(node, types) and flow.site(node).code in codes for node in t.walk(block))
 
 
 def _is_lost(flow: Flow, hook: HookRegistration) -> bool:

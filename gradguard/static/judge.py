@@ -15,8 +15,9 @@ from gradguard.static.autograd_functions import kept_outputs
 from gradguard.static.backwards import judge_backward, judge_grad_call
 from gradguard.static.handed_on import is_run_by_others
 from gradguard.static.hooks import judge_hook
+from gradguard.static.learners import goes_over_learners
 from gradguard.static.memory import COLLECTING, cleared, judge_memory
-from gradguard.static.model import Backward, Event, Form, GradCall, Loop, Mode, Scope, Site, Store
+from gradguard.static.model import Backward, Event, Form, Forward, GradCall, Loop, Mode, Scope, Site, Store
 from gradguard.static.noted import judge_call, judge_construction
 from gradguard.static.roots import attaching_roots, graphs, node_of, site_of, wholes
 from gradguard.static.route import route
@@ -48,6 +49,11 @@ def judge(flow: Flow) -> None:
     for loop in flow.facts.loops:
         if loop.steps and loop.parent is not None and isinstance(loop.site.node, t.Repeat):
             loop.is_once_by_default = counts.is_once_by_default(flow, loop.site.node.iterable)
+    for loop in flow.facts.loops:
+        for forward in loop.forwards if loop.evaluates_by_name else ():
+            forward.leaves = _leaves_function(flow, forward)
+        for forward in loop.forwards if loop.evaluates else ():
+            forward.of_method = forward.inner is not None and _is_of_method(flow, forward)
     flow.facts.kept_outputs = kept_outputs(flow)
     if len({step.target for step in flow.facts.steps}) > 1:
         for step in flow.facts.steps:  # whose parameters the module's reset concerns cannot be told
@@ -123,6 +129,7 @@ def _is_over_few(loop: Loop) -> bool:
     return (
         runs_once
         or loop.over_parts
+        or goes_over_learners(loop)
         or (bool(learners) and len(learners) == len(loop.backwards) and not loop.over_loader)
     )
 
@@ -163,6 +170,9 @@ def _judge_in_loop(flow: Flow, store: Store, loop: Loop, fresh: bool) -> None:
     store.freed &= not all(_on_another_way(store, b) for b in freeing)
     if inside and _ends_with_the_step(flow, store, loop, fresh):
         store.used = True
+        return
+    if store.descends and store.retained and not loop.steps and carried in flow.facts.returns.reach:
+        store.used = True  # a descent that its caller backpropagates through: each iteration leaves one node
         return
     consumers: list[Backward | GradCall] = [*flow.facts.backwards, *flow.facts.grad_calls]
     outside = [b for b in consumers if _outside(b, loop)]
@@ -309,6 +319,21 @@ def _sees_every_backward(flow: Flow) -> bool:
     if not flow.facts.backwards and survey.mentions(_TRAINERS, flow.module):
         return False  # a framework does the backward of what its loop is given
     return bool(seen) and survey.backwards(flow.module) <= lines
+
+
+def _is_of_method(flow: Flow, forward: Forward) -> bool:
+    """Whether the call that runs a module is a method of another module, one that this function was given or has."""
+    call = forward.site.node
+    path = t.path_of(call.func.value) if isinstance(call, t.Call) and isinstance(call.func, t.Attribute) else None
+    return path not in (None, "self") and flow.read(flow.canonical(str(path)), flow.final).kind is Kind.MODULE
+
+
+def _leaves_function(flow: Flow, forward: Forward) -> bool:
+    """Whether the graph of a module call is returned, kept, or given to what may keep it."""
+    places = [value.reach for path, value in flow.final.env.items() if flow.scope(path) is not Scope.LOCAL]
+    stores = [store.value.reach for store in flow.facts.stores if store.scope is not Scope.LOCAL]
+    everywhere = frozenset().union(flow.facts.returns.reach, flow.escaped, *places, *stores)
+    return any(node_of(root.key) is forward.site.node for root in everywhere)
 
 
 _TRAINERS = re.compile(r"LightningModule|\bTrainer\b|\baccelerat|\bignite\b|\bdeepspeed\b")

@@ -244,6 +244,8 @@ CONTAINER_BUILTINS = frozenset("list dict set deque defaultdict OrderedDict Coun
 # --- modules and optimizers -------------------------------------------------------------------------------------
 
 MODULE_PREFIXES = ("torch.nn.", "torchvision.models.", "timm.", "segmentation_models_pytorch.", "torch_geometric.nn.")
+# Functions of torch that run the module that they are given.
+RUNNING_MODULES = ("torch.nn.parallel.data_parallel", "torch.nn.parallel.data_parallel.data_parallel")
 # Modules of torch.nn that return more than one tensor, or whatever is in them returns.
 STRUCTURED_MODULES = frozenset(
     "RNN LSTM GRU LSTMCell MultiheadAttention AdaptiveLogSoftmaxWithLoss ModuleList ModuleDict Module DataParallel "

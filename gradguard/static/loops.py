@@ -209,6 +209,7 @@ def _new_loop(flow: Flow, stmt: t.Repeat, state: State, iterable: Value | None) 
     # What a network does with a list, `aug_test` of a detector, its caller runs as it wants.
     goes_over_data = over_loader or (named != "" and not flow.facts.is_module_method)
     evaluation = bool(k.EVALUATION_LOADER.search(named)) or (goes_over_data and is_evaluation(flow))
+    evaluation = evaluation or _begins_with_eval(stmt)
     targets = frozenset(
         p for target in ([stmt.target] if stmt.target is not None else []) for e in t.names_in(target)
         if (p := t.path_of(e)) is not None
@@ -217,8 +218,57 @@ def _new_loop(flow: Flow, stmt: t.Repeat, state: State, iterable: Value | None) 
         flow.site(stmt), flow.loop, over_loader, bool(state.evaluating) or evaluation, targets,
         stmt.assigned or assigned_paths(stmt), count=counts.written(stmt.iterable),
         over_parts=_goes_over_parts(stmt.iterable), over_pairs=_takes_apart(stmt),
+        evaluates_by_name=_evaluates_by_name(flow, stmt),
         may_be_volatile=lambda: volatile.may_be(flow),
     )  # fmt: skip
+
+
+def _begins_with_eval(stmt: t.Repeat) -> bool:
+    """Whether each iteration first puts a model into evaluation mode that it runs, and takes none out of it again."""
+    made = [node for node in t.walk(stmt.body) if isinstance(node, t.Call)]
+    if any(isinstance(call.func, t.Attribute) and call.func.name == "train" for call in made):
+        return False
+    run = {t.path_of(expr) for call in made for expr in (call.func, *(arg.value for arg in call.args[:1]))}
+    for inner in stmt.body:
+        calls = [node for node in t.walk(inner) if isinstance(node, t.Call)]
+        funcs = [c.func for c in calls if isinstance(c.func, t.Attribute) and c.func.name == "eval" and not c.args]
+        if isinstance(inner, t.Evaluate) and funcs:
+            return len(funcs) == len(calls) and not run.isdisjoint(t.path_of(func.value) for func in funcs)
+        if not isinstance(inner, t.Assign) or not all(map(_takes_data, calls)):
+            return False
+    return False
+
+
+def _takes_data(call: t.Call) -> bool:
+    """Whether a call only takes a batch apart, or moves it: ``x.cuda()``, ``batch.text.to(device)``."""
+    return isinstance(call.func, t.Attribute) and call.func.name in k.OF_PLAIN_DATA | k.MOVING_METHODS
+
+
+def _evaluates_by_name(flow: Flow, stmt: t.Repeat) -> bool:
+    is_named = is_evaluation(flow) and not flow.facts.is_module_method
+    return is_named and (_is_over_slices(stmt) or _plays(stmt))
+
+
+def _is_over_slices(stmt: t.Repeat) -> bool:
+    """Whether it goes over data by slices of one size: ``for i in range(0, len(x), size)``."""
+    call = stmt.iterable
+    while (
+        isinstance(call, t.Call)
+        and call.args
+        and (t.path_of(call.func) or "").endswith(("tqdm", "enumerate", "trange"))
+    ):
+        call = call.args[0].value
+    return isinstance(call, t.Call) and t.path_of(call.func) == "range" and len(call.args) == 3
+
+
+def _plays(stmt: t.Repeat) -> bool:
+    """Whether it plays in an environment: ``state, reward, done, _ = env.step(action)``."""
+    for inner in t.walk_statements(stmt.body):
+        func = inner.value.func if isinstance(inner, t.Assign) and isinstance(inner.value, t.Call) else None
+        target = inner.targets[0] if isinstance(inner, t.Assign) else None
+        if isinstance(func, t.Attribute) and func.name == "step" and isinstance(target, t.Display):
+            return len(target.items) >= 4
+    return False
 
 
 def is_evaluation(flow: Flow) -> bool:

@@ -67,18 +67,24 @@ def _is_loss_without_parameters(ref: object) -> bool:
 
 
 def of_evaluated(c: Called) -> Value | None:
-    """A method of a module in evaluation whose class only the run knows: note that it runs the module.
+    """A method of a module in evaluation, or in a loop that evaluates, whose class only the run knows: it runs it.
 
     That is so where the modules of the program that have such a method all run something in it, with a graph that
     no backward of theirs asks for.
     """
     path, receiver = c.receiver_path, c.receiver
-    if not c.method or receiver is None or not c.arguments or not c.state.evaluates(path) or c.state.mode is Mode.OFF:
+    if not c.method or receiver is None or not c.arguments or c.state.mode is Mode.OFF:
+        return None
+    evaluated = c.state.evaluates(path)
+    if not evaluated and not (receiver.kind is Kind.MODULE and c.flow.loop is not None and c.flow.loop.evaluates):
         return None
     if receiver.kind not in (Kind.MODULE, Kind.UNKNOWN) or receiver.ref is not None or c.method in k.OF_EVERY_MODULE:
         return None
-    flows = map(c.flow.project.flow, c.flow.project.survey.methods_of_modules(c.method, c.flow.module))
-    ran = [flow.facts.forwards if flow is not None and not flow.facts.backwards else [] for flow in flows]
+    flows = list(map(c.flow.project.flow, c.flow.project.survey.methods_of_modules(c.method, c.flow.module)))
+    trained = [
+        flow is None or (bool(flow.facts.backwards) if evaluated else flow.facts.needs_gradients) for flow in flows
+    ]
+    ran = [flow.facts.forwards if flow is not None and not trains else [] for flow, trains in zip(flows, trained)]
     if ran and all(forwards and all(f.mode is not Mode.OFF for f in forwards) for forwards in ran):
         forward(c, path)
     return None

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gradguard.findings import FileError
+from gradguard.static import handing
 from gradguard.static import knowledge as k
 from gradguard.static import tree as t
 from gradguard.static.asked import Questions
@@ -367,6 +368,7 @@ class Project:
     def called_without_grad(self, ref: FunctionRef, seen: frozenset[t.Define] = frozenset()) -> bool:
         """Whether every call of a function that can be seen happens where no graph is recorded.
 
+        One that is called by nobody, but handed over, is called by whom it is handed to.
         A method that no call was seen to reach may be called on an object whose class only the run knows
         (``getattr(module, name)(...)``): there one call by its name says how it is meant.
         """
@@ -379,6 +381,7 @@ class Project:
         callers = tuple(self.survey.callers(name, ref.module))
         self._uses(ref.module, callers)
         reached = [held for m in callers for held in self._held_at(m, name, seen, lambda f: _modes_of(f, ref.define))]
+        reached = reached or [self._is_held(flow, mode, seen) for flow, mode in handing.runs(self, ref)]
         if reached or ref.owner is None:
             return bool(reached) and all(reached)
         anywhere = tuple(self.survey.callers_anywhere(name, ref.module))
@@ -411,9 +414,12 @@ class Project:
         """For each call in a module whether no graph is recorded there; a recursive call runs as its caller does."""
         for flow in self.flows(module, calling(module.source, name)):
             for mode in modes(flow) if flow.ref.define not in seen else ():
-                yield mode in (Mode.OFF, Mode.UNKNOWN) or (
-                    mode is Mode.INHERITED and self.called_without_grad(flow.ref, seen)
-                )
+                yield self._is_held(flow, mode, seen)
+
+    def _is_held(self, flow: Flow, mode: Mode, seen: frozenset[t.Define]) -> bool:
+        """Whether no graph is recorded where a function calls in a mode."""
+        off = mode in (Mode.OFF, Mode.UNKNOWN)
+        return off or (mode is Mode.INHERITED and self.called_without_grad(flow.ref, seen))
 
     # --- files ---
 

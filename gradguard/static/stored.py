@@ -75,6 +75,7 @@ class Store(Event):
             or ``keys.TEXT``.
         through: the functions that were called to store it, each with its file's text.
         recurs: a callee puts it there, that was given it as it was computed from what is there.
+        descends: what is added is a gradient, with a factor: the graph goes on, and gets none of its own.
 
     Filled in when the function has been read:
         carries_graph: the value carries a graph.
@@ -108,6 +109,7 @@ class Store(Event):
     in_structure: bool = False
     goes_on: bool = False
     recurs: bool = False
+    descends: bool = False
     key: str | None = None
     slot: str | None = None
     through: frozenset[tuple[str, str]] = frozenset()

@@ -60,6 +60,7 @@ def store_rebind(flow: Flow, path: str, value: Value, state: State, stmt: t.Node
             store_rebind(flow, f"{path}.{name}", field, state, stmt, source)
         return
     form, part = rebind_form(path, source)
+    descends = form is Form.SUM and _is_gradient(flow, part, state)
     if form is Form.REBIND and isinstance(source, t.Name):
         form, part = _rebuilt(flow, path, source.id)
     if form is Form.SUM and (_is_step_of_leaf(value) or _has_no_graph(flow, part, state)):
@@ -69,6 +70,7 @@ def store_rebind(flow: Flow, path: str, value: Value, state: State, stmt: t.Node
     written = node if isinstance(node, t.Expr) else None
     store = flow.store(path, value, state, stmt, written, Form.APPEND if is_longer else form)
     store.in_structure = store.in_structure or is_longer
+    store.descends = descends
     if form is Form.REBIND and source is not None and value.keeps:
         store.recurs = goes_round(flow.ref.bindings_made, path, source)
 
@@ -123,6 +125,17 @@ def _has_no_graph(flow: Flow, added: t.Expr | None, state: State) -> bool:
         return False
     value = flow.value(added, state)
     return value.kind in (Kind.TENSOR, Kind.GRADIENT) and not value.reach
+
+
+def _is_gradient(flow: Flow, added: t.Expr | None, state: State) -> bool:
+    """Whether what is added is a gradient without a graph, with a factor: ``settings["rate"] * latent.grad``."""
+    if added is None or not any(isinstance(node, t.Attribute) and node.name == "grad" for node in t.walk(added)):
+        return False
+    before, flow.dry = flow.dry, True  # it was read, and what it does is noted
+    given = flow.value(added, state).reach
+    flow.dry = before
+    creates = any(backward.create_graph is not None for backward in flow.facts.backwards)
+    return not creates and all(root.source in (Source.PARAM, Source.PLACE) for root in given)
 
 
 _ARITHMETIC = (t.Name, t.Attribute, t.Constant, t.Operation)
@@ -326,6 +339,7 @@ def augment(flow: Flow, stmt: t.Augment, state: State) -> State:
         source = stmt.value.items[0] if isinstance(stmt.value, t.Display) and single else stmt.value
         store = flow.store(path, (added.part(0) or added) if single else added, state, stmt, source, form)
         store.is_item = item
+        store.descends = form is Form.SUM and _is_gradient(flow, stmt.value, state)
         store.in_structure = store.in_structure or (added.kind is Kind.CONTAINER and not single)
         if store.scope is Scope.PARAMETER and not any(r.source is Source.PARAM for r in before.must):
             store.scope = Scope.LOCAL  # the name was given to something else before

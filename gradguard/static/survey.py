@@ -452,6 +452,15 @@ class Survey:
         self.asked(near).texts.update(self._defining.get(name, ())[:1])
         return name in self._defining
 
+    def naming(self, name: str, near: Module) -> Iterator[Module]:
+        """The modules of its program in whose text a name stands."""
+        yield near
+        self.asked(near).words.add(name)
+        related = (path for path in self._related(near) if path != near.path and name in self.texts.of(path))
+        for module in self._modules(sorted(related)):
+            self.asked(near).files.update([module.path] if module.path is not None else ())
+            yield module
+
     def callers_anywhere(self, name: str, near: Module) -> Iterator[Module]:
         """The modules of all files in which a function of this name is called."""
         yield near

@@ -68,12 +68,21 @@ def _concerns(flow: Flow, function: str, value: str) -> bool:
     if calls:  # it says itself what it wants
         decided = value == "True" or "." in value
         return decided or any(_asks(argument, flags) for call in calls for argument in call.args)
+    if _is_called_in_forward(flow, function):
+        return True  # the model makes its inputs itself: `to_variable(x, is_training=self.training)`
     if any(_last_name(call) == "Variable" for call in flow.ref.calls):
         return False  # it makes its inputs itself, and others
     if function in _ITERATING or (value != "True" and "." in value):
         return True
     asking = re.compile(rf"\b{function}\(.*(?:\b(?:{'|'.join(flags)})\s*=\s*(?!False)|,\s*True\b)")
     return value != "True" and flow.project.survey.acts(function, asking, flow.module)
+
+
+def _is_called_in_forward(flow: Flow, function: str) -> bool:
+    called = f"{function}("
+    texts = flow.project.survey.texts_used(function, flow.module)
+    lines = (line for text in texts if called in text for line in lines_with(function, text))
+    return any(line.function == "forward" and called in line.text for line in lines)
 
 
 def _asks(argument: t.Arg, flags: frozenset[str]) -> bool:

@@ -587,3 +587,54 @@ def test_banks_that_get_longer(start: str, push: str) -> None:
 )  # fmt: skip
 def test_banks_of_a_size(start: str, push: str) -> None:
     assert_clean(BANKS.replace("START", start).replace("PUSH", push), CODE)
+
+
+ASKED = """
+    class Reporter:
+        def __init__(self):
+            self.seen, self.rows = {{"train": [], "val": []}}, []
+
+        def add(self, name, output, keep=False):
+            {test}:
+                {store}  # MARK
+            print(name, output.mean().item())
+
+    def train(model, loader, lr):
+        model.cuda()
+        optimizer = torch.optim.SGD(model.parameters(), lr=lr)
+        reporter = Reporter()
+        for x, y in loader:
+            out = model(x.cuda())
+            loss = F.cross_entropy(out, y.cuda())
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            reporter.add("train", out{asked})
+"""
+KEEPING = (
+    "self.rows.append(output.detach())",
+    "self.seen[name].append(output.detach())",
+    'self.seen["val"].append(output.detach())',
+    "self.rows += [output.detach()]",
+    "self.rows.extend([output.detach(), output.argmax(1)])",
+)
+
+
+@pytest.mark.parametrize("store", KEEPING)
+@pytest.mark.parametrize(
+    "test", ["if keep", "if name and keep", "if not keep:\n                pass\n            else"]
+)
+def test_what_is_kept_only_when_it_is_asked_for(test: str, store: str) -> None:
+    def written(asked: str) -> str:
+        return ASKED.format(test=test, store=store, asked=asked)
+
+    assert_clean(written(""), CODE)
+    assert_clean(written(", keep=False"), CODE)
+    assert_flagged(written(", keep=True").replace("MARK", "!"), CODE)
+    assert_flagged(written(", True").replace("MARK", "!"), CODE)
+
+
+@pytest.mark.parametrize("store", KEEPING)
+def test_what_is_kept_unless_it_is_said(store: str) -> None:
+    assert_flagged(ASKED.format(test="if not keep", store=store, asked="").replace("MARK", "!"), CODE)
+    assert_clean(ASKED.format(test="if not keep", store=store, asked=", keep=True"), CODE)

@@ -1022,3 +1022,51 @@ def test_what_a_loss_is_compared_with_is_not_shown_to_have_a_graph(added: str) -
 @pytest.mark.parametrize("added", ["loss", "loss * self.world.earned", "-loss"])
 def test_a_loss_that_is_compared_with_rewards_has_one(added: str) -> None:
     assert_flagged(REWARDS.format(added=added), CODE)
+
+
+DESCENT = """
+    class Adapted(nn.Module):
+        def __init__(self, settings):
+            super().__init__()
+            self.encoder, self.decoder = nn.Linear(8, 4), nn.Linear(4, 8)
+            self.settings, self.rate = settings, 0.1
+
+        def adapt(self, x, y, rate):
+            code = self.encoder(x)
+            first = code
+            for _ in range(5):
+                code.retain_grad()
+                loss = F.mse_loss(self.decoder(code), y)
+                loss.backward(retain_graph=True)
+                {step}{mark}
+            {end}
+"""
+STEPS = (
+    "code = code - 0.1 * code.grad",
+    "code = code - self.rate * code.grad",
+    "code = code - rate * code.grad.sign()",
+    'code = code - self.settings["rate"] * code.grad',
+    "code = code.sub(rate * code.grad)",
+    "code = torch.sub(code, rate * code.grad)",
+    "code = code + -rate * code.grad.data",
+    "code -= rate * code.grad",
+)
+
+
+@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("end", ["return code", "return code, F.mse_loss(first, code)", "return self.decoder(code)"])
+def test_a_descent_that_the_caller_backpropagates_through(step: str, end: str) -> None:
+    assert_clean(DESCENT.format(step=step, end=end, mark=""))
+
+
+@pytest.mark.parametrize(
+    ("step", "end"),
+    [
+        ("code = code - rate * code.grad", "return loss.item()"),
+        ("code = code - rate * loss", "return code"),
+        ("code = code - rate * code.grad * self.decoder(code).mean()", "return code"),
+        ("code = code - rate * code.grad", "print(code)"),
+    ],
+)
+def test_a_descent_that_keeps_more(step: str, end: str) -> None:
+    assert_flagged(DESCENT.format(step=step, end=end, mark="  # !"), CODE)

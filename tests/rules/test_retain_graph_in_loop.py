@@ -355,3 +355,99 @@ def test_parts_of_what_was_handed_over_share_its_graph(loss: str) -> None:
 )
 def test_what_a_model_makes_of_each_part_shares_nothing(loss: str) -> None:
     assert_flagged(CHUNKS.format(loss=loss), CODE)
+
+
+SCALED = """
+    class Cosine(nn.Module):
+        def __init__(self, width, classes{default}):
+            super().__init__()
+            self.fc = nn.Linear(width, classes, bias=False)
+            {setting}
+
+        def forward(self, x):
+            x = x / x.norm(dim=1, keepdim=True)
+            return self.scale * self.fc(x)
+
+    class Baseline(nn.Module):
+        def adapt(self, support, target, query):
+            classifier = Cosine(self.width, self.ways)
+            optimizer = torch.optim.SGD(classifier.parameters(), lr=0.01)
+            for epoch in range(self.epochs):
+                for chosen in torch.randperm(support.size(0)).split(4):
+                    optimizer.zero_grad()
+                    loss = F.cross_entropy(classifier(support[chosen]), target[chosen])
+                    loss.backward(retain_graph=True){mark}
+                    optimizer.step()
+            return classifier(query)
+
+    def change(classifier, x):
+        {more}
+"""
+SETTINGS = (
+    ("", "self.scale = 2"),
+    ("", "self.scale = 2 if classes < 200 else 10"),
+    ("", "self.scale = 0.5 * 4"),
+    (", scale=2.0", "self.scale = scale"),
+    (", scale=2.0", "self.width, self.scale = width, scale"),
+)
+
+
+@pytest.mark.parametrize(("default", "setting"), SETTINGS)
+def test_a_number_that_a_module_keeps_brings_no_graph(default: str, setting: str) -> None:
+    assert_flagged(SCALED.format(default=default, setting=setting, more="pass", mark="  # !"), CODE)
+
+
+@pytest.mark.parametrize(
+    ("default", "setting", "more"),
+    [
+        ("", "self.scale = 2", "classifier.scale = classifier.fc(x)"),
+        ("", "self.scale = 2", "classifier.scale += classifier.fc(x)"),
+        ("", "self.scale = 2", "classifier.scale, _ = classifier(x), 1"),
+        ("", "self.scale = nn.Parameter(torch.ones(1)) * width", "pass"),
+        (", scale=None", "self.scale = scale", "pass"),
+        (", scale", "self.scale = scale", "pass"),
+    ],
+)
+def test_what_a_module_keeps_may_bring_a_graph(default: str, setting: str, more: str) -> None:
+    assert_clean(SCALED.format(default=default, setting=setting, more=more, mark=""), CODE)
+
+
+GAN = """
+    class Gan:
+        def fit(self, loader):
+            for x, y in loader:
+                code = {code}
+                self.d_optimizer.zero_grad()
+                fake = self.G(torch.randn(8, 62), code)
+                scores, _ = self.D(fake)
+                d_loss = F.softplus(self.D(x)[0]).mean() - scores.mean()
+                d_loss.backward(retain_graph=True){mark}
+                self.d_optimizer.step()
+                self.g_optimizer.zero_grad()
+                fake = self.G(torch.randn(8, 62), code)
+                scores, guess = self.D(fake)
+                g_loss = F.softplus(scores).mean()
+                g_loss.backward(retain_graph=True)
+                self.g_optimizer.step()
+                F.mse_loss(guess, code).backward()
+                self.info_optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "torch.zeros((8, 10)).scatter_(1, y.unsqueeze(1), 1)",
+        "torch.zeros(8, 10).scatter_(1, y.type(torch.LongTensor).unsqueeze(1), 1)",
+        "torch.randn(8, 10).mul_(0.5)",
+        "torch.empty(8, 10).copy_(y)",
+        "torch.zeros(8, 10).masked_fill_(y > 0, 1.0)",
+    ],
+)
+def test_what_is_filled_in_place_has_no_graph(code: str) -> None:
+    assert_flagged(GAN.format(code=code, mark="  # !"), CODE)
+
+
+@pytest.mark.parametrize("code", ["torch.zeros(8, 10).copy_(self.encoder(x))", "torch.zeros(8, 10).add_(self.Q(x))"])
+def test_what_is_filled_in_place_takes_on_a_graph(code: str) -> None:
+    assert_clean(GAN.format(code=code, mark=""), CODE)

@@ -274,3 +274,53 @@ def test_training_with_volatile_inputs_where_it_is_told() -> None:
         """,
         "GG103",
     )
+
+
+INSIDE = """
+    import numpy as np
+    from torch.autograd import Variable
+
+    def to_variable(x, is_training=False):
+        if is_training:
+            v = Variable(torch.from_numpy(x))
+        else:
+            v = Variable(torch.from_numpy(x), {option})
+        return v.cuda()
+
+    class Counter(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.net = nn.Conv2d(1, 1, 3)
+
+        def {method}(self, image):
+            return self.net(to_variable(image, is_training=self.training))
+
+    def evaluate(loader):
+        net = Counter()
+        net.cuda()
+        net.eval()
+        error = 0.0
+        for blob in loader:
+            density = net{call}(blob["data"]){mark}
+            error += abs(np.sum(density.data.cpu().numpy()))
+        return error
+"""
+
+
+@pytest.mark.parametrize("option", ["volatile=True", "requires_grad=False, volatile=True", "volatile=not is_training"])
+def test_a_model_that_makes_its_inputs(option: str) -> None:
+    assert_clean(INSIDE.format(option=option, method="forward", call="", mark=""), CODE)
+
+
+@pytest.mark.parametrize(
+    "snippet",
+    [
+        INSIDE.format(option="requires_grad=False", method="forward", call="", mark="  # !"),
+        INSIDE.format(option="volatile=False", method="forward", call="", mark="  # !"),
+        INSIDE.format(option="volatile=True", method="forward", call="", mark="  # !").replace(
+            "self.net(to_variable(image, is_training=self.training))", "self.net(image)"
+        ),
+    ],
+)
+def test_a_model_that_takes_them_as_they_are(snippet: str) -> None:
+    assert_flagged(snippet, CODE)

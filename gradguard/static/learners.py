@@ -1,0 +1,54 @@
+"""Loops over what learns: each iteration steps another optimizer, ``optimizers[agent].step()``, so there are few."""
+
+from __future__ import annotations
+
+from gradguard.static import tree as t
+from gradguard.static.model import Loop, Step, ZeroGrad
+
+
+def goes_over_learners(loop: Loop) -> bool:
+    """Whether each optimizer that a loop steps is another one in each iteration: that of one agent, of one model."""
+    stmt = loop.site.node
+    events = loop.steps or loop.zero_grads
+    if not isinstance(stmt, t.Repeat) or not loop.targets or loop.over_loader or not events:
+        return False
+    each = _names_of_each(stmt, loop.targets)
+    return all(_is_of_each(event, each) for event in events)
+
+
+def _names_of_each(stmt: t.Repeat, targets: frozenset[str]) -> frozenset[str]:
+    """What the loop binds, and what its body binds to a part of that: ``optimizer = self.optimizers[agent]``."""
+    each = set(targets)
+    for inner in stmt.body:
+        if isinstance(inner, t.Assign):
+            for target, value in t.pairs(inner.targets, inner.value):
+                if isinstance(target, t.Name) and _is_taken(value, each):
+                    each.add(target.id)
+    return frozenset(each)
+
+
+def _is_of_each(event: Step | ZeroGrad, each: frozenset[str]) -> bool:
+    call = event.site.node
+    if not isinstance(call, t.Call):
+        return False
+    owner = call.func.value if isinstance(call.func, t.Attribute) else None
+    if event.inner is None:
+        return owner is not None and _is_taken(owner, each)
+    given = [arg.value for arg in call.args] + ([owner] if owner is not None else [])
+    return any(_is_taken(value, each) for value in given if _may_hold(value, event.target))
+
+
+def _may_hold(value: t.Expr, optimizer: str | None) -> bool:
+    """Whether an argument may be an optimizer that a callee steps, or the object that has it."""
+    name = (optimizer or "").split("[", 1)[0]
+    path = (t.path_of(value) or "").split("[", 1)[0]
+    return bool(path) and f"{name}.".startswith(f"{path}.")
+
+
+def _is_taken(value: t.Expr, each: set[str] | frozenset[str]) -> bool:
+    """Whether it is what a loop binds, a part of it, or what a collection has under that: ``optimizers[agent]``."""
+    while isinstance(value, t.Attribute | t.Subscript):
+        if isinstance(value, t.Subscript) and isinstance(value.index, t.Name) and value.index.id in each:
+            return True
+        value = value.value
+    return isinstance(value, t.Name) and value.id in each

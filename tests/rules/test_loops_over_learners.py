@@ -1,0 +1,169 @@
+"""A loop that steps another optimizer in each iteration goes over agents or models: there are few of them."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.rules.snippets import assert_clean, assert_flagged
+
+UPDATE = """
+    class Agents:
+        def __init__(self, n):
+            self.nets = [nn.Linear(4, 2) for _ in range(n)]
+            self.optimizers = [torch.optim.Adam(net.parameters()) for net in self.nets]
+            self.names = {{str(i): i for i in range(n)}}
+
+        def update(self, batch, target):
+            losses = []
+            for {each}:
+                {optimizer}.zero_grad()
+                loss = F.mse_loss({net}(batch), target)
+                loss.backward()
+                {optimizer}.step()
+                losses.append(loss)
+            return losses
+"""
+LEARNERS = {
+    "by number": ("i in range(len(self.nets))", "self.optimizers[i]", "self.nets[i]"),
+    "both at once": ("net, optimizer in zip(self.nets, self.optimizers)", "optimizer", "net"),
+    "numbered": ("i, net in enumerate(self.nets)", "self.optimizers[i]", "net"),
+    "objects": ("agent in self.agents", "agent.optimizer", "agent.net"),
+    "dicts": ("agent in self.agents", 'agent["optimizer"]', 'agent["net"]'),
+    "by name": ("name in self.agents", 'self.agents[name]["optimizer"]', "self.nets[name]"),
+    "items": ("name, agent in self.agents.items()", "agent.optimizer", "agent.net"),
+}
+
+
+@pytest.mark.parametrize(("each", "optimizer", "net"), LEARNERS.values(), ids=LEARNERS)
+def test_one_loss_for_each_learner(each: str, optimizer: str, net: str) -> None:
+    assert_clean(UPDATE.format(each=each, optimizer=optimizer, net=net))
+
+
+CLEAN = {
+    "a sum over them": """
+        def update(agents, batch):
+            total = 0.0
+            for agent in agents:
+                loss = agent.net(batch).pow(2).mean()
+                agent.optimizer.zero_grad()
+                loss.backward()
+                agent.optimizer.step()
+                total += loss
+            return total / len(agents)
+    """,
+    "the optimizer has a name": """
+        def update(nets, optimizers, batch):
+            losses = []
+            for i, net in enumerate(nets):
+                optimizer = optimizers[i]
+                optimizer.zero_grad()
+                loss = net(batch).mean()
+                loss.backward()
+                optimizer.step()
+                losses.append(loss)
+            return losses
+    """,
+    "another function steps": """
+        def descend(loss, optimizer):
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+
+        def update(nets, optimizers, batch):
+            losses = []
+            for i, net in enumerate(nets):
+                loss = net(batch).mean()
+                descend(loss, optimizers[i])
+                losses.append(loss)
+            return losses
+    """,
+    "two of each": """
+        def update(actors, critics, actor_optimizers, critic_optimizers, states, rewards):
+            critic_losses, actor_losses = [], []
+            for i in range(len(actors)):
+                critic_optimizers[i].zero_grad()
+                critic_loss = F.mse_loss(critics[i](states), rewards)
+                critic_loss.backward()
+                critic_optimizers[i].step()
+                actor_optimizers[i].zero_grad()
+                actor_loss = -critics[i](actors[i](states)).mean()
+                actor_loss.backward()
+                actor_optimizers[i].step()
+                critic_losses.append(critic_loss)
+                actor_losses.append(actor_loss)
+            return critic_losses, actor_losses
+    """,
+}
+
+
+@pytest.mark.parametrize("snippet", CLEAN.values(), ids=CLEAN)
+def test_what_is_made_anew_for_some_learners(snippet: str) -> None:
+    assert_clean(snippet)
+
+
+FLAGGED = {
+    "in every step": """
+        def train(nets, optimizers, loader):
+            losses = []
+            for x, y in loader:
+                for net, optimizer in zip(nets, optimizers):
+                    optimizer.zero_grad()
+                    loss = F.cross_entropy(net(x), y)
+                    loss.backward()
+                    optimizer.step()
+                    losses.append(loss)  # !
+            return losses
+    """,
+    "all steps of each": """
+        def train(nets, optimizers, loader):
+            losses = []
+            for net, optimizer in zip(nets, optimizers):
+                for x, y in loader:
+                    optimizer.zero_grad()
+                    loss = F.cross_entropy(net(x), y)
+                    loss.backward()
+                    optimizer.step()
+                    losses.append(loss)  # !
+            return losses
+    """,
+    "one optimizer": """
+        def train(self, steps):
+            losses = []
+            for i in range(steps):
+                self.optimizer.zero_grad()
+                loss = F.cross_entropy(self.nets[i](self.x), self.y)
+                loss.backward()
+                self.optimizer.step()
+                losses.append(loss)  # !
+            return losses
+    """,
+    "in turn": """
+        def train(net, optimizers, x, y, steps):
+            losses = []
+            for i in range(steps):
+                optimizer = optimizers[i % 2]
+                optimizer.zero_grad()
+                loss = F.cross_entropy(net(x), y)
+                loss.backward()
+                optimizer.step()
+                losses.append(loss)  # !
+            return losses
+    """,
+    "one of each and one of all": """
+        def train(self, steps):
+            losses = []
+            for i in range(steps):
+                loss = F.cross_entropy(self.net(self.x), self.y)
+                loss.backward()
+                self.optimizers[i].step()
+                self.optimizer.step()
+                self.optimizer.zero_grad()
+                losses.append(loss)  # !
+            return losses
+    """,
+}
+
+
+@pytest.mark.parametrize("snippet", FLAGGED.values(), ids=FLAGGED)
+def test_what_every_step_adds_to(snippet: str) -> None:
+    assert_flagged(snippet, "GG104")
