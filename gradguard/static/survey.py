@@ -8,20 +8,19 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Literal
 
 from gradguard.signs import TRAINS_HERE
 from gradguard.static import knowledge as k
 from gradguard.static.asked import called_in, methods_in
 from gradguard.static.clearing import AT_START, clearing_methods, with_object
+from gradguard.static.file_links import File, FileLinks
 from gradguard.static.keys import TEXT
 from gradguard.static.lines import lines_with
-from gradguard.static.programs import Programs
 from gradguard.static.registered import registered
-from gradguard.static.texts import module_name
 
 if TYPE_CHECKING:
     from gradguard.static.asked import Asked
@@ -44,82 +43,44 @@ _MANY_DEFINING = 8
 _AT_END = ("__exit__", "__aexit__")
 
 
-class File(Protocol):
-    """One of the files, parsed or not; without a path where its text came from elsewhere."""
-
-    @property
-    def path(self) -> Path | None: ...
-
-
 class Survey:
     """What is known of all files together."""
 
     def __init__(self, project: Project) -> None:
         self.project = project
         self.texts = project.texts
+        self.links = FileLinks(project)
         self._called: dict[tuple[str, Path | None], bool] = {}
         self._mentioned: dict[tuple[re.Pattern[str], Path | None], bool] = {}
         self._matched: defaultdict[re.Pattern[str], dict[Path, bool]] = defaultdict(dict)
-        self._imports: dict[Path, set[Path]] = {}
-        self._leads_to: dict[Path, frozenset[Path]] = {}
-        self._reached: dict[Path | None, list[Path]] = {}
         self._backwards: dict[str, set[tuple[str, int]]] = {}
         self._learning: dict[str, bool] = {}
         self._training: Path | Literal[False] | None = None
 
     def prepare(self) -> None:
         """Answer now what every process would have to answer for itself."""
-        _ = self._callers, self._defining, self._importers, self._programs
+        _ = self._callers, self._defining
+        self.links.prepare()
 
     @cached_property
     def _callers(self) -> dict[str, list[Path]]:
         """The files that may be about torch by the names that are called in them."""
         found: defaultdict[str, list[Path]] = defaultdict(list)
-        for path in self._about_torch:
+        for path in self.links.about_torch:
             for name in called_in(self.texts.of(path)):
                 found[name].append(path)
-        return found
-
-    @cached_property
-    def _about_torch(self) -> dict[Path, None]:
-        """The relevant files, and those that these lead to by imports: what they import, and what imports them.
-
-        A script may import no more than its own program, and what registers a handler no more than what calls it.
-        """
-        found = dict.fromkeys(self.project.relevant)
-        waiting = list(found)
-        while waiting:
-            path = waiting.pop()
-            near = self._imported_files(path) | self._importers.get(module_name(path), set())
-            new = sorted(near - found.keys())
-            found.update(dict.fromkeys(new))
-            waiting += new
         return found
 
     def asked(self, near: File) -> Asked:
         """What was asked for a file."""
         return self.project.questions.of(near.path)
 
-    def _related(self, near: File) -> Collection[Path]:
-        """The files that share a program with ``near``: what imports it, and all that those import."""
-        if near.path is None:
-            return ()
-        self.asked(near).program = True
-        if near.path in self._programs:
-            return self._programs.of(near.path)
-        importing = self._importers.get(module_name(near.path), ())
-        return self._programs.of_another(importing, self._imported_files(near.path))
-
-    @cached_property
-    def _programs(self) -> Programs:
-        return Programs(self.project.files, self._imported_files)
-
     def _with_word(self, word: str, near: Module) -> Iterator[str]:
         """The texts of a program that have a word in them."""
         self.asked(near).words.add(word)
         if word in near.source.text:
             yield near.source.text
-        for path in self._related(near):
+        for path in self.links.related(near):
             if path != near.path and self.texts.holds(word, path):
                 self.asked(near).texts.add(path)
                 yield self.texts.of(path)
@@ -134,40 +95,8 @@ class Survey:
         holding = sum(1 for _ in self._with_word(word, near))
         if here:
             yield near.source.text
-        used = self._used(near) if holding > here else ()
+        used = self.links.used(near) if holding > here else ()
         yield from (self.texts.of(path) for path in used if path != near.path and self.texts.holds(word, path))
-
-    def _used(self, near: Module) -> list[Path]:
-        """The files that are used where a file is: by itself, and by those that import it in any number of steps."""
-        if near.path is None or near.path in self._reached:
-            return self._reached.get(near.path, [])
-        importing = self._closure((near.path,), self._importing)
-        found = list(self._closure(importing, self._imports_of))
-        self._reached[near.path] = found
-        self.asked(near).files.update(found)
-        return self._reached[near.path]
-
-    def _closure(self, start: Iterable[Path], others: Callable[[Path], Iterable[Path]]) -> Iterator[Path]:
-        waiting = list(start)
-        seen = set(waiting)
-        while waiting:
-            yield (path := waiting.pop())
-            new = [other for other in others(path) if other not in seen]
-            seen.update(new)
-            waiting += new
-
-    def _importing(self, path: Path) -> Iterator[Path]:
-        likely = sorted(self._importers.get(module_name(path), ()))
-        return (other for other in likely if other != path and path in self._imports_of(other))
-
-    def _imports_of(self, path: Path) -> frozenset[Path]:
-        """The files that a file imports, each looked up as it would be."""
-        if path not in self._leads_to:
-            module = self.project.module(path)
-            names = (*module.outline.imports.values(), *module.outline.star_imports) if module is not None else ()
-            places = (self.project.origins(name, module) for name in names if module is not None)
-            self._leads_to[path] = frozenset(place for found in places for place in found)
-        return self._leads_to[path]
 
     def _matching(
         self, pattern: re.Pattern[str], near: Module, paths: Iterable[Path], word: str = ""
@@ -188,29 +117,6 @@ class Survey:
                 asked.texts.add(path)
                 yield path
 
-    def _imported_files(self, path: Path) -> set[Path]:
-        """The files that a file's import statements may name."""
-        if path not in self._imports:
-            named = self._files_named
-            words = named.keys() & self.texts.imported(path)
-            self._imports[path] = set().union(*(named[word] for word in words))
-        return self._imports[path]
-
-    @cached_property
-    def _files_named(self) -> dict[str, set[Path]]:
-        found: defaultdict[str, set[Path]] = defaultdict(set)
-        for path in self.project.files:
-            found[module_name(path)].add(path)
-        return found
-
-    @cached_property
-    def _importers(self) -> dict[str, set[Path]]:
-        found: defaultdict[str, set[Path]] = defaultdict(set)
-        for path in self.project.files:
-            for word in self.texts.imported(path):
-                found[word].add(path)
-        return found
-
     def serves_torch(self, module: Module) -> bool:
         """Whether a file belongs to a program that uses torch: callbacks, meters and trainers need none themselves.
 
@@ -219,13 +125,12 @@ class Survey:
         if module.path is None:
             return False
         self.asked(module).program = True
-        users = self._importers.get(module_name(module.path), set()) - {module.path}
-        if any(True for _ in self._matching(_TORCH, module, users, "import")):
+        if any(True for _ in self._matching(_TORCH, module, self.links.importers(module.path), "import")):
             return True
-        related = self._related(module)
+        related = self.links.related(module)
         if len(related) > MANY_FILES or not any(True for _ in self._matching(_TORCH, module, related)):
             return False
-        used = self._used(module)  # each import leads to one file: another program's `trainer` is not this one
+        used = self.links.used(module)  # each import leads to one file: another program's `trainer` is not this one
         uses_torch = any(True for _ in self._matching(_TORCH, module, used))
         return uses_torch and not any(True for _ in self._matching(_OTHER_LIBRARIES, module, used))
 
@@ -244,7 +149,9 @@ class Survey:
         key = (pattern, near.path)
         if key not in self._mentioned:
             here = pattern.search(near.source.text) is not None
-            self._mentioned[key] = here or any(True for _ in self._matching(pattern, near, self._related(near), word))
+            self._mentioned[key] = here or any(
+                True for _ in self._matching(pattern, near, self.links.related(near), word)
+            )
         return self._mentioned[key]
 
     def is_entered(self, name: str, near: Module) -> bool:
@@ -363,7 +270,7 @@ class Survey:
         if near.source.path not in self._backwards:
             found = {(near.source.path, line) for line in _lines_matching(_GRADIENTS, near.source.text)}
             words = ("backward(", "grad(")
-            likely = (path for path in self._related(near) if any(self.texts.holds(word, path) for word in words))
+            likely = (path for path in self.links.related(near) if any(self.texts.holds(word, path) for word in words))
             for path in self._matching(_GRADIENTS, near, likely):
                 found |= {(self.project.shown(path), line) for line in _lines_matching(_GRADIENTS, self.texts.of(path))}
             self._backwards[near.source.path] = found
@@ -391,7 +298,7 @@ class Survey:
     def calling(self, name: str, near: File) -> list[Path]:
         """The other files of its program that may call a function of this name."""
         others = self._calling(name, near)
-        related = self._related(near) if others else ()
+        related = self.links.related(near) if others else ()
         return [path for path in others if path in related]
 
     def defining(self, name: str, near: Module) -> list[Module]:
@@ -401,7 +308,7 @@ class Survey:
         others = [path for path in self._defining.get(name, ()) if path != near.path]
         if len(others) > _MANY_DEFINING:
             return []
-        related = self._related(near) if others else ()
+        related = self.links.related(near) if others else ()
         found = [*own, *self._modules(path for path in others if path in related)]
         self.asked(near).files.update(module.path for module in found if module.path is not None)
         return found
@@ -456,7 +363,7 @@ class Survey:
         """The modules of its program in whose text a name stands."""
         yield near
         self.asked(near).words.add(name)
-        related = (path for path in self._related(near) if path != near.path and name in self.texts.of(path))
+        related = (path for path in self.links.related(near) if path != near.path and name in self.texts.of(path))
         for module in self._modules(sorted(related)):
             self.asked(near).files.update([module.path] if module.path is not None else ())
             yield module

@@ -1,0 +1,130 @@
+"""Which files of a project lead to which by their imports: its programs, and what is used where a file is."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from gradguard.static.programs import Programs
+from gradguard.static.texts import module_name
+
+if TYPE_CHECKING:
+    from gradguard.static.project import Module, Project
+
+
+class File(Protocol):
+    """One of the files, parsed or not; without a path where its text came from elsewhere."""
+
+    @property
+    def path(self) -> Path | None: ...
+
+
+class FileLinks:
+    """The imports of all files.
+
+    Args:
+        project: the files; what is asked here is noted with the file that asks (see ``asked``).
+    """
+
+    def __init__(self, project: Project) -> None:
+        self._project = project
+        self._texts = project.texts
+        self._named: dict[Path, set[Path]] = {}
+        self._leads_to: dict[Path, frozenset[Path]] = {}
+        self._reached: dict[Path | None, list[Path]] = {}
+
+    def prepare(self) -> None:
+        """Answer now what every process would have to answer for itself."""
+        _ = self._importers, self._programs
+
+    @cached_property
+    def about_torch(self) -> dict[Path, None]:
+        """The relevant files, and those that these lead to by imports: what they import, and what imports them.
+
+        A script may import no more than its own program, and what registers a handler no more than what calls it.
+        """
+        found = dict.fromkeys(self._project.relevant)
+        waiting = list(found)
+        while waiting:
+            path = waiting.pop()
+            near = self._imported_files(path) | self._importers.get(module_name(path), set())
+            new = sorted(near - found.keys())
+            found.update(dict.fromkeys(new))
+            waiting += new
+        return found
+
+    def importers(self, path: Path) -> set[Path]:
+        """The files whose import statements may name a file."""
+        return self._importers.get(module_name(path), set()) - {path}
+
+    def related(self, near: File) -> Collection[Path]:
+        """The files that share a program with ``near``: what imports it, and all that those import."""
+        if near.path is None:
+            return ()
+        self._project.questions.of(near.path).program = True
+        if near.path in self._programs:
+            return self._programs.of(near.path)
+        importing = self._importers.get(module_name(near.path), ())
+        return self._programs.of_another(importing, self._imported_files(near.path))
+
+    @cached_property
+    def _programs(self) -> Programs:
+        return Programs(self._project.files, self._imported_files)
+
+    def used(self, near: Module) -> list[Path]:
+        """The files that are used where a file is: by itself, and by those that import it in any number of steps."""
+        if near.path is None or near.path in self._reached:
+            return self._reached.get(near.path, [])
+        importing = self._closure((near.path,), self._importing)
+        found = list(self._closure(importing, self._imports_of))
+        self._reached[near.path] = found
+        self._project.questions.of(near.path).files.update(found)
+        return self._reached[near.path]
+
+    def _closure(self, start: Iterable[Path], others: Callable[[Path], Iterable[Path]]) -> Iterator[Path]:
+        waiting = list(start)
+        seen = set(waiting)
+        while waiting:
+            yield (path := waiting.pop())
+            new = [other for other in others(path) if other not in seen]
+            seen.update(new)
+            waiting += new
+
+    def _importing(self, path: Path) -> Iterator[Path]:
+        likely = sorted(self._importers.get(module_name(path), ()))
+        return (other for other in likely if other != path and path in self._imports_of(other))
+
+    def _imports_of(self, path: Path) -> frozenset[Path]:
+        """The files that a file imports, each looked up as it would be."""
+        if path not in self._leads_to:
+            module = self._project.module(path)
+            names = (*module.outline.imports.values(), *module.outline.star_imports) if module is not None else ()
+            places = (self._project.origins(name, module) for name in names if module is not None)
+            self._leads_to[path] = frozenset(place for found in places for place in found)
+        return self._leads_to[path]
+
+    def _imported_files(self, path: Path) -> set[Path]:
+        """The files that a file's import statements may name."""
+        if path not in self._named:
+            named = self._files_named
+            words = named.keys() & self._texts.imported(path)
+            self._named[path] = set().union(*(named[word] for word in words))
+        return self._named[path]
+
+    @cached_property
+    def _files_named(self) -> dict[str, set[Path]]:
+        found: defaultdict[str, set[Path]] = defaultdict(set)
+        for path in self._project.files:
+            found[module_name(path)].add(path)
+        return found
+
+    @cached_property
+    def _importers(self) -> dict[str, set[Path]]:
+        found: defaultdict[str, set[Path]] = defaultdict(set)
+        for path in self._project.files:
+            for word in self._texts.imported(path):
+                found[word].add(path)
+        return found
