@@ -266,7 +266,7 @@ def _standing(
         else:
             if each.excuse is not None:
                 what = "emptied" if each.excuse == "emptied" else "backpropagated"
-                notes.append(f"`{path}` grows, and is to be {what} at {_at(each)}; this run did not get there")
+                notes.append(f"`{path}` grows, and is to be {what} at {_at(each)}; in this run it never got shorter")
             kept.append(each)
     return kept
 
