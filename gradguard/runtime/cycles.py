@@ -83,8 +83,14 @@ class Cycles:
         """Whether something was seen that may come again."""
         return bool(self._kinds)
 
-    def look(self, step: int, internals: TorchInternals) -> None:
-        """See what is garbage at the end of ``step``, and free it if the program lets the collector run."""
+    def look(self, step: int, internals: TorchInternals, *, is_last: bool = False) -> None:
+        """See what is garbage at the end of ``step``, and free it if the program lets the collector run.
+
+        Args:
+            step: the step that has just ended.
+            internals: of torch.
+            is_last: the program may be over: what it has used all the time is garbage now.
+        """
         self.looks += 1
         self._next = step + BETWEEN * self.looks
         self._waits = not gc.isenabled()
@@ -92,7 +98,7 @@ class Cycles:
             garbage = unreachable()
             for key, waiting in sorted_out(garbage, internals).items():
                 kind = self._kinds.setdefault(key, _Kind(waiting.circle, waiting.is_model))
-                _add(kind, waiting, step, waits=self._waits)
+                _add(kind, waiting, step, waits=self._waits, fewest=2 if is_last else 1)
             self._collector.measures = bool(self._kinds)
             del garbage
             if not self._waits:
@@ -145,9 +151,10 @@ class Cycles:
         return Diagnosed(leak, rate, 0.0, False, None, None, step, rate, comes_back=not self._waits)
 
 
-def _add(kind: _Kind, waiting: Waiting, step: int, *, waits: bool) -> None:
+def _add(kind: _Kind, waiting: Waiting, step: int, *, waits: bool, fewest: int) -> None:
     # What was seen before is still there only where nobody has freed it.
-    kind.is_again |= kind.count > 0 and (waiting.count > kind.count or not waits)
+    fresh = waiting.count - (kind.count if waits else 0)
+    kind.is_again |= kind.count > 0 and fresh >= fewest
     kind.count = waiting.count
     kind.devices |= waiting.devices
     if waiting.size > kind.size:

@@ -156,13 +156,12 @@ class Escalation:
             self._diagnosis = None
 
     def take_cycles(self, step: int) -> None:
-        """Add what only the cyclic collector frees, after a last look if one look alone has proven nothing."""
+        """Add what only the cyclic collector frees, after a last look: what waits now counts as well."""
         if self._cycles is None:
             return
         try:
-            one_look = self._cycles.looks == 1 and not self.found
-            if one_look and (self._cycles.has_suspects or self._signals.telling()):
-                self._look_for_cycles(step)
+            if self._cycles.has_suspects or (self._signals.telling() and not self.found):
+                self._look_for_cycles(step, is_last=True)
             self.found += self._cycles.found(step)
         except Exception as error:
             self._note(f"looking for cycles failed: {error!r}")
@@ -209,16 +208,16 @@ class Escalation:
         if diagnosis.is_over:
             self._take_findings(step)
 
-    def _look_for_cycles(self, step: int) -> None:
+    def _look_for_cycles(self, step: int, *, is_last: bool = False) -> None:
         """The collector frees something in every step, or memory grows and no variable explains it."""
-        if self._torch is None or not self._has_time():
+        if self._torch is None or not (is_last or self._has_time()):
             return
         start = thread_time()
         with self._signals.own_work():
             from gradguard.runtime.cycles import Cycles
 
             self._cycles = self._cycles or Cycles(self.collector, self._note)
-            self._cycles.look(step, self._torch)
+            self._cycles.look(step, self._torch, is_last=is_last)
         self.seconds += thread_time() - start
 
     def _take_findings(self, step: int) -> None:

@@ -242,3 +242,21 @@ def test_what_is_thrown_away_once_is_not_worth_a_word() -> None:
     gc.collect()
     cycles.look(60, internals)
     assert (cycles.found(100), notes) == ([], [])
+
+
+def test_what_was_used_all_the_time_and_is_garbage_at_the_end_is_no_second_one() -> None:
+    notes: list[str] = []
+    cycles = Cycles(Collector(lambda: 0), notes.append)
+    internals = TorchInternals(torch)
+    Looped()
+    cycles.look(20, internals)
+    gc.collect()
+    cycles.look(36, internals)
+    Looped()
+    cycles.look(400, internals, is_last=True)
+    assert (cycles.found(400), notes) == ([], [])
+
+
+def test_what_waits_at_the_end_counts_as_well() -> None:
+    report = steps_of(large_tree, steps=60, collector=True)
+    assert not report.unexplained_bytes_per_step
