@@ -6,6 +6,7 @@ Everything here is a question about roots; see ``values``.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from gradguard.static import counts, phases
@@ -171,8 +172,9 @@ def _judge_in_loop(flow: Flow, store: Store, loop: Loop, fresh: bool) -> None:
     if inside and _ends_with_the_step(flow, store, loop, fresh):
         store.used = True
         return
-    if store.descends and store.retained and not loop.steps and carried in flow.facts.returns.reach:
-        store.used = True  # a descent that its caller backpropagates through: each iteration leaves one node
+    is_descent = store.descends or _is_inner_step(store, inside)
+    if is_descent and store.retained and not loop.steps and carried in flow.facts.returns.reach:
+        store.used = True  # a descent that its caller backpropagates through
         return
     consumers: list[Backward | GradCall] = [*flow.facts.backwards, *flow.facts.grad_calls]
     outside = [b for b in consumers if _outside(b, loop)]
@@ -326,6 +328,17 @@ def _is_of_method(flow: Flow, forward: Forward) -> bool:
     call = forward.site.node
     path = t.path_of(call.func.value) if isinstance(call, t.Call) and isinstance(call.func, t.Attribute) else None
     return path not in (None, "self") and flow.read(flow.canonical(str(path)), flow.final).kind is Kind.MODULE
+
+
+def _is_inner_step(store: Store, inside: Sequence[Backward | GradCall]) -> bool:
+    """Whether it is a step by hand from gradients that were asked for with their graph.
+
+    ``fast[name] = fast[name] - rate * grad`` after ``autograd.grad(loss, fast.values(), create_graph=True)``: a mean
+    would add, and nobody asks for the gradients of gradients that are not wanted.
+    """
+    node = store.value_site.node if store.value_site is not None else None
+    is_difference = isinstance(node, t.Operation) and node.operator == "-"
+    return is_difference and all(isinstance(each, GradCall) for each in inside)
 
 
 def _leaves_function(flow: Flow, forward: Forward) -> bool:

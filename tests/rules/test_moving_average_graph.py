@@ -944,3 +944,49 @@ def test_what_backward_leaves_of_statistics_in_a_forward(kept: str, said: str | 
         CODE,
     )
     assert [said is not None and said in f.message for f in found] == ([True] if said else [])
+
+
+INNER_LOOP = """
+    class Learner(nn.Module):
+        def forward(self, support, query, labels):
+            fast = dict(self.net.named_parameters())
+            for _ in range(self.inner_steps):
+                loss = F.cross_entropy(functional_call(self.net, fast, support), labels)
+                grads = torch.autograd.grad(loss, tuple(fast.values()), create_graph=True)
+                for (name, value), grad in zip(fast.items(), grads):
+                    fast[name] = {update}
+            return {returned}
+
+    def train(learner, tasks, optimizer):
+        for support, query, labels, targets in tasks:
+            loss = F.cross_entropy(learner(support, query, labels), targets)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    "update",
+    ["value - self.rate * grad", "value - grad * self.rates[name]", "value - self.rate * grad.clamp(-1, 1)"],
+)
+def test_an_inner_loop_that_the_caller_backpropagates_through(update: str) -> None:
+    assert_clean(INNER_LOOP.format(update=update, returned="functional_call(self.net, fast, query)"), CODE)
+
+
+MEAN_OF_PENALTIES = """
+    def penalties(net, loader, optimizer):
+        means = {{}}
+        for x, y in loader:
+            x.requires_grad_()
+            loss = F.mse_loss(net(x), y)
+            slope = torch.autograd.grad(loss, x, create_graph=True)[0].norm()
+            for name in ("slope",):
+                means[name] = 0.9 * means.get(name, 0.0) + 0.1 * slope{end}
+        return means
+"""
+
+
+def test_a_mean_of_penalties_is_no_inner_loop() -> None:
+    assert findings(MEAN_OF_PENALTIES.format(end=""), CODE)
+    assert not findings(MEAN_OF_PENALTIES.format(end=".detach()"), CODE)
