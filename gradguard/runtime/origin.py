@@ -125,12 +125,16 @@ def _is_nested_in(source: Source, node: ast.AST, function: str) -> bool:
     return any(isinstance(n, FunctionNode) and n.name == function for n in source.around(node))
 
 
+_TEXTS = re.compile(r"'(?:\\.|[^'\\])*'|\"(?:\\.|[^\"\\])*\"")
+"""What stands in quotes: a text that speaks of a call calls nothing."""
+
+
 def calls_with(sources: Sources, pattern: str) -> list[tuple[str, ast.stmt]]:
     """The statements of the user's files that call something whose source matches ``pattern``."""
     found = []
     for source in sources.all():
         for node in ast.walk(source.tree):
-            if isinstance(node, ast.Call) and re.search(pattern, ast.unparse(node)):
+            if isinstance(node, ast.Call) and re.search(pattern, _TEXTS.sub("''", ast.unparse(node))):
                 statement = next((n for n in source.around(node) if isinstance(n, ast.stmt)), None)
                 if statement is not None and not isinstance(statement, FunctionNode | ast.ClassDef):
                     found.append((source.filename, statement))
