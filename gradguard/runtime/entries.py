@@ -48,7 +48,7 @@ class Entries:
         later = self._last_step - self._step
         if later < max(FEWEST_STEPS, self._step // 2):
             return False
-        return self._last - self._first <= MOST * self._first / max(self._step, 1) * later
+        return 0 <= self._last - self._first <= MOST * self._first / max(self._step, 1) * later
 
 
 def of(chain: Sequence[Spot], root: Root | None, step: int) -> Entries | None:
@@ -59,6 +59,8 @@ def of(chain: Sequence[Spot], root: Root | None, step: int) -> Entries | None:
         name = spot.label.removeprefix(".")
         if _count(parent, name) is not None:
             found = parent, name
+        elif isinstance(spot.thing, dict):
+            found = None  # a dict in a dict: that of the outer one is another number
         parent = spot.thing
     try:
         return Entries(*found, step) if found is not None else None

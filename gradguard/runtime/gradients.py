@@ -77,6 +77,7 @@ class Gradients:
         self.open: list[_Seen] = []
         """Those that are looked at now; empty for most of a run, so that a backward need not even ask."""
         self._calls = 0
+        self._is_off = False
         self._remove: Callable[[], None] | None = None
 
     def install(self) -> Callable[[], None]:
@@ -86,32 +87,40 @@ class Gradients:
         return self.remove
 
     def remove(self) -> None:
-        """Look no more."""
+        """Look no more, and leave nothing."""
+        self.stop()
         if self._remove is not None:
             self._remove()
             self._remove = None
+
+    def stop(self) -> None:
+        """Look no more; the hook stays till the end: torch goes over its hooks now, and must find them as they were."""
+        self._is_off = True
         self._seen.clear()
         self.open = []
 
     def before_backward(self) -> None:
         """A backward begins: see whose gradients are cleared now."""
-        if self._torch.is_capturing():
-            self.remove()
-        for seen in self.open:
-            seen.backwards += 1
-            seen.is_cleared = seen.is_cleared or any(_is_clear(each.parameter()) for each in seen.sampled)
+        try:
+            if self._torch.is_capturing():
+                self.stop()
+            for seen in self.open:
+                seen.backwards += 1
+                seen.is_cleared = seen.is_cleared or any(_is_clear(each.parameter()) for each in seen.sampled)
+        except Exception:  # gradients without values: nothing can be told
+            self.stop()
 
     def _stepped(self, optimizer: Any, args: Any, kwargs: Any) -> None:
-        if self._torch.is_compiling():
+        if self._is_off or self._torch.is_compiling():
             return
         self._calls += 1
         if self._calls > CALLS or self._torch.has_compiled():
-            self.remove()
+            self.stop()
             return
         try:
             self._look(optimizer, sys._getframe(1))
         except Exception:  # gradients of somebody's own making: nothing can be told
-            self.remove()
+            self.stop()
 
     def _look(self, optimizer: Any, frame: FrameType) -> None:
         seen = self._seen.setdefault(optimizer, _Seen())

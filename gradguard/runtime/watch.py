@@ -202,7 +202,9 @@ class Watch:
 
     def _listen_to_torch(self) -> None:
         internals = self._torch = TorchInternals(sys.modules["torch"])
-        self._removers += steps.install(self._clock, internals)
+        self._gradients = Gradients(internals, self._note)
+        self._removers.append(self._gradients.install())
+        self._removers += steps.install(self._clock, internals)  # its hook is the last: it alone may remove ours
         if internals.register_forward_pre_hook is not None:
             self._module_steps = ModuleSteps(
                 self._clock, internals.register_forward_pre_hook, internals.is_compiling, self._pace
@@ -222,8 +224,6 @@ class Watch:
         self._removers.append(note.remove)
         self._signals.add_tensors(Tensors(internals), self.steps)
         self._quiet_until = 0
-        self._gradients = Gradients(internals, self._note)
-        self._removers.append(self._gradients.install())
         handles = self._handles_of_others(internals.handles())
         if handles is not None:
             self._add("hooks", lambda: Hooks(handles))
