@@ -77,7 +77,7 @@ class Gradients:
         self.open: list[_Seen] = []
         """Those that are looked at now; empty for most of a run, so that a backward need not even ask."""
         self._calls = 0
-        self._is_off = False
+        self.is_off = False
         self._remove: Callable[[], None] | None = None
 
     def install(self) -> Callable[[], None]:
@@ -95,12 +95,15 @@ class Gradients:
 
     def stop(self) -> None:
         """Look no more; the hook stays till the end: torch goes over its hooks now, and must find them as they were."""
-        self._is_off = True
+        self.is_off = True
         self._seen.clear()
         self.open = []
 
     def before_backward(self) -> None:
-        """A backward begins: see whose gradients are cleared now."""
+        """A backward begins: see whose gradients are cleared now. No hooks run: ours can go."""
+        if self.is_off:
+            self.remove()
+            return
         try:
             if self._torch.is_capturing():
                 self.stop()
@@ -111,7 +114,7 @@ class Gradients:
             self.stop()
 
     def _stepped(self, optimizer: Any, args: Any, kwargs: Any) -> None:
-        if self._is_off or self._torch.is_compiling():
+        if self.is_off or self._torch.is_compiling():
             return
         self._calls += 1
         if self._calls > CALLS or self._torch.has_compiled():

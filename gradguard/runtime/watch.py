@@ -256,8 +256,9 @@ class Watch:
             internals = self._torch
             if internals is None:
                 return
-            if self._gradients is not None and self._gradients.open:
+            if self._gradients is not None and (self._gradients.open or self._gradients.is_off):
                 self._gradients.before_backward()
+                self._gradients = None if self._gradients.is_off else self._gradients
             node = tensor.grad_fn if type(tensor) is internals.tensor_type else None
             if node is not None and self._graphs is not None:
                 self._graphs.mark(node, self.steps + 1)
