@@ -359,7 +359,7 @@ class Watch:
             return
         self._told_of = found
         kept = [each for each in found if each.excuse is None and not each.is_retracted]
-        self._on_found(verdict.attribute(kept, self._signals.telling()))
+        self._on_found(verdict.attribute(kept, self._escalation.telling(self.steps)))
 
     def _count(self, source: str) -> None:
         if self._clock.counted <= self.steps < verdict.SHORT and not self.is_diagnosing:
@@ -449,7 +449,7 @@ class Watch:
         report = verdict.conclude(
             series=self.series,
             found=self.found,
-            growing=verdict.without_garbage(self.growing(), self._escalation.coming_back(self.steps)),
+            growing=self._escalation.without_garbage(self.growing(), self.steps),
             steps=self.steps,
             source=source,
             seconds_per_step=self._seconds_per_step(),
