@@ -127,8 +127,14 @@ def stands_still(steps: Sequence[int], values: Sequence[float], pause: int, slop
     return bool(before) and min(recent) - min(before) < 0.15 * slope * pause
 
 
-def has_fallen(steps: Sequence[int], values: Sequence[float]) -> bool:
-    """Whether a signal has once given back most of what it had gained: a collection was emptied."""
+def has_fallen(steps: Sequence[int], values: Sequence[float], least: float = 4096) -> bool:
+    """Whether a signal has once given back most of what it had gained: a collection was emptied.
+
+    Args:
+        steps: step numbers, ascending.
+        values: the least value of the signal around each step.
+        least: what a fall must be more than, in the signal's unit.
+    """
     lowest = highest = None
     for step, value in zip(steps, values):
         if step <= FIRST_STEPS:
@@ -136,7 +142,7 @@ def has_fallen(steps: Sequence[int], values: Sequence[float]) -> bool:
         if lowest is None or highest is None:
             lowest = highest = value
         highest = max(highest, value)
-        if highest - value > 0.6 * (highest - lowest) > 4096:
+        if highest - value > 0.6 * (highest - lowest) > least:
             return True
         lowest = min(lowest, value)
     return False

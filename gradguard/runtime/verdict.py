@@ -13,7 +13,7 @@ from gradguard.runtime.trend import MIN_POINTS, Trend, has_fallen, is_back, is_b
 from gradguard.runtime.usercode import START
 
 if TYPE_CHECKING:
-    from gradguard.runtime.explain import Diagnosed
+    from gradguard.runtime.diagnosed import Diagnosed
 
 SHORT = 30
 """Fewer steps than this say nothing."""
@@ -49,6 +49,9 @@ STAIR = 16_384.0
 NOISY = ("process", "tensors", "tensors.count", "tensors.attached", "hooks")
 """Signals whose stairs tell nothing: read in pages, or rarely; one hook more at times is told by steady growth."""
 
+
+MANY_GRAPHS = 8
+"""Graphs of earlier steps that came to be alive at once: then their number shows what is kept."""
 
 SLOW_FLOOR = 16.0
 """Bytes a step: where an old graph stays every so many steps, that is what may be left of it."""
@@ -269,7 +272,7 @@ def _standing(
             notes.append(f"`{path}` is made anew in each step and grows: larger inputs, not a leak")
         elif each.excuse == "items":
             notes.append(f"what is in `{path.partition('[*]')[0]}` gets larger, not more: larger inputs, not a leak")
-        elif each.excuse in ("emptied", "consumed") and _fell(series):
+        elif each.excuse in ("emptied", "consumed") and _fell(series, each):
             notes.append(f"`{path}` grows and is emptied again ({_at(each)})")
         elif each.excuse is None and each.is_retracted:
             notes.append(f"`{path}` grows until it is backpropagated")
@@ -279,7 +282,7 @@ def _standing(
             not goes_on and _may_level_off(each) and _levelled_off(series, each, steps, in_teeth=in_teeth)
         ):
             notes.append(f"`{path}` grew, and has levelled off")
-        elif each.excuse is None and _is_bounded(each) and _came_back(series, each.step):
+        elif each.excuse is None and _is_bounded(each) and _came_back(series, each):
             notes.append(f"`{path}` grew until it was emptied again")
         else:
             if each.excuse is not None:
@@ -333,11 +336,28 @@ def _memory(series: Mapping[str, Series]) -> list[Series]:
     return [series[name] for name in _memory_signals([name for name in series if _is_told(name, series)])]
 
 
-def _came_back(series: Mapping[str, Series], step: int) -> bool:
-    return all(is_back(s.steps, s.values, step) for s in _memory(series))
+def _graphs_of(series: Mapping[str, Series], each: Diagnosed) -> Series | None:
+    """The count of graphs, where that shows what a place holds.
+
+    The heap falls as well when the cyclic collector runs, whoever has left that garbage.
+    """
+    graphs = series.get("graphs")
+    if graphs is None or each.leak.kind != "graph":
+        return None
+    before = [value for step, value in zip(graphs.steps, graphs.values) if step <= each.step]
+    return graphs if before and before[-1] - min(before) >= MANY_GRAPHS else None
 
 
-def _fell(series: Mapping[str, Series]) -> bool:
+def _came_back(series: Mapping[str, Series], each: Diagnosed) -> bool:
+    graphs = _graphs_of(series, each)
+    known = [*_memory(series), *([graphs] if graphs is not None else [])]
+    return all(is_back(s.steps, s.values, each.step) for s in known)
+
+
+def _fell(series: Mapping[str, Series], each: Diagnosed) -> bool:
+    graphs = _graphs_of(series, each)
+    if graphs is not None:
+        return has_fallen(graphs.steps, graphs.values, MANY_GRAPHS)
     return any(has_fallen(s.steps, s.values) for s in _memory(series))
 
 
