@@ -17,7 +17,7 @@ from gradguard.findings import Leak
 from gradguard.runtime import advice
 from gradguard.runtime.bases import Bases
 from gradguard.runtime.collector import BETWEEN, Collector
-from gradguard.runtime.explain import Diagnosed
+from gradguard.runtime.diagnosed import Diagnosed
 from gradguard.runtime.garbage import Circle, Waiting, sorted_out, statements_of, unreachable
 from gradguard.runtime.source import Sources
 

@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING
 
 from gradguard.runtime import caches, census
 from gradguard.runtime.collector import paused
-from gradguard.runtime.explain import Diagnosed, Traced, distinct, explain, profiler_events
+from gradguard.runtime.diagnosed import Diagnosed, distinct
+from gradguard.runtime.evidence import Traced
+from gradguard.runtime.explain import explain, profiler_events
 from gradguard.runtime.holders import SAVED, Suspect, compare
 from gradguard.runtime.naming import describe
 from gradguard.runtime.roots import Root

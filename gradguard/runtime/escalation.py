@@ -16,8 +16,8 @@ from gradguard.runtime.usercode import user_frames
 
 if TYPE_CHECKING:
     from gradguard.runtime.cycles import Cycles
+    from gradguard.runtime.diagnosed import Diagnosed
     from gradguard.runtime.diagnosis import Diagnosis
-    from gradguard.runtime.explain import Diagnosed
     from gradguard.runtime.torch_internals import TorchInternals
 
 FIRST_JUDGEMENT = 20

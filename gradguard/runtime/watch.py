@@ -37,7 +37,7 @@ from gradguard.runtime.trend import Trend
 
 if TYPE_CHECKING:
     from gradguard.alive import Snapshot
-    from gradguard.runtime.explain import Diagnosed
+    from gradguard.runtime.diagnosed import Diagnosed
 
 
 class EndOfRun(SystemExit):

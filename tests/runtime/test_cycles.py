@@ -16,7 +16,8 @@ from torch import nn  # noqa: E402
 from gradguard.findings import Holder, RunReport  # noqa: E402
 from gradguard.runtime.collector import Collector  # noqa: E402
 from gradguard.runtime.cycles import Cycles  # noqa: E402
-from gradguard.runtime.explain import Traced, explain  # noqa: E402
+from gradguard.runtime.evidence import Traced  # noqa: E402
+from gradguard.runtime.explain import explain  # noqa: E402
 from gradguard.runtime.holders import SAVED, Gain, Suspect  # noqa: E402
 from gradguard.runtime.source import Sources  # noqa: E402
 from gradguard.runtime.torch_internals import TorchInternals  # noqa: E402

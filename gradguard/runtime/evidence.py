@@ -1,0 +1,123 @@
+"""What is known of a place that grew: the lines that store into it, and how they do."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from gradguard.runtime import caches, lifetime, origin
+from gradguard.runtime.holders import SAVED, Suspect
+from gradguard.runtime.source import Sources
+from gradguard.runtime.stores import adds_to_itself, form_of
+from gradguard.runtime.tracer import Line
+
+LAST_KEY = re.compile(r'\["([^"]*)"\]$')
+
+
+@dataclass(frozen=True, slots=True)
+class Traced:
+    """What following the lines has told of one suspect.
+
+    Args:
+        stores: the lines that were seen to store into it.
+        gained: how many items that put into a collection.
+        steps: for how many steps lines were followed.
+        outlived: file and line of what ran before a store into it, and did not make it shorter.
+    """
+
+    stores: Counter[Line]
+    gained: int
+    steps: int
+    outlived: frozenset[tuple[str, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What is known of a suspect when it is explained.
+
+    Args:
+        lines: where it is stored into, the most frequent first.
+        statement: the first of them.
+        form: how that stores.
+        outlived: file and line of what does not empty it.
+    """
+
+    suspect: Suspect
+    sources: Sources
+    rate: float
+    lines: Sequence[Line]
+    statement: ast.stmt | None
+    form: str | None
+    outlived: frozenset[tuple[str, int]]
+
+    @property
+    def name(self) -> str:
+        return self.suspect.holder.name
+
+
+def evidence(suspect: Suspect, traced: Traced, sources: Sources, rate: float) -> Evidence:
+    name = suspect.holder.name
+    lines = _where_it_begins(suspect, sources)
+    if suspect.holder.path != SAVED:  # only a pack hook that returns what it is given makes one
+        lines = lines or [line for line, _ in traced.stores.most_common()] or _from_source(suspect, sources)
+    statement = sources.statement(lines[0].filename, lines[0].number, name) if lines else None
+    form = form_of(statement, name) if statement is not None else None
+    if form == "sum" and suspect.entries:
+        form = "append"  # `history += [loss]`
+    elif form == "index" and statement and _is_by_key(suspect) and adds_to_itself(statement, name):
+        form = "sum"  # `sums[key] += loss`
+    elif form == "assign" and statement and lifetime.is_joined_to_itself(sources, lines[0].filename, statement, name):
+        form = "carried"
+    return Evidence(suspect, sources, rate, lines, statement, form, traced.outlived)
+
+
+def _is_by_key(suspect: Suspect) -> bool:
+    """Whether it is a dict, or an entry of one: what is added to an entry of a tensor becomes a slice of it."""
+    return not suspect.entries and any(isinstance(spot.thing, dict) for spot in suspect.chain[-2:])
+
+
+def _where_it_begins(suspect: Suspect, sources: Sources) -> list[Line]:
+    """The statement that makes it a leak, where that is not the one that is seen to store."""
+    if suspect.kind == "gradient" or (suspect.kind == "tensor" and suspect.holder.name == "grad"):
+        return calls(sources, r"\.requires_grad_\((?!False)")  # backward stores, but only where it was asked to
+    if suspect.kind == "cache" and suspect.holder.scope == "cache":
+        code = caches.code_of(spot.thing for spot in suspect.chain)
+        return [Line(*place) for place in origin.cached_functions(sources, suspect.holder.name, code)]
+    if suspect.kind == "cache":
+        return calls(sources, r"\b(cycle|tee)\(")
+    if suspect.holder.path == SAVED:
+        return [Line(*place) for place in origin.packed_as_given(sources)]
+    if suspect.kind == "optimizer" and suspect.holder.name == "param_groups":
+        return calls(sources, r"\.add_param_group\(")
+    return []
+
+
+def calls(sources: Sources, pattern: str) -> list[Line]:
+    return [Line(filename, statement.lineno) for filename, statement in origin.calls_with(sources, pattern)[:2]]
+
+
+def _from_source(suspect: Suspect, sources: Sources) -> list[Line]:
+    """The statement by reading alone: for what no line of the user's was seen to do."""
+    holder = suspect.holder
+    if holder.path.startswith("param.grad"):
+        found = origin.calls_with(sources, r"\.backward\(.*create_graph=(?!False)")
+    elif holder.path == "tensor hook":
+        found = origin.calls_with(sources, r"\.register_hook\(")
+    elif suspect.kind == "hook":
+        found = origin.calls_with(sources, r"\.register_\w*hook\(")
+    elif suspect.kind == "cache":
+        by_name = origin.calls_with(sources, rf"^{holder.name}\(")  # x.norm() may be anybody's method
+        found = by_name or origin.calls_with(sources, rf"\.{holder.name}\(")
+    else:
+        function = suspect.root.name if holder.scope == "local" and suspect.root else None
+        found = origin.storing_statements(sources, holder.name, function, suspect.home)
+    return [Line(filename, statement.lineno) for filename, statement in found[:2]]
+
+
+def items_gained(suspect: Suspect) -> int:
+    """How many items a collection gained; of a list that is bound anew, ``rows = rows[-100:]``, the tensors in it."""
+    is_list = suspect.holder.type in ("list", "collections.deque")
+    return suspect.entries or (suspect.gain.tensors if is_list else 0)

@@ -1,0 +1,110 @@
+"""Why growth may be no leak: inputs that grow, a bound, what empties a place or backpropagates it."""
+
+from __future__ import annotations
+
+import ast
+
+from gradguard.findings import Place
+from gradguard.runtime import bounds, lifetime
+from gradguard.runtime.diagnosed import CARRIED
+from gradguard.runtime.evidence import LAST_KEY, Evidence, items_gained
+from gradguard.runtime.holders import Suspect
+from gradguard.runtime.references import ANY_ITEM
+from gradguard.runtime.source import place_of
+from gradguard.runtime.tracer import step_into
+
+LARGE_BUFFER = 512 << 20
+"""A bounded buffer that will hold more than this many bytes when it is full is as good as unbounded."""
+
+LONG_BUFFER = 1_000
+"""Entries: a bounded buffer of so many graphs is nobody's intention, whatever they weigh."""
+
+
+def excuse(seen: Evidence, kind: str) -> tuple[str | None, Place | None]:
+    """Why growth is none: what only a look at the place and at the source can tell."""
+    suspect = seen.suspect
+    is_carried = seen.form in (*CARRIED, "index") and not (seen.statement and bounds.keeps_the_last(seen.statement))
+    if suspect.inputs and (suspect.gain.attached > 0 or not is_carried):
+        return "items" if any(each.label == ANY_ITEM for each in suspect.chain) else "inputs", None
+    suspect.maxlen = suspect.maxlen or _written_bound(seen)
+    if _is_filling(suspect, kind, seen.rate) or _is_cache_of_items(seen):
+        return "filling", None
+    if suspect.root is None or kind in ("hook", "cache", "cycle"):
+        return None, None
+    trimmed = _trimmed(seen)
+    if trimmed is not None:
+        return "emptied", place_of(seen.lines[0].filename, trimmed[0])
+    # A sum that starts anew with each epoch is the classic leak all the same, and so is a list that is local to it.
+    if suspect.entries > 0 and suspect.holder.scope != "local":
+        key = LAST_KEY.search(suspect.holder.path)
+        stored = (seen.lines[0].filename, seen.statement) if seen.statement is not None else None
+        emptied = lifetime.emptied_in_a_loop(
+            seen.sources, seen.name, suspect.holder.scope, suspect.home, seen.outlived, key[1] if key else None, stored
+        )
+        if emptied is not None:
+            return "emptied", emptied
+    if seen.statement is not None:
+        consumed = lifetime.backpropagated_after_loop(seen.sources, seen.lines[0].filename, seen.statement, seen.name)
+        if consumed is not None:
+            return "consumed", consumed
+    return None, None
+
+
+def _written_bound(seen: Evidence) -> int | None:
+    """How many items the statements let the collection have; 1 where it has a bound whose value is not known.
+
+    Of graphs only a number that is written there counts: what a setting says may be anything.
+    """
+    source = seen.sources.get(seen.lines[0].filename) if seen.lines else None
+    if source is None or seen.statement is None:
+        return None
+    bound = bounds.index_of_ring(seen.statement, seen.name)
+    if bound is None and items_gained(seen.suspect):
+        bound = bounds.bound_of(source, seen.statement, seen.name) if not seen.suspect.gain.attached else None
+        trimmed = _trimmed(seen)
+        bound = bound or (trimmed[1] if trimmed is not None else None)
+    if isinstance(bound, ast.Constant):
+        return bound.value if type(bound.value) is int else None
+    if seen.suspect.gain.attached:
+        return None
+    if isinstance(bound, ast.Attribute) and len(seen.suspect.chain) > 1:
+        value = step_into(seen.suspect.chain[-2].thing, f".{bound.attr}")
+        return value if type(value) is int and value > 1 else 1
+    return 1 if bound is not None else None
+
+
+def _trimmed(seen: Evidence) -> tuple[ast.stmt, ast.expr] | None:
+    """The statement that keeps the collection short, with the length, where one does."""
+    source = seen.sources.get(seen.lines[0].filename) if seen.lines else None
+    if source is None or seen.statement is None or not items_gained(seen.suspect):
+        return None
+    return bounds.trimmed_at(source, seen.statement, seen.name)
+
+
+def _is_cache_of_items(seen: Evidence) -> bool:
+    """Whether a data set keeps each item that it was asked for: ``self.cache[index] = ...`` in ``__getitem__``."""
+    if seen.statement is None or seen.form != "index" or seen.suspect.gain.attached > 0:
+        return False
+    source = seen.sources.get(seen.lines[0].filename)
+    function = source.function_of(seen.statement) if source is not None else None
+    if not isinstance(function, ast.FunctionDef) or function.name != "__getitem__":
+        return False
+    index = function.args.args[1].arg if len(function.args.args) > 1 else ""
+    keys = [t.slice for t in ast.walk(seen.statement) if isinstance(t, ast.Subscript) and isinstance(t.ctx, ast.Store)]
+    return any(isinstance(key, ast.Name) and key.id == index for key in keys)
+
+
+def _is_filling(suspect: Suspect, kind: str, rate: float) -> bool:
+    """Whether it is a bounded buffer that may well become full."""
+    if kind == "optimizer" and any(spot.label == ".state" for spot in suspect.chain[:-1]):
+        return True  # the history of LBFGS, up to its history_size
+    if suspect.is_in_block:
+        return True
+    entries = items_gained(suspect) or suspect.gain.attached or (suspect.gain.tensors if kind == "cache" else 0)
+    if suspect.maxlen is None or entries <= 0:
+        return False
+    if suspect.gain.attached and suspect.maxlen >= LONG_BUFFER:
+        return False
+    visible = suspect.gain.storage / suspect.steps
+    per_step = max(rate, visible) if suspect.gain.attached else visible
+    return per_step * suspect.steps / entries * suspect.maxlen < LARGE_BUFFER
