@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
 FIRST_JUDGEMENT = 20
 LONGEST_PAUSE = 512
+PAUSE_IN_A_RISE = 16
+"""Steps between two judgements while a signal goes beyond all before, and has not long done so."""
+
 MAX_DIAGNOSES = 4
 MAX_SECONDS = 3.0
 """Of own work in one run, after which nothing new is begun."""
@@ -68,6 +71,7 @@ class Escalation:
         self._began_early = False
         self._diagnoses = 0
         self._next_judgement = FIRST_JUDGEMENT
+        self._judged = 0
         self._not_before = 0
         self._looks_left = BACKWARDS_TO_LOOK_AT
 
@@ -93,7 +97,7 @@ class Escalation:
 
     def start_over(self) -> None:
         """Steps are counted in another unit from now on."""
-        self._next_judgement = FIRST_JUDGEMENT
+        self._next_judgement, self._judged = FIRST_JUDGEMENT, 0
 
     def next_step(self, step: int) -> int:
         """The step after ``step`` at which there is something to do."""
@@ -114,8 +118,8 @@ class Escalation:
             self._abandon(self._diagnosis)
         if self._diagnosis is not None:
             self._go_on(self._diagnosis, step, frame)
-        elif step >= self._next_judgement:
-            self._next_judgement = step + min(max(step // 8, 4), LONGEST_PAUSE)
+        elif step >= self._next_judgement or (self._signals.rise and step - self._judged >= PAUSE_IN_A_RISE):
+            self._judged, self._next_judgement = step, step + min(max(step // 8, 4), LONGEST_PAUSE)
             self._count_entries(step)
             grows = self.telling(step)
             if self._waiting and not self._is_early():

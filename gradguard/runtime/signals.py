@@ -7,12 +7,15 @@ from contextlib import contextmanager
 
 from gradguard.runtime import verdict
 from gradguard.runtime.collector import paused
-from gradguard.runtime.sensors import BUDGET_MICROSECONDS, Metered, Sensor
+from gradguard.runtime.sensors import BUDGET_MICROSECONDS, MOST_RISES, Metered, Sensor
 from gradguard.runtime.sensors.cuda import Cuda
 from gradguard.runtime.sensors.heap import Heap
 from gradguard.runtime.sensors.tensors import BUDGET_WITHOUT_HEAP, FIRST_STEP, Tensors
 from gradguard.runtime.series import Series
 from gradguard.runtime.trend import Trend, goes_on
+
+LEAST_RISES = 16
+"""Readings in a row beyond all before, of which growth can be judged (see :func:`gradguard.runtime.trend.late`)."""
 
 
 class Signals:
@@ -40,7 +43,8 @@ class Signals:
         """
         sensor = self._made(name, make)
         if sensor is not None:
-            self._begin(Metered(sensor), step)
+            floor = None if sensor.name in verdict.NOISY else verdict.floor_of(sensor.name)
+            self._begin(Metered(sensor, floor=floor), step)
 
     def add_tensors(self, sensor: Tensors, step: int) -> None:
         """Sense the bytes of all tensors, as often as it is worth: often where the heap is not known."""
@@ -61,6 +65,11 @@ class Signals:
         self._sensors.append(metered)
         self.next_sample = step
         self.series[metered.sensor.name] = Series()
+
+    @property
+    def rise(self) -> bool:
+        """Whether one of them has gone beyond all before for some time, and that began not long ago."""
+        return any(LEAST_RISES <= metered.rising < MOST_RISES for metered in self._sensors)
 
     def sense(self, step: int) -> dict[str, float]:
         """Read what is due at the end of ``step``; gives what was read."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from gradguard.runtime.sensors import LONGEST_PERIOD, Metered
+from gradguard.runtime.sensors import LONGEST_PERIOD, NOTHING, Metered
 from gradguard.runtime.sensors.cuda import Cuda
 from gradguard.runtime.sensors.heap import Heap
 from gradguard.runtime.sensors.process import Process
@@ -101,6 +102,53 @@ def test_what_is_dear_by_nature_is_read_late_and_rarely() -> None:
     read = [step for step in range(1, 5000) if metered.read_if_due(step) is not None]
     assert read[0] == 16
     assert len(read) < 8
+
+
+class Told:
+    """A sensor for nothing, whose values are given."""
+
+    name = "told"
+    beside = NOTHING
+
+    def __init__(self, value: Callable[[int], float]) -> None:
+        self.step = 0
+        self._value = value
+
+    def read(self) -> int:
+        return int(self._value(self.step))
+
+
+def readings(value: Callable[[int], float], steps: int) -> list[int]:
+    """The steps at which a signal that must rise by one in a step is read."""
+    sensor = Told(value)
+    metered = Metered(sensor, budget=1e9, floor=1.0)
+    read = []
+    for step in range(1, steps + 1):
+        sensor.step = step
+        if metered.read_if_due(step) is not None:
+            read.append(step)
+    return read
+
+
+def test_what_begins_to_rise_late_is_read_at_each_step_for_some_time() -> None:
+    read = readings(lambda step: 100 + 2 * max(step - 2_000, 0), 4_000)
+    before, rise, after = ([s for s in read if a <= s < a + 48] for a in (1_900, 2_033, 3_900))
+    assert (len(before), len(rise), len(after)) == (3, 48, 3)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        lambda step: 100,
+        lambda step: 100 + 3 * (step % 40),
+        lambda step: 100 + step / 2,
+        lambda step: 100 + (50 if step > 2_000 else 0),
+        lambda step: 100 - 2 * max(step - 2_000, 0),
+    ],
+    ids=["flat", "saw-tooth", "below the floor", "one jump", "fall"],
+)
+def test_what_does_not_go_beyond_all_before_is_read_as_rarely_as_ever(value: Callable[[int], float]) -> None:
+    assert len([step for step in readings(value, 4_000) if step >= 1_900]) <= 2_100 / 16 + 8
 
 
 def test_the_tensors_count_each_storage_once() -> None:

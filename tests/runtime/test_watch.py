@@ -490,6 +490,18 @@ def test_a_sum_over_many_steps_that_goes_with_its_backward_is_no_leak(window: in
     assert (report.verdict, report.leaks) == ("clean", ())
 
 
+@pytest.mark.parametrize(("begins", "steps"), [(150, 210), (850, 940)])
+def test_a_leak_that_begins_late_is_found_in_some_dozens_of_steps(begins: int, steps: int) -> None:
+    kept: list[torch.Tensor] = []
+
+    def late(guard: Watch) -> None:
+        train(steps, lambda loss: kept.append(loss) if guard.steps >= begins else None)
+
+    report = watched(late)
+    assert report.verdict == "leak"
+    assert [leak.holder.name for leak in report.leaks if leak.holder] == ["kept"]
+
+
 def test_what_is_backpropagated_in_the_end_is_no_leak() -> None:
     def objective(model: Net) -> torch.Tensor:
         total = torch.zeros(())

@@ -21,6 +21,13 @@ SELDOM, FEW = 16, 512
 """From then on each 64th part of the run is, until that is one step in 16; of a long one at least each 512th part."""
 
 
+RISES, MOST_RISES = 2, 64
+"""Readings in a row beyond all before: a leak may have begun, and for so many readings more is spent to see it."""
+
+MORE_IN_A_RISE = 8
+"""Times the budget."""
+
+
 class Sensor(Protocol):
     """One signal.
 
@@ -51,17 +58,30 @@ class Metered:
         budget: microseconds in a step, amortised.
         first_step: when it is read first.
         is_dear: never to be read at every step, and as rarely as its budget asks.
+        floor: by how much the value must rise in a step to be beyond what was before; None: whatever it is, it says
+            nothing.
     """
 
     def __init__(
-        self, sensor: Sensor, budget: float = BUDGET_MICROSECONDS, first_step: int = 1, *, is_dear: bool = False
+        self,
+        sensor: Sensor,
+        budget: float = BUDGET_MICROSECONDS,
+        first_step: int = 1,
+        *,
+        is_dear: bool = False,
+        floor: float | None = None,
     ) -> None:
         self.sensor = sensor
         self.budget = budget
         self.cost = 0.0
         self.period = 1
         self.next_step = self.first_step = first_step
+        self.rising = 0
+        """Readings in a row that went beyond all before."""
         self._is_dear = is_dear
+        self._floor = floor
+        self._highest = 0.0
+        self._last = 0
 
     def read_if_due(self, step: int) -> int | None:
         """The value, or None when it is not its turn."""
@@ -74,6 +94,8 @@ class Metered:
         self.cost = min(spent, self.cost or spent) if step < DENSE_STEPS else self.cost + (spent - self.cost) * 0.1
         # A series keeps some hundred points however long the run, and the last ones: what begins late is seen in these.
         affordable = max(int(self.cost / self.budget), min(step // DENSE_STEPS, max(SELDOM, step // FEW)))
+        if RISES <= self._rise(step, value) < MOST_RISES:
+            affordable = int(self.cost / self.budget / MORE_IN_A_RISE)
         longest = min(step // 8, LONGEST_PERIOD) if step >= DENSE_STEPS else 1
         if self._is_dear:
             longest = LONGEST_OF_THE_DEAR
@@ -81,3 +103,10 @@ class Metered:
         self.period = min(1 << max(affordable - 1, 0).bit_length(), 1 << longest.bit_length() - 1)
         self.next_step = (step // self.period + 1) * self.period
         return value
+
+    def _rise(self, step: int, value: int) -> int:
+        if self._floor is not None:
+            is_beyond = value - self._highest >= self._floor * (step - self._last)
+            self.rising = self.rising + 1 if is_beyond else 0
+            self._highest, self._last = max(self._highest, value), step
+        return self.rising
