@@ -212,6 +212,8 @@ class Escalation:
         self._diagnoses += 1
         self._began_early = self._is_early()
         start = thread_time()
+        with self.collector.own():
+            self._signals.clean_up()
         with self._signals.own_work():
             from gradguard.runtime.diagnosis import Diagnosis  # a clean run has no use for it
 
