@@ -62,7 +62,8 @@ def explain(suspect: Suspect, traced: Traced, sources: Sources, step: int, rate:
         held=suspect.held,
         is_made_from_others=_is_made_from_others(seen),
         asked=suspect.asked,
-        entries=entries.of(suspect.chain, suspect.root, step) if seen.form == "index" else None,
+        # An entry whose graph contains that which it had before grows, however many entries there are.
+        entries=entries.of(suspect.chain, suspect.root, step) if seen.form == "index" and not gain.nodes else None,
     )
 
 

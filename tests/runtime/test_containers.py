@@ -63,6 +63,26 @@ async def main():
 asyncio.run(main())
 """,
     ),
+    "averages by name, made by a function": (
+        "attribute",
+        "Averages.shadow",
+        "graph",
+        """
+import torch
+class Averages:
+    def __init__(self, model):
+        self.shadow = {name: value.detach().clone() for name, value in model.named_parameters()}
+    def update(self, model):
+        for name, value in model.named_parameters():
+            self.shadow[name] = blend(self.shadow[name], value)  # here
+def blend(old, new, rate=0.01):
+    return torch.lerp(old, new, rate)
+averages = None
+for model, output, loss in training():
+    averages = averages or Averages(model)
+    averages.update(model)
+""",
+    ),
     "a local of a task that waits": (
         "local",
         "collect.kept",
