@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from gradguard.runtime import caches, lifetime, origin
 from gradguard.runtime.holders import SAVED, Suspect
 from gradguard.runtime.source import Sources
-from gradguard.runtime.stores import adds_to_itself, form_of
+from gradguard.runtime.stores import adds_to_itself, form_of, form_of_carried
 from gradguard.runtime.tracer import Line
 
 LAST_KEY = re.compile(r'\["([^"]*)"\]$')
@@ -69,6 +69,8 @@ def evidence(suspect: Suspect, traced: Traced, sources: Sources, rate: float) ->
         form = "append"  # `history += [loss]`
     elif form == "index" and statement and _is_by_key(suspect) and adds_to_itself(statement, name):
         form = "sum"  # `sums[key] += loss`
+    elif form == "index" and statement and suspect.gain.nodes:
+        form = form_of_carried(statement, name)  # what is there now contains what was there
     elif form == "assign" and statement and lifetime.is_joined_to_itself(sources, lines[0].filename, statement, name):
         form = "carried"
     return Evidence(suspect, sources, rate, lines, statement, form, traced.outlived)

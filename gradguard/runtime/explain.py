@@ -11,7 +11,7 @@ from gradguard.runtime.diagnosed import CARRIED, Diagnosed
 from gradguard.runtime.evidence import LAST_KEY, Evidence, Traced, calls, evidence
 from gradguard.runtime.holders import LEAST_BYTES, SAVED, Suspect
 from gradguard.runtime.source import Sources
-from gradguard.runtime.stores import stored_value, value_code
+from gradguard.runtime.stores import form_of, stored_value, value_code
 
 
 def explain(suspect: Suspect, traced: Traced, sources: Sources, step: int, rate: float) -> Diagnosed:
@@ -46,7 +46,7 @@ def explain(suspect: Suspect, traced: Traced, sources: Sources, step: int, rate:
         operation=suspect.operation if suspect.kind != "hook" else None,
         devices=suspect.devices,
         freed_by_gc=False if kind == "graph" else None,
-        advice=advice.for_leak(_advised(suspect, kind), seen.form, name, value, trains=suspect.freed),
+        advice=advice.for_leak(_advised(suspect, kind), _advised_form(seen), name, value, trains=suspect.freed),
     )
     nodes = gain.nodes or gain.attached * max(suspect.graph_nodes, 1.0)
     return Diagnosed(
@@ -74,6 +74,12 @@ def _advised(suspect: Suspect, kind: str) -> str:
     if kind == "cache" and suspect.holder.scope != "cache":
         return "iterator"
     return "memo" if kind == "cache" and not suspect.gain.cached else kind
+
+
+def _advised_form(seen: Evidence) -> str | None:
+    """The form, for the advice: of an entry, that which is stored there is cut, and not the whole collection."""
+    is_entry = seen.statement is not None and form_of(seen.statement, seen.name) == "index"
+    return "index" if seen.form == "carried" and is_entry else seen.form
 
 
 def _value(seen: Evidence) -> str | None:

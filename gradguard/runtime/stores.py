@@ -72,10 +72,18 @@ def form_of(statement: ast.stmt, name: str) -> str | None:
             return "index"
         if not reads(statement.value, name):
             return "assign"
-        if isinstance(statement.value, ast.BinOp):
-            return "average" if any(isinstance(n, ast.Mult) for n in ast.walk(statement.value)) else "sum"
-        return "carried"
+        return form_of_carried(statement, name)
     return None
+
+
+def form_of_carried(statement: ast.stmt, name: str) -> str:
+    """How ``statement`` makes a value from that which was there: sum, average or carried."""
+    if isinstance(statement, ast.AugAssign):
+        return "sum" if isinstance(statement.op, ast.Add | ast.Sub) else "carried"
+    value = stored_value(statement, name)
+    if isinstance(value, ast.BinOp):
+        return "average" if any(isinstance(n, ast.Mult) for n in ast.walk(value)) else "sum"
+    return "carried"
 
 
 def adds_to_itself(statement: ast.stmt, name: str) -> bool:

@@ -8,7 +8,7 @@ the source alone is asked (:mod:`gradguard.runtime.origin`).
 from __future__ import annotations
 
 import sys
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from time import thread_time_ns
@@ -24,6 +24,9 @@ MAX_SECONDS = 1.5
 MAX_STEPS = 48
 MAX_CALLS = 2_000_000
 """Calls of Python functions, anybody's, after which tracing ends: each costs a fraction of a microsecond."""
+
+MOST_ITEMS = 64
+"""Items of a collection, or of all those at one place, that are looked at one by one after each line."""
 
 ENOUGH = 3
 """Stores seen after which a holder's statement is known."""
@@ -206,10 +209,11 @@ def _probe(suspect: Suspect, handles: Callable[[], int] | None) -> Probe:
     def read() -> tuple[Any, ...] | None:
         value: Any = (frame.f_locals if frame is not None else namespace).get(labels[0], _MISSING)
         state = [id(value)]
+        values = [value]
         for label in labels[1:]:
-            value = step_into(value, label)
-            state.append(id(value) if not isinstance(value, list) or label != ANY_ITEM else 0)
-        state.append(_length(value) if counts else _content(value, attached))
+            values = _below(values, label)
+            state.append(0 if label == ANY_ITEM else _one_or_all([id(each) for each in values]))
+        state.append(_one_or_all([_length(each) if counts else _content(each, attached) for each in values]))
         return tuple(state)
 
     read.frame = frame  # type: ignore[attr-defined]
@@ -217,6 +221,20 @@ def _probe(suspect: Suspect, handles: Callable[[], int] | None) -> Probe:
 
 
 _MISSING = object()
+_PLAIN = (list, tuple, dict, deque)
+"""Collections of which to read the items runs no code of the user's."""
+
+
+def _below(values: list[Any], label: str) -> list[Any]:
+    """What ``label`` leads to from each of some values; all items of a collection have one, and few are told apart."""
+    if label != ANY_ITEM:
+        return [step_into(value, label) for value in values]
+    few = all(type(value) in _PLAIN for value in values) and sum(map(len, values)) <= MOST_ITEMS
+    return [item for value in values for item in items_of(value)] if few else [_MISSING]
+
+
+def _one_or_all(states: list[Any]) -> Any:
+    return states[0] if len(states) == 1 else tuple(states)
 
 
 def _length(value: Any) -> int:

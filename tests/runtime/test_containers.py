@@ -83,6 +83,41 @@ for model, output, loss in training():
     averages.update(model)
 """,
     ),
+    "a sum behind another name": (
+        "attribute",
+        "Meter.cells",
+        "graph",
+        """
+class Meter:
+    def __init__(self):
+        self.cells = {"loss": [0.0, 0]}
+    def update(self, key, value, n=1):
+        cell = self.cells[key]
+        cell[0] += value * n  # here
+        cell[1] += n
+meter = Meter()
+for model, output, loss in training():
+    meter.update("loss", loss)
+""",
+    ),
+    "a row of a table that is made from itself": (
+        "attribute",
+        "Bank.rows",
+        "graph",
+        """
+import torch
+class Bank:
+    def __init__(self):
+        self.rows = torch.zeros(8, 2)
+        self.at = 0
+    def push(self, row):
+        self.rows[self.at] = row.mean(0)  # here
+        self.at = (self.at + 1) % 8
+bank = Bank()
+for model, output, loss in training():
+    bank.push(output)
+""",
+    ),
     "a local of a task that waits": (
         "local",
         "collect.kept",
