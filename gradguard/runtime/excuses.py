@@ -34,20 +34,34 @@ def excuse(seen: Evidence, kind: str) -> tuple[str | None, Place | None]:
     trimmed = _trimmed(seen)
     if trimmed is not None:
         return "emptied", place_of(seen.lines[0].filename, trimmed[0])
-    # A sum that starts anew with each epoch is the classic leak all the same, and so is a list that is local to it.
-    if suspect.entries > 0 and suspect.holder.scope != "local":
-        key = LAST_KEY.search(suspect.holder.path)
-        stored = (seen.lines[0].filename, seen.statement) if seen.statement is not None else None
-        emptied = lifetime.emptied_in_a_loop(
-            seen.sources, seen.name, suspect.holder.scope, suspect.home, seen.outlived, key[1] if key else None, stored
-        )
-        if emptied is not None:
-            return "emptied", emptied
+    emptied = _emptied(seen)
+    if emptied is not None:
+        return "emptied", emptied
     if seen.statement is not None:
         consumed = lifetime.backpropagated_after_loop(seen.sources, seen.lines[0].filename, seen.statement, seen.name)
         if consumed is not None:
             return "consumed", consumed
     return None, None
+
+
+def _emptied(seen: Evidence) -> Place | None:
+    """The statement that empties a collection now and then.
+
+    A sum that starts anew with each epoch is the classic leak all the same, and so is a list that is local to it.
+    """
+    suspect = seen.suspect
+    source = seen.sources.get(seen.lines[0].filename) if seen.lines else None
+    if suspect.entries <= 0:
+        return None
+    if suspect.holder.scope == "local":
+        if source is None or seen.statement is None:
+            return None
+        return lifetime.emptied_in_its_loop(source, seen.statement, seen.name, seen.outlived)
+    key = LAST_KEY.search(suspect.holder.path)
+    stored = (seen.lines[0].filename, seen.statement) if seen.statement is not None else None
+    return lifetime.emptied_in_a_loop(
+        seen.sources, seen.name, suspect.holder.scope, suspect.home, seen.outlived, key[1] if key else None, stored
+    )
 
 
 def _written_bound(seen: Evidence) -> int | None:

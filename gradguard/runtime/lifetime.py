@@ -52,6 +52,26 @@ def emptied_in_a_loop(
     return None
 
 
+def emptied_in_its_loop(
+    source: Source, stored: ast.stmt, name: str, outlived: frozenset[tuple[str, int]] = frozenset()
+) -> Place | None:
+    """A statement that empties ``name`` now and then, in the very loop that fills it: ``if step % 50 == 0: rows = []``.
+
+    Args:
+        source: the file of the statement.
+        stored: fills the collection.
+        name: the collection's last name.
+        outlived: as for :func:`emptied_in_a_loop`.
+    """
+    loop = source.loop_of(stored)
+    for node in own_nodes(source.function_of(stored)) if loop is not None else ():
+        if not isinstance(node, ast.stmt) or source.loop_of(node) is not loop or _has_run(source, node) & outlived:
+            continue
+        if _empties_or_begins(source, node, name):
+            return place_of(source.filename, node)
+    return None
+
+
 def _is_in_a_loop(source: Source, statement: ast.stmt, name: str) -> bool:
     """Whether a loop runs the statement again, not only for another object: ``for each in all: each.rows = []``."""
     owners = {_first_name(n.value) for n in ast.walk(statement) if isinstance(n, ast.Attribute) and n.attr == name}

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gradguard.runtime.lifetime import emptied_in_a_loop
+from gradguard.runtime.lifetime import emptied_in_a_loop, emptied_in_its_loop
 from gradguard.runtime.source import Source, Sources
 
 
@@ -230,3 +230,39 @@ def test_a_loop_over_objects_in_another_loop_empties_them(loop: str, tmp_path: P
 )
 def test_a_loop_that_does_more_than_that_runs_again_and_again(body: str, tmp_path: Path) -> None:
     assert emptied(tmp_path, home=f"def run(tasks, self):\n    for task in tasks:\n        {body}\n") == 3
+
+
+IN_ITS_LOOP = """
+def train(steps):
+    rows = []
+    for epoch in range(9):
+        {}
+        for step in range(steps):
+            rows.append(step)
+            if step % 50 == 0:
+                {}
+"""
+
+
+def emptied_in_place(outer: str, inner: str, folder: Path, outlived: frozenset[tuple[str, int]] = frozenset()) -> bool:
+    file = folder / "home.py"
+    file.write_text(IN_ITS_LOOP.format(outer, inner), encoding="utf-8")
+    source = Sources().get(str(file))
+    assert source is not None
+    (stored,) = [n for n in ast.walk(source.tree) if isinstance(n, ast.Expr) and "append" in ast.dump(n)]
+    return emptied_in_its_loop(source, stored, "rows", outlived) is not None
+
+
+@pytest.mark.parametrize("inner", ["rows = []", "rows.clear()", "del rows[:]", "rows: list[int] = []"])
+def test_what_empties_a_list_in_the_loop_that_fills_it(inner: str, tmp_path: Path) -> None:
+    assert emptied_in_place("pass", inner, tmp_path)
+    assert not emptied_in_place("pass", inner, tmp_path, frozenset({(str(tmp_path / "home.py"), 9)}))
+
+
+@pytest.mark.parametrize(
+    ("outer", "inner"),
+    [("rows = []", "print(rows)"), ("pass", "others = []"), ("pass", "rows = rows + [1]"), ("pass", "rows.pop(step)")],
+)
+def test_what_does_not(outer: str, inner: str, tmp_path: Path) -> None:
+    """Once an epoch is the classic leak: the list is local to it."""
+    assert not emptied_in_place(outer, inner, tmp_path)
