@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import ClassVar
 
 OBJECTS_PER_STEP = 1.0
 """Objects that the collector frees in a step, from which on a look is worth its cost."""
@@ -13,12 +14,27 @@ BETWEEN = 16
 """Steps between two looks."""
 
 
+@contextmanager
+def paused() -> Iterator[None]:
+    """The collector does not run in here."""
+    is_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if is_enabled:
+            gc.enable()
+
+
 class Collector:
     """Listens to the cyclic collector.
 
     Args:
         heap: bytes in use now; always 0 where that is not known.
     """
+
+    _looks: ClassVar[int] = 0
+    """Looks of ours that are going on: of watches in each other, too."""
 
     def __init__(self, heap: Callable[[], int]) -> None:
         self.collected = 0
@@ -31,7 +47,6 @@ class Collector:
         """Collections that the program asked for while the collector was switched off."""
         self.measures = False
         self.first_step = 0
-        self._is_own = False
         self._heap = heap
         self._before = 0
         self._base = 0
@@ -48,17 +63,17 @@ class Collector:
     @contextmanager
     def own(self) -> Iterator[None]:
         """A collection in here is ours, not the program's: what it frees counts all the same."""
-        self._is_own = True
+        Collector._looks += 1
         try:
             yield
         finally:
-            self._is_own = False
+            Collector._looks -= 1
 
     def _note(self, phase: str, info: dict[str, int]) -> None:
         if phase == "start":
             self._before = self._heap() if self.measures else 0
             return
-        self.by_hand += not gc.isenabled() and not self._is_own
+        self.by_hand += not gc.isenabled() and not self._looks
         self.collected += info.get("collected", 0)
         if self._before:
             freed = self._before - self._heap()

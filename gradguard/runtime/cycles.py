@@ -9,12 +9,13 @@ throws away once is not.
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from gradguard.findings import Leak
 from gradguard.runtime import advice
+from gradguard.runtime.bases import Bases
 from gradguard.runtime.collector import BETWEEN, Collector
 from gradguard.runtime.explain import Diagnosed
 from gradguard.runtime.garbage import Circle, Waiting, sorted_out, statements_of, unreachable
@@ -23,7 +24,9 @@ from gradguard.runtime.source import Sources
 if TYPE_CHECKING:
     from gradguard.runtime.torch_internals import TorchInternals
 
-MAX_LOOKS = 4
+LOOKS = 4
+"""After so many looks the next is at twice the step: what begins to grow late must be told from a saw-tooth, too."""
+
 NOW_AND_THEN = 2
 """Collections by a program that has switched the collector off: the cycles are meant to wait for the next."""
 
@@ -40,7 +43,7 @@ class _Kind:
         is_model: as in :class:`Waiting`.
         count: objects at the last look.
         size: the most bytes of tensors at one look.
-        step: of that look.
+        rate: bytes a step that came, at least: what waited at one look, since the look before.
         is_again: more was there at a later look.
         freed_before: bytes that the collector had freed when it was seen first, that look included.
         devices: where the tensors are.
@@ -50,7 +53,7 @@ class _Kind:
     is_model: bool
     count: int = 0
     size: int = 0
-    step: int = 1
+    rate: float = 0.0
     is_again: bool = False
     freed_before: int = 0
     devices: set[str] = field(default_factory=set)
@@ -62,21 +65,27 @@ class Cycles:
     Args:
         collector: says what its collections free.
         note: called with what the reader of the report should know.
+        memory: bytes in use now, by signal.
     """
 
-    def __init__(self, collector: Collector, note: Callable[[str], None]) -> None:
+    def __init__(
+        self, collector: Collector, note: Callable[[str], None], memory: Callable[[], Mapping[str, float]] = dict
+    ) -> None:
         self.looks = 0
+        self.bases = Bases()
+        """What is in use when nothing waits."""
         self._collector = collector
         self._note = note
+        self._memory = memory
         self._kinds: dict[object, _Kind] = {}
-        self._next = 0
+        self._last = self._next = 0
         self._began = 0
         self._freed_at_first = 0
         self._waits = not gc.isenabled()
 
     def is_due(self, step: int) -> bool:
         """Whether a look now may tell more than those before."""
-        return self.looks < MAX_LOOKS and step >= self._next
+        return step >= self._next
 
     @property
     def has_suspects(self) -> bool:
@@ -92,26 +101,34 @@ class Cycles:
             is_last: the program may be over: what it has used all the time is garbage now.
         """
         self.looks += 1
-        self._next = step + BETWEEN * self.looks
+        self._next = step + BETWEEN * self.looks if self.looks < LOOKS else 2 * step
         self._waits = not gc.isenabled()
         with self._collector.own():
             garbage = unreachable()
             for key, waiting in sorted_out(garbage, internals).items():
                 kind = self._kinds.setdefault(key, _Kind(waiting.circle, waiting.is_model))
-                _add(kind, waiting, step, waits=self._waits, fewest=2 if is_last else 1)
+                _add(kind, waiting, step - self._last, waits=self._waits, fewest=2 if is_last else 1)
             self._collector.measures = bool(self._kinds)
             del garbage
             if not self._waits:
                 gc.collect()
+                self._last = step
+        if not self._waits and not is_last:
+            self.bases.add(step, self._memory())
         for kind in self._kinds.values():
             kind.freed_before = kind.freed_before or self._collector.freed
         if self.looks == 1:
             self._began, self._freed_at_first = step, self._collector.freed
 
     def coming_back(self, step: int) -> float:
-        """Bytes a step that the collector frees, since the first look; 0 where the program has switched it off."""
-        freed = self._collector.freed - self._freed_at_first
-        return 0.0 if self._waits else max(freed, 0) / max(step - self._began, 1)
+        """Bytes a step that the collector frees; 0 where the program has switched it off.
+
+        What was freed on the host since the first look, or what was seen to wait on all devices, if that is more.
+        """
+        if self._waits:
+            return 0.0
+        freed = max(self._collector.freed - self._freed_at_first, 0) / max(step - self._began, 1)
+        return max(freed, sum(kind.rate for kind in self._kinds.values() if kind.is_again))
 
     def found(self, step: int) -> list[Diagnosed]:
         """The leaks, at the end; none where the program runs the collector itself, now and then."""
@@ -134,7 +151,7 @@ class Cycles:
         return kind.is_again or (share > 0.5 and not self._waits and freed >= max(2 * kind.size, LARGE))
 
     def _diagnosed(self, kind: _Kind, sources: Sources, step: int, share: float) -> Diagnosed:
-        rate = self.coming_back(step) * share or kind.size / kind.step
+        rate = max(self.coming_back(step) * share, kind.rate)
         places = statements_of(kind.circle, sources)
         leak = Leak(
             kind="cycle",
@@ -151,14 +168,14 @@ class Cycles:
         return Diagnosed(leak, rate, 0.0, False, None, None, step, rate, comes_back=not self._waits)
 
 
-def _add(kind: _Kind, waiting: Waiting, step: int, *, waits: bool, fewest: int) -> None:
+def _add(kind: _Kind, waiting: Waiting, steps: int, *, waits: bool, fewest: int) -> None:
     # What was seen before is still there only where nobody has freed it.
     fresh = waiting.count - (kind.count if waits else 0)
     kind.is_again |= kind.count > 0 and fresh >= fewest
     kind.count = waiting.count
     kind.devices |= waiting.devices
-    if waiting.size > kind.size:
-        kind.size, kind.step = waiting.size, max(step, 1)
+    kind.size = max(kind.size, waiting.size)
+    kind.rate = max(kind.rate, waiting.size / max(steps, 1))
 
 
 def _waited(kind: _Kind, peak: int, *, is_off: bool) -> str:

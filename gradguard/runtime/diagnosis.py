@@ -6,7 +6,6 @@ source. Nothing of the user's is kept when it is over.
 
 from __future__ import annotations
 
-import gc
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
@@ -15,6 +14,7 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 from gradguard.runtime import caches, census
+from gradguard.runtime.collector import paused
 from gradguard.runtime.explain import Diagnosed, Traced, distinct, explain, profiler_events
 from gradguard.runtime.holders import SAVED, Suspect, compare
 from gradguard.runtime.naming import describe
@@ -107,13 +107,8 @@ class Diagnosis:
         self._close()
 
     def _census(self, step: int, frame: FrameType | None, *, mark: bool) -> census.Census:
-        enabled = gc.isenabled()
-        gc.disable()  # a collection in the midst would be ours, and would free what only cycles hold
-        try:
+        with paused():  # a collection in the midst would be ours, and would free what only cycles hold
             taken = census.take(step, frame, self._torch, mark=mark)
-        finally:
-            if enabled:
-                gc.enable()
         if not taken.complete:
             self._note("the program holds too many objects to look at all of them; some were left out")
         return taken

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from time import thread_time
 from types import FrameType
 from typing import TYPE_CHECKING, Any
@@ -11,6 +11,7 @@ from gradguard.findings import Leak
 from gradguard.runtime import verdict
 from gradguard.runtime.collector import Collector
 from gradguard.runtime.signals import Signals
+from gradguard.runtime.trend import Trend
 from gradguard.runtime.usercode import user_frames
 
 if TYPE_CHECKING:
@@ -116,7 +117,7 @@ class Escalation:
         elif step >= self._next_judgement:
             self._next_judgement = step + min(max(step // 8, 4), LONGEST_PAUSE)
             self._count_entries(step)
-            grows = verdict.without_garbage(self._signals.telling(), self.coming_back(step))
+            grows = self.telling(step)
             if self._waiting and not self._is_early():
                 self._decide_waiting(step, frame)
             is_busy = self.collector.is_busy(step)
@@ -166,9 +167,24 @@ class Escalation:
         except Exception as error:
             self._note(f"looking for cycles failed: {error!r}")
 
-    def coming_back(self, step: int) -> float:
-        """Bytes a step that wait for the cyclic collector, and that it frees."""
-        return self._cycles.coming_back(step) if self._cycles is not None else 0.0
+    def telling(self, step: int) -> dict[str, Trend]:
+        """The signals that grow steadily now, without those that are too noisy, and without what is garbage."""
+        return self.without_garbage(self._signals.telling(), step)
+
+    def without_garbage(self, growing: Mapping[str, Trend], step: int) -> dict[str, Trend]:
+        """The growth that the cyclic collector does not give back.
+
+        Args:
+            growing: by signal.
+            step: that has just ended.
+        """
+        if self._cycles is None:
+            return dict(growing)
+        bases = self._cycles.bases
+        beneath = {
+            name: Trend(slope, bases.since, verdict.SURE, is_hint=True) for name, slope in bases.slopes().items()
+        }
+        return verdict.without_garbage(growing, self._cycles.coming_back(step), beneath)
 
     def _may_diagnose(self, step: int) -> bool:
         return (
@@ -196,7 +212,7 @@ class Escalation:
             from gradguard.runtime.diagnosis import Diagnosis  # a clean run has no use for it
 
             self.seconds += thread_time() - start
-            self._diagnosis = Diagnosis(self._torch, self._handles, self._signals.telling)
+            self._diagnosis = Diagnosis(self._torch, self._handles, lambda: self.telling(step))
             self._diagnosis.begin(step, frame)
 
     def _go_on(self, diagnosis: Diagnosis, step: int, frame: FrameType | None) -> None:
@@ -216,8 +232,9 @@ class Escalation:
         with self._signals.own_work():
             from gradguard.runtime.cycles import Cycles
 
-            self._cycles = self._cycles or Cycles(self.collector, self._note)
-            self._cycles.look(step, self._torch, is_last=is_last)
+            self._cycles = self._cycles or Cycles(self.collector, self._note, self._signals.memory)
+        # What the look itself frees is the program's.
+        self._cycles.look(step, self._torch, is_last=is_last)
         self.seconds += thread_time() - start
 
     def _take_findings(self, step: int) -> None:
@@ -233,7 +250,7 @@ class Escalation:
         self._looks_left = BACKWARDS_TO_LOOK_AT
         in_vain = bool(diagnosis.found) and all(d.excuse is not None for d in diagnosis.found)
         self._not_before = step * (LATE if in_vain and not any(map(_shows_soon, fresh)) else SOON)
-        shares = verdict.attribute(fresh, self._signals.telling())
+        shares = verdict.attribute(fresh, self.telling(step))
         certain = [(diagnosed, leak) for diagnosed, leak in zip(fresh, shares) if diagnosed.is_certain]
         if certain and self._is_early():
             self._waiting += certain

@@ -3,18 +3,19 @@
 Backward adds to ``.grad``. Where nothing sets that to zero or None, each step is made from the sum over all steps
 before: no memory grows, and the loss goes wrong. Of each optimizer a few early steps are looked at. Before every
 backward in between, its gradients are seen to be cleared or not: in a GAN another network's backward fills them too, so
-one that finds them cleared is enough. What is looked at costs a read of three gradients; then the hook is gone.
+one that finds them cleared is enough. A backward that does not reach them adds nothing to them: who writes them then
+(gradients of a worker, of several tasks in turn) need not clear them. A look costs a read of three gradients.
 """
 
 from __future__ import annotations
 
-import sys
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
+from gradguard.runtime.graph_size import leaves_below
 from gradguard.runtime.roots import is_function_frame, may_read, read_locals
 from gradguard.runtime.usercode import is_user_type, shown, user_frames
 
@@ -50,14 +51,14 @@ class _Seen:
     Args:
         steps: that it has made.
         stale: windows in a row in which nothing was cleared.
-        backwards: that began in this window.
-        is_cleared: whether one of them found the gradients cleared.
+        is_added_to: whether a backward in this window reaches these gradients.
+        is_cleared: whether a backward in this window found them cleared.
         sampled: its gradients at the beginning of this window.
     """
 
     steps: int = 0
     stale: int = 0
-    backwards: int = 0
+    is_added_to: bool = False
     is_cleared: bool = False
     sampled: list[_Sampled] = field(default_factory=list)
 
@@ -77,51 +78,49 @@ class Gradients:
         self.open: list[_Seen] = []
         """Those that are looked at now; empty for most of a run, so that a backward need not even ask."""
         self._calls = 0
-        self.is_off = False
-        self._remove: Callable[[], None] | None = None
-
-    def install(self) -> Callable[[], None]:
-        """Listen to the steps of optimizers; returns what ends that."""
-        if self._torch.register_step_post_hook is not None:
-            self._remove = self._torch.register_step_post_hook(self._stepped).remove
-        return self.remove
-
-    def remove(self) -> None:
-        """Look no more, and leave nothing."""
-        self.stop()
-        if self._remove is not None:
-            self._remove()
-            self._remove = None
+        self.is_on = True
 
     def stop(self) -> None:
-        """Look no more; the hook stays till the end: torch goes over its hooks now, and must find them as they were."""
-        self.is_off = True
+        """Look no more."""
+        self.is_on = False
         self._seen.clear()
         self.open = []
 
-    def before_backward(self) -> None:
-        """A backward begins: see whose gradients are cleared now. No hooks run: ours can go."""
-        if self.is_off:
-            self.remove()
-            return
+    def before_backward(self, tensor: Any) -> None:
+        """A backward begins: see whose gradients are cleared now, and whose it reaches.
+
+        Args:
+            tensor: whose ``backward`` it is.
+        """
         try:
             if self._torch.is_capturing():
                 self.stop()
             for seen in self.open:
-                seen.backwards += 1
                 seen.is_cleared = seen.is_cleared or any(_is_clear(each.parameter()) for each in seen.sampled)
+            waiting = [seen for seen in self.open if not seen.is_cleared and not seen.is_added_to]
+            reached = self._leaves_of(tensor) if waiting else set()
+            for seen in waiting:
+                seen.is_added_to = all(id(each.parameter()) in reached for each in seen.sampled)
         except Exception:  # gradients without values: nothing can be told
             self.stop()
 
-    def _stepped(self, optimizer: Any, args: Any, kwargs: Any) -> None:
-        if self.is_off or self._torch.is_compiling():
-            return
+    def _leaves_of(self, tensor: Any) -> set[int]:
+        with self._torch.without_overrides():
+            return leaves_below(tensor.grad_fn) if tensor.grad_fn is not None else set()
+
+    def stepped(self, optimizer: Any, frame: FrameType) -> None:
+        """An optimizer has stepped.
+
+        Args:
+            optimizer: any object that torch takes for one.
+            frame: in which its step has ended.
+        """
         self._calls += 1
         if self._calls > CALLS or self._torch.has_compiled():
             self.stop()
             return
         try:
-            self._look(optimizer, sys._getframe(1))
+            self._look(optimizer, frame)
         except Exception:  # gradients of somebody's own making: nothing can be told
             self.stop()
 
@@ -142,7 +141,7 @@ class Gradients:
                 self._seen[optimizer] = None
                 self._note(_said(optimizer, frame))
                 return
-        seen.backwards, seen.is_cleared = 0, False
+        seen.is_added_to = seen.is_cleared = False
         seen.sampled = _sample(optimizer)
         if seen.sampled:
             self.open.append(seen)
@@ -163,7 +162,7 @@ def _is_clear(parameter: Any) -> bool:
 
 def _is_stale(seen: _Seen) -> bool:
     """Whether backward has added to every gradient that was there, and none was cleared before."""
-    return seen.backwards > 0 and not seen.is_cleared and all(_was_added_to(each) for each in seen.sampled)
+    return seen.is_added_to and not seen.is_cleared and all(_was_added_to(each) for each in seen.sampled)
 
 
 def _was_added_to(sampled: _Sampled) -> bool:

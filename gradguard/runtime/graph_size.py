@@ -90,6 +90,22 @@ def measure(node: Any, key: str, limit: int) -> Graph:
     return Graph(len(seen), chained, freed)
 
 
+def leaves_below(node: Any) -> set[int]:
+    """The ids of the leaves that a backward from ``node`` adds a gradient to; of the largest graphs not all."""
+    seen = {id(node): node}
+    waiting = [node]
+    leaves = set()
+    while waiting and len(seen) < MAX_NODES:
+        each = waiting.pop()
+        if type(each).__name__ == LEAF:
+            leaves.add(id(each.variable))
+        for following, _ in each.next_functions:
+            if following is not None and id(following) not in seen:
+                seen[id(following)] = following
+                waiting.append(following)
+    return leaves
+
+
 class _Bare:
     """Tells whether a graph keeps nothing but its nodes: what they saved is freed, and its leaves are parameters.
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from gradguard.runtime import verdict
+from gradguard.runtime.collector import paused
 from gradguard.runtime.sensors import BUDGET_MICROSECONDS, Metered, Sensor
 from gradguard.runtime.sensors.cuda import Cuda
 from gradguard.runtime.sensors.heap import Heap
@@ -92,16 +93,25 @@ class Signals:
 
     @contextmanager
     def own_work(self) -> Iterator[None]:
-        """Run a dear part of GradGuard; what it leaves on the heap is not the program's growth."""
-        before = self.heap_bytes()
-        try:
-            yield
-        finally:
-            self._own_heap += self.heap_bytes() - before
+        """Run a dear part of GradGuard; what it leaves on the heap is not the program's growth.
+
+        The cyclic collector waits meanwhile: what it frees is the program's.
+        """
+        with paused():
+            before = self.heap_bytes()
+            try:
+                yield
+            finally:
+                self._own_heap += self.heap_bytes() - before
 
     def heap_bytes(self) -> int:
         """Bytes in use on the heap, now; always 0 where that is not known."""
         return self._heap.read() if self._heap is not None else 0
+
+    def memory(self) -> dict[str, float]:
+        """Bytes in use now, by signal: of the heap, without our own, and of each device that is sensed."""
+        exact = [each.sensor for each in self._sensors if isinstance(each.sensor, Heap | Cuda)]
+        return {each.name: each.read() - (self._own_heap if each.name == "heap" else 0) for each in exact}
 
     def growing(self) -> dict[str, Trend]:
         """The signals that grow steadily now."""

@@ -14,6 +14,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
+    from gradguard.runtime.gradients import Gradients
     from gradguard.runtime.torch_internals import TorchInternals
     from gradguard.runtime.watch import Watch
 
@@ -46,6 +47,7 @@ class Clock:
         self.counted = 0
         """Steps that were ended in the unit of the present source; fewer than all while a better one was not known."""
         self.optimizer_has_stepped = False
+        self._is_stopped = False
         self._on_step = on_step
         self.key: int | None = None
         self._newest = 0
@@ -62,6 +64,8 @@ class Clock:
             key: which loader or module it was; which optimizer, numbered in the order of their first steps.
             frame: where in the user's program.
         """
+        if self._is_stopped:
+            return
         self.optimizer_has_stepped |= source == "optimizer"
         if self._decides(source, key):
             self._usual_silence = max(self._usual_silence, self._silence)
@@ -76,6 +80,10 @@ class Clock:
             if source == "optimizer" == self.source:
                 # One that ended steps before steps again: they take turns, and only the last one ends a cycle.
                 self.counted -= self._counted_by.pop(key, 0)
+
+    def stop(self) -> None:
+        """End no more steps. The listeners may stay: torch may be going over its hooks now, and must find all."""
+        self._is_stopped = True
 
     def hand_over(self) -> None:
         """The deciding source has been silent for too long a time: a few ticks of others now, and they decide."""
@@ -173,7 +181,7 @@ class Numbers:
         return self._known[key][0]
 
 
-def optimizer_hook(clock: Clock, is_compiling: Callable[[], bool]) -> Callable[..., None]:
+def optimizer_hook(clock: Clock, gradients: Gradients, is_compiling: Callable[[], bool]) -> Callable[..., None]:
     """A global post hook for optimizers; a step that calls ``super().step()`` is one step, not two.
 
     torch.compile traces through hooks. It knows ``is_compiling`` to be true, so what it compiles has nothing of ours.
@@ -186,6 +194,8 @@ def optimizer_hook(clock: Clock, is_compiling: Callable[[], bool]) -> Callable[.
             return
         wrapper = sys._getframe(1)
         if not _is_nested(wrapper, optimizer):
+            if gradients.is_on:
+                gradients.stepped(optimizer, wrapper)
             clock.tick("optimizer", numbers.of(optimizer), wrapper)
 
     return stepped
@@ -256,11 +266,18 @@ def steps(iterable: Iterable[T]) -> Iterator[T]:
             active[-1].step()
 
 
-def install(clock: Clock, internals: TorchInternals) -> list[Callable[[], None]]:
-    """Listen to every source of ``internals``' torch; returns what removes the listeners."""
+def install(clock: Clock, gradients: Gradients, internals: TorchInternals) -> list[Callable[[], None]]:
+    """Listen to every source of ``internals``' torch; returns what removes the listeners.
+
+    Args:
+        clock: ticks.
+        gradients: is told of the steps of optimizers, too.
+        internals: of torch.
+    """
     removers: list[Callable[[], None]] = []
     if internals.register_step_post_hook is not None:
-        removers.append(internals.register_step_post_hook(optimizer_hook(clock, internals.is_compiling)).remove)
+        stepped = optimizer_hook(clock, gradients, internals.is_compiling)
+        removers.append(internals.register_step_post_hook(stepped).remove)
     if internals.loader_iterator is not None:
         note = Attribute(internals.loader_iterator, "__next__", loader_note(clock))
         note.install()

@@ -142,16 +142,21 @@ def _shares(found: Sequence[Diagnosed], growing: Mapping[str, Trend]) -> list[Le
     ]
 
 
-def without_garbage(growing: Mapping[str, Trend], coming_back: float) -> dict[str, Trend]:
+def without_garbage(growing: Mapping[str, Trend], coming_back: float, beneath: Mapping[str, Trend]) -> dict[str, Trend]:
     """The growth that is no saw-tooth of the cyclic collector's: it fits to any slope while garbage waits.
 
     Args:
         growing: by signal.
         coming_back: bytes a step that wait for the collector, and that it frees.
+        beneath: the growth of what is in use when nothing waits, as far as that is known.
     """
-    return {
+    if not coming_back:
+        return dict(growing)
+    kept = {
         name: grown for name, grown in growing.items() if name in COUNTS or grown.slope > MOST_OF_A_TOOTH * coming_back
     }
+    real = {name: grown for name, grown in beneath.items() if grown.slope >= floor_of(name)}
+    return {**real, **kept, **{name: replace(kept[name], slope=real[name].slope) for name in kept.keys() & real.keys()}}
 
 
 def _divided(found: Sequence[Diagnosed], hidden: float) -> list[float]:
@@ -206,13 +211,13 @@ def conclude(
         diagnosis_seconds: own work in censuses and tracing.
     """
     said = list(notes)
-    kept = _standing(found, series, steps, said)
     tells = telling(growing, series)
+    kept = _standing(found, series, tells, steps, said)
     total = bytes_per_step(tells)
     lasting = [d for d in kept if not d.comes_back]
     word = _verdict(kept, _weighty(tells, series), steps, found)
     shown = attribute(_listed(kept, word), tells if total or not kept else {**tells, **_slow(series)})
-    shown.sort(key=lambda leak: -(leak.bytes_per_step or 0))
+    shown.sort(key=_what_ends_the_run)
     ended = _out_of_memory(error, steps)
     return RunReport(
         verdict=word,
@@ -233,6 +238,11 @@ def conclude(
     )
 
 
+def _what_ends_the_run(leak: Leak) -> tuple[bool, float]:
+    """The order in which leaks are told: first what is lost, the fastest before others; then what comes back."""
+    return bool(leak.freed_by_gc) and leak.explained is None, -(leak.bytes_per_step or 0)
+
+
 def _listed(kept: Sequence[Diagnosed], word: str) -> list[Diagnosed]:
     """The holders that a report with this verdict names: a suspect's may have an excuse that the run did not reach."""
     if word == "suspect":
@@ -241,10 +251,16 @@ def _listed(kept: Sequence[Diagnosed], word: str) -> list[Diagnosed]:
 
 
 def _standing(
-    found: Sequence[Diagnosed], series: Mapping[str, Series], steps: int, notes: list[str]
+    found: Sequence[Diagnosed],
+    series: Mapping[str, Series],
+    growing: Mapping[str, Trend],
+    steps: int,
+    notes: list[str],
 ) -> list[Diagnosed]:
     """What is left of the diagnoses at the end: some places were emptied since, some were excused."""
     kept = []
+    in_teeth = any(each.comes_back for each in found)
+    goes_on = in_teeth and bytes_per_step(growing) > 0  # beneath what is garbage
     for each in found:
         path = each.path
         if each.excuse == "filling":
@@ -259,7 +275,9 @@ def _standing(
             notes.append(f"`{path}` grows until it is backpropagated")
         elif each.excuse is None and each.asked is not None and each.asked.has_settled(steps):
             notes.append(f"`{path}` is mostly asked for what it has, and grows ever more slowly")
-        elif _is_filled(each) or (_may_level_off(each) and _levelled_off(series, each, steps)):
+        elif _is_filled(each) or (
+            not goes_on and _may_level_off(each) and _levelled_off(series, each, steps, in_teeth=in_teeth)
+        ):
             notes.append(f"`{path}` grew, and has levelled off")
         elif each.excuse is None and _is_bounded(each) and _came_back(series, each.step):
             notes.append(f"`{path}` grew until it was emptied again")
@@ -292,10 +310,17 @@ def _is_graph_by_key(each: Diagnosed) -> bool:
     return each.leak.kind == "graph" and each.is_keyed
 
 
-def _levelled_off(series: Mapping[str, Series], each: Diagnosed, steps: int) -> bool:
-    """Whether memory stands still at the end, for longer than a pause between two stores."""
+def _levelled_off(series: Mapping[str, Series], each: Diagnosed, steps: int, *, in_teeth: bool) -> bool:
+    """Whether memory stands still at the end, for longer than a pause between two stores.
+
+    Args:
+        series: the samples, by signal.
+        each: what grew.
+        steps: of the run.
+        in_teeth: memory falls whenever the cyclic collector runs: only a part of the run shows where it stands.
+    """
     pause = max(5, int(3 / (each.leak.per_step or 1.0)))
-    if _is_graph_by_key(each) and each.excuse is None:
+    if in_teeth or (_is_graph_by_key(each) and each.excuse is None):
         pause = max(pause, steps // 3)  # a loop without a store, an evaluation, is no sign of a bound
     return all(stands_still(s.steps, s.values, pause, each.rate) for s in _memory(series))
 

@@ -203,8 +203,7 @@ class Watch:
     def _listen_to_torch(self) -> None:
         internals = self._torch = TorchInternals(sys.modules["torch"])
         self._gradients = Gradients(internals, self._note)
-        self._removers.append(self._gradients.install())
-        self._removers += steps.install(self._clock, internals)  # its hook is the last: it alone may remove ours
+        self._removers += steps.install(self._clock, self._gradients, internals)
         if internals.register_forward_pre_hook is not None:
             self._module_steps = ModuleSteps(
                 self._clock, internals.register_forward_pre_hook, internals.is_compiling, self._pace
@@ -254,11 +253,10 @@ class Watch:
     def _backward(self, tensor: Any) -> None:
         try:
             internals = self._torch
-            if internals is None:
+            if internals is None or not self._is_on:
                 return
-            if self._gradients is not None and (self._gradients.open or self._gradients.is_off):
-                self._gradients.before_backward()
-                self._gradients = None if self._gradients.is_off else self._gradients
+            if self._gradients is not None and self._gradients.open:
+                self._gradients.before_backward(tensor)
             node = tensor.grad_fn if type(tensor) is internals.tensor_type else None
             if node is not None and self._graphs is not None:
                 self._graphs.mark(node, self.steps + 1)
@@ -282,7 +280,16 @@ class Watch:
             steps.active.remove(self)
 
     def _failed(self, error: Exception) -> None:
-        """A fault of ours: say so and watch no more; the program goes on."""
+        """A fault of ours: say so and watch no more; the program goes on.
+
+        Nothing is removed before the end of the watch: torch may be going over its hooks now.
+        """
+        self._is_on = False
+        self._clock.stop()
+        if self._gradients is not None:
+            self._gradients.stop()
+        if self in steps.active:
+            steps.active.remove(self)
         where = error.__traceback__
         while where is not None and where.tb_next is not None:
             where = where.tb_next
@@ -290,7 +297,6 @@ class Watch:
         with suppress(Exception):  # memory may have ended, and what was set aside is for the end
             self.notes.append(f"GradGuard failed and stopped watching: {error!r}{at}")
             self._escalation.close(self.steps)
-        self._remove()
 
     # --- sensing --------------------------------------------------------------------------------------------------
 
@@ -353,7 +359,7 @@ class Watch:
             return
         self._told_of = found
         kept = [each for each in found if each.excuse is None and not each.is_retracted]
-        self._on_found(verdict.attribute(kept, self._signals.telling()))
+        self._on_found(verdict.attribute(kept, self._escalation.telling(self.steps)))
 
     def _count(self, source: str) -> None:
         if self._clock.counted <= self.steps < verdict.SHORT and not self.is_diagnosing:
@@ -443,7 +449,7 @@ class Watch:
         report = verdict.conclude(
             series=self.series,
             found=self.found,
-            growing=verdict.without_garbage(self.growing(), self._escalation.coming_back(self.steps)),
+            growing=self._escalation.without_garbage(self.growing(), self.steps),
             steps=self.steps,
             source=source,
             seconds_per_step=self._seconds_per_step(),

@@ -15,14 +15,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gradguard.findings import FileError
-from gradguard.static import handing
 from gradguard.static import knowledge as k
 from gradguard.static import tree as t
 from gradguard.static.asked import Questions
 from gradguard.static.definitions import Class, FunctionRef
 from gradguard.static.gate import SourceError
 from gradguard.static.imports import Imports
-from gradguard.static.model import Mode
 from gradguard.static.outline import SCRIPT, Outline
 from gradguard.static.passed import Passed
 from gradguard.static.screen import Selection, calling
@@ -30,6 +28,7 @@ from gradguard.static.source import Chunk, Source, from_bytes, read
 from gradguard.static.survey import Survey
 from gradguard.static.texts import Texts
 from gradguard.static.values import Kind, Value, is_blank
+from gradguard.static.without_grad import WithoutGrad
 
 if TYPE_CHECKING:
     from gradguard.static.flow import Flow
@@ -265,6 +264,7 @@ class Project:
         self._modules: dict[Path, Module | None] = {}
         self._facts: dict[tuple[t.Define, Class | None, object], Flow | None] = {}
         self._wrappers: dict[t.Define, FunctionRef | None] = {}
+        self._without_grad = WithoutGrad(self)
         self.imports = Imports(self.files)
         self.questions = Questions()
         self.survey = Survey(self)
@@ -365,28 +365,9 @@ class Project:
                     queue += flow.nested
         return self._flows[key]
 
-    def called_without_grad(self, ref: FunctionRef, seen: frozenset[t.Define] = frozenset()) -> bool:
-        """Whether every call of a function that can be seen happens where no graph is recorded.
-
-        One that is called by nobody, but handed over, is called by whom it is handed to.
-        A method that no call was seen to reach may be called on an object whose class only the run knows
-        (``getattr(module, name)(...)``): there one call by its name says how it is meant.
-        """
-        if ref.define in seen or len(seen) > 4:
-            return False
-        seen |= {ref.define}
-        name = ref.define.name
-        if self.survey.is_called_by_many(name, ref.module):
-            return False
-        callers = tuple(self.survey.callers(name, ref.module))
-        self._uses(ref.module, callers)
-        reached = [held for m in callers for held in self._held_at(m, name, seen, lambda f: _modes_of(f, ref.define))]
-        reached = reached or [self._is_held(flow, mode, seen) for flow, mode in handing.runs(self, ref)]
-        if reached or ref.owner is None:
-            return bool(reached) and all(reached)
-        anywhere = tuple(self.survey.callers_anywhere(name, ref.module))
-        self._uses(ref.module, anywhere)
-        return any(held for m in anywhere for held in self._held_at(m, name, seen, lambda f: _modes_named(f, name)))
+    def called_without_grad(self, ref: FunctionRef) -> bool:
+        """Whether every call of a function that can be seen happens where no graph is recorded."""
+        return self._without_grad.holds_for(ref)
 
     def calling(self, ref: FunctionRef) -> Iterator[Flow]:
         """What the functions do that mention one of this name, in its program, where few do; not while one is read."""
@@ -402,24 +383,12 @@ class Project:
         name = ref.define.name
         if not self.survey.is_called_by_many(name, ref.module):
             callers = tuple(self.survey.callers(name, ref.module))
-            self._uses(ref.module, callers)
+            self.uses(ref.module, callers)
             yield from ((module, calling(module.source, name)) for module in callers)
 
-    def _uses(self, module: Module, others: Iterable[Module]) -> None:
+    def uses(self, module: Module, others: Iterable[Module]) -> None:
+        """Note that what is said of a module depends on others."""
         self.questions.of(module.path).files.update(other.path for other in others if other.path is not None)
-
-    def _held_at(
-        self, module: Module, name: str, seen: frozenset[t.Define], modes: Callable[[Flow], Iterable[Mode]]
-    ) -> Iterator[bool]:
-        """For each call in a module whether no graph is recorded there; a recursive call runs as its caller does."""
-        for flow in self.flows(module, calling(module.source, name)):
-            for mode in modes(flow) if flow.ref.define not in seen else ():
-                yield self._is_held(flow, mode, seen)
-
-    def _is_held(self, flow: Flow, mode: Mode, seen: frozenset[t.Define]) -> bool:
-        """Whether no graph is recorded where a function calls in a mode."""
-        off = mode in (Mode.OFF, Mode.UNKNOWN)
-        return off or (mode is Mode.INHERITED and self.called_without_grad(flow.ref, seen))
 
     # --- files ---
 
@@ -461,11 +430,3 @@ class Project:
             name in text
             and re.search(rf"^\s*(?:(?:async\s+)?def|class)\s+{name}\b|\b{name}\b[^=\n]*=", text, re.M) is not None
         )
-
-
-def _modes_of(flow: Flow, define: t.Define) -> Iterator[Mode]:
-    return (mode for called, mode in flow.calls if called is define)
-
-
-def _modes_named(flow: Flow, name: str) -> Iterator[Mode]:
-    return (mode for called, mode in flow.method_calls if called == name)

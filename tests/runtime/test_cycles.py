@@ -260,3 +260,63 @@ def test_what_was_used_all_the_time_and_is_garbage_at_the_end_is_no_second_one()
 def test_what_waits_at_the_end_counts_as_well() -> None:
     report = steps_of(large_tree, steps=60, collector=True)
     assert not report.unexplained_bytes_per_step
+
+
+def kept_beside(store: Callable[[list[object], int], object], steps: int = 250) -> RunReport:
+    """Much garbage in every step, which the collector frees now and then, and something that is stored."""
+    stored: list[object] = []
+    model = nn.Linear(WIDTH, WIDTH)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    gc.enable()
+    with Watch() as guard:
+        for step in range(steps):
+            optimizer.zero_grad()
+            model(torch.randn(8, WIDTH)).square().mean().backward()
+            optimizer.step()
+            Part(None, 1_000_000).parts = [Part(None, 10)]
+            large_tree(model)
+            store(stored, step)
+            if step % 13 == 12:
+                gc.collect()
+    gc.disable()
+    assert guard.report is not None
+    return guard.report
+
+
+def test_a_leak_beneath_the_saw_tooth_is_found_and_sized() -> None:
+    report = kept_beside(lambda stored, step: stored.append(torch.ones(50_000)))
+    assert report.verdict == "leak"
+    lost, *garbage = report.leaks
+    assert lost.holder is not None
+    assert lost.holder.path.endswith("stored")
+    assert lost.bytes_per_step == pytest.approx(200_000, rel=0.1)
+    assert [leak.kind for leak in garbage] == ["cycle"]
+    assert report.growth["heap"] is not None
+    assert report.growth["heap"].bytes_per_step == pytest.approx(200_000, rel=0.2)
+    assert report.forecast is not None
+
+
+def filled(stored: list[object], step: int) -> None:
+    if step < 60:
+        stored.append(torch.ones(50_000))
+
+
+def replaced(stored: list[object], step: int) -> None:
+    stored[:] = [torch.ones(50_000)]
+
+
+@pytest.mark.parametrize("store", [filled, replaced])
+def test_what_is_bounded_beneath_the_saw_tooth_is_no_leak(store: Callable[[list[object], int], object]) -> None:
+    report = kept_beside(store)
+    assert all(leak.kind == "cycle" for leak in report.leaks)
+    assert report.forecast is None
+
+
+def test_watches_in_each_other_do_not_take_their_looks_for_the_programs() -> None:
+    inner, outer = Collector(lambda: 0), Collector(lambda: 0)
+    removers = [inner.install(), outer.install()]
+    with inner.own():
+        gc.collect()
+    for remove in removers:
+        remove()
+    assert (inner.by_hand, outer.by_hand) == (0, 0)

@@ -176,6 +176,20 @@ def set_from_elsewhere(model: nn.Module, optimizer: Any) -> None:
         stepping.step()
 
 
+def written_over(model: nn.Module, optimizer: Any) -> None:
+    """Gradients of two tasks in turn: each is copied over the last one, while another network learns."""
+    another = nn.Linear(4, 1)
+    parameters = list(model.parameters())
+    loss_of(model).backward()
+    for _ in range(STEPS):
+        new = torch.autograd.grad(loss_of(model), parameters)
+        another.zero_grad()
+        loss_of(another).backward()
+        for parameter, gradient in zip(parameters, new):
+            parameter.grad.copy_(gradient)
+        optimizer.step()
+
+
 def without_backward(model: nn.Module, optimizer: Any) -> None:
     parameters = list(model.parameters())
     for _ in range(STEPS):
@@ -212,6 +226,7 @@ def frozen_later(model: nn.Module, optimizer: Any) -> None:
         in_turns,
         in_a_closure,
         set_from_elsewhere,
+        written_over,
         without_backward,
         a_new_model_each_time,
         frozen_later,
@@ -232,6 +247,23 @@ def test_it_looks_at_a_few_steps_only_and_leaves_nothing(monkeypatch: pytest.Mon
         before_backward(model, optimizer)
     assert len(hooks) == before + 1
     hooks.popitem()
+
+
+class Twice(torch.optim.SGD):
+    """Steps within its own step, as whoever wraps an optimizer does."""
+
+    def step(self, closure: Any = None) -> Any:
+        return super().step(closure)
+
+
+def test_a_step_within_a_step_is_one() -> None:
+    def loop(model: nn.Module, optimizer: Any) -> None:
+        twice = Twice(model.parameters(), lr=1e-3)
+        for _ in range(gradients.WARM_UP + 1 + gradients.WINDOWS):
+            loss_of(model).backward()
+            twice.step()
+
+    assert len(said(loop)) == 1
 
 
 def test_while_a_cuda_graph_is_captured_nothing_is_read(monkeypatch: pytest.MonkeyPatch) -> None:

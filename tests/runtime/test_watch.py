@@ -9,6 +9,7 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -304,6 +305,29 @@ def test_a_fault_of_ours_never_reaches_the_program(monkeypatch: pytest.MonkeyPat
         assert train(40) == expected
     assert guard.report is not None
     assert any("GradGuard failed and stopped watching" in note for note in guard.report.notes)
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_a_fault_within_an_optimizers_step_disturbs_no_hook(monkeypatch: pytest.MonkeyPatch, nested: bool) -> None:
+    """torch goes over its hooks then: none may go."""
+    from torch.optim.optimizer import _global_optimizer_post_hooks, register_optimizer_step_post_hook
+
+    from gradguard.runtime.sensors.heap import Heap
+
+    ran = []
+    before = list(_global_optimizer_post_hooks)
+    with ExitStack() as stack:
+        guards = [stack.enter_context(gradguard.watch(report=False)) for _ in range(1 + nested)]
+        handle = register_optimizer_step_post_hook(lambda *_: ran.append(1))
+        train(10)
+        monkeypatch.setattr(Heap, "read", lambda self: 1 // 0)
+        train(20)
+        handle.remove()
+    assert len(ran) == 30
+    assert list(_global_optimizer_post_hooks) == before
+    for guard in guards:
+        assert guard.report is not None
+        assert guard.report.steps < 30
 
 
 def test_what_a_function_asked_locals_for_stays_as_it_was() -> None:
