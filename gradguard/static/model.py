@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from gradguard.findings import Fix
+from gradguard.static import tree as t
 from gradguard.static.events import (
     Backward,
     Call,
@@ -163,10 +164,38 @@ class Function:
         return (call for call in self.calls if call.name in names)
 
     def leaking_stores(self) -> Iterator[Store]:
-        """The stores that leak; without those of an evaluation that only runs where no graph is recorded."""
+        """The stores that leak.
+
+        Without those of an evaluation that only runs where no graph is recorded, and what it returns to one who
+        backpropagates it: words that a generator in evaluation mode draws, for its critic.
+        """
         for store in self.stores:
             if store.leaks and not (store.needs_mode and self.called_without_grad()):
-                yield store
+                if not (store.is_returned and self.is_backpropagated_by_callers()):
+                    yield store
+
+    def is_backpropagated_by_callers(self, levels: int = 3) -> bool:
+        """Whether one that calls it runs a backward over what it returns, or hands that to one that does."""
+        callers = [caller for caller in self.calling() if caller is not self] if levels else []
+        for caller in callers:
+            consumed = (event.value.reach for event in (*caller.backwards, *caller.grad_calls))
+            if any(_comes_of(self.name, roots) for roots in consumed):
+                return True
+            if _comes_of(self.name, caller.returns.reach) and caller.is_backpropagated_by_callers(levels - 1):
+                return True
+        return False
+
+
+def _comes_of(name: str, roots: Roots) -> bool:
+    """Whether a graph comes out of a call of a function of this name."""
+    return any(_is_call_of(name, root.key) for root in roots if root.source in (Source.GRAPH, Source.CALL, Source.LOSS))
+
+
+def _is_call_of(name: str, key: object) -> bool:
+    while isinstance(key, tuple) and key:
+        key = key[0]
+    func = key.func if isinstance(key, t.Call) else None
+    return func.name == name if isinstance(func, t.Attribute) else isinstance(func, t.Name) and func.id == name
 
 
 def _begins_at(forward: Forward, roots: Roots) -> bool:
