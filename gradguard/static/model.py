@@ -170,20 +170,51 @@ class Function:
         backpropagates it: words that a generator in evaluation mode draws, for its critic.
         """
         for store in self.stores:
-            if store.leaks and not (store.needs_mode and self.called_without_grad()):
-                if not (store.is_returned and self.is_backpropagated_by_callers()):
-                    yield store
+            if not store.leaks or (store.needs_mode and self.called_without_grad()):
+                continue
+            if not (store.is_returned and self.is_backpropagated_by_callers()):
+                yield store
 
     def is_backpropagated_by_callers(self, levels: int = 3) -> bool:
         """Whether one that calls it runs a backward over what it returns, or hands that to one that does."""
         callers = [caller for caller in self.calling() if caller is not self] if levels else []
         for caller in callers:
-            consumed = (event.value.reach for event in (*caller.backwards, *caller.grad_calls))
-            if any(_comes_of(self.name, roots) for roots in consumed):
+            consumed: list[Backward | GradCall] = [*caller.backwards, *caller.grad_calls]
+            if any(_comes_of(self.name, event.value.reach) for event in consumed):
                 return True
             if _comes_of(self.name, caller.returns.reach) and caller.is_backpropagated_by_callers(levels - 1):
                 return True
         return False
+
+
+def is_given_graph(function: Function, backward: Backward, levels: int = 3) -> bool:
+    """Whether a caller gives a function what has a graph, which a backward of it goes through.
+
+    Args:
+        backward: an event of the function.
+    """
+    if not levels or all(root.source is not Source.PARAM for root in backward.value.reach):
+        return False
+    for caller in function.calling():
+        calls = [
+            each
+            for each in caller.backwards
+            if each.inner is not None and each.source.site.node is backward.source.site.node
+        ]
+        for call in calls if caller is not function else []:
+            given = (root for root in call.value.reach if root.source in (Source.GRAPH, Source.LOSS))
+            if any(_first(root.key) is not call.site.node for root in given):
+                return True
+            if is_given_graph(caller, call, levels - 1):
+                return True
+    return False
+
+
+def _first(key: object) -> object:
+    """The expression of this function that a root began at."""
+    while isinstance(key, tuple) and key:
+        key = key[0]
+    return key
 
 
 def _comes_of(name: str, roots: Roots) -> bool:
@@ -192,9 +223,8 @@ def _comes_of(name: str, roots: Roots) -> bool:
 
 
 def _is_call_of(name: str, key: object) -> bool:
-    while isinstance(key, tuple) and key:
-        key = key[0]
-    func = key.func if isinstance(key, t.Call) else None
+    call = _first(key)
+    func = call.func if isinstance(call, t.Call) else None
     return func.name == name if isinstance(func, t.Attribute) else isinstance(func, t.Name) and func.id == name
 
 
