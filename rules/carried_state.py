@@ -31,7 +31,8 @@ In an evaluation or a rollout use `torch.no_grad()`.
 is unrolled over time and then backpropagated once; a state under `no_grad`; a module bound to its own name
 (`net = net.to(device)`); a dimension that is added where it is missing; a record of which the fields with a graph are
 made anew each time; what a call gives back as it was given, whatever it puts into it under `no_grad`; the state of a
-sampler that gives its log-probabilities to its caller.
+sampler that gives its log-probabilities to its caller; what a generator in evaluation mode gives to a caller who
+backpropagates it; a tensor that is marked for a gradient and unmarked again (`x.requires_grad_(False)`).
 
 **Waits at low confidence.** A state in a loop without a backward that no call takes and gives again; one that is only
 put in another order. A loop that runs once unless somebody asks for more (`--restarts`, 1 by default).

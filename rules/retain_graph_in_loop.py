@@ -27,9 +27,9 @@ for x, y in loader:
 **Severity.** A warning; an error where a carried state makes the graphs pile up.
 
 **Not flagged.** The first of two backwards over one graph (a shared encoder with two heads, a GAN's shared fake
-batch), a graph that was made before the loop and is used in every iteration, `autograd.grad` afterwards. There
-`retain_graph=True` is right, and costs nothing extra. On the *last* backward it is waste. A graph that only the
-variables of a called function hold is gone when that returns, retained or not.
+batch), a graph that was made before the loop, also by a caller, and is used in every iteration, `autograd.grad`
+afterwards. There `retain_graph=True` is right, and costs nothing extra. On the *last* backward it is waste. A graph
+that only the variables of a called function hold is gone when that returns, retained or not.
 
 **References.** <https://pytorch.org/docs/stable/generated/torch.Tensor.backward.html>, pytorch#40005.
 """
@@ -42,7 +42,7 @@ from gradguard.catalogue import Rule
 from gradguard.findings import Confidence, Finding, Fix, Severity
 from gradguard.signs import ACTS, sign
 from gradguard.static.edits import argument_removed
-from gradguard.static.model import Backward, Function
+from gradguard.static.model import Backward, Function, is_given_graph
 
 rule = Rule("GG101", "retain-graph-in-loop", Severity.WARNING, ((sign("retain_graph"), ACTS),))
 
@@ -52,6 +52,8 @@ def needless(function: Function) -> Iterator[Finding]:
     for backward in function.backwards:
         if backward.retain_graph is None or backward.needed_again or backward.loop is None:
             continue
+        if not backward.carries and is_given_graph(function, backward):
+            continue  # made before the loop, by who calls this
         yield rule.finding(
             backward.retain_graph_argument,
             _message(backward),

@@ -13,7 +13,7 @@ from gradguard.static.model import Call, ZeroGrad
 from gradguard.static.names import breaks_graph, collections_of, is_of_gradient, named_kind, put_into_evaluation
 from gradguard.static.state import State
 from gradguard.static.terms import terms
-from gradguard.static.values import NOTHING_HELD, Bound, Held, Kind, Root, Source, Value, element, holding
+from gradguard.static.values import DETACHED, NOTHING_HELD, Bound, Held, Kind, Root, Source, Value, element, holding
 
 if TYPE_CHECKING:
     from gradguard.static.definitions import Class
@@ -235,8 +235,10 @@ def _reset_gradient(flow: Flow, target: t.Expr, value: Value, state: State, stmt
     frozen = isinstance(stmt, t.Assign) and isinstance(stmt.value, t.Constant) and not stmt.value.value
     if isinstance(target, t.Attribute) and target.name == "requires_grad":
         freeze_each(flow, t.path_of(target.value), state, frozen)
+    path = t.path_of(target.value) if isinstance(target, t.Attribute) and target.name == "requires_grad" else None
+    if path is not None and frozen and (before := flow.read(flow.canonical(path), state)).kind is not Kind.MODULE:
+        unmarked(flow, flow.canonical(path), before, state)
     if isinstance(target, t.Attribute) and target.name == "requires_grad" and not frozen:
-        path = t.path_of(target.value)
         is_parameter = path is not None and bool(flow.read(path, state).holding(Held.STATE))
         flow.facts.gradients_wanted |= not is_parameter  # one that learns again is trained, and asks for no input's
         if path is not None:
@@ -246,6 +248,19 @@ def _reset_gradient(flow: Flow, target: t.Expr, value: Value, state: State, stmt
             ))  # fmt: skip
             leaf = Root(Source.LEAF, target)
             state.env[path] = flow.read(path, state).with_roots(leaf)
+
+
+def unmarked(flow: Flow, path: str, value: Value, state: State) -> Value:
+    """A tensor after ``x.requires_grad_(False)``: a leaf that asks for no gradient; of the result of an operation torch
+    refuses that. What is called so without having been seen to be a tensor may be a module.
+    """
+    if value.kind is not Kind.TENSOR and all(root.source is not Source.LEAF for root in value.roots):
+        return value
+    plain = replace(DETACHED, holds=value.holds)
+    state.assign(path, plain)
+    if path in flow.params and path not in flow.locals and flow.branches == 0:
+        flow.detached.add(path)  # the caller's own tensor
+    return plain
 
 
 def freeze_each(flow: Flow, parameter: str | None, state: State, frozen: bool) -> None:

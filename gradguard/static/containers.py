@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from gradguard.static import knowledge as k
 from gradguard.static import tree as t
-from gradguard.static.binding import freeze_each
+from gradguard.static.binding import freeze_each, unmarked
 from gradguard.static.called import Called
 from gradguard.static.definitions import FunctionRef
 from gradguard.static.forms import key_of, rebind_form
@@ -221,8 +221,11 @@ def in_place(c: Called) -> Value | None:
             flow.freeze(module, state, bool(off))
         if isinstance(c.node.func, t.Attribute):
             freeze_each(flow, t.path_of(c.node.func.value), state, bool(off))
+        if off and path is not None and c.receiver.kind is not Kind.MODULE:
+            return unmarked(flow, path, c.receiver, state)
         if off or c.receiver.kind is Kind.MODULE:
             return c.receiver
+        flow.detached.discard(path or "")
         flow.facts.gradients_wanted |= not c.receiver.holding(Held.STATE)
         leaf = c.receiver.with_roots(Root(Source.LEAF, c.node))
         if path is not None:

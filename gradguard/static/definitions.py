@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import takewhile
@@ -13,8 +13,9 @@ from gradguard.static import knowledge as k
 from gradguard.static import objects, parameters
 from gradguard.static import tree as t
 from gradguard.static.conditions import keeping_names, tested_names
-from gradguard.static.names import bound_names, used_as_modules
+from gradguard.static.names import bound_names, gone_over, used_as_modules
 from gradguard.static.recurrence import Binding, bindings
+from gradguard.static.same_keys import keyed_by
 from gradguard.static.selves import with_self
 from gradguard.static.source import Chunk, Site
 from gradguard.static.tree import walk_statements
@@ -56,6 +57,11 @@ class FunctionRef:
     def bindings_made(self) -> list[Binding]:
         """Its assignments."""
         return bindings(self.define.body)
+
+    @cached_property
+    def keyed_by(self) -> Mapping[str, str]:
+        """The collections that it fills under the elements of one other collection."""
+        return keyed_by(self.define, gone_over)
 
     @cached_property
     def mentioned(self) -> frozenset[str]:

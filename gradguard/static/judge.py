@@ -188,6 +188,8 @@ def _judge_in_loop(flow: Flow, store: Store, loop: Loop, fresh: bool) -> None:
         store.used = not ended and _escapes(flow, store, carried)
     elif (loop.evaluates or store.evaluating) and flow.facts.name != "forward":  # there, eval() is of a part
         store.used = flow.facts.gradients_wanted or _scores_its_choices(flow, own | {carried})
+        begun = frozenset(r for r in own if r.source not in (Source.PARAM, Source.PLACE))
+        store.is_returned = not (begun | {carried}).isdisjoint(flow.facts.returns.reach)
     else:
         store.used = flow.facts.is_module_method or flow.facts.name == "forward" or _escapes(flow, store, carried)
         store.waits = store.used and flow.facts.name != "forward"  # its loops are over layers

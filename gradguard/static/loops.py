@@ -80,7 +80,7 @@ def _iterate(
     left: Left,
 ) -> tuple[State | None, set[str], Left]:
     loop = _new_loop(flow, stmt, state, iterable)
-    frame = LoopFrame(loop, {}, replaces=replaced_element(stmt))
+    frame = LoopFrame(loop, {}, replaces=replaced_element(stmt, lambda: flow.ref.keyed_by))
     entry = state.copy()
     for path in sorted(map(flow.canonical, assigned)):
         if is_live(flow, path, state):

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from gradguard.findings import Fix
+from gradguard.static import tree as t
 from gradguard.static.events import (
     Backward,
     Call,
@@ -163,10 +164,68 @@ class Function:
         return (call for call in self.calls if call.name in names)
 
     def leaking_stores(self) -> Iterator[Store]:
-        """The stores that leak; without those of an evaluation that only runs where no graph is recorded."""
+        """The stores that leak.
+
+        Without those of an evaluation that only runs where no graph is recorded, and what it returns to one who
+        backpropagates it: words that a generator in evaluation mode draws, for its critic.
+        """
         for store in self.stores:
-            if store.leaks and not (store.needs_mode and self.called_without_grad()):
+            if not store.leaks or (store.needs_mode and self.called_without_grad()):
+                continue
+            if not (store.is_returned and self.is_backpropagated_by_callers()):
                 yield store
+
+    def is_backpropagated_by_callers(self, levels: int = 3) -> bool:
+        """Whether one that calls it runs a backward over what it returns, or hands that to one that does."""
+        callers = [caller for caller in self.calling() if caller is not self] if levels else []
+        for caller in callers:
+            consumed: list[Backward | GradCall] = [*caller.backwards, *caller.grad_calls]
+            if any(_comes_of(self.name, event.value.reach) for event in consumed):
+                return True
+            if _comes_of(self.name, caller.returns.reach) and caller.is_backpropagated_by_callers(levels - 1):
+                return True
+        return False
+
+
+def is_given_graph(function: Function, backward: Backward, levels: int = 3) -> bool:
+    """Whether a caller gives a function what has a graph, which a backward of it goes through.
+
+    Args:
+        backward: an event of the function.
+    """
+    if not levels or all(root.source is not Source.PARAM for root in backward.value.reach):
+        return False
+    for caller in function.calling():
+        calls = [
+            each
+            for each in caller.backwards
+            if each.inner is not None and each.source.site.node is backward.source.site.node
+        ]
+        for call in calls if caller is not function else []:
+            given = (root for root in call.value.reach if root.source in (Source.GRAPH, Source.LOSS))
+            if any(_first(root.key) is not call.site.node for root in given):
+                return True
+            if is_given_graph(caller, call, levels - 1):
+                return True
+    return False
+
+
+def _first(key: object) -> object:
+    """The expression of this function that a root began at."""
+    while isinstance(key, tuple) and key:
+        key = key[0]
+    return key
+
+
+def _comes_of(name: str, roots: Roots) -> bool:
+    """Whether a graph comes out of a call of a function of this name."""
+    return any(_is_call_of(name, root.key) for root in roots if root.source in (Source.GRAPH, Source.CALL, Source.LOSS))
+
+
+def _is_call_of(name: str, key: object) -> bool:
+    call = _first(key)
+    func = call.func if isinstance(call, t.Call) else None
+    return func.name == name if isinstance(func, t.Attribute) else isinstance(func, t.Name) and func.id == name
 
 
 def _begins_at(forward: Forward, roots: Roots) -> bool:

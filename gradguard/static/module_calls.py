@@ -34,6 +34,8 @@ def module_call(c: Called) -> Value | None:
         return c.result(receiver=False)
     if isinstance(c.func.ref, Class) and not c.func.ref.may_learn:
         return c.result(receiver=False)
+    if _only_changes_it(c):
+        return None
     if k.GRADIENT_SEEKING_NAME.search(last(c.path)):
         c.flow.facts.gradients_wanted = True
     if all(isinstance(arg.value, t.Constant) for arg in c.node.args) and last(c.path) == "head":
@@ -41,6 +43,23 @@ def module_call(c: Called) -> Value | None:
     forward(c)
     note_tensors(c)
     return module_result(c)
+
+
+def _only_changes_it(c: Called) -> bool:
+    """Whether a method of a module, whose class only the run knows, runs nothing: ``net.module.add_layers()``.
+
+    That is so where no module of the program that has such a method runs anything in it, and it is given numbers at
+    most.
+    """
+    receiver = c.receiver
+    if not c.method or receiver is None or receiver.ref is not None or c.method in k.OF_EVERY_MODULE:
+        return False
+    plain = (Kind.NUMBER, Kind.NOTHING)
+    if any(value.kind not in plain for value in c.arguments):
+        return False
+    methods = c.flow.project.survey.methods_of_modules(c.method, c.flow.module)
+    flows = [c.flow.project.flow(ref) for ref in methods]
+    return bool(flows) and all(flow is not None and not flow.facts.forwards for flow in flows)
 
 
 def note_tensors(c: Called, ref: FunctionRef | None = None) -> None:

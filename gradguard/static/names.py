@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TypeGuard
 
 from gradguard.static import knowledge as k
@@ -192,12 +192,13 @@ def collections_of(target: t.Expr, iterable: t.Expr) -> Iterator[tuple[str, list
 _EACH = frozenset("enumerate iter list reversed set sorted tqdm tuple".split())
 
 
-def replaced_element(loop: t.Repeat) -> t.Subscript | None:
+def replaced_element(loop: t.Repeat, keyed: Callable[[], Mapping[str, str]]) -> t.Subscript | None:
     """The element that each iteration of a loop over a collection stores anew: ``for k, v in d.items(): d[k] = v * 2``.
 
+    Or a loop over the collection whose elements are all its keys: ``for k in names: d[k] = d[k].item()``.
     That of a condition is one too where it asks whether the element is a tensor: what is none, keeps no graph.
     """
-    path = _gone_over(loop.iterable) if loop.iterable is not None else None
+    path = gone_over(loop.iterable) if loop.iterable is not None else None
     if path is None or loop.target is None or any(map(_ends_the_loop, t.walk_statements(loop.body))):
         return None
     keys = {name.id for name in t.names_in(loop.target) if isinstance(name, t.Name)}
@@ -205,7 +206,10 @@ def replaced_element(loop: t.Repeat) -> t.Subscript | None:
         asks = isinstance(stmt, t.If) and _asks_for_tensor(stmt.test)
         for inner in stmt.body if isinstance(stmt, t.If) and asks else [stmt]:
             target = inner.targets[0] if isinstance(inner, t.Assign) else None
-            if isinstance(target, t.Subscript) and t.path_of(target.value) == path and t.path_of(target.index) in keys:
+            base = t.path_of(target.value) if isinstance(target, t.Subscript) else None
+            if not isinstance(target, t.Subscript) or base is None or t.path_of(target.index) not in keys:
+                continue
+            if base == path or keyed().get(base) == path:
                 return target
         if any(isinstance(inner, t.Leave) for inner in t.walk_statements([stmt])):
             return None
@@ -216,7 +220,7 @@ def _ends_the_loop(stmt: t.Stmt) -> bool:
     return isinstance(stmt, t.Return) or (isinstance(stmt, t.Leave) and stmt.kind == "break")
 
 
-def _gone_over(expr: t.Expr) -> str | None:
+def gone_over(expr: t.Expr) -> str | None:
     """The collection whose every key, or index, a loop has in turn."""
     while isinstance(expr, t.Call):
         name = expr.func.name if isinstance(expr.func, t.Attribute) else t.path_of(expr.func)

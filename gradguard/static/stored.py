@@ -87,6 +87,7 @@ class Store(Event):
         freed: backward frees the stored graph's saved tensors; only its nodes stay.
         used: something may still need the graph (a later backward, or a caller that gets the value).
         waits: whether it is used is for the caller to say: it leaks if the caller evaluates.
+        is_returned: its function evaluates, and the caller gets the graph.
         grows: the loop in which each iteration adds to what is there, whatever is stored.
         grows_by_call: each call adds to what is there, and nothing clears it.
         capped: it is stored only while the collection is short.
@@ -124,6 +125,7 @@ class Store(Event):
     retained: bool = False
     used: bool = False
     waits: bool = False
+    is_returned: bool = False
     evaluating: bool = False
     bounded_key: bool = False
     capped: bool = False
