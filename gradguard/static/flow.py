@@ -224,6 +224,8 @@ class Flow:
 
     def canonical(self, path: str) -> str:
         """The path with a local alias of an attribute written out."""
+        if not self.aliases:
+            return path
         head = path.split(".", 1)[0].split("[", 1)[0]
         alias = self.aliases.get(head)
         return path if alias is None else alias + path[len(head) :]
