@@ -20,14 +20,14 @@ class Binding(NamedTuple):
 
     names: tuple[str, ...]
     value: t.Expr
-    paths: frozenset[str]
-    given: frozenset[str]
+    paths: tuple[str, ...]
+    given: tuple[str, ...]
 
 
 def bindings(body: Sequence[t.Stmt]) -> list[Binding]:
     """All assignments of a function, in no order that counts."""
     pairs = (pair for s in t.walk_statements(body) if isinstance(s, t.Assign) for pair in t.pairs(s.targets, s.value))
-    return [Binding(_bound(target), value, frozenset(_paths(value)), _given(value)) for target, value in pairs]
+    return [Binding(_bound(target), value, tuple(_paths(value)), tuple(_given(value))) for target, value in pairs]
 
 
 def goes_round(made: Sequence[Binding], path: str, source: t.Expr) -> bool:
@@ -49,7 +49,7 @@ def goes_round(made: Sequence[Binding], path: str, source: t.Expr) -> bool:
         size = len(new)
         known = old | new
         new.update(name for each in made if not known.isdisjoint(each.given) for name in each.names)
-    return not _given(source).isdisjoint(old | new) or not new.isdisjoint(_paths(source))
+    return not (old | new).isdisjoint(_given(source)) or not new.isdisjoint(_paths(source))
 
 
 def _bound(target: t.Expr) -> tuple[str, ...]:
@@ -57,10 +57,10 @@ def _bound(target: t.Expr) -> tuple[str, ...]:
     return tuple(node.id for node in t.names_in(target) if isinstance(node, t.Name))
 
 
-def _given(value: t.Expr) -> frozenset[str]:
+def _given(value: t.Expr) -> Iterator[str]:
     """What the arguments of all calls in an expression may be."""
     calls = (node for node in t.walk(value) if isinstance(node, t.Call))
-    return frozenset(path for call in calls for arg in call.args for path in _paths(arg.value))
+    return (path for call in calls for arg in call.args for path in _paths(arg.value))
 
 
 def _paths(value: t.Expr) -> Iterator[str]:

@@ -36,7 +36,7 @@ _TORCH = re.compile(r"^\s*(?:from|import)\s+(?:torch|pytorch_lightning|lightning
 _OTHER_LIBRARIES = re.compile(rf"^\s*(?:from|import)\s+(?:{'|'.join(sorted(k.OTHER_LIBRARIES))})\b", re.M)
 _TRAINS = re.compile(TRAINS_HERE)
 _GRADIENTS = re.compile(r"^[^#\n]*(?:backward\(|(?<![\w.])grad\(|autograd\.grad\()", re.M)
-Functions = Collection[tuple[str, str]]
+Functions = Collection[tuple[str, bytes]]
 MANY_CALLERS = 50
 MANY_FILES = 300
 """Of a program: a library as large says by its own imports which of its files are about torch."""
@@ -202,7 +202,7 @@ class Survey:
 
         Args:
             near: the module that stores into it.
-            functions: those that do, each with its file's text; what they do themselves was read more closely.
+            functions: those that do, each with its file's text in UTF-8; what they do themselves was read more closely.
             anew: only what binds it anew counts: what `clear()` of a class of the project clears was read.
             at_exit: what ``__exit__`` does counts.
             slot: the key of the collection below that is meant, where it is a word: ``"train"``.
@@ -228,8 +228,9 @@ class Survey:
         slot: str | None = None,
     ) -> Iterator[str]:
         for text in self._with_word(attribute, near):
+            data = text.encode(errors="surrogatepass")
             is_read = slot in (None, TEXT)  # of one key it was not
-            own = {name for name, where in functions if where == text and is_read}
+            own = {name for name, where in functions if where == data and is_read}
             yield from clearing_methods(attribute, text, anew, slot=slot) - own
             if bare:
                 yield from clearing_methods(attribute, with_object(attribute, text), bare=True) - own - {"<module>"}
