@@ -38,7 +38,7 @@ class Called:
     values: list[tuple[t.Arg, Value]]
     runs: t.Expr | None = None
 
-    @property
+    @cached_property
     def called(self) -> t.Expr:
         """What is called, as written."""
         return self.node.func if self.runs is None else self.runs
@@ -53,8 +53,9 @@ class Called:
         """The full dotted name, for a function of another package."""
         return str(self.func.ref) if self.func.kind is Kind.EXTERNAL else ""
 
-    @property
+    @cached_property
     def method(self) -> str:
+        """The name of the method that is called; empty for what is none."""
         return self.called.name if isinstance(self.called, t.Attribute) else ""
 
     @cached_property

@@ -47,11 +47,13 @@ class FileLinks:
         A script may import no more than its own program, and what registers a handler no more than what calls it.
         """
         found = dict.fromkeys(self._project.relevant)
+        rest = set(self._project.files) - set(found)
         waiting = list(found)
-        while waiting:
+        while waiting and rest:
             path = waiting.pop()
             near = self._imported_files(path) | self._importers.get(module_name(path), set())
-            new = sorted(near - found.keys())
+            new = sorted(rest & near)
+            rest.difference_update(new)
             found.update(dict.fromkeys(new))
             waiting += new
         return found

@@ -224,6 +224,8 @@ class Flow:
 
     def canonical(self, path: str) -> str:
         """The path with a local alias of an attribute written out."""
+        if not self.aliases:
+            return path
         head = path.split(".", 1)[0].split("[", 1)[0]
         alias = self.aliases.get(head)
         return path if alias is None else alias + path[len(head) :]
@@ -240,9 +242,9 @@ class Flow:
         return paths[0] if len(paths) == 1 else path
 
     @property
-    def defined(self) -> tuple[str, str]:
-        """The function's name, and the text of its file."""
-        return self.facts.name, self.module.source.text
+    def defined(self) -> tuple[str, bytes]:
+        """The function's name, and what its file holds: kept anyway, while a text is up to four times as large."""
+        return self.facts.name, self.module.source.data
 
     def scope(self, path: str) -> Scope:
         head = path.split(".", 1)[0].split("[", 1)[0]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterator, Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 
 # Folders beside the scripts that these put on their path.
@@ -131,6 +131,7 @@ def _may_be_imported(entry: os.DirEntry[str]) -> bool:
     return entry.name.isidentifier() and entry.is_dir()
 
 
+@lru_cache(maxsize=4096)
 def _parent(path: Path, level: int) -> Path:
     folder = path.parent
     for _ in range(level - 1):

@@ -30,8 +30,8 @@ class Line(NamedTuple):
 
 def lines_with(word: str, text: str) -> Iterator[Line]:
     """Each line that has ``word`` in it; the first lines of functions only where more than a header stands there."""
-    starts, functions = _layout(text)
     found = text.find(word)
+    starts, functions = _layout(text) if found >= 0 else ((), ())
     while found >= 0:
         start = text.rfind("\n", 0, found) + 1
         end = text.find("\n", found)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import TypeGuard
 
 from gradguard.static import knowledge as k
@@ -27,6 +28,7 @@ _METHODS_OBJECT = re.compile(r"\.\w+\.__self__")
 _SUBSCRIPT = re.compile(r"\[[^\]]*\]")
 
 
+@lru_cache(maxsize=4096)
 def named_kind(path: str) -> Kind:
     """What a name says about the object, where nothing else does."""
     last = _SUBSCRIPT.sub("", path)

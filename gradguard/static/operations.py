@@ -335,12 +335,15 @@ def _adds(function: t.Expr) -> bool:
 
 def _methods_like(c: Called) -> Value | None:
     """What ``getattr(self, f"step_{name}")`` may be: one of the methods that begin and end like this."""
-    owner, written = c.values[0][1].ref, _ONE_PART_OPEN.fullmatch(c.flow.site(c.node.args[1].value).code)
-    if not isinstance(owner, Class) or written is None or not (written["start"] or written["end"]):
+    owner, name = c.values[0][1].ref, c.node.args[1].value
+    if not isinstance(owner, Class) or not isinstance(name, t.Text):
+        return None  # how it is written is told by LibCST, which takes a hundred times as long as all else here
+    written = _ONE_PART_OPEN.fullmatch(c.flow.site(name).code)
+    if written is None or not (written["start"] or written["end"]):
         return None
-    names = sorted({name for cls in owner.lineage() for name in cls.methods})
-    fitting = [name for name in names if name.startswith(written["start"]) and name.endswith(written["end"])]
-    methods = [Value(kind=Kind.FUNCTION, ref=owner.method(name)) for name in fitting]
+    names = sorted({each for cls in owner.lineage() for each in cls.methods})
+    fitting = [each for each in names if each.startswith(written["start"]) and each.endswith(written["end"])]
+    methods = [Value(kind=Kind.FUNCTION, ref=owner.method(each)) for each in fitting]
     return reduce(join, methods) if methods else None
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -218,26 +219,45 @@ class _Calls:
         self._project = project
         self._module = module
         self._parsed: dict[bytes, _Written] = {}
+        self._calls: dict[str, list[_Call]] = {}
+        self._made: dict[str, list[str]] = {}
 
     @property
     def module(self) -> Module | None:
         """The file as a module; None when it cannot be read."""
         return self._project.module(self.path) if self.path is not None else self._module
 
-    def _naming(self, name: str) -> list[_Written]:
-        """What the statements say in which a name stands."""
-        word = name.removesuffix(_ITEMS).rpartition(".")[2].encode()
-        if not word:
+    def _where(self, stands: re.Pattern[bytes], word: str) -> list[_Written]:
+        """What the statements say in which a word stands so.
+
+        Args:
+            stands: what looks for it; a statement that is cut off at its end, as none is that was told apart rightly,
+                may go on with anything.
+        """
+        sought = word.encode()
+        if not sought:
             return []  # of what is no variable, `f(x)[0]`
         try:
-            return [self._written(statement) for statement in self._statements if word in statement]
+            return [self._written(part) for part in self._statements if sought in part and stands.search(part)]
         except SourceError:  # they were not told apart rightly
-            self._statements = [self._code]
+            self._begin_again([self._code])
         try:
             return list(map(self._written, self._statements))
         except SourceError:
-            self._statements = []
+            self._begin_again([])
             return []
+
+    def _begin_again(self, statements: list[bytes]) -> None:
+        self._statements = statements
+        self._calls.clear()
+        self._made.clear()
+
+    def _calling(self, name: str) -> list[_Call]:
+        """The calls of what has a name."""
+        if name not in self._calls:
+            written = self._where(_call_of(name), name)
+            self._calls[name] = [call for each in written for call in each.calls.get(name, ())]
+        return self._calls[name]
 
     @cached_property
     def _statements(self) -> list[bytes]:
@@ -256,7 +276,8 @@ class _Calls:
 
     def decorated(self, name: str) -> list[tuple[str, _Scope]]:
         """The functions and classes that something of this name decorates, each with where."""
-        return [found for written in self._naming(name) for found in written.decorated.get(name, ())]
+        written = self._where(re.compile(re.escape(name).encode()), name)
+        return [found for each in written for found in each.decorated.get(name, ())]
 
     def function(self, name: str, scope: _Scope) -> FunctionRef | None:
         """The function of this name of the top level, or within a function or method of the top level."""
@@ -279,13 +300,17 @@ class _Calls:
 
     def _makers(self, path: str) -> list[str]:
         """What is called to make a variable's objects."""
-        return list(dict.fromkeys(m for written in self._naming(path) for m in written.made.get(path, ())))
+        if path not in self._made:
+            variable = path.removesuffix(_ITEMS)
+            written = self._where(_mention_of(variable), variable.rpartition(".")[2])
+            self._made[path] = list(dict.fromkeys(maker for each in written for maker in each.made.get(path, ())))
+        return self._made[path]
 
     def given(
         self, name: str, param: str, position: int, ref: FunctionRef | None = None
     ) -> Iterator[tuple[_Given, _Scope]]:
         """What the calls of a name pass as ``param``, each with where; not those of another class's own method."""
-        for call in (call for written in self._naming(name) for call in written.calls.get(name, ())):
+        for call in self._calling(name):
             if ref is not None and call.is_own and self._is_of_another(call.scope[1], ref):
                 continue
             given = call.by_keyword.get(param)
@@ -333,6 +358,23 @@ class _Calls:
         for given, (function, owner, params) in self.given(name, param, position):
             if not given.is_made and given.path in params:
                 yield _Passing(function, owner, params, given.path)
+
+
+# What may stand between two words of an expression.
+_BETWEEN = r"(?:[\s\\]|#[^\n]*)*"
+
+
+@lru_cache(maxsize=256)
+def _call_of(name: str) -> re.Pattern[bytes]:
+    """What every call of a name has: an opening bracket behind it, or behind those that close around it."""
+    return re.compile(rf"{re.escape(name)}(?:[\s\\)]|#[^\n]*)*(?:\(|\Z)".encode())
+
+
+@lru_cache(maxsize=256)
+def _mention_of(path: str) -> re.Pattern[bytes]:
+    """What every mention of a path has: its names one after another, and nothing that they are of before them."""
+    dotted = rf"{_BETWEEN}\.{_BETWEEN}".join(map(re.escape, path.split(".")))
+    return re.compile((dotted if path.startswith(".") else rf"(?<![\w.]){dotted}(?!\w)").encode())
 
 
 _Scope = tuple[str, str, list[str]]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from gradguard.static import tree as t
@@ -14,18 +14,20 @@ class Binding(NamedTuple):
     Args:
         names: that it binds.
         value: what they are bound to.
-        given: the arguments of the calls in that.
+        paths: those that it may be.
+        given: those that the arguments of the calls in it may be.
     """
 
     names: tuple[str, ...]
     value: t.Expr
-    given: tuple[t.Expr, ...]
+    paths: tuple[str, ...]
+    given: tuple[str, ...]
 
 
 def bindings(body: Sequence[t.Stmt]) -> list[Binding]:
     """All assignments of a function, in no order that counts."""
     pairs = (pair for s in t.walk_statements(body) if isinstance(s, t.Assign) for pair in t.pairs(s.targets, s.value))
-    return [Binding(_bound(target), value, _given(value)) for target, value in pairs]
+    return [Binding(_bound(target), value, tuple(_paths(value)), tuple(_given(value))) for target, value in pairs]
 
 
 def goes_round(made: Sequence[Binding], path: str, source: t.Expr) -> bool:
@@ -41,13 +43,13 @@ def goes_round(made: Sequence[Binding], path: str, source: t.Expr) -> bool:
     old, size = {path}, 0
     while size < len(old):  # the order of the statements is not that of the source
         size = len(old)
-        old.update(name for each in made if _may_be(each.value, old) for name in each.names)
+        old.update(name for each in made if not old.isdisjoint(each.paths) for name in each.names)
     new, size = set[str](), -1
     while size < len(new):
         size = len(new)
         known = old | new
-        new.update(name for each in made if _is_among(each.given, known) for name in each.names)
-    return _is_among(_given(source), old | new) or _may_be(source, new)
+        new.update(name for each in made if not known.isdisjoint(each.given) for name in each.names)
+    return not (old | new).isdisjoint(_given(source)) or not new.isdisjoint(_paths(source))
 
 
 def _bound(target: t.Expr) -> tuple[str, ...]:
@@ -55,21 +57,22 @@ def _bound(target: t.Expr) -> tuple[str, ...]:
     return tuple(node.id for node in t.names_in(target) if isinstance(node, t.Name))
 
 
-def _given(value: t.Expr) -> tuple[t.Expr, ...]:
-    """The arguments of all calls in an expression."""
-    return tuple(arg.value for node in t.walk(value) if isinstance(node, t.Call) for arg in node.args)
+def _given(value: t.Expr) -> Iterator[str]:
+    """What the arguments of all calls in an expression may be."""
+    calls = (node for node in t.walk(value) if isinstance(node, t.Call))
+    return (path for call in calls for arg in call.args for path in _paths(arg.value))
 
 
-def _may_be(value: t.Expr, names: set[str]) -> bool:
-    """Whether an expression may be what has one of the names: ``self.h or start``, ``self.h if x else start``."""
+def _paths(value: t.Expr) -> Iterator[str]:
+    """What an expression may be: ``self.h or start``, ``self.h if x else start``."""
     if isinstance(value, t.Conditional):
-        return _may_be(value.body, names) or _may_be(value.orelse, names)
-    if isinstance(value, t.Operation) and value.operator in ("or", "and"):
-        return any(_may_be(operand, names) for operand in value.operands)
-    if isinstance(value, t.Display):
-        return any(_may_be(item, names) for item in value.items)
-    return t.path_of(value) in names
-
-
-def _is_among(given: Iterable[t.Expr], names: set[str]) -> bool:
-    return any(_may_be(argument, names) for argument in given)
+        yield from _paths(value.body)
+        yield from _paths(value.orelse)
+    elif isinstance(value, t.Operation) and value.operator in ("or", "and"):
+        for operand in value.operands:
+            yield from _paths(operand)
+    elif isinstance(value, t.Display):
+        for item in value.items:
+            yield from _paths(item)
+    elif (path := t.path_of(value)) is not None:
+        yield path

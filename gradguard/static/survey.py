@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator
-from functools import cached_property
+from collections.abc import Callable, Collection, Iterable, Iterator
+from functools import cached_property, partial
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -35,7 +36,7 @@ _TORCH = re.compile(r"^\s*(?:from|import)\s+(?:torch|pytorch_lightning|lightning
 _OTHER_LIBRARIES = re.compile(rf"^\s*(?:from|import)\s+(?:{'|'.join(sorted(k.OTHER_LIBRARIES))})\b", re.M)
 _TRAINS = re.compile(TRAINS_HERE)
 _GRADIENTS = re.compile(r"^[^#\n]*(?:backward\(|(?<![\w.])grad\(|autograd\.grad\()", re.M)
-Functions = Collection[tuple[str, str]]
+Functions = Collection[tuple[str, bytes]]
 MANY_CALLERS = 50
 MANY_FILES = 300
 """Of a program: a library as large says by its own imports which of its files are about torch."""
@@ -53,6 +54,8 @@ class Survey:
         self._called: dict[tuple[str, Path | None], bool] = {}
         self._mentioned: dict[tuple[re.Pattern[str], Path | None], bool] = {}
         self._matched: defaultdict[re.Pattern[str], dict[Path, bool]] = defaultdict(dict)
+        self._holding: dict[tuple[str, int], _Holding] = {}
+        self._mentioning: dict[tuple[str, Path], frozenset[str]] = {}
         self._backwards: dict[str, set[tuple[str, int]]] = {}
         self._learning: dict[str, bool] = {}
         self._training: Path | Literal[False] | None = None
@@ -80,10 +83,29 @@ class Survey:
         self.asked(near).words.add(word)
         if word in near.source.text:
             yield near.source.text
-        for path in self.links.related(near):
-            if path != near.path and self.texts.holds(word, path):
-                self.asked(near).texts.add(path)
-                yield self.texts.of(path)
+        yield from map(self.texts.of, self._others_with_word(word, near))
+
+    def _others_with_word(self, word: str, near: Module) -> Iterator[Path]:
+        """The other files of a program that have a word in them."""
+        asked, related = self.asked(near), self.links.related(near)
+        asked.words.add(word)
+        key = (word, id(related))  # whoever asks for a program has the same object, which is kept
+        if key not in self._holding:
+            self._holding[key] = _Holding(related, partial(self.texts.holds, word))
+        for path in self._holding[key]:
+            if path != near.path:
+                asked.texts.add(path)
+                yield path
+
+    def _users(self, name: str, near: Module) -> set[str]:
+        """The functions of a program that mention another one; each text is looked through once for each name."""
+        found = set(_users(name, near.source.text))
+        for path in self._others_with_word(name, near):
+            users = self._mentioning.get((name, path))
+            if users is None:
+                users = self._mentioning[name, path] = _users(name, self.texts.of(path))
+            found |= users
+        return found
 
     def texts_used(self, word: str, near: Module) -> Iterator[str]:
         """The texts with a word in them of a file, of those that lead to it by imports, and of all that these import.
@@ -180,7 +202,7 @@ class Survey:
 
         Args:
             near: the module that stores into it.
-            functions: those that do, each with its file's text; what they do themselves was read more closely.
+            functions: those that do, each with its file's text in UTF-8; what they do themselves was read more closely.
             anew: only what binds it anew counts: what `clear()` of a class of the project clears was read.
             at_exit: what ``__exit__`` does counts.
             slot: the key of the collection below that is meant, where it is a word: ``"train"``.
@@ -206,8 +228,9 @@ class Survey:
         slot: str | None = None,
     ) -> Iterator[str]:
         for text in self._with_word(attribute, near):
+            data = text.encode(errors="surrogatepass")
             is_read = slot in (None, TEXT)  # of one key it was not
-            own = {name for name, where in functions if where == text and is_read}
+            own = {name for name, where in functions if where == data and is_read}
             yield from clearing_methods(attribute, text, anew, slot=slot) - own
             if bare:
                 yield from clearing_methods(attribute, with_object(attribute, text), bare=True) - own - {"<module>"}
@@ -225,7 +248,7 @@ class Survey:
             at_exit: what ``__exit__`` does counts.
         """
         if not at_exit and method not in _AT_END:
-            users = {user for text in self._with_word(method, near) for user in _users(method, text)}
+            users = self._users(method, near)
             if users and users <= {method, *_AT_END, *AT_START}:
                 return False
         return (at_exit or method not in _AT_END) and self._runs(method, near, frozenset())
@@ -235,8 +258,7 @@ class Survey:
             return True
         key = (method, near.path)
         if key not in self._called:
-            users = {user for text in self._with_word(method, near) for user in _users(method, text)}
-            users -= {method, *AT_START}  # what a constructor calls, it does once
+            users = self._users(method, near) - {method, *AT_START}  # what a constructor calls, it does once
             is_entry = bool(seen) and not users and not self._is_left_over(method, near)  # users of the project call it
             is_entry |= self._is_registered(method, near)
             self._called[key] = is_entry or any(u not in seen and self._runs(u, near, seen | {method}) for u in users)
@@ -245,7 +267,12 @@ class Survey:
     def _is_registered(self, name: str, near: Module) -> bool:
         """Whether a decorator may hand it to somebody who calls it: ``@engine.on("epoch")``."""
         pattern = registered(name)
-        return any(pattern.search(text) is not None for text in self._with_word(name, near))
+        ends = (
+            f" {name}(",
+            f"\t{name}(",
+        )  # of `def name(`, which stands in each match: to look for that costs a hundredth
+        texts = (text for text in self._with_word(name, near) if any(end in text for end in ends))
+        return any(pattern.search(text) is not None for text in texts)
 
     def _is_left_over(self, name: str, near: Module) -> bool:
         """Whether it is a plain function that nothing calls, in a program that has a script of its own."""
@@ -384,15 +411,33 @@ class Survey:
         return (module for path in paths if (module := self.project.module(path)) is not None)
 
 
+class _Holding:
+    """Those of some files that have a word in them: each is looked into once, and no more of them than asked for."""
+
+    def __init__(self, paths: Collection[Path], holds: Callable[[Path], bool]) -> None:
+        self._paths = paths  # kept, as they are known by their id
+        self._rest = filter(holds, paths)
+        self._found: list[Path] = []
+
+    def __iter__(self) -> Iterator[Path]:
+        for number in count():
+            if number == len(self._found):
+                path = next(self._rest, None)
+                if path is None:
+                    return
+                self._found.append(path)
+            yield self._found[number]
+
+
 def _lines_matching(pattern: re.Pattern[str], text: str) -> Iterator[int]:
     """The lines, from 1, on which a match of one line ends."""
     return (text.count("\n", 0, match.end()) + 1 for match in pattern.finditer(text))
 
 
-def _users(name: str, text: str) -> set[str]:
+def _users(name: str, text: str) -> frozenset[str]:
     """The functions of a file that mention another one."""
     pattern = re.compile(rf"\b{re.escape(name)}\b")
-    return {line.function for line in lines_with(name, text) if pattern.search(line.text)}
+    return frozenset(line.function for line in lines_with(name, text) if pattern.search(line.text))
 
 
 def _learns_in_forward(text: str) -> bool:

@@ -436,7 +436,8 @@ def walk(node: object) -> Iterator[Node]:
             if isinstance(current, Node):
                 yield current
             for name in names:
-                stack.append(getattr(current, name))
+                if part := getattr(current, name):  # neither None, nor an empty list
+                    stack.append(part)
 
 
 @cache

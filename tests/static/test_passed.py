@@ -1,0 +1,59 @@
+from __future__ import annotations
+
+import pytest
+
+from gradguard.static.passed import _call_of, _mention_of, _written_in
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "fit(net)",
+        "self.trainer.fit(net)",
+        "fit (net)",
+        "(fit)(net)",
+        "((trainer . fit ) )\\\n  (net)",
+        "x = [(fit  # the first (\n)\n(net)]",
+        'f"{fit(net)}"',
+        "@fit(net)\ndef f(): pass",
+        "grö.fit(net)",
+    ],
+)
+def test_each_call_of_a_name_is_seen_in_the_text(call: str) -> None:
+    assert _written_in(call.encode()).calls["fit"]
+    assert _call_of("fit").search(call.encode())
+
+
+@pytest.mark.parametrize("text", ["def fit_all(self): self.fit = net", "fit\n", "print(fit, net)"])
+def test_what_calls_no_such_name(text: str) -> None:
+    assert not _written_in(text.encode()).calls["fit"]
+    assert not _call_of("fit").search(text.strip().encode() + b";")
+
+
+def test_a_statement_that_is_cut_off_may_go_on_with_a_call() -> None:
+    assert _call_of("fit").search(b"x = (fit\n")
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("net", "net = Net()"),
+        ("net", "a,net = A(), Net()"),
+        ("net", "with Net() as net:\n  pass"),
+        ("grö", "grö = Net()"),
+        ("self.net", "self.net=Net()"),
+        ("self.net", "(self\n . net) = Net()"),
+        ("self.net", "self.\\\n  net = Net()"),
+        ("self.a.net", "if x: self.a.net = Net()"),
+        (".net", "f(x).net = Net()"),
+        (".net", "nets[0] .net = Net()"),
+    ],
+)
+def test_each_variable_that_is_made_is_seen_in_the_text(path: str, text: str) -> None:
+    assert _written_in(text.encode()).made[path] == ["Net"]
+    assert _mention_of(path).search(text.encode())
+
+
+@pytest.mark.parametrize("text", ["self.net = Net()", "nets = Net()", "subnet = Net()"])
+def test_what_makes_no_such_variable(text: str) -> None:
+    assert not _mention_of("net").search(text.encode())
