@@ -27,7 +27,8 @@ for x, y in loader:
 
 In an evaluation or a rollout use `torch.no_grad()`.
 
-**Not flagged.** A state that is detached, rebound or re-initialised in the loop, also only every k steps; a state that
+**Not flagged.** A variable that each iteration binds anew or leaves as it was (a step that is tried again, the best
+loss); a state that is detached, rebound or re-initialised in the loop, also only every k steps; a state that
 is unrolled over time and then backpropagated once; a state under `no_grad`; a module bound to its own name
 (`net = net.to(device)`); a dimension that is added where it is missing; a record of which the fields with a graph are
 made anew each time; what a call gives back as it was given, whatever it puts into it under `no_grad`; the state of a

@@ -14,6 +14,7 @@ from gradguard.static import knowledge as k
 from gradguard.static import tree as t
 from gradguard.static.autograd_functions import kept_outputs
 from gradguard.static.backwards import judge_backward, judge_grad_call
+from gradguard.static.goes_on import goes_on
 from gradguard.static.handed_on import is_run_by_others
 from gradguard.static.hooks import judge_hook
 from gradguard.static.learners import goes_over_learners
@@ -110,7 +111,8 @@ def _judge_lifetime(flow: Flow, store: Store) -> None:
     while loop is not None:
         carry = flow.carries.get((store.path, loop))
         bounded = store.capped or (store.form is Form.ITEM and store.bounded_key) or _each_in_its_slot(store, loop)
-        if carry is not None and carry.grows and not bounded and not _is_over_few(loop) and not _was_there(store, loop):
+        grows = carry is not None and carry.grows and not bounded and goes_on(flow, store, loop)
+        if carry is not None and grows and not _is_over_few(loop) and not _was_there(store, loop):
             _judge_in_loop(flow, store, loop, carry.fresh)
             if not store.used:
                 return
