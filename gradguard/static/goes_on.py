@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from gradguard.static import tree as t
 from gradguard.static.model import Form, Loop, Store
-from gradguard.static.values import Roots, Source
+from gradguard.static.values import Root, Roots, Source
 
 if TYPE_CHECKING:
     from gradguard.static.flow import Flow
@@ -20,17 +20,25 @@ def goes_on(flow: Flow, store: Store, loop: Loop) -> bool:
     """
     if store.form is not Form.REBIND or store.inner is not None:
         return True
-    seen, found = set(), set(_bound(flow, store))
+    came = through_iterations(flow, _bound(flow, store), loop)
+    return any(_share(_path_of(root), store.path) for root in came)
+
+
+def through_iterations(flow: Flow, roots: Roots, loop: Loop) -> Roots:
+    """All that values of these roots may have come from, in earlier iterations, too."""
+    seen, found = set[Root](), set(roots)
     while found:
         root = found.pop()
         seen.add(root)
-        is_carried = root.source is Source.CARRIED and isinstance(root.key, tuple)
-        path = root.key[0] if is_carried and isinstance(root.key, tuple) else root.base
-        if _share(path, store.path):
-            return True
-        carry = flow.carries.get((path, loop)) if is_carried else None
+        carry = flow.carries.get((_path_of(root), loop)) if root.source is Source.CARRIED else None
         found |= (carry.end.reach if carry is not None else frozenset()) - seen
-    return False
+    return frozenset(seen)
+
+
+def _path_of(root: Root) -> str:
+    """The variable, the parameter or the place that a root stands for."""
+    is_carried = root.source is Source.CARRIED and isinstance(root.key, tuple)
+    return str(root.key[0]) if is_carried and isinstance(root.key, tuple) else root.base
 
 
 def _bound(flow: Flow, store: Store) -> Roots:

@@ -14,7 +14,7 @@ from gradguard.static import knowledge as k
 from gradguard.static import tree as t
 from gradguard.static.autograd_functions import kept_outputs
 from gradguard.static.backwards import judge_backward, judge_grad_call
-from gradguard.static.goes_on import goes_on
+from gradguard.static.goes_on import goes_on, through_iterations
 from gradguard.static.handed_on import is_run_by_others
 from gradguard.static.hooks import judge_hook
 from gradguard.static.learners import goes_over_learners
@@ -295,7 +295,10 @@ def _escapes(flow: Flow, store: Store, carried: Root) -> bool:
         consumers: list[Backward | GradCall] = [*flow.facts.backwards, *flow.facts.grad_calls]
         later = [b for b in consumers if store.outlives is not None and _outside(b, store.outlives)]
         return any(graphs(b.value.reach) & wanted for b in later)
-    if wanted & flow.escaped or wanted & flow.facts.returns.reach or _is_asked_to_act(flow, store):
+    given: Roots = frozenset(flow.escaped | flow.facts.returns.reach)
+    if store.outlives is not None:
+        given = through_iterations(flow, given, store.outlives)  # the sum of the losses, of what it was computed from
+    if wanted & given or _is_asked_to_act(flow, store):
         return True
     for path, value in flow.final.env.items():
         outer = flow.scope(path) not in (Scope.LOCAL, Scope.PARAMETER)
