@@ -36,7 +36,8 @@ sampler that gives its log-probabilities to its caller; what a generator in eval
 backpropagates it; a tensor that is marked for a gradient and unmarked again (`x.requires_grad_(False)`).
 
 **Waits at low confidence.** A state in a loop without a backward that no call takes and gives again; one that is only
-put in another order. A loop that runs once unless somebody asks for more (`--restarts`, 1 by default).
+put in another order. One that goes through a module whose class only the run knows, where a class of the program that
+it may be detaches something. A loop that runs once unless somebody asks for more (`--restarts`, 1 by default).
 
 **References.** <https://pytorch.org/docs/stable/notes/faq.html> ("Don't use RNNs on sequences that are too large"),
 pytorch#2769, OpenNMT/OpenNMT-py#403.
@@ -75,7 +76,7 @@ def _is_sure(store: Store) -> bool:
     order in each iteration grows by little, if it has a graph at all.
     """
     trains = store.freed or store.retained or store.outlives_call
-    return (trains or store.is_recurrent) and not store.is_rearranged
+    return (trains or (store.is_recurrent and not store.may_be_cut())) and not store.is_rearranged
 
 
 def _message(store: Store) -> str:

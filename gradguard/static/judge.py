@@ -23,6 +23,7 @@ from gradguard.static.model import Backward, Event, Form, Forward, GradCall, Loo
 from gradguard.static.noted import judge_call, judge_construction
 from gradguard.static.roots import attaching_roots, graphs, node_of, site_of, wholes
 from gradguard.static.route import route
+from gradguard.static.strangers import may_cut
 from gradguard.static.values import Kind, Root, Roots, Source, Value
 from gradguard.static.wholes import note_wholes
 
@@ -83,6 +84,7 @@ def _judge_store(flow: Flow, store: Store) -> None:
         store.outlives.is_once_by_default = counts.is_once(flow, store.outlives.site.node.iterable)
         store.few_times = _ends_with_few(flow, store, store.outlives)
     if store.leaks:
+        store.may_be_cut = lambda: may_cut(flow, store)
         store.route = _longest_route(flow, store, roots)
 
 
