@@ -244,7 +244,10 @@ def _project(c: Called) -> Value | None:
                 return module_calls.module_result(c)
             if c.func.kind is Kind.MODULE and returned.roots - union(c.arguments).roots:
                 return returned if returned.kind is Kind.TENSOR else replace(returned, kind=Kind.OUTPUT)
-            return module_calls.module_result(c) if learns and not _detaches(forward) else returned
+            if not learns or _detaches(forward):
+                return returned
+            result = module_calls.module_result(c)
+            return replace(result, ref=returned.ref) if returned.kind is Kind.INSTANCE else result  # a record
     return None
 
 
