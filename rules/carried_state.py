@@ -27,7 +27,8 @@ for x, y in loader:
 
 In an evaluation or a rollout use `torch.no_grad()`.
 
-**Not flagged.** A state that is detached, rebound or re-initialised in the loop, also only every k steps; a state that
+**Not flagged.** A variable that each iteration binds anew or leaves as it was (a step that is tried again, the best
+loss); a state that is detached, rebound or re-initialised in the loop, also only every k steps; a state that
 is unrolled over time and then backpropagated once; a state under `no_grad`; a module bound to its own name
 (`net = net.to(device)`); a dimension that is added where it is missing; a record of which the fields with a graph are
 made anew each time; what a call gives back as it was given, whatever it puts into it under `no_grad`; the state of a
@@ -35,7 +36,8 @@ sampler that gives its log-probabilities to its caller; what a generator in eval
 backpropagates it; a tensor that is marked for a gradient and unmarked again (`x.requires_grad_(False)`).
 
 **Waits at low confidence.** A state in a loop without a backward that no call takes and gives again; one that is only
-put in another order. A loop that runs once unless somebody asks for more (`--restarts`, 1 by default).
+put in another order. One that goes through a module whose class only the run knows, where a class of the program that
+it may be detaches something. A loop that runs once unless somebody asks for more (`--restarts`, 1 by default).
 
 **References.** <https://pytorch.org/docs/stable/notes/faq.html> ("Don't use RNNs on sequences that are too large"),
 pytorch#2769, OpenNMT/OpenNMT-py#403.
@@ -74,7 +76,7 @@ def _is_sure(store: Store) -> bool:
     order in each iteration grows by little, if it has a graph at all.
     """
     trains = store.freed or store.retained or store.outlives_call
-    return (trains or store.is_recurrent) and not store.is_rearranged
+    return (trains or (store.is_recurrent and not store.may_be_cut())) and not store.is_rearranged
 
 
 def _message(store: Store) -> str:

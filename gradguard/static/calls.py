@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from gradguard.static import containers, dispatch, handed, modes, module_calls, operations, training, volatile
 from gradguard.static import knowledge as k
 from gradguard.static import tree as t
+from gradguard.static.arguments import takes
 from gradguard.static.called import Called, last
 from gradguard.static.definitions import Class, FunctionRef
 from gradguard.static.expressions import evaluate, recorded
@@ -61,6 +62,8 @@ def call(flow: Flow, node: t.Call, state: State) -> Value:
         if not isinstance(node.func, t.Attribute)
         else _bound(flow, node, receiver, state)
     )
+    if func.kind is Kind.MODULE and isinstance(func.ref, Class) and not _can_be_given(func.ref, node.args):
+        func = replace(func, ref=None)  # another module, or a function: whoever made the object chose it
     module = node.argument("module", 0) if func.ref in k.RUNNING_MODULES else None
     if module is not None:
         func, receiver = evaluate(flow, module, state), None
@@ -86,6 +89,12 @@ def call(flow: Flow, node: t.Call, state: State) -> Value:
     if node.is_true("requires_grad") and value.kind is not Kind.MODULE:
         value = value.with_roots(Root(Source.LEAF, node))
     return value
+
+
+def _can_be_given(module: Class, args: list[t.Arg]) -> bool:
+    """Whether objects of a class of modules can be called with these arguments."""
+    forward = module.method("forward")
+    return forward is None or takes(forward, args) or module.method("__call__") is not None
 
 
 def _draining(flow: Flow, node: t.Call, state: State) -> t.Call:
@@ -235,7 +244,10 @@ def _project(c: Called) -> Value | None:
                 return module_calls.module_result(c)
             if c.func.kind is Kind.MODULE and returned.roots - union(c.arguments).roots:
                 return returned if returned.kind is Kind.TENSOR else replace(returned, kind=Kind.OUTPUT)
-            return module_calls.module_result(c) if learns and not _detaches(forward) else returned
+            if not learns or _detaches(forward):
+                return returned
+            result = module_calls.module_result(c)
+            return replace(result, ref=returned.ref) if returned.kind is Kind.INSTANCE else result  # a record
     return None
 
 

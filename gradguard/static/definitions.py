@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 MAX_LINEAGE = 6
 _INIT_VAR = re.compile(r"^[ \t]+(\w+)\s*:\s*(?:dataclasses\.)?InitVar\b", re.M)
+_NUMBERS = frozenset({"int", "float", "bool", "str"})
 _MODEL = re.compile(r"^[ \t]+self\.\w+\s*=[^\n]*(?:\boptim\.\w+\(|\bnn\.\w+\(|deepcopy\()", re.M)
 
 
@@ -360,6 +361,17 @@ class Class:
     def assigned(self, name: str) -> list[tuple[t.Define, t.Expr]]:
         """What its methods assign to ``self.name``, each with the method."""
         return [(ref.define, value) for ref, value in self._assignments.get(name, ())]
+
+    @cached_property
+    def numbers(self) -> frozenset[str]:
+        """The attributes that its constructor declares as numbers: ``self.n = n``, given ``n: float = 0``."""
+        method = self.methods.get("__init__")
+        params = method.define.params if method is not None else []
+        declared = {p.name for p in params if p.annotation is not None and t.path_of(p.annotation) in _NUMBERS}
+        return frozenset(
+            name for name, values in self._assignments.items()
+            if all(isinstance(value, t.Name) and ref is method and value.id in declared for ref, value in values)
+        )  # fmt: skip
 
     @cached_property
     def _leaves(self) -> frozenset[str]:

@@ -119,6 +119,8 @@ def _attribute(flow: Flow, expr: t.Attribute, state: State) -> Value:
         part = base.part(expr.name)
         if part is None and base.kind is Kind.TENSOR and _is_call_result(base) and expr.name not in _OF_TENSORS:
             return _derived(base, expr.name)  # an object, whose class says what dividing it means
+        if part is None and isinstance(base.ref, Class) and expr.name in base.ref.numbers:
+            return NUMBER
         if part is None:
             return replace(base, parts=(), kind=Kind.OUTPUT)
         members = base.holding(Held.MEMBER)  # a field lives as long as what it is a field of

@@ -14,6 +14,7 @@ from gradguard.static import knowledge as k
 from gradguard.static import tree as t
 from gradguard.static.autograd_functions import kept_outputs
 from gradguard.static.backwards import judge_backward, judge_grad_call
+from gradguard.static.goes_on import goes_on, through_iterations
 from gradguard.static.handed_on import is_run_by_others
 from gradguard.static.hooks import judge_hook
 from gradguard.static.learners import goes_over_learners
@@ -22,6 +23,7 @@ from gradguard.static.model import Backward, Event, Form, Forward, GradCall, Loo
 from gradguard.static.noted import judge_call, judge_construction
 from gradguard.static.roots import attaching_roots, graphs, node_of, site_of, wholes
 from gradguard.static.route import route
+from gradguard.static.strangers import may_cut
 from gradguard.static.values import Kind, Root, Roots, Source, Value
 from gradguard.static.wholes import note_wholes
 
@@ -82,6 +84,7 @@ def _judge_store(flow: Flow, store: Store) -> None:
         store.outlives.is_once_by_default = counts.is_once(flow, store.outlives.site.node.iterable)
         store.few_times = _ends_with_few(flow, store, store.outlives)
     if store.leaks:
+        store.may_be_cut = lambda: may_cut(flow, store)
         store.route = _longest_route(flow, store, roots)
 
 
@@ -110,7 +113,8 @@ def _judge_lifetime(flow: Flow, store: Store) -> None:
     while loop is not None:
         carry = flow.carries.get((store.path, loop))
         bounded = store.capped or (store.form is Form.ITEM and store.bounded_key) or _each_in_its_slot(store, loop)
-        if carry is not None and carry.grows and not bounded and not _is_over_few(loop) and not _was_there(store, loop):
+        grows = carry is not None and carry.grows and not bounded and goes_on(flow, store, loop)
+        if carry is not None and grows and not _is_over_few(loop) and not _was_there(store, loop):
             _judge_in_loop(flow, store, loop, carry.fresh)
             if not store.used:
                 return
@@ -293,7 +297,10 @@ def _escapes(flow: Flow, store: Store, carried: Root) -> bool:
         consumers: list[Backward | GradCall] = [*flow.facts.backwards, *flow.facts.grad_calls]
         later = [b for b in consumers if store.outlives is not None and _outside(b, store.outlives)]
         return any(graphs(b.value.reach) & wanted for b in later)
-    if wanted & flow.escaped or wanted & flow.facts.returns.reach or _is_asked_to_act(flow, store):
+    given: Roots = frozenset(flow.escaped | flow.facts.returns.reach)
+    if store.outlives is not None:
+        given = through_iterations(flow, given, store.outlives)  # the sum of the losses, of what it was computed from
+    if wanted & given or _is_asked_to_act(flow, store):
         return True
     for path, value in flow.final.env.items():
         outer = flow.scope(path) not in (Scope.LOCAL, Scope.PARAMETER)

@@ -139,16 +139,20 @@ def is_frozen(c: Called, path: str | None) -> bool:
 
 def freezes_itself(flow: Flow, path: str | None, module: Class) -> bool:
     """Whether the object of a class at a path was made so that none of its parameters wants a gradient."""
-    name, owner = (path or "").removeprefix("self."), flow.ref.owner
+    made = [call for call in made_at(flow, path or "") if flow.module.value_of(call.func).ref is module]
+    return any(map(module.is_frozen_as, made)) if made else module.is_frozen
+
+
+def made_at(flow: Flow, path: str) -> list[t.Call]:
+    """The calls that make what is at a path: an attribute of the object, or a variable of the function."""
+    name, owner = path.removeprefix("self."), flow.ref.owner
     if path == f"self.{name}":
         assigned = [value for _, value in owner.assigned(name)] if owner is not None else []
     else:
         assigned = [s.value for s in t.walk_statements(flow.ref.define.body) if isinstance(s, t.Assign) and any(
             t.path_of(n) == path for target in s.targets for n in t.names_in(target)
         )]  # fmt: skip
-    calls = [call for value in assigned if (call := making(value)) is not None]
-    made = [call for call in calls if flow.module.value_of(call.func).ref is module]
-    return any(map(module.is_frozen_as, made)) if made else module.is_frozen
+    return [call for value in assigned if (call := making(value)) is not None]
 
 
 def _records_nothing(c: Called) -> bool:
