@@ -90,6 +90,7 @@ class Store(Event):
         grows: the loop in which each iteration adds to what is there, whatever is stored.
         grows_by_call: each call adds to what is there, and nothing clears it.
         capped: it is stored only while the collection is short.
+        renewed: what it is stored in, an entry of a collection, is made anew each time.
         fills: it is stored only until a long buffer is full.
         few_keys: it seems to be one for each of some objects that there are, and to take the place of the one before.
         few_times: a local variable gets no more of them than a setting says, which is small by default.
@@ -127,6 +128,7 @@ class Store(Event):
     evaluating: bool = False
     bounded_key: bool = False
     capped: bool = False
+    renewed: bool = False
     fills: bool = False
     few_keys: bool = False
     few_times: bool = False
