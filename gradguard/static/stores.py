@@ -152,8 +152,6 @@ def store_item(
     base = flow.canonical(base)
     holder = flow.read(base, state)
     value = flow.with_fields(value, source, state) if source is not None else value
-    if not value.keeps:
-        renewal.note(flow, target)
     if flow.frames and flow.frames[-1].replaces is target:
         flow.frames[-1].replacement = value
     if holder.kind is Kind.CONTAINER and key.kind is Kind.TENSOR and key.keeps:  # a dict keeps its keys
@@ -162,6 +160,8 @@ def store_item(
         value = replace(
             value, roots=value.roots | key.roots, maybe=value.maybe | key.maybe, holds=value.holds | key.holds
         )
+    if not value.keeps:
+        renewal.note(flow, target)
     if isinstance(target.index, t.Slice) and not value.reach and holder.kind is not Kind.TENSOR:
         flow.empty(base, holder, state)  # xs[:] = []
         return
