@@ -181,6 +181,7 @@ def _alias(flow: Flow, path: str, source: t.Expr | None, value: Value) -> bool:
         return False
     is_collection = value.kind is Kind.CONTAINER or (value.kind is Kind.UNKNOWN and path in flow.filled)
     is_collection |= isinstance(source, t.Call) and _makes_item(source)
+    is_collection |= value.kind is Kind.UNKNOWN and path in flow.summed_in and _is_item(source)
     if origin == path:
         return is_collection  # log = note(log, loss)
     if origin.startswith((f"{path}.", f"{path}[")):
@@ -195,9 +196,16 @@ def _alias(flow: Flow, path: str, source: t.Expr | None, value: Value) -> bool:
 def _object_of(flow: Flow, source: t.Expr | None) -> str | None:
     """The path of the object that an expression is, where it makes none."""
     if isinstance(source, t.Call):
-        return t.path_of(source) if _makes_item(source) else flow.given_back.get(source)
+        return t.path_of(source) if _makes_item(source) or _is_item(source) else flow.given_back.get(source)
     is_copy = isinstance(source, t.Subscript) and isinstance(source.index, t.Slice)
     return t.path_of(source) if isinstance(source, t.Name | t.Attribute | t.Subscript) and not is_copy else None
+
+
+def _is_item(source: t.Expr | None) -> bool:
+    """Whether an expression takes something out of a collection: ``cells[key]``, ``cells.get(key)``."""
+    if not isinstance(source, t.Call):
+        return isinstance(source, t.Subscript)
+    return isinstance(source.func, t.Attribute) and source.func.name == "get" and len(source.args) == 1
 
 
 def _makes_item(call: t.Call) -> bool:

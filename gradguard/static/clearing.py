@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from itertools import chain, pairwise
+from itertools import chain
 
 from gradguard.static.keys import TEXT, is_number
 from gradguard.static.knowledge import SETTINGS_NAME
-from gradguard.static.lines import Line, lines_with, told_once
+from gradguard.static.lines import Line, class_around, lines_with, told_once
+from gradguard.static.of_another import Owner
 
 AT_START = ("__init__", "__post_init__", "__new__")
 """What these do is done once, when an object is made."""
@@ -35,17 +36,22 @@ _BY_KEY = r"(?:\.__dict__|\bvars\(\w+\))\[[^\s'\"\]][^\]]*\]"
 _BY_NAME = rf"(?:\bgetattr\(\s*[\w.]+\s*,\s*[^\s'\"][^()]*\)|{_BY_KEY})"
 _EMPTIES_ANY = re.compile(rf"{_BY_NAME}(?:{_CLEARED}|\[:\]\s*=)|\bdel\s[^\n]*{_BY_NAME}|{_BY_KEY}\s*=(?!=)")
 _MAKES_AGAIN = re.compile(r"(?<![\w.)])[\w.]+\.__init__\(")
-_CLASS = re.compile(r"^class\b", re.M)
 
 
 def clearing_methods(
-    attribute: str, text: str, anew: bool = False, bare: bool = False, slot: str | None = None
+    attribute: str,
+    text: str,
+    anew: bool = False,
+    bare: bool = False,
+    slot: str | None = None,
+    owner: Owner | None = None,
 ) -> set[str]:
     """The functions of a file that empty or rebind ``x.attribute`` (or only rebind it), other than constructors.
 
     Args:
         bare: it stands for a variable: who binds it has to say that it is none of its own.
         slot: the key that is meant; what is done to ``x.attribute["another"]`` does not count.
+        owner: the object that has it, where that is known.
     """
     name = re.escape(attribute)
     declared = {line.function for line in lines_with(attribute, text) if _DECLARES.match(line.text)} if bare else None
@@ -67,6 +73,8 @@ def clearing_methods(
         at_edge = line.function == "<module>" and not line.text[:1].isspace()  # runs once
         is_its_own = declared is not None and line.function not in declared
         anew_here = not (line.function in AT_START or at_edge or is_its_own) and rebound.search(line.text) is not None
+        if anew_here and owner is not None and owner.is_of_another(attribute, line, text):
+            continue
         is_fresh = _FRESH.search(line.text) is not None
         if anew_here and not is_fresh:  # if cls._log is None: cls._log = Log()
             anew_here = at_first.search(_with_line_before(line, text)) is None and not from_itself.search(line.text)
@@ -137,7 +145,7 @@ def _leaves_out(attribute: str, function: str, text: str) -> bool:
         part = _SOME_FIELDS.search(line.text) if line.function == function else None
         if part is None:
             continue
-        fields = list(_FIELD.finditer(_class_around(line, text)))
+        fields = list(_FIELD.finditer(class_around(line, text)))
         start, end = (int(limit) if limit else None for limit in part.groups())
         taken = fields[start:end]
         missing = [field for field in fields if field not in taken]
@@ -152,13 +160,7 @@ def _made_again(attribute: str, text: str) -> frozenset[str]:
     """The functions that call the constructor of an object that is there, of a class with this attribute."""
     again = (line for line in _matching(".__init__(", _MAKES_AGAIN, text) if line.function not in AT_START)
     word = re.compile(r"" if attribute == ANY else rf"\b{re.escape(attribute)}\b")
-    return frozenset(line.function for line in again if word.search(_class_around(line, text)))
-
-
-def _class_around(line: Line, text: str) -> str:
-    """The class of the top level that a line stands in; what is before or between classes for none."""
-    edges = [0, *(match.start() for match in _CLASS.finditer(text)), len(text)]
-    return next(text[a:b] for a, b in pairwise(edges) if a <= line.start < b)
+    return frozenset(line.function for line in again if word.search(class_around(line, text)))
 
 
 @told_once

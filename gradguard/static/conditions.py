@@ -126,13 +126,18 @@ def _one(path: str | None) -> frozenset[str]:
 
 
 def _given(block: list[t.Stmt], paths: frozenset[str]) -> set[str]:
-    """What a block binds some paths to: ``None``, ``False``, or ``something``."""
+    """What a block binds some paths to, or entries of what is there: ``None``, ``False``, or ``something``."""
     found = set()
     for stmt in block:
-        if isinstance(stmt, t.Assign) and any(t.path_of(n) in paths for e in stmt.targets for n in t.names_in(e)):
+        if isinstance(stmt, t.Assign) and any(_is_in(n, paths) for e in stmt.targets for n in t.names_in(e)):
             value = stmt.value.value if isinstance(stmt.value, t.Constant) else ...
             found.add("something" if value else "None" if value is None else "False")
     return found
+
+
+def _is_in(target: t.Expr, paths: frozenset[str]) -> bool:
+    """Whether it is one of some paths, or an entry of a collection there: ``states["h"]`` of ``states``."""
+    return t.path_of(target) in paths or (isinstance(target, t.Subscript) and t.path_of(target.value) in paths)
 
 
 def _bound(block: list[t.Stmt], *, anew: bool) -> set[str]:

@@ -9,6 +9,7 @@ from gradguard.static import tree as t
 from gradguard.static.binding import freeze_each, unmarked
 from gradguard.static.called import Called
 from gradguard.static.definitions import FunctionRef
+from gradguard.static.entries import forget_entries, put_entries, written_entries
 from gradguard.static.forms import key_of, rebind_form
 from gradguard.static.keys import text_key
 from gradguard.static.model import (
@@ -105,6 +106,9 @@ def _put_into(c: Called, base: str, is_container: bool) -> None:
     while base.endswith("[*]"):
         base = base[:-3]
     holder = flow.read(base, state)
+    if c.method == "update" and holder.kind in (Kind.CONTAINER, Kind.UNKNOWN) and (entries := written_entries(c)):
+        put_entries(c, base, entries)
+        return
     one = c.first is not None and len(c.values) == 1 and c.method in ("append", "appendleft", "add", "push", "put")
     stored = c.first if one and c.first is not None else union(c.arguments, Kind.CONTAINER)
     stored = flow.with_fields(stored, c.node.args[0].value, state) if one else stored
@@ -200,6 +204,7 @@ def _with_element(c: Called, holder: Value) -> tuple[tuple[object, Value], ...]:
 
 def _bound_it(c: Called, path: str) -> None:
     """An element is taken out: the container is drained as it is filled; a long buffer once it is full."""
+    forget_entries(c, path)
     if any(cap.is_long and not cap.is_below and cap.path == path for cap in c.flow.caps):
         return
     base = path

@@ -33,7 +33,7 @@ from gradguard.static.model import (
     Store,
     ZeroGrad,
 )
-from gradguard.static.names import given_words, is_field, numbers_set
+from gradguard.static.names import given_words, is_field, numbers_set, summed_in
 from gradguard.static.project import Project
 from gradguard.static.source import Site
 from gradguard.static.state import Cap, Carry, LoopFrame, State, merge
@@ -112,6 +112,7 @@ class Flow:
         self.asked_whether_leaf: set[str] = set()
         self.comparing = 0
         self.slots: set[tuple[str, str | None]] = set()
+        self.renewed: set[tuple[str, Loop | None]] = set()
         self.periods: list[int] = []
         self.once = 0
         self.at_limit = 0
@@ -191,6 +192,11 @@ class Flow:
         return frozenset(
             func.value.id for func in adds if isinstance(func.value, t.Name) and func.name in ("append", "extend")
         )
+
+    @cached_property
+    def summed_in(self) -> frozenset[str]:
+        """The names under whose keys something is added up, as in a cell of a table: ``cell[0] += x``."""
+        return summed_in(self.ref.define.body)
 
     @cached_property
     def told(self) -> tuple[phases.Told, ...]:

@@ -21,6 +21,7 @@ from gradguard.static.learners import goes_over_learners
 from gradguard.static.memory import COLLECTING, cleared, judge_memory
 from gradguard.static.model import Backward, Event, Form, Forward, GradCall, Loop, Mode, Scope, Site, Store
 from gradguard.static.noted import judge_call, judge_construction
+from gradguard.static.renewal import is_renewed
 from gradguard.static.roots import attaching_roots, graphs, node_of, site_of, wholes
 from gradguard.static.route import route
 from gradguard.static.strangers import may_cut
@@ -67,6 +68,7 @@ _ASSIGNS_GRADIENTS = re.compile(r"\.grad\s*=(?!=)\s*(?!None)")
 
 
 def _judge_store(flow: Flow, store: Store) -> None:
+    store.renewed = store.renewed or is_renewed(flow, store)
     if store.waits and store.evaluating:
         _judge_evaluated(flow, store)
         return
@@ -112,7 +114,12 @@ def _judge_lifetime(flow: Flow, store: Store) -> None:
     loop: Loop | None = store.loop
     while loop is not None:
         carry = flow.carries.get((store.path, loop))
-        bounded = store.capped or (store.form is Form.ITEM and store.bounded_key) or _each_in_its_slot(store, loop)
+        bounded = (
+            store.capped
+            or store.renewed
+            or (store.form is Form.ITEM and store.bounded_key)
+            or _each_in_its_slot(store, loop)
+        )
         grows = carry is not None and carry.grows and not bounded and goes_on(flow, store, loop)
         if carry is not None and grows and not _is_over_few(loop) and not _was_there(store, loop):
             _judge_in_loop(flow, store, loop, carry.fresh)
@@ -377,7 +384,7 @@ def _judge_call(flow: Flow, store: Store) -> None:
     place = Root(Source.PLACE, store.path)
     if final is None or final.bounded or place not in final.must:
         return
-    if store.capped or (store.form is Form.ITEM and (store.bounded_key or not _new_key(store))):
+    if store.capped or store.renewed or (store.form is Form.ITEM and (store.bounded_key or not _new_key(store))):
         return
     own = graphs(store.value.roots)
     inside = [b for b in flow.facts.backwards if graphs(b.value.reach) & own]

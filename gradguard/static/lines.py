@@ -7,12 +7,14 @@ import sys
 from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from typing import NamedTuple, TypeVar
 
 _T = TypeVar("_T")
 _DEFINITION = re.compile(r"[ \t]*(?:async[ \t]+)?def[ \t]+(\w+)")
 # A definition, or a statement at the left edge, which ends the function before it.
 _EDGE = re.compile(rf"^(?:{_DEFINITION.pattern}|(?!@|class|[)\]}}#])\S)", re.M)
+_CLASS = re.compile(r"^class\b", re.M)
 
 
 class Line(NamedTuple):
@@ -41,6 +43,12 @@ def lines_with(word: str, text: str) -> Iterator[Line]:
             edge = bisect_right(starts, start) - 1
             yield Line(functions[edge] if edge >= 0 else "<module>", _without_comment(line), start)
         found = text.find(word, end) if end >= 0 else -1
+
+
+def class_around(line: Line, text: str) -> str:
+    """The class of the top level that a line stands in; what is before or between classes for none."""
+    edges = [0, *(match.start() for match in _CLASS.finditer(text)), len(text)]
+    return next(text[a:b] for a, b in pairwise(edges) if a <= line.start < b)
 
 
 def told_once(tell: Callable[[str], _T]) -> Callable[[str], _T]:

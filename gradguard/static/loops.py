@@ -394,10 +394,18 @@ def _carry(flow: Flow, frame: LoopFrame, end: State) -> None:
         return found
 
     for path, value in ends.items():
-        own = Root(Source.CARRIED, (path, loop))
-        grows = not value.bounded and own in reaches(path, {path})
+        own = {Root(Source.CARRIED, (whole, loop)) for whole in _wholes(path)}
+        grows = not value.bounded and not own.isdisjoint(reaches(path, {path}))
         fresh = not any(r.source is Source.PLACE for r in frame.phis[path].must)
         flow.carries[(path, loop)] = Carry(grows, value, fresh)
+
+
+def _wholes(path: str) -> Iterator[str]:
+    """A path, and the collections that it is an element of: what one of them carries on, it carries on with it."""
+    yield path
+    while path.endswith("]"):
+        path = path[: path.rfind("[")]
+        yield path
 
 
 _EVENT_LISTS = (

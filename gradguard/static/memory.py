@@ -6,14 +6,17 @@ import re
 from typing import TYPE_CHECKING
 
 from gradguard.static import knowledge as k
+from gradguard.static import places
 from gradguard.static.model import Form, Loop, Scope, Store
 from gradguard.static.names import attributes_of
+from gradguard.static.of_another import Owner
 from gradguard.static.state import Carry
 from gradguard.static.values import Held, Holding, Kind, Root, Source
 
 if TYPE_CHECKING:
     from gradguard.static.flow import Flow
 
+_KEYS_AT_END = re.compile(r"(?:\[[^\]]*\])+$")
 COLLECTING = (Form.APPEND, Form.ITEM, Form.CONCATENATE)
 
 
@@ -104,7 +107,22 @@ def cleared(flow: Flow, store: Store) -> bool:
         survey.clears(each, flow.module, functions, anew=True) for each in objects
     )  # self.rollout with its values
     at_exit = not _is_entered_before(flow, store)
-    return survey.clears(holder, flow.module, functions, at_exit=at_exit, slot=store.slot) or any(made_anew)
+    owner = _owner(flow, store)
+    return survey.clears(holder, flow.module, functions, at_exit=at_exit, slot=store.slot, owner=owner) or any(
+        made_anew
+    )
+
+
+def _owner(flow: Flow, store: Store) -> Owner | None:
+    """The object whose attribute is stored into, where its class is known."""
+    path, _, _ = _KEYS_AT_END.sub("", store.path).rpartition(".")
+    cls = flow.ref.owner if path == "self" else places.owner_of(flow, path, flow.final) if path else None
+    if cls is None:
+        return None
+    head, _, name = path.partition(".")
+    classes = tuple(each.name for each in cls.lineage())
+    is_name = head == "self" and name.isidentifier()
+    return Owner(classes, name if is_name else "", lambda base: flow.project.survey.is_base(base, flow.module))
 
 
 def _is_entered_before(flow: Flow, store: Store) -> bool:

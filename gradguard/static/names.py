@@ -135,6 +135,30 @@ def numbers_set(body: Sequence[t.Stmt]) -> frozenset[str]:
     return frozenset(path for path in found if path is not None)
 
 
+def summed_in(body: Sequence[t.Stmt]) -> frozenset[str]:
+    """The names of what something is added up in, under a key that is written there or in a field.
+
+    ``cell[0] += x``, ``cell["n"] += 1``, ``cell[0] = cell[0] + x``, ``meter.sum += x``.
+    """
+    written = (target for stmt in walk_statements(body) for target in _summed(stmt) if not breaks_graph(target))
+    owners = (target.value for target in written if isinstance(target, t.Attribute) or _has_word(target))
+    return frozenset(owner.id for owner in owners if isinstance(owner, t.Name))
+
+
+def _has_word(target: t.Expr) -> TypeGuard[t.Subscript]:
+    """Whether it is an entry whose key is written there."""
+    return isinstance(target, t.Subscript) and isinstance(target.index, t.Constant)
+
+
+def _summed(stmt: t.Stmt) -> Iterator[t.Expr]:
+    """What a statement adds something to."""
+    if isinstance(stmt, t.Augment):
+        yield stmt.target
+    elif isinstance(stmt, t.Assign) and isinstance(stmt.value, t.Operation):
+        first = t.path_of(stmt.value.operands[0])
+        yield from (target for target in stmt.targets if first is not None and t.path_of(target) == first)
+
+
 def _is_number(expr: t.Expr) -> bool:
     return isinstance(expr, t.Constant) and isinstance(expr.value, int | float) and not isinstance(expr.value, bool)
 

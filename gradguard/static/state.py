@@ -88,6 +88,15 @@ class State:
 _WORD = re.compile(r'\["[^"]*"\]')
 
 
+def _on_entry(path: str, present: Value, env: dict[str, Value]) -> Value:
+    """What is at a path where nothing was put there: what was on entry, or nothing if its collection was emptied."""
+    whole = env.get(path[: path.rfind("[")]) if path.endswith("]") else None
+    if whole is not None and whole.kind is Kind.CONTAINER and not whole.reach:
+        return Value()
+    root = Root(Source.PLACE, path)
+    return Value(frozenset((root,)), must=frozenset((root,)), kind=present.kind, ref=present.ref)
+
+
 def merge(a: State | None, b: State | None, trusted: str = "both") -> State | None:
     """The state after two ways meet; None is a way that does not get there."""
     if a is None or b is None:
@@ -99,8 +108,7 @@ def merge(a: State | None, b: State | None, trusted: str = "both") -> State | No
             present = x or y
             assert present is not None
             if "." in path or "[" in path:  # known of one way only: on the other it is as it was on entry
-                root = Root(Source.PLACE, path)
-                other = Value(frozenset((root,)), must=frozenset((root,)), kind=present.kind, ref=present.ref)
+                other = _on_entry(path, present, (b if y is None else a).env)
                 x, y = x or other, y or other
                 env[path] = join(x, y, trusted=trusted)
             else:

@@ -92,6 +92,7 @@ class Store(Event):
         grows_by_call: each call adds to what is there, and nothing clears it.
         capped: it is stored only while the collection is short.
         may_be_cut: whether a module whose class only the run knows may detach it (reads other files).
+        renewed: what it is stored in, an entry of a collection, is made anew each time.
         fills: it is stored only until a long buffer is full.
         few_keys: it seems to be one for each of some objects that there are, and to take the place of the one before.
         few_times: a local variable gets no more of them than a setting says, which is small by default.
@@ -130,6 +131,7 @@ class Store(Event):
     evaluating: bool = False
     bounded_key: bool = False
     capped: bool = False
+    renewed: bool = False
     fills: bool = False
     may_be_cut: Callable[[], bool] = field(default=lambda: False, repr=False)
     few_keys: bool = False

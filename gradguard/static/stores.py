@@ -6,7 +6,7 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from gradguard.static import counts, few_keys
+from gradguard.static import counts, few_keys, renewal
 from gradguard.static import knowledge as k
 from gradguard.static import tree as t
 from gradguard.static.forms import key_of, mentions, rebind_form
@@ -160,6 +160,8 @@ def store_item(
         value = replace(
             value, roots=value.roots | key.roots, maybe=value.maybe | key.maybe, holds=value.holds | key.holds
         )
+    if not value.keeps:
+        renewal.note(flow, target)
     if isinstance(target.index, t.Slice) and not value.reach and holder.kind is not Kind.TENSOR:
         flow.empty(base, holder, state)  # xs[:] = []
         return
@@ -186,6 +188,9 @@ def store_item(
     if copied and holder.kind is not Kind.CONTAINER and state.mode is Mode.OFF:
         value = replace(value, roots=frozenset(), maybe=frozenset())
     form, added = rebind_form(whole, source)
+    if form is Form.REBIND and (written := t.path_of(target)) is not None and written != path:
+        form, added = rebind_form(written, source)  # cell = sums[name]; cell[0] = cell[0] + x
+        flow.touch(base, state)
     if form is Form.REBIND and holder.kind is not Kind.TENSOR and _computes(value, source):
         goes_on = is_chained(flow, base, value, holder) or _is_given(path, source)
         form = Form.AVERAGE if goes_on else form
@@ -304,7 +309,7 @@ def augment(flow: Flow, stmt: t.Augment, state: State) -> State:
         flow.zero(ZeroGrad(flow.site(stmt), flow.loop, flow.branches > 0), state)
     if path is None or breaks_graph(stmt.target):
         return state
-    path = flow.canonical(path)
+    is_alias, path = flow.canonical(path) != path, flow.canonical(path)
     if flow.element_path(path).endswith(PARAMETERS):
         path = flow.element_path(path)  # of a number in a list it would change nothing
         flow.touch(path, state)
@@ -312,6 +317,8 @@ def augment(flow: Flow, stmt: t.Augment, state: State) -> State:
     if isinstance(stmt.target, t.Subscript) and not path.endswith('"]'):
         path = path.rsplit("[", 1)[0]
         before = flow.read(path, state)
+    if is_alias:  # the loop does not name what changes: cell = sums[name]
+        flow.touch(path, state)
     is_generator = flow.generators > generators and added.kind is Kind.CONTAINER
     if is_generator and before.kind in (Kind.NUMBER, Kind.TENSOR):
         return state  # to a number none can be added

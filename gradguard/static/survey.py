@@ -21,6 +21,7 @@ from gradguard.static.clearing import AT_START, clearing_methods, with_object
 from gradguard.static.file_links import File, FileLinks
 from gradguard.static.keys import TEXT
 from gradguard.static.lines import lines_with
+from gradguard.static.of_another import Owner
 from gradguard.static.registered import registered
 
 if TYPE_CHECKING:
@@ -197,6 +198,7 @@ class Survey:
         anew: bool = False,
         at_exit: bool = True,
         slot: str | None = None,
+        owner: Owner | None = None,
     ) -> bool:
         """Whether something empties or rebinds an attribute of this name after its object was made.
 
@@ -206,9 +208,16 @@ class Survey:
             anew: only what binds it anew counts: what `clear()` of a class of the project clears was read.
             at_exit: what ``__exit__`` does counts.
             slot: the key of the collection below that is meant, where it is a word: ``"train"``.
+            owner: the object that has the attribute, where that is known.
         """
-        methods = self._clearing(attribute, near, functions, anew=anew, slot=slot)
-        return any(self.is_called(method, near, at_exit) for method in methods)
+        methods = self._clearing(attribute, near, functions, anew=anew, slot=slot, owner=owner)
+        called = (method for method in methods if self.is_called(method, near, at_exit))
+        return any(owner is None or not owner.is_spared(method, self._with_word(method, near)) for method in called)
+
+    def is_base(self, name: str, near: Module) -> bool:
+        """Whether a class of the program is derived from one of this name."""
+        derived = re.compile(rf"^\s*class\s+\w+\([^)]*\b{re.escape(name)}\b", re.M)
+        return any(derived.search(text) is not None for text in self._with_word(name, near))
 
     def empties(self, attribute: str, near: Module, functions: Functions, bare: bool = False) -> bool:
         """Whether any function does so, also one that nothing here calls.
@@ -226,12 +235,13 @@ class Survey:
         bare: bool = False,
         anew: bool = False,
         slot: str | None = None,
+        owner: Owner | None = None,
     ) -> Iterator[str]:
         for text in self._with_word(attribute, near):
             data = text.encode(errors="surrogatepass")
             is_read = slot in (None, TEXT)  # of one key it was not
             own = {name for name, where in functions if where == data and is_read}
-            yield from clearing_methods(attribute, text, anew, slot=slot) - own
+            yield from clearing_methods(attribute, text, anew, slot=slot, owner=owner) - own
             if bare:
                 yield from clearing_methods(attribute, with_object(attribute, text), bare=True) - own - {"<module>"}
 

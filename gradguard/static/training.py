@@ -230,10 +230,10 @@ def step_call(c: Called) -> Value | None:
             return _stepped(c, path, None, zeroes=True)
         is_optimizer = receiver.kind is Kind.OPTIMIZER or named_kind(path) is Kind.OPTIMIZER
         if is_optimizer and not k.NOT_OPTIMIZER_NAME.search(last(path)):
-            closure = c.first
+            closure = c.value_of("closure", 0)
             returned = NOTHING
             if closure is not None and isinstance(closure.ref, FunctionRef):
-                returned = apply_facts(c, closure.ref, [], None)
+                returned = apply_facts(c, closure.ref, [], _object_of_closure(c, closure.ref))
             _stepped(c, path, receiver)
             return returned
         return None
@@ -244,6 +244,15 @@ def step_call(c: Called) -> Value | None:
         handed_over(c, c.first)  # loss_scaler(loss, optimizer, ...): backward and step in one
         return _stepped(c, t.path_of(c.node.args[1].value), c.values[1][1])
     return None
+
+
+def _object_of_closure(c: Called, ref: FunctionRef) -> str | None:
+    """The path of the object whose method an optimizer is given to run: ``optimizer.step(self.closure)``."""
+    given = c.node.argument("closure", 0)
+    path = t.path_of(given) if given is not None else None
+    if ref.owner is None:
+        return None
+    return c.flow.canonical(path).rpartition(".")[0] if path is not None else ""
 
 
 def _stepped(c: Called, target: str | None, optimizer: Value | None, *, zeroes: bool = False) -> Value:

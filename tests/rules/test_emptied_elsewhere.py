@@ -1,0 +1,169 @@
+"""What is emptied is the collection of another object: an attribute of the same name, a tracker of the same class."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.rules.snippets import assert_clean, assert_flagged, twin
+
+LAYER = """
+        class Gaussian(nn.Module):
+            terms = []
+
+            def __init__(self):
+                super().__init__()
+                self.mu = nn.Linear(3, 3)
+
+            def forward(self, h):
+                mu = self.mu(h)
+                self.terms.append(mu.pow(2).sum())  # !
+                return mu
+
+        class Ladder(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.one, self.two = Gaussian(), Gaussian()
+
+            def reset(self):
+                self.terms = []
+
+            def forward(self, x):
+                self.reset()
+                return self.two(self.one(x))
+
+        def train(loader, net=Ladder()):
+            optimizer = torch.optim.Adam(net.parameters())
+            for x, y in loader:
+                loss = F.mse_loss(net(x), y) + sum(Gaussian.terms[-2:])
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+"""
+
+TRACKER = """
+        class Tracker:
+            def __init__(self, *keys):
+                self.keys, self.values = keys, {}
+                self.reset()
+
+            def reset(self):
+                for key in self.keys:
+                    self.values[key] = []
+
+            def update(self, key, value):
+                self.values[key].append(value)
+
+        class Trainer:
+            def __init__(self, net, optimizer, loader):
+                self.net, self.optimizer, self.loader = net, optimizer, loader
+                self.train_metrics = Tracker("loss")
+                self.valid_metrics = Tracker("loss")
+
+            def epoch(self):
+                self.valid_metrics.reset()
+                for x, y in self.loader:
+                    self.optimizer.zero_grad()
+                    loss = F.cross_entropy(self.net(x), y)
+                    loss.backward()
+                    self.optimizer.step()
+                    self.train_metrics.update("loss", loss)  # !
+"""
+
+RESET = "self.terms = []"
+
+FLAGGED = {
+    "a list of the class": (LAYER, "GG104"),
+    "a list of each object": (
+        LAYER.replace("            terms = []\n\n", "").replace("self.mu = nn", "self.terms, self.mu = [], nn"),
+        "GG104",
+    ),
+    "None": (LAYER.replace(RESET, "self.terms = None"), "GG104"),
+    "a plain object": (LAYER.replace("class Ladder(nn.Module)", "class Ladder(torch.nn.Module)"), "GG104"),
+    "annotated": (LAYER.replace(RESET, "self.terms: list = []"), "GG104"),
+    "another tracker": (TRACKER, "GG107"),
+    "another tracker, twice": (
+        TRACKER.replace(
+            "self.valid_metrics.reset()", "self.valid_metrics.reset()\n                self.valid_metrics.reset()"
+        ),
+        "GG107",
+    ),
+    "a tracker that an epoch sums in": (TRACKER.replace("self.values[key] = []", "self.values[key].clear()"), "GG107"),
+}
+
+LOOKALIKES = {
+    "the list of the class": twin(LAYER, (RESET, "Gaussian.terms.clear()")),
+    "the list of the class, bound anew": twin(LAYER, (RESET, "Gaussian.terms = []")),
+    "the lists of the layers": twin(LAYER, (RESET, "self.one.terms, self.two.terms = [], []")),
+    "the list of each layer": twin(
+        LAYER, (RESET, "for layer in (self.one, self.two):\n                    layer.terms = []")
+    ),
+    "of a class derived from it": twin(LAYER, ("class Ladder(nn.Module)", "class Ladder(Gaussian)")),
+    "of a class that has a base of its own": twin(
+        LAYER,
+        ("class Ladder(nn.Module)", "class Ladder(Base)"),
+        ("        class Ladder", "        class Base(Gaussian):\n            pass\n\n        class Ladder"),
+    ),
+    "of a class that it is derived from": twin(
+        LAYER,
+        (RESET, "self.one.begin()\n                self.two.begin()"),
+        (
+            "        class Gaussian(nn.Module):\n            terms = []\n",
+            "        class Noted:\n            def begin(self):\n                self.terms = []\n\n"
+            "        class Gaussian(Noted, nn.Module):\n            terms = []\n",
+        ),
+    ),
+    "a property that hands it on": twin(
+        LAYER,
+        (
+            "            def reset(self)",
+            "            @property\n            def terms(self):\n                return Gaussian.terms\n\n"
+            "            @terms.setter\n            def terms(self, value):\n                Gaussian.terms = value\n\n"
+            "            def reset(self)",
+        ),
+    ),
+    "both are one class later": twin(
+        LAYER, ("        def train", "        class Both(Ladder, Gaussian):\n            pass\n\n        def train")
+    ),
+    "detached": twin(LAYER, ("mu.pow(2).sum()", "mu.pow(2).sum().detach()")),
+    "the tracker itself": twin(TRACKER, ("self.valid_metrics.reset", "self.train_metrics.reset")),
+    "both trackers": twin(
+        TRACKER,
+        ("self.valid_metrics.reset()", "self.valid_metrics.reset()\n                self.train_metrics.reset()"),
+    ),
+    "each of the trackers": twin(
+        TRACKER,
+        (
+            "self.valid_metrics.reset()",
+            "for metrics in (self.train_metrics, self.valid_metrics):\n                    metrics.reset()",
+        ),
+    ),
+    "by another name": twin(
+        TRACKER,
+        (
+            "self.valid_metrics = Tracker",
+            "self.metrics = self.train_metrics\n                self.valid_metrics = Tracker",
+        ),
+        ("self.valid_metrics.reset", "self.metrics.reset"),
+    ),
+    "the same by another name": twin(
+        TRACKER, ('self.valid_metrics = Tracker("loss")', "self.valid_metrics = self.train_metrics")
+    ),
+    "handed over": twin(
+        TRACKER, ("self.valid_metrics.reset()", "begin(self.train_metrics.reset, self.valid_metrics.reset)")
+    ),
+    "of a local name": twin(
+        TRACKER,
+        ("self.valid_metrics.reset()", "metrics = self.train_metrics\n                metrics.reset()"),
+    ),
+    "numbers": twin(TRACKER, ('"loss", loss)', '"loss", loss.item())')),
+}
+
+
+@pytest.mark.parametrize("name", FLAGGED)
+def test_flagged(name: str) -> None:
+    assert_flagged(*FLAGGED[name])
+
+
+@pytest.mark.parametrize("name", LOOKALIKES)
+def test_lookalikes(name: str) -> None:
+    assert_clean(LOOKALIKES[name])
