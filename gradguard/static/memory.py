@@ -107,6 +107,11 @@ def cleared(flow: Flow, store: Store) -> bool:
     return survey.clears(holder, flow.module, functions, at_exit=at_exit, slot=store.slot) or any(made_anew)
 
 
+def is_cut(flow: Flow, store: Store) -> bool:
+    """Whether another function detaches what is stored, one that runs: ``truncate()`` of a recurrent model."""
+    return flow.project.survey.cuts(store.holder, flow.module, store.through | {flow.defined})
+
+
 def _is_entered_before(flow: Flow, store: Store) -> bool:
     """Whether its object is that of a ``with`` around the loop: what ``__exit__`` empties is emptied at the end."""
     head, loop = store.path.split(".", 1)[0], store.outlives
