@@ -17,7 +17,7 @@ ANY = "*"
 COMPUTED = "()"
 """The key of a collection that a call makes: ``self._key(name)``."""
 
-_CLEARED = r"\.(?:clear|pop|popleft|popitem)\("
+_CLEARED = r"\.(?:clear\(|pop\(|popleft\(|popitem\(|remove\((?!\)))"
 _FRESH = re.compile(r"=.*(?:\[\]|\{\}|\bNone\b|\blist\(\)|\bdict\(\)|\bdeque\()")
 _DECLARES = re.compile(r"\s*(?:global|nonlocal)\b")
 _LOOKED_UP = ("getattr(", "vars(", "__dict__")
