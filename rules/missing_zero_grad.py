@@ -15,7 +15,8 @@ A `zero_grad()` before the loop, or once per epoch, is no help: it has to happen
 
 **Instead**, call `optimizer.zero_grad()` once per step, before `backward()`.
 
-Of two optimizers each needs its own reset, unless they have the same parameters.
+Of two optimizers each needs its own reset, unless they have the same parameters. An `opt.zero_grad()` that stands
+after `for opt in optimizers: opt.step()`, not in it, is that of the last one.
 
 **In a run** nothing has to be recognised: `gradguard run` looks at the gradients before each backward, between a few
 steps of each optimizer, and says which optimizer steps with gradients that nothing has cleared.
@@ -33,9 +34,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gradguard.catalogue import Rule
-from gradguard.findings import Finding, Severity
+from gradguard.findings import Finding, Related, Severity
 from gradguard.signs import TRAINS
 from gradguard.static.edits import statement_before
+from gradguard.static.learners import loop_it_follows
 from gradguard.static.model import Function, Loop, Step, ZeroGrad
 from gradguard.static.optimized import overlap
 
@@ -44,6 +46,11 @@ rule = Rule("GG201", "missing-zero-grad", Severity.ERROR, TRAINS)
 
 @rule.in_source
 def never_resets(function: Function) -> Iterator[Finding]:
+    yield from _in_no_iteration(function)
+    yield from _but_the_last(function)
+
+
+def _in_no_iteration(function: Function) -> Iterator[Finding]:
     for loop in function.loops:
         steps = [s for s in loop.steps if s.loop is loop]
         if loop.opaque_calls or any(s.zeroes or s.target in loop.assigned or s.is_local_of_callee for s in steps):
@@ -65,6 +72,19 @@ def never_resets(function: Function) -> Iterator[Finding]:
             help=f"call `{target}.zero_grad()` before it, in every iteration",
             fix=statement_before(backward, f"{target}.zero_grad()") if step.target else None,
         )
+
+
+def _but_the_last(function: Function) -> Iterator[Finding]:
+    """``for opt in optimizers: opt.step()``, and ``opt.zero_grad()`` after the loop: of the last one only."""
+    for reset in function.zero_grads:
+        loop = loop_it_follows(function, reset)
+        if loop is not None:
+            yield rule.finding(
+                reset.site,
+                "after the loop, this is the last of its optimizers: nothing resets the gradients of the others",
+                help="move it into the loop",
+                related=(Related(loop.site.path, loop.site.cell, loop.site.line, "this loop steps each of them"),),
+            )
 
 
 def _is_reset(step: Step, loop: Loop) -> bool:

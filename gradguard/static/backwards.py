@@ -163,7 +163,8 @@ def _is_set_elsewhere(flow: Flow, store: Store) -> bool:
     name = re.escape(store.holder)
     sets = re.compile(rf"\.{name}(?:\[[^\]]*\])?\s*(?:,[^=(]*)?=(?!=)|\.{name}\b[^=\n]*\.detach_\(")
     seen = {function for function, _ in store.through} | {flow.facts.name, *AT_START}
-    return flow.project.survey.acts(store.holder, sets, flow.module, seen)
+    survey = flow.project.survey
+    return survey.acts(store.holder, sets, flow.module, seen) or survey.sets_by_name(store.holder, flow.module)
 
 
 def _made_here(flow: Flow, value: Value) -> Roots:

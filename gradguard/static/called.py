@@ -76,6 +76,8 @@ class Called:
         value, kinds = self.receiver, (Kind.CONTAINER, Kind.UNKNOWN, Kind.INSTANCE)
         if not isinstance(receiver, t.Call) or value is None or value.kind not in kinds:
             return None
+        if (t.path_of(receiver.func) or "").rsplit(".", 1)[-1] in _COPYING:
+            return None  # sorted(self.best).pop() takes nothing out of what it sorts
         places = [root.key for root in value.must if root.source is Source.PLACE and isinstance(root.key, str)]
         return places[0] if len(places) == 1 else None
 
@@ -114,6 +116,9 @@ class Called:
             return value
         data = frozenset(r for r in value.roots if r.source in (Source.PARAM, Source.PLACE))
         return replace(value, roots=value.roots - data, maybe=value.maybe | data)
+
+
+_COPYING = frozenset("sorted list tuple set frozenset dict reversed deque copy deepcopy".split())
 
 
 def _looked_up(expr: t.Expr) -> str | None:

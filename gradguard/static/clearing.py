@@ -18,7 +18,7 @@ ANY = "*"
 COMPUTED = "()"
 """The key of a collection that a call makes: ``self._key(name)``."""
 
-_CLEARED = r"\.(?:clear|pop|popleft|popitem)\("
+_CLEARED = r"\.(?:clear\(|pop\(|popleft\(|popitem\(|remove\((?!\)))"
 _FRESH = re.compile(r"=.*(?:\[\]|\{\}|\bNone\b|\blist\(\)|\bdict\(\)|\bdeque\()")
 _DECLARES = re.compile(r"\s*(?:global|nonlocal)\b")
 _LOOKED_UP = ("getattr(", "vars(", "__dict__")
@@ -126,6 +126,10 @@ def _is_made_into_key(name: str, holder: str, line: Line, text: str) -> bool:
 
 
 def _clearing_all(attribute: str, text: str) -> frozenset[str]:
+    return sets_by_name(attribute, text) | _made_again(attribute, text)
+
+
+def sets_by_name(attribute: str, text: str) -> frozenset[str]:
     """The functions of a file that do so for every attribute, or for those of whose names there is a list."""
     every, listed = (
         frozenset(function for function in found if not _leaves_out(attribute, function, text))
@@ -133,7 +137,7 @@ def _clearing_all(attribute: str, text: str) -> frozenset[str]:
     )
     among_words = rf"['\"](?:\w+[ ,]+)*{re.escape(attribute)}(?:[ ,]+\w+)*['\"]"
     is_listed = bool(listed) and (attribute == ANY or re.search(among_words, text) is not None)
-    return (every | listed if is_listed else every) | _made_again(attribute, text)
+    return every | listed if is_listed else every
 
 
 def _leaves_out(attribute: str, function: str, text: str) -> bool:

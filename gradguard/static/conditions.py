@@ -169,12 +169,20 @@ def holds_once(test: t.Expr, targets: frozenset[str]) -> bool:
 
 
 _LIMIT_NAME = re.compile(
-    r"max|total|limit|budget|until|last|(?:^|_)(?:n|num|stop)_|steps|iter|epochs|batches|updates", re.I
+    r"max|total|limit|budget|until|last|(?:^|_)(?:n|num|stop)_|steps|iter|epochs|batches|updates|patience", re.I
 )
+_STOP_NAME = re.compile(r"(?:^|_)stop(?:p(?:ed|er|ing))?(?:_early|_training)?$|early_?stop|(?:^|_)converged$", re.I)
 
 
 def at_limit(test: t.Expr) -> bool:
-    """Whether a condition says that a loop ran as often as it is to: ``step >= args.max_steps``, no small number."""
+    """Whether a condition says that a loop ran as often as it is to: ``step >= args.max_steps``, no small number.
+
+    Or as long as it was of use: ``if stopper.should_stop(score)``.
+    """
+    if isinstance(test, t.Operation) and test.operator == "or":
+        return all(map(at_limit, test.operands))
+    if _is_stop(test):
+        return True
     if not isinstance(test, t.Operation) or test.operator not in ("==", ">=", ">") or len(test.operands) != 2:
         return False
     limit = test.operands[1]
@@ -184,6 +192,12 @@ def at_limit(test: t.Expr) -> bool:
         return isinstance(limit.value, int) and limit.value >= LONG_LOOP
     path = t.path_of(limit)
     return path is not None and _LIMIT_NAME.search(path.rsplit(".", 1)[-1]) is not None
+
+
+def _is_stop(test: t.Expr) -> bool:
+    """Whether training ends early, when it has learned what it can: ``early_stopping(loss)``, ``stop``."""
+    path = t.path_of(test.func if isinstance(test, t.Call) else test)
+    return path is not None and any(_STOP_NAME.search(name) for name in path.split("."))
 
 
 def tensor_test(test: t.Expr) -> tuple[str | None, bool]:

@@ -38,7 +38,8 @@ def container_call(c: Called) -> Value | None:
     """Methods that add to or take from a container."""
     if c.receiver is None or c.receiver_path is None or isinstance(c.func.ref, FunctionRef) or c.external:
         return None
-    if c.method in k.CLEARING_METHODS and c.receiver.kind in (Kind.CONTAINER, Kind.UNKNOWN):
+    takes_out = c.method in k.CLEARING_METHODS or (c.method == "remove" and len(c.values) == 1)  # not handle.remove()
+    if takes_out and c.receiver.kind in (Kind.CONTAINER, Kind.UNKNOWN):
         return _taken_out(c, c.receiver)
     always = ("append", "extend", "appendleft", "extendleft")
     of_list = c.method in always or (c.method == "insert" and _is_index(c.node.args[0].value if c.node.args else None))

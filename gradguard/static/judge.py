@@ -18,7 +18,7 @@ from gradguard.static.goes_on import goes_on, through_iterations
 from gradguard.static.handed_on import is_run_by_others
 from gradguard.static.hooks import judge_hook
 from gradguard.static.learners import goes_over_learners
-from gradguard.static.memory import COLLECTING, cleared, judge_memory
+from gradguard.static.memory import COLLECTING, cleared, is_cut, judge_memory
 from gradguard.static.model import Backward, Event, Form, Forward, GradCall, Loop, Mode, Scope, Site, Store
 from gradguard.static.noted import judge_call, judge_construction
 from gradguard.static.renewal import is_renewed
@@ -399,6 +399,8 @@ def _judge_call(flow: Flow, store: Store) -> None:
     if store.form is Form.REBIND and not inside and not _buffer_statistics(flow, store):
         return
     if (store.form in COLLECTING or forward) and (_is_shared(flow, store) or cleared(flow, store)):
+        return
+    if store.form not in COLLECTING and forward and is_cut(flow, store):
         return
     store.outlives = None
     store.outlives_call = True

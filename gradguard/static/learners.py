@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from gradguard.static import tree as t
-from gradguard.static.model import Loop, Step, ZeroGrad
+from gradguard.static.events import Event
+from gradguard.static.model import Function, Loop, Step, ZeroGrad
 
 
 def goes_over_learners(loop: Loop) -> bool:
@@ -52,3 +53,46 @@ def _is_taken(value: t.Expr, each: set[str] | frozenset[str]) -> bool:
             return True
         value = value.value
     return isinstance(value, t.Name) and value.id in each
+
+
+def loop_it_follows(function: Function, reset: ZeroGrad) -> Loop | None:
+    """The loop that steps several optimizers, of which a reset after it concerns the last, by what the loop bound.
+
+    ``for opt in optimizers: opt.step()``, then ``opt.zero_grad()``, where nothing else resets.
+    """
+    call = reset.site.node
+    name = t.path_of(call.func.value) if isinstance(call, t.Call) and isinstance(call.func, t.Attribute) else None
+    if reset.inner is not None or name is None or any(_is_another(each, reset) for each in function.zero_grads):
+        return None
+    callers = (z for caller in function.calling() if caller is not function for z in caller.zero_grads)
+    if any(_is_another(each.source, reset) for each in callers):
+        return None
+    before = (
+        loop for loop in function.loops if loop.parent is reset.loop and reset.site.line > loop.site.span.end_line
+    )
+    return next((loop for loop in before if _binds_last(loop, name) and _steps_each(loop, name)), None)
+
+
+def _is_another(each: Event, reset: ZeroGrad) -> bool:
+    """Whether an event is another reset than this one, or the same in a caller."""
+    return each.site.node is not reset.site.node
+
+
+def _binds_last(loop: Loop, name: str) -> bool:
+    """Whether a loop goes over something else than batches and leaves its variable at the last one."""
+    stmt = loop.site.node
+    several = isinstance(stmt, t.Repeat) and not (isinstance(stmt.iterable, t.Display) and len(stmt.iterable.items) < 2)
+    return several and name in loop.targets and not loop.leaves_early and not loop.over_loader
+
+
+def _steps_each(loop: Loop, name: str) -> bool:
+    """Whether each iteration steps the optimizer that the loop binds: ``opt.step()``, ``scaler.step(opt)``."""
+    body = loop.site.node.body if isinstance(loop.site.node, t.Repeat) else []
+    for stmt in body:
+        call = stmt.value if isinstance(stmt, t.Evaluate) else None
+        func = call.func if isinstance(call, t.Call) else None
+        if not isinstance(call, t.Call) or not isinstance(func, t.Attribute) or func.name != "step":
+            continue
+        if name in (t.path_of(func.value), *(t.path_of(arg.value) for arg in call.args)):
+            return True
+    return False

@@ -125,6 +125,11 @@ def _owner(flow: Flow, store: Store) -> Owner | None:
     return Owner(classes, name if is_name else "", lambda base: flow.project.survey.is_base(base, flow.module))
 
 
+def is_cut(flow: Flow, store: Store) -> bool:
+    """Whether another function detaches what is stored, one that runs: ``truncate()`` of a recurrent model."""
+    return flow.project.survey.cuts(store.holder, flow.module, store.through | {flow.defined})
+
+
 def _is_entered_before(flow: Flow, store: Store) -> bool:
     """Whether its object is that of a ``with`` around the loop: what ``__exit__`` empties is emptied at the end."""
     head, loop = store.path.split(".", 1)[0], store.outlives

@@ -46,8 +46,24 @@ def _is_bounded(decorator: t.Expr, name: str) -> bool:
 def _tensors(define: t.Define, module: Module) -> list[str]:
     """The parameters that are tensors, by their annotations or by what is done with them."""
     used = used_as_tensors(define.body) | frozenset(_used_as_arrays(define.body, module))
+    used -= frozenset(_made_anew(define.body))
     annotated = ((p.name, p.annotation) for p in define.params)
     return [name for name, hint in annotated if name in used or (hint is not None and _is_tensor(hint, module))]
+
+
+def _made_anew(body: Sequence[t.Stmt]) -> Iterator[str]:
+    """The names that are given to something else than what a method makes of them: ``size = torch.arange(size)``."""
+    for stmt in t.walk_statements(body):
+        if isinstance(stmt, t.Assign):
+            names = (target.id for target in stmt.targets if isinstance(target, t.Name))
+            yield from (name for name in names if _begins_with(stmt.value) != name)
+
+
+def _begins_with(expr: t.Expr) -> str | None:
+    """The variable whose methods are called: ``x`` of ``x.float().view(-1)``."""
+    while isinstance(expr, t.Attribute | t.Call | t.Subscript):
+        expr = expr.func if isinstance(expr, t.Call) else expr.value
+    return expr.id if isinstance(expr, t.Name) else None
 
 
 def _used_as_arrays(body: Sequence[t.Stmt], module: Module) -> Iterator[str]:
@@ -59,6 +75,8 @@ def _used_as_arrays(body: Sequence[t.Stmt], module: Module) -> Iterator[str]:
         array: t.Expr | None = None
         if isinstance(node, t.Subscript) and isinstance(node.index, t.Slice) and node.index.dimensions > 1:
             array = node.value
+        elif isinstance(node, t.Call) and isinstance(node.func, t.Attribute) and node.func.name in _OF_ARRAYS:
+            array = node.func.value
         elif isinstance(node, t.Call) and node.args and _is_of_tensors(node.func, module):
             array = node.args[0].value
         elif isinstance(node, t.Call) and isinstance(node.func, t.Attribute) and node.func.name == "size":
@@ -66,6 +84,13 @@ def _used_as_arrays(body: Sequence[t.Stmt], module: Module) -> Iterator[str]:
             array = node.func.value if len(by_number) == len(node.args) == 1 else None  # x.size(0)
         if isinstance(array, t.Name):
             yield array.id
+
+
+_OF_ARRAYS = frozenset(
+    "repeat repeat_interleave reshape view permute squeeze flatten cumsum argmax argmin argsort nonzero matmul clamp "
+    "expand_as gather".split()
+)
+"""What arrays and tensors do, and nothing else that can be hashed."""
 
 
 def _is_of_tensors(func: t.Expr, module: Module) -> bool:

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Literal
 from gradguard.signs import TRAINS_HERE
 from gradguard.static import knowledge as k
 from gradguard.static.asked import called_in, methods_in
-from gradguard.static.clearing import AT_START, clearing_methods, with_object
+from gradguard.static.clearing import AT_START, clearing_methods, sets_by_name, with_object
+from gradguard.static.cutting import cutting_functions
 from gradguard.static.file_links import File, FileLinks
 from gradguard.static.keys import TEXT
 from gradguard.static.lines import lines_with
@@ -226,6 +227,18 @@ class Survey:
             bare: it is a global, written without an object before it.
         """
         return any(True for _ in self._clearing(attribute, near, functions, bare))
+
+    def cuts(self, attribute: str, near: Module, functions: Functions) -> bool:
+        """Whether a function that runs detaches what an attribute of this name has, besides those that were read."""
+        for text in self._with_word(attribute, near):
+            own = {name for name, where in functions if where == text}
+            if any(self.is_called(name, near) for name in cutting_functions(attribute, text) - own):
+                return True
+        return False
+
+    def sets_by_name(self, attribute: str, near: Module) -> bool:
+        """Whether an attribute of this name is set where only the run knows which: ``setattr(self, name, value)``."""
+        return any(sets_by_name(attribute, text) for text in self._with_word(attribute, near))
 
     def _clearing(
         self,

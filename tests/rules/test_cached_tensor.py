@@ -10,6 +10,27 @@ from tests.rules.snippets import assert_clean, assert_flagged, lines_in_files, t
 CODE = "GG404"
 
 FLAGGED = {
+    "what arrays do, without annotations": """
+        import functools
+
+        @functools.lru_cache(maxsize=None)  # !
+        def pair_masks(labels, views):
+            lab = labels.repeat(views)
+            return (lab[None] == lab[:, None]).float(), torch.eye(len(lab))
+
+        @functools.cache  # !
+        def one_hot(targets, classes):
+            return torch.eye(classes)[targets.view(-1)]
+
+        @functools.cache  # !
+        def order(scores):
+            return scores.argsort()
+
+        @functools.cache  # !
+        def flat(images, size):
+            images = images.reshape(-1, size)
+            return images / size
+    """,
     "one of several dimensions": """
         import functools
 
@@ -169,6 +190,36 @@ FLAGGED = {
 BOUNDED = ("function of a tensor or None, bounded", "static, but of a tensor", "ordinary class, but of a tensor")
 
 CLEAN = {
+    "what is made of numbers is rearranged": """
+        import functools
+
+        @functools.lru_cache(maxsize=None)
+        def pair_masks(labels, views):
+            lab = torch.tensor(labels).repeat(views)
+            return lab[None] == lab[:, None]
+
+        @functools.cache
+        def grid(height, width):
+            rows = torch.arange(height * width)
+            return rows.view(height, width), rows.reshape(-1).argsort()
+
+        @functools.cache
+        def positions(size, device):
+            size = torch.arange(size)
+            return size.view(1, -1).to(device), size.unsqueeze(0)
+
+        @functools.cache
+        def words(text, sep):
+            return text.split(sep), text.strip().lower(), text.count(sep), text.index(sep)
+
+        @functools.cache
+        def spread(law, n):
+            return law.mean(), law.std(), law.var(), law.sample(n)
+
+        @functools.cache
+        def of_shape(shape, path):
+            return shape.numel(), path.stem, path.expanduser()
+    """,
     "functions of torch that take numbers": """
         import functools
 
