@@ -231,7 +231,8 @@ class Survey:
     def cuts(self, attribute: str, near: Module, functions: Functions) -> bool:
         """Whether a function that runs detaches what an attribute of this name has, besides those that were read."""
         for text in self._with_word(attribute, near):
-            own = {name for name, where in functions if where == text}
+            data = text.encode(errors="surrogatepass")
+            own = {name for name, where in functions if where == data}
             if any(self.is_called(name, near) for name in cutting_functions(attribute, text) - own):
                 return True
         return False
