@@ -46,17 +46,30 @@ def _is_bounded(decorator: t.Expr, name: str) -> bool:
 def _tensors(define: t.Define, module: Module) -> list[str]:
     """The parameters that are tensors, by their annotations or by what is done with them."""
     used = used_as_tensors(define.body) | frozenset(_used_as_arrays(define.body, module))
-    used -= frozenset(_made_anew(define.body))
+    used -= frozenset(_made_anew(define.body, module))
     annotated = ((p.name, p.annotation) for p in define.params)
     return [name for name, hint in annotated if name in used or (hint is not None and _is_tensor(hint, module))]
 
 
-def _made_anew(body: Sequence[t.Stmt]) -> Iterator[str]:
-    """The names that are given to something else than what a method makes of them: ``size = torch.arange(size)``."""
+def _made_anew(body: Sequence[t.Stmt], module: Module) -> Iterator[str]:
+    """The names that become something else than what they were: ``size = torch.arange(size)``."""
     for stmt in t.walk_statements(body):
         if isinstance(stmt, t.Assign):
             names = (target.id for target in stmt.targets if isinstance(target, t.Name))
-            yield from (name for name in names if _begins_with(stmt.value) != name)
+            yield from (n for n in names if _begins_with(stmt.value) != n and not _joins(stmt.value, n, module))
+
+
+def _joins(expr: t.Expr, name: str, module: Module) -> bool:
+    """Whether it is a tensor made of a tensor of that name: ``torch.cat([edges, loops], 1)``, ``torch.sqrt(x)``."""
+    if not isinstance(expr, t.Call) or not expr.args:
+        return False
+    first = expr.args[0].value
+    items = first.items if isinstance(first, t.Display) else (first,)
+    is_torch = _is_of_tensors(expr.func, module) or module.value_of(expr.func).ref in _OF_SEVERAL
+    return is_torch and any(isinstance(item, t.Name) and item.id == name for item in items)
+
+
+_OF_SEVERAL = ("torch.cat", "torch.concat", "torch.stack", "torch.hstack", "torch.vstack")
 
 
 def _begins_with(expr: t.Expr) -> str | None:

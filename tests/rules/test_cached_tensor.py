@@ -506,6 +506,26 @@ def test_a_cache_by_hand_of_what_is_no_tensor(use: str) -> None:
     assert_clean(memo(AT_ONCE, marked="@memoize").replace("words(tokens).softmax(-1)", use), CODE)
 
 
+def anew(made: str) -> str:
+    """A parameter that is bound to something else before it is used."""
+    body = f"tokens = {made}\n            return words(tokens).softmax(-1)"
+    return memo(AT_ONCE).replace("return words(tokens).softmax(-1)", body)
+
+
+@pytest.mark.parametrize(
+    "made", ["torch.cat([tokens, words.weight])", "torch.stack((tokens, tokens))", "tokens.flip(0)"]
+)
+def test_a_tensor_that_is_made_of_the_parameter_shows_that_it_is_one(made: str) -> None:
+    assert_flagged(anew(made), CODE)
+
+
+@pytest.mark.parametrize(
+    "made", ["torch.arange(tokens)", "torch.zeros(tokens)", "load(tokens)", "torch.tensor([tokens, 1])"]
+)
+def test_a_tensor_that_is_made_of_a_number_does_not(made: str) -> None:
+    assert_clean(anew(made).replace("  # !", ""), CODE)
+
+
 MASKS = """
     import functools
     import torch
