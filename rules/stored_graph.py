@@ -9,6 +9,8 @@ graph, or with `retain_graph=True`, all its activations stay (megabytes a step, 
 
 What is taken out under another key than it was stored under stays, too: `kept[f"epoch-{n}"].append(loss)` and
 `kept.pop(state.epoch, None)`.
+So does what only seems to be emptied: `self.terms = []` in a model binds its own attribute, not that of its layers, and
+`self.valid_metrics.reset()` resets another tracker than `self.train_metrics`.
 
 ```python
 history = []
