@@ -33,7 +33,8 @@ gradients; inputs that are `volatile` (torch 0.3, where that was `no_grad`); a f
 `no_grad`; Lightning's `validation_step` and the like, which the framework runs without gradients.
 
 **Waits at low confidence.** A call beside a part of the loop that is under `no_grad`; what a function returns with its
-graph, unless it is named as an evaluation: an objective with dropout switched off. Unit tests, which run a model a few
+graph, unless it is named as an evaluation: an objective with dropout switched off. What is named as a model, and may be
+an object of the program that runs one without gradients (`policy.forward(x)`). Unit tests, which run a model a few
 times.
 
 **References.** <https://pytorch.org/docs/stable/notes/autograd.html#evaluation-mode-nn-module-eval>.
@@ -138,6 +139,8 @@ def _is_sure(function: Function, forward: Forward, loop: Loop) -> bool:
     not named as an evaluation, its caller may hand to backward: an ELBO, with dropout switched off.
     """
     if function.is_among_tests or loop.may_be_volatile() or _may_be_volatile(forward):
+        return False
+    if not forward.is_shown and forward.inner is None and forward.may_record_nothing():
         return False
     returned = function.returns_graph_of(forward) and EVALUATION_FUNCTION.search(function.name) is None
     return not returned and (forward.is_shown or not loop.turns_grad_off)

@@ -300,6 +300,7 @@ class Forward(Event):
         of_method: a method of a module runs it, that is called here: ``vae.encode(x)``.
         leaves: (in a loop that evaluates by its name) its graph is kept, returned, or handed to what keeps it.
         may_learn_itself: what it is cannot be seen, and a ``forward`` of the program computes gradients.
+        may_record_nothing: whether it may be no module, but what runs one without gradients (reads other files).
     """
 
     module: str | None = None
@@ -311,6 +312,7 @@ class Forward(Event):
     of_method: bool = False
     leaves: bool = False
     may_learn_itself: bool = False
+    may_record_nothing: Callable[[], bool] = field(default=lambda: False, repr=False)
 
 
 @dataclass(eq=False, repr=False, slots=True)

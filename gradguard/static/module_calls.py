@@ -11,6 +11,7 @@ from gradguard.static.called import Called, last
 from gradguard.static.definitions import Class, FunctionRef
 from gradguard.static.model import Forward, Mode
 from gradguard.static.names import structures_in
+from gradguard.static.no_modules import may_record_nothing
 from gradguard.static.parameters import making
 from gradguard.static.values import Held, Kind, Root, Source, Value, holding, union
 
@@ -121,7 +122,7 @@ def forward(c: Called, path: str | None = None) -> None:
         flow.site(c.node), flow.loop, flow.branches > 0, module=path or None, mode=c.state.mode,
         evaluates=bool(c.state.evaluating), is_evaluated=c.state.evaluates(path),
         is_frozen=is_frozen(c, path) or _records_nothing(c), is_shown=path in flow.modules,
-        may_learn_itself=_may_learn_itself(c, path),
+        may_learn_itself=_may_learn_itself(c, path), may_record_nothing=lambda: may_record_nothing(c),
     ))  # fmt: skip
 
 

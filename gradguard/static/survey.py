@@ -386,12 +386,19 @@ class Survey:
 
     def methods_of_modules(self, name: str, near: Module) -> list[FunctionRef]:
         """The methods of this name that do something, of the modules of the program that ``near`` belongs to."""
-        classes = [
-            module.klass(unit.owner) for module in self.defining(name, near)
-            for unit in module.source.outline.units if unit.owner and unit.name == name
-        ]  # fmt: skip
-        methods = [cls.methods.get(name) for cls in classes if cls is not None and cls.is_module]
-        return [method for method in methods if method is not None and not method.is_abstract]
+        return [method for cls, method in self._methods(name, near) if cls.is_module]
+
+    def methods_of_no_modules(self, name: str, near: Module) -> list[FunctionRef]:
+        """The same of its other classes."""
+        return [method for cls, method in self._methods(name, near) if not cls.is_module]
+
+    def _methods(self, name: str, near: Module) -> Iterator[tuple[Class, FunctionRef]]:
+        for module in self.defining(name, near):
+            for unit in module.source.outline.units:
+                cls = module.klass(unit.owner) if unit.owner and unit.name == name else None
+                method = cls.methods.get(name) if cls is not None else None
+                if cls is not None and method is not None and not method.is_abstract:
+                    yield cls, method
 
     @cached_property
     def _defining(self) -> dict[str, list[Path]]:

@@ -1,0 +1,38 @@
+"""Objects that are named as a model and are none: an agent, a policy, the interface of one."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from gradguard.static.called import Called
+from gradguard.static.model import Mode
+
+if TYPE_CHECKING:
+    from gradguard.static.definitions import FunctionRef
+
+_INTERFACE = re.compile(
+    r"""namedtuple\(\s*['"]\w+['"],[^)]*['"\s]forward['"\s,]|"""
+    r"""\(NamedTuple\):(?:\s*\n[ \t]+[^\n]*)*?\n[ \t]+forward\s*:"""
+)
+
+
+def may_record_nothing(c: Called) -> bool:
+    """Whether what is called may be no module, but an object of the program that runs one without gradients.
+
+    Nothing but a name says what it is, and a class which is no module has such a method, all of it under ``no_grad``;
+    or a tuple of functions has one: ``Interface = namedtuple("Interface", ["forward", "reset"])``.
+    """
+    known = c.receiver.ref if c.method == "forward" and c.receiver is not None else c.func.ref
+    if known is not None:
+        return False
+    survey = c.flow.project.survey
+    if c.method == "forward" and survey.mentions(_INTERFACE, c.flow.module, "forward"):
+        return True
+    name = "forward" if c.method == "forward" else "__call__"
+    return any(_records_nothing(c, ref) for ref in survey.methods_of_no_modules(name, c.flow.module))
+
+
+def _records_nothing(c: Called, ref: FunctionRef) -> bool:
+    flow = c.flow.project.flow(ref)
+    return flow is not None and bool(flow.facts.forwards) and all(f.mode is Mode.OFF for f in flow.facts.forwards)

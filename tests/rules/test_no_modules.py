@@ -1,0 +1,92 @@
+"""An object that is named as a model, and is one of the program that runs a model without gradients."""
+
+from __future__ import annotations
+
+import pytest
+
+from gradguard.findings import Confidence
+from tests.rules.snippets import assert_clean, assert_flagged
+
+CODE = "GG301"
+
+POLICY = """
+        class Policy:
+            def __init__(self, net):
+                self.net = net
+
+            def {method}(self, x):
+                self.net.eval()
+                {mode}:
+                    return self.net(x)
+
+            def reset(self):
+                pass
+
+            @property
+            def eval_mode(self):
+                return Interface(self.{method}, self.reset)
+
+        {interface}
+"""
+METHOD = """
+        class Evaluator:
+            def __init__(self, loader, policy):
+                self.policy, self.loader = policy, loader
+
+            def eval(self):
+                self.policy.reset()
+                results = []
+                for i, batch in enumerate(self.loader):
+                    x, y = move(batch)
+                    out = self.policy{call}(x){mark}
+                    results.append(self.metric.eval(out, y))
+                return results
+"""
+FUNCTION = """
+        def evaluate(policy, loader):
+            for x, y in loader:
+                out = policy{call}(x){mark}
+                print((out.argmax(1) == y).sum().item())
+"""
+INTERFACES = [
+    'Interface = namedtuple("Interface", ["forward", "reset"])',
+    'Interface = collections.namedtuple("Interface", "forward reset")',
+    "class Interface(NamedTuple):\n            forward: Callable\n            reset: Callable",
+]
+OFF = "with torch.no_grad()"
+
+
+@pytest.mark.parametrize("user", [METHOD, FUNCTION])
+@pytest.mark.parametrize("interface", INTERFACES)
+def test_a_tuple_of_functions_with_a_forward(user: str, interface: str) -> None:
+    policy = POLICY.format(method="_forward_eval", mode=OFF, interface=interface)
+    assert_clean(policy + user.format(call=".forward", mark=""), CODE)
+    assert_flagged(policy + user.format(call=".forward", mark="  # !"), CODE, Confidence.LOW)
+
+
+@pytest.mark.parametrize("user", [METHOD, FUNCTION])
+@pytest.mark.parametrize(("method", "call"), [("forward", ".forward"), ("__call__", "")])
+@pytest.mark.parametrize("mode", [OFF, "with torch.inference_mode()"])
+def test_a_class_that_is_no_module(user: str, method: str, call: str, mode: str) -> None:
+    policy = POLICY.format(method=method, mode=mode, interface="Interface = list")
+    assert_clean(policy + user.format(call=call, mark=""), CODE)
+    assert_flagged(policy + user.format(call=call, mark="  # !"), CODE, Confidence.LOW)
+
+
+@pytest.mark.parametrize("user", [METHOD, FUNCTION])
+@pytest.mark.parametrize(("method", "call"), [("forward", ".forward"), ("forward", ""), ("__call__", "")])
+def test_a_class_that_records_graphs(user: str, method: str, call: str) -> None:
+    policy = POLICY.format(method=method, mode="with timer()", interface="Interface = list")
+    assert_flagged(policy + user.format(call=call, mark="  # !"), CODE)
+
+
+@pytest.mark.parametrize("user", [METHOD, FUNCTION])
+def test_a_call_of_a_module(user: str) -> None:
+    policy = POLICY.format(method="forward", mode=OFF, interface=INTERFACES[0])
+    assert_flagged(policy + user.format(call="", mark="  # !"), CODE)
+
+
+def test_a_model_that_is_put_into_evaluation_is_a_module() -> None:
+    policy = POLICY.format(method="forward", mode=OFF, interface=INTERFACES[0])
+    user = FUNCTION.replace("            for x, y", "            policy.eval()\n            for x, y")
+    assert_flagged(policy + user.format(call=".forward", mark="  # !"), CODE)
