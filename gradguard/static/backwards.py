@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 from gradguard.static import tree as t
 from gradguard.static.clearing import AT_START
+from gradguard.static.constant_attributes import without_settings
 from gradguard.static.copies import is_of_a_copy, leaves_a_copy, left_on
 from gradguard.static.definitions import Class
 from gradguard.static.model import Backward, Form, GradCall, Loop, Store, ZeroGrad
 from gradguard.static.names import in_method
 from gradguard.static.roots import graphs, node_of, shared
-from gradguard.static.settings import without_settings
 from gradguard.static.source import Site
 from gradguard.static.values import Held, Kind, Root, Roots, Source, Value
 

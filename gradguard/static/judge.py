@@ -15,7 +15,7 @@ from gradguard.static import tree as t
 from gradguard.static.autograd_functions import kept_outputs
 from gradguard.static.backwards import judge_backward, judge_grad_call
 from gradguard.static.goes_on import goes_on, through_iterations
-from gradguard.static.handed_on import is_run_by_others
+from gradguard.static.handed_functions import is_run_by_others
 from gradguard.static.hooks import judge_hook
 from gradguard.static.learners import goes_over_learners
 from gradguard.static.memory import COLLECTING, cleared, is_cut, judge_memory

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 from gradguard.static import knowledge as k
 from gradguard.static import tree as t
 from gradguard.static.definitions import Class, FunctionRef
-from gradguard.static.ends import lagging_attribute
 from gradguard.static.model import Call, Construction, Loop, Mode
 from gradguard.static.roots import graphs
 from gradguard.static.source import Site
+from gradguard.static.tee_ends import lagging_attribute
 from gradguard.static.tree import walk_statements
 from gradguard.static.values import Kind, Source, Value
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from gradguard.static import handing
+from gradguard.static import handed_functions
 from gradguard.static import tree as t
 from gradguard.static.definitions import FunctionRef
 from gradguard.static.model import Mode
@@ -76,7 +76,7 @@ class WithoutGrad:
         callers = tuple(survey.callers(name, ref.module))
         self._project.uses(ref.module, callers)
         found = [*self._calls_in(callers, ref, lambda flow: _modes_of(flow, ref.define))]
-        return found or list(handing.runs(self._project, ref))
+        return found or list(handed_functions.runs(self._project, ref))
 
     def _holds_by_name(self, ref: FunctionRef, distance: int) -> bool:
         """Whether a method that no call was seen to reach is called by its name, on anything, under ``no_grad``.
