@@ -64,13 +64,14 @@ def loop_it_follows(function: Function, reset: ZeroGrad) -> Loop | None:
     name = t.path_of(call.func.value) if isinstance(call, t.Call) and isinstance(call.func, t.Attribute) else None
     if reset.inner is not None or name is None or any(_is_another(each, reset) for each in function.zero_grads):
         return None
-    callers = (z for caller in function.calling() if caller is not function for z in caller.zero_grads)
-    if any(_is_another(each.source, reset) for each in callers):
-        return None
     before = (
         loop for loop in function.loops if loop.parent is reset.loop and reset.site.line > loop.site.span.end_line
     )
-    return next((loop for loop in before if _binds_last(loop, name) and _steps_each(loop, name)), None)
+    found = next((loop for loop in before if _binds_last(loop, name) and _steps_each(loop, name)), None)
+    if found is None:
+        return None  # to ask who calls it takes reading other files
+    resets = (z for caller in function.calling() if caller is not function for z in caller.zero_grads)
+    return None if any(_is_another(each.source, reset) for each in resets) else found
 
 
 def _is_another(each: Event, reset: ZeroGrad) -> bool:
