@@ -1,4 +1,4 @@
-"""Functions that are handed to somebody who runs them: ``Recipe(net, test_fun)``, ``after=[lambda: ema.follow(net)]``."""
+"""Functions that are handed to those who run them: ``Recipe(net, test_fun)``, ``after=[lambda: ema.follow(net)]``."""
 
 from __future__ import annotations
 
