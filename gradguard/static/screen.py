@@ -102,10 +102,12 @@ class Screen:
         groups = self._where_trained if calls_training else self._groups
         text = code + names
         words = _Words(self._vocabulary, text)
-        is_in = cache(lambda sign: bool(words.of(sign)) if sign.across and not sign.inherited else words.show(sign))
+        may_show = cache(
+            lambda sign: bool(words.of(sign)) if sign.across and not sign.inherited else words.show(sign, text)
+        )
         return _may_apply(
             groups,
-            is_in,
+            may_show,
             lambda: _Functions(layout(code), lambda key, part: _signs_in(key, part) + names, words, names),
         )
 
@@ -117,19 +119,19 @@ class Screen:
                 training.
         """
         data = without_prose(source.data)
-        in_file = _Words(self._vocabulary, data)
-        is_in = cache(lambda sign: sign.own or in_file.show(sign))
+        names = _names_in(source.data, source.outline.renamed)
+        words = _Words(self._vocabulary, source.data + names)
+        is_in = cache(lambda sign: sign.own or words.show(sign, data))
         signs = self._groups if is_in(TRAINING) or not calls_training() else self._where_trained
         groups = [group for group in signs if all(map(is_in, group))]
         if not groups:
             return Selection(frozenset())
         if not all(map(_own, groups)):
             return everything(source)
-        names = _names_in(source.data, source.outline.renamed)
-        named = _Words(self._vocabulary, data + names)
-        may_show = cache(lambda sign: not sign.own or sign.across or named.show(sign))
+        named = data + names
+        may_show = cache(lambda sign: not sign.own or sign.across or words.show(sign, named))
         shown = [group for group in groups if all(map(may_show, group))]
-        functions = _functions(source, _Words(self._vocabulary, source.data + names), names) if shown else _NO_FUNCTIONS
+        functions = _functions(source, words, names) if shown else _NO_FUNCTIONS
         held = {key: functions.held(key, shown) for key in functions.parts}
         showing = frozenset(key for key, found in held.items() if found)
         reaching = frozenset(key for key in showing if any(sign.reaches for group in held[key] for sign in group))
@@ -160,20 +162,19 @@ class _Vocabulary:
 
 
 class _Words:
-    """The words of signs that stand in a text, and what of the signs it shows."""
+    """The words of signs that stand in a text, and which of the signs it shows, or what is left of it."""
 
     def __init__(self, vocabulary: _Vocabulary, text: bytes) -> None:
         self._there = vocabulary.of(text)
-        self._text = text
 
     def of(self, sign: Sign) -> list[bytes]:
         """The words of a sign that are there."""
         return [word for word in sign.words if word in self._there]
 
-    def show(self, sign: Sign) -> bool:
-        """Whether the text shows a sign."""
+    def show(self, sign: Sign, text: bytes) -> bool:
+        """Whether the text, or a part of it, shows a sign."""
         words = self.of(sign)
-        return bool(words) and sign.is_in(self._text, words)
+        return bool(words) and sign.is_in(text, words)
 
 
 class _Functions:
