@@ -51,6 +51,8 @@ from gradguard.static.values import (
 )
 
 _T = TypeVar("_T")
+_NO_NAMES: frozenset[str] = frozenset()
+"""One for all: each empty set is as large as one of four, and most flows have several."""
 
 
 class _Made(Generic[_T]):
@@ -120,7 +122,7 @@ class Flow:
         self.locals, self.declared = ref.names
         self.final: State = State({})
         self.calls: list[tuple[t.Define, Mode]] = []
-        self.evaluating_at_yield: frozenset[str] = frozenset()
+        self.evaluating_at_yield = _NO_NAMES
         self.generators = 0
         self.handing_back: t.Expr | None = None
         self.method_calls: list[tuple[str, Mode]] = []
@@ -197,7 +199,8 @@ class Flow:
         methods = (
             (f.value.id, f.name) for f in called if isinstance(f.value, t.Name) and f.name not in k.OF_PLAIN_DATA
         )
-        return frozenset(name for name, method in methods if self.project.survey.has_method(method, self.module))
+        asks = self.project.survey.has_method
+        return frozenset(name for name, method in methods if asks(method, self.module)) or _NO_NAMES
 
     @cached_property
     def receivers_in(self) -> frozenset[str]:
@@ -205,7 +208,7 @@ class Flow:
         called = (c.func for c in self.ref.calls if isinstance(c.func, t.Attribute))
         owners = (func.value for func in called if func.name not in k.OF_PLAIN_DATA and func.name not in _OF_LISTS)
         bases = (owner.value for owner in owners if isinstance(owner, t.Subscript))
-        return frozenset(base.id for base in bases if isinstance(base, t.Name))
+        return frozenset(base.id for base in bases if isinstance(base, t.Name)) or _NO_NAMES
 
     @cached_property
     def filled(self) -> frozenset[str]:
@@ -233,7 +236,7 @@ class Flow:
     @cached_property
     def called_names(self) -> frozenset[str]:
         """The names that the function calls themselves."""
-        return frozenset(c.func.id for c in self.ref.calls if isinstance(c.func, t.Name))
+        return frozenset(c.func.id for c in self.ref.calls if isinstance(c.func, t.Name)) or _NO_NAMES
 
     @property
     def one_graph(self) -> set[object]:
