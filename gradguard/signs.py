@@ -9,6 +9,7 @@ What only another file shows is not seen, but for one thing: a loop may call wha
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -34,10 +35,10 @@ class Sign:
     usual: bool = False
     reaches: bool = False
     inherited: bool = False
-    _words: tuple[bytes, ...] = field(init=False, repr=False, compare=False, default=())
+    words: tuple[bytes, ...] = field(init=False, repr=False, compare=False, default=())
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "_words", tuple(word.encode() for word in self.literals))
+        object.__setattr__(self, "words", tuple(word.encode() for word in self.literals))
 
     @cached_property
     def _regex(self) -> re.Pattern[bytes]:
@@ -45,14 +46,18 @@ class Sign:
 
     def may_be_in(self, text: bytes) -> bool:
         """Whether one of its words is there."""
-        return any(word in text for word in self._words)
+        return any(word in text for word in self.words)
 
-    def is_in(self, text: bytes) -> bool:
-        if not self.pattern:
-            return self.may_be_in(text)
-        if self.across:
-            return self.may_be_in(text) and self._regex.search(text) is not None
-        return any(self._is_in_line_with(word, text) for word in self._words)
+    def is_in(self, text: bytes, words: Iterable[bytes] | None = None) -> bool:
+        """Whether a text shows it.
+
+        Args:
+            words: those of its words that the text may have, where it is known that it has no other.
+        """
+        words = self.words if words is None else words
+        if self.pattern and not self.across:
+            return any(self._is_in_line_with(word, text) for word in words)
+        return any(word in text for word in words) and (not self.pattern or self._regex.search(text) is not None)
 
     def _is_in_line_with(self, word: bytes, text: bytes) -> bool:
         found = text.find(word)

@@ -75,11 +75,12 @@ def _gets_longer(store: Store) -> Finding:
 
 
 def _is_of_evaluation(store: Store) -> bool:
-    if store.grows is None or store.mode is not Mode.OFF or store.inner is not None or store.loop is None:
+    if store.mode is not Mode.OFF or store.inner is not None or store.loop is None:
         return False
-    return store.piles_up(Held.OUTPUT) and any(loop.over_loader for loop in store.loop.around())
+    is_collected = store.piles_up(Held.OUTPUT) and store.grows is not None
+    return is_collected and any(loop.over_loader for loop in store.loop.around())
 
 
 def _is_of_training(store: Store) -> bool:
     adds = store.form in (Form.APPEND, Form.CONCATENATE)  # under an index it may replace what a full buffer has there
-    return adds and store.for_all_training and not store.carries_graph and store.piles_up_each_step(Held.OUTPUT)
+    return adds and not store.carries_graph and store.piles_up_each_step(Held.OUTPUT) and store.for_all_training

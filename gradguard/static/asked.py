@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import TypeVar
 
 # Of a text that is read from its end: "(" is found at once, while nearly every word may begin a call.
 _CALL = re.compile(r"\((\w*[A-Za-z_])\b(?! fed)")
@@ -107,17 +108,42 @@ class Change:
         return word in (self._words if word.isidentifier() else self.text)
 
 
-class Questions:
-    """What each file asked."""
+_T = TypeVar("_T")
 
-    def __init__(self) -> None:
+
+class _Unnoted(set[_T]):
+    """A set that takes nothing in."""
+
+    def add(self, element: _T) -> None:
+        """Leave it."""
+
+    def update(self, *others: Iterable[_T]) -> None:
+        """Leave them; nothing is taken from what only makes them when it is asked."""
+
+
+class Questions:
+    """What each file asked.
+
+    Args:
+        noted: another run will want to know; else nothing is kept of it.
+    """
+
+    def __init__(self, noted: bool = True) -> None:
         self._of: defaultdict[Path | None, Asked] = defaultdict(Asked)
+        self._nobody = None if noted else _nobody()
 
     def of(self, path: Path | None) -> Asked:
-        return self._of[path]
+        """What a file asked, to add to it."""
+        return self._of[path] if self._nobody is None else self._nobody
 
     def all(self) -> dict[Path, Asked]:
         return {path: asked for path, asked in self._of.items() if path is not None}
+
+
+def _nobody() -> Asked:
+    """What is asked where nobody will want to know."""
+    files, names, calls = _Unnoted[Path](), _Unnoted[str](), _Unnoted[str]()
+    return Asked(files, _Unnoted[Path](), names, calls, _Unnoted[str](), _Unnoted[str](), _Unnoted[tuple[str, int]]())
 
 
 def affected(asked: Mapping[Path, Asked], changes: Iterable[Change], names: Iterable[str], program: bool) -> set[Path]:

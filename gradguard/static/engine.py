@@ -69,7 +69,8 @@ def check(
     from gradguard.static.project import Project
     from gradguard.static.reader import Reader
 
-    reader = Reader(Project(files, shown, sorted(kept.about_torch), texts), rules, screen)
+    project = Project(files, shown, sorted(kept.about_torch), texts, noted=store is not None)
+    reader = Reader(project, rules, screen)
     before = Reading()
     if last is not None and different is not None:
         before = last.reading.without(outdated(last, different, texts)).only(kept.files)

@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from gradguard.static import binding, branches, loops, phases, places, signature, stores, volatile
 from gradguard.static import knowledge as k
@@ -50,9 +50,56 @@ from gradguard.static.values import (
     union,
 )
 
+_T = TypeVar("_T")
+_NO_NAMES: frozenset[str] = frozenset()
+"""One for all: each empty set is as large as one of four, and most flows have several."""
+
+
+class _Made(Generic[_T]):
+    """A collection of a flow that is made when it is asked for: in most flows, most of these stay empty."""
+
+    def __init__(self, make: Callable[[], _T]) -> None:
+        self._make = make
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, flow: object, owner: type | None = None) -> _T:
+        made = vars(flow)[self._name] = self._make()
+        return made
+
 
 class Flow:
     """The walk over one function; its outcome is in ``facts``."""
+
+    at_start = _Made[set[str]](set)
+    beyond_start = _Made[set[str]](set)
+    proven = _Made[set[Root]](set)
+    proven_values = _Made[set[Roots]](set)
+    escaped = _Made[set[Root]](set)
+    hints = _Made[dict[Root, str]](dict)
+    carries = _Made[dict[tuple[str, Loop], Carry]](dict)
+    applied = _Made[set[t.Define]](set)
+    sums = _Made[dict[str, list[Value]]](dict)
+    given_back = _Made[dict[t.Call, str]](dict)
+    unchanged = _Made[dict[t.Call, dict[object, str]]](dict)
+    properties = _Made[dict[t.Attribute, t.Call]](dict)
+    entering = _Made[dict[t.Expr, branches.Entering | None]](dict)
+    elements = _Made[dict[str, tuple[str, ...]]](dict)
+    emptied = _Made[set[str]](set)
+    detached = _Made[set[str]](set)
+    drained = _Made[set[t.Comprehension]](set)
+    rewritten = _Made[dict[t.Call, t.Call]](dict)
+    joined = _Made[dict[t.Expr, Holdings]](dict)
+    saving = _Made[set[object]](set)
+    unpacked = _Made[set[object]](set)
+    on_some_ways = _Made[set[object]](set)
+    recurrent = _Made[set[object]](set)
+    saving_inside = _Made[set[object]](set)
+    asked_whether_leaf = _Made[set[str]](set)
+    slots = _Made[set[tuple[str, str | None]]](set)
+    renewed = _Made[set[tuple[str, Loop | None]]](set)
+    entered = _Made[dict[str, Loop | None]](dict)
 
     def __init__(self, project: Project, ref: FunctionRef) -> None:
         self.project = project
@@ -67,58 +114,30 @@ class Flow:
         self.frames: list[LoopFrame] = []
         self.branches = 0
         self.starting = 0
-        self.at_start: set[str] = set()
-        self.beyond_start: set[str] = set()
-        self.proven: set[Root] = set()
-        self.proven_values: set[Roots] = set()
-        self.escaped: set[Root] = set()
-        self.hints: dict[Root, str] = {}
-        self.carries: dict[tuple[str, Loop], Carry] = {}
         self.exits: list[State] = []
         self.early_exits: list[State] = []
         self.returned: list[Value] = []
         self.yielded: list[Value] = []
         self.nested: list[FunctionRef] = []
-        self.applied: set[t.Define] = set()
         self.aliases: dict[str, str] = {}
-        self.sums: dict[str, list[Value]] = {}
-        self.given_back: dict[t.Call, str] = {}
-        self.unchanged: dict[t.Call, dict[object, str]] = {}
-        self.properties: dict[t.Attribute, t.Call] = {}
-        self.entering: dict[t.Expr, branches.Entering | None] = {}
-        self.elements: dict[str, tuple[str, ...]] = {}
         self.locals, self.declared = ref.names
         self.final: State = State({})
         self.calls: list[tuple[t.Define, Mode]] = []
-        self.emptied: set[str] = set()
-        self.detached: set[str] = set()
-        self.evaluating_at_yield: frozenset[str] = frozenset()
+        self.evaluating_at_yield = _NO_NAMES
         self.generators = 0
         self.handing_back: t.Expr | None = None
-        self.drained: set[t.Comprehension] = set()
-        self.rewritten: dict[t.Call, t.Call] = {}
-        self.joined: dict[t.Expr, Holdings] = {}
         self.method_calls: list[tuple[str, Mode]] = []
         self.unknown_calls: list[tuple[str, Mode]] = []
         self.dry = False
         self.guards = 0
         self.restoring = 0
         self.generating = 0
-        self.saving: set[object] = set()
-        self.unpacked: set[object] = set()
-        self.on_some_ways: set[object] = set()
-        self.recurrent: set[object] = set()
-        self.saving_inside: set[object] = set()
-        self.asked_whether_leaf: set[str] = set()
         self.comparing = 0
-        self.slots: set[tuple[str, str | None]] = set()
-        self.renewed: set[tuple[str, Loop | None]] = set()
         self.periods: list[int] = []
         self.once = 0
         self.at_limit = 0
         self.caps: list[Cap] = []
         self.scoped: list[str] = []
-        self.entered: dict[str, Loop | None] = {}
         self.facts.torch = self.module.torch
         self.facts.is_async = define.is_async
         self.facts.called_without_grad = lambda: project.called_without_grad(ref)
@@ -154,6 +173,12 @@ class Flow:
 
         signature.describe(self)
         judge(self)
+        self._let_go()
+
+    def _let_go(self) -> None:
+        """Drop what is empty: flows are kept as long as the run goes on, and it is made again if it is asked for."""
+        for name in [name for name, value in vars(self).items() if name in _MADE and not value]:
+            del vars(self)[name]
 
     def entry_mode(self) -> Mode:
         """The gradient mode that decorators and frameworks give the function."""
@@ -175,7 +200,8 @@ class Flow:
         methods = (
             (f.value.id, f.name) for f in called if isinstance(f.value, t.Name) and f.name not in k.OF_PLAIN_DATA
         )
-        return frozenset(name for name, method in methods if self.project.survey.has_method(method, self.module))
+        asks = self.project.survey.has_method
+        return frozenset(name for name, method in methods if asks(method, self.module)) or _NO_NAMES
 
     @cached_property
     def receivers_in(self) -> frozenset[str]:
@@ -183,7 +209,7 @@ class Flow:
         called = (c.func for c in self.ref.calls if isinstance(c.func, t.Attribute))
         owners = (func.value for func in called if func.name not in k.OF_PLAIN_DATA and func.name not in _OF_LISTS)
         bases = (owner.value for owner in owners if isinstance(owner, t.Subscript))
-        return frozenset(base.id for base in bases if isinstance(base, t.Name))
+        return frozenset(base.id for base in bases if isinstance(base, t.Name)) or _NO_NAMES
 
     @cached_property
     def filled(self) -> frozenset[str]:
@@ -216,7 +242,7 @@ class Flow:
     @cached_property
     def called_names(self) -> frozenset[str]:
         """The names that the function calls themselves."""
-        return frozenset(c.func.id for c in self.ref.calls if isinstance(c.func, t.Name))
+        return frozenset(c.func.id for c in self.ref.calls if isinstance(c.func, t.Name)) or _NO_NAMES
 
     @property
     def one_graph(self) -> set[object]:
@@ -513,3 +539,6 @@ _READ: dict[type, Callable[[Flow, Any, State], State | None]] = {
     t.Try: branches.try_,
     t.With: branches.with_,
 }
+
+
+_MADE = frozenset(name for name, value in vars(Flow).items() if isinstance(value, _Made))

@@ -49,7 +49,7 @@ def _functions(code: bytes) -> Iterator[tuple[Key, bytes]]:
 
 def _methods(text: bytes) -> Iterator[tuple[str, bytes]]:
     """The functions of a class that stand furthest to the left."""
-    indents = [match[1] for match in _MEMBER.finditer(text)]
+    indents = dict.fromkeys(_MEMBER.findall(text))
     if indents:
         parts = _edge_at(min(indents, key=len)).split(text)
         for definition, decorators, method in _definitions(parts):
@@ -87,7 +87,7 @@ def statements(code: bytes) -> list[bytes]:
 
 
 def _parts_of_class(text: bytes) -> list[bytes]:
-    indents = [match[1] for match in _MEMBER.finditer(text)]
+    indents = dict.fromkeys(_MEMBER.findall(text))
     if not indents:
         return [text]
     indent = min(indents, key=len)

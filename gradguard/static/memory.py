@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 from typing import TYPE_CHECKING
 
 from gradguard.static import knowledge as k
@@ -11,6 +12,7 @@ from gradguard.static.model import Form, Loop, Scope, Store
 from gradguard.static.names import attributes_of
 from gradguard.static.of_another import Owner
 from gradguard.static.state import Carry
+from gradguard.static.stored import Growth
 from gradguard.static.values import Held, Holding, Kind, Root, Source
 
 if TYPE_CHECKING:
@@ -21,14 +23,26 @@ COLLECTING = (Form.APPEND, Form.ITEM, Form.CONCATENATE)
 
 
 def judge_memory(flow: Flow, store: Store) -> None:
-    """Fill in in which loop a store of memory adds more and more, if it does."""
-    if not store.value.holds:
-        return
+    """Let the store tell in which loop it adds more and more memory, if it does.
+
+    Nearly no store is asked that: most hold nothing that a rule is about, and what a callee does is asked of the copies
+    of its stores that are noted in its callers. To look for what empties a collection means to search all files.
+    """
+    if store.value.holds and (store.form is Form.REBIND or store.form in COLLECTING):
+        before = store.growth
+        store.growth = cache(lambda: _growth(flow, store, before()))
+
+
+def _growth(flow: Flow, store: Store, before: Growth) -> Growth:
+    """How a store of memory grows.
+
+    Args:
+        before: what was told of it in the function that was called to store it.
+    """
     if store.form is Form.REBIND:  # one at a time: of interest only for what pins more than itself
-        store.grows_by_call = bool(store.value.holding(Held.EXCEPTION)) and store.scope is not Scope.LOCAL
-        return
-    if store.form not in COLLECTING:
-        return
+        is_kept = bool(store.value.holding(Held.EXCEPTION)) and store.scope is not Scope.LOCAL
+        return before._replace(by_call=is_kept)
+    grows = before.loop
     loop: Loop | None = store.loop
     while loop is not None:
         carry = flow.carries.get((store.path, loop))
@@ -38,17 +52,15 @@ def judge_memory(flow: Flow, store: Store) -> None:
         )  # another one each time
         bounded = carry is None or not _grows_in(store, loop, carry) or capped
         if carry is not None and not bounded and (carry.fresh or not cleared(flow, store)):
-            store.grows = loop  # the outermost one counts
+            grows = loop  # the outermost one counts
         loop = loop.parent
-    if store.grows is not None and (_ends_with_the_step(store.grows) or _is_ensemble(flow, store)):
-        store.grows = None
-        return
-    store.for_all_training = store.grows is not None and _lasts(flow, store)
-    if store.grows is None and _outlives_call(flow, store):
-        store.grows_by_call = not cleared(flow, store)
-        store.in_step = store.loop is None and (
-            any(b.loop is None for b in flow.facts.backwards) or _is_called_back(flow)
-        )
+    if grows is not None and (_ends_with_the_step(grows) or _is_ensemble(flow, store)):
+        return before._replace(loop=None)
+    growth = before._replace(loop=grows, for_all_training=grows is not None and _lasts(flow, store, grows))
+    if grows is None and _outlives_call(flow, store):
+        in_step = store.loop is None and (any(b.loop is None for b in flow.facts.backwards) or _is_called_back(flow))
+        growth = growth._replace(by_call=not cleared(flow, store), in_step=in_step)
+    return growth
 
 
 def _grows_in(store: Store, loop: Loop, carry: Carry) -> bool:
@@ -57,9 +69,9 @@ def _grows_in(store: Store, loop: Loop, carry: Carry) -> bool:
     return carry.grows or (store.form is Form.CONCATENATE and own in carry.end.holds)
 
 
-def _lasts(flow: Flow, store: Store) -> bool:
+def _lasts(flow: Flow, store: Store, grows: Loop) -> bool:
     """Whether a collection is that of a whole training: an object's, of several epochs, or beside its optimizer."""
-    if store.scope is not Scope.LOCAL or store.loop is not store.grows:
+    if store.scope is not Scope.LOCAL or store.loop is not grows:
         return True
     made = (name for name, value in flow.final.env.items() if value.kind is Kind.OPTIMIZER)
     return any("." not in name and name not in flow.params for name in made)

@@ -247,6 +247,7 @@ class Project:
         shown: how a path is written in findings.
         relevant: those of the files that are about torch; all of them when not given.
         texts: what they hold.
+        noted: what each file asks about the others is noted, for a run that comes later.
     """
 
     def __init__(
@@ -255,6 +256,7 @@ class Project:
         shown: Callable[[Path], str] = str,
         relevant: Iterable[Path] | None = None,
         texts: Texts | None = None,
+        noted: bool = True,
     ) -> None:
         self.files = tuple(files)
         self.relevant = self.files if relevant is None else tuple(relevant)
@@ -266,7 +268,7 @@ class Project:
         self._wrappers: dict[t.Define, FunctionRef | None] = {}
         self._without_grad = WithoutGrad(self)
         self.imports = Imports(self.files)
-        self.questions = Questions()
+        self.questions = Questions(noted)
         self.survey = Survey(self)
         self.passed = Passed(self.survey)
 

@@ -16,7 +16,7 @@ from gradguard.catalogue import Rule
 from gradguard.signs import LOOP, TRAINING, Sign, Signs
 from gradguard.static.layout import Key
 from gradguard.static.layout import functions as layout
-from gradguard.static.outline import Unit
+from gradguard.static.outline import Extent
 from gradguard.static.prose import without_prose
 from gradguard.static.source import Source
 
@@ -64,7 +64,7 @@ class Selection:
         """Whether a method that ``owner``, a class in ``source``, gives to its heirs is worth reading for them."""
         units = (u for u in source.outline.units if (u.owner, u.name) == (owner, name))
         return not all(self.signs) or any(
-            _has_one(_text(source, unit, source.outline.renamed), self.signs) for unit in units
+            _has_one(_text(source, (owner, name), unit.extents, source.outline.renamed), self.signs) for unit in units
         )
 
 
@@ -89,6 +89,7 @@ class Screen:
     def __init__(self, rules: Iterable[Rule]) -> None:
         self._groups = tuple(dict.fromkeys(group for rule in rules for group in (rule.signs or ((),))))
         self._where_trained = tuple(dict.fromkeys((*self._groups, *map(_where_trained, self._groups))))
+        self._vocabulary = _Vocabulary(sign for group in self._where_trained for sign in group)
 
     def passes(self, data: bytes, calls_training: bool = False) -> bool:
         """Whether a part of a file may have all the signs of some rule.
@@ -98,11 +99,16 @@ class Screen:
         """
         code = without_prose(data)
         names = b"".join(b"\n" + b".".join(filter(None, match.groups())) for match in _renamed(code))
-        text = code + names
-        is_in = cache(lambda sign: sign.may_be_in(text) if sign.across and not sign.inherited else sign.is_in(text))
         groups = self._where_trained if calls_training else self._groups
+        text = code + names
+        words = _Words(self._vocabulary, text)
+        may_show = cache(
+            lambda sign: bool(words.of(sign)) if sign.across and not sign.inherited else words.show(sign, text)
+        )
         return _may_apply(
-            groups, is_in, lambda: {key: _signs_in(key, part) + names for key, part in layout(code).items()}
+            groups,
+            may_show,
+            lambda: _Functions(layout(code), lambda key, part: _signs_in(key, part) + names, words, names),
         )
 
     def select(self, source: Source, calls_training: Callable[[], bool] = lambda: False) -> Selection:
@@ -113,57 +119,156 @@ class Screen:
                 training.
         """
         data = without_prose(source.data)
-        is_in = cache(lambda sign: sign.own or sign.is_in(data))
+        names = _names_in(source.data, source.outline.renamed)
+        words = _Words(self._vocabulary, source.data + names)
+        is_in = cache(lambda sign: sign.own or words.show(sign, data))
         signs = self._groups if is_in(TRAINING) or not calls_training() else self._where_trained
         groups = [group for group in signs if all(map(is_in, group))]
         if not groups:
             return Selection(frozenset())
         if not all(map(_own, groups)):
             return everything(source)
-        named = data + _names_in(source.data, source.outline.renamed)
-        may_show = cache(lambda sign: not sign.own or sign.across or sign.is_in(named))
+        named = data + names
+        may_show = cache(lambda sign: not sign.own or sign.across or words.show(sign, named))
         shown = [group for group in groups if all(map(may_show, group))]
-        functions = _Functions(_texts(source) if shown else {})
-        held = {key: functions.held(key, shown) for key in functions.texts}
+        functions = _functions(source, words, names) if shown else _NO_FUNCTIONS
+        held = {key: functions.held(key, shown) for key in functions.parts}
         showing = frozenset(key for key, found in held.items() if found)
         reaching = frozenset(key for key in showing if any(sign.reaches for group in held[key] for sign in group))
-        chosen = showing | _with_callers(reaching, functions.texts)
+        chosen = showing | (_with_callers(reaching, functions.texts()) if reaching else frozenset())
         of_file = tuple(dict.fromkeys(_own(group) for group in groups if _reaches_heirs(group, data)))
         return Selection(chosen, frozenset(source.outline.classes if of_file else ()), of_file)
 
 
-class _Functions:
-    """The functions of a file, and what they show: each sign is looked for once in each."""
+class _Vocabulary:
+    """The words of signs, the shorter ones first."""
 
-    def __init__(self, texts: Mapping[Key, bytes]) -> None:
-        self.texts = texts
+    def __init__(self, signs: Iterable[Sign]) -> None:
+        words = sorted({word for sign in signs for word in sign.words}, key=lambda word: (len(word), word))
+        self._words = [(word, {w for w in words if w in word and w != word}, word.split()[0]) for word in words]
+
+    def of(self, text: bytes) -> set[bytes]:
+        """Those that stand in a text.
+
+        Looked for in what stands between white space, each once, which is a fraction of the text; and a word that has
+        another one in it where there is that one: without ``grad`` there is no ``zero_grad``.
+        """
+        once = b" ".join(set(text.split()))
+        there: set[bytes] = set()
+        for word, within, start in self._words:
+            if within <= there and start in once and (start == word or word in text):
+                there.add(word)
+        return there
+
+
+class _Words:
+    """The words of signs that stand in a text, and which of the signs it shows, or what is left of it."""
+
+    def __init__(self, vocabulary: _Vocabulary, text: bytes) -> None:
+        self._there = vocabulary.of(text)
+
+    def of(self, sign: Sign) -> list[bytes]:
+        """The words of a sign that are there."""
+        return [word for word in sign.words if word in self._there]
+
+    def show(self, sign: Sign, text: bytes) -> bool:
+        """Whether the text, or a part of it, shows a sign."""
+        words = self.of(sign)
+        return bool(words) and sign.is_in(text, words)
+
+
+class _Functions:
+    """The functions of a file, and what they show: each sign is looked for once in each.
+
+    What counts of a function's text is found out only where one of the words of a sign stands in it: nearly nowhere.
+
+    Args:
+        parts: their texts, with all that does not count; what is left out of them stands between words, so that
+            no word is in what is left that was not there before.
+        text_of: what counts of one, and the full names of what it uses under another name.
+        words: those in the file, what does not count and those names included.
+        names: all these names.
+    """
+
+    def __init__(
+        self, parts: Mapping[Key, bytes], text_of: Callable[[Key, bytes], bytes], words: _Words, names: bytes
+    ) -> None:
+        self.parts = parts
+        self._text_of = text_of
+        self._words = words
+        self._names = names
+        self._texts: dict[Key, bytes] = {}
+        self._words_of: dict[Sign, list[bytes]] = {}
         self._shown: dict[tuple[Key, Sign], bool] = {}
         self._calls: dict[Key, tuple[Key, ...]] = {}
+        self._called_there: dict[str, list[Key]] = {}
+        self._showing: dict[tuple[str, Sign], frozenset[Key]] = {}
+
+    def texts(self) -> dict[Key, bytes]:
+        """What counts of each."""
+        return {key: self._text(key) for key in self.parts}
 
     def held(self, key: Key, groups: Iterable[Signs]) -> list[Signs]:
         """The groups of whose own signs a function shows all, a method with those that it calls on ``self``."""
         return [g for g in groups if all(self._shows(key, sign) or self._reaches(key, sign) for sign in _own(g))]
 
+    def _text(self, key: Key) -> bytes:
+        text = self._texts.get(key)
+        if text is None:
+            text = self._texts[key] = self._text_of(key, self.parts[key])
+        return text
+
     def _shows(self, key: Key, sign: Sign) -> bool:
         shown = self._shown.get((key, sign))
         if shown is None:
-            shown = self._shown[key, sign] = sign.is_in(self.texts[key])
+            shown = self._shown[key, sign] = self._is_shown(key, sign)
         return shown
 
+    def _is_shown(self, key: Key, sign: Sign) -> bool:
+        words = self._words_of.get(sign)
+        if words is None:
+            words = self._words_of[sign] = self._words.of(sign)
+        if not words:
+            return False
+        part, names = self.parts[key], self._names
+        return any(word in part or word in names for word in words) and sign.is_in(self._text(key), words)
+
     def _reaches(self, key: Key, sign: Sign) -> bool:
-        return any(self._shows(other, sign) for other in self._called(key))
+        if not key[0] or not self._words_of[sign]:
+            return False
+        showing = self._called_showing(key[0], sign)
+        return bool(showing) and any(other in showing for other in self._called(key))
+
+    def _called_showing(self, owner: str, sign: Sign) -> frozenset[Key]:
+        """The methods of a class that show a sign, of those that any of its methods calls on ``self``."""
+        known = self._showing.get((owner, sign))
+        if known is None:
+            called = self._called_in(owner)
+            known = self._showing[owner, sign] = frozenset(key for key in called if self._shows(key, sign))
+        return known
+
+    def _called_in(self, owner: str) -> list[Key]:
+        """The methods of a class that may be called on ``self`` in it."""
+        if owner not in self._called_there:
+            keys = [key for key in self.parts if key[0] == owner]
+            names = {name.decode() for key in keys for name in _CALLED_ON_SELF.findall(self.parts[key])}
+            self._called_there[owner] = [key for key in keys if key[1] in names]
+        return self._called_there[owner]
 
     def _called(self, key: Key) -> tuple[Key, ...]:
         """The other methods that a method calls on ``self``, and those that they call."""
         if key not in self._calls:
             found, waiting = {key: None}, [key] if key[0] else []
             while waiting:
-                called = [(key[0], name.decode()) for name in _CALLED_ON_SELF.findall(self.texts[waiting.pop()])]
-                new = [other for other in called if other in self.texts and other not in found]
+                called = [(key[0], name.decode()) for name in _CALLED_ON_SELF.findall(self._text(waiting.pop()))]
+                new = [other for other in called if other in self.parts and other not in found]
                 found |= dict.fromkeys(new)
                 waiting += new
             self._calls[key] = tuple(found)[1:]
         return self._calls[key]
+
+
+_NO_FUNCTIONS = _Functions({}, lambda _, part: part, _Words(_Vocabulary(()), b""), b"")
 
 
 def _renamed(code: bytes) -> Iterator[re.Match[bytes]]:
@@ -180,14 +285,12 @@ def _where_trained(group: Signs) -> Signs:
     return tuple(_LOOP_THAT_MAY_TRAIN if sign is TRAINING else sign for sign in group)
 
 
-def _may_apply(
-    groups: Iterable[Signs], is_in: Callable[[Sign], bool], texts: Callable[[], Mapping[Key, bytes]]
-) -> bool:
+def _may_apply(groups: Iterable[Signs], is_in: Callable[[Sign], bool], parts: Callable[[], _Functions]) -> bool:
     """Whether a file has all the signs of some group, those of functions in one of them.
 
     Args:
         is_in: whether it has a sign at all; of one that may go over lines, whether it may have it.
-        texts: those of its functions; asked where the file shows enough.
+        parts: its functions; asked where the file shows enough.
     """
     held = [group for group in groups if all(sign.usual or is_in(sign) for sign in group)]
     if any(sign.inherited for group in held for sign in group) or not all(map(_own, held)):
@@ -195,8 +298,8 @@ def _may_apply(
     own = tuple(dict.fromkeys(map(_own, held)))
     if not own:
         return False
-    functions = _Functions(texts())
-    return any(functions.held(key, own) for key in functions.texts)
+    functions = parts()
+    return any(functions.held(key, own) for key in functions.parts)
 
 
 def _reaches_heirs(group: Signs, data: bytes) -> bool:
@@ -230,19 +333,30 @@ def _with_callers(keys: frozenset[Key], texts: Mapping[Key, bytes]) -> frozenset
     return frozenset(found)
 
 
-def _texts(source: Source) -> dict[Key, bytes]:
-    found: dict[Key, bytes] = {}
-    renamed = source.outline.renamed
+def _functions(source: Source, words: _Words, names: bytes) -> _Functions:
+    """The functions of a file, each by its lines.
+
+    Args:
+        words: those in the file.
+        names: the full names of all that it uses under another name.
+    """
+    extents: dict[Key, list[tuple[Extent, ...]]] = {}
     for unit in source.outline.units:
-        key = (unit.owner, unit.name)
-        found[key] = found.get(key, b"") + _text(source, unit, renamed)
-    return found
+        extents.setdefault((unit.owner, unit.name), []).append(unit.extents)
+    parts = {key: b"".join(source.data_of(e) for each in of_key for e in each) for key, of_key in extents.items()}
+    renamed = source.outline.renamed
+    return _Functions(
+        parts,
+        lambda key, _: b"".join(_text(source, key, each, renamed) for each in extents[key]),
+        words,
+        names,
+    )
 
 
-def _text(source: Source, unit: Unit, renamed: Mapping[str, str]) -> bytes:
+def _text(source: Source, key: Key, extents: Iterable[Extent], renamed: Mapping[str, str]) -> bytes:
     """The function's lines, with the full names of what it uses under another name."""
-    text = b"".join(map(source.data_of, unit.extents))
-    return _signs_in((unit.owner, unit.name), without_prose(text)) + _names_in(text, renamed)
+    text = b"".join(map(source.data_of, extents))
+    return _signs_in(key, without_prose(text)) + _names_in(text, renamed)
 
 
 def _names_in(text: bytes, renamed: Mapping[str, str]) -> bytes:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import NamedTuple
 
 from gradguard.findings import Confidence, Fix, Related
 from gradguard.static import tree as t
@@ -39,6 +40,31 @@ class Scope(Enum):
     ATTRIBUTE = "attribute"
     CLOSURE = "closure"
     GLOBAL = "global"
+
+
+class Growth(NamedTuple):
+    """How a store of memory adds more and more to a collection.
+
+    Args:
+        loop: the loop in which each iteration adds to what is there, whatever is stored.
+        by_call: each call adds to what is there, and nothing clears it.
+        in_step: its function is one step of training: it calls backward, outside of a loop. None: as in the function
+            that was called to store it.
+        for_all_training: it grows from the first step of a training to the last, not in each epoch anew; or None
+    """
+
+    loop: Loop | None = None
+    by_call: bool = False
+    in_step: bool | None = None
+    for_all_training: bool | None = None
+
+
+def no_growth() -> Growth:
+    """Nothing is known of it."""
+    return _NO_GROWTH
+
+
+_NO_GROWTH = Growth()
 
 
 def _is_one_item(node: object) -> bool:
@@ -88,8 +114,7 @@ class Store(Event):
         used: something may still need the graph (a later backward, or a caller that gets the value).
         waits: whether it is used is for the caller to say: it leaks if the caller evaluates.
         is_returned: its function evaluates, and the caller gets the graph.
-        grows: the loop in which each iteration adds to what is there, whatever is stored.
-        grows_by_call: each call adds to what is there, and nothing clears it.
+        growth: tells how it adds memory besides graphs; it looks into all files, and only a rule asks.
         capped: it is stored only while the collection is short.
         may_be_cut: whether a module whose class only the run knows may detach it (reads other files).
         renewed: what it is stored in, an entry of a collection, is made anew each time.
@@ -97,8 +122,6 @@ class Store(Event):
         few_keys: it seems to be one for each of some objects that there are, and to take the place of the one before.
         few_times: a local variable gets no more of them than a setting says, which is small by default.
         is_item: it is stored under a key or an index.
-        for_all_training: it grows from the first step of a training to the last, not in each epoch anew.
-        in_step: its function is one step of training: it calls backward, outside of a loop.
         is_buffer: it updates a registered buffer of a module.
         whole_is_kept: it is a view, and those beside it are kept as well, up to the whole of their tensor.
     """
@@ -137,12 +160,26 @@ class Store(Event):
     few_keys: bool = False
     few_times: bool = False
     is_item: bool = False
-    grows: Loop | None = None
-    grows_by_call: bool = False
-    in_step: bool = False
-    for_all_training: bool = False
+    growth: Callable[[], Growth] = field(default=no_growth, repr=False)
     is_buffer: bool = False
     whole_is_kept: bool = False
+
+    @property
+    def grows(self) -> Loop | None:
+        """The loop in which each iteration adds to what is there."""
+        return self.growth().loop
+
+    @property
+    def in_step(self) -> bool:
+        """Whether it is done once in each step of training, outside of a loop."""
+        told = self.growth().in_step
+        return told if told is not None else isinstance(self.inner, Store) and self.inner.in_step
+
+    @property
+    def for_all_training(self) -> bool:
+        """Whether a collection grows from the first step of a training to the last, not in each epoch anew."""
+        told = self.growth().for_all_training
+        return told if told is not None else isinstance(self.inner, Store) and self.inner.for_all_training
 
     @property
     def is_average(self) -> bool:
@@ -157,7 +194,7 @@ class Store(Event):
 
     def piles_up(self, *kinds: Held) -> bool:
         """Whether it adds memory of these kinds, beside graphs, to a collection that nothing empties."""
-        return bool(self.value.holding(*kinds)) and (self.grows is not None or self.grows_by_call)
+        return bool(self.value.holding(*kinds)) and (self.grows is not None or self.growth().by_call)
 
     def piles_up_each_step(self, *kinds: Held) -> bool:
         """Whether it does so once in each step of training, for longer than an outer loop that begins anew."""

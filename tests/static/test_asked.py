@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from gradguard.static.asked import called_in, methods_in
+from pathlib import Path
+
+from gradguard.static.asked import Questions, called_in, methods_in
 
 
 def test_a_definition_is_no_call() -> None:
@@ -17,3 +19,14 @@ def test_names_may_have_letters_of_any_language() -> None:
 def test_methods_do_not_stand_at_the_left_edge() -> None:
     text = "def a(): ...\nclass C:\n    def b(self): ...\n\tasync  def c(self): ...\n    x = 1; def_(d(1))\n"
     assert methods_in(text) == {"b", "c"}
+
+
+def test_where_no_run_will_want_to_know_nothing_is_noted(tmp_path: Path) -> None:
+    questions = Questions(noted=False)
+    asked = questions.of(tmp_path / "a.py")
+    asked.files.add(tmp_path / "b.py")
+    asked.words.update(["word"], ["another"])
+    asked.program = True
+    assert not asked.files
+    assert not asked.words
+    assert questions.all() == {}

@@ -395,3 +395,28 @@ def test_a_file_without_torch_that_a_package_hands_on(tmp_path: Path) -> None:
     assert [(Path(finding.path).name, finding.code) for finding in found] == [("taps.py", "GG109")]
     (tmp_path / "model.py").write_text("import torch\n")
     assert not check(files, Settings(tmp_path), catalogue.load()).findings
+
+
+def test_what_empties_a_collection_is_looked_for_only_where_a_rule_asks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It means to search all files: not for what holds nothing that a rule is about, nor for a callee's own stores."""
+    from gradguard.static import memory
+
+    asked: list[str] = []
+    cleared = memory.cleared
+    monkeypatch.setattr(memory, "cleared", lambda flow, store: asked.append(flow.facts.name) or cleared(flow, store))
+    log = (
+        "import torch\n\nclass Log:\n    def __init__(self):\n        self.rows = []\n\n"
+        "    def keep(self, out):\n        self.rows.append(out.detach(){part})\n"
+    )
+    train = (
+        "import torch\nfrom log import Log\n\ndef train(model: torch.nn.Module, loader, log: Log, optimizer):\n"
+        "    for x in loader:\n        out = model(x.cuda())\n        out.sum().backward()\n        log.keep(out)\n"
+        "        optimizer.step()\n        optimizer.zero_grad()\n"
+    )
+    run(tmp_path, {"log.py": log.format(part=".sum().item()"), "train.py": train})
+    assert asked == []
+    result = run(tmp_path, {"log.py": log.format(part=""), "train.py": train})
+    assert codes(result) == ["GG409"]
+    assert asked == ["train"]

@@ -889,3 +889,22 @@ def test_an_object_that_is_handed_on_with_all_arguments(star: str, given: str) -
     another = attached.replace(f'emit("step", {given})', f'emit("step", {given.replace("run", "Run(net)", 1)})')
     if star == "*":
         assert_clean(another.replace("  # !", ""))  # of an object that goes away
+
+
+def test_a_flow_that_was_read_keeps_no_empty_collection(tmp_path: Path) -> None:
+    """Flows are kept as long as a run goes on; what is asked for afterwards is made again, and then stays."""
+    from gradguard.static.flow import Flow
+    from gradguard.static.project import Project
+    from gradguard.static.screen import everything
+
+    path = tmp_path / "a.py"
+    path.write_text("import torch\n\ndef f(x, rows):\n    rows.clear()\n    return [y for y in x]\n")
+    project = Project([path])
+    module = project.module(path)
+    assert module is not None
+    (flow,) = project.flows(module, everything(module.source))
+    collections = ("at_start", "carries", "drained", "emptied", "entered", "saving", "unpacked")
+    assert isinstance(flow, Flow)
+    assert [name for name in collections if name in vars(flow)] == ["emptied"]
+    flow.saving.add("a call")
+    assert flow.saving == {"a call"}

@@ -11,7 +11,8 @@ import pytest
 from gradguard import catalogue
 from gradguard.catalogue import Rule
 from gradguard.findings import Severity
-from gradguard.signs import sign
+from gradguard.signs import FORWARD, KEEPS_MORE, sign
+from gradguard.static import screen
 from gradguard.static.outline import SCRIPT
 from gradguard.static.screen import Screen, calling, everything
 from gradguard.static.source import Source
@@ -260,3 +261,22 @@ LAYERS_ONLY = LAYER.format("return x * self.weight").replace("self.seen.append(x
 def test_the_parts_of_a_file_are_looked_at_one_by_one(text: str, applies: bool) -> None:
     screen = Screen([rule for rule in catalogue.load() if rule.source_check])
     assert screen.passes(textwrap.dedent(text).encode()) is applies
+
+
+def test_what_counts_of_a_function_is_told_only_where_a_word_of_a_sign_stands(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Most functions have none, and no method of most classes is called by another one."""
+    told: list[tuple[str, str]] = []
+    signs_in = screen._signs_in
+    monkeypatch.setattr(screen, "_signs_in", lambda key, text: told.append(key) or signs_in(key, text))
+    text = LAYER.format("self.last = x; return x") + "\n        def other(self, x):\n            return self.note(x)\n"
+    rules = [Rule("GG999", "keeps", Severity.INFO, ((FORWARD, KEEPS_MORE),))]
+    assert chosen(text, rules) == {"Layer.forward"}
+    assert told == [("Layer", "forward")]
+
+
+@pytest.mark.parametrize("word", ["zero_grad", "def on_", "global ", "=", "["])
+def test_a_word_is_found_wherever_it_stands(word: str) -> None:
+    """Also one with white space in it, and one that stands within another word."""
+    vocabulary = screen._Vocabulary([sign(word), sign("grad", "def  on_", "defon_", "lob")])
+    assert word.encode() in vocabulary.of(f"x = 1\n{word}x(\n".encode())
+    assert word.encode() not in vocabulary.of(b"def\ton_x(a):\n\tglobal\tx; zero__grad()\n".replace(b"=", b""))
