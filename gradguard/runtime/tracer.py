@@ -205,13 +205,14 @@ def _probe(suspect: Suspect, handles: Callable[[], int] | None) -> Probe:
     frame = origin if isinstance(origin, FrameType) else None
     labels = [spot.label for spot in suspect.chain]
     attached = suspect.kind == "graph"
+    chains = suspect.gain.nodes > 0  # an item is made from what it was: it is written to where it is
 
     def read() -> tuple[Any, ...] | None:
         value: Any = (frame.f_locals if frame is not None else namespace).get(labels[0], _MISSING)
         state = [id(value)]
         values = [value]
         for label in labels[1:]:
-            values = _below(values, label)
+            values = _below(values, label) if chains or label != ANY_ITEM else [_MISSING]
             state.append(0 if label == ANY_ITEM else _one_or_all([id(each) for each in values]))
         state.append(_one_or_all([_length(each) if counts else _content(each, attached) for each in values]))
         return tuple(state)
