@@ -81,7 +81,7 @@ def form_of_carried(statement: ast.stmt, name: str) -> str:
     if isinstance(statement, ast.AugAssign):
         return "sum" if isinstance(statement.op, ast.Add | ast.Sub) else "carried"
     value = stored_value(statement, name)
-    if isinstance(value, ast.BinOp):
+    if isinstance(value, ast.BinOp) and reads(value, name):
         return "average" if any(isinstance(n, ast.Mult) for n in ast.walk(value)) else "sum"
     return "carried"
 

@@ -6,7 +6,7 @@ import ast
 
 import pytest
 
-from gradguard.runtime.stores import value_code, value_name
+from gradguard.runtime.stores import form_of_carried, value_code, value_name
 
 
 def statement(code: str) -> ast.stmt:
@@ -55,3 +55,18 @@ def test_the_variable_that_is_stored(code: str, variable: str | None) -> None:
 def test_an_item_is_named_as_it_is_written(code: str, variable: str | None, written: str | None) -> None:
     assert value_name(statement(code), "total") == variable
     assert value_code(statement(code), "total") == written
+
+
+@pytest.mark.parametrize(
+    ("code", "form"),
+    [
+        ("sums[key] += loss", "sum"),
+        ("sums[key] = sums[key] + loss", "sum"),
+        ("shadow[k] = d * shadow[k] + (1 - d) * p", "average"),
+        ("shadow[k] = blend(shadow[k], p)", "carried"),
+        ("rows[at] = error.abs() + eps", "carried"),
+        ("rows[at] *= scale", "carried"),
+    ],
+)
+def test_how_an_entry_is_made_from_what_it_was(code: str, form: str) -> None:
+    assert form_of_carried(statement(code), code.partition("[")[0]) == form
