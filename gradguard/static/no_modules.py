@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 _INTERFACE = re.compile(
     r"""namedtuple\(\s*['"]\w+['"],[^)]*['"\s]forward['"\s,]|"""
-    r"""\(NamedTuple\):(?:\s*\n[ \t]+[^\n]*)*?\n[ \t]+forward\s*:"""
+    r"""\(NamedTuple\):[^\n]*\n(?:(?:[ \t][^\n]*)?\n)*?[ \t]+forward\s*:"""
 )
 
 

@@ -360,14 +360,14 @@ class _Calls:
                 yield _Passing(function, owner, params, given.path)
 
 
-# What may stand between two words of an expression.
-_BETWEEN = r"(?:[\s\\]|#[^\n]*)*"
+# What may stand between two words of an expression; a comment with its end, or a search would try each of its spaces.
+_BETWEEN = r"(?:[\s\\]|#[^\n]*(?:\n|\Z))*"
 
 
 @lru_cache(maxsize=256)
 def _call_of(name: str) -> re.Pattern[bytes]:
     """What every call of a name has: an opening bracket behind it, or behind those that close around it."""
-    return re.compile(rf"{re.escape(name)}(?:[\s\\)]|#[^\n]*)*(?:\(|\Z)".encode())
+    return re.compile(rf"{re.escape(name)}(?:[\s\\)]|#[^\n]*(?:\n|\Z))*(?:\(|\Z)".encode())
 
 
 @lru_cache(maxsize=256)

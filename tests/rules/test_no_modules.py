@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gradguard.findings import Confidence
+from gradguard.static.no_modules import _INTERFACE
 from tests.rules.snippets import assert_clean, assert_flagged
 
 CODE = "GG301"
@@ -90,3 +91,10 @@ def test_a_model_that_is_put_into_evaluation_is_a_module() -> None:
     policy = POLICY.format(method="forward", mode=OFF, interface=INTERFACES[0])
     user = FUNCTION.replace("            for x, y", "            policy.eval()\n            for x, y")
     assert_flagged(policy + user.format(call=".forward", mark="  # !"), CODE)
+
+
+def test_a_record_of_many_fields_is_soon_read() -> None:
+    """A search that tries each blank at the end of each line would not come to an end."""
+    fields = "".join(f"    field_{number}: int  \n\n" for number in range(500))
+    assert _INTERFACE.search(f"class Batch(NamedTuple):\n{fields}\nx = 1\n    forward: int\n") is None
+    assert _INTERFACE.search(f"class Policy(NamedTuple):  # of one agent\n{fields}    forward: Callable\n") is not None

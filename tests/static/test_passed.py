@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from gradguard.static.passed import _call_of, _mention_of, _written_in
@@ -57,3 +59,11 @@ def test_each_variable_that_is_made_is_seen_in_the_text(path: str, text: str) ->
 @pytest.mark.parametrize("text", ["self.net = Net()", "nets = Net()", "subnet = Net()"])
 def test_what_makes_no_such_variable(text: str) -> None:
     assert not _mention_of("net").search(text.encode())
+
+
+@pytest.mark.parametrize("pattern", [_call_of("fit"), _mention_of("net.fit")])
+def test_comments_behind_a_name_are_soon_passed(pattern: re.Pattern[bytes]) -> None:
+    """A search that tries each blank at the end of each comment would not come to an end."""
+    comments = b"# a note (  \n" * 500
+    assert pattern.search(b"x = (net # \n.fit\n" + comments + b"(y))") is not None
+    assert pattern.search(b"x = net # \n" + comments + b";y") is None
