@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from gradguard.runtime.graph_walk import nodes_of
 from gradguard.runtime.saved_tensors import SavedTensors
 from gradguard.runtime.sensors.graphs import KEY as BACKPROPAGATED
 from gradguard.runtime.sensors.graphs import LEAF
@@ -74,36 +75,20 @@ def measure(node: Any, key: str, limit: int) -> Graph:
     Args:
         node: the head.
         key: the mark to look for below the head.
-        limit: nodes to look at.
+        limit: nodes to look at; the head is looked at in any case.
     """
-    seen = {id(node): node}
-    waiting = [node]
-    chained = False
-    freed = BACKPROPAGATED in node.metadata
-    while waiting and len(seen) < limit:
-        for following, _ in waiting.pop().next_functions:
-            if following is not None and id(following) not in seen:
-                seen[id(following)] = following
-                waiting.append(following)
-                chained = chained or key in following.metadata.get(MARK, ())
-                freed = freed or BACKPROPAGATED in following.metadata
-    return Graph(len(seen), chained, freed)
+    count, chained, freed = 0, False, False
+    for each in nodes_of(node, max(limit, 1)):
+        metadata = each.metadata
+        chained = chained or (count > 0 and key in metadata.get(MARK, ()))  # below the head
+        freed = freed or BACKPROPAGATED in metadata
+        count += 1
+    return Graph(count, chained, freed)
 
 
 def leaves_below(node: Any) -> set[int]:
     """The ids of the leaves that a backward from ``node`` adds a gradient to; of the largest graphs not all."""
-    seen = {id(node): node}
-    waiting = [node]
-    leaves = set()
-    while waiting and len(seen) < MAX_NODES:
-        each = waiting.pop()
-        if type(each).__name__ == LEAF:
-            leaves.add(id(each.variable))
-        for following, _ in each.next_functions:
-            if following is not None and id(following) not in seen:
-                seen[id(following)] = following
-                waiting.append(following)
-    return leaves
+    return {id(each.variable) for each in nodes_of(node, MAX_NODES) if type(each).__name__ == LEAF}
 
 
 class _Bare:
@@ -120,18 +105,12 @@ class _Bare:
 
     def is_all(self, node: Any) -> bool:
         """Whether the whole graph below ``node`` is so, as far as it is looked at."""
-        seen = {id(node): node}
-        waiting = [node]
-        while waiting and self._left > 0:
+        was_looked_at = self._left > 0  # of one that was not, nothing is known
+        for each in nodes_of(node, self._left):
             self._left -= 1
-            each = waiting.pop()
             if not self._is_one(each):
                 return False
-            for following, _ in each.next_functions:
-                if following is not None and id(following) not in seen:
-                    seen[id(following)] = following
-                    waiting.append(following)
-        return len(seen) > len(waiting)  # of one that was not looked at, nothing is known
+        return was_looked_at
 
     def _is_one(self, node: Any) -> bool:
         name = type(node).__name__

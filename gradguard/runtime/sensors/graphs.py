@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from gradguard.runtime.graph_walk import nodes_of
 from gradguard.runtime.sensors import NOTHING
 
 KEY = "gradguard"
@@ -76,17 +77,10 @@ class Held:
             node: the head.
             limit: nodes to look at.
         """
-        seen = {id(node): node}
-        waiting = [node]
-        while waiting and len(seen) < limit:
-            each = waiting.pop()
+        for each in nodes_of(node, limit):
             if any(token.counter is self._alive for token in each.metadata.get(HELD, ())):
                 self._seen_in_this_step = True
                 return
-            for following, _ in each.next_functions:
-                if following is not None and id(following) not in seen:
-                    seen[id(following)] = following
-                    waiting.append(following)
 
 
 class Graphs:
