@@ -11,6 +11,7 @@ from gradguard.static import tree as t
 from gradguard.static.lengthened import lengthened
 from gradguard.static.model import Call, ZeroGrad
 from gradguard.static.names import breaks_graph, collections_of, is_of_gradient, named_kind, put_into_evaluation
+from gradguard.static.paths import is_part, is_within
 from gradguard.static.state import State
 from gradguard.static.terms import terms
 from gradguard.static.values import DETACHED, NOTHING_HELD, Bound, Held, Kind, Root, Source, Value, element, holding
@@ -184,7 +185,7 @@ def _alias(flow: Flow, path: str, source: t.Expr | None, value: Value) -> bool:
     is_collection |= value.kind is Kind.UNKNOWN and path in flow.summed_in and _is_item(source)
     if origin == path:
         return is_collection  # log = note(log, loss)
-    if origin.startswith((f"{path}.", f"{path}[")):
+    if is_within(origin, path):
         return False  # node = node.next
     is_attribute = isinstance(source, t.Attribute) and origin.startswith("self.")
     if not is_collection and not (is_attribute and named_kind(origin) is Kind.UNKNOWN):
@@ -229,7 +230,7 @@ def _note_terms(flow: Flow, path: str, source: t.Expr | None, state: State) -> N
 def _end_aliases(flow: Flow, path: str, state: State) -> None:
     """What is bound anew leaves its other names the collection that it was: ``full = rows``, ``rows = []``."""
     for name, origin in list(flow.aliases.items()):
-        if origin == path or origin.startswith((f"{path}.", f"{path}[")):
+        if is_part(origin, path):
             state.env[name] = flow.read(origin, state)
             del flow.aliases[name]
 

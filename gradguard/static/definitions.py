@@ -13,7 +13,7 @@ from gradguard.static import knowledge as k
 from gradguard.static import objects, parameters
 from gradguard.static import tree as t
 from gradguard.static.conditions import keeping_names, tested_names
-from gradguard.static.names import bound_names, gone_over, used_as_modules
+from gradguard.static.names import bound_names, used_as_modules
 from gradguard.static.recurrence import Binding, bindings
 from gradguard.static.same_keys import keyed_by
 from gradguard.static.selves import with_self
@@ -62,7 +62,7 @@ class FunctionRef:
     @cached_property
     def keyed_by(self) -> Mapping[str, str]:
         """The collections that it fills under the elements of one other collection."""
-        return keyed_by(self.define, gone_over)
+        return keyed_by(self.define)
 
     @cached_property
     def mentioned(self) -> frozenset[str]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from gradguard.static import tree as t
 from gradguard.static.model import Form, Loop, Store
+from gradguard.static.paths import is_part
 from gradguard.static.values import Root, Roots, Source
 
 if TYPE_CHECKING:
@@ -21,7 +22,8 @@ def goes_on(flow: Flow, store: Store, loop: Loop) -> bool:
     if store.form is not Form.REBIND or store.inner is not None:
         return True
     came = through_iterations(flow, _bound(flow, store), loop)
-    return any(_share(_path_of(root), store.path) for root in came)
+    paths = map(_path_of, came)
+    return any(is_part(path, store.path) or is_part(store.path, path) for path in paths)
 
 
 def through_iterations(flow: Flow, roots: Roots, loop: Loop) -> Roots:
@@ -60,8 +62,3 @@ def _choices(expr: t.Expr) -> Iterator[t.Expr]:
             yield from _choices(operand)
     else:
         yield expr
-
-
-def _share(path: str, other: str) -> bool:
-    """Whether one path is the other, or a part of it."""
-    return path == other or path.startswith((f"{other}.", f"{other}[")) or other.startswith((f"{path}.", f"{path}["))

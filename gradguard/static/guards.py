@@ -9,6 +9,7 @@ from gradguard.static import knowledge as k
 from gradguard.static import tree as t
 from gradguard.static.conditions import length_test, set_test
 from gradguard.static.names import assigned_paths
+from gradguard.static.paths import is_part
 
 _JOINING = ("and", "or")
 
@@ -35,7 +36,7 @@ class Guard:
         """
         asked = {path for part in _parts(self.test) for path in _asked(part)}
         changes = changed | _changed(self.block) | _set_to_constants(self.after)
-        return any(_is_part(path, other) or _is_part(other, path) for path in asked for other in changes) or any(
+        return any(is_part(path, other) or is_part(other, path) for path in asked for other in changes) or any(
             map(_is_of_first_count, _parts(self.test))
         )
 
@@ -52,7 +53,7 @@ def guards(body: Sequence[t.Stmt], node: t.Node) -> Iterator[Guard]:
             if isinstance(stmt, t.If) and not stmt.orelse and _leaves(stmt.body):
                 yield Guard(stmt.test, rest)
             continue
-        for block in _blocks(stmt):
+        for block in t.blocks(stmt):
             if any(inner is node for inner in t.walk(block)):
                 if isinstance(stmt, t.If):
                     yield Guard(stmt.test, block, rest)
@@ -65,16 +66,6 @@ def loop_names(body: Sequence[t.Stmt], node: t.Node) -> frozenset[str]:
     loops = (loop for loop in t.walk_statements(body) if isinstance(loop, t.Repeat) and loop.target is not None)
     around = [loop for loop in loops if any(inner is node for inner in t.walk(loop.body))]
     return frozenset(n.id for loop in around for n in t.walk(loop.target) if isinstance(n, t.Name))
-
-
-def _blocks(stmt: t.Stmt) -> list[list[t.Stmt]]:
-    if isinstance(stmt, t.If | t.Repeat):
-        return [stmt.body, stmt.orelse]
-    if isinstance(stmt, t.Try):
-        return [stmt.body, *(handler.body for handler in stmt.handlers), stmt.orelse, stmt.final]
-    if isinstance(stmt, t.Match):
-        return [case.body for case in stmt.cases]
-    return [stmt.body] if isinstance(stmt, t.With) else []
 
 
 def _leaves(body: Sequence[t.Stmt]) -> bool:
@@ -130,7 +121,3 @@ def _set_to_constants(block: Sequence[t.Stmt]) -> set[str]:
     """The paths that some statements set to a constant: ``first = False``."""
     constants = [stmt for stmt in block if isinstance(stmt, t.Assign) and isinstance(stmt.value, t.Constant)]
     return {path for stmt in constants for target in stmt.targets if (path := t.path_of(target)) is not None}
-
-
-def _is_part(path: str, whole: str) -> bool:
-    return path == whole or path.startswith((f"{whole}.", f"{whole}["))

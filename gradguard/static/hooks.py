@@ -14,6 +14,7 @@ from gradguard.static.gate import SourceError
 from gradguard.static.guards import guards, loop_names
 from gradguard.static.lines import lines_with
 from gradguard.static.model import Form, HookRegistration, Mode, Scope, Store
+from gradguard.static.paths import is_part
 from gradguard.static.roots import graphs
 from gradguard.static.values import Held, Kind, Root, Source, Value
 
@@ -26,10 +27,6 @@ _FREES_HOOKS = re.compile(r"_hooks(?:\.(?:clear|pop|popitem)\(|\s*=(?!=))")
 _ASKS = re.compile(r"\bbackward\(|\bgrad\(|LightningModule|\bTrainer\b")
 _SWITCHES_OFF = re.compile(r"\bno_grad\b|\binference_mode\b|set_grad_enabled\(\s*(?:mode\s*=\s*)?False")
 _EMPTYING = ("clear", "pop", "popleft", "popitem")
-
-
-def _is_part(path: str, whole: str) -> bool:
-    return path == whole or path.startswith((f"{whole}.", f"{whole}["))
 
 
 def judge_hook(flow: Flow, hook: HookRegistration) -> None:
@@ -64,7 +61,7 @@ def judge_hook(flow: Flow, hook: HookRegistration) -> None:
         assert isinstance(node, t.Repeat)
         if names & loop.targets:
             names = {n.id for n in t.walk(node.iterable) if isinstance(n, t.Name)}
-        elif any(_is_part(hook.receiver, path) for path in node.assigned or ()):
+        elif any(is_part(hook.receiver, path) for path in node.assigned or ()):
             return
         elif (loop.forwards and flow.facts.name != "__init__") or loop.backwards or loop.over_loader:
             hook.repeats = loop

@@ -14,6 +14,7 @@ from gradguard.static import tree as t
 from gradguard.static.binding import bind_element
 from gradguard.static.model import Backward, Event, Form, Forward, Loop, Scope
 from gradguard.static.names import PARAMETERS, assigned_paths, collections_of, iterable_path, replaced_element
+from gradguard.static.paths import collections_around
 from gradguard.static.state import Carry, LoopFrame, State, merge
 from gradguard.static.values import (
     Kind,
@@ -394,18 +395,11 @@ def _carry(flow: Flow, frame: LoopFrame, end: State) -> None:
         return found
 
     for path, value in ends.items():
-        own = {Root(Source.CARRIED, (whole, loop)) for whole in _wholes(path)}
+        # What a collection carries on, its entry carries on with it.
+        own = {Root(Source.CARRIED, (whole, loop)) for whole in collections_around(path)}
         grows = not value.bounded and not own.isdisjoint(reaches(path, {path}))
         fresh = not any(r.source is Source.PLACE for r in frame.phis[path].must)
         flow.carries[(path, loop)] = Carry(grows, value, fresh)
-
-
-def _wholes(path: str) -> Iterator[str]:
-    """A path, and the collections that it is an element of: what one of them carries on, it carries on with it."""
-    yield path
-    while path.endswith("]"):
-        path = path[: path.rfind("[")]
-        yield path
 
 
 _EVENT_LISTS = (

@@ -11,6 +11,7 @@ from gradguard.static import places
 from gradguard.static.model import Form, Loop, Scope, Store
 from gradguard.static.names import attributes_of
 from gradguard.static.of_another import Owner
+from gradguard.static.paths import collections_around
 from gradguard.static.state import Carry
 from gradguard.static.stored import Growth
 from gradguard.static.values import Held, Holding, Kind, Root, Source
@@ -18,7 +19,6 @@ from gradguard.static.values import Held, Holding, Kind, Root, Source
 if TYPE_CHECKING:
     from gradguard.static.flow import Flow
 
-_KEYS_AT_END = re.compile(r"(?:\[[^\]]*\])+$")
 COLLECTING = (Form.APPEND, Form.ITEM, Form.CONCATENATE)
 
 
@@ -127,7 +127,8 @@ def cleared(flow: Flow, store: Store) -> bool:
 
 def _owner(flow: Flow, store: Store) -> Owner | None:
     """The object whose attribute is stored into, where its class is known."""
-    path, _, _ = _KEYS_AT_END.sub("", store.path).rpartition(".")
+    *_, attribute = collections_around(store.path)
+    path = attribute.rpartition(".")[0]
     cls = flow.ref.owner if path == "self" else places.owner_of(flow, path, flow.final) if path else None
     if cls is None:
         return None

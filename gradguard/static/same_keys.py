@@ -6,26 +6,19 @@ A loop over that other one has each of their keys in turn. Told from a function'
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from gradguard.static import knowledge as k
 from gradguard.static import tree as t
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from gradguard.static.names import gone_over
 
 
-def keyed_by(define: t.Define, gone_over: Callable[[t.Expr], str | None]) -> Mapping[str, str]:
+def keyed_by(define: t.Define) -> Mapping[str, str]:
     """For each variable whose keys are all elements of one other collection, that one; both are bound but once.
 
     It is a dict of the function's own, into which nothing comes but by ``d[k] = ...``, in more than one place.
-
-    Args:
-        define: the function.
-        gone_over: the collection whose elements a loop over an expression has in turn.
     """
     body, found = define.body, dict[str, list[str | None]]()
-    for base, keys in _stores(body, {}, gone_over):
+    for base, keys in _stores(body, {}):
         found.setdefault(base, []).append(keys)
     given = [param.name for param in define.params]
     bound = [*given, *(t.path_of(name) for name in _bound(body))]
@@ -53,9 +46,7 @@ def _filled_by_methods(body: Sequence[t.Stmt]) -> Iterator[str]:
 _READING = frozenset("items keys values get copy".split())
 
 
-def _stores(
-    body: Sequence[t.Stmt], keys: Mapping[str, str | None], gone_over: Callable[[t.Expr], str | None]
-) -> Iterator[tuple[str, str | None]]:
+def _stores(body: Sequence[t.Stmt], keys: Mapping[str, str | None]) -> Iterator[tuple[str, str | None]]:
     """For each store under a key its collection, and the one that the key is taken from."""
     for stmt in body:
         inner = keys
@@ -70,23 +61,11 @@ def _stores(
                 taken = inner.get(index.id) if isinstance(index, t.Name) else None
                 if taken != base:  # else it is a key that is there
                     yield base, taken
-        for block in _blocks(stmt):
-            yield from _stores(block, inner, gone_over)
+        for block in t.blocks(stmt):
+            yield from _stores(block, inner)
 
 
 def _bound(body: Sequence[t.Stmt]) -> Iterator[t.Expr]:
     for stmt in t.walk_statements(body):
         if isinstance(stmt, t.Assign):
             yield from (name for target in stmt.targets for name in t.names_in(target))
-
-
-def _blocks(stmt: t.Stmt) -> Iterator[Sequence[t.Stmt]]:
-    """The blocks of a statement, but not those of functions and classes."""
-    if isinstance(stmt, t.If | t.Repeat):
-        yield from (stmt.body, stmt.orelse)
-    elif isinstance(stmt, t.With):
-        yield stmt.body
-    elif isinstance(stmt, t.Try):
-        yield from (stmt.body, stmt.orelse, stmt.final, *(handler.body for handler in stmt.handlers))
-    elif isinstance(stmt, t.Match):
-        yield from (case.body for case in stmt.cases)

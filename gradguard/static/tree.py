@@ -328,6 +328,17 @@ def flatten(body: list[Stmt]) -> Iterator[Stmt]:
             yield from flatten(stmt.body)
 
 
+def blocks(stmt: Stmt) -> list[list[Stmt]]:
+    """The blocks of a statement; not those of functions and classes."""
+    if isinstance(stmt, If | Repeat):
+        return [stmt.body, stmt.orelse]
+    if isinstance(stmt, Try):
+        return [stmt.body, *(handler.body for handler in stmt.handlers), stmt.orelse, stmt.final]
+    if isinstance(stmt, Match):
+        return [case.body for case in stmt.cases]
+    return [stmt.body] if isinstance(stmt, With) else []
+
+
 def walk_statements(body: Sequence[Stmt]) -> Iterator[Stmt]:
     """Every statement below ``body``, not entering functions or classes."""
     stack = list(body)
