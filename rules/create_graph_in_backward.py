@@ -41,6 +41,7 @@ from collections.abc import Iterator
 from gradguard.catalogue import Rule
 from gradguard.findings import Finding, Leak, Severity
 from gradguard.signs import ACTS, sign
+from gradguard.static.callers import resets_gradients
 from gradguard.static.model import Backward, Function
 
 rule = Rule("GG102", "create-graph-in-backward", Severity.ERROR, ((sign("create_graph"), ACTS),))
@@ -55,7 +56,7 @@ def keeps_a_cycle(function: Function) -> Iterator[Finding]:
             continue
         if backward.loop is None and (function.name == "__init__" or backward.reset_around):
             continue  # once for each object; in a closure whose caller resets
-        if backward.asks_callers and function.is_reset_by_caller():
+        if backward.asks_callers and resets_gradients(function):
             continue
         yield rule.finding(
             backward.source.site,

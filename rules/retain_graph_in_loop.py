@@ -41,8 +41,9 @@ from collections.abc import Iterator
 from gradguard.catalogue import Rule
 from gradguard.findings import Confidence, Finding, Fix, Severity
 from gradguard.signs import ACTS, sign
+from gradguard.static.callers import give_graph
 from gradguard.static.edits import argument_removed
-from gradguard.static.model import Backward, Function, is_given_graph
+from gradguard.static.model import Backward, Function
 
 rule = Rule("GG101", "retain-graph-in-loop", Severity.WARNING, ((sign("retain_graph"), ACTS),))
 
@@ -52,7 +53,7 @@ def needless(function: Function) -> Iterator[Finding]:
     for backward in function.backwards:
         if backward.retain_graph is None or backward.needed_again or backward.loop is None:
             continue
-        if not backward.carries and is_given_graph(function, backward):
+        if not backward.carries and give_graph(function, backward):
             continue  # made before the loop, by who calls this
         yield rule.finding(
             backward.retain_graph_argument,

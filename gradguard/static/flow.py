@@ -19,6 +19,7 @@ from typing import Any, Generic, TypeVar
 from gradguard.static import binding, branches, loops, phases, places, signature, stores, volatile
 from gradguard.static import knowledge as k
 from gradguard.static import tree as t
+from gradguard.static.callers import backpropagate_result
 from gradguard.static.definitions import Class, FunctionRef
 from gradguard.static.model import (
     Call,
@@ -141,6 +142,7 @@ class Flow:
         self.facts.torch = self.module.torch
         self.facts.is_async = define.is_async
         self.facts.called_without_grad = lambda: project.called_without_grad(ref)
+        self.facts.callers_backpropagate = lambda: backpropagate_result(self.facts)
         self.facts.calling = lambda: (flow.facts for flow in project.calling(ref))
 
     # --- running ---

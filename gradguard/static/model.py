@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from gradguard.findings import Fix
-from gradguard.static import tree as t
 from gradguard.static.events import (
     Backward,
     Call,
@@ -64,6 +63,7 @@ class Function:
         gradients_wanted: it asks for gradients of an input.
         torch: the name that the module gives to torch, if it imports it.
         called_without_grad: whether every call of it that can be seen happens under no_grad (reads other files).
+        callers_backpropagate: whether a caller runs a backward over what it returns (reads other files).
         calling: the functions of the program that may call it (reads other files).
         kept_outputs: of the ``forward`` of an ``autograd.Function``: the statements that put an output on ``ctx``.
         assigns_gradients: its program sets ``x.grad`` to something.
@@ -112,6 +112,7 @@ class Function:
     tensor_params: tuple[str, ...] = ()
     cached_calls: list[tuple[Site, str, str]] = field(default_factory=list)
     called_without_grad: Callable[[], bool] = field(default=lambda: False, repr=False)
+    callers_backpropagate: Callable[[], bool] = field(default=lambda: False, repr=False)
     calling: Callable[[], Iterable[Function]] = field(default=lambda: (), repr=False)
 
     @property
@@ -139,17 +140,6 @@ class Function:
         """Whether the gradients of a step are tensors of their own: nothing zeroes them in place."""
         return not self.zero_grads or any(z.to_none for z in self.zero_grads)
 
-    def is_reset_by_caller(self, levels: int = 3) -> bool:
-        """Whether one that calls it, or hands it to an optimizer's ``step``, resets all gradients or has them reset.
-
-        Also an optimizer of the program that drops the gradients it has used.
-        """
-        callers = [caller for caller in self.calling() if caller is not self] if levels else []
-        resets = (z for caller in callers for z in caller.zero_grads)
-        return any(z.to_none or z.target is not None for z in resets) or any(
-            caller.is_reset_by_caller(levels - 1) for caller in callers
-        )
-
     def without_grad(self) -> Fix | None:
         """Decorate the function with ``no_grad``, if nothing in it needs gradients and torch has a name here."""
         if self.site is None or self.torch is None or self.is_async or self.needs_gradients or self.steps:
@@ -172,60 +162,8 @@ class Function:
         for store in self.stores:
             if not store.leaks or (store.needs_mode and self.called_without_grad()):
                 continue
-            if not (store.is_returned and self.is_backpropagated_by_callers()):
+            if not (store.is_returned and self.callers_backpropagate()):
                 yield store
-
-    def is_backpropagated_by_callers(self, levels: int = 3) -> bool:
-        """Whether one that calls it runs a backward over what it returns, or hands that to one that does."""
-        callers = [caller for caller in self.calling() if caller is not self] if levels else []
-        for caller in callers:
-            consumed: list[Backward | GradCall] = [*caller.backwards, *caller.grad_calls]
-            if any(_comes_of(self.name, event.value.reach) for event in consumed):
-                return True
-            if _comes_of(self.name, caller.returns.reach) and caller.is_backpropagated_by_callers(levels - 1):
-                return True
-        return False
-
-
-def is_given_graph(function: Function, backward: Backward, levels: int = 3) -> bool:
-    """Whether a caller gives a function what has a graph, which a backward of it goes through.
-
-    Args:
-        backward: an event of the function.
-    """
-    if not levels or all(root.source is not Source.PARAM for root in backward.value.reach):
-        return False
-    for caller in function.calling():
-        calls = [
-            each
-            for each in caller.backwards
-            if each.inner is not None and each.source.site.node is backward.source.site.node
-        ]
-        for call in calls if caller is not function else []:
-            given = (root for root in call.value.reach if root.source in (Source.GRAPH, Source.LOSS))
-            if any(_first(root.key) is not call.site.node for root in given):
-                return True
-            if is_given_graph(caller, call, levels - 1):
-                return True
-    return False
-
-
-def _first(key: object) -> object:
-    """The expression of this function that a root began at."""
-    while isinstance(key, tuple) and key:
-        key = key[0]
-    return key
-
-
-def _comes_of(name: str, roots: Roots) -> bool:
-    """Whether a graph comes out of a call of a function of this name."""
-    return any(_is_call_of(name, root.key) for root in roots if root.source in (Source.GRAPH, Source.CALL, Source.LOSS))
-
-
-def _is_call_of(name: str, key: object) -> bool:
-    call = _first(key)
-    func = call.func if isinstance(call, t.Call) else None
-    return func.name == name if isinstance(func, t.Attribute) else isinstance(func, t.Name) and func.id == name
 
 
 def _begins_at(forward: Forward, roots: Roots) -> bool:
