@@ -14,13 +14,14 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import cached_property
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 from gradguard.static import binding, branches, loops, phases, places, signature, stores, volatile
 from gradguard.static import knowledge as k
 from gradguard.static import tree as t
 from gradguard.static.callers import backpropagate_result
 from gradguard.static.definitions import Class, FunctionRef
+from gradguard.static.flow_notes import FlowNotes
 from gradguard.static.model import (
     Call,
     Event,
@@ -37,13 +38,11 @@ from gradguard.static.model import (
 from gradguard.static.names import given_words, is_field, numbers_set, summed_in
 from gradguard.static.project import Project
 from gradguard.static.source import Site
-from gradguard.static.state import Cap, Carry, LoopFrame, State, merge
+from gradguard.static.state import Cap, LoopFrame, State, merge
 from gradguard.static.values import (
     NOTHING,
-    Holdings,
     Kind,
     Root,
-    Roots,
     Source,
     Value,
     each_of,
@@ -51,56 +50,12 @@ from gradguard.static.values import (
     union,
 )
 
-_T = TypeVar("_T")
 _NO_NAMES: frozenset[str] = frozenset()
 """One for all: each empty set is as large as one of four, and most flows have several."""
 
 
-class _Made(Generic[_T]):
-    """A collection of a flow that is made when it is asked for: in most flows, most of these stay empty."""
-
-    def __init__(self, make: Callable[[], _T]) -> None:
-        self._make = make
-
-    def __set_name__(self, owner: type, name: str) -> None:
-        self._name = name
-
-    def __get__(self, flow: object, owner: type | None = None) -> _T:
-        made = vars(flow)[self._name] = self._make()
-        return made
-
-
-class Flow:
+class Flow(FlowNotes):
     """The walk over one function; its outcome is in ``facts``."""
-
-    at_start = _Made[set[str]](set)
-    beyond_start = _Made[set[str]](set)
-    proven = _Made[set[Root]](set)
-    proven_values = _Made[set[Roots]](set)
-    escaped = _Made[set[Root]](set)
-    hints = _Made[dict[Root, str]](dict)
-    carries = _Made[dict[tuple[str, Loop], Carry]](dict)
-    applied = _Made[set[t.Define]](set)
-    sums = _Made[dict[str, list[Value]]](dict)
-    given_back = _Made[dict[t.Call, str]](dict)
-    unchanged = _Made[dict[t.Call, dict[object, str]]](dict)
-    properties = _Made[dict[t.Attribute, t.Call]](dict)
-    entering = _Made[dict[t.Expr, branches.Entering | None]](dict)
-    elements = _Made[dict[str, tuple[str, ...]]](dict)
-    emptied = _Made[set[str]](set)
-    detached = _Made[set[str]](set)
-    drained = _Made[set[t.Comprehension]](set)
-    rewritten = _Made[dict[t.Call, t.Call]](dict)
-    joined = _Made[dict[t.Expr, Holdings]](dict)
-    saving = _Made[set[object]](set)
-    unpacked = _Made[set[object]](set)
-    on_some_ways = _Made[set[object]](set)
-    recurrent = _Made[set[object]](set)
-    saving_inside = _Made[set[object]](set)
-    asked_whether_leaf = _Made[set[str]](set)
-    slots = _Made[set[tuple[str, str | None]]](set)
-    renewed = _Made[set[tuple[str, Loop | None]]](set)
-    entered = _Made[dict[str, Loop | None]](dict)
 
     def __init__(self, project: Project, ref: FunctionRef) -> None:
         self.project = project
@@ -175,12 +130,7 @@ class Flow:
 
         signature.describe(self)
         judge(self)
-        self._let_go()
-
-    def _let_go(self) -> None:
-        """Drop what is empty: flows are kept as long as the run goes on, and it is made again if it is asked for."""
-        for name in [name for name, value in vars(self).items() if name in _MADE and not value]:
-            del vars(self)[name]
+        self.let_go()
 
     def entry_mode(self) -> Mode:
         """The gradient mode that decorators and frameworks give the function."""
@@ -541,6 +491,3 @@ _READ: dict[type, Callable[[Flow, Any, State], State | None]] = {
     t.Try: branches.try_,
     t.With: branches.with_,
 }
-
-
-_MADE = frozenset(name for name, value in vars(Flow).items() if isinstance(value, _Made))
