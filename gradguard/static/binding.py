@@ -241,22 +241,28 @@ def _reset_gradient(flow: Flow, target: t.Expr, value: Value, state: State, stmt
         flow.zero(ZeroGrad(flow.site(stmt), flow.loop, flow.branches > 0), state)
     if is_of_gradient(target) and not (isinstance(stmt, t.Assign) and isinstance(stmt.value, t.Constant)):
         flow.set_gradients(stmt, state)
-    frozen = isinstance(stmt, t.Assign) and isinstance(stmt.value, t.Constant) and not stmt.value.value
     if isinstance(target, t.Attribute) and target.name == "requires_grad":
-        freeze_each(flow, t.path_of(target.value), state, frozen)
-    path = t.path_of(target.value) if isinstance(target, t.Attribute) and target.name == "requires_grad" else None
-    if path is not None and frozen and (before := flow.read(flow.canonical(path), state)).kind is not Kind.MODULE:
-        unmarked(flow, flow.canonical(path), before, state)
-    if isinstance(target, t.Attribute) and target.name == "requires_grad" and not frozen:
-        is_parameter = path is not None and bool(flow.read(path, state).holding(Held.STATE))
-        flow.facts.gradients_wanted |= not is_parameter  # one that learns again is trained, and asks for no input's
-        if path is not None:
-            flow.record(Call(
-                flow.site(stmt), flow.loop, flow.branches > 0, name="requires_grad_", receiver=path,
-                of=flow.read(path, state),
-            ))  # fmt: skip
-            leaf = Root(Source.LEAF, target)
-            state.env[path] = flow.read(path, state).with_roots(leaf)
+        frozen = isinstance(stmt, t.Assign) and isinstance(stmt.value, t.Constant) and not stmt.value.value
+        _ask_for_gradient(flow, target, state, stmt, frozen=frozen)
+
+
+def _ask_for_gradient(flow: Flow, target: t.Attribute, state: State, stmt: t.Node, *, frozen: bool) -> None:
+    """``x.requires_grad = True``, or ``False``."""
+    path = t.path_of(target.value)
+    freeze_each(flow, path, state, frozen)
+    if path is not None and frozen:
+        path = flow.canonical(path)
+        if (before := flow.read(path, state)).kind is not Kind.MODULE:
+            unmarked(flow, path, before, state)
+        return
+    is_parameter = path is not None and bool(flow.read(path, state).holding(Held.STATE))
+    flow.facts.gradients_wanted |= not frozen and not is_parameter  # one that learns again is trained: no input's
+    if path is not None:
+        value = flow.read(path, state)
+        flow.record(Call(
+            flow.site(stmt), flow.loop, flow.branches > 0, name="requires_grad_", receiver=path, of=value,
+        ))  # fmt: skip
+        state.env[path] = value.with_roots(Root(Source.LEAF, target))
 
 
 def unmarked(flow: Flow, path: str, value: Value, state: State) -> Value:

@@ -9,7 +9,7 @@ from itertools import chain
 from gradguard.static.keys import TEXT, is_number
 from gradguard.static.knowledge import SETTINGS_NAME
 from gradguard.static.lines import Line, class_around, lines_with, told_once
-from gradguard.static.of_another import Owner
+from gradguard.static.owners import Owner
 
 AT_START = ("__init__", "__post_init__", "__new__")
 """What these do is done once, when an object is made."""

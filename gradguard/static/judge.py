@@ -24,7 +24,7 @@ from gradguard.static.noted import judge_call, judge_construction
 from gradguard.static.renewal import is_renewed
 from gradguard.static.roots import attaching_roots, graphs, node_of, site_of, wholes
 from gradguard.static.route import route
-from gradguard.static.strangers import may_cut
+from gradguard.static.unknown_modules import may_cut
 from gradguard.static.values import Kind, Root, Roots, Source, Value
 from gradguard.static.wholes import note_wholes
 

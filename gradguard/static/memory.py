@@ -10,7 +10,7 @@ from gradguard.static import knowledge as k
 from gradguard.static import places
 from gradguard.static.model import Form, Loop, Scope, Store
 from gradguard.static.names import attributes_of
-from gradguard.static.of_another import Owner
+from gradguard.static.owners import Owner
 from gradguard.static.paths import collections_around
 from gradguard.static.state import Carry
 from gradguard.static.stored import Growth

@@ -10,8 +10,8 @@ from gradguard.static import tree as t
 from gradguard.static.called import Called, last
 from gradguard.static.definitions import Class, FunctionRef
 from gradguard.static.model import Forward, Mode
+from gradguard.static.model_lookalikes import may_record_nothing
 from gradguard.static.names import structures_in
-from gradguard.static.no_modules import may_record_nothing
 from gradguard.static.parameters import making
 from gradguard.static.values import Held, Kind, Root, Source, Value, holding, union
 

@@ -22,7 +22,7 @@ from gradguard.static.cutting import cutting_functions
 from gradguard.static.file_links import File, FileLinks
 from gradguard.static.keys import TEXT
 from gradguard.static.lines import lines_with
-from gradguard.static.of_another import Owner
+from gradguard.static.owners import Owner
 from gradguard.static.registered import registered
 
 if TYPE_CHECKING:
@@ -231,9 +231,8 @@ class Survey:
     def cuts(self, attribute: str, near: Module, functions: Functions) -> bool:
         """Whether a function that runs detaches what an attribute of this name has, besides those that were read."""
         for text in self._with_word(attribute, near):
-            data = text.encode(errors="surrogatepass")
-            own = {name for name, where in functions if where == data}
-            if any(self.is_called(name, near) for name in cutting_functions(attribute, text) - own):
+            found = cutting_functions(attribute, text)
+            if any(self.is_called(name, near) for name in _without(found, functions, text)):
                 return True
         return False
 
@@ -252,12 +251,12 @@ class Survey:
         owner: Owner | None = None,
     ) -> Iterator[str]:
         for text in self._with_word(attribute, near):
-            data = text.encode(errors="surrogatepass")
-            is_read = slot in (None, TEXT)  # of one key it was not
-            own = {name for name, where in functions if where == data and is_read}
-            yield from clearing_methods(attribute, text, anew, slot=slot, owner=owner) - own
+            found = clearing_methods(attribute, text, anew, slot=slot, owner=owner)
             if bare:
-                yield from clearing_methods(attribute, with_object(attribute, text), bare=True) - own - {"<module>"}
+                found |= clearing_methods(attribute, with_object(attribute, text), bare=True) - {"<module>"}
+            yield from (
+                found if slot not in (None, TEXT) else _without(found, functions, text)
+            )  # of one key none was read
 
     def is_called(self, method: str, near: Module, at_exit: bool = True) -> bool:
         """Whether a function runs at all: something calls it that runs, or that a user of the project may call."""
@@ -440,6 +439,12 @@ class Survey:
 
     def _modules(self, paths: Iterable[Path]) -> Iterator[Module]:
         return (module for path in paths if (module := self.project.module(path)) is not None)
+
+
+def _without(names: set[str], functions: Functions, text: str) -> set[str]:
+    """Those names that are of none of some functions in a file."""
+    data = text.encode(errors="surrogatepass") if names and functions else b""
+    return names - {name for name, where in functions if where == data}
 
 
 class _Holding:
