@@ -250,15 +250,14 @@ def _ask_for_gradient(flow: Flow, target: t.Attribute, state: State, stmt: t.Nod
     """``x.requires_grad = True``, or ``False``."""
     path = t.path_of(target.value)
     freeze_each(flow, path, state, frozen)
-    if path is not None and frozen:
-        path = flow.canonical(path)
-        if (before := flow.read(path, state)).kind is not Kind.MODULE:
-            unmarked(flow, path, before, state)
+    value = flow.read(flow.canonical(path) if frozen else path, state) if path is not None else None
+    if frozen:
+        if path is not None and value is not None and value.kind is not Kind.MODULE:
+            unmarked(flow, flow.canonical(path), value, state)
         return
-    is_parameter = path is not None and bool(flow.read(path, state).holding(Held.STATE))
-    flow.facts.gradients_wanted |= not frozen and not is_parameter  # one that learns again is trained: no input's
-    if path is not None:
-        value = flow.read(path, state)
+    is_parameter = value is not None and bool(value.holding(Held.STATE))
+    flow.facts.gradients_wanted |= not is_parameter  # one that learns again is trained, and asks for no input's
+    if path is not None and value is not None:
         flow.record(Call(
             flow.site(stmt), flow.loop, flow.branches > 0, name="requires_grad_", receiver=path, of=value,
         ))  # fmt: skip

@@ -254,9 +254,8 @@ class Survey:
             found = clearing_methods(attribute, text, anew, slot=slot, owner=owner)
             if bare:
                 found |= clearing_methods(attribute, with_object(attribute, text), bare=True) - {"<module>"}
-            yield from (
-                found if slot not in (None, TEXT) else _without(found, functions, text)
-            )  # of one key none was read
+            is_read = slot in (None, TEXT)  # of one key it was not
+            yield from _without(found, functions, text) if is_read else found
 
     def is_called(self, method: str, near: Module, at_exit: bool = True) -> bool:
         """Whether a function runs at all: something calls it that runs, or that a user of the project may call."""
