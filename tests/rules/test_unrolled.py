@@ -8,7 +8,7 @@ from tests.rules.snippets import assert_clean, assert_flagged
 
 CODE = "GG105"
 
-LEARNED = """
+RULE = """
         class Rule(nn.Module):
             def __init__(self):
                 super().__init__()
@@ -16,7 +16,11 @@ LEARNED = """
 
             def forward(self, slopes, state):
                 return self.cell(slopes, state)
+"""
 
+LEARNED = (
+    RULE
+    + """
         class Learner:
             def __init__(self, f, rule, retain=False):
                 self.f, self.rule, self.retain = f, rule, retain
@@ -44,6 +48,7 @@ LEARNED = """
                 total.backward()
                 optimizer.step()
 """
+)
 
 
 @pytest.mark.parametrize("add", ["total += loss", "total = total + (i / 20 + 1) * loss", "losses.append(loss)"])
@@ -55,15 +60,9 @@ def test_the_steps_of_a_learned_optimizer(add: str, goes_on: str) -> None:
     assert_clean(LEARNED.format(add=add, goes_on=goes_on, end=end, mark=""), CODE)
 
 
-ATTRIBUTES = """
-        class Rule(nn.Module):
-            def __init__(self):
-                super().__init__()
-                self.cell = nn.LSTM(1, 1)
-
-            def forward(self, slopes, state):
-                return self.cell(slopes, state)
-
+ATTRIBUTES = (
+    RULE
+    + """
         class Learner:
             def __init__(self, f, rule, retain=False):
                 self.f, self.rule, self.retain = f, rule, retain
@@ -97,6 +96,7 @@ ATTRIBUTES = """
                 total.backward()
                 optimizer.step()
 """
+)
 
 
 @pytest.mark.parametrize("given", ["x.grad", "x.grad.clone().detach()"])
