@@ -81,7 +81,7 @@ def form_of_carried(statement: ast.stmt, name: str) -> str:
     if isinstance(statement, ast.AugAssign):
         return "sum" if isinstance(statement.op, ast.Add | ast.Sub) else "carried"
     value = stored_value(statement, name)
-    if isinstance(value, ast.BinOp) and reads(value, name):
+    if isinstance(value, ast.BinOp) and reads(value, _as_written(statement, name)):
         return "average" if any(isinstance(n, ast.Mult) for n in ast.walk(value)) else "sum"
     return "carried"
 
@@ -91,7 +91,18 @@ def adds_to_itself(statement: ast.stmt, name: str) -> bool:
     if isinstance(statement, ast.AugAssign):
         return True
     value = stored_value(statement, name)
-    return isinstance(value, ast.BinOp) and reads(value, name)
+    return isinstance(value, ast.BinOp) and reads(value, _as_written(statement, name))
+
+
+def _as_written(statement: ast.stmt, name: str) -> str:
+    """The name by which a statement means the holder: ``row`` of ``row["sum"] = row["sum"] + loss``."""
+    targets = statement.targets if isinstance(statement, ast.Assign) else [getattr(statement, "target", None)]
+    inner = targets[0]
+    if not isinstance(inner, ast.Subscript | ast.Attribute) or reads(inner, name):
+        return name
+    while isinstance(inner, ast.Subscript | ast.Attribute):
+        inner = inner.value
+    return inner.id if isinstance(inner, ast.Name) and inner.id not in ("self", "cls") else name
 
 
 def _is_key(target: ast.Subscript) -> bool:
@@ -120,7 +131,7 @@ def stored_value(statement: ast.stmt, name: str) -> ast.expr | None:
 
 def value_name(statement: ast.stmt, name: str) -> str | None:
     """The variable that is stored, when it is one: the ``loss`` of ``total += loss``, not the ``x`` of ``model(x)``."""
-    value = stored_value(statement, name)
+    value, name = stored_value(statement, name), _as_written(statement, name)
     added, factors = _added(value, name) if value is not None else (None, [])
     names = _plain_names(added) if added is not None else []
     names = [n for n in names if n not in (name, "self", "cls", "torch", *factors)]

@@ -24,6 +24,10 @@ def statement(code: str) -> ast.stmt:
         ("total = (1 - d) * loss + d * total", "loss"),
         ("self.total = self.total * self.d + loss * (1 - self.d)", "loss"),
         ("self.total = d * self.total + (1 - d) * onehot.t() @ flat", "flat"),
+        ("row['total'] = row['total'] + loss", "loss"),
+        ("row.total = d * row.total + (1 - d) * loss", "loss"),
+        ("row['total'] += loss * n", "loss"),
+        ("self.rows['total'] = loss", "loss"),
         ("total = loss", "loss"),
         ("total.append(loss)", "loss"),
         ("total.append({'loss': loss})", "loss"),
@@ -70,3 +74,4 @@ def test_an_item_is_named_as_it_is_written(code: str, variable: str | None, writ
 )
 def test_how_an_entry_is_made_from_what_it_was(code: str, form: str) -> None:
     assert form_of_carried(statement(code), code.partition("[")[0]) == form
+    assert form_of_carried(statement(code), "behind_another_name") == form
