@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from gradguard.static import tree as t
 from gradguard.static.clearing import AT_START
-from gradguard.static.constant_attributes import without_settings
+from gradguard.static.constant_places import without_settings
 from gradguard.static.copies import is_of_a_copy, leaves_a_copy, left_on
 from gradguard.static.definitions import Class
 from gradguard.static.model import Backward, Form, GradCall, Loop, Store, ZeroGrad

@@ -397,6 +397,38 @@ def test_a_number_that_a_module_keeps_brings_no_graph(default: str, setting: str
     assert_flagged(SCALED.format(default=default, setting=setting, more="pass", mark="  # !"), CODE)
 
 
+@pytest.mark.parametrize("more", ["print(classifier.scale, end='')", "plot(classifier.scale, size=3, to=x)"])
+def test_to_hand_a_number_on_is_not_to_set_it(more: str) -> None:
+    assert_flagged(SCALED.format(default="", setting="self.scale = 2", more=more, mark="  # !"), CODE)
+
+
+def with_constant(constant: str, more: str = "pass") -> str:
+    """The scale is a constant of the file."""
+    cosine = SCALED.replace("self.scale *", "(SCALE + 1e-8) *").format(
+        default="", setting="pass", more=more, mark="  # !"
+    )
+    return f"\n    {constant}\n{cosine}"
+
+
+@pytest.mark.parametrize("constant", ["SCALE = 2", "SCALE = 1.e-5  # small", "SCALE = -0.5", "SCALE = .5"])
+def test_a_number_of_the_file_brings_no_graph(constant: str) -> None:
+    assert_flagged(with_constant(constant, "print(x == SCALE)"), CODE)
+
+
+@pytest.mark.parametrize(
+    ("constant", "more"),
+    [
+        ("SCALE = nn.Parameter(torch.ones(1))", "pass"),
+        ("SCALE = 2", "global SCALE; SCALE = classifier(x)"),
+        ("SCALE = 2", "global SCALE; SCALE += classifier(x)"),
+        ("SCALE = 2", "global SCALE, N; SCALE, N = classifier(x), 1"),
+        ("SCALE = 2 * nn.Parameter(torch.ones(1))", "pass"),
+    ],
+)
+def test_what_a_file_keeps_may_bring_a_graph(constant: str, more: str) -> None:
+    assert_clean(with_constant(constant, more).replace("  # !", ""), CODE)
+
+
 @pytest.mark.parametrize(
     ("default", "setting", "more"),
     [
