@@ -159,7 +159,8 @@ def without_garbage(growing: Mapping[str, Trend], coming_back: float, beneath: M
         name: grown for name, grown in growing.items() if name in COUNTS or grown.slope > MOST_OF_A_TOOTH * coming_back
     }
     real = {name: grown for name, grown in beneath.items() if grown.slope >= floor_of(name)}
-    return {**real, **kept, **{name: replace(kept[name], slope=real[name].slope) for name in kept.keys() & real.keys()}}
+    sized = {name: replace(grown, slope=real[name].slope) if name in real else grown for name, grown in kept.items()}
+    return {**real, **sized}
 
 
 def _divided(found: Sequence[Diagnosed], hidden: float) -> list[float]:

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import ast
 import re
-from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from functools import cached_property, lru_cache
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from gradguard.static import tree as t
-from gradguard.static.gate import SourceError, inner, parsed
+from gradguard.static.gate import SourceError
 from gradguard.static.layout import statements
 from gradguard.static.parameters import is_plain
 from gradguard.static.prose import without_prose
+from gradguard.static.written_calls import AT_TOP, ITEMS, Call, Given, Scope, Written, call_of, mention_of, written_in
 
 if TYPE_CHECKING:
     from gradguard.static.asked import Asked
@@ -43,7 +42,7 @@ class Passed:
         if is_plain(ref.define.params[params.index(param)]):
             return None
         owner = ref.owner.name if ref.owner else ""
-        part = _ITEMS if of_items else ""
+        part = ITEMS if of_items else ""
         found = self._classes_of(self._calls_of(ref.module), ref.define.name, owner, params, param, part, 0)
         return min(found, key=lambda cls: cls.module.source.path) if len({cls.name for cls in found}) == 1 else None
 
@@ -102,7 +101,7 @@ class Passed:
         found: list[Class] = []
         for calls in self._callers(ref.define.name, self._calls_of(near)):
             for name, scope in calls.decorated(ref.define.name):
-                cls = calls.module.klass(name) if calls.module is not None and scope[:2] == _AT_TOP else None
+                cls = calls.module.klass(name) if calls.module is not None and scope[:2] == AT_TOP else None
                 found += [cls] if cls is not None else []
         self._survey.asked(near).files.update(path for cls in found if (path := cls.module.path) is not None)
         return found
@@ -113,7 +112,7 @@ class Passed:
         self._survey.asked(near).files.update(path for path in paths if path is not None)
         return functions
 
-    def _resolved(self, calls: _Calls, given: _Given, scope: _Scope) -> Iterator[FunctionRef]:
+    def _resolved(self, calls: _Calls, given: Given, scope: Scope) -> Iterator[FunctionRef]:
         """The functions that an argument may be: one by its name, a method, what a function returns."""
         from gradguard.static.definitions import Class, FunctionRef
 
@@ -179,34 +178,6 @@ class _Passing(NamedTuple):
     param: str
 
 
-class _Given(NamedTuple):
-    """An argument: by its path, or by that of the function or class that is called to make it."""
-
-    path: str
-    is_made: bool
-
-
-class _Call(NamedTuple):
-    """A call, as far as it matters here: a file's trees would be a hundred times as large.
-
-    Args:
-        is_own: of a method of ``self``.
-    """
-
-    positional: tuple[_Given, ...]
-    by_keyword: dict[str, _Given]
-    scope: _Scope
-    is_own: bool
-
-
-class _Written(NamedTuple):
-    """What a part of a file calls, by the name of what is called; what variables are made with; what is decorated."""
-
-    calls: dict[str, list[_Call]]
-    made: dict[str, list[str]]
-    decorated: dict[str, list[tuple[str, _Scope]]]
-
-
 class _Calls:
     """The calls in one file, and what its variables are made with; only the statements that name it are parsed.
 
@@ -218,8 +189,8 @@ class _Calls:
         self.path = path
         self._project = project
         self._module = module
-        self._parsed: dict[bytes, _Written] = {}
-        self._calls: dict[str, list[_Call]] = {}
+        self._parsed: dict[bytes, Written] = {}
+        self._calls: dict[str, list[Call]] = {}
         self._made: dict[str, list[str]] = {}
 
     @property
@@ -227,7 +198,7 @@ class _Calls:
         """The file as a module; None when it cannot be read."""
         return self._project.module(self.path) if self.path is not None else self._module
 
-    def _where(self, stands: re.Pattern[bytes], word: str) -> list[_Written]:
+    def _where(self, stands: re.Pattern[bytes], word: str) -> list[Written]:
         """What the statements say in which a word stands so.
 
         Args:
@@ -252,10 +223,10 @@ class _Calls:
         self._calls.clear()
         self._made.clear()
 
-    def _calling(self, name: str) -> list[_Call]:
+    def _calling(self, name: str) -> list[Call]:
         """The calls of what has a name."""
         if name not in self._calls:
-            written = self._where(_call_of(name), name)
+            written = self._where(call_of(name), name)
             self._calls[name] = [call for each in written for call in each.calls.get(name, ())]
         return self._calls[name]
 
@@ -269,20 +240,20 @@ class _Calls:
         text = of_module.source.text if of_module is not None else self._project.texts.of(self.path or Path())
         return without_prose(text.encode(errors="replace"))
 
-    def _written(self, statement: bytes) -> _Written:
+    def _written(self, statement: bytes) -> Written:
         if statement not in self._parsed:
-            self._parsed[statement] = _written_in(statement)
+            self._parsed[statement] = written_in(statement)
         return self._parsed[statement]
 
-    def decorated(self, name: str) -> list[tuple[str, _Scope]]:
+    def decorated(self, name: str) -> list[tuple[str, Scope]]:
         """The functions and classes that something of this name decorates, each with where."""
         written = self._where(re.compile(re.escape(name).encode()), name)
         return [found for each in written for found in each.decorated.get(name, ())]
 
-    def function(self, name: str, scope: _Scope) -> FunctionRef | None:
+    def function(self, name: str, scope: Scope) -> FunctionRef | None:
         """The function of this name of the top level, or within a function or method of the top level."""
         outer, owner, _ = scope
-        if self.module is None or scope[:2] == _AT_TOP:
+        if self.module is None or scope[:2] == AT_TOP:
             return self.module.function(name) if self.module is not None else None
         cls = self.module.klass(owner) if owner else None
         around = cls.methods.get(outer) if cls is not None else self.module.function(outer) if not owner else None
@@ -301,14 +272,14 @@ class _Calls:
     def _makers(self, path: str) -> list[str]:
         """What is called to make a variable's objects."""
         if path not in self._made:
-            variable = path.removesuffix(_ITEMS)
-            written = self._where(_mention_of(variable), variable.rpartition(".")[2])
+            variable = path.removesuffix(ITEMS)
+            written = self._where(mention_of(variable), variable.rpartition(".")[2])
             self._made[path] = list(dict.fromkeys(maker for each in written for maker in each.made.get(path, ())))
         return self._made[path]
 
     def given(
         self, name: str, param: str, position: int, ref: FunctionRef | None = None
-    ) -> Iterator[tuple[_Given, _Scope]]:
+    ) -> Iterator[tuple[Given, Scope]]:
         """What the calls of a name pass as ``param``, each with where; not those of another class's own method."""
         for call in self._calling(name):
             if ref is not None and call.is_own and self._is_of_another(call.scope[1], ref):
@@ -347,7 +318,7 @@ class _Calls:
                 if value is not None and isinstance(value.ref, Class):
                     yield value.ref
 
-    def _made_by(self, given: _Given, part: str) -> list[str]:
+    def _made_by(self, given: Given, part: str) -> list[str]:
         """The functions and classes whose calls make what is given, or what is in it."""
         if given.is_made:
             return [given.path] if not part else []
@@ -358,109 +329,3 @@ class _Calls:
         for given, (function, owner, params) in self.given(name, param, position):
             if not given.is_made and given.path in params:
                 yield _Passing(function, owner, params, given.path)
-
-
-# What may stand between two words of an expression; a comment with its end, or a search would try each of its spaces.
-_BETWEEN = r"(?:[\s\\]|#[^\n]*(?:\n|\Z))*"
-
-
-@lru_cache(maxsize=256)
-def _call_of(name: str) -> re.Pattern[bytes]:
-    """What every call of a name has: an opening bracket behind it, or behind those that close around it."""
-    return re.compile(rf"{re.escape(name)}(?:[\s\\)]|#[^\n]*(?:\n|\Z))*(?:\(|\Z)".encode())
-
-
-@lru_cache(maxsize=256)
-def _mention_of(path: str) -> re.Pattern[bytes]:
-    """What every mention of a path has: its names one after another, and nothing that they are of before them."""
-    dotted = rf"{_BETWEEN}\.{_BETWEEN}".join(map(re.escape, path.split(".")))
-    return re.compile((dotted if path.startswith(".") else rf"(?<![\w.]){dotted}(?!\w)").encode())
-
-
-_Scope = tuple[str, str, list[str]]
-_AT_TOP = ("<module>", "")
-
-
-def _written_in(statement: bytes) -> _Written:
-    calls: defaultdict[str, list[_Call]] = defaultdict(list)
-    made: defaultdict[str, list[str]] = defaultdict(list)
-    decorated: defaultdict[str, list[tuple[str, _Scope]]] = defaultdict(list)
-    stack: list[tuple[ast.AST, _Scope]] = [(parsed(statement.decode()), ("<module>", "", []))]
-    while stack:
-        node, scope = stack.pop()
-        if isinstance(node, ast.Call):
-            receiver, _, method = _dotted(node.func).rpartition(".")
-            by_keyword = {k.arg: _given(k.value) for k in node.keywords if k.arg}
-            call = _Call(tuple(map(_given, node.args)), by_keyword, scope, receiver == "self")
-            if any(given.path for given in (*call.positional, *by_keyword.values())):
-                calls[method].append(call)
-        elif isinstance(node, ast.Assign):
-            for target in node.targets:
-                for name, value in _pairs(target, node.value):
-                    if isinstance(value, ast.Call):
-                        made[_dotted(name)].append(_dotted(value.func))
-                    if maker := _maker_of_items(value):
-                        made[_dotted(name) + _ITEMS].append(maker)
-        elif isinstance(node, ast.With | ast.AsyncWith):
-            for item in node.items:
-                if item.optional_vars is not None and isinstance(item.context_expr, ast.Call):
-                    made[_dotted(item.optional_vars)].append(_dotted(item.context_expr.func))
-        elif isinstance(node, ast.ClassDef):
-            for decorator in node.decorator_list if scope[:2] == _AT_TOP else ():
-                decorated[_decorating(decorator)].append((node.name, scope))
-            scope = (scope[0], node.name, scope[2])
-        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            arguments = node.args
-            names = [a.arg for a in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)]
-            for decorator in node.decorator_list if scope[0] != "<module>" or not scope[1] else ():
-                decorated[_decorating(decorator)].append((node.name, scope))  # what decorates a method is another thing
-            scope = (node.name, scope[1], names)
-        stack += [(child, scope) for child in inner(node)]
-    return _Written(calls, made, decorated)
-
-
-def _pairs(target: ast.expr, value: ast.expr) -> Iterator[tuple[ast.expr, ast.expr]]:
-    """``a, b = X(), Y()`` gives ``a, X()`` and ``b, Y()``."""
-    if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts):
-        for one, other in zip(target.elts, value.elts):
-            yield from _pairs(one, other)
-    else:
-        yield target, value
-
-
-_ITEMS = "[*]"
-
-
-def _maker_of_items(value: ast.expr) -> str:
-    """What makes each item of a collection: ``Meter`` of ``defaultdict(Meter)``, ``{k: Meter() for k in names}``."""
-    if isinstance(value, ast.Call) and value.args and _dotted(value.func).rsplit(".", 1)[-1] == "defaultdict":
-        factory = value.args[0]
-        return _called(factory.body) if isinstance(factory, ast.Lambda) else _dotted(factory)
-    if isinstance(value, ast.DictComp):
-        return _called(value.value)
-    if isinstance(value, ast.ListComp):
-        return _called(value.elt)
-    items = value.values if isinstance(value, ast.Dict) else value.elts if isinstance(value, ast.List) else []
-    makers = {_called(item) for item in items}
-    return makers.pop() if len(makers) == 1 else ""
-
-
-def _called(value: ast.expr) -> str:
-    return _dotted(value.func) if isinstance(value, ast.Call) else ""
-
-
-def _given(argument: ast.expr) -> _Given:
-    is_made = isinstance(argument, ast.Call)
-    return _Given(_dotted(argument.func if isinstance(argument, ast.Call) else argument), is_made)
-
-
-def _decorating(decorator: ast.expr) -> str:
-    """The name of what decorates: ``register`` of ``@hooks.register("step")``."""
-    called = decorator.func if isinstance(decorator, ast.Call) else decorator
-    return _dotted(called).rsplit(".", 1)[-1]
-
-
-def _dotted(node: ast.AST | None) -> str:
-    if isinstance(node, ast.Attribute):
-        return f"{_dotted(node.value)}.{node.attr}"
-    return node.id if isinstance(node, ast.Name) else ""

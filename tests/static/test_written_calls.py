@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from gradguard.static.passed import _call_of, _mention_of, _written_in
+from gradguard.static.written_calls import call_of, mention_of, written_in
 
 
 @pytest.mark.parametrize(
@@ -22,18 +22,18 @@ from gradguard.static.passed import _call_of, _mention_of, _written_in
     ],
 )
 def test_each_call_of_a_name_is_seen_in_the_text(call: str) -> None:
-    assert _written_in(call.encode()).calls["fit"]
-    assert _call_of("fit").search(call.encode())
+    assert written_in(call.encode()).calls["fit"]
+    assert call_of("fit").search(call.encode())
 
 
 @pytest.mark.parametrize("text", ["def fit_all(self): self.fit = net", "fit\n", "print(fit, net)"])
 def test_what_calls_no_such_name(text: str) -> None:
-    assert not _written_in(text.encode()).calls["fit"]
-    assert not _call_of("fit").search(text.strip().encode() + b";")
+    assert not written_in(text.encode()).calls["fit"]
+    assert not call_of("fit").search(text.strip().encode() + b";")
 
 
 def test_a_statement_that_is_cut_off_may_go_on_with_a_call() -> None:
-    assert _call_of("fit").search(b"x = (fit\n")
+    assert call_of("fit").search(b"x = (fit\n")
 
 
 @pytest.mark.parametrize(
@@ -52,16 +52,16 @@ def test_a_statement_that_is_cut_off_may_go_on_with_a_call() -> None:
     ],
 )
 def test_each_variable_that_is_made_is_seen_in_the_text(path: str, text: str) -> None:
-    assert _written_in(text.encode()).made[path] == ["Net"]
-    assert _mention_of(path).search(text.encode())
+    assert written_in(text.encode()).made[path] == ["Net"]
+    assert mention_of(path).search(text.encode())
 
 
 @pytest.mark.parametrize("text", ["self.net = Net()", "nets = Net()", "subnet = Net()"])
 def test_what_makes_no_such_variable(text: str) -> None:
-    assert not _mention_of("net").search(text.encode())
+    assert not mention_of("net").search(text.encode())
 
 
-@pytest.mark.parametrize("pattern", [_call_of("fit"), _mention_of("net.fit")])
+@pytest.mark.parametrize("pattern", [call_of("fit"), mention_of("net.fit")])
 def test_comments_behind_a_name_are_soon_passed(pattern: re.Pattern[bytes]) -> None:
     """A search that tries each blank at the end of each comment would not come to an end."""
     comments = b"# a note (  \n" * 500
