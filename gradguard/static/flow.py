@@ -94,11 +94,13 @@ class Flow(FlowNotes):
         self.at_limit = 0
         self.caps: list[Cap] = []
         self.scoped: list[str] = []
-        self.facts.torch = self.module.torch
-        self.facts.is_async = define.is_async
-        self.facts.called_without_grad = lambda: project.called_without_grad(ref)
-        self.facts.callers_backpropagate = lambda: backpropagate_result(self.facts)
-        self.facts.calling = lambda: (flow.facts for flow in project.calling(ref))
+        facts = self.facts
+        facts.torch = self.module.torch
+        facts.is_async = define.is_async
+        # facts outlive this reading, and go without a collection: none of these holds the flow or the facts
+        facts.called_without_grad = lambda: project.called_without_grad(ref)
+        facts.callers_backpropagate = backpropagate_result
+        facts.calling = lambda: (flow.facts for flow in project.calling(ref))
 
     # --- running ---
 

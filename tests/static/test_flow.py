@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 from pathlib import Path
 
 import pytest
 
 from gradguard.findings import Confidence
+from gradguard.static.model import Function
 from tests.rules.snippets import assert_clean, findings, marked
 
 TRAIN = """
@@ -908,3 +910,20 @@ def test_a_flow_that_was_read_keeps_no_empty_collection(tmp_path: Path) -> None:
     assert [name for name in collections if name in vars(flow)] == ["emptied"]
     flow.saving.add("a call")
     assert flow.saving == {"a call"}
+
+
+def test_readings_that_are_replaced_go_without_a_collection() -> None:
+    """A check runs with the collector off: facts in a cycle would stay, with all that they hold, until it ends."""
+    source = LEAKS["sums by key, and a helper whose loss has two sources"]
+    known = {id(each) for each in _facts()}
+    gc.disable()
+    try:
+        findings(source)
+        alive = [each for each in _facts() if id(each) not in known]
+    finally:
+        gc.enable()
+    assert 0 < len(alive) <= source.count("def ") + 1  # one of each function, and one of the module's own lines
+
+
+def _facts() -> list[Function]:
+    return [each for each in gc.get_objects() if isinstance(each, Function)]
