@@ -16,8 +16,8 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from gradguard.runtime.graph_size import leaves_below
-from gradguard.runtime.roots import is_function_frame, may_read, read_locals
-from gradguard.runtime.usercode import is_user_type, shown, user_frames
+from gradguard.runtime.usercode import shown, user_frames
+from gradguard.runtime.variables import variables
 
 if TYPE_CHECKING:
     from gradguard.runtime.torch_internals import TorchInternals
@@ -106,7 +106,7 @@ class Gradients:
 
     def _leaves_of(self, tensor: Any) -> set[int]:
         with self._torch.without_overrides():
-            return leaves_below(tensor.grad_fn) if tensor.grad_fn is not None else set()
+            return {id(leaf) for leaf in leaves_below(tensor.grad_fn)} if tensor.grad_fn is not None else set()
 
     def stepped(self, optimizer: Any, frame: FrameType) -> None:
         """An optimizer has stepped.
@@ -172,7 +172,8 @@ def _was_added_to(sampled: _Sampled) -> bool:
 
 
 def _said(optimizer: Any, frame: FrameType) -> str:
-    name, kind = _name_of(optimizer, frame), type(optimizer).__name__
+    name = next((name for name, value in variables(frame) if value is optimizer), None)
+    kind = type(optimizer).__name__
     frames = user_frames(frame)
     at = f" ({shown(frames[-1].f_code.co_filename)}:{frames[-1].f_lineno})" if frames else ""
     who = f"`{name}` ({kind})" if name else f"an optimizer ({kind})"
@@ -180,31 +181,3 @@ def _said(optimizer: Any, frame: FrameType) -> str:
         f"{who} steps with gradients that nothing clears, so that they add up over all steps{at}:"
         " call its `zero_grad()` once in each step (GG201)"
     )
-
-
-def _name_of(thing: Any, frame: FrameType) -> str | None:
-    """The user's variable that an object is in, or the attribute of one."""
-    for each in reversed(user_frames(frame)):
-        if is_function_frame(each) and may_read(each):
-            prefix, variables = f"{each.f_code.co_name}.", read_locals(each)
-        else:
-            prefix, variables = "", dict(each.f_globals)
-        for name, value in variables.items():
-            if (found := _path_to(thing, value)) is not None:
-                return prefix + name + found
-            if is_user_type(type(value)):
-                for attribute, part in list(getattr(value, "__dict__", {}).items()):
-                    if (found := _path_to(thing, part)) is not None:
-                        return f"{type(value).__name__}.{attribute}{found}"
-    return None
-
-
-def _path_to(thing: Any, value: Any) -> str | None:
-    """The piece of path from a value to an object: empty where it is that, None where it has not got it as an item."""
-    if value is thing:
-        return ""
-    if type(value) is dict:
-        return next((f'["{key}"]' for key, item in list(value.items()) if item is thing), None)
-    if type(value) in (list, tuple):
-        return next((f"[{index}]" for index, item in enumerate(value) if item is thing), None)
-    return None

@@ -86,9 +86,9 @@ def measure(node: Any, key: str, limit: int) -> Graph:
     return Graph(count, chained, freed)
 
 
-def leaves_below(node: Any) -> set[int]:
-    """The ids of the leaves that a backward from ``node`` adds a gradient to; of the largest graphs not all."""
-    return {id(each.variable) for each in nodes_of(node, MAX_NODES) if type(each).__name__ == LEAF}
+def leaves_below(node: Any) -> list[Any]:
+    """The leaves that a backward from ``node`` adds a gradient to; of the largest graphs not all."""
+    return [each.variable for each in nodes_of(node, MAX_NODES) if type(each).__name__ == LEAF]
 
 
 class _Bare:

@@ -54,6 +54,11 @@ class TorchInternals:
             self._optimizer = weakref.ref(found) if found is not None else None
         return self._optimizer is not None
 
+    def optimizers(self) -> list[Any]:
+        """The optimizers that are alive: a walk over all objects."""
+        kind = self.torch.optim.Optimizer
+        return [each for each in gc.get_objects() if issubclass(type(each), kind)]
+
     def without_overrides(self) -> Any:
         """A context in which reading a tensor's attributes runs no ``__torch_function__`` of the user."""
         guard = _probe(lambda: self.torch._C.DisableTorchFunction)

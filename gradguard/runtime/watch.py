@@ -34,6 +34,7 @@ from gradguard.runtime.source import lines_around, said_of_files
 from gradguard.runtime.texts import remember
 from gradguard.runtime.torch_internals import TorchInternals
 from gradguard.runtime.trend import Trend
+from gradguard.runtime.unstepped import Unstepped
 
 if TYPE_CHECKING:
     from gradguard.alive import Snapshot
@@ -89,6 +90,7 @@ class Watch:
         self._children = ChildProcesses()
         self._graphs: Graphs | None = None
         self._gradients: Gradients | None = None
+        self._unstepped: Unstepped | None = None
         self._torch: TorchInternals | None = None
         self._module_steps: ModuleSteps | None = None
         self._clock = steps.Clock(self._step_ended)
@@ -203,6 +205,7 @@ class Watch:
     def _listen_to_torch(self) -> None:
         internals = self._torch = TorchInternals(sys.modules["torch"])
         self._gradients = Gradients(internals, self._note)
+        self._unstepped = Unstepped(internals, lambda: self._clock.optimizer_has_stepped, self._note)
         self._removers += steps.install(self._clock, self._gradients, internals)
         if internals.register_forward_pre_hook is not None:
             self._module_steps = ModuleSteps(
@@ -257,6 +260,8 @@ class Watch:
                 return
             if self._gradients is not None and self._gradients.open:
                 self._gradients.before_backward(tensor)
+            if self._unstepped is not None and self._unstepped.is_on:
+                self._unstepped.before_backward(tensor, sys._getframe(2))
             node = tensor.grad_fn if type(tensor) is internals.tensor_type else None
             if node is not None and self._graphs is not None:
                 self._graphs.mark(node, self.steps + 1)

@@ -1,0 +1,193 @@
+"""Parameters that get gradients and are in no optimizer; and many trainings that look alike and are right."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from torch import nn  # noqa: E402
+
+from gradguard.runtime.watch import Watch  # noqa: E402
+
+STEPS = 80
+
+
+class Net(nn.Module):
+    """A backbone, a head, and a weight of the loss."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.backbone = nn.Sequential(nn.Linear(4, 8), nn.ReLU())
+        self.head = nn.Linear(8, 1)
+        self.log_scale = nn.Parameter(torch.zeros(()))
+
+    def loss(self) -> Any:
+        return self.head(self.backbone(torch.randn(8, 4))).square().mean() * self.log_scale.exp() - self.log_scale
+
+    def all_but_the_scale(self) -> list[Any]:
+        return [*self.backbone.parameters(), *self.head.parameters()]
+
+
+def sgd(parameters: Any) -> Any:
+    return torch.optim.SGD(parameters, lr=1e-3)
+
+
+def said(training: Callable[[Net], object]) -> list[str]:
+    """What is said of parameters in no optimizer, in a run of ``training``."""
+    net = Net()
+    with Watch() as guard:
+        training(net)
+    assert guard.report is not None
+    assert not [note for note in guard.report.notes if "failed" in note]
+    return [note for note in guard.report.notes if "no optimizer" in note]
+
+
+def train(net: Net, optimizer: Any, after: Callable[[int], object] = lambda step: None) -> None:
+    for step in range(STEPS):
+        optimizer.zero_grad()
+        net.loss().backward()
+        optimizer.step()
+        after(step)
+
+
+def test_a_weight_of_the_loss_that_no_optimizer_has() -> None:
+    (note,) = said(lambda net: train(net, sgd(net.all_but_the_scale())))
+    assert note.startswith("`train.net.log_scale` gets a gradient")
+
+
+def test_a_backbone_that_is_not_frozen() -> None:
+    (note,) = said(lambda net: train(net, sgd([*net.head.parameters(), net.log_scale])))
+    who, _ = note.split(" get gradients")
+    assert sorted(who.split(" and ")) == ["`train.net.backbone.0.bias`", "`train.net.backbone.0.weight`"]
+    assert "(160 bytes)" in note
+
+
+def test_an_input_that_is_kept_by_an_object() -> None:
+    class Game:
+        def __init__(self) -> None:
+            self.temperature = torch.ones((), requires_grad=True)
+
+        def play(self, net: Net) -> None:
+            optimizer = sgd(net.parameters())
+            for _ in range(STEPS):
+                optimizer.zero_grad()
+                (net.loss() * self.temperature).backward()
+                optimizer.step()
+
+    (note,) = said(Game().play)
+    assert "`Game.temperature` gets" in note
+
+
+def frozen(net: Net) -> None:
+    net.log_scale.requires_grad_(False)
+    train(net, sgd(net.all_but_the_scale()))
+
+
+def whole_model_is_cleared(net: Net) -> None:
+    optimizer = sgd(net.all_but_the_scale())
+    for _ in range(STEPS):
+        net.zero_grad()
+        net.loss().backward()
+        optimizer.step()
+
+
+def cleared_in_place(net: Net) -> None:
+    train(net, sgd(net.all_but_the_scale()), lambda step: net.log_scale.grad.zero_())
+
+
+def cleared_now_and_then(net: Net) -> None:
+    train(
+        net, sgd(net.all_but_the_scale()), lambda step: setattr(net.log_scale, "grad", None) if step % 7 == 0 else None
+    )
+
+
+def stepped_by_hand(net: Net) -> None:
+    def step(_: int) -> None:
+        net.log_scale.data -= 1e-3 * net.log_scale.grad
+
+    train(net, sgd(net.all_but_the_scale()), step)
+
+
+def stepped_under_no_grad(net: Net) -> None:
+    @torch.no_grad()
+    def step(_: int) -> None:
+        net.log_scale -= 1e-3 * net.log_scale.grad
+
+    train(net, sgd(net.all_but_the_scale()), step)
+
+
+def a_second_optimizer_that_steps_rarely(net: Net) -> None:
+    slow = sgd([net.log_scale])
+    train(net, sgd(net.all_but_the_scale()), lambda step: slow.step() if step % 60 == 59 else None)
+
+
+def given_to_the_optimizer_later(net: Net) -> None:
+    optimizer = sgd(net.all_but_the_scale())
+    train(net, optimizer, lambda step: optimizer.add_param_group({"params": [net.log_scale]}) if step == 30 else None)
+
+
+def an_optimizer_for_each_round(net: Net) -> None:
+    for _ in range(STEPS // 8):
+        optimizer = sgd(net.parameters())
+        for _ in range(8):
+            optimizer.zero_grad()
+            net.loss().backward()
+            optimizer.step()
+
+
+def a_leaf_made_anew_in_each_step(net: Net) -> None:
+    optimizer = sgd(net.parameters())
+    for _ in range(STEPS):
+        optimizer.zero_grad()
+        noise = torch.zeros((), requires_grad=True)
+        (net.loss() + noise.square()).backward()
+        optimizer.step()
+
+
+def gradients_asked_for_by_hand(net: Net) -> None:
+    optimizer = sgd(net.all_but_the_scale())
+    for _ in range(STEPS):
+        for parameter, gradient in zip(
+            net.all_but_the_scale(), torch.autograd.grad(net.loss(), net.all_but_the_scale()), strict=True
+        ):
+            parameter.grad = gradient
+        optimizer.step()
+
+
+def no_optimizer_yet(net: Net) -> None:
+    for _ in range(STEPS):
+        net.loss().backward()
+
+
+def a_short_run(net: Net) -> None:
+    optimizer = sgd(net.all_but_the_scale())
+    for _ in range(20):
+        optimizer.zero_grad()
+        net.loss().backward()
+        optimizer.step()
+
+
+@pytest.mark.parametrize(
+    "training",
+    [
+        frozen,
+        whole_model_is_cleared,
+        cleared_in_place,
+        cleared_now_and_then,
+        stepped_by_hand,
+        stepped_under_no_grad,
+        a_second_optimizer_that_steps_rarely,
+        given_to_the_optimizer_later,
+        an_optimizer_for_each_round,
+        a_leaf_made_anew_in_each_step,
+        gradients_asked_for_by_hand,
+        no_optimizer_yet,
+        a_short_run,
+    ],
+)
+def test_nothing_is_said_of(training: Callable[[Net], object]) -> None:
+    assert said(training) == []
