@@ -87,14 +87,23 @@ def sign(
     return Sign(literals, pattern, own, across, usual, reaches, inherited)
 
 
+def loop_over(what: str) -> str:
+    """A regular expression for a loop, in one line, over what another one matches.
+
+    The first ``for`` of the line, then the first ``in``: an expression that may begin at each ``for``, and go on at
+    each ``in``, takes minutes for one long line of prose that is full of them.
+    """
+    return rf"(?m:^)(?:(?!\bfor\b)[^\n])*\bfor\b(?:(?!\bin\b)[^\n])*\bin\b[^\n]*?{what}"
+
+
 _CALLS_BACKWARD = r"(?<!def )\b(?!save_for_)\w*backward(?!\w*compat)\w*\s*\(|\.backward\b|[\"']backward"
-_BATCHES = r"\bfor\b[^\n]*\bin\b[^\n]*(?:oader|_dl\b|\bdl\b|batches|_iter\b|iterator\b|generator\b)"
+_BATCHES = loop_over(r"(?:oader|_dl\b|\bdl\b|batches|_iter\b|iterator\b|generator\b)")
 # What is no switch of a parameter, as models have one to freeze their parts.
 _ASKS_GRADIENT = r"(?<!\bp)(?<!\bparam)(?<!parameter)(?<!weight)(?<!bias)\.requires_grad(?:_\((?!\s*False)|\s*=\s*True)"
 _TRAINS = (
     _CALLS_BACKWARD + r"|\boptim\.\w|optimizer\.|\bgrad\(|zero_grad|\.step\(|"
     r"\bdef (?:training|train|validation|test|predict|optimizer)_step|\btrain\w*_step\(|\bcompute_loss|"
-    r"\bfor\b[^\n]*\bin\b[^\n]*(?:oader|_dl\b|\bdl\b|batches)"
+    + loop_over(r"(?:oader|_dl\b|\bdl\b|batches)")
 )
 _OF_TRAINING = (
     "backward", "optim", "grad(", "zero_grad", ".step(", "_step", "oader", "compute_loss", "batches", "dl",
@@ -117,7 +126,7 @@ MAY_TRAIN = sign(
 # A loop whose name says that it evaluates.
 EVALUATION_LOOP = sign(
     "val", "Val", "VAL", "test", "Test", "TEST", "dev", "Dev", "DEV",
-    pattern=r"\bfor\b[^\n]*\bin\b[^\n]*(?i:(?:val|test|eval|dev)\w*(?:loader|dl|iter|data|set|batches|gen))",
+    pattern=loop_over(r"(?i:(?:val|test|eval|dev)\w*(?:loader|dl|iter|data|set|batches|gen))"),
     reaches=True,
     inherited=True,
 )  # fmt: skip
@@ -179,7 +188,7 @@ DISABLE = sign("disable", pattern=r"gc\.disable|\bdisable\(", own=True, reaches=
 # An exception that is handed on under its name; not what is only printed, or raised again.
 EXCEPTION = sign(
     "except", "exit__",
-    pattern=r"\bexcept\b[^\n]*\bas\s+(\w+)\s*:(?s:.*?)"
+    pattern=r"\bexcept\b[^\n:]*\bas\s+(\w+)\s*:(?s:.*?)"
     r"(?:[,=\[:]|\breturn\b|\byield\b|(?<!\bstr)(?<!\brepr)(?<!\bprint)(?<!\bformat)\()\s*\1\s*(?:[),\]}\n#;]|\bif\b)|"
     r"\bdef __a?exit__",
     own=True,

@@ -11,6 +11,7 @@ from gradguard.static import tree as t
 from gradguard.static.lengthened import lengthened
 from gradguard.static.model import Call, ZeroGrad
 from gradguard.static.names import breaks_graph, collections_of, is_of_gradient, named_kind, put_into_evaluation
+from gradguard.static.parameters import is_frozen_copy
 from gradguard.static.paths import is_part, is_within
 from gradguard.static.state import State
 from gradguard.static.terms import terms
@@ -72,7 +73,7 @@ def bind(
     _end_aliases(flow, path, state)
     _note_terms(flow, path, source, state)
     state.assign(path, value)
-    if value.kind is Kind.MODULE and _is_frozen_copy(source):
+    if value.kind is Kind.MODULE and is_frozen_copy(source):
         flow.freeze(path, state, True)
     if value.kind in (Kind.MODULE, Kind.UNKNOWN) and put_into_evaluation(source):
         state.evaluating |= {path}
@@ -88,16 +89,6 @@ def _may_be_module(value: Value, source: t.Expr | None) -> bool:
     if value.kind is Kind.TENSOR and not value.reach and value.ref is None:
         return isinstance(source, t.Call | t.Subscript)
     return value.kind is Kind.UNKNOWN and isinstance(source, t.Call)
-
-
-def _is_frozen_copy(source: t.Expr | None) -> bool:
-    """``net = build().eval().requires_grad_(False).to(device)``."""
-    while isinstance(source, t.Call) and isinstance(source.func, t.Attribute):
-        if source.func.name == "requires_grad_":
-            wanted = source.argument("requires_grad", 0)
-            return isinstance(wanted, t.Constant) and wanted.value is False
-        source = source.func.value if source.func.name in k.FLUENT_METHODS else None
-    return False
 
 
 def _runs_setter(

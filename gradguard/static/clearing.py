@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from itertools import chain
 
+from gradguard.signs import loop_over
 from gradguard.static.keys import TEXT, is_number
 from gradguard.static.knowledge import SETTINGS_NAME
 from gradguard.static.lines import Line, class_around, lines_with, told_once
@@ -23,9 +24,7 @@ _FRESH = re.compile(r"=.*(?:\[\]|\{\}|\bNone\b|\blist\(\)|\bdict\(\)|\bdeque\()"
 _DECLARES = re.compile(r"\s*(?:global|nonlocal)\b")
 _LOOKED_UP = ("getattr(", "vars(", "__dict__")
 _LISTS_OF_ATTRIBUTES = ("vars(", "__dict__", "fields(", "__slots__", "__annotations__")
-_EACH_ATTRIBUTE = re.compile(
-    r"\bfor\b[^\n]*\bin\b[^\n]*(?:\bvars\(|\bfields\(|\.__(?:dict|slots|annotations|dataclass_fields)__\b)"
-)
+_EACH_ATTRIBUTE = re.compile(loop_over(r"(?:\bvars\(|\bfields\(|\.__(?:dict|slots|annotations|dataclass_fields)__\b)"))
 _SOME_FIELDS = re.compile(r"\bfields\(\s*\w+\s*\)\[\s*(-?\d+)?\s*:\s*(-?\d+)?\s*\]")
 _FIELD = re.compile(r"^[ \t]+(\w+)[ \t]*:[ \t]*(\w[^\n]*)$", re.M)
 _OF_MANY = re.compile(r"\b(?:[Ll]ist|[Dd]ict|[Dd]eque|defaultdict)\b")

@@ -452,6 +452,11 @@ class Class:
         return parameters.is_frozen(self, made)
 
     @cached_property
+    def frozen_parts(self) -> frozenset[str]:
+        """The paths of what it freezes when it is made: ``self.teacher``."""
+        return parameters.frozen_parts(self)
+
+    @cached_property
     def wraps_frozen(self) -> bool:
         """Whether all modules in it are frozen by themselves."""
         self.__dict__["wraps_frozen"] = False  # one that holds its own kind

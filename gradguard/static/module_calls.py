@@ -13,6 +13,7 @@ from gradguard.static.model import Forward, Mode
 from gradguard.static.model_lookalikes import may_record_nothing
 from gradguard.static.names import structures_in
 from gradguard.static.parameters import making
+from gradguard.static.paths import is_part
 from gradguard.static.values import Held, Kind, Root, Source, Value, holding, union
 
 if TYPE_CHECKING:
@@ -135,7 +136,10 @@ def _may_learn_itself(c: Called, path: str | None) -> bool:
 def is_frozen(c: Called, path: str | None) -> bool:
     """Whether no parameter of the module that is called wants a gradient."""
     module = c.func.ref if isinstance(c.func.ref, Class) else c.receiver.ref if c.receiver is not None else None
-    return c.state.freezes(path) or (isinstance(module, Class) and freezes_itself(c.flow, path, module))
+    if c.state.freezes(path) or (isinstance(module, Class) and freezes_itself(c.flow, path, module)):
+        return True
+    owner = c.flow.ref.owner
+    return path is not None and owner is not None and any(is_part(path, part) for part in owner.frozen_parts)
 
 
 def freezes_itself(flow: Flow, path: str | None, module: Class) -> bool:

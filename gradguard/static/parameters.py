@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from gradguard.static import knowledge as k
 from gradguard.static import tree as t
 from gradguard.static.conditions import tested_flag
+from gradguard.static.paths import is_within
 from gradguard.static.tree import walk_statements
 from gradguard.static.values import Kind
 
@@ -19,6 +21,10 @@ _BARE = frozenset({"torch.nn.Module"})
 
 _PLAIN = k.CONTAINER_BUILTINS | {"int", "float", "str", "bool", "len", "tuple", "range", "max", "min"}
 _PLAIN_MODULES = ("np.", "numpy.", "math.")
+_FREEZING = re.compile(r"requires_grad")
+_THAWING = re.compile(
+    r"requires_grad\s*=(?!\s*False\b)|requires_grad_\((?!\s*(?:requires_grad\s*=\s*)?False\b)|unfreeze"
+)
 _GIVING = ("register_parameter", "add_module", "register_module", "setattr", "Parameter")
 
 
@@ -86,6 +92,54 @@ def is_frozen(cls: Class, made: t.Call | None = None) -> bool:
     flags = _flags(constructor.define.params[1:], made) if constructor is not None else {}
     body = constructor.define.body if constructor is not None else []
     return any(_freezes_all(stmt, flags) for stmt in _chosen(body, flags)) or cls.wraps_frozen
+
+
+def frozen_parts(cls: Class) -> frozenset[str]:
+    """The paths of what its constructors freeze, and nothing in it asks for gradients of again: ``self.teacher``."""
+    family = list(cls.lineage())
+    constructors = [each.methods["__init__"] for each in family if "__init__" in each.methods]
+    if not any(_FREEZING.search(ref.chunk.text) for ref in constructors):
+        return frozenset()
+    if any(_THAWING.search(each.chunk.text) for each in family):
+        return frozenset()
+    found = {path for ref in constructors for stmt in ref.define.body for path in _frozen_by(stmt)}
+    methods = [ref for each in family for ref in each.methods.values()]
+    bound = [(path, ref) for ref in methods for path, _ in _attributes_named(ref.define)]
+    made_anew = {path for path, ref in bound if ref not in constructors}
+    with_a_new_part = {path for path in found if any(is_within(inner, path) for inner, _ in bound)}
+    return frozenset(path for path in found - made_anew - with_a_new_part if path.startswith("self."))
+
+
+def _frozen_by(stmt: t.Stmt) -> Iterator[str]:
+    """The modules that a statement freezes as a whole."""
+    if isinstance(stmt, t.Repeat):
+        call = stmt.iterable
+        whole = isinstance(call, t.Call) and isinstance(call.func, t.Attribute) and call.func.name == "parameters"
+        path = t.path_of(call.func.value) if whole and not call.args else None  # type: ignore[union-attr]
+        if path is not None and any(_freezes(inner, stmt.target, {}) for inner in stmt.body):
+            yield path
+    elif isinstance(stmt, t.Assign) and is_frozen_copy(stmt.value):
+        yield from (path for target in stmt.targets if (path := t.path_of(target)) is not None)
+    elif isinstance(stmt, t.Evaluate) and is_frozen_copy(stmt.value):
+        path = _owner_of(stmt.value)
+        if path is not None:
+            yield path
+
+
+def is_frozen_copy(source: t.Expr | None) -> bool:
+    """``net = build().eval().requires_grad_(False).to(device)``."""
+    while isinstance(source, t.Call) and isinstance(source.func, t.Attribute):
+        if source.func.name == "requires_grad_":
+            return _is_false(source.argument("requires_grad", 0))
+        source = source.func.value if source.func.name in k.FLUENT_METHODS else None
+    return False
+
+
+def _owner_of(source: t.Expr) -> str | None:
+    """What a row of methods is called on: ``self.net`` of ``self.net.eval().requires_grad_(False)``."""
+    while isinstance(source, t.Call) and isinstance(source.func, t.Attribute):
+        source = source.func.value
+    return t.path_of(source)
 
 
 def _flags(params: list[t.Param], made: t.Call | None) -> dict[str, bool]:
@@ -168,8 +222,14 @@ def _freezes_all(stmt: t.Stmt, flags: dict[str, bool]) -> bool:
 
 
 def _freezes(stmt: t.Stmt, parameter: t.Expr | None, flags: dict[str, bool]) -> bool:
-    """``parameter.requires_grad = False``."""
-    if not isinstance(stmt, t.Assign) or parameter is None:
+    """``parameter.requires_grad = False``, ``parameter.requires_grad_(False)``."""
+    if parameter is None:
+        return False
+    call = stmt.value if isinstance(stmt, t.Evaluate) else None
+    if isinstance(call, t.Call) and t.path_of(call.func) == f"{t.path_of(parameter)}.requires_grad_":
+        asked = call.argument("requires_grad", 0)
+        return asked is not None and _switches_off(asked, flags)
+    if not isinstance(stmt, t.Assign):
         return False
     wanted = f"{t.path_of(parameter)}.requires_grad"
     return any(t.path_of(target) == wanted for target in stmt.targets) and _switches_off(stmt.value, flags)

@@ -89,7 +89,10 @@ class Translation:
         maybe, spilled = self._roots(value.maybe)
         parts = tuple((key, self.value(part)) for key, part in value.parts)
         holds = self._holds(value) if value.holds else NOTHING_HELD
-        if value.kind in (Kind.UNKNOWN, Kind.CONTAINER) or value.parts:
+        if value.parts:
+            computed = {root for _, part in value.parts if part.kind is Kind.TENSOR for root in part.roots}
+            holds = either(holds, self._passed(value.roots - computed))
+        elif value.kind in (Kind.UNKNOWN, Kind.CONTAINER):
             holds = either(holds, self._passed(value.roots))  # not computed from what came in, but that itself
         must = self._must(value)
         maybe = either(maybe, either(spill, spilled))
