@@ -51,7 +51,7 @@ def keeps(function: Function) -> Iterator[Finding]:
             yield rule.finding(
                 store.site,
                 f"the hook adds `{store.value_code}` to {store.place} in every forward pass, with its graph, and "
-                "nothing empties it",
+                "nothing empties it in time",
                 help=f"store {store.advice}, overwrite instead of adding, or empty {store.place} in each step",
                 fix=store.detach_fix(),
                 related=(where,),
@@ -60,7 +60,8 @@ def keeps(function: Function) -> Iterator[Finding]:
             passes = "forward" if "forward" in hook.method else "backward"
             yield rule.finding(
                 store.site,
-                f"the hook adds `{store.value_code}` to {store.place} in every {passes} pass, and nothing empties it",
+                f"the hook adds `{store.value_code}` to {store.place} in every {passes} pass, "
+                "and nothing empties it in time",
                 help=f"store what is wanted of it (`.norm().item()`), overwrite, or empty {store.place} in each step",
                 severity=Severity.WARNING,
                 related=(where,),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import os
+from itertools import takewhile
 
 from gradguard.findings import Place
 from gradguard.runtime.source import FunctionNode, LoopNode, Source, Sources, own_nodes, place_of
@@ -47,7 +48,8 @@ def emptied_in_a_loop(
             function = source.function_of(node)
             if getattr(function, "name", "") in ("__init__", "__new__"):
                 continue
-            if _is_in_a_loop(source, node, name) or _called_in_a_loop(sources, source, function, set()):
+            begins = _at_first(source, node) or node
+            if _is_in_a_loop(source, begins, name) or _called_in_a_loop(sources, source, function, set()):
                 return place_of(source.filename, node)
     return None
 
@@ -67,9 +69,27 @@ def emptied_in_its_loop(
     for node in own_nodes(source.function_of(stored)) if loop is not None else ():
         if not isinstance(node, ast.stmt) or source.loop_of(node) is not loop or _has_run(source, node) & outlived:
             continue
-        if _empties_or_begins(source, node, name):
+        if _empties_or_begins(source, node, name) and _at_first(source, node) is not loop:
             return place_of(source.filename, node)
     return None
+
+
+def _at_first(source: Source, statement: ast.stmt) -> ast.For | None:
+    """The loop in whose first iteration alone a statement runs: ``if step == 0: rows = []``."""
+    loop = source.loop_of(statement)
+    if not isinstance(loop, ast.For):
+        return None
+    counters = {n.id for n in ast.walk(loop.target) if isinstance(n, ast.Name)}
+    inside = takewhile(lambda each: each is not loop, source.around(statement))
+    tests = (around.test for around in inside if isinstance(around, ast.If))
+    return loop if any(_is_first(test, counters) for test in tests) else None
+
+
+def _is_first(test: ast.expr, counters: set[str]) -> bool:
+    if not isinstance(test, ast.Compare) or len(test.ops) != 1 or not isinstance(test.ops[0], ast.Eq):
+        return False
+    left, right = test.left, test.comparators[0]
+    return isinstance(left, ast.Name) and left.id in counters and isinstance(right, ast.Constant) and right.value == 0
 
 
 def _is_in_a_loop(source: Source, statement: ast.stmt, name: str) -> bool:
@@ -134,7 +154,47 @@ def _has_run(source: Source, statement: ast.stmt) -> set[tuple[str, int]]:
 
 
 def _empties_or_begins(source: Source, statement: ast.stmt, name: str) -> bool:
-    return _empties(source, statement, name) or (stores(statement, name) and only_begins(statement))
+    if _empties(source, statement, name):
+        return True
+    return stores(statement, name) and only_begins(statement) and not _begins_what_is_missing(source, statement, name)
+
+
+def _begins_what_is_missing(source: Source, statement: ast.stmt, name: str) -> bool:
+    """Whether there is nothing yet where a statement begins it: ``if key not in self.seen: self.seen[key] = []``."""
+    inside: ast.AST = statement
+    for around in source.around(statement):
+        if isinstance(around, FunctionNode | LoopNode):
+            return False
+        if isinstance(around, ast.If) and _is_missing(around.test, name, holds=inside in around.body):
+            return True
+        inside = around
+    return False
+
+
+def _is_missing(test: ast.expr, name: str, holds: bool) -> bool:
+    """Whether a condition, which holds or does not, says that ``name``, or an entry of it, is not there or empty."""
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        return _is_missing(test.operand, name, not holds)
+    if isinstance(test, ast.BoolOp):
+        return isinstance(test.op, ast.And) is holds and any(_is_missing(each, name, holds) for each in test.values)
+    if isinstance(test, ast.Compare) and len(test.ops) == 1:
+        operator, left, right = test.ops[0], test.left, test.comparators[0]
+        if isinstance(operator, ast.In | ast.NotIn):
+            asked = right.func.value if isinstance(right, ast.Call) and isinstance(right.func, ast.Attribute) else right
+            about = names(asked, name) or (isinstance(left, ast.Constant) and left.value == name)
+            return about and isinstance(operator, ast.NotIn) is holds
+        is_none = isinstance(right, ast.Constant) and right.value is None and _is_about(left, name)
+        return is_none and isinstance(operator, ast.Is | ast.Eq) is holds
+    return not holds and _is_about(test, name)
+
+
+def _is_about(asked: ast.expr, name: str) -> bool:
+    """``self.rows``, ``getattr(self, "rows", None)``, ``hasattr(self, "rows")``, ``self.rows.get(key)``."""
+    if not isinstance(asked, ast.Call):
+        return names(asked, name)
+    if called_name(asked) in ("getattr", "hasattr"):
+        return any(isinstance(each, ast.Constant) and each.value == name for each in asked.args[1:2])
+    return called_name(asked) == "get" and isinstance(asked.func, ast.Attribute) and names(asked.func.value, name)
 
 
 def _empties(source: Source, statement: ast.stmt, name: str) -> bool:

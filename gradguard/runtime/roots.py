@@ -21,7 +21,8 @@ from gradguard.runtime.usercode import is_user_code, user_frames, user_modules
 _LOCALS_IS_A_SNAPSHOT = sys.version_info < (3, 13)
 _PREFIXES: dict[type, str] = {GeneratorType: "gi", CoroutineType: "cr", AsyncGeneratorType: "ag"}
 SUSPENDED = tuple(_PREFIXES)
-_OWNERS = frozenset({"locals", "vars", "eval", "exec", "dir"})
+_OWNERS = frozenset({"locals", "exec"})
+"""What gives a function that dict, or puts names of its own into it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,15 +68,20 @@ def is_function_frame(frame: FrameType) -> bool:
 
 def may_read(frame: FrameType) -> bool:
     """Whether looking at the frame's locals changes nothing that the program can see."""
-    return not _LOCALS_IS_A_SNAPSHOT or not _asks_for_its_locals(frame.f_code)
+    return not _LOCALS_IS_A_SNAPSHOT or not is_function_frame(frame) or not _asks_for_its_locals(frame.f_code)
 
 
 @lru_cache(maxsize=1024)
 def _asks_for_its_locals(code: CodeType) -> bool:
-    if not _OWNERS.intersection(code.co_names):
+    if not (_OWNERS | {"vars"}).intersection(code.co_names):
         return False
-    # `model.eval()` has the name too: only the builtin counts.
-    return any(i.opname in ("LOAD_GLOBAL", "LOAD_NAME") and i.argval in _OWNERS for i in dis.get_instructions(code))
+    steps = [each for each in dis.get_instructions(code) if each.opname not in ("PUSH_NULL", "PRECALL", "CACHE")]
+    for step, following in zip(steps, [*steps[1:], None]):
+        name = step.argval if step.opname in ("LOAD_GLOBAL", "LOAD_NAME") else None  # `model.eval()` is another thing
+        is_bare = following is not None and following.opname.startswith("CALL") and following.arg == 0
+        if name in _OWNERS or (name == "vars" and is_bare):  # `vars(args)` is of an object
+            return True
+    return False
 
 
 def read_locals(frame: FrameType) -> dict[str, Any]:

@@ -75,6 +75,8 @@ def _put_into(flow: Flow, owner: Class, attribute: str) -> Iterator[FunctionRef]
     for ref, param in _takers(owner, attribute):
         if any(p.name == param for p in ref.define.params):
             yield from _given(flow, ref, param)
+            if ref.gives_back == param:  # @engine.on_iteration
+                yield from flow.project.passed.decorated(ref, flow.module)
         elif any(param == p.name for inner in _inner_functions(ref) for p in inner.params):  # it returns a decorator
             yield from flow.project.passed.decorated(ref, flow.module)
 

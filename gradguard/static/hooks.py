@@ -20,12 +20,16 @@ from gradguard.static.values import Held, Kind, Root, Source, Value
 
 if TYPE_CHECKING:
     from gradguard.static.flow import Flow
+    from gradguard.static.project import Project
 
 
 _REMOVES = re.compile(r"\.remove(?:\(\)|\b(?!\s*\())")  # called, or handed over to be called
 _FREES_HOOKS = re.compile(r"_hooks(?:\.(?:clear|pop|popitem)\(|\s*=(?!=))")
 _ASKS = re.compile(r"\bbackward\(|\bgrad\(|LightningModule|\bTrainer\b")
 _SWITCHES_OFF = re.compile(r"\bno_grad\b|\binference_mode\b|set_grad_enabled\(\s*(?:mode\s*=\s*)?False")
+_CALLS = 2
+"""Methods between one that removes hooks and the function with the loop."""
+
 _EMPTYING = ("clear", "pop", "popleft", "popitem")
 
 
@@ -265,7 +269,7 @@ def _collects(flow: Flow, hook: HookRegistration, callback: Flow, store: Store, 
         functions = {callback.defined}
         if (hook.receiver or "").split(".", 1)[0] == "self":  # it stays, and what is made anew beside it is so once
             functions |= {flow.defined, (callback.ref.outer or flow).defined}
-        return not flow.project.survey.empties(attribute, flow.module, functions)
+        return all(_runs_late(flow, name) for name in flow.project.survey.emptying(attribute, flow.module, functions))
     if flow.scope(path) not in (Scope.LOCAL, Scope.GLOBAL):
         return False
     outer = flow.final.env.get(path)
@@ -287,22 +291,32 @@ def _may_record(flow: Flow) -> bool:
 def _is_removed_in_time(flow: Flow) -> bool:
     """Whether a hook may be removed before much was collected: not where that is done once, after a loop."""
     removers = {line.function for line in lines_with("remove", flow.module.source.text) if _REMOVES.search(line.text)}
+    return not all(_runs_late(flow, name) for name in removers)
+
+
+def _runs_late(flow: Flow, name: str) -> bool:
+    """Whether a method of the object is called after a loop only, by whoever calls it."""
     owner = flow.ref.owner
-    for name in removers:
-        remover = owner.methods.get(name) if owner is not None else None
-        if remover is None or name in ("__del__", "__exit__", "__aexit__", flow.facts.name):
-            return True
-        if not all(_calls_after_a_loop(caller, name) for caller in flow.project.written_calling(remover)):
-            return True
-    return False
+    method = owner.methods.get(name) if owner is not None else None
+    if method is None or name in ("__del__", "__exit__", "__aexit__", flow.facts.name):
+        return False
+    return _is_called_late(flow.project, method, _CALLS)
 
 
-def _calls_after_a_loop(function: FunctionRef, name: str) -> bool:
-    """Whether a function calls what has this name only after a loop of its own, or is itself what has it."""
-    body = function.define.body
-    inside = {id(node) for loop in t.walk_statements(body) if isinstance(loop, t.Repeat) for node in t.walk(loop)}
-    calls = [n for n in t.walk(body) if isinstance(n, t.Call) and (t.path_of(n.func) or "").endswith(f".{name}")]
-    return not calls or (bool(inside) and not any(id(call) in inside for call in calls))
+def _is_called_late(project: Project, method: FunctionRef, levels: int) -> bool:
+    """Whether all that call a method do so after a loop of theirs, or are called so themselves."""
+    name = method.define.name
+    for function in project.written_calling(method):
+        body = function.define.body
+        calls = [n for n in t.walk(body) if isinstance(n, t.Call) and (t.path_of(n.func) or "").endswith(f".{name}")]
+        loops = [loop for loop in t.walk_statements(body) if isinstance(loop, t.Repeat)]
+        inside = {id(node) for loop in loops for node in t.walk(loop)}
+        if any(id(call) in inside for call in calls):
+            return False
+        is_another = calls and not loops and function.define is not method.define
+        if is_another and not (levels and function.owner and _is_called_late(project, function, levels - 1)):
+            return False
+    return True
 
 
 def _emptied_inside(flow: Flow, path: str) -> bool:

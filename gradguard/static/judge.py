@@ -159,7 +159,7 @@ def _was_there(store: Store, loop: Loop) -> bool:
 def _each_in_its_slot(store: Store, loop: Loop) -> bool:
     """Whether each iteration adds to another entry: ``target[i] = reward[i] + discount * target[i]``."""
     adds = store.form in (Form.SUM, Form.AVERAGE, Form.CONCATENATE)
-    return store.is_item and adds and store.key in loop.targets
+    return store.is_item and adds and store.key in loop.targets and not loop.over_loader
 
 
 def _judge_in_loop(flow: Flow, store: Store, loop: Loop, fresh: bool) -> None:

@@ -90,7 +90,7 @@ class Passed:
     def decorated(self, ref: FunctionRef, near: Module) -> list[FunctionRef]:
         """The functions that a method decorates: ``@engine.on("step")``; also those within another function."""
         found: list[FunctionRef] = []
-        for calls in self._callers(ref.define.name, self._calls_of(near)):
+        for calls in self._decorating(ref.define.name, near):
             for name, scope in calls.decorated(ref.define.name):
                 function = calls.function(name, scope)
                 found += [function] if function is not None else []
@@ -99,7 +99,7 @@ class Passed:
     def decorated_classes(self, ref: FunctionRef, near: Module) -> list[Class]:
         """The classes that a function decorates: ``@register("adam")``."""
         found: list[Class] = []
-        for calls in self._callers(ref.define.name, self._calls_of(near)):
+        for calls in self._decorating(ref.define.name, near):
             for name, scope in calls.decorated(ref.define.name):
                 cls = calls.module.klass(name) if calls.module is not None and scope[:2] == AT_TOP else None
                 found += [cls] if cls is not None else []
@@ -146,6 +146,11 @@ class Passed:
         """The files of its program that may call a function of this name."""
         yield near
         yield from map(self._calls_at, self._survey.calling(name, near))
+
+    def _decorating(self, name: str, near: Module) -> Iterator[_Calls]:
+        """The files of its program in which something of this name may decorate."""
+        yield self._calls_of(near)
+        yield from map(self._calls_at, self._survey.decorating(name, near))
 
     def _calls_at(self, path: Path) -> _Calls:
         if path not in self._calls:
@@ -259,8 +264,7 @@ class _Calls:
         around = cls.methods.get(outer) if cls is not None else self.module.function(outer) if not owner else None
         if around is None or not any(isinstance(s, t.Define) and s.name == name for s in t.walk(around.define.body)):
             return None
-        flow = self._project.flow(around)
-        return next((ref for ref in flow.nested if ref.define.name == name), None) if flow is not None else None
+        return next((ref for ref in self._project.within(around) if ref.define.name == name), None)
 
     def made(self, path: str) -> list[Class]:
         """The classes that a variable's objects are made of."""

@@ -265,6 +265,7 @@ class Project:
         self._flows: dict[tuple[Module, Selection], list[Flow]] = {}
         self._modules: dict[Path, Module | None] = {}
         self._facts: dict[tuple[t.Define, Class | None, object], Flow | None] = {}
+        self._reading: dict[tuple[t.Define, Class | None, object], Flow] = {}
         self._wrappers: dict[t.Define, FunctionRef | None] = {}
         self._without_grad = WithoutGrad(self)
         self.imports = Imports(self.files)
@@ -321,13 +322,20 @@ class Project:
         key = (ref.define, ref.owner, ref.variant)
         if key not in self._facts:
             self._facts[key] = None
-            flow = Flow(self, ref)
+            flow = self._reading[key] = Flow(self, ref)
             try:
                 flow.run()
             except RecursionError:
                 raise SourceError("nested too deeply to be analysed", ref.chunk.first_line) from None
+            finally:
+                del self._reading[key]
             self._facts[key] = flow
         return self._facts[key]
+
+    def within(self, ref: FunctionRef) -> list[FunctionRef]:
+        """The functions that are defined within one; while it is being read, those that were met so far."""
+        flow = self.flow(ref) or self._reading.get((ref.define, ref.owner, ref.variant))
+        return flow.nested if flow is not None else []
 
     def wrapper(self, ref: FunctionRef) -> FunctionRef | None:
         """What runs in place of a function because of its decorators, where that matters."""

@@ -196,8 +196,10 @@ def _store(here: Translation, store: Store) -> None:
         store, site=store.site if origin is None else _site(here), loop=flow.loop, inner=store,
         conditional=_is_conditional(here, store), path=path, value=value,
         value_site=store.value_site if origin is None else _written_for(here, origin),
-        slot=_slot(here, store), through=store.through | {here.callee.defined}, scope=flow.scope(path),
+        key=_key(here, store), slot=_slot(here, store), through=store.through | {here.callee.defined},
+        scope=flow.scope(path),
         parameter=origin is not None or store.parameter,
+        given_as=origin or store.given_as,
         in_structure=bool(origin is not None and here.given.values[origin].parts) or store.in_structure,
         goes_on=store.goes_on or (origin is not None and _goes_on(here, origin)),
         mode=state.mode if store.mode is Mode.INHERITED else store.mode,
@@ -239,6 +241,12 @@ def _slot(here: Translation, store: Store) -> str | None:
         return store.slot
     written = here.given.sources.get(store.slot)
     return key_of(written) if written is not None else None
+
+
+def _key(here: Translation, store: Store) -> str | None:
+    """The key or index that it is stored under, in the caller's words."""
+    written = here.given.sources.get(store.key) if store.key in here.callee.params else None
+    return (t.path_of(written) if written is not None else None) or store.key
 
 
 def _written_for(here: Translation, parameter: str) -> Site | None:

@@ -95,6 +95,7 @@ class Store(Event):
         form: how.
         scope: where the target lives.
         parameter: the value came into the callee as an argument, so the call is what the caller can change.
+        given_as: the parameter that it came in as, where the call does not write it out: ``feats`` of ``f(**outputs)``.
         in_structure: it came in a structure, of which the callee keeps a part.
         goes_on: the callee gives back what it computes of it, or backpropagates that: the call needs it with its graph.
         slot: the key of the collection that gets it, ``split`` of ``seen[split].append(x)``; a word with its quotes,
@@ -132,6 +133,7 @@ class Store(Event):
     form: Form = Form.REBIND
     scope: Scope = Scope.LOCAL
     parameter: bool = False
+    given_as: str = "value"
     in_structure: bool = False
     goes_on: bool = False
     recurs: bool = False
@@ -289,7 +291,7 @@ class Store(Event):
 
     @property
     def value_code(self) -> str:
-        return one_line(self.value_site.code) if self.value_site else "value"
+        return one_line(self.value_site.code) if self.value_site else self.given_as
 
     @property
     def is_tensor(self) -> bool | None:

@@ -228,6 +228,10 @@ class Survey:
         """
         return any(True for _ in self._clearing(attribute, near, functions, bare))
 
+    def emptying(self, attribute: str, near: Module, functions: Functions) -> set[str]:
+        """The functions that empty what an attribute of this name has, besides those that were read."""
+        return set(self._clearing(attribute, near, functions))
+
     def cuts(self, attribute: str, near: Module, functions: Functions) -> bool:
         """Whether a function that runs detaches what an attribute of this name has, besides those that were read."""
         for text in self._with_word(attribute, near):
@@ -423,6 +427,15 @@ class Survey:
         for module in self._modules(sorted(related)):
             self.asked(near).files.update([module.path] if module.path is not None else ())
             yield module
+
+    def decorating(self, name: str, near: Module) -> list[Path]:
+        """The other files of its program in which something of this name decorates: ``@engine.on_step``."""
+        decorates = re.compile(rf"@(?:\w+\.)*{re.escape(name)}\b")
+        texts = ((path, self.texts.of(path)) for path in self.links.related(near) if path != near.path)
+        found = sorted(path for path, text in texts if name in text and decorates.search(text))
+        self.asked(near).words.add(name)
+        self.asked(near).texts.update(found)
+        return found
 
     def callers_anywhere(self, name: str, near: Module) -> Iterator[Module]:
         """The modules of all files in which a function of this name is called."""

@@ -54,6 +54,39 @@ def test_what_empties_a_collection(statement: str, tmp_path: Path) -> None:
     assert emptied(tmp_path, home=IN_A_LOOP.format(statement)) == 3
 
 
+BEGINNING = [
+    "if step not in self.pending: self.pending[step] = []",
+    "if step in self.pending.keys(): pass\n        else: self.pending[step] = []",
+    "if self.pending is None: self.pending = []",
+    "if not hasattr(self, 'pending'): self.pending = []",
+    "if getattr(self, 'pending', None) is None: self.pending = {}",
+    "if not self.pending.get(step): self.pending[step] = []",
+    "if self.keeps and not self.pending: self.pending = []",
+    "if step == 0: self.pending = []",
+]
+
+
+@pytest.mark.parametrize("statement", BEGINNING)
+def test_what_begins_where_there_is_nothing_empties_nothing(statement: str, tmp_path: Path) -> None:
+    assert emptied(tmp_path, home=IN_A_LOOP.format(statement)) is None
+
+
+AGAIN = [
+    "if step in self.pending: self.pending[step] = []",
+    "if self.pending is not None: self.pending = []",
+    "if self.pending: self.pending = []",
+    "if self.keeps or not self.pending: self.pending = []",
+    "if step % 9 == 0: self.pending = []",
+    "if self.done not in self.rows: self.pending = []",
+    "for part in range(3):\n            if part == 0: self.pending = []",
+]
+
+
+@pytest.mark.parametrize("statement", AGAIN)
+def test_what_begins_anew_under_another_condition(statement: str, tmp_path: Path) -> None:
+    assert emptied(tmp_path, home=IN_A_LOOP.format(statement)) in (3, 4)
+
+
 OF_EACH = [
     "for rows in (self.done, self.pending): rows.clear()",
     "for rows in [self.pending, self.done]: del rows[:]",
