@@ -115,7 +115,7 @@ def _from_source(suspect: Suspect, sources: Sources) -> list[Line]:
         found = by_name or origin.calls_with(sources, rf"\.{holder.name}\(")
     else:
         function = suspect.root.name if holder.scope == "local" and suspect.root else None
-        found = origin.storing_statements(sources, holder.name, function, suspect.home)
+        found = origin.storing_statements(sources, holder.name, function, suspect.home, holder.scope)
     return [Line(filename, statement.lineno) for filename, statement in found[:2]]
 
 

@@ -7,7 +7,7 @@ import re
 from types import CodeType
 
 from gradguard.findings import Place
-from gradguard.runtime.source import FunctionNode, LoopNode, Source, Sources, place_of
+from gradguard.runtime.source import FunctionNode, LoopNode, Source, Sources, own_nodes, place_of
 from gradguard.runtime.stores import bound_names, called_name, only_begins, stores, value_name
 from gradguard.runtime.tracer import Line
 
@@ -89,7 +89,7 @@ def _last_binding(function: ast.AST, variable: str, before: int) -> ast.stmt | N
 
 
 def storing_statements(
-    sources: Sources, name: str, function: str | None, home: str | None
+    sources: Sources, name: str, function: str | None, home: str | None, scope: str | None = None
 ) -> list[tuple[str, ast.stmt]]:
     """Every statement of the user's files that stores into ``name`` and is not its first assignment.
 
@@ -98,11 +98,14 @@ def storing_statements(
         name: the holder's last name.
         function: the function whose local it is, if it is one.
         home: the file in which the variable lives; what other files store into that name counts if this one does not.
+        scope: the holder's, where it is known: what a function binds by itself is no global.
     """
     found = []
     for source in sources.all():
         for node in ast.walk(source.tree):
             if isinstance(node, ast.stmt) and stores(node, name) and not only_begins(node):
+                if scope == "global" and _is_own_name(source, node, name):
+                    continue
                 within = source.function_of(node)
                 if (
                     function is None
@@ -113,6 +116,17 @@ def storing_statements(
     at_home = [each for each in found if each[0] == home]
     # `self.shadow = {...}` is how it begins; what adds to it, or puts an entry in the place of another, mentions it.
     return sorted(at_home or found, key=lambda each: not _loads(each[1], name))
+
+
+def _is_own_name(source: Source, statement: ast.stmt, name: str) -> bool:
+    """Whether a statement is about a variable of its function, not a global of that name."""
+    value = statement.value if isinstance(statement, ast.Assign | ast.AnnAssign) else None
+    stored_into = (n for part in ast.iter_child_nodes(statement) if part is not value for n in ast.walk(part))
+    if any(isinstance(n, ast.Attribute) and n.attr == name for n in stored_into):
+        return False
+    inside = list(own_nodes(source.function_of(statement))) if source.function_of(statement) is not source.tree else []
+    declared = any(isinstance(n, ast.Global | ast.Nonlocal) and name in n.names for n in inside)
+    return not declared and any(name in bound_names(n) for n in inside)
 
 
 def _loads(statement: ast.stmt, name: str) -> bool:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gradguard.runtime.origin import calls_with
+from gradguard.runtime.origin import calls_with, storing_statements
 from gradguard.runtime.source import Sources
 
 
@@ -16,3 +16,36 @@ def test_a_text_that_speaks_of_a_call_calls_nothing(monkeypatch: pytest.MonkeyPa
     sources = Sources()
     monkeypatch.setattr(sources, "all", lambda: iter([sources.get(str(file))]))
     assert [statement.lineno for _, statement in calls_with(sources, r"\btee\(")] == [3]
+
+
+OTHERS = """\
+def own():
+    kept = []
+    kept.append(1)
+
+def shared():
+    global kept
+    kept = kept + [2]
+
+def given(kept):
+    kept.append(3)
+
+def of_an_object(self):
+    kept = self.kept
+    self.kept.append(4)
+
+kept = []
+kept.append(5)
+"""
+
+
+@pytest.mark.parametrize(("scope", "lines"), [("global", [7, 10, 14, 17]), ("attribute", [3, 7, 10, 13, 14, 17])])
+def test_a_function_s_own_variable_is_no_global(
+    scope: str, lines: list[int], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    file = tmp_path / "others.py"
+    file.write_text(OTHERS, encoding="utf-8")
+    sources = Sources()
+    monkeypatch.setattr(sources, "all", lambda: iter([sources.get(str(file))]))
+    found = storing_statements(sources, "kept", None, str(file), scope)
+    assert sorted(statement.lineno for _, statement in found) == lines
