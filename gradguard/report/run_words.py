@@ -93,7 +93,7 @@ def headline(report: RunReport) -> str:
     if report.verdict == "clean":
         return f"Clean: nothing keeps growing over {steps}."
     if not report.leaks:
-        return f"Suspect: memory grows over {steps}, and no variable was found that explains it."
+        return f"Suspect: {_grows_without_a_name(report, steps)}, and no variable was found that explains it."
     first = report.leaks[0]
     at = f" ({where(first)})" if first.stored_at else ""
     more = f", and {len(report.leaks) - 1} more" if len(report.leaks) > 1 else ""
@@ -102,6 +102,18 @@ def headline(report: RunReport) -> str:
     open_yet = "; not yet confirmed" if report.verdict == "suspect" and not is_told else ""
     return f"{word}: {holder(first)} {what(first)}, {rate(first)}{at}{more}{open_yet}."
 
+
+def _grows_without_a_name(report: RunReport, steps: str) -> str:
+    """What grows: not through tensors, where all that Python sees of them would be less than the growth."""
+    rest, graphs = report.unexplained_bytes_per_step or 0.0, report.growth.get("graphs")
+    tensors = report.peak.get("tensors")
+    if tensors is None or graphs is None or graphs.per_step or rest * report.steps < TIMES_THE_TENSORS * tensors:
+        return f"memory grows over {steps}"
+    return f"memory grows by {size(rest)} a step over {steps}, but not through tensors"
+
+
+TIMES_THE_TENSORS = 2
+"""Growth of so many times what all tensors have together lies elsewhere."""
 
 FEWEST = 30
 """Steps below which a run is too short."""

@@ -219,10 +219,12 @@ def conclude(
     kept = _standing(found, series, tells, steps, said)
     total = bytes_per_step(tells)
     lasting = [d for d in kept if not d.comes_back]
-    word = _verdict(kept, _weighty(tells, series), steps, found)
+    weighty = _weighty(tells, series)
+    word = _verdict(kept, weighty, steps, found)
     shown = attribute(_listed(kept, word), tells if total or not kept else {**tells, **_slow(series)})
     shown.sort(key=_what_ends_the_run)
     ended = _out_of_memory(error, steps)
+    lasts = tells if lasting else weighty if word == "suspect" and not kept else {}
     return RunReport(
         verdict=word,
         steps=steps,
@@ -230,7 +232,7 @@ def conclude(
         growth=growth_of(series, {name: t for name, t in growing.items() if shown or not t.is_hint}),
         leaks=tuple(shown),
         unexplained_bytes_per_step=round(max(total - sum(x.bytes_per_step or 0 for x in shown), 0.0), 1),
-        forecast=_forecast(tells, room, seconds_per_step) if lasting and ended is None else None,
+        forecast=_forecast(lasts, room, seconds_per_step) if ended is None else None,
         out_of_memory=ended,
         peak=peaks,
         microseconds_per_step=round(microseconds, 2) if microseconds is not None else None,

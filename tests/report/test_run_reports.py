@@ -171,6 +171,20 @@ def test_sizes_and_times_are_readable() -> None:
     ]
 
 
+def test_growth_beside_all_tensors_is_told() -> None:
+    growth = {"graphs": Growth(None, 0.0, None, None), "heap": Growth(300_000.0, None, 12, 1.0)}
+    grows = a_report(
+        verdict="suspect", leaks=(), growth=growth, peak={"tensors": 17_000}, unexplained_bytes_per_step=300_000.0
+    )
+    assert f"by 300 KB a step over {grows.steps} steps, but not through tensors, and no variable" in headline(grows)
+    for other in (
+        replace(grows, peak={}),  # they were not counted
+        replace(grows, peak={"tensors": 300_000 * grows.steps}),
+        replace(grows, growth={**growth, "graphs": Growth(None, 1.0, 9, 1.0)}),
+    ):
+        assert "memory grows over" in headline(other)
+
+
 def test_a_sparkline_has_eight_heights_and_a_limit() -> None:
     assert sparkline([0, 1, 2, 3, 4, 5, 6, 7]) == "▁▂▃▄▅▆▇█"
     assert sparkline([5, 5, 5]) == "▁▁▁"

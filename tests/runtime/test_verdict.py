@@ -32,7 +32,7 @@ def concluded(values: dict[str, Callable[[int], float]], steps: int, found: list
         steps=steps,
         source="optimizer",
         seconds_per_step=0.01,
-        room={},
+        room={"heap": 10_000_000_000},
         peaks={},
         error=None,
         exit_status=0,
@@ -58,6 +58,7 @@ def concluded(values: dict[str, Callable[[int], float]], steps: int, found: list
 def test_growth_that_no_variable_explains(rate: int, steps: int, verdict: str) -> None:
     report = judged(lambda s: BASE + rate * s, steps)
     assert (report.verdict, report.leaks) == (verdict, ())
+    assert (report.forecast is not None) == (verdict == "suspect")
 
 
 @pytest.mark.parametrize("signal", ["heap", "cuda:0"])
