@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 import weakref
 from collections.abc import Callable, Iterable, Iterator
+from time import perf_counter_ns
 from types import FrameType
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -47,6 +48,8 @@ class Clock:
         self.counted = 0
         """Steps that were ended in the unit of the present source; fewer than all while a better one was not known."""
         self.optimizer_has_stepped = False
+        self.listening = 0
+        """Nanoseconds that listeners took before they ticked."""
         self._is_stopped = False
         self._on_step = on_step
         self.key: int | None = None
@@ -192,11 +195,14 @@ def optimizer_hook(clock: Clock, gradients: Gradients, is_compiling: Callable[[]
     def stepped(optimizer: Any, args: Any, kwargs: Any) -> None:
         if is_compiling():
             return
+        start = perf_counter_ns()
         wrapper = sys._getframe(1)
         if not _is_nested(wrapper, optimizer):
             if gradients.is_on:
                 gradients.stepped(optimizer, wrapper)
-            clock.tick("optimizer", numbers.of(optimizer), wrapper)
+            number = numbers.of(optimizer)
+            clock.listening += perf_counter_ns() - start
+            clock.tick("optimizer", number, wrapper)
 
     return stepped
 

@@ -96,7 +96,7 @@ class Watch:
         self._clock = steps.Clock(self._step_ended)
         self._sources: Counter[str] = Counter()
         self._removers: list[Callable[[], None]] = []
-        self.own_nanoseconds = 0
+        self._own_nanoseconds = 0
         self._own_steps = 0
         self._quiet_until = 0
         self._quiet_source = ""
@@ -105,6 +105,14 @@ class Watch:
         self._began = self._last = monotonic()
         self._pid = os.getpid()
         self._is_on = False
+
+    @property
+    def own_nanoseconds(self) -> int:
+        """What watching took so far: the work at the end of each step, and of those who tell of a backward or a step.
+
+        Without censuses and traces, which the report gives by themselves.
+        """
+        return self._own_nanoseconds + self._clock.listening
 
     # --- in the user's program ------------------------------------------------------------------------------------
 
@@ -254,6 +262,7 @@ class Watch:
             self._removers.append(note.remove)
 
     def _backward(self, tensor: Any) -> None:
+        start = perf_counter_ns()
         try:
             internals = self._torch
             if internals is None or not self._is_on:
@@ -270,6 +279,7 @@ class Watch:
         except Exception as error:
             self._failed(error)
             return
+        self._clock.listening += perf_counter_ns() - start
         self._clock.tick("backward", 0, sys._getframe(2))
 
     def _pace(self) -> tuple[float, float]:
@@ -314,7 +324,7 @@ class Watch:
         self._sources[source] += 1
         self._last = monotonic()
         self._own_steps += 1
-        self.own_nanoseconds += perf_counter_ns() - start
+        self._own_nanoseconds += perf_counter_ns() - start
 
     def _work(self, source: str, frame: FrameType | None) -> None:
         """End a step in which there is something to do but to count it."""
@@ -335,7 +345,7 @@ class Watch:
         except Exception as error:
             self._failed(error)
         if not was_diagnosing and not self.is_diagnosing:
-            self.own_nanoseconds += perf_counter_ns() - start
+            self._own_nanoseconds += perf_counter_ns() - start
             self._own_steps += 1
         self._tell()
         if self._max_steps is not None and self.steps >= self._max_steps:
