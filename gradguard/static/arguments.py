@@ -62,14 +62,17 @@ def bound(c: Called, ref: FunctionRef, given: Given, receiver: str | None) -> Ar
     names = {p.name for p in plain}
     extra: dict[str, dict[object, Value]] = {p.name: {} for p in params if p.star}
     stars = {p.star: p.name for p in params if p.star}
-    position = 0
+    position, spread = 0, set[str]()
     for arg, value in given:
         items = _items(value) if arg.star == "*" else ()
         if items and position + len(items) <= len(plain):
             arguments.values.update(zip((p.name for p in plain[position:]), items, strict=False))
             position += len(items)
         elif arg.star:
-            _spread(c, arguments, arg, value, [p.name for p in plain if p.name not in arguments.values], stars)
+            reached = spread if arg.star == "**" else ()  # f(*args, **kwargs): whether *args goes so far is not known
+            open_names = [p.name for p in plain if p.name not in arguments.values or p.name in reached]
+            _spread(c, arguments, arg, value, open_names, stars)
+            spread.update(open_names)
         elif arg.keyword is None and position < len(plain):
             _give(c, arguments, plain[position].name, arg, value)
             position += 1

@@ -220,6 +220,8 @@ def _project(c: Called) -> Value | None:
             return Value(kind=Kind.MODULE, ref=ref)
         if _optimizer_class(ref):
             return Value(kind=Kind.OPTIMIZER, ref=ref)
+        if ref.is_list:
+            return replace(union(c.arguments, Kind.INSTANCE), ref=ref)
         if ref.is_record and c.values and (not ref.methods or union(c.arguments).keeps) and not ref.has_setters:
             return _record(c, ref.fields, ref.replaced_fields)
         if ref.self_cycles and ref.holds_model:

@@ -281,9 +281,15 @@ class Class:
         return objects.made_by_factory(self) or (self._member("") if objects.is_dict(self) else None)
 
     @cached_property
+    def is_list(self) -> bool:
+        """Whether it is a list with methods of its own, made as lists are."""
+        return self.method("__init__") is None and objects.is_list(self)
+
+    @cached_property
     def is_record(self) -> bool:
         """Whether it only holds what it is made of: a dataclass, a named tuple."""
-        return not self.is_module and self.method("__init__") is None and not self.methods.keys() & {"__call__"}
+        made_plainly = self.method("__init__") is None and not self.methods.keys() & {"__call__"}
+        return made_plainly and not self.is_module and not self.is_list
 
     @cached_property
     def fields(self) -> tuple[str, ...]:

@@ -289,34 +289,36 @@ def _may_record(flow: Flow) -> bool:
 
 
 def _is_removed_in_time(flow: Flow) -> bool:
-    """Whether a hook may be removed before much was collected: not where that is done once, after a loop."""
+    """Whether a hook may be removed before much was collected: not where that is done once, after a loop, or never."""
     removers = {line.function for line in lines_with("remove", flow.module.source.text) if _REMOVES.search(line.text)}
-    return not all(_runs_late(flow, name) for name in removers)
+    return any(_runs_late(flow, name) is False for name in removers)
 
 
-def _runs_late(flow: Flow, name: str) -> bool:
-    """Whether a method of the object is called after a loop only, by whoever calls it."""
+def _runs_late(flow: Flow, name: str) -> bool | None:
+    """Whether a method of the object is called after a loop only, by whoever calls it; None if nobody does."""
     owner = flow.ref.owner
     method = owner.methods.get(name) if owner is not None else None
-    if method is None or name in ("__del__", "__exit__", "__aexit__", flow.facts.name):
+    if method is None or name.startswith("__") or name == flow.facts.name:
         return False
     return _is_called_late(flow.project, method, _CALLS)
 
 
-def _is_called_late(project: Project, method: FunctionRef, levels: int) -> bool:
-    """Whether all that call a method do so after a loop of theirs, or are called so themselves."""
-    name = method.define.name
+def _is_called_late(project: Project, method: FunctionRef, levels: int) -> bool | None:
+    """Whether all that call a method do so after a loop of theirs, or are called so themselves; None if nobody does."""
+    name, is_called = method.define.name, None
     for function in project.written_calling(method):
         body = function.define.body
         calls = [n for n in t.walk(body) if isinstance(n, t.Call) and (t.path_of(n.func) or "").endswith(f".{name}")]
+        if not calls or function.define is method.define:
+            continue
+        is_called = True
         loops = [loop for loop in t.walk_statements(body) if isinstance(loop, t.Repeat)]
         inside = {id(node) for loop in loops for node in t.walk(loop)}
         if any(id(call) in inside for call in calls):
             return False
-        is_another = calls and not loops and function.define is not method.define
-        if is_another and not (levels and function.owner and _is_called_late(project, function, levels - 1)):
+        if not loops and not (levels and function.owner and _is_called_late(project, function, levels - 1)):
             return False
-    return True
+    return is_called
 
 
 def _emptied_inside(flow: Flow, path: str) -> bool:

@@ -87,11 +87,17 @@ def _puts(stmt: t.Stmt) -> Iterator[tuple[str, t.Expr]]:
 
 def is_dict(cls: Class) -> bool:
     """Whether a class is derived from one of the dicts."""
-    names = ((t.path_of(base) or "").rsplit(".", 1)[-1] for each in cls.lineage() for base in each.define.bases)
-    return any(name in _DICTS for name in names)
+    return _is_derived(cls, ("dict", "OrderedDict", "defaultdict", "UserDict"))
 
 
-_DICTS = ("dict", "OrderedDict", "defaultdict", "UserDict")
+def is_list(cls: Class) -> bool:
+    """Whether a class is derived from one of the lists."""
+    return _is_derived(cls, ("list", "deque", "UserList"))
+
+
+def _is_derived(cls: Class, names: tuple[str, ...]) -> bool:
+    bases = (t.path_of(base) or "" for each in cls.lineage() for base in each.define.bases)
+    return any(base.rsplit(".", 1)[-1] in names for base in bases)
 
 
 def made_by_factory(cls: Class) -> Value | None:

@@ -28,6 +28,7 @@ from gradguard.static.values import (
     NOTHING_HELD,
     NUMBER,
     UNKNOWN,
+    Bound,
     Fields,
     Held,
     Kind,
@@ -301,6 +302,8 @@ def _builtin(c: Called, name: str) -> Value | None:
         if parts and (entries := entries_of(values[0])):  # dict(logs, loss=loss.item())
             return with_entries(structure(entries, Kind.CONTAINER), parts)
         return replace(union(values, Kind.CONTAINER), parts=parts)
+    if name == "getattr" and (method := _method_by_name(c)) is not None:
+        return method
     if name == "getattr" and len(c.node.args) == 2:
         if (methods := _methods_like(c)) is not None:
             return methods
@@ -345,6 +348,19 @@ def _methods_like(c: Called) -> Value | None:
     fitting = [each for each in names if each.startswith(written["start"]) and each.endswith(written["end"])]
     methods = [Value(kind=Kind.FUNCTION, ref=owner.method(each)) for each in fitting]
     return reduce(join, methods) if methods else None
+
+
+def _method_by_name(c: Called) -> Value | None:
+    """``handler = getattr(callback, event, None)``, which is called later: a method of an object of unknown class."""
+    if len(c.node.args) not in (2, 3) or not isinstance(c.values[1][1].ref, Word):
+        return None
+    held, path = c.values[0][1], _attribute_path(c)
+    if held.kind is not Kind.UNKNOWN or held.ref is not None or path is None:
+        return None
+    known = c.flow.read(path, c.state)
+    if known.kind is not Kind.UNKNOWN or known.ref is not None or known.roots != {Root(Source.PLACE, path)}:
+        return None
+    return replace(known, ref=Bound(t.Call(c.node.origin, c.node.func, c.node.args[:2])))
 
 
 _ONE_PART_OPEN = re.compile(r"""f(['"])(?P<start>\w*)\{[^{}]*\}(?P<end>\w*)\1""")

@@ -334,11 +334,80 @@ FLAGGED = {
     """,
 }
 
+ENDED = """
+        from functools import partial
+
+        class Tap:
+            def __init__(self, model, layers):
+                self.outputs = defaultdict(list)
+                modules = dict(model.named_modules())
+                self.handles = [modules[n].register_forward_hook(partial(self._grab, n)) for n in layers]
+
+            def _grab(self, name, module, inputs, output):
+                self.outputs[name].append(output)  # !
+
+            def clear(self):
+                self.outputs.clear()
+
+            def close(self):
+                for handle in self.handles:
+                    handle.remove()
+                self.clear()
+
+        class Distiller:
+            def __init__(self, student):
+                self.student = student
+                self.tap = Tap(student, ["encoder"])
+                self.optimizer = torch.optim.SGD(student.parameters(), lr=0.1)
+
+            def step(self, x, y):
+                loss = F.cross_entropy(self.student(x), y) + self.tap.outputs["encoder"][-1].mean()
+                self.optimizer.zero_grad()
+                loss.backward()
+                self.optimizer.step()
+
+            def finish(self):
+                self.tap.close()
+
+        def main(student, loader):
+            distiller = Distiller(student)
+            for x, y in loader:
+                distiller.step(x, y)
+            distiller.finish()
+"""
+
+
+def test_what_is_emptied_after_the_training_only_is_kept_in_it() -> None:
+    assert_flagged(ENDED, CODE)
+
+
+def test_what_is_emptied_with_the_removal_after_the_training_is_kept_in_it() -> None:
+    late = ("handle.remove()", "handle.remove()\n                self.activity.clear()")
+    assert_flagged(FLAGGED["removed once, after the training"].replace(*late), CODE)
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        ("self.optimizer.step()\n", "self.optimizer.step()\n                self.tap.clear()\n"),
+        ("distiller.step(x, y)\n", "distiller.step(x, y)\n                distiller.finish()\n"),
+        ("distiller.step(x, y)\n", "distiller.step(x, y)\n                distiller.tap.close()\n"),
+        ("self.outputs[name].append(output)", "self.outputs[name] = output"),
+        ("defaultdict(list)", "defaultdict(lambda: deque(maxlen=1))"),
+    ],
+)
+def test_what_is_emptied_in_the_training_is_not(edit: tuple[str, str]) -> None:
+    assert_clean(twin(ENDED, edit), CODE)
+
+
 CLEAN = {
     **{
         f"removed after the training, {name}": twin(FLAGGED["removed once, after the training"], *edits)
         for name, edits in {
-            "and emptied": [("handle.remove()", "handle.remove()\n                self.activity.clear()")],
+            "and emptied before": [
+                ("handle.remove()", "handle.remove()\n                self.activity.clear()"),
+                ("optimizer.step()", "optimizer.step()\n                monitor.close()"),
+            ],
             "each part emptied": [
                 (
                     ".mean())\n\n            def close",

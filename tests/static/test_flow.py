@@ -20,6 +20,51 @@ TRAIN = """
 """
 
 LEAKS = {
+    "entries of a bank that are made from what they were": """
+        class Bank(nn.Module):
+            def __init__(self, size, width):
+                super().__init__()
+                self.register_buffer("slots", torch.randn(size, width))
+
+            def write(self, index, features):
+                blended = 0.5 * self.slots[index] + 0.5 * features
+                self.slots[index] = F.normalize(blended, dim=1)
+
+        def train(net, loader, optimizer):
+            bank = Bank(100, 8)
+            for index, x in loader:
+                features = net(x)
+                loss = F.cross_entropy(features, index)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+                bank.write(index, features)  # !
+    """,
+    "a part that is frozen, and gets a new head": """
+        import copy
+
+        class Pair(nn.Module):
+            def __init__(self, encoder):
+                super().__init__()
+                self.query = encoder
+                self.encoder_k = copy.deepcopy(encoder).requires_grad_(False)
+                self.encoder_k.head = nn.Linear(8, 8)
+                self.seen = []
+
+            def forward(self, x, y):
+                keys = self.encoder_k(y)
+                self.seen.append(keys)  # !
+                return (self.query(x) * keys).mean()
+
+        def train(encoder, loader):
+            pair = Pair(encoder)
+            optimizer = torch.optim.SGD(pair.parameters(), lr=0.1)
+            for x, y in loader:
+                loss = pair(x, y)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+    """,
     "a generator that trains, and the loop that collects": """
         def steps(model, loader, optimizer):
             for x, y in loader:
@@ -709,6 +754,116 @@ def test_followed(name: str) -> None:
 @pytest.mark.parametrize("name", CLEAN)
 def test_understood(name: str) -> None:
     assert_clean(CLEAN[name])
+
+
+FROZEN = """
+        import copy
+
+        class Pair(nn.Module):
+            def __init__(self, encoder):
+                super().__init__()
+                self.query = encoder
+                {made}
+                self.seen = []
+
+            def embed(self, y):
+                return F.normalize(self.encoder_k(y), dim=1)
+
+            def forward(self, x, y):
+                keys = self.embed(y)
+                self.seen.append({kept})
+                return (self.query(x) * keys).mean()
+
+        def train(encoder, loader):
+            pair = Pair(encoder)
+            optimizer = torch.optim.SGD(pair.parameters(), lr=0.1)
+            for x, y in loader:
+                loss = pair(x, y)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+"""
+INDENT = "\n" + 16 * " "
+FREEZING = [
+    "self.encoder_k = copy.deepcopy(encoder).requires_grad_(False)",
+    "self.encoder_k = copy.deepcopy(encoder)" + INDENT + "self.encoder_k.eval().requires_grad_(False)",
+    "self.encoder_k = copy.deepcopy(encoder)"
+    + INDENT
+    + "for p in self.encoder_k.parameters():"
+    + INDENT
+    + "    p.requires_grad = False",
+    "self.encoder_k = copy.deepcopy(encoder)"
+    + INDENT
+    + "for p in self.encoder_k.parameters():"
+    + INDENT
+    + "    p.requires_grad_(requires_grad=False)",
+]
+
+
+@pytest.mark.parametrize("made", FREEZING)
+def test_a_part_that_its_constructor_freezes_records_no_graph(made: str) -> None:
+    assert not findings(FROZEN.format(made=made, kept="keys.mean()"), "GG104")
+    assert findings(FROZEN.format(made=made, kept="self.query(x).mean()"), "GG104")
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        FREEZING[0] + INDENT + "for p in self.encoder_k.parameters():" + INDENT + "    p.requires_grad = True",
+        FREEZING[0] + INDENT + "self.encoder_k = copy.deepcopy(encoder)" + INDENT + "self.encoder_k.requires_grad_()",
+        "self.encoder_k = copy.deepcopy(encoder)" + INDENT + "self.other = nn.Linear(3, 3).requires_grad_(False)",
+        FREEZING[0] + INDENT + "self.encoder_k.head = nn.Linear(8, 8)",
+    ],
+)
+def test_a_part_that_may_learn_after_all_records_one(made: str) -> None:
+    assert findings(FROZEN.format(made=made, kept="keys.mean()"), "GG104")
+
+
+RECORD = """
+        @dataclass
+        class Totals:
+            objectness: float = 0.0
+            hits: int = 0
+
+            def score(self):
+                return self.objectness / self.hits
+
+        class Detector(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.conv = nn.Conv2d(1, 5, 3)
+
+            def forward(self, x):
+                out = self.conv(x)
+                return out[:, 0], out[:, 1:].sigmoid()
+
+        def terms(predicted, target):
+            objects, boxes = predicted
+            return Totals({kept}, 1)
+
+        class Trainer:
+            def __init__(self, optimizer):
+                self.model = Detector()
+                self.optimizer = optimizer
+                self.history = []
+
+            @torch.no_grad()
+            def evaluate(self, x, target):
+                return terms(self.model(x), target)
+
+            def fit(self, loader):
+                for x, target in loader:
+                    loss = self.model(x)[1].mean()
+                    self.optimizer.zero_grad()
+                    loss.backward()
+                    self.optimizer.step()
+                    self.history.append(self.evaluate(x, target))
+"""
+
+
+def test_a_record_of_what_was_computed_from_a_view_keeps_no_view() -> None:
+    assert not findings(RECORD.format(kept="(objects * 2).mean()"), "GG403")
+    assert findings(RECORD.format(kept="objects"), "GG403")
 
 
 @pytest.mark.parametrize("seed", ["0", "1"])

@@ -1,0 +1,157 @@
+"""Functions and objects that somebody hands over, and that are called by whom they are given to."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.rules.snippets import assert_clean, assert_flagged, lines_in_files, twin
+
+FIRED = """
+        class Runner({base}):{made}
+            def fire(self, event, *args{more}):
+                for callback in {over}:
+                    {called}
+
+        class Curve:
+            def __init__(self):
+                self.losses = []
+
+            def on_batch_end(self, step, loss):
+                self.losses.append((step, loss))
+
+        class Printer:
+            def on_start(self, step, loss):
+                print(step, float(loss))
+
+        class Trainer:
+            def __init__(self, model, callbacks):
+                self.model = model
+                self.optimizer = torch.optim.Adam(model.parameters())
+                self.runner = Runner(callbacks)
+
+            def fit(self, loader):
+                for step, (x, y) in enumerate(loader):
+                    loss = F.cross_entropy(self.model(x), y)
+                    self.optimizer.zero_grad()
+                    loss.backward()
+                    self.optimizer.step()
+                    self.runner.fire("on_batch_end", step, {given})  # !
+"""
+OWN = {
+    "base": "object",
+    "made": "\n            def __init__(self, callbacks):\n                self.callbacks = callbacks\n",
+    "over": "self.callbacks",
+}
+OF_LIST = {"base": "list", "made": "", "over": "self"}
+AT_ONCE = "getattr(callback, event)({})"
+LATER = (
+    "handler = getattr(callback, event, None)\n                    if handler is not None:\n"
+    "                        handler({})"
+)
+BY_NAME = {"more": ", **kwargs", "given": "loss=loss"}
+BY_PLACE = {"more": "", "given": "loss"}
+FIRING = {
+    f"{kind}, {how}, {by}": FIRED.format(**of, **given, called=called.format("*args" + given["more"]))
+    for kind, of in {"its own list": OWN, "a list itself": OF_LIST}.items()
+    for how, called in {"at once": AT_ONCE, "looked up first": LATER}.items()
+    for by, given in {"by name": BY_NAME, "by place": BY_PLACE}.items()
+}
+
+
+@pytest.mark.parametrize("name", FIRING)
+def test_a_method_that_is_looked_up_by_its_name(name: str) -> None:
+    assert_flagged(FIRING[name], "GG107")
+
+
+@pytest.mark.parametrize("name", FIRING)
+@pytest.mark.parametrize(
+    "edit",
+    [
+        ("append((step, loss))", "append((step, loss.item()))"),
+        ("self.losses.append((step, loss))", "self.last = loss"),
+        ('"on_batch_end"', '"on_start"'),
+        ("self.losses = []", "self.losses = deque(maxlen=20)"),
+    ],
+)
+def test_a_method_that_is_looked_up_and_keeps_nothing(name: str, edit: tuple[str, str]) -> None:
+    assert_clean(twin(FIRING[name], edit))
+
+
+ENGINE = """
+        KEPT = []
+
+        class Engine:
+            def __init__(self, step):
+                self.step = step
+                self.handlers = []
+
+            def on_iteration(self, handler):
+                self.handlers.append(handler)
+                return handler
+
+            def run(self, loader):
+                for x, y in loader:
+                    outputs = self.step(x, y)
+                    for handler in self.handlers:
+                        handler(**outputs)  # !
+
+        def main(loader):
+            net = nn.Linear(4, 4)
+            optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+
+            def step(x, y):
+                features = net(x)
+                loss = F.cross_entropy(features, y)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+                return {"features": features, "loss": loss.item()}
+
+            engine = Engine(step)
+
+            @engine.on_iteration
+            def remember(features, **others):
+                KEPT.append(features)
+
+            engine.run(loader)
+"""
+REGISTERED = (
+    "            @engine.on_iteration\n            def remember(features, **others):\n"
+    "                KEPT.append(features)\n",
+    "            def remember(features, **others):\n                KEPT.append(features)\n\n"
+    "            engine.on_iteration(remember)\n",
+)
+HANDED = {"by a decorator": ENGINE, "by a call": ENGINE.replace(*REGISTERED)}
+
+
+@pytest.mark.parametrize("name", HANDED)
+def test_a_function_within_the_function_that_is_read(name: str) -> None:
+    assert_flagged(HANDED[name], "GG107")
+
+
+@pytest.mark.parametrize("name", HANDED)
+@pytest.mark.parametrize(
+    "edit",
+    [
+        ("KEPT.append(features)", "KEPT.append(features.detach())"),
+        ("KEPT.append(features)", "KEPT.append(others['loss'])"),
+        ('"features": features', '"features": features.detach()'),
+        ("KEPT = []", "KEPT = deque(maxlen=9)"),
+    ],
+)
+def test_a_function_within_the_function_that_is_read_and_keeps_nothing(name: str, edit: tuple[str, str]) -> None:
+    assert_clean(twin(HANDED[name], edit))
+
+
+def test_a_decorator_without_brackets_in_another_file(tmp_path: Path) -> None:
+    text = "\n".join(line[8:] for line in ENGINE.replace("  # !", "").splitlines())
+    engine, main = text.split("def main(loader):")
+    kept, engine = engine.split("class Engine:")
+    header = "import torch\nfrom torch import nn\nimport torch.nn.functional as F\n"
+    files = {
+        "engine.py": f"{header}\nclass Engine:{engine}",
+        "main.py": f"{header}from engine import Engine\n{kept}\ndef main(loader):{main}",
+    }
+    assert [file for file, _ in lines_in_files(tmp_path, files, "GG107")] == ["engine.py"]
