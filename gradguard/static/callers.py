@@ -16,11 +16,11 @@ _LEVELS = 3
 def resets_gradients(function: Function) -> bool:
     """Whether one that calls it, or hands it to an optimizer's ``step``, resets all gradients or has them reset.
 
-    Also an optimizer of the program that drops the gradients it has used.
+    Also an optimizer of the program that drops the gradients it has used. What the function does itself is no news.
     """
-    return any(
-        reset.to_none or reset.target is not None for caller in _callers(function) for reset in caller.zero_grads
-    )
+    own = [reset.source for reset in function.zero_grads]
+    theirs = (reset for caller in _callers(function) for reset in caller.zero_grads if reset.source not in own)
+    return any(reset.to_none or reset.target is not None for reset in theirs)
 
 
 def backpropagate_result(function: Function) -> bool:

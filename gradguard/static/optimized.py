@@ -28,7 +28,7 @@ def optimized(c: Called) -> frozenset[str] | None:
     calls = [n for n in t.walk(parameters) if isinstance(n, t.Call) and isinstance(n.func, t.Attribute)]
     named = [_owner(call) for call in calls if _is_of_module(call)]
     if named:
-        return _all_known(named)
+        return _all_known([_as_kept(c, path) for path in named])
     method = parameters if isinstance(parameters, t.Call) else None
     ref = c.flow.value(method.func, c.state).ref if method is not None and method in calls else None
     base = _owner(method) if method is not None and isinstance(ref, FunctionRef) else None
@@ -36,6 +36,17 @@ def optimized(c: Called) -> frozenset[str] | None:
         return None
     inside = _all_known(list(_given_back(ref)))  # of `net.table_parameters()`: what its method gives
     return frozenset(base + path[len("self") :] for path in inside) if inside is not None else None
+
+
+def _as_kept(c: Called, path: str | None) -> str | None:
+    """The path by which the object's methods have what its constructor was given: ``self.model.head``."""
+    head, dot, rest = (path or "").partition(".")
+    for stmt in c.flow.ref.define.body if head in c.flow.params else ():
+        for target, value in t.pairs(stmt.targets, stmt.value) if isinstance(stmt, t.Assign) else ():
+            kept = t.path_of(target) or ""
+            if t.path_of(value) == head and kept.startswith("self."):
+                return kept + dot + rest
+    return path
 
 
 def overlap(some: frozenset[str] | None, others: frozenset[str] | None) -> bool:

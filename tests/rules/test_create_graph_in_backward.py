@@ -359,3 +359,53 @@ def test_a_copy_for_each_task() -> None:
 def test_one_copy_for_all() -> None:
     once = COPIED.replace("EACH", "pass").replace("FIRST", "learner = copy.deepcopy(net)").replace("MARK", "")
     assert_clean(once.replace("END", "pass"), CODE)
+
+
+PART = """
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.stem = nn.Linear(3, 4)
+                self.probe = nn.Linear(4, 2)
+
+            def forward(self, x):
+                return self.probe(self.stem(x))
+
+        class Trainer:
+            def __init__(self, model):
+                self.model = model
+                self.optimizer = torch.optim.SGD(model.probe.parameters(), lr=0.1)
+
+            def step(self, x, y):
+                self.optimizer.zero_grad()
+                loss = F.cross_entropy(self.model(x), y)
+                loss.backward(create_graph=True)  # !
+                sum(p.grad.pow(2).sum() for p in self.model.probe.parameters()).backward()
+                self.optimizer.step()
+
+        def main(loader):
+            trainer = Trainer(Net())
+            for x, y in loader:
+                trainer.step(x, y)
+"""
+
+
+def test_an_optimizer_that_its_constructor_gives_a_part_of_the_model() -> None:
+    assert_flagged(PART, "GG102")
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        ("model.probe.parameters(), lr", "model.parameters(), lr"),
+        ("self.optimizer.zero_grad()", "self.model.zero_grad()"),
+        (
+            "self.probe = nn.Linear(4, 2)",
+            "self.probe = nn.Linear(4, 2)\n                self.stem.requires_grad_(False)",
+        ),
+        ("trainer.step(x, y)", "trainer.step(x, y)\n                trainer.model.zero_grad()"),
+        ("loss.backward(create_graph=True)", "loss.backward()"),
+    ],
+)
+def test_the_gradients_of_the_rest_are_reset_or_have_no_graph(edit: tuple[str, str]) -> None:
+    assert_clean(twin(PART, edit), "GG102")
