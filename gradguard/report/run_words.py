@@ -90,6 +90,8 @@ def headline(report: RunReport) -> str:
         seen = "1 step" if report.steps == 1 else steps
         rest = FEWEST - report.steps
         return f"Too short: {seen} seen, {rest} more {'is' if rest == 1 else 'are'} needed to tell growth from warm-up."
+    if report.verdict == "clean" and report.out_of_memory is not None:
+        return f"Memory ended after {steps}; from step to step nothing was seen to grow before."
     if report.verdict == "clean":
         return f"Clean: nothing keeps growing over {steps}."
     if not report.leaks:

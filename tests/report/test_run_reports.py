@@ -171,6 +171,12 @@ def test_sizes_and_times_are_readable() -> None:
     ]
 
 
+def test_no_run_that_memory_ended_is_called_clean() -> None:
+    ended = replace(CLEAN, out_of_memory=OutOfMemory("cpu", CLEAN.steps, "cannot allocate"))
+    assert headline(ended).startswith(f"Memory ended after {CLEAN.steps} steps")
+    assert "Clean" not in headline(ended)
+
+
 def test_growth_beside_all_tensors_is_told() -> None:
     growth = {"graphs": Growth(None, 0.0, None, None), "heap": Growth(300_000.0, None, 12, 1.0)}
     grows = a_report(
