@@ -93,6 +93,9 @@ def headline(report: RunReport) -> str:
     if report.verdict == "clean" and report.out_of_memory is not None:
         return f"Memory ended after {steps}; from step to step nothing was seen to grow before."
     if report.verdict == "clean":
+        gained = _gained_all_the_same(report)
+        if gained:
+            return f"Clean: no leak was found over {steps}, in which memory gained {size(gained)} a step."
         return f"Clean: nothing keeps growing over {steps}."
     if not report.leaks:
         return f"Suspect: {_grows_without_a_name(report, steps)}, and no variable was found that explains it."
@@ -103,6 +106,12 @@ def headline(report: RunReport) -> str:
     is_told = first.kind == "collected" or first.freed_by_gc  # what there is to say of it has been said
     open_yet = "; not yet confirmed" if report.verdict == "suspect" and not is_told else ""
     return f"{word}: {holder(first)} {what(first)}, {rate(first)}{at}{more}{open_yet}."
+
+
+def _gained_all_the_same(report: RunReport) -> float | None:
+    """Bytes a step of a run without a leak: a buffer that fills, or less than libraries may keep for themselves."""
+    memory = report.growth.get("heap") or report.growth.get("process")
+    return memory.bytes_per_step if memory is not None else None
 
 
 def _grows_without_a_name(report: RunReport, steps: str) -> str:

@@ -177,6 +177,14 @@ def test_no_run_that_memory_ended_is_called_clean() -> None:
     assert "Clean" not in headline(ended)
 
 
+def test_a_clean_run_says_what_it_gained_all_the_same() -> None:
+    assert headline(CLEAN) == f"Clean: nothing keeps growing over {CLEAN.steps} steps."
+    gained = replace(CLEAN, growth={"heap": Growth(1_600.0, None, 12, 0.9)})
+    assert (
+        headline(gained) == f"Clean: no leak was found over {CLEAN.steps} steps, in which memory gained 1.6 KB a step."
+    )
+
+
 def test_growth_beside_all_tensors_is_told() -> None:
     growth = {"graphs": Growth(None, 0.0, None, None), "heap": Growth(300_000.0, None, 12, 1.0)}
     grows = a_report(
