@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 PREFERENCE = ("explicit", "optimizer", "loader", "module", "backward")
+_RANK = {source: rank for rank, source in enumerate(PREFERENCE)}
 
 PATIENCE = 64
 """A source that has been silent for this many ticks of a lesser one (eight times its usual number) hands over."""
@@ -45,6 +46,7 @@ class Clock:
 
     def __init__(self, on_step: Callable[[str, FrameType | None], None]) -> None:
         self.source: str | None = None
+        self._rank = len(PREFERENCE)
         self.counted = 0
         """Steps that were ended in the unit of the present source; fewer than all while a better one was not known."""
         self.optimizer_has_stepped = False
@@ -57,6 +59,7 @@ class Clock:
         self._counted_by: dict[int, int] = {}
         self._silence = 0
         self._usual_silence = 0
+        self._least_patience = PATIENCE
         self._is_after_pause = False
 
     def tick(self, source: str, key: int, frame: FrameType | None) -> None:
@@ -69,9 +72,15 @@ class Clock:
         """
         if self._is_stopped:
             return
+        if self._silence < self._least_patience and _RANK[source] > self._rank and not self._is_after_pause:
+            self._silence += 1  # one of the many that end nothing
+            self.optimizer_has_stepped |= source == "optimizer"
+            return
         self.optimizer_has_stepped |= source == "optimizer"
         if self._decides(source, key):
-            self._usual_silence = max(self._usual_silence, self._silence)
+            if self._silence > self._usual_silence:
+                self._usual_silence = self._silence
+                self._least_patience = max(PATIENCE, 8 * self._silence)
             self._silence = 0
             self._is_after_pause = False
             self.counted += 1
@@ -93,7 +102,7 @@ class Clock:
         self._is_after_pause = True
 
     def _patience(self) -> int:
-        return self._usual_silence + FEW if self._is_after_pause else max(PATIENCE, 8 * self._usual_silence)
+        return self._usual_silence + FEW if self._is_after_pause else self._least_patience
 
     def _decides(self, source: str, key: int) -> bool:
         if source == self.source and key == self.key:
@@ -103,9 +112,10 @@ class Clock:
         if self._is_better(source, key) or self._silence >= self._patience():
             if source != self.source:
                 self._silence = self._usual_silence = 0
+                self._least_patience = PATIENCE
                 self.counted = 0
                 self._counted_by.clear()
-            self.source, self.key = source, key
+            self.source, self.key, self._rank = source, key, _RANK[source]
             if source == "optimizer":
                 self._newest = max(self._newest, key)
             return True
@@ -114,7 +124,7 @@ class Clock:
     def _is_better(self, source: str, key: int) -> bool:
         if self.source is None:
             return True
-        rank, present = PREFERENCE.index(source), PREFERENCE.index(self.source)
+        rank, present = _RANK[source], self._rank
         # Of several optimizers (a GAN's), the one that came last ends the cycle.
         return rank < present or (rank == present and source == "optimizer" and key > self._newest)
 
@@ -191,18 +201,23 @@ def optimizer_hook(clock: Clock, gradients: Gradients, is_compiling: Callable[[]
     """
 
     numbers = Numbers()
+    plain: dict[int, int] = {}
+    """Steps of an optimizer, by its number, as long as none of them was within another: after two none ever is."""
 
     def stepped(optimizer: Any, args: Any, kwargs: Any) -> None:
         if is_compiling():
             return
         start = perf_counter_ns()
-        wrapper = sys._getframe(1)
-        if not _is_nested(wrapper, optimizer):
-            if gradients.is_on:
-                gradients.stepped(optimizer, wrapper)
-            number = numbers.of(optimizer)
-            clock.listening += perf_counter_ns() - start
-            clock.tick("optimizer", number, wrapper)
+        wrapper, number = sys._getframe(1), numbers.of(optimizer)
+        if plain.get(number, 0) < 2:
+            if _is_nested(wrapper, optimizer):
+                plain[number] = -sys.maxsize
+                return
+            plain[number] = plain.get(number, 0) + 1
+        if gradients.is_on:
+            gradients.stepped(optimizer, wrapper)
+        clock.listening += perf_counter_ns() - start
+        clock.tick("optimizer", number, wrapper)
 
     return stepped
 
