@@ -1671,3 +1671,62 @@ def test_what_an_entry_goes_on_from_is_told_by_the_value_not_by_its_key(key: str
 def test_an_entry_that_is_replaced_goes_on_from_nothing(key: str) -> None:
     snippet = BY_COMPUTED_KEY.replace("KEY", key).replace("STORE", "self.rows[key] = score")
     assert_clean(twin(snippet.replace("GIVEN", "loss")))
+
+
+GRADED = f"""
+        from torch.nn.modules.loss import _WeightedLoss
+{METER}
+        class EdgeLoss(_WeightedLoss):
+            def __init__(self, reduction="mean", device=None):
+                super().__init__(reduction=reduction)
+                self.device = device if device else torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+            def forward(self, pred, gray):
+                pred = pred.argmax(1).float()
+                return F.conv2d(pred, gray.to(self.device)).mean()
+
+        class Trainer:
+            def epoch(self, loader, optimizer, edge_loss):
+                edges = AverageMeter()
+                for x, gray, y in loader:
+                    pred = self.net(x)
+                    graded = edge_loss(pred, gray)
+                    loss = F.cross_entropy(pred, y) + graded
+                    optimizer.zero_grad()
+                    loss.backward()
+                    optimizer.step()
+                    edges.update(0.5 * graded)
+
+            def fit(self, loader, optimizer):
+                edge_loss = EdgeLoss().to(self.device)
+                self.epoch(loader, optimizer, edge_loss)
+"""
+MADE_EDGE = "edge_loss = EdgeLoss().to(self.device)"
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        ("_WeightedLoss", "_WeightedLoss"),
+        ("class EdgeLoss(_WeightedLoss)", "class EdgeLoss(nn.CrossEntropyLoss)"),
+        (MADE_EDGE, "edge_loss = EdgeLoss(device=self.device)"),
+        (MADE_EDGE, "edge_loss = EdgeLoss().eval().cuda()"),
+        ("optimizer, edge_loss)\n", "optimizer, EdgeLoss().cuda())\n"),
+    ],
+)
+def test_a_loss_that_is_given_and_has_no_graph(edit: tuple[str, str]) -> None:
+    assert_clean(twin(GRADED, edit))
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        ("argmax", "softmax"),
+        ("class EdgeLoss(_WeightedLoss)", "class EdgeLoss(nn.AdaptiveLogSoftmaxWithLoss)"),
+        (MADE_EDGE, "edge_loss = nn.L1Loss().to(self.device)"),
+        (MADE_EDGE, f"{MADE_EDGE}\n                self.epoch(loader, optimizer, nn.L1Loss().to(self.device))"),
+        ("self.device = device", "self.head = nn.Conv2d(1, 1, 3)\n                self.device = device"),
+    ],
+)
+def test_a_loss_that_is_given_and_may_have_a_graph(edit: tuple[str, str]) -> None:
+    assert [f.code for f in findings(twin(GRADED, edit))] == [CODE]
