@@ -176,8 +176,8 @@ def store_item(
         if value.keeps:
             store_rebind(flow, path, value, state, stmt, source)
         state.assign(path, value)
-        if not value.reach and holder.parts == ():  # what showed that the whole carries a graph is taken out
-            holder = replace(holder, roots=holder.must, maybe=holder.reach)
+        if holder.parts == () and _is_put_back(value, base, path):  # what showed that the whole has a graph is gone
+            holder = replace(holder, roots=holder.must | _of_others(base, path, state).roots, maybe=holder.reach)
         state.env[base] = with_item(holder, target.index.value, value)
         return
     whole = base if isinstance(target.index, t.Slice) and source is not None and mentions(source, base) else path
@@ -282,6 +282,17 @@ def _bounded_key(flow: Flow, index: t.Expr) -> bool:
             over_layers = flow.facts.is_module_method and flow.facts.name == "forward"
             return not frame.loop.over_loader and (over_layers or frame is not flow.frames[0])
     return False
+
+
+def _is_put_back(value: Value, base: str, path: str) -> bool:
+    """Whether an entry gets what has no graph, or what was there: ``kept = d["x"]``, ..., ``d["x"] = kept``."""
+    return all((r.key[0] if r.source is Source.CARRIED else r.base) in (base, path) for r in value.reach)  # type: ignore[index]
+
+
+def _of_others(base: str, path: str, state: State) -> Value:
+    """What is known of the other entries of a dict, of which some are known by their words."""
+    entry = f'{base}["'
+    return union(value for name, value in state.env.items() if name.startswith(entry) and name != path)
 
 
 def _is_last(index: t.Expr) -> bool:
