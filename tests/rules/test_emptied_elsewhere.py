@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from tests.rules.snippets import assert_clean, assert_flagged, twin
+from tests.rules.snippets import assert_clean, assert_flagged, lines_in_files, twin
 
 LAYER = """
         class Gaussian(nn.Module):
@@ -167,3 +169,67 @@ def test_flagged(name: str) -> None:
 @pytest.mark.parametrize("name", LOOKALIKES)
 def test_lookalikes(name: str) -> None:
     assert_clean(LOOKALIKES[name])
+
+
+DEPOSIT = """
+    _SCORES = []
+
+    def deposit(scores):
+        global _SCORES
+        _SCORES.append(scores)
+
+    def balance():
+        return sum(scores.mean() for scores in _SCORES)
+
+    def empty():
+        _SCORES.clear()
+"""
+EXPERTS = """
+    import torch
+    from torch import nn
+    from balance import deposit
+
+    class Experts(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.router, self.out = nn.Linear(8, 8), nn.Linear(8, 8)
+
+        def forward(self, x):
+            scores = self.router(x).softmax(-1)
+            deposit(scores)
+            return self.out(x) * scores
+
+    def check(x):
+        out = Experts()(x).mean()
+        out.backward()
+"""
+SEEN = """
+    import torch
+    from balance import deposit
+
+    def train(net, loader, optimizer):
+        for x, y in loader:
+            loss = torch.nn.functional.mse_loss(net(x), y)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            deposit(loss)
+"""
+
+
+@pytest.mark.parametrize("empties", ["_SCORES.clear()", "global _SCORES\n        _SCORES = []", "del _SCORES[:]"])
+def test_a_global_of_another_file_that_its_users_are_to_empty(tmp_path: Path, empties: str) -> None:
+    files = {"balance.py": DEPOSIT.replace("_SCORES.clear()", empties), "experts.py": EXPERTS}
+    assert lines_in_files(tmp_path, files, "GG107") == []
+
+
+@pytest.mark.parametrize("empties", ["_OTHER_SCORES.clear()", "_SCORES.sort()", "_SCORES = []", "pass"])
+def test_a_global_of_another_file_that_nothing_empties(tmp_path: Path, empties: str) -> None:
+    files = {"balance.py": DEPOSIT.replace("_SCORES.clear()", empties), "experts.py": EXPERTS}
+    assert lines_in_files(tmp_path, files, "GG107") == [("experts.py", 13)]
+
+
+def test_a_global_of_another_file_that_the_loop_does_not_empty(tmp_path: Path) -> None:
+    assert lines_in_files(tmp_path, {"balance.py": DEPOSIT, "seen.py": SEEN}, "GG107") == [("seen.py", 11)]
+    emptied = SEEN.replace("import deposit", "import deposit, empty") + "            empty()\n"
+    assert lines_in_files(tmp_path, {"balance.py": DEPOSIT, "seen.py": emptied}, "GG107") == []
