@@ -10,7 +10,7 @@ from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from gradguard.static import knowledge as k
-from gradguard.static import objects, parameters
+from gradguard.static import objects, parameters, shared
 from gradguard.static import tree as t
 from gradguard.static.conditions import keeping_names, tested_names
 from gradguard.static.names import bound_names, used_as_modules
@@ -357,6 +357,11 @@ class Class:
         """The attributes that are modules: what an ``nn.Module`` is made of."""
         names = dict.fromkeys(name for cls in self.lineage() for name in cls._assignments)
         return tuple(n for n in names if (part := self.attribute(n)) is not None and part.kind is Kind.MODULE)
+
+    @cached_property
+    def other_paths(self) -> dict[str, str]:
+        """The paths by which its parts have what it has itself: ``self.head.memory``, which is ``self.memory``."""
+        return shared.other_paths(self)
 
     def assigned(self, name: str) -> list[tuple[t.Define, t.Expr]]:
         """What its methods assign to ``self.name``, each with the method."""

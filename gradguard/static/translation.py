@@ -11,6 +11,7 @@ from gradguard.static.flow import Flow
 from gradguard.static.lengthened import content
 from gradguard.static.model import Scope
 from gradguard.static.names import RECORDS, object_path
+from gradguard.static.paths import is_part
 from gradguard.static.values import (
     NONE,
     NOTHING_HELD,
@@ -54,7 +55,7 @@ class Translation:
             if path[len(head) : len(head) + 1] == "." and self._is_star(head):  # args.0.curves
                 head = ".".join(path.split(".", 2)[:2])
             mapped = self.given.paths.get(head) or self._default(head)
-            return None if mapped is None else object_path(mapped + path[len(head) :])
+            return None if mapped is None else self._own(object_path(mapped + path[len(head) :]))
         if self.callee.scope(path) is Scope.LOCAL:
             return None
         if path == RECORDS:
@@ -66,6 +67,12 @@ class Translation:
             return f"{self.callee.module.path.stem}.{path}"  # a global of another file
         shadowed = self.flow.facts.name != "<module>" and self.flow.scope(path) is not Scope.GLOBAL
         return path if same and not shadowed else None
+
+    def _own(self, path: str) -> str:
+        """A path of the caller by what its object has itself, where a part of it has that, too."""
+        owner = self.flow.ref.owner if path.startswith("self.") else None
+        others = owner.other_paths.items() if owner is not None else ()
+        return next((own + path[len(other) :] for other, own in others if is_part(path, other)), path)
 
     def _is_star(self, name: str) -> bool:
         return any(param.star and param.name == name for param in self.callee.ref.define.params)

@@ -233,3 +233,114 @@ def test_a_global_of_another_file_that_the_loop_does_not_empty(tmp_path: Path) -
     assert lines_in_files(tmp_path, {"balance.py": DEPOSIT, "seen.py": SEEN}, "GG107") == [("seen.py", 11)]
     emptied = SEEN.replace("import deposit", "import deposit, empty") + "            empty()\n"
     assert lines_in_files(tmp_path, {"balance.py": DEPOSIT, "seen.py": emptied}, "GG107") == []
+
+
+TURING = """
+        class Memory(nn.Module):
+            def __init__(self, size: int):
+                super().__init__()
+                self.register_buffer("begin", torch.ones(size) * 1e-6)
+
+            def reset(self, batch_size: int):
+                self.matrix = self.begin.clone().repeat(batch_size, 1, 1)
+
+            def write(self, w, e):
+                self.matrix = self.matrix * (1 - w) + e
+
+        class Head(nn.Module):
+            def __init__(self, memory: Memory, hidden: int):
+                super().__init__()
+                self.memory = memory
+                self.erase = nn.Linear(hidden, 3)
+
+        class WriteHead(Head):
+            def __init__(self, memory: Memory, hidden: int):
+                super().__init__(memory=memory, hidden=hidden)
+                self.weigh = nn.Linear(hidden, 3)
+
+            def forward(self, x):
+                self.memory.write(self.weigh(x), self.erase(x))  # !
+
+        class Turing(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.memory = Memory(3)
+                self.head = WriteHead(memory=self.memory, hidden=30)
+                self.out = nn.Linear(3, 5)
+
+            def begin(self, batch_size: int):
+                self.memory.reset(batch_size)
+
+            def forward(self, x):
+                self.head(x)
+                return self.out(x)
+
+        def step(model: Turing, optimizer, xs, y):
+            BEGIN
+            seen = []
+            for x in xs:
+                seen.append(model(x))
+            loss = F.cross_entropy(torch.stack(seen), y)
+            model.zero_grad()
+            loss.backward()
+            optimizer.step()
+
+        model = Turing()
+        optimizer = torch.optim.Adam(model.parameters())
+        for xs, y in loader:
+            step(model, optimizer, xs, y)
+"""
+BEGUN = TURING.replace("BEGIN", "model.begin(8)")
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        ("model.begin(8)", "model.begin(8)"),
+        ("model.begin(8)", "model.memory.reset(8)"),
+        ("memory=self.memory, hidden=30", "self.memory, 30"),
+        ("super().__init__(memory=memory, hidden=hidden)", "Head.__init__(self, memory, hidden)"),
+    ],
+)
+def test_the_memory_of_a_part_is_that_of_the_whole(edit: tuple[str, str]) -> None:
+    assert_clean(twin(BEGUN, edit), "GG107")
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        ("model.begin(8)", "pass"),
+        ("model.begin(8)", "model.head.train()"),
+        ("self.memory = memory", "self.memory = Memory(3)"),
+        ("self.memory = memory", "self.memory = memory or Memory(3)"),
+        ("memory=self.memory, hidden=30", "memory=Memory(3), hidden=30"),
+        ("self.out = nn.Linear(3, 5)", "self.out, self.memory = nn.Linear(3, 5), Memory(3)"),
+    ],
+)
+def test_the_memory_of_a_part_that_is_never_begun_anew(edit: tuple[str, str]) -> None:
+    assert_flagged(BEGUN.replace(*edit), "GG107")
+
+
+PROBED = (
+    BEGUN[: BEGUN.index("        def step")]
+    + """
+        def probe(model: Turing, xs):
+            model.eval()
+            model.begin(8)
+            return [model(x).argmax(-1) for x in xs[:2]], predict(model, xs)
+
+        def predict(model: Turing, xs):
+            model.eval()
+            model.begin(8)
+            out = 0
+            for x in xs:
+                out += model(x).argmax(-1)
+            return out
+"""
+)
+
+
+def test_a_state_that_is_evaluated_as_it_is_trained() -> None:
+    assert_clean(twin(PROBED), "GG107")
+    assert_flagged(PROBED.replace("for x in xs:", "for x, _ in loader:"), "GG107")
+    assert_flagged(PROBED.replace("model.begin(8)\n            out", "out"), "GG107")
