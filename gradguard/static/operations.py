@@ -488,6 +488,8 @@ def _is_tensor(c: Called, receiver: Value) -> bool:
 
 def _viewed(c: Called, receiver: Value) -> Value:
     """The receiver as a view of itself; of a part of it, where the method picks one."""
+    if c.method == "repeat":  # copies
+        return replace(computed(receiver), holds=computed(receiver).holds | receiver.holding(Held.OUTPUT))
     if c.method in ("narrow", "select"):
         return holding(replace(receiver, holds=receiver.holds - receiver.holding(Held.OUTPUT)), Held.VIEW, c.node)
     return receiver if c.method == "requires_grad_" else viewed(receiver)
