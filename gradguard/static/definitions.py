@@ -19,7 +19,7 @@ from gradguard.static.same_keys import keyed_by
 from gradguard.static.selves import with_self
 from gradguard.static.source import Chunk, Site
 from gradguard.static.tree import walk_statements
-from gradguard.static.values import Kind, Root, Source, Value, each_of
+from gradguard.static.values import Held, Kind, Root, Source, Value, each_of, learning
 
 if TYPE_CHECKING:
     from gradguard.static.flow import Flow
@@ -324,6 +324,8 @@ class Class:
         for cls in self.lineage():
             for ref, value in cls._assignments.get(name, ()):
                 found = kind_of(ref, value)
+                if found.holding(Held.FROZEN) and parameters.may_learn_again(self, name):
+                    found = learning(found)
                 if found.kind is Kind.CONTAINER and not found.parts and cls._holds_bounded(name):
                     return each_of(replace(found, bounded=True))
                 if found.kind is Kind.CONTAINER and not found.parts and (made := cls._member(name)) is not None:

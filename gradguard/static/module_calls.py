@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from gradguard.static import knowledge as k
 from gradguard.static import tree as t
+from gradguard.static import values
 from gradguard.static.called import Called, last
 from gradguard.static.definitions import Class, FunctionRef
 from gradguard.static.model import Forward, Mode
@@ -136,10 +137,19 @@ def _may_learn_itself(c: Called, path: str | None) -> bool:
 def is_frozen(c: Called, path: str | None) -> bool:
     """Whether no parameter of the module that is called wants a gradient."""
     module = c.func.ref if isinstance(c.func.ref, Class) else c.receiver.ref if c.receiver is not None else None
-    if c.state.freezes(path) or (isinstance(module, Class) and freezes_itself(c.flow, path, module)):
+    if (
+        _is_known_frozen(c)
+        or c.state.freezes(path)
+        or (isinstance(module, Class) and freezes_itself(c.flow, path, module))
+    ):
         return True
     owner = c.flow.ref.owner
     return path is not None and owner is not None and any(is_part(path, part) for part in owner.frozen_parts)
+
+
+def _is_known_frozen(c: Called) -> bool:
+    """Whether the module, or that whose method is called, comes from a function that has frozen it."""
+    return values.is_frozen(c.func) or (c.receiver is not None and values.is_frozen(c.receiver))
 
 
 def freezes_itself(flow: Flow, path: str | None, module: Class) -> bool:

@@ -146,7 +146,8 @@ def _replaced(c: Called, record: Value) -> Value:
 def _copied(value: Value, node: t.Node) -> Value:
     """A copy: of a model or of its state, a snapshot."""
     snapshot = value.kind is Kind.MODULE or bool(value.holding(Held.STATE))
-    return holding(computed(value), Held.SNAPSHOT, node) if snapshot else computed(value)
+    copied = replace(computed(value), holds=computed(value).holds | value.holding(Held.FROZEN))
+    return holding(copied, Held.SNAPSHOT, node) if snapshot else copied
 
 
 def _makes_short(c: Called) -> bool:

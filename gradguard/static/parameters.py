@@ -121,6 +121,14 @@ def frozen_parts(cls: Class) -> frozenset[str]:
     return frozenset(path for path in found - made_anew - with_a_new_part if path.startswith("self."))
 
 
+def may_learn_again(cls: Class, name: str) -> bool:
+    """Whether something in a class asks for gradients again of what is frozen, or gives it a new part."""
+    family = list(cls.lineage())
+    methods = (ref for each in family for ref in each.methods.values())
+    inner = (path for ref in methods for path, _ in _attributes_named(ref.define))
+    return any(_THAWING.search(each.chunk.text) for each in family) or any(is_within(p, f"self.{name}") for p in inner)
+
+
 def _frozen_by(stmt: t.Stmt) -> Iterator[str]:
     """The modules that a statement freezes as a whole."""
     if isinstance(stmt, t.Repeat):
