@@ -14,6 +14,7 @@ from gradguard.static.definitions import Class
 from gradguard.static.expressions import recorded
 from gradguard.static.forms import key_of
 from gradguard.static.local_objects import as_given
+from gradguard.static.made_with import leaves_out
 from gradguard.static.model import (
     Backward,
     Call,
@@ -179,6 +180,8 @@ def _store(here: Translation, store: Store) -> None:
         return  # what it replaces is gone
     if store.path in here.callee.params and not store.is_item and isinstance(store.site.node, t.Assign):
         return  # `x = x + y` binds the callee's own name
+    if leaves_out(here, store):
+        return
     path = here.path(store.path)
     is_off = Mode.OFF in (state.mode, store.mode)
     if path is None or (is_off and not store.value.holds):

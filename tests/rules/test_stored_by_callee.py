@@ -1730,3 +1730,74 @@ def test_a_loss_that_is_given_and_has_no_graph(edit: tuple[str, str]) -> None:
 )
 def test_a_loss_that_is_given_and_may_have_a_graph(edit: tuple[str, str]) -> None:
     assert [f.code for f in findings(twin(GRADED, edit))] == [CODE]
+
+
+NORMS = """
+        class Norm(nn.Module):
+            def __init__(self, size, kind="plain", trains=True):
+                super().__init__()
+                self.kind, self.trains = kind, trains
+                self.scale = nn.Parameter(torch.ones(1, size, 1, 1))
+                self.register_buffer("spread", torch.ones(1, size, 1, 1))
+
+            def forward(self, x):
+                if self.kind == "plain":
+                    return x * self.scale
+                if self.kind == "running":
+                    var = x.var((0, 2, 3), keepdim=True)
+                    self.spread.mul_(0.9)
+                    self.spread.add_(0.1 * var)
+                return x / self.spread * self.scale
+
+        class Net(nn.Module):
+            def __init__(self, kind="running"):
+                super().__init__()
+                self.conv = nn.Conv2d(3, 16, 3)
+                self.norm = Norm(16)
+
+            def forward(self, x):
+                x = self.conv(x)
+                x = self.norm(x)  # !
+                self.seen = [x.shape]
+                return x
+"""
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        ("Norm(16)", 'Norm(16, kind="plain")'),
+        ("Norm(16)", "Norm(16).cuda()"),
+        ('self.kind == "running"', 'not self.kind != "running"'),
+        ('if self.kind == "running"', 'if self.kind != "running":\n                    pass\n                else'),
+        ("Norm(16)", "Norm(16, trains=False)"),
+    ],
+)
+def test_what_a_module_made_so_never_stores(edit: tuple[str, str]) -> None:
+    assert_clean(twin(NORMS, edit), CODE)
+
+
+def test_a_truth_that_a_module_is_made_with() -> None:
+    by_truth = NORMS.replace('self.kind == "running"', "self.trains")
+    assert_flagged(by_truth, CODE)
+    assert_clean(twin(by_truth, ("Norm(16)", "Norm(16, trains=False)")), CODE)
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        ("Norm(16)", 'Norm(16, "running")'),
+        ("Norm(16)", 'Norm(16, kind="running")'),
+        ("Norm(16)", "Norm(16, kind)"),
+        ("Norm(16)", "Norm(16, *kind)"),
+        ("Norm(16)", 'Norm(16) if kind else Norm(16, kind="running")'),
+        ('kind="plain"', 'kind="running"'),
+        ("self.kind, self.trains = kind, trains", "self.kind, self.trains = kind or 'running', trains"),
+        (
+            "            def forward",
+            "            def switch(self, kind):\n                self.kind = kind\n\n            def forward",
+        ),
+    ],
+)
+def test_what_a_module_made_so_may_store(edit: tuple[str, str]) -> None:
+    assert_flagged(NORMS.replace(*edit), CODE)
