@@ -118,8 +118,12 @@ class Translation:
             started = (root for _, part in parts for root in part.roots if root.source is Source.GRAPH)
             return replace(found, parts=parts).with_roots(*started)
         given = (self._outer(root) for root in value.roots if root.source in (Source.PARAM, Source.PLACE))
-        starts = value.kind is Kind.TENSOR and any(r.source is Source.LEAF for outer in given for r in outer.roots)
-        return found.with_roots(Root(Source.GRAPH, self.c.node)) if starts else found
+        if value.kind not in (Kind.TENSOR, Kind.CONTAINER) or not any(map(_is_of_leaf, given)):
+            return found
+        starts = Root(Source.GRAPH, self.c.node)
+        if value.kind is Kind.CONTAINER:  # its tensors may each be computed, or be the argument itself
+            return replace(found, maybe=found.maybe | {starts})
+        return found.with_roots(starts)
 
     def _note_ways(self, value: Value) -> None:
         """Note the graphs of arguments that come back on some ways only: ``if self.size == 0: return images``."""
@@ -207,6 +211,10 @@ class Translation:
         for key in root.key.keys if isinstance(root.key, Part) else ():
             value = element(value, key)
         return value
+
+
+def _is_of_leaf(value: Value) -> bool:
+    return any(root.source is Source.LEAF for root in value.roots)
 
 
 def as_given(value: Value, *keys: object) -> str | None:
