@@ -65,6 +65,21 @@ def _only_changes_it(c: Called) -> bool:
     return bool(flows) and all(flow is not None and not flow.facts.forwards for flow in flows)
 
 
+def note_wanted(c: Called) -> None:
+    """Note that a method of a module, whose class only the run knows, asks for gradients of an input by itself.
+
+    That is so where all modules of the program that have such a method do: a penalty on the gradients of a critic.
+    """
+    receiver = c.receiver
+    if not c.method or receiver is None or receiver.kind is not Kind.MODULE or receiver.ref is not None:
+        return
+    methods = c.flow.project.survey.methods_of_modules(c.method, c.flow.module) if c.arguments else []
+    asking = [ref for ref in methods if "requires_grad" in ref.chunk.text]
+    if methods and len(asking) == len(methods):
+        flows = map(c.flow.project.flow, methods)
+        c.flow.facts.gradients_wanted |= all(flow is not None and flow.facts.gradients_wanted for flow in flows)
+
+
 def note_tensors(c: Called, ref: FunctionRef | None = None) -> None:
     """What a module takes is a tensor, unless its ``forward`` takes a structure apart.
 
