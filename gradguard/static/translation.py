@@ -117,7 +117,7 @@ class Translation:
             parts = tuple((key, self.returned(part)) for key, part in value.parts)
             started = (root for _, part in parts for root in part.roots if root.source is Source.GRAPH)
             return replace(found, parts=parts).with_roots(*started)
-        given = (self._outer(root) for root in value.roots if root.source in (Source.PARAM, Source.PLACE))
+        given = (self.outer(root) for root in value.roots if root.source in (Source.PARAM, Source.PLACE))
         if value.kind not in (Kind.TENSOR, Kind.CONTAINER) or not any(map(_is_of_leaf, given)):
             return found
         starts = Root(Source.GRAPH, self.c.node)
@@ -130,14 +130,14 @@ class Translation:
         for root in value.roots - value.must:
             if root.source is Source.PARAM:
                 self.flow.on_some_ways |= {
-                    outer.key for outer in self._outer(root).roots if outer.source is Source.GRAPH
+                    outer.key for outer in self.outer(root).roots if outer.source is Source.GRAPH
                 }
 
     def _given_outputs(self, value: Value) -> Holdings:
         """The outputs of modules among the arguments that were cut from their graphs."""
         found: Holdings = NOTHING_HELD
         for held in value.holding(Held.GIVEN):
-            outer = self._outer(held.key) if isinstance(held.key, Root) else UNKNOWN
+            outer = self.outer(held.key) if isinstance(held.key, Root) else UNKNOWN
             params = (root for root in outer.roots if root.source is Source.PARAM)
             found |= outer.holding(Held.OUTPUT, Held.GIVEN) | {Holding(Held.GIVEN, root) for root in params}
         return found
@@ -150,12 +150,12 @@ class Translation:
     def _views(self, value: Value) -> Holdings:
         """The storages that small parts of the arguments share."""
         taken = (held.key for held in value.holding(Held.PART))
-        found = (taken_from(part, self._outer(part.of), self.c.node) for part in taken if isinstance(part, Taken))
+        found = (taken_from(part, self.outer(part.of), self.c.node) for part in taken if isinstance(part, Taken))
         return frozenset(held for views in found for held in views)
 
     def _grown(self, value: Value) -> Holdings:
         """What was there before, here, of which something is a longer copy."""
-        before = (self._outer(held.key) for held in value.holding(Held.GROWN) if isinstance(held.key, Root))
+        before = (self.outer(held.key) for held in value.holding(Held.GROWN) if isinstance(held.key, Root))
         return frozenset(Holding(Held.GROWN, root) for outer in before for root in content(outer))
 
     def _must(self, value: Value) -> Roots:
@@ -173,7 +173,7 @@ class Translation:
         found: Holdings = NOTHING_HELD
         for root in roots:
             if root.source is Source.PARAM:
-                found = either(found, self._outer(root).holds)
+                found = either(found, self.outer(root).holds)
         return found
 
     def _roots(self, roots: Roots) -> tuple[Roots, Roots]:
@@ -182,7 +182,7 @@ class Translation:
         maybe: set[Root] = set()
         for root in roots:
             if root.source in (Source.PARAM, Source.PLACE):
-                here = self._outer(root)
+                here = self.outer(root)
                 found |= here.roots
                 maybe |= here.maybe
             elif root.source is not Source.CARRIED:
@@ -201,7 +201,7 @@ class Translation:
         own = {r for r in roots if isinstance(r.key, tuple) and not isinstance(r.key, Part) and r.source not in _KEPT}
         return frozenset(roots - own) | frozenset(Root(r.source, (self.c.node, "many")) for r in own)
 
-    def _outer(self, root: Root) -> Value:
+    def outer(self, root: Root) -> Value:
         """What a PARAM or PLACE root of the callee is here."""
         if root.source is Source.PARAM:
             value = self.given.values.get(root.base, Value())

@@ -1801,3 +1801,49 @@ def test_a_truth_that_a_module_is_made_with() -> None:
 )
 def test_what_a_module_made_so_may_store(edit: tuple[str, str]) -> None:
     assert_flagged(NORMS.replace(*edit), CODE)
+
+
+ATTENDED = """
+        class Memory:
+            def __init__(self, size):
+                self.slots, self.weights = torch.zeros(size, 8), torch.zeros(size)
+                self.attend = nn.Linear(8, size)
+
+            def read(self, x):
+                self.weights = self.attend(x)
+                return self.weights
+
+            def write(self, row, rate):
+                self.slots = rate * self.weights.unsqueeze(1) * row + (1 - rate) * self.slots
+
+        class Trainer:
+            def __init__(self, rate):
+                self.net, self.memory, self.rate = nn.Linear(8, 8), Memory(4), rate
+
+            def train(self, loader, optimizer, learner):
+                for x, y in loader:
+                    loss = F.cross_entropy(self.memory.read(x), y)
+                    optimizer.zero_grad()
+                    loss.backward()
+                    optimizer.step()
+                    row = learner.fit(x)
+                    self.memory.write(row, self.rate)  # !
+"""
+
+
+def _named(snippet: str) -> list[str]:
+    return [finding.message.split(" is kept")[0] for finding in findings(snippet, CODE)]
+
+
+def test_what_the_object_had_is_named_where_what_is_given_has_no_graph() -> None:
+    assert_flagged(ATTENDED, CODE)
+    (finding,) = findings(ATTENDED, CODE)
+    assert finding.message.startswith("`rate * self.weights.unsqueeze(1) * row` is kept")
+    assert finding.help == "detach it where it is stored: the object has the graph from an earlier call"
+    assert finding.fix is None
+    assert_clean(twin(ATTENDED, ("= self.attend(x)", "= self.attend(x).detach()")), CODE)
+
+
+def test_what_is_given_is_named_where_it_has_the_graph() -> None:
+    assert _named(ATTENDED.replace("learner.fit(x)", "self.net(x)")) == ["`row`"]
+    assert _named(ATTENDED.replace("(row, self.rate)", "(self.net(x), self.rate)")) == ["`self.net(x)`"]
