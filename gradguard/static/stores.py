@@ -65,6 +65,8 @@ def store_rebind(flow: Flow, path: str, value: Value, state: State, stmt: t.Node
         form, part = _rebuilt(flow, path, source.id)
     if form is Form.SUM and (_is_step_of_leaf(value) or _has_no_graph(flow, part, state)):
         form, part = Form.REBIND, None
+    if form is Form.AVERAGE and part is not None and _is_of_numbers(flow, part, state):
+        part = None  # what chains is the rest: `guess * 0 + 0.5 * (low + high)`
     is_longer = form is Form.SUM and value.kind is Kind.CONTAINER  # rows = rows + new
     node = part or source or stmt
     written = node if isinstance(node, t.Expr) else None
@@ -117,6 +119,21 @@ def _is_step_of_leaf(value: Value) -> bool:
     leaf = any(r.source is Source.LEAF for r in value.roots)
     graphs = (r for r in value.roots if r.source in (Source.GRAPH, Source.LOSS))
     return leaf and all(r.source is Source.GRAPH and isinstance(r.key, t.Operation) for r in graphs)
+
+
+def _is_of_numbers(flow: Flow, added: t.Expr, state: State) -> bool:
+    """Whether what is added is computed of numbers, as far as the defaults of parameters tell."""
+    nodes = [node for node in t.walk(added) if isinstance(node, t.Expr)]
+    defaults = {p.name: p.default for p in flow.ref.define.params}
+    names = [node.id for node in nodes if isinstance(node, t.Name)]
+    numbers = (t.Constant, t.Name, t.Operation)
+    return all(isinstance(node, numbers) for node in nodes) and all(
+        _is_number(defaults.get(name)) or flow.read(name, state).kind is Kind.NUMBER for name in names
+    )
+
+
+def _is_number(expr: t.Expr | None) -> bool:
+    return isinstance(expr, t.Constant) and type(expr.value) in (int, float)
 
 
 def _has_no_graph(flow: Flow, added: t.Expr | None, state: State) -> bool:
