@@ -73,7 +73,9 @@ def note_wanted(c: Called) -> None:
     receiver = c.receiver
     if not c.method or receiver is None or receiver.kind is not Kind.MODULE or receiver.ref is not None:
         return
-    methods = c.flow.project.survey.methods_of_modules(c.method, c.flow.module) if c.arguments else []
+    if not c.arguments or c.method in k.OF_EVERY_MODULE or c.flow.facts.gradients_wanted:
+        return
+    methods = c.flow.project.survey.methods_of_modules(c.method, c.flow.module)
     asking = [ref for ref in methods if "requires_grad" in ref.chunk.text]
     if methods and len(asking) == len(methods):
         flows = map(c.flow.project.flow, methods)
