@@ -57,8 +57,8 @@ def averages(function: Function) -> Iterator[Finding]:
             yield rule.finding(
                 store.site,
                 _message(store),
-                help=f"average {store.advice}{store.number_advice}, or update it under `torch.no_grad()`",
-                fix=store.detach_fix(),
+                help=_help(store),
+                fix=None if _is_leaf_itself(store) else store.detach_fix(),
                 severity=Severity.WARNING if store.freed else Severity.ERROR,
                 confidence=store.confidence if _is_of_training(store) else Confidence.LOW,
                 related=store.origin(),
@@ -76,8 +76,23 @@ def _is_of_training(store: Store) -> bool:
 def _message(store: Store) -> str:
     if store.place.startswith("parameters"):
         return f"the {store.place} chain the graph of every `{store.value_code}` that goes into them ({store.keeps})"
+    if store.is_of_itself and not store.is_buffer:
+        return f"{store.place} is computed from what it was, and chains the graphs of all that ({store.keeps})"
     what = "buffer" if store.is_buffer else "moving average"
     return f"the {what} {store.place} chains the graph of every `{store.value_code}` that went into it ({store.keeps})"
+
+
+def _is_leaf_itself(store: Store) -> bool:
+    """Whether it is a tensor whose gradient is asked for, computed from itself: without its graph it is no leaf yet."""
+    return store.is_of_itself and store.is_of_leaves
+
+
+def _help(store: Store) -> str:
+    if _is_leaf_itself(store):
+        return f"begin each iteration with a leaf: `({store.value_code}).detach().requires_grad_()`"
+    if store.is_of_itself and not store.is_buffer:
+        return f"go on with {store.advice}{store.number_advice}"
+    return f"average {store.advice}{store.number_advice}, or update it under `torch.no_grad()`"
 
 
 @rule.in_run

@@ -65,6 +65,8 @@ def hands_over(function: Function) -> Iterator[Finding]:
 
 
 def _help(store: Store) -> str:
+    if store.is_of_object:
+        return "detach it where it is stored: the object has the graph from an earlier call"
     if store.goes_on:  # a layer whose statistics are kept, say: the caller goes on with what it gives back
         return "detach it where it is stored: what the call computes of it needs the graph"
     if store.path.endswith(".*"):  # which of its collections: one that backward uses needs the graph until then

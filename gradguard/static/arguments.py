@@ -115,10 +115,14 @@ def _items(value: Value) -> tuple[Value, ...]:
     return tuple(part for _, part in value.parts) if numbers == list(range(len(numbers))) else ()
 
 
+SEEN = 2
+"""How sure it is where a graph was seen to begin."""
+
+
 def sureness(value: Value) -> int:
     """How sure it is that a value has a graph: one was seen to begin, it comes from somewhere, or neither."""
     begins = any(root.source in (Source.GRAPH, Source.LOSS, Source.LEAF) for root in value.roots)
-    return 2 if begins else int(bool(value.roots))
+    return SEEN if begins else int(bool(value.roots))
 
 
 def _without_self(c: Called, ref: FunctionRef, receiver: str | None, arguments: Arguments) -> list[t.Param]:

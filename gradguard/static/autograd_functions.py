@@ -25,13 +25,15 @@ def kept_outputs(flow: Flow) -> list[Site]:
     names, whole = [p.name for p in define.params], whole_names(define)
     if flow.facts.name == "setup_context":
         return list(_kept(flow, names[0], _parts_of(flow, names[-1]) - whole)) if len(names) >= 3 else []
+    if not names:
+        return []
     rebound = {
         n.id for s in walk_statements(define.body) if isinstance(s, t.Assign) for x in s.targets for n in _named(x)
     }
     returned = {n.id for s in _returns(flow) for n in _named(s)}
     outputs = {part for name in returned for part in _parts_of(flow, name)} | _aliases(flow, returned)
     outputs -= (set(names) - rebound) | _without_gradient(flow, names[0]) | whole
-    return list(_kept(flow, names[0], outputs)) if names else []
+    return list(_kept(flow, names[0], outputs))
 
 
 def _aliases(flow: Flow, names: set[str]) -> set[str]:

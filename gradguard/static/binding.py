@@ -15,7 +15,20 @@ from gradguard.static.parameters import is_frozen_copy
 from gradguard.static.paths import is_part, is_within
 from gradguard.static.state import State
 from gradguard.static.terms import terms
-from gradguard.static.values import DETACHED, NOTHING_HELD, Bound, Held, Kind, Root, Source, Value, element, holding
+from gradguard.static.values import (
+    DETACHED,
+    NOTHING_HELD,
+    Bound,
+    Flag,
+    Held,
+    Kind,
+    Root,
+    Source,
+    Value,
+    element,
+    holding,
+    is_frozen,
+)
 
 if TYPE_CHECKING:
     from gradguard.static.definitions import Class
@@ -58,6 +71,9 @@ def bind(
         for root in value.roots:
             if root.source in (Source.CALL, Source.LOSS):
                 flow.hints.setdefault(root, path)
+    is_inner = isinstance(target, t.Attribute | t.Subscript)
+    if (is_inner and _may_learn(value, source)) or _is_another(state.env.get(path, value), value):
+        flow.freeze(path, state, False)  # net.head = nn.Linear(64, 2)
     if isinstance(target, t.Subscript):
         if _runs_setter(flow, target, value, state, stmt, source):
             return
@@ -89,6 +105,18 @@ def _may_be_module(value: Value, source: t.Expr | None) -> bool:
     if value.kind is Kind.TENSOR and not value.reach and value.ref is None:
         return isinstance(source, t.Call | t.Subscript)
     return value.kind is Kind.UNKNOWN and isinstance(source, t.Call)
+
+
+def _may_learn(value: Value, source: t.Expr | None) -> bool:
+    """Whether a value may be a module with parameters that ask for gradients."""
+    is_made = value.kind is Kind.UNKNOWN and isinstance(source, t.Call)
+    return is_made or (value.kind is Kind.MODULE and not is_frozen(value))
+
+
+def _is_another(before: Value, value: Value) -> bool:
+    """Whether a module takes the place of one of another class: ``net = nn.Sequential(net, nn.Linear(64, 2))``."""
+    kinds = before.kind is value.kind is Kind.MODULE
+    return kinds and value.ref not in (None, before.ref) and not str(value.ref).endswith("DataParallel")
 
 
 def _runs_setter(
@@ -233,7 +261,8 @@ def _reset_gradient(flow: Flow, target: t.Expr, value: Value, state: State, stmt
     if is_of_gradient(target) and not (isinstance(stmt, t.Assign) and isinstance(stmt.value, t.Constant)):
         flow.set_gradients(stmt, state)
     if isinstance(target, t.Attribute) and target.name == "requires_grad":
-        frozen = isinstance(stmt, t.Assign) and isinstance(stmt.value, t.Constant) and not stmt.value.value
+        is_no = isinstance(stmt, t.Assign) and isinstance(stmt.value, t.Constant) and not stmt.value.value
+        frozen = is_no or (isinstance(value.ref, Flag) and not value.ref.holds)
         _ask_for_gradient(flow, target, state, stmt, frozen=frozen)
 
 

@@ -309,6 +309,7 @@ def _unknown(c: Called) -> Value:
         state.lost = None  # it may set them
     if k.GRADIENT_SEEKING_NAME.search(c.path):
         flow.facts.gradients_wanted = True
+    module_calls.note_wanted(c)
     if c.method:
         flow.method_calls.append((c.method, state.mode))
     if state.mode is Mode.OFF:

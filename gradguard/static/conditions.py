@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from gradguard.static import knowledge as k
@@ -433,8 +433,22 @@ def tested_names(define: t.Define) -> frozenset[str]:
     found = {
         tested_flag(part)[0] or number_test(part)[0] or word_asked(part) for test in tests for part in _parts(test)
     }
+    found |= {t.path_of(asked) for asked in _asked_for(nodes)}
     named = (c.args[1].value for c in calls_made if len(c.args) > 1 and t.path_of(c.func) == "getattr")
     return frozenset(name for name in (*found, *map(t.path_of, named)) if name is not None)
+
+
+def _asked_for(nodes: list[t.Node]) -> Iterator[t.Expr]:
+    """What tells whether gradients are asked for: ``p.requires_grad = learns``, ``p.requires_grad_(learns)``."""
+    for node in nodes:
+        if isinstance(node, t.Assign) and any(_ends(target, "requires_grad") for target in node.targets):
+            yield node.value
+        elif isinstance(node, t.Call) and _ends(node.func, "requires_grad_"):
+            yield from (arg.value for arg in node.args)
+
+
+def _ends(expr: t.Expr, name: str) -> bool:
+    return isinstance(expr, t.Attribute) and expr.name == name
 
 
 def _sets_mode(call: t.Call) -> bool:

@@ -21,6 +21,7 @@ from gradguard.static.values import (
     DETACHED,
     NOTHING,
     UNKNOWN,
+    Flag,
     Held,
     Kind,
     Root,
@@ -223,10 +224,13 @@ def in_place(c: Called) -> Value | None:
         flow.set_gradients(c.node, state)
     if c.method == "requires_grad_":
         off = isinstance(m := c.node.argument("requires_grad", 0), t.Constant) and m.value is False
+        off |= isinstance(told := (c.value_of("requires_grad", 0) or UNKNOWN).ref, Flag) and not told.holds
         if c.receiver.kind is Kind.MODULE and (module := c.module_path) is not None:
             flow.freeze(module, state, bool(off))
         if isinstance(c.node.func, t.Attribute):
             freeze_each(flow, t.path_of(c.node.func.value), state, bool(off))
+        if not off and path is not None:
+            flow.freeze(path, state, False)  # of a frozen module, a part that learns
         if off and path is not None and c.receiver.kind is not Kind.MODULE:
             return unmarked(flow, path, c.receiver, state)
         if off or c.receiver.kind is Kind.MODULE:

@@ -10,7 +10,7 @@ from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from gradguard.static import knowledge as k
-from gradguard.static import objects, parameters
+from gradguard.static import objects, parameters, shared
 from gradguard.static import tree as t
 from gradguard.static.conditions import keeping_names, tested_names
 from gradguard.static.names import bound_names, used_as_modules
@@ -19,7 +19,7 @@ from gradguard.static.same_keys import keyed_by
 from gradguard.static.selves import with_self
 from gradguard.static.source import Chunk, Site
 from gradguard.static.tree import walk_statements
-from gradguard.static.values import Kind, Root, Source, Value, each_of
+from gradguard.static.values import Held, Kind, Root, Source, Value, each_of, learning
 
 if TYPE_CHECKING:
     from gradguard.static.flow import Flow
@@ -330,6 +330,8 @@ class Class:
         for cls in self.lineage():
             for ref, value in cls._assignments.get(name, ()):
                 found = kind_of(ref, value)
+                if found.holding(Held.FROZEN) and parameters.may_learn_again(self, name):
+                    found = learning(found)
                 if found.kind is Kind.CONTAINER and not found.parts and cls._holds_bounded(name):
                     return each_of(replace(found, bounded=True))
                 if found.kind is Kind.CONTAINER and not found.parts and (made := cls._member(name)) is not None:
@@ -363,6 +365,11 @@ class Class:
         """The attributes that are modules: what an ``nn.Module`` is made of."""
         names = dict.fromkeys(name for cls in self.lineage() for name in cls._assignments)
         return tuple(n for n in names if (part := self.attribute(n)) is not None and part.kind is Kind.MODULE)
+
+    @cached_property
+    def other_paths(self) -> dict[str, str]:
+        """The paths by which its parts have what it has itself: ``self.head.memory``, which is ``self.memory``."""
+        return shared.other_paths(self)
 
     def assigned(self, name: str) -> list[tuple[t.Define, t.Expr]]:
         """What its methods assign to ``self.name``, each with the method."""

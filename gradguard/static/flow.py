@@ -36,17 +36,21 @@ from gradguard.static.model import (
     ZeroGrad,
 )
 from gradguard.static.names import given_words, is_field, numbers_set, summed_in
+from gradguard.static.paths import is_part
 from gradguard.static.project import Project
 from gradguard.static.source import Site
 from gradguard.static.state import Cap, LoopFrame, State, merge
 from gradguard.static.values import (
     NOTHING,
+    Held,
     Kind,
     Root,
     Source,
     Value,
     each_of,
+    holding,
     join,
+    thawed,
     union,
 )
 
@@ -350,6 +354,8 @@ class Flow(FlowNotes):
         """All parameters of a module stop asking for gradients, or ask again."""
         whole = {path for path in state.frozen if f"{module}.".startswith(f"{path}.")}  # some part of it learns again
         state.frozen = state.frozen | {module} if frozen else state.frozen - whole
+        for path in () if frozen else (path for path in state.env if is_part(module, path)):
+            state.env[path] = replace(state.env[path], holds=thawed(state.env[path].holds))
 
     def zero(self, event: ZeroGrad, state: State) -> None:
         self.record(event)
@@ -401,6 +407,8 @@ class Flow(FlowNotes):
         if stmt.value is not None:
             self.handing_back = stmt.value
             value = self.value(stmt.value, state)
+            if value.kind is Kind.MODULE and state.freezes(t.path_of(stmt.value)):
+                value = holding(value, Held.FROZEN, stmt)
             self.returned.append(value)
         else:
             self.returned.append(NOTHING)

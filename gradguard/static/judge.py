@@ -199,6 +199,7 @@ def _judge_in_loop(flow: Flow, store: Store, loop: Loop, fresh: bool) -> None:
         store.used = not ended and _escapes(flow, store, carried)
     elif (loop.evaluates or store.evaluating) and flow.facts.name != "forward":  # there, eval() is of a part
         store.used = flow.facts.gradients_wanted or _scores_its_choices(flow, own | {carried})
+        store.used |= (fresh and _is_state_of_sequence(store, loop)) or _is_of_one_batch(flow, store, loop)
         begun = frozenset(r for r in own if r.source not in (Source.PARAM, Source.PLACE))
         store.is_returned = not (begun | {carried}).isdisjoint(flow.facts.returns.reach)
     else:
@@ -208,6 +209,28 @@ def _judge_in_loop(flow: Flow, store: Store, loop: Loop, fresh: bool) -> None:
         store.used = cleared(flow, store)
     trains = [a for a in loop.around() if a.needs_gradients and (c := flow.carries.get((store.path, a))) and c.grows]
     store.outlives_step = bool(trains) and not store.used and _sees_every_backward(flow)
+
+
+def _is_state_of_sequence(store: Store, loop: Loop) -> bool:
+    """Whether a ``forward`` hands it to the state of its module, which is given one sequence step by step.
+
+    It needs the graph from step to step in training: what is missing here is ``no_grad``, and is told of the loop.
+    """
+    in_forward = any(name == "forward" for name, _ in store.through)
+    return store.parameter and in_forward and store.form not in COLLECTING and not loop.over_loader
+
+
+def _is_of_one_batch(flow: Flow, store: Store, loop: Loop) -> bool:
+    """Whether an evaluation adds up parts of what its model made of one batch, and begins anew with the next one.
+
+    The graph is there anyway: that it is recorded at all is told of the model's call.
+    """
+    outer = loop.parent
+    if outer is None or not outer.over_loader or loop.over_loader or store.form is not Form.SUM:
+        return False
+    carry = flow.carries.get((store.path, outer))
+    begun = [node_of(root.key) for root in store.value.roots if root.source is Source.GRAPH]
+    return (carry is None or not carry.grows) and bool(begun) and all(node not in loop.nodes for node in begun)
 
 
 def _scores_its_choices(flow: Flow, through: Roots) -> bool:

@@ -398,11 +398,16 @@ def _carry(flow: Flow, frame: LoopFrame, end: State) -> None:
         # What a collection carries on, its entry carries on with it.
         own = {Root(Source.CARRIED, (whole, loop)) for whole in collections_around(path)}
         grows = not value.bounded and not own.isdisjoint(reaches(path, {path}))
-        fresh = not any(r.source is Source.PLACE for r in frame.phis[path].must)
-        flow.carries[(path, loop)] = Carry(grows, value, fresh)
+        flow.carries[(path, loop)] = Carry(grows, value, _is_fresh(path, frame.phis[path]))
 
 
 _EVENT_LISTS = (
     "backwards", "grad_calls", "zero_grads", "steps", "forwards", "stores", "hooks", "opaque_calls", "loops",
     "calls", "constructions", "grad_reads", "events",
 )  # fmt: skip
+
+
+def _is_fresh(path: str, before: Value) -> bool:
+    """Whether a function bound a path itself before its loop: it is nothing that was there, nor a tensor made of it."""
+    places = {root.base for root in before.must if root.source is Source.PLACE}
+    return not places or (before.kind is Kind.TENSOR and path not in places)

@@ -111,7 +111,7 @@ def _outlives_call(flow: Flow, store: Store) -> bool:
 def cleared(flow: Flow, store: Store) -> bool:
     """Whether something empties what is stored into."""
     functions = store.through | {flow.defined}
-    if store.scope is Scope.GLOBAL and "." not in store.path:  # those who use the module are to call what empties it
+    if _is_global(store):  # those who use the module are to call what empties it
         return flow.project.survey.empties(store.holder, flow.module, functions, bare=True)
     survey = flow.project.survey
     *objects, holder = attributes_of(store.path)[1:] or [store.holder]
@@ -123,6 +123,12 @@ def cleared(flow: Flow, store: Store) -> bool:
     return survey.clears(holder, flow.module, functions, at_exit=at_exit, slot=store.slot, owner=owner) or any(
         made_anew
     )
+
+
+def _is_global(store: Store) -> bool:
+    """Whether it is a global of this module; or, as far as no loop is seen that stores, of the one that is called."""
+    written = store.source if isinstance(store.source, Store) and store.outlives is None else store
+    return written.scope is Scope.GLOBAL and "." not in written.path
 
 
 def _owner(flow: Flow, store: Store) -> Owner | None:

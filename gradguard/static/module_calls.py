@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from gradguard.static import knowledge as k
 from gradguard.static import tree as t
+from gradguard.static import values
 from gradguard.static.called import Called, last
 from gradguard.static.definitions import Class, FunctionRef
 from gradguard.static.model import Forward, Mode
@@ -62,6 +63,23 @@ def _only_changes_it(c: Called) -> bool:
     methods = c.flow.project.survey.methods_of_modules(c.method, c.flow.module)
     flows = [c.flow.project.flow(ref) for ref in methods]
     return bool(flows) and all(flow is not None and not flow.facts.forwards for flow in flows)
+
+
+def note_wanted(c: Called) -> None:
+    """Note that a method of a module, whose class only the run knows, asks for gradients of an input by itself.
+
+    That is so where all modules of the program that have such a method do: a penalty on the gradients of a critic.
+    """
+    receiver = c.receiver
+    if not c.method or receiver is None or receiver.kind is not Kind.MODULE or receiver.ref is not None:
+        return
+    if not c.arguments or c.method in k.OF_EVERY_MODULE or c.flow.facts.gradients_wanted:
+        return
+    methods = c.flow.project.survey.methods_of_modules(c.method, c.flow.module)
+    asking = [ref for ref in methods if "requires_grad" in ref.chunk.text]
+    if methods and len(asking) == len(methods):
+        flows = map(c.flow.project.flow, methods)
+        c.flow.facts.gradients_wanted |= all(flow is not None and flow.facts.gradients_wanted for flow in flows)
 
 
 def note_tensors(c: Called, ref: FunctionRef | None = None) -> None:
@@ -136,10 +154,19 @@ def _may_learn_itself(c: Called, path: str | None) -> bool:
 def is_frozen(c: Called, path: str | None) -> bool:
     """Whether no parameter of the module that is called wants a gradient."""
     module = c.func.ref if isinstance(c.func.ref, Class) else c.receiver.ref if c.receiver is not None else None
-    if c.state.freezes(path) or (isinstance(module, Class) and freezes_itself(c.flow, path, module)):
+    if (
+        _is_known_frozen(c)
+        or c.state.freezes(path)
+        or (isinstance(module, Class) and freezes_itself(c.flow, path, module))
+    ):
         return True
     owner = c.flow.ref.owner
     return path is not None and owner is not None and any(is_part(path, part) for part in owner.frozen_parts)
+
+
+def _is_known_frozen(c: Called) -> bool:
+    """Whether the module, or that whose method is called, comes from a function that has frozen it."""
+    return values.is_frozen(c.func) or (c.receiver is not None and values.is_frozen(c.receiver))
 
 
 def freezes_itself(flow: Flow, path: str | None, module: Class) -> bool:

@@ -147,7 +147,8 @@ def _replaced(c: Called, record: Value) -> Value:
 def _copied(value: Value, node: t.Node) -> Value:
     """A copy: of a model or of its state, a snapshot."""
     snapshot = value.kind is Kind.MODULE or bool(value.holding(Held.STATE))
-    return holding(computed(value), Held.SNAPSHOT, node) if snapshot else computed(value)
+    copied = replace(computed(value), holds=computed(value).holds | value.holding(Held.FROZEN))
+    return holding(copied, Held.SNAPSHOT, node) if snapshot else copied
 
 
 def _makes_short(c: Called) -> bool:
@@ -504,6 +505,8 @@ def _is_tensor(c: Called, receiver: Value) -> bool:
 
 def _viewed(c: Called, receiver: Value) -> Value:
     """The receiver as a view of itself; of a part of it, where the method picks one."""
+    if c.method == "repeat":  # copies
+        return replace(computed(receiver), holds=computed(receiver).holds | receiver.holding(Held.OUTPUT))
     if c.method in ("narrow", "select"):
         return holding(replace(receiver, holds=receiver.holds - receiver.holding(Held.OUTPUT)), Held.VIEW, c.node)
     return receiver if c.method == "requires_grad_" else viewed(receiver)

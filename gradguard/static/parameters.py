@@ -16,10 +16,11 @@ from gradguard.static.values import Kind
 if TYPE_CHECKING:
     from gradguard.static.definitions import Class
 
-_BARE = frozenset({"torch.nn.Module"})
-"""What a class may inherit from elsewhere and still have nothing to train."""
+_BARE = re.compile(r"torch\.nn\.(?:Module|(?:modules\.loss\.)?(?!\w*With)\w*Loss)$")
+"""What a class may inherit from elsewhere and still have nothing to train: the losses of ``torch.nn`` are such."""
 
 _PLAIN = k.CONTAINER_BUILTINS | {"int", "float", "str", "bool", "len", "tuple", "range", "max", "min"}
+_SETTINGS = frozenset("device dtype layout reduction reduce size_average".split())
 _PLAIN_MODULES = ("np.", "numpy.", "math.")
 _FREEZING = re.compile(r"requires_grad")
 _THAWING = re.compile(
@@ -31,8 +32,13 @@ _GIVING = ("register_parameter", "add_module", "register_module", "setattr", "Pa
 def may_learn(cls: Class) -> bool:
     """Whether a module may have parameters: its own, those of layers that it makes, those of modules it is given."""
     family = list(cls.lineage())
+    return not _is_of_bare(family) or any(_may_make_parameters(each) for each in family)
+
+
+def _is_of_bare(family: list[Class]) -> bool:
+    """Whether what a class and its bases inherit from other packages has nothing to train."""
     strangers = (base.ref for each in family for base in each.bases if base.kind is not Kind.CLASS)
-    return any(base not in _BARE for base in strangers) or any(_may_make_parameters(each) for each in family)
+    return all(_BARE.match(str(base)) for base in strangers)
 
 
 def _may_make_parameters(cls: Class) -> bool:
@@ -52,8 +58,11 @@ def _attributes(method: t.Define) -> Iterator[t.Expr]:
 
 
 def _is_plain(param: t.Param) -> bool:
-    """Whether an argument is a setting, by its default or its annotation: no module, and no list of modules."""
-    return is_plain(param) or isinstance(param.default, t.DictDisplay | t.Display)
+    """Whether an argument is a setting: no module, and no list of modules.
+
+    That is told by its default or its annotation, or it has the name that a setting has everywhere in torch.
+    """
+    return is_plain(param) or isinstance(param.default, t.DictDisplay | t.Display) or param.name in _SETTINGS
 
 
 def is_plain(param: t.Param) -> bool:
@@ -72,6 +81,8 @@ def _may_bring_parameters(value: t.Expr, plain: set[str]) -> bool:
         return False
     if isinstance(value, t.Name):
         return value.id not in plain
+    if isinstance(value, t.Conditional):
+        return _may_bring_parameters(value.body, plain) or _may_bring_parameters(value.orelse, plain)
     if not isinstance(value, t.Call):
         return any(isinstance(node, t.Call | t.Name) and _may_bring_parameters(node, plain) for node in t.walk(value))
     name = t.path_of(value.func) or ""
@@ -108,6 +119,14 @@ def frozen_parts(cls: Class) -> frozenset[str]:
     made_anew = {path for path, ref in bound if ref not in constructors}
     with_a_new_part = {path for path in found if any(is_within(inner, path) for inner, _ in bound)}
     return frozenset(path for path in found - made_anew - with_a_new_part if path.startswith("self."))
+
+
+def may_learn_again(cls: Class, name: str) -> bool:
+    """Whether something in a class asks for gradients again of what is frozen, or gives it a new part."""
+    family = list(cls.lineage())
+    methods = (ref for each in family for ref in each.methods.values())
+    inner = (path for ref in methods for path, _ in _attributes_named(ref.define))
+    return any(_THAWING.search(each.chunk.text) for each in family) or any(is_within(p, f"self.{name}") for p in inner)
 
 
 def _frozen_by(stmt: t.Stmt) -> Iterator[str]:
@@ -167,7 +186,7 @@ def wraps_frozen(cls: Class) -> bool:
     Where an attribute is one of several modules, one that does so says how they are meant.
     """
     family = list(cls.lineage())
-    if any(base.ref not in _BARE for each in family for base in each.bases if base.kind is not Kind.CLASS):
+    if not _is_of_bare(family):
         return False
     found: dict[str, set[bool | None]] = {}
     for each in family:

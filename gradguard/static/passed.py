@@ -30,7 +30,7 @@ class Passed:
     def __init__(self, survey: Survey) -> None:
         self._survey = survey
         self._calls: dict[Path | Module, _Calls] = {}
-        self._arguments: dict[tuple[_Calls, str, str], set[Class]] = {}
+        self._arguments: dict[tuple[_Calls, str, str], set[Class | str]] = {}
 
     def argument_class(self, ref: FunctionRef, param: str, *, of_items: bool = False) -> Class | None:
         """The class of the project that every call seen passes as ``param``, if it is one (or copies of it).
@@ -43,12 +43,14 @@ class Passed:
             return None
         owner = ref.owner.name if ref.owner else ""
         part = ITEMS if of_items else ""
-        found = self._classes_of(self._calls_of(ref.module), ref.define.name, owner, params, param, part, 0)
-        return min(found, key=lambda cls: cls.module.source.path) if len({cls.name for cls in found}) == 1 else None
+        every = self._classes_of(self._calls_of(ref.module), ref.define.name, owner, params, param, part, 0)
+        found = [cls for cls in every if not isinstance(cls, str)]
+        is_one = len(found) == len(every) and len({cls.name for cls in found}) == 1
+        return min(found, key=lambda cls: cls.module.source.path) if is_one else None
 
     def _classes_of(
         self, near: _Calls, name: str, owner: str, params: list[str], param: str, part: str, depth: int
-    ) -> set[Class]:
+    ) -> set[Class | str]:
         position = params.index(param)
         if params[0] in ("self", "cls"):
             position -= 1
@@ -300,8 +302,8 @@ class _Calls:
         own = cls.method(ref.define.name) if cls is not None else None
         return own is not None and own.define is not ref.define
 
-    def classes(self, name: str, param: str, position: int, part: str, asked: Asked) -> Iterator[Class]:
-        """The classes of what is passed as ``param`` where ``name`` is called.
+    def classes(self, name: str, param: str, position: int, part: str, asked: Asked) -> Iterator[Class | str]:
+        """The classes of what is passed as ``param`` where ``name`` is called; of modules of torch, their names.
 
         Args:
             part: what of it is asked for: itself, or its items.
@@ -319,8 +321,8 @@ class _Calls:
                     asked.names.update(name for name in dotted.split(".") if name)
                 elif self.path is not None:
                     asked.files.add(self.path)
-                if value is not None and isinstance(value.ref, Class):
-                    yield value.ref
+                if value is not None and (isinstance(value.ref, Class) or str(value.ref).startswith("torch.nn.")):
+                    yield value.ref  # type: ignore[misc]
 
     def _made_by(self, given: Given, part: str) -> list[str]:
         """The functions and classes whose calls make what is given, or what is in it."""

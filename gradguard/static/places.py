@@ -191,7 +191,7 @@ def _outer_name(flow: Flow, name: str) -> Value:
 def _bare(value: Value) -> Value:
     """A value without its graph: what it is, and whether it is a leaf."""
     leaves = frozenset(r for r in value.roots if r.source is Source.LEAF)
-    members = value.holding(Held.MEMBER)
+    members = value.holding(Held.MEMBER, Held.FROZEN)
     return Value(leaves, kind=value.kind, ref=value.ref, bounded=value.bounded, holds=members)
 
 

@@ -8,12 +8,13 @@ from typing import Any
 
 from gradguard.static import knowledge as k
 from gradguard.static import tree as t
-from gradguard.static.arguments import sureness
+from gradguard.static.arguments import SEEN, sureness
 from gradguard.static.copies import is_made_for
 from gradguard.static.definitions import Class
 from gradguard.static.expressions import recorded
 from gradguard.static.forms import key_of
 from gradguard.static.local_objects import as_given
+from gradguard.static.made_with import leaves_out
 from gradguard.static.model import (
     Backward,
     Call,
@@ -179,6 +180,8 @@ def _store(here: Translation, store: Store) -> None:
         return  # what it replaces is gone
     if store.path in here.callee.params and not store.is_item and isinstance(store.site.node, t.Assign):
         return  # `x = x + y` binds the callee's own name
+    if leaves_out(here, store):
+        return
     path = here.path(store.path)
     is_off = Mode.OFF in (state.mode, store.mode)
     if path is None or (is_off and not store.value.holds):
@@ -192,21 +195,30 @@ def _store(here: Translation, store: Store) -> None:
     if store.form is Form.ITEM and flow.read(path, state).kind is Kind.TENSOR:
         value = replace(value, holds=NOTHING_HELD)  # the numbers are copied
     origin = _given_for(here, store)
+    of_object = origin is not None and _is_of_object(here, store, origin)
     flow.record(replace(
         store, site=store.site if origin is None else _site(here), loop=flow.loop, inner=store,
         conditional=_is_conditional(here, store), path=path, value=value,
-        value_site=store.value_site if origin is None else _written_for(here, origin),
+        value_site=store.value_site if origin is None or of_object else _written_for(here, origin),
         key=_key(here, store), slot=_slot(here, store), through=store.through | {here.callee.defined},
         scope=flow.scope(path),
         parameter=origin is not None or store.parameter,
         given_as=origin or store.given_as,
         in_structure=bool(origin is not None and here.given.values[origin].parts) or store.in_structure,
-        goes_on=store.goes_on or (origin is not None and _goes_on(here, origin)),
+        goes_on=store.goes_on or of_object or (origin is not None and _goes_on(here, origin)),
         mode=state.mode if store.mode is Mode.INHERITED else store.mode,
         evaluating=store.evaluating or bool(state.evaluating), carries_graph=False, outlives=None,
         outlives_call=False, freed=False, retained=False, used=False, growth=no_growth,
         start=store.start if origin is None else _unknown, bounded_key=store.bounded_key or _same_keys_again(store),
     ))  # fmt: skip
+
+
+def _is_of_object(here: Translation, store: Store, origin: str) -> bool:
+    """Whether the graph is seen to be what the object has already, and not to be what is given with it."""
+    before = (root for root in store.value.roots if root.source is Source.PLACE and root.base != store.path)
+    if sureness(here.given.values[origin]) == SEEN:
+        return False
+    return any(sureness(here.outer(root)) == SEEN for root in before)
 
 
 def _given_for(here: Translation, store: Store) -> str | None:

@@ -258,6 +258,17 @@ class Store(Event):
         return any(f"{path}.".startswith(whole) for whole in given)
 
     @property
+    def is_of_itself(self) -> bool:
+        """Whether the value is written as a whole, with what was there before: ``mean / steps``, put into ``mean``."""
+        return any(t.path_of(node) == self.path for node in t.walk(self._stored) if isinstance(node, t.Expr))
+
+    @property
+    def is_of_object(self) -> bool:
+        """Whether the object that is called had the graph already, not what it is given."""
+        source = self.source
+        return self.parameter and isinstance(source, Store) and source.value_site is self.value_site is not None
+
+    @property
     def is_of_leaves(self) -> bool:
         """Whether a graph of it begins at parameters, or at another tensor that requires gradients by itself."""
         return any(root.source is Source.LEAF for root in self.value.roots)

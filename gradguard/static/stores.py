@@ -65,6 +65,8 @@ def store_rebind(flow: Flow, path: str, value: Value, state: State, stmt: t.Node
         form, part = _rebuilt(flow, path, source.id)
     if form is Form.SUM and (_is_step_of_leaf(value) or _has_no_graph(flow, part, state)):
         form, part = Form.REBIND, None
+    if form is Form.AVERAGE and part is not None and _is_of_numbers(flow, part, state):
+        part = None  # what chains is the rest: `guess * 0 + 0.5 * (low + high)`
     is_longer = form is Form.SUM and value.kind is Kind.CONTAINER  # rows = rows + new
     node = part or source or stmt
     written = node if isinstance(node, t.Expr) else None
@@ -117,6 +119,21 @@ def _is_step_of_leaf(value: Value) -> bool:
     leaf = any(r.source is Source.LEAF for r in value.roots)
     graphs = (r for r in value.roots if r.source in (Source.GRAPH, Source.LOSS))
     return leaf and all(r.source is Source.GRAPH and isinstance(r.key, t.Operation) for r in graphs)
+
+
+def _is_of_numbers(flow: Flow, added: t.Expr, state: State) -> bool:
+    """Whether what is added is computed of numbers, as far as the defaults of parameters tell."""
+    nodes = [node for node in t.walk(added) if isinstance(node, t.Expr)]
+    defaults = {p.name: p.default for p in flow.ref.define.params}
+    names = [node.id for node in nodes if isinstance(node, t.Name)]
+    numbers = (t.Constant, t.Name, t.Operation)
+    return all(isinstance(node, numbers) for node in nodes) and all(
+        _is_number(defaults.get(name)) or flow.read(name, state).kind is Kind.NUMBER for name in names
+    )
+
+
+def _is_number(expr: t.Expr | None) -> bool:
+    return isinstance(expr, t.Constant) and type(expr.value) in (int, float)
 
 
 def _has_no_graph(flow: Flow, added: t.Expr | None, state: State) -> bool:
@@ -176,8 +193,8 @@ def store_item(
         if value.keeps:
             store_rebind(flow, path, value, state, stmt, source)
         state.assign(path, value)
-        if not value.reach and holder.parts == ():  # what showed that the whole carries a graph is taken out
-            holder = replace(holder, roots=holder.must, maybe=holder.reach)
+        if holder.parts == () and _is_put_back(value, base, path):  # what showed that the whole has a graph is gone
+            holder = replace(holder, roots=holder.must | _of_others(base, path, state).roots, maybe=holder.reach)
         state.env[base] = with_item(holder, target.index.value, value)
         return
     whole = base if isinstance(target.index, t.Slice) and source is not None and mentions(source, base) else path
@@ -282,6 +299,17 @@ def _bounded_key(flow: Flow, index: t.Expr) -> bool:
             over_layers = flow.facts.is_module_method and flow.facts.name == "forward"
             return not frame.loop.over_loader and (over_layers or frame is not flow.frames[0])
     return False
+
+
+def _is_put_back(value: Value, base: str, path: str) -> bool:
+    """Whether an entry gets what has no graph, or what was there: ``kept = d["x"]``, ..., ``d["x"] = kept``."""
+    return all((r.key[0] if r.source is Source.CARRIED else r.base) in (base, path) for r in value.reach)  # type: ignore[index]
+
+
+def _of_others(base: str, path: str, state: State) -> Value:
+    """What is known of the other entries of a dict, of which some are known by their words."""
+    entry = f'{base}["'
+    return union(value for name, value in state.env.items() if name.startswith(entry) and name != path)
 
 
 def _is_last(index: t.Expr) -> bool:

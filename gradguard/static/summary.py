@@ -16,7 +16,7 @@ from gradguard.static.modes import leave
 from gradguard.static.replay import replay
 from gradguard.static.state import merge
 from gradguard.static.translation import Translation, as_given
-from gradguard.static.values import DETACHED, UNKNOWN, Kind, Root, Source, Value, join, union
+from gradguard.static.values import DETACHED, UNKNOWN, Held, Kind, Root, Source, Value, join, union
 
 if TYPE_CHECKING:
     from gradguard.static.called import Called
@@ -52,7 +52,8 @@ def apply_facts(c: Called, ref: FunctionRef, given: Given, receiver: str | None)
     if callee is None:
         return UNKNOWN
     if flow.dry:
-        return Value(kind=callee.facts.returns.kind, ref=callee.facts.returns.ref)
+        made = callee.facts.returns
+        return Value(kind=made.kind, ref=made.ref, holds=made.holding(Held.FROZEN))
     _note_keys(c, callee, given)
     arguments = bound(c, callee.ref, [*ref.given, *given], receiver)
     return _apply(Translation(c, callee, arguments), constructs=receiver == "")

@@ -11,6 +11,7 @@ from gradguard.static.flow import Flow
 from gradguard.static.lengthened import content
 from gradguard.static.model import Scope
 from gradguard.static.names import RECORDS, object_path
+from gradguard.static.paths import is_part
 from gradguard.static.values import (
     NONE,
     NOTHING_HELD,
@@ -54,7 +55,7 @@ class Translation:
             if path[len(head) : len(head) + 1] == "." and self._is_star(head):  # args.0.curves
                 head = ".".join(path.split(".", 2)[:2])
             mapped = self.given.paths.get(head) or self._default(head)
-            return None if mapped is None else object_path(mapped + path[len(head) :])
+            return None if mapped is None else self._own(object_path(mapped + path[len(head) :]))
         if self.callee.scope(path) is Scope.LOCAL:
             return None
         if path == RECORDS:
@@ -66,6 +67,12 @@ class Translation:
             return f"{self.callee.module.path.stem}.{path}"  # a global of another file
         shadowed = self.flow.facts.name != "<module>" and self.flow.scope(path) is not Scope.GLOBAL
         return path if same and not shadowed else None
+
+    def _own(self, path: str) -> str:
+        """A path of the caller by what its object has itself, where a part of it has that, too."""
+        owner = self.flow.ref.owner if path.startswith("self.") else None
+        others = owner.other_paths.items() if owner is not None else ()
+        return next((own + path[len(other) :] for other, own in others if is_part(path, other)), path)
 
     def _is_star(self, name: str) -> bool:
         return any(param.star and param.name == name for param in self.callee.ref.define.params)
@@ -110,23 +117,27 @@ class Translation:
             parts = tuple((key, self.returned(part)) for key, part in value.parts)
             started = (root for _, part in parts for root in part.roots if root.source is Source.GRAPH)
             return replace(found, parts=parts).with_roots(*started)
-        given = (self._outer(root) for root in value.roots if root.source in (Source.PARAM, Source.PLACE))
-        starts = value.kind is Kind.TENSOR and any(r.source is Source.LEAF for outer in given for r in outer.roots)
-        return found.with_roots(Root(Source.GRAPH, self.c.node)) if starts else found
+        given = (self.outer(root) for root in value.roots if root.source in (Source.PARAM, Source.PLACE))
+        if value.kind not in (Kind.TENSOR, Kind.CONTAINER) or not any(map(_is_of_leaf, given)):
+            return found
+        starts = Root(Source.GRAPH, self.c.node)
+        if value.kind is Kind.CONTAINER:  # its tensors may each be computed, or be the argument itself
+            return replace(found, maybe=found.maybe | {starts})
+        return found.with_roots(starts)
 
     def _note_ways(self, value: Value) -> None:
         """Note the graphs of arguments that come back on some ways only: ``if self.size == 0: return images``."""
         for root in value.roots - value.must:
             if root.source is Source.PARAM:
                 self.flow.on_some_ways |= {
-                    outer.key for outer in self._outer(root).roots if outer.source is Source.GRAPH
+                    outer.key for outer in self.outer(root).roots if outer.source is Source.GRAPH
                 }
 
     def _given_outputs(self, value: Value) -> Holdings:
         """The outputs of modules among the arguments that were cut from their graphs."""
         found: Holdings = NOTHING_HELD
         for held in value.holding(Held.GIVEN):
-            outer = self._outer(held.key) if isinstance(held.key, Root) else UNKNOWN
+            outer = self.outer(held.key) if isinstance(held.key, Root) else UNKNOWN
             params = (root for root in outer.roots if root.source is Source.PARAM)
             found |= outer.holding(Held.OUTPUT, Held.GIVEN) | {Holding(Held.GIVEN, root) for root in params}
         return found
@@ -139,12 +150,12 @@ class Translation:
     def _views(self, value: Value) -> Holdings:
         """The storages that small parts of the arguments share."""
         taken = (held.key for held in value.holding(Held.PART))
-        found = (taken_from(part, self._outer(part.of), self.c.node) for part in taken if isinstance(part, Taken))
+        found = (taken_from(part, self.outer(part.of), self.c.node) for part in taken if isinstance(part, Taken))
         return frozenset(held for views in found for held in views)
 
     def _grown(self, value: Value) -> Holdings:
         """What was there before, here, of which something is a longer copy."""
-        before = (self._outer(held.key) for held in value.holding(Held.GROWN) if isinstance(held.key, Root))
+        before = (self.outer(held.key) for held in value.holding(Held.GROWN) if isinstance(held.key, Root))
         return frozenset(Holding(Held.GROWN, root) for outer in before for root in content(outer))
 
     def _must(self, value: Value) -> Roots:
@@ -162,7 +173,7 @@ class Translation:
         found: Holdings = NOTHING_HELD
         for root in roots:
             if root.source is Source.PARAM:
-                found = either(found, self._outer(root).holds)
+                found = either(found, self.outer(root).holds)
         return found
 
     def _roots(self, roots: Roots) -> tuple[Roots, Roots]:
@@ -171,7 +182,7 @@ class Translation:
         maybe: set[Root] = set()
         for root in roots:
             if root.source in (Source.PARAM, Source.PLACE):
-                here = self._outer(root)
+                here = self.outer(root)
                 found |= here.roots
                 maybe |= here.maybe
             elif root.source is not Source.CARRIED:
@@ -190,7 +201,7 @@ class Translation:
         own = {r for r in roots if isinstance(r.key, tuple) and not isinstance(r.key, Part) and r.source not in _KEPT}
         return frozenset(roots - own) | frozenset(Root(r.source, (self.c.node, "many")) for r in own)
 
-    def _outer(self, root: Root) -> Value:
+    def outer(self, root: Root) -> Value:
         """What a PARAM or PLACE root of the callee is here."""
         if root.source is Source.PARAM:
             value = self.given.values.get(root.base, Value())
@@ -200,6 +211,10 @@ class Translation:
         for key in root.key.keys if isinstance(root.key, Part) else ():
             value = element(value, key)
         return value
+
+
+def _is_of_leaf(value: Value) -> bool:
+    return any(root.source is Source.LEAF for root in value.roots)
 
 
 def as_given(value: Value, *keys: object) -> str | None:

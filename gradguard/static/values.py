@@ -44,6 +44,7 @@ class Held(Enum):
     CUT = auto()  # no memory: a graph was cut here
     GROWN = auto()  # what was there before, of which it is a longer copy
     GIVEN = auto()  # what the argument holds that its graph was cut from, as the caller knows
+    FROZEN = auto()  # no memory: none of the parameters of a module asks for a gradient
     PART = auto()  # a small part of an argument: a view, where the caller gives a tensor
 
 
@@ -348,7 +349,25 @@ def join(a: Value, b: Value, *, trusted: str = "both") -> Value:
         keys = dict.fromkeys(k for k, _ in (*a.parts, *b.parts))
         parts = tuple((k, _joined(a.part(k), b.part(k), trusted)) for k in keys)
     roots, maybe, holds = either(a.roots, b.roots), either(a.maybe, b.maybe), either(a.holds, b.holds)
+    if holds and Kind.NOTHING not in (a.kind, b.kind) and not (is_frozen(a) and is_frozen(b)):
+        holds = thawed(holds)
     return Value(roots, maybe, must, kind, parts, ref, bounded, holds)
+
+
+def is_frozen(value: Value) -> bool:
+    """Whether a value is a module that surely has no parameter which asks for a gradient."""
+    return value.kind is Kind.MODULE and bool(value.holding(Held.FROZEN))
+
+
+def thawed(holds: Holdings) -> Holdings:
+    """What is held by a module that may have such a parameter."""
+    return frozenset(h for h in holds if h.held is not Held.FROZEN)
+
+
+def learning(value: Value) -> Value:
+    """A module, or a collection of modules, of which some parameter may ask for a gradient."""
+    parts = tuple((key, learning(part)) for key, part in value.parts)
+    return replace(value, parts=parts, holds=thawed(value.holds))
 
 
 def _joined(a: Value | None, b: Value | None, trusted: str) -> Value:

@@ -10,6 +10,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from gradguard.static.gate import inner, parsed
+from gradguard.static.knowledge import FLUENT_METHODS
 
 Scope = tuple[str, str, list[str]]
 """The function, the class around it, and the function's parameters."""
@@ -80,13 +81,13 @@ def written_in(statement: bytes) -> Written:
             for target in node.targets:
                 for name, value in _pairs(target, node.value):
                     if isinstance(value, ast.Call):
-                        made[_dotted(name)].append(_dotted(value.func))
+                        made[_dotted(name)].append(_called(value))
                     if maker := _maker_of_items(value):
                         made[_dotted(name) + ITEMS].append(maker)
         elif isinstance(node, ast.With | ast.AsyncWith):
             for item in node.items:
                 if item.optional_vars is not None and isinstance(item.context_expr, ast.Call):
-                    made[_dotted(item.optional_vars)].append(_dotted(item.context_expr.func))
+                    made[_dotted(item.optional_vars)].append(_called(item.context_expr))
         elif isinstance(node, ast.ClassDef):
             for decorator in node.decorator_list if scope[:2] == AT_TOP else ():
                 decorated[_decorating(decorator)].append((node.name, scope))
@@ -125,12 +126,17 @@ def _maker_of_items(value: ast.expr) -> str:
 
 
 def _called(value: ast.expr) -> str:
-    return _dotted(value.func) if isinstance(value, ast.Call) else ""
+    """What is called to make a value: ``Loss`` of ``Loss().to(device)``, as those methods return their own object."""
+    if not isinstance(value, ast.Call):
+        return ""
+    func = value.func
+    is_fluent = isinstance(func, ast.Attribute) and func.attr in FLUENT_METHODS and isinstance(func.value, ast.Call)
+    return _called(func.value) if is_fluent else _dotted(func)  # type: ignore[attr-defined]
 
 
 def _given(argument: ast.expr) -> Given:
     is_made = isinstance(argument, ast.Call)
-    return Given(_dotted(argument.func if isinstance(argument, ast.Call) else argument), is_made)
+    return Given(_called(argument) if is_made else _dotted(argument), is_made)
 
 
 def _decorating(decorator: ast.expr) -> str:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from tests.rules.snippets import assert_clean, assert_flagged, twin
+from tests.rules.snippets import assert_clean, assert_flagged, lines_in_files, twin
 
 LAYER = """
         class Gaussian(nn.Module):
@@ -167,3 +169,178 @@ def test_flagged(name: str) -> None:
 @pytest.mark.parametrize("name", LOOKALIKES)
 def test_lookalikes(name: str) -> None:
     assert_clean(LOOKALIKES[name])
+
+
+DEPOSIT = """
+    _SCORES = []
+
+    def deposit(scores):
+        global _SCORES
+        _SCORES.append(scores)
+
+    def balance():
+        return sum(scores.mean() for scores in _SCORES)
+
+    def empty():
+        _SCORES.clear()
+"""
+EXPERTS = """
+    import torch
+    from torch import nn
+    from balance import deposit
+
+    class Experts(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.router, self.out = nn.Linear(8, 8), nn.Linear(8, 8)
+
+        def forward(self, x):
+            scores = self.router(x).softmax(-1)
+            deposit(scores)
+            return self.out(x) * scores
+
+    def check(x):
+        out = Experts()(x).mean()
+        out.backward()
+"""
+SEEN = """
+    import torch
+    from balance import deposit
+
+    def train(net, loader, optimizer):
+        for x, y in loader:
+            loss = torch.nn.functional.mse_loss(net(x), y)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            deposit(loss)
+"""
+
+
+@pytest.mark.parametrize("empties", ["_SCORES.clear()", "global _SCORES\n        _SCORES = []", "del _SCORES[:]"])
+def test_a_global_of_another_file_that_its_users_are_to_empty(tmp_path: Path, empties: str) -> None:
+    files = {"balance.py": DEPOSIT.replace("_SCORES.clear()", empties), "experts.py": EXPERTS}
+    assert lines_in_files(tmp_path, files, "GG107") == []
+
+
+@pytest.mark.parametrize("empties", ["_OTHER_SCORES.clear()", "_SCORES.sort()", "_SCORES = []", "pass"])
+def test_a_global_of_another_file_that_nothing_empties(tmp_path: Path, empties: str) -> None:
+    files = {"balance.py": DEPOSIT.replace("_SCORES.clear()", empties), "experts.py": EXPERTS}
+    assert lines_in_files(tmp_path, files, "GG107") == [("experts.py", 13)]
+
+
+def test_a_global_of_another_file_that_the_loop_does_not_empty(tmp_path: Path) -> None:
+    assert lines_in_files(tmp_path, {"balance.py": DEPOSIT, "seen.py": SEEN}, "GG107") == [("seen.py", 11)]
+    emptied = SEEN.replace("import deposit", "import deposit, empty") + "            empty()\n"
+    assert lines_in_files(tmp_path, {"balance.py": DEPOSIT, "seen.py": emptied}, "GG107") == []
+
+
+TURING = """
+        class Memory(nn.Module):
+            def __init__(self, size: int):
+                super().__init__()
+                self.register_buffer("begin", torch.ones(size) * 1e-6)
+
+            def reset(self, batch_size: int):
+                self.matrix = self.begin.clone().repeat(batch_size, 1, 1)
+
+            def write(self, w, e):
+                self.matrix = self.matrix * (1 - w) + e
+
+        class Head(nn.Module):
+            def __init__(self, memory: Memory, hidden: int):
+                super().__init__()
+                self.memory = memory
+                self.erase = nn.Linear(hidden, 3)
+
+        class WriteHead(Head):
+            def __init__(self, memory: Memory, hidden: int):
+                super().__init__(memory=memory, hidden=hidden)
+                self.weigh = nn.Linear(hidden, 3)
+
+            def forward(self, x):
+                self.memory.write(self.weigh(x), self.erase(x))  # !
+
+        class Turing(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.memory = Memory(3)
+                self.head = WriteHead(memory=self.memory, hidden=30)
+                self.out = nn.Linear(3, 5)
+
+            def begin(self, batch_size: int):
+                self.memory.reset(batch_size)
+
+            def forward(self, x):
+                self.head(x)
+                return self.out(x)
+
+        def step(model: Turing, optimizer, xs, y):
+            BEGIN
+            seen = []
+            for x in xs:
+                seen.append(model(x))
+            loss = F.cross_entropy(torch.stack(seen), y)
+            model.zero_grad()
+            loss.backward()
+            optimizer.step()
+
+        model = Turing()
+        optimizer = torch.optim.Adam(model.parameters())
+        for xs, y in loader:
+            step(model, optimizer, xs, y)
+"""
+BEGUN = TURING.replace("BEGIN", "model.begin(8)")
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        ("model.begin(8)", "model.begin(8)"),
+        ("model.begin(8)", "model.memory.reset(8)"),
+        ("memory=self.memory, hidden=30", "self.memory, 30"),
+        ("super().__init__(memory=memory, hidden=hidden)", "Head.__init__(self, memory, hidden)"),
+    ],
+)
+def test_the_memory_of_a_part_is_that_of_the_whole(edit: tuple[str, str]) -> None:
+    assert_clean(twin(BEGUN, edit), "GG107")
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        ("model.begin(8)", "pass"),
+        ("model.begin(8)", "model.head.train()"),
+        ("self.memory = memory", "self.memory = Memory(3)"),
+        ("self.memory = memory", "self.memory = memory or Memory(3)"),
+        ("memory=self.memory, hidden=30", "memory=Memory(3), hidden=30"),
+        ("self.out = nn.Linear(3, 5)", "self.out, self.memory = nn.Linear(3, 5), Memory(3)"),
+    ],
+)
+def test_the_memory_of_a_part_that_is_never_begun_anew(edit: tuple[str, str]) -> None:
+    assert_flagged(BEGUN.replace(*edit), "GG107")
+
+
+PROBED = (
+    BEGUN[: BEGUN.index("        def step")]
+    + """
+        def probe(model: Turing, xs):
+            model.eval()
+            model.begin(8)
+            return [model(x).argmax(-1) for x in xs[:2]], predict(model, xs)
+
+        def predict(model: Turing, xs):
+            model.eval()
+            model.begin(8)
+            out = 0
+            for x in xs:
+                out += model(x).argmax(-1)
+            return out
+"""
+)
+
+
+def test_a_state_that_is_evaluated_as_it_is_trained() -> None:
+    assert_clean(twin(PROBED), "GG107")
+    assert_flagged(PROBED.replace("for x in xs:", "for x, _ in loader:"), "GG107")
+    assert_flagged(PROBED.replace("model.begin(8)\n            out", "out"), "GG107")

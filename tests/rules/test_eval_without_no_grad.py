@@ -8,7 +8,7 @@ from gradguard import catalogue
 from gradguard.config import Settings
 from gradguard.findings import Confidence
 from gradguard.static.engine import check_text
-from tests.rules.snippets import assert_clean, assert_flagged, findings
+from tests.rules.snippets import assert_clean, assert_flagged, findings, twin
 
 CODE = "GG301"
 
@@ -1395,3 +1395,56 @@ def test_such_a_module_whose_graphs_end_with_the_iteration(made: str, cut: str, 
 def test_a_module_that_was_not_put_into_evaluation(made: str) -> None:
     snippet = SCORED.format(made=made, cut="", mark="").replace("in batches", "in pairs")
     assert_clean(snippet)
+
+
+PENALIZED = """
+        class Critic(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.net = nn.Linear(8, 1)
+
+            def forward(self, x):
+                return self.net(x)
+
+            def slope(self, x):
+                x = x.detach().requires_grad_(True)
+                grad = torch.autograd.grad(self.net(x).sum(), x, create_graph=True)[0]
+                return ((grad.norm(2, 1) - 1) ** 2).mean()
+
+        class Trainer:
+            def epoch(self, model, loader, optimizer=None):
+                if optimizer is None:
+                    model.eval()
+                else:
+                    model.train()
+                losses = []
+                for x in loader:
+                    loss = model(x).mean() + model.slope(x)
+                    losses.append(loss.item())
+                    if optimizer is not None:
+                        optimizer.zero_grad()
+                        loss.backward()
+                        optimizer.step()
+                return losses
+
+            def fit(self, model, loader, test_loader, epochs):
+                optimizer = torch.optim.Adam(model.parameters())
+                for epoch in range(epochs):
+                    self.epoch(model, loader, optimizer)
+                    print(self.epoch(model, test_loader))  # !
+"""
+
+
+def test_an_evaluation_that_asks_for_gradients_of_its_input() -> None:
+    assert_clean(twin(PENALIZED), CODE)
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        ("x = x.detach().requires_grad_(True)", "return x.mean()"),
+        ("+ model.slope(x)", "+ model.net(x).mean()"),
+    ],
+)
+def test_an_evaluation_that_asks_for_no_gradients(edit: tuple[str, str]) -> None:
+    assert_flagged(PENALIZED.replace(*edit), CODE)

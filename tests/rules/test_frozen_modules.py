@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.rules.snippets import assert_clean, assert_flagged
+from tests.rules.snippets import assert_clean, assert_flagged, twin
 
 FEATURES = """
     from torchvision import models
@@ -141,3 +141,155 @@ def test_what_goes_into_a_frozen_module_may_still_have_a_graph() -> None:
         return total.item()
     """
     assert_flagged(code("requires_grad=False", IF_NOT) + training, "GG103")
+
+
+TEACHERS = """
+    from copy import deepcopy
+
+    def learnable(model, learns):
+        model = deepcopy(model)
+        for _, weight in model.named_parameters():
+            weight.requires_grad = learns
+        return model
+
+    class Solver:
+        def prepare(self, model, teaches):
+            if teaches:
+                model = learnable(model, learns=False)
+                model.eval()
+            else:
+                model = learnable(model, learns=True)
+                model.train()
+            return model
+
+    class Distil:
+        def __init__(self, student, teachers, teach=True):
+            self.solver = Solver()
+            self.student = self.solver.prepare(student, teaches=False)
+            self.teachers = [self.solver.prepare(teacher, teaches=True) for teacher in teachers]
+
+        def pick(self, loader):
+            doubts = []
+            for x, _ in loader:
+                outs = [teacher(x).softmax(1) for teacher in self.teachers]
+                doubts.append(sum(outs) / len(outs))  # !
+            return torch.cat(doubts).topk(3)[1]
+"""
+ASKED = "weight.requires_grad = learns"
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        (ASKED, ASKED),
+        (ASKED, "weight.requires_grad_(learns)"),
+        (
+            "for _, weight in model.named_parameters():\n            weight.requires_grad = learns",
+            "model.requires_grad_(learns)",
+        ),
+        ("learns=False", "False"),
+        ("teacher, teaches=True", "teacher, True"),
+        ("return model\n\n    class Distil", "return model.cuda()\n\n    class Distil"),
+        ("teacher(x).softmax", "teacher.features(x).softmax"),
+        (
+            "[self.solver.prepare(teacher, teaches=True) for teacher in teachers]",
+            "list(self.solver.prepare(teacher, teaches=True) for teacher in teachers)",
+        ),
+    ],
+)
+def test_modules_that_a_function_freezes(edit: tuple[str, str]) -> None:
+    assert_clean(twin(TEACHERS, edit), "GG104")
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        ("learns=False", "learns=True"),
+        ("teacher, teaches=True", "teacher, teaches=False"),
+        ("teacher, teaches=True", "teacher, teaches=teach"),
+        ("learns=False", "learns=len(teachers) > 3"),
+        ("            weight.requires", "            if weight.dim() == 1:\n                weight.requires"),
+        ("model.eval()", "model.requires_grad_(True)"),
+        (
+            "return model\n\n    class Distil",
+            "model.head = nn.Linear(3, 3)\n            return model\n\n    class Distil",
+        ),
+        (
+            "            return model\n\n    class Distil",
+            "            return nn.Sequential(model, nn.Linear(3, 3))\n\n    class Distil",
+        ),
+        (
+            "self.solver.prepare(teacher, teaches=True)",
+            "self.solver.prepare(teacher, True) if teach else nn.Linear(3, 3)",
+        ),
+        (
+            "return model\n\n    class Distil",
+            "model.fc[0] = build_head()\n            return model\n\n    class Distil",
+        ),
+        (
+            ASKED,
+            "weight.requires_grad = learns\n        model.head.requires_grad_(True)",
+        ),
+    ],
+)
+def test_modules_that_a_function_does_not_surely_freeze(edit: tuple[str, str]) -> None:
+    assert edit[0] in TEACHERS
+    assert_flagged(TEACHERS.replace(*edit), "GG104")
+
+
+BUILT = """
+    def build(classes):
+        net = models.resnet18(pretrained=True)
+        net.requires_grad_(False)
+        AFTER
+        return net
+
+    class Run:
+        def __init__(self):
+            self.net = build(10)
+
+        def test(self, loader):
+            self.net.eval()
+            for x, y in loader:
+                print(self.net(x).argmax(1))  # !
+
+        def begin(self):
+            BEGIN
+"""
+
+
+def built(after: str = "pass", begin: str = "pass") -> str:
+    return "\n    from torchvision import models" + BUILT.replace("AFTER", after).replace("BEGIN", begin)
+
+
+@pytest.mark.parametrize("after", ["pass", "net.name = str(classes)", "net = net.eval().cuda()"])
+def test_a_module_that_the_function_which_builds_it_freezes(after: str) -> None:
+    assert_clean(twin(built(after)), "GG301")
+
+
+@pytest.mark.parametrize(
+    "after",
+    [
+        "net.fc = nn.Linear(512, classes)",
+        "net.fc[0] = nn.Linear(512, classes)",
+        "net.fc = build_head(classes)",
+        "net.fc.requires_grad_(True)",
+        "for p in net.fc.parameters(): p.requires_grad = True",
+        "for name, p in net.named_parameters(): p.requires_grad = 'fc' in name",
+        "net = nn.Sequential(net, nn.Linear(10, 10))",
+    ],
+)
+def test_a_module_of_which_a_part_learns_that_is_built_so(after: str) -> None:
+    assert_flagged(built(after), "GG301")
+
+
+@pytest.mark.parametrize(
+    "begin",
+    [
+        "self.net.requires_grad_(True)",
+        "for p in self.net.parameters(): p.requires_grad = True",
+        "self.net.fc = nn.Linear(512, 3)",
+    ],
+)
+def test_a_module_that_was_built_frozen_and_learns_later(begin: str) -> None:
+    assert_flagged(built(begin=begin), "GG301")

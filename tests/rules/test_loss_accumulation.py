@@ -1070,3 +1070,38 @@ def test_a_descent_that_the_caller_backpropagates_through(step: str, end: str) -
 )
 def test_a_descent_that_keeps_more(step: str, end: str) -> None:
     assert_flagged(DESCENT.format(step=step, end=end, mark="  # !"), CODE)
+
+
+OF_LAYERS = """
+        def validate(net, loader):
+            net.eval()
+            total = 0.0
+            seen = []
+            for x, y in loader:
+                out, states = net(x)
+                gap = 0.0
+                for u in range(len(states)):
+                    gap += ADDED  # !
+                seen.append(gap.item())
+            return seen
+"""
+GAP = "F.kl_div(states[u], states[u].detach()).mean()"
+
+
+@pytest.mark.parametrize("edit", [("gap = 0.0", "gap = 0.0"), ("total = 0.0", "gap = 0.0"), ("gap +=", "gap = gap +")])
+def test_a_sum_over_parts_of_what_was_made_of_one_batch(edit: tuple[str, str]) -> None:
+    assert_clean(twin(OF_LAYERS, ("ADDED", GAP), edit), CODE)
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        ("                gap = 0.0\n", ""),
+        (GAP, "F.mse_loss(net(x[u]), y[u])"),
+        ("in range(len(states))", "in loader"),
+        ("for x, y in loader:", "x, y = next(iter(loader))\n            for _ in range(3):"),
+    ],
+)
+def test_a_sum_of_more_than_what_was_made_of_one_batch(edit: tuple[str, str]) -> None:
+    snippet = OF_LAYERS.replace("total = 0.0", "gap = 0.0").replace("ADDED", GAP)
+    assert_flagged(snippet.replace(*edit), CODE)

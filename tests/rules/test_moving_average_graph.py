@@ -990,3 +990,51 @@ MEAN_OF_PENALTIES = """
 def test_a_mean_of_penalties_is_no_inner_loop() -> None:
     assert findings(MEAN_OF_PENALTIES.format(end=""), CODE)
     assert not findings(MEAN_OF_PENALTIES.format(end=".detach()"), CODE)
+
+
+SEARCH = """
+        def search(logits, labels, low=0.2, high=5.0):
+            guess = torch.tensor([0.5 * (low + high)]).requires_grad_()
+            while high - low > 1e-4:
+                if torch.autograd.grad(F.cross_entropy(logits / guess, labels), guess)[0] > 0:
+                    high = 0.5 * (low + high)
+                else:
+                    low = 0.5 * (low + high)
+                guess = guess * 0 + 0.5 * (low + high)  # !
+            return float(guess)
+"""
+SCALED = """
+        def train(net, loader, optimizer, epochs):
+            total = 0
+            for epoch in range(epochs):
+                for x, y in loader:
+                    loss = F.mse_loss(net(x), y)
+                    optimizer.zero_grad()
+                    loss.backward()
+                    optimizer.step()
+                    total += loss
+                total = total / len(loader)  # !
+            return total
+"""
+
+
+def test_a_number_that_is_added_to_a_leaf_is_not_what_chains() -> None:
+    assert_flagged(SEARCH, CODE)
+    (finding,) = findings(SEARCH, CODE)
+    assert finding.message.startswith("`guess` is computed from what it was")
+    assert finding.help.endswith("`(guess * 0 + 0.5 * (low + high)).detach().requires_grad_()`")
+    assert finding.fix is None
+
+
+def test_a_sum_that_is_divided_is_no_moving_average() -> None:
+    assert_flagged(SCALED, CODE)
+    (finding,) = findings(SCALED, CODE)
+    assert finding.message.startswith("`total` is computed from what it was")
+    assert finding.help.startswith("go on with `(total / len(loader)).detach()`")
+
+
+@pytest.mark.parametrize("added", ["0.1 * loss", "0.1 * loss / len(loader)"])
+def test_what_goes_into_an_average_is_named(added: str) -> None:
+    snippet = SCALED.replace("total = total / len(loader)", f"total = 0.9 * total + {added}")
+    (finding,) = findings(snippet, CODE)
+    assert f"`{added}`" in finding.message

@@ -884,3 +884,26 @@ def test_a_batch_that_the_model_takes_apart_may_be_no_tensor(taken_apart: str) -
     takes = f"def forward(self, x):\n                {taken_apart}\n"
     snippet = PICKED.replace("def forward(self, x):\n", takes).replace("for x, y in loader", "for x in loader")
     assert_clean(snippet.format(pick="k = 0", keep="rows.append(x[0])").replace(", y, reduction", ", reduction"), CODE)
+
+
+GREY = """
+        @torch.no_grad()
+        def show(net, loader):
+            kept = []
+            for x, y in loader:
+                out = net(x)
+                kept.append(out[0, 1].unsqueeze(0).SHOWN)  # !
+            return kept
+"""
+
+
+@pytest.mark.parametrize("shown", ["expand(3, -1, -1)", "view(1, -1)", "squeeze(0)"])
+def test_a_view_of_a_sample(shown: str) -> None:
+    assert_flagged(GREY.replace("SHOWN", shown), CODE)
+
+
+@pytest.mark.parametrize(
+    "shown", ["repeat(3, 1, 1)", "repeat(3, 1, 1).view(-1)", "expand(3, -1, -1).clone()", "tile(3)"]
+)
+def test_copies_of_a_sample(shown: str) -> None:
+    assert_clean(twin(GREY.replace("SHOWN", shown)), CODE)

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from gradguard.findings import Severity
-from tests.rules.snippets import assert_clean, assert_flagged, findings
+from tests.rules.snippets import assert_clean, assert_flagged, findings, twin
 from tests.rules.test_carried_state import HANDED
 
 CODE = "GG101"
@@ -483,3 +483,48 @@ def test_what_is_filled_in_place_has_no_graph(code: str) -> None:
 @pytest.mark.parametrize("code", ["torch.zeros(8, 10).copy_(self.encoder(x))", "torch.zeros(8, 10).add_(self.Q(x))"])
 def test_what_is_filled_in_place_takes_on_a_graph(code: str) -> None:
     assert_clean(GAN.format(code=code, mark=""), CODE)
+
+
+RECURRENCE = """
+        def legendre(x, n):
+            terms = [torch.ones_like(x), x]
+            for k in range(1, n):
+                terms.append(((2 * k + 1) * x * terms[k] - k * terms[k - 1]) / (k + 1))
+            return terms
+
+        def slopes():
+            found = []
+            x = torch.tensor([0.5, -0.3], requires_grad=True)
+            terms = legendre(x, 4)
+            for i in range(4):
+                x.grad = None
+                terms[i].sum().backward(retain_graph=True)
+                found.append(x.grad)
+            return found
+"""
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        ("terms[i].sum()", "terms[i].sum()"),
+        ("terms = [torch.ones_like(x), x]", "terms = [1, x]"),
+        ("return terms", "return tuple(terms)"),
+        ("terms[i].sum()", "sum(terms[: i + 1]).sum()"),
+    ],
+)
+def test_tensors_of_one_list_share_the_graph_that_a_function_made(edit: tuple[str, str]) -> None:
+    assert_clean(twin(RECURRENCE, edit), CODE)
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        ("for i in range(4):", "for i in range(4):\n                terms = legendre(x, 4)"),
+        ("terms[i].sum()", "legendre(x, 4)[i].sum()"),
+        ("terms[i].sum()", "(x**i).sum()"),
+    ],
+)
+def test_a_list_that_each_iteration_makes_anew(edit: tuple[str, str]) -> None:
+    snippet = RECURRENCE.replace(*edit).replace("retain_graph=True)", "retain_graph=True)  # !")
+    assert_flagged(snippet, CODE)

@@ -1671,3 +1671,179 @@ def test_what_an_entry_goes_on_from_is_told_by_the_value_not_by_its_key(key: str
 def test_an_entry_that_is_replaced_goes_on_from_nothing(key: str) -> None:
     snippet = BY_COMPUTED_KEY.replace("KEY", key).replace("STORE", "self.rows[key] = score")
     assert_clean(twin(snippet.replace("GIVEN", "loss")))
+
+
+GRADED = f"""
+        from torch.nn.modules.loss import _WeightedLoss
+{METER}
+        class EdgeLoss(_WeightedLoss):
+            def __init__(self, reduction="mean", device=None):
+                super().__init__(reduction=reduction)
+                self.device = device if device else torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+            def forward(self, pred, gray):
+                pred = pred.argmax(1).float()
+                return F.conv2d(pred, gray.to(self.device)).mean()
+
+        class Trainer:
+            def epoch(self, loader, optimizer, edge_loss):
+                edges = AverageMeter()
+                for x, gray, y in loader:
+                    pred = self.net(x)
+                    graded = edge_loss(pred, gray)
+                    loss = F.cross_entropy(pred, y) + graded
+                    optimizer.zero_grad()
+                    loss.backward()
+                    optimizer.step()
+                    edges.update(0.5 * graded)
+
+            def fit(self, loader, optimizer):
+                edge_loss = EdgeLoss().to(self.device)
+                self.epoch(loader, optimizer, edge_loss)
+"""
+MADE_EDGE = "edge_loss = EdgeLoss().to(self.device)"
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        ("_WeightedLoss", "_WeightedLoss"),
+        ("class EdgeLoss(_WeightedLoss)", "class EdgeLoss(nn.CrossEntropyLoss)"),
+        (MADE_EDGE, "edge_loss = EdgeLoss(device=self.device)"),
+        (MADE_EDGE, "edge_loss = EdgeLoss().eval().cuda()"),
+        ("optimizer, edge_loss)\n", "optimizer, EdgeLoss().cuda())\n"),
+    ],
+)
+def test_a_loss_that_is_given_and_has_no_graph(edit: tuple[str, str]) -> None:
+    assert_clean(twin(GRADED, edit))
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        ("argmax", "softmax"),
+        ("class EdgeLoss(_WeightedLoss)", "class EdgeLoss(nn.AdaptiveLogSoftmaxWithLoss)"),
+        (MADE_EDGE, "edge_loss = nn.L1Loss().to(self.device)"),
+        (MADE_EDGE, f"{MADE_EDGE}\n                self.epoch(loader, optimizer, nn.L1Loss().to(self.device))"),
+        ("self.device = device", "self.head = nn.Conv2d(1, 1, 3)\n                self.device = device"),
+    ],
+)
+def test_a_loss_that_is_given_and_may_have_a_graph(edit: tuple[str, str]) -> None:
+    assert [f.code for f in findings(twin(GRADED, edit))] == [CODE]
+
+
+NORMS = """
+        class Norm(nn.Module):
+            def __init__(self, size, kind="plain", trains=True):
+                super().__init__()
+                self.kind, self.trains = kind, trains
+                self.scale = nn.Parameter(torch.ones(1, size, 1, 1))
+                self.register_buffer("spread", torch.ones(1, size, 1, 1))
+
+            def forward(self, x):
+                if self.kind == "plain":
+                    return x * self.scale
+                if self.kind == "running":
+                    var = x.var((0, 2, 3), keepdim=True)
+                    self.spread.mul_(0.9)
+                    self.spread.add_(0.1 * var)
+                return x / self.spread * self.scale
+
+        class Net(nn.Module):
+            def __init__(self, kind="running"):
+                super().__init__()
+                self.conv = nn.Conv2d(3, 16, 3)
+                self.norm = Norm(16)
+
+            def forward(self, x):
+                x = self.conv(x)
+                x = self.norm(x)  # !
+                self.seen = [x.shape]
+                return x
+"""
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        ("Norm(16)", 'Norm(16, kind="plain")'),
+        ("Norm(16)", "Norm(16).cuda()"),
+        ('self.kind == "running"', 'not self.kind != "running"'),
+        ('if self.kind == "running"', 'if self.kind != "running":\n                    pass\n                else'),
+        ("Norm(16)", "Norm(16, trains=False)"),
+    ],
+)
+def test_what_a_module_made_so_never_stores(edit: tuple[str, str]) -> None:
+    assert_clean(twin(NORMS, edit), CODE)
+
+
+def test_a_truth_that_a_module_is_made_with() -> None:
+    by_truth = NORMS.replace('self.kind == "running"', "self.trains")
+    assert_flagged(by_truth, CODE)
+    assert_clean(twin(by_truth, ("Norm(16)", "Norm(16, trains=False)")), CODE)
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        ("Norm(16)", 'Norm(16, "running")'),
+        ("Norm(16)", 'Norm(16, kind="running")'),
+        ("Norm(16)", "Norm(16, kind)"),
+        ("Norm(16)", "Norm(16, *kind)"),
+        ("Norm(16)", 'Norm(16) if kind else Norm(16, kind="running")'),
+        ('kind="plain"', 'kind="running"'),
+        ("self.kind, self.trains = kind, trains", "self.kind, self.trains = kind or 'running', trains"),
+        (
+            "            def forward",
+            "            def switch(self, kind):\n                self.kind = kind\n\n            def forward",
+        ),
+    ],
+)
+def test_what_a_module_made_so_may_store(edit: tuple[str, str]) -> None:
+    assert_flagged(NORMS.replace(*edit), CODE)
+
+
+ATTENDED = """
+        class Memory:
+            def __init__(self, size):
+                self.slots, self.weights = torch.zeros(size, 8), torch.zeros(size)
+                self.attend = nn.Linear(8, size)
+
+            def read(self, x):
+                self.weights = self.attend(x)
+                return self.weights
+
+            def write(self, row, rate):
+                self.slots = rate * self.weights.unsqueeze(1) * row + (1 - rate) * self.slots
+
+        class Trainer:
+            def __init__(self, rate):
+                self.net, self.memory, self.rate = nn.Linear(8, 8), Memory(4), rate
+
+            def train(self, loader, optimizer, learner):
+                for x, y in loader:
+                    loss = F.cross_entropy(self.memory.read(x), y)
+                    optimizer.zero_grad()
+                    loss.backward()
+                    optimizer.step()
+                    row = learner.fit(x)
+                    self.memory.write(row, self.rate)  # !
+"""
+
+
+def _named(snippet: str) -> list[str]:
+    return [finding.message.split(" is kept")[0] for finding in findings(snippet, CODE)]
+
+
+def test_what_the_object_had_is_named_where_what_is_given_has_no_graph() -> None:
+    assert_flagged(ATTENDED, CODE)
+    (finding,) = findings(ATTENDED, CODE)
+    assert finding.message.startswith("`rate * self.weights.unsqueeze(1) * row` is kept")
+    assert finding.help == "detach it where it is stored: the object has the graph from an earlier call"
+    assert finding.fix is None
+    assert_clean(twin(ATTENDED, ("= self.attend(x)", "= self.attend(x).detach()")), CODE)
+
+
+def test_what_is_given_is_named_where_it_has_the_graph() -> None:
+    assert _named(ATTENDED.replace("learner.fit(x)", "self.net(x)")) == ["`row`"]
+    assert _named(ATTENDED.replace("(row, self.rate)", "(self.net(x), self.rate)")) == ["`self.net(x)`"]

@@ -1682,3 +1682,61 @@ def test_an_evaluation_over_pairs_of_data(loop: str) -> None:
 )
 def test_an_evaluation_that_decodes_or_goes_over_scales(given: str, loop: str) -> None:
     assert_clean(EVALUATED.format(given=given, loop=loop, kept="{'loss': logits.max()}"), CODE)
+
+
+PUT_BACK = """
+        class Probe:
+            def __init__(self, net):
+                self.net, self.seen = net, []
+
+            def louder(self, row, y):
+                gain = torch.ones(3)
+                for _ in range(3):
+                    gain.requires_grad_()
+                    kept = row["audio"]
+                    row["audio"] = gain * row["audio"]
+                    loss = F.nll_loss(self.net(row["audio"]), y)
+                    loss.backward()
+                    BACK
+                    gain = (gain + 0.1 * gain.grad.sign()).detach()
+                row["audio"] = gain * row["audio"]
+                return row
+
+            def run(self, loader):
+                for batch in loader:
+                    row = {k: v.clone() for k, v in batch.items()}
+                    row = self.louder(row, batch["label"])
+                    self.seen.append({k: row[k].cpu() for k in row})  # !
+"""
+COUNTED = """
+        def train(model, loader, optimizer):
+            history = []
+            for x, y in loader:
+                loss = F.cross_entropy(model(x), y)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+                row = {}
+                row["loss"] = loss
+                row["count"] = len(x)
+                history.append(row)  # !
+"""
+
+
+def test_an_entry_that_is_put_back() -> None:
+    assert_clean(PUT_BACK.replace("BACK", 'row["audio"] = kept').replace("  # !", ""), CODE)
+
+
+@pytest.mark.parametrize("back", ["pass", 'row["audio"] = 0.5 * row["audio"]', 'row["video"] = kept'])
+def test_an_entry_that_is_not_put_back(back: str) -> None:
+    assert_flagged(PUT_BACK.replace("BACK", back), CODE)
+
+
+def test_an_entry_beside_the_one_that_is_put_back() -> None:
+    assert_flagged(PUT_BACK.replace("BACK", 'row["loss"], row["audio"] = loss, kept'), CODE)
+
+
+def test_a_number_takes_no_graph_out_of_what_it_is_put_beside() -> None:
+    assert_flagged(COUNTED, CODE)
+    assert_clean(twin(COUNTED, ('["count"]', '["loss"]')), CODE)
+    assert_clean(twin(COUNTED, ("= loss\n", "= loss.item()\n")), CODE)
