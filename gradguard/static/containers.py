@@ -26,6 +26,7 @@ from gradguard.static.values import (
     Root,
     Source,
     Value,
+    element,
     entries_of,
     holding,
     join,
@@ -53,8 +54,24 @@ def container_call(c: Called) -> Value | None:
         return None
     for path in _paths(c):
         _put_into(c, path, of_list)
-    made = c.value_of("default", 1) if c.method == "setdefault" else None
-    return made if made is not None and (made.kind is Kind.INSTANCE or made.bounded) else NOTHING
+    return _found(c) if c.method == "setdefault" else NOTHING
+
+
+def _found(c: Called) -> Value:
+    """What ``d.setdefault(key, default)`` gives: what is there, or the default; a collection is told by its path."""
+    made = c.value_of("default", 1)
+    if made is None or c.receiver is None or (made.kind is Kind.CONTAINER and not made.bounded):
+        return NOTHING
+    is_object = made.kind is Kind.INSTANCE or made.bounded
+    return made if is_object else join(entry(c, c.receiver, c.node.args[0].value), made, trusted="first")
+
+
+def entry(c: Called, receiver: Value, key: t.Expr) -> Value:
+    """What ``d.get(key)`` finds: what was put there under a key that is written, else any of them."""
+    if not isinstance(key, t.Constant):
+        return element(receiver, None)
+    path = t.path_of(c.node)
+    return c.flow.read(c.flow.canonical(path), c.state) if path is not None else element(receiver, key.value)
 
 
 def _is_index(expr: t.Expr | None) -> bool:
