@@ -1682,3 +1682,69 @@ def test_an_evaluation_over_pairs_of_data(loop: str) -> None:
 )
 def test_an_evaluation_that_decodes_or_goes_over_scales(given: str, loop: str) -> None:
     assert_clean(EVALUATED.format(given=given, loop=loop, kept="{'loss': logits.max()}"), CODE)
+
+
+OF_RECORDS = """
+    from dataclasses import dataclass
+    from typing import NamedTuple
+
+    @dataclass
+    class Trial:
+        step: int
+        score: object
+        net: nn.Module
+
+    class Row(NamedTuple):
+        step: int
+        score: object
+        net: nn.Module
+
+    class Board:
+        def __init__(self):
+            self.scores, self.best = {{}}, []
+
+        def submit(self, trial):
+            {kept}
+
+    def train(net, loader, optimizer):
+        board = Board()
+        for step, (x, y) in enumerate(loader):
+            loss = F.cross_entropy(net(x), y)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            board.submit({record})
+"""
+FIELDS = [
+    "self.best.append(trial.score)",
+    "self.scores.update({trial.step: trial.score})",
+    "self.best = [*self.best, trial.score]",
+    "self.best.append((trial.step, trial.score))",
+]
+
+
+@pytest.mark.parametrize(
+    "record", ["Trial(step, loss, net)", "Trial(step, score=loss, net=net)", "Row(step, loss, net)"]
+)
+@pytest.mark.parametrize("kept", FIELDS)
+def test_the_field_of_a_record_that_is_handed_over(kept: str, record: str) -> None:
+    assert_flagged(OF_RECORDS.format(kept=f"{kept}  # !", record=record), CODE)
+
+
+@pytest.mark.parametrize(
+    ("kept", "record"),
+    [
+        *((kept, "Trial(step, loss.item(), net)") for kept in FIELDS),
+        *((kept, "Row(step, loss.detach(), net)") for kept in FIELDS),
+        ("self.best.append(trial.step)", "Trial(step, loss, net)"),
+        ("self.best.append(trial.step)", "Row(step, loss, net)"),
+        ("self.best.append(float(trial.score))", "Trial(step, loss, net)"),
+        ("self.best.append(trial.score.shape)", "Trial(step, loss, net)"),
+        ("self.best = [trial.score]", "Trial(step, loss, net)"),
+        ("self.best = [*self.best, trial.score][-3:]", "Trial(step, loss, net)"),
+        ("self.scores['last'] = trial.score", "Trial(step, loss, net)"),
+        ("print(trial.step, trial.score)", "Row(step, loss, net)"),
+    ],
+)
+def test_the_field_of_a_record_that_keeps_no_graph(kept: str, record: str) -> None:
+    assert_clean(OF_RECORDS.format(kept=kept, record=record), CODE)
