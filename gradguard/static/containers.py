@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gradguard.static import knowledge as k
+from gradguard.static import members
 from gradguard.static import tree as t
-from gradguard.static.binding import freeze_each, unmarked
+from gradguard.static.binding import bind, freeze_each, unmarked
 from gradguard.static.called import Called
 from gradguard.static.definitions import FunctionRef
 from gradguard.static.entries import forget_entries, put_entries, written_entries
@@ -37,6 +38,10 @@ from gradguard.static.values import (
 
 def container_call(c: Called) -> Value | None:
     """Methods that add to or take from a container."""
+    if c.method == "update" and (owner := _whose_fields(c.node)) is not None and (entries := written_entries(c)):
+        for name, source, value in entries:
+            bind(c.flow, t.Attribute(c.node.func.origin, owner, name), value, c.state, c.node, source)
+        return NOTHING
     if c.receiver is None or c.receiver_path is None or isinstance(c.func.ref, FunctionRef) or c.external:
         return None
     takes_out = c.method in k.CLEARING_METHODS or (c.method == "remove" and len(c.values) == 1)  # not handle.remove()
@@ -55,6 +60,14 @@ def container_call(c: Called) -> Value | None:
     for path in _paths(c):
         _put_into(c, path, of_list)
     return _found(c) if c.method == "setdefault" else NOTHING
+
+
+def _whose_fields(node: t.Call) -> t.Expr | None:
+    """The object whose fields are updated: ``x`` of ``vars(x).update(loss=loss)``, ``x.__dict__.update(loss=loss)``."""
+    fields = node.func.value if isinstance(node.func, t.Attribute) else None
+    if isinstance(fields, t.Call) and t.path_of(fields.func) == "vars" and len(fields.args) == 1:
+        return fields.args[0].value
+    return fields.value if isinstance(fields, t.Attribute) and fields.name == "__dict__" else None
 
 
 def _found(c: Called) -> Value:
@@ -135,7 +148,8 @@ def _put_into(c: Called, base: str, is_container: bool) -> None:
     if c.method == "update" and not _new_key(c) and (not stored.reach or _is_another_dict(c)):
         _is_updated(c, base, holder)
         return  # grads.update({name: p.grad ...}): the same keys each time
-    if stored.keeps and not _is_bounded(c):
+    is_filled_later = one and members.may_be_filled(flow, c.node.args[0].value, stored)
+    if (stored.keeps or is_filled_later) and not _is_bounded(c):
         source = c.node.args[-1].value
         in_slots = c.method == "update" and _has_fixed_keys(source)
         form, part = rebind_form(base, source) if c.method == "update" else (Form.REBIND, None)
@@ -144,6 +158,8 @@ def _put_into(c: Called, base: str, is_container: bool) -> None:
         store = flow.store(base, stored, state, c.node, part or source, form)
         store.bounded_key = in_slots
         store.slot = _slot(c)
+        if is_filled_later:
+            members.note(flow, source, store)
         if isinstance(source, t.Display) and len(source.items) == 1:
             store.value_site = flow.site(source.items[0])
             store.value = stored.part(0) or stored
