@@ -15,7 +15,8 @@ A `zero_grad()` before the loop, or once per epoch, is no help: it has to happen
 
 **Instead**, call `optimizer.zero_grad()` once per step, before `backward()`.
 
-Of two optimizers each needs its own reset, unless they have the same parameters. An `opt.zero_grad()` that stands
+Of two optimizers each needs its own reset, unless they have the same parameters; a `zero_grad` of the program's own may
+forget one of them. An `opt.zero_grad()` that stands
 after `for opt in optimizers: opt.step()`, not in it, is that of the last one.
 
 **In a run** nothing has to be recognised: `gradguard run` looks at the gradients before each backward, between a few

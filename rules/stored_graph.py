@@ -7,6 +7,9 @@ and a tensor that carries a graph keeps the whole graph: `losses.append(loss)`, 
 After `loss.backward()` only the graph's nodes stay (kilobytes a step, on the host). Where no backward ran over the
 graph, or with `retain_graph=True`, all its activations stay (megabytes a step, on the device).
 
+An object that is filled after it was put into a list is in the list all the same: `rows.append(row)`, then
+`row["loss"] = loss`.
+
 What is taken out under another key than it was stored under stays, too: `kept[f"epoch-{n}"].append(loss)` and
 `kept.pop(state.epoch, None)`.
 So does what only seems to be emptied: `self.terms = []` in a model binds its own attribute, not that of its layers, and

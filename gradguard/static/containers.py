@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gradguard.static import knowledge as k
+from gradguard.static import members
 from gradguard.static import tree as t
-from gradguard.static.binding import freeze_each, unmarked
+from gradguard.static.binding import bind, freeze_each, unmarked
 from gradguard.static.called import Called
 from gradguard.static.definitions import FunctionRef
 from gradguard.static.entries import forget_entries, put_entries, written_entries
@@ -27,6 +28,7 @@ from gradguard.static.values import (
     Root,
     Source,
     Value,
+    element,
     entries_of,
     holding,
     join,
@@ -37,6 +39,10 @@ from gradguard.static.values import (
 
 def container_call(c: Called) -> Value | None:
     """Methods that add to or take from a container."""
+    if c.method == "update" and (owner := _whose_fields(c.node)) is not None and (entries := written_entries(c)):
+        for name, source, value in entries:
+            bind(c.flow, t.Attribute(c.node.func.origin, owner, name), value, c.state, c.node, source)
+        return NOTHING
     if c.receiver is None or c.receiver_path is None or isinstance(c.func.ref, FunctionRef) or c.external:
         return None
     takes_out = c.method in k.CLEARING_METHODS or (c.method == "remove" and len(c.values) == 1)  # not handle.remove()
@@ -54,8 +60,32 @@ def container_call(c: Called) -> Value | None:
         return None
     for path in _paths(c):
         _put_into(c, path, of_list)
-    made = c.value_of("default", 1) if c.method == "setdefault" else None
-    return made if made is not None and (made.kind is Kind.INSTANCE or made.bounded) else NOTHING
+    return _found(c) if c.method == "setdefault" else NOTHING
+
+
+def _whose_fields(node: t.Call) -> t.Expr | None:
+    """The object whose fields are updated: ``x`` of ``vars(x).update(loss=loss)``, ``x.__dict__.update(loss=loss)``."""
+    fields = node.func.value if isinstance(node.func, t.Attribute) else None
+    if isinstance(fields, t.Call) and t.path_of(fields.func) == "vars" and len(fields.args) == 1:
+        return fields.args[0].value
+    return fields.value if isinstance(fields, t.Attribute) and fields.name == "__dict__" else None
+
+
+def _found(c: Called) -> Value:
+    """What ``d.setdefault(key, default)`` gives: what is there, or the default; a collection is told by its path."""
+    made = c.value_of("default", 1)
+    if made is None or c.receiver is None or (made.kind is Kind.CONTAINER and not made.bounded):
+        return NOTHING
+    is_object = made.kind is Kind.INSTANCE or made.bounded
+    return made if is_object else join(entry(c, c.receiver, c.node.args[0].value), made, trusted="first")
+
+
+def entry(c: Called, receiver: Value, key: t.Expr) -> Value:
+    """What ``d.get(key)`` finds: what was put there under a key that is written, else any of them."""
+    if not isinstance(key, t.Constant):
+        return element(receiver, None)
+    path = t.path_of(c.node)
+    return c.flow.read(c.flow.canonical(path), c.state) if path is not None else element(receiver, key.value)
 
 
 def _is_index(expr: t.Expr | None) -> bool:
@@ -119,7 +149,8 @@ def _put_into(c: Called, base: str, is_container: bool) -> None:
     if c.method == "update" and not _new_key(c) and (not stored.reach or _is_another_dict(c)):
         _is_updated(c, base, holder)
         return  # grads.update({name: p.grad ...}): the same keys each time
-    if stored.keeps and not _is_bounded(c):
+    is_filled_later = one and members.may_be_filled(flow, c.node.args[0].value, stored)
+    if (stored.keeps or is_filled_later) and not _is_bounded(c):
         source = c.node.args[-1].value
         in_slots = c.method == "update" and _has_fixed_keys(source)
         form, part = rebind_form(base, source) if c.method == "update" else (Form.REBIND, None)
@@ -128,6 +159,8 @@ def _put_into(c: Called, base: str, is_container: bool) -> None:
         store = flow.store(base, stored, state, c.node, part or source, form)
         store.bounded_key = in_slots
         store.slot = _slot(c)
+        if is_filled_later:
+            members.note(flow, source, store)
         if isinstance(source, t.Display) and len(source.items) == 1:
             store.value_site = flow.site(source.items[0])
             store.value = stored.part(0) or stored

@@ -12,7 +12,9 @@ if TYPE_CHECKING:
     from gradguard.static import tree as t
     from gradguard.static.branches import Entering
     from gradguard.static.events import Loop
+    from gradguard.static.members import Member
     from gradguard.static.state import Carry
+    from gradguard.static.stored import Store
     from gradguard.static.values import Holdings, Root, Roots, Value
 
 
@@ -54,6 +56,8 @@ class FlowNotes:
     asked_whether_leaf: cached_property[set[str]] = cached_property(_names)
     slots: cached_property[set[tuple[str, str | None]]] = cached_property(_names)
     renewed: cached_property[set[tuple[str, Loop | None]]] = cached_property(_names)
+    given_members: cached_property[dict[object, Store]] = cached_property(_table)
+    members: cached_property[dict[str, Member]] = cached_property(_table)
     entered: cached_property[dict[str, Loop | None]] = cached_property(_table)
 
     def let_go(self) -> None:

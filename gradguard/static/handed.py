@@ -17,6 +17,7 @@ from gradguard.static.model import Scope
 from gradguard.static.names import OF_METHOD
 from gradguard.static.summary import apply_one_of
 from gradguard.static.values import UNKNOWN, Kind, Value, each_of, join
+from gradguard.static.written_calls import ITEMS
 
 if TYPE_CHECKING:
     from gradguard.static.flow import Flow
@@ -60,8 +61,21 @@ def _place(c: Called) -> tuple[str, list[FunctionRef]] | None:
     if path in flow.params and path == written:
         return path, _given(flow, flow.ref, path)
     name = path.split("[", 1)[0]
+    taker = _taker_around(flow, name) if path == f"{name}{ITEMS}" else None
+    if taker is not None:
+        return path, flow.project.passed.functions(taker, name, flow.module, of_items=True)
     if name != path and name in flow.module.outline.variables and flow.scope(name) is Scope.GLOBAL:
         return path, list(dict.fromkeys(_registered(flow, name)))
+    return None
+
+
+def _taker_around(flow: Flow, param: str) -> FunctionRef | None:
+    """The function whose parameter a name is: this one, or one around it."""
+    around: Flow | None = flow
+    while around is not None and param not in around.locals:
+        if param in around.params:
+            return around.ref
+        around = around.ref.outer
     return None
 
 

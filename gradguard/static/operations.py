@@ -442,7 +442,7 @@ def tensor_method(c: Called) -> Value | None:
         and c.node.args
         and (receiver.kind in (Kind.CONTAINER, Kind.OUTPUT) or _is_of_dict(c, receiver))
     ):
-        found = _entry(c, receiver, c.node.args[0].value)
+        found = containers.entry(c, receiver, c.node.args[0].value)
         return join(found, c.arguments[1], trusted="first") if len(c.arguments) > 1 else found
     if c.method in k.BREAKING_METHODS:
         if c.method == "detach":
@@ -485,14 +485,6 @@ def _is_of_dict(c: Called, receiver: Value) -> bool:
     key, default = c.node.args[0].value, c.node.args[1].value
     is_word = isinstance(key, t.Constant) and isinstance(key.value, str)
     return is_word or (isinstance(key, t.Name) and t.is_zero(default))  # sums.get(name, 0.0) + loss
-
-
-def _entry(c: Called, receiver: Value, key: t.Expr) -> Value:
-    """What ``d.get(key)`` finds: what was put there under a key that is written, else any of them."""
-    if not isinstance(key, t.Constant):
-        return element(receiver, None)
-    path = t.path_of(c.node)
-    return c.flow.read(c.flow.canonical(path), c.state) if path is not None else element(receiver, key.value)
 
 
 def _is_tensor(c: Called, receiver: Value) -> bool:

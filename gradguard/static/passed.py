@@ -69,11 +69,12 @@ class Passed:
                     )
         return set(self._arguments[key])
 
-    def functions(self, ref: FunctionRef, param: str, near: Module) -> list[FunctionRef]:
+    def functions(self, ref: FunctionRef, param: str, near: Module, *, of_items: bool = False) -> list[FunctionRef]:
         """The functions of the project that the calls seen pass as ``param``, bound methods too, or its default.
 
         Args:
             near: the module that asks.
+            of_items: asks for those in the list that is passed.
         """
         params = [p.name for p in ref.define.params]
         position = params.index(param) - (params[0] in ("self", "cls"))
@@ -85,8 +86,9 @@ class Passed:
         for calls in self._callers(name, self._calls_of(near)):
             for given, scope in calls.given(name, param, position, ref):
                 is_given = True
-                for function in self._resolved(calls, given, scope):
-                    found[function.define, function.owner] = function
+                for each in calls.items(given) if of_items else (given,):
+                    for function in self._resolved(calls, each, scope):
+                        found[function.define, function.owner] = function
         return self._noted(found.values() if is_given else _by_default(ref, param), near)
 
     def decorated(self, ref: FunctionRef, near: Module) -> list[FunctionRef]:
@@ -329,6 +331,12 @@ class _Calls:
         if given.is_made:
             return [given.path] if not part else []
         return self._makers(given.path + part)
+
+    def items(self, given: Given) -> Iterator[Given]:
+        """What is in a list that is passed: as it is written out, or what a variable's are made by."""
+        yield from given.items
+        if given.path and not given.is_made:
+            yield from (Given(maker, True) for maker in self._makers(given.path + ITEMS))
 
     def passing(self, name: str, param: str, position: int) -> Iterator[_Passing]:
         """The functions that pass a parameter of their own on as ``param``."""

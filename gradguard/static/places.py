@@ -85,7 +85,7 @@ def read(flow: Flow, path: str, state: State) -> Value:
     root = Root(Source.PLACE, path)
     must = frozenset((root,))
     base = path[: max(path.rfind("."), path.rfind("["))]
-    if path[len(base)] == "." and (field := _field(state.env.get(base), path[len(base) + 1 :])) is not None:
+    if path[len(base)] == "." and (field := field_of(state.env.get(base), path[len(base) + 1 :])) is not None:
         return field
     owner = owner_of(flow, base, state) or _class_at(flow, base, state)
     kind = Kind.UNKNOWN
@@ -130,7 +130,7 @@ def _placed(path: str, value: Value) -> tuple[tuple[object, Value], ...]:
     return tuple((name, replace(part, roots=part.roots | place, must=place)) for name, part, place in places)
 
 
-def _field(record: Value | None, name: str) -> Value | None:
+def field_of(record: Value | None, name: str) -> Value | None:
     """What is known of a field of a record; where its fields are not told apart, the whole."""
     from gradguard.static.expressions import cut
 

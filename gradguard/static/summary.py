@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import reduce
 from typing import TYPE_CHECKING
 
+from gradguard.static import members
 from gradguard.static.arguments import Given, bound, takes, with_flags
 from gradguard.static.edits import one_line
 from gradguard.static.expressions import recorded
@@ -113,6 +114,8 @@ def _apply(here: Translation, *, constructs: bool) -> Value:
         state.assign(path, value)
     _reset(here)
     _note_given_back(here)
+    if callee.gives_member is not None:
+        members.note_given(flow, here.c.node, callee.gives_member, known)
     for store in callee.facts.stores:
         if store.scope is Scope.PARAMETER and (store.is_item or store.form in _MUTATING):
             _mutate(here, store)

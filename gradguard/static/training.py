@@ -10,6 +10,7 @@ from gradguard.static import tree as t
 from gradguard.static.called import Called, last
 from gradguard.static.conditions import outcome
 from gradguard.static.definitions import Class, FunctionRef
+from gradguard.static.gate import SourceError
 from gradguard.static.model import (
     Backward,
     GradCall,
@@ -165,6 +166,8 @@ def zero_grad(c: Called) -> Value | None:
         and not (k.ZEROING_NAME.search(name) and not isinstance(c.func.ref, FunctionRef))
     ):
         return None
+    if name == "zero_grad" and _says_whose(c):
+        return None
     target = c.receiver_path if name == "zero_grad" else _own_leaf(c) if by_hand else None
     if target is not None and any(target in f.loop.targets for f in flow.frames):
         target = None  # one of several: for o in optimizers: o.zero_grad()
@@ -179,6 +182,19 @@ def zero_grad(c: Called) -> Value | None:
         c.state,
     )  # fmt: skip
     return NOTHING
+
+
+def _says_whose(c: Called) -> bool:
+    """Whether it is an object's own method that names the optimizers whose gradients it resets: perhaps not all."""
+    ref, receiver = c.func.ref, c.receiver
+    if not isinstance(ref, FunctionRef) or receiver is None or receiver.kind is not Kind.INSTANCE:
+        return False
+    try:
+        method = c.flow.project.flow(ref)
+    except SourceError:
+        return False
+    resets = method.facts.zero_grads if method is not None else []
+    return bool(resets) and all(reset.target is not None for reset in resets)
 
 
 def _is_zero(node: t.Call) -> bool:

@@ -12,6 +12,7 @@ from gradguard.static.lengthened import content
 from gradguard.static.model import Scope
 from gradguard.static.names import RECORDS, object_path
 from gradguard.static.paths import is_part
+from gradguard.static.places import field_of
 from gradguard.static.values import (
     NONE,
     NOTHING_HELD,
@@ -207,10 +208,18 @@ class Translation:
             value = self.given.values.get(root.base, Value())
         else:
             path = self.path(root.base)
-            value = self.flow.read(path, self.state) if path is not None else Value()
+            value = self.flow.read(path, self.state) if path is not None else self._field(root.base)
         for key in root.key.keys if isinstance(root.key, Part) else ():
             value = element(value, key)
         return value
+
+    def _field(self, path: str) -> Value:
+        """A field of an argument that has no name here: ``loss`` of ``keep(Trial(step, loss))``."""
+        head, *fields = path.split(".")
+        value = self.given.values.get(head) if "[" not in path else None
+        for name in fields:
+            value = field_of(value, name)
+        return value or Value()
 
 
 def _is_of_leaf(value: Value) -> bool:

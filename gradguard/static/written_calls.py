@@ -20,10 +20,15 @@ ITEMS = "[*]"
 
 
 class Given(NamedTuple):
-    """An argument: by its path, or by that of the function or class that is called to make it."""
+    """An argument: by its path, or by that of the function or class that is called to make it.
+
+    Args:
+        items: those of a list or tuple that is written out.
+    """
 
     path: str
     is_made: bool
+    items: tuple[Given, ...] = ()
 
 
 class Call(NamedTuple):
@@ -75,7 +80,7 @@ def written_in(statement: bytes) -> Written:
             receiver, _, method = _dotted(node.func).rpartition(".")
             by_keyword = {k.arg: _given(k.value) for k in node.keywords if k.arg}
             call = Call(tuple(map(_given, node.args)), by_keyword, scope, receiver == "self")
-            if any(given.path for given in (*call.positional, *by_keyword.values())):
+            if any(given.path or given.items for given in (*call.positional, *by_keyword.values())):
                 calls[method].append(call)
         elif isinstance(node, ast.Assign):
             for target in node.targets:
@@ -135,6 +140,8 @@ def _called(value: ast.expr) -> str:
 
 
 def _given(argument: ast.expr) -> Given:
+    if isinstance(argument, ast.List | ast.Tuple):
+        return Given("", False, tuple(map(_given, argument.elts)))
     is_made = isinstance(argument, ast.Call)
     return Given(_called(argument) if is_made else _dotted(argument), is_made)
 

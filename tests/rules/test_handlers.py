@@ -224,3 +224,84 @@ def test_what_empties_all_keys(emptying: str, tmp_path: Path) -> None:
 def test_a_list_under_a_text_is_shortened(tmp_path: Path) -> None:
     handlers = BY_TEXT.replace("<key>", "slot(eng)").replace(".pop(<popped>, None)", "[slot(eng)].pop(0)")
     assert _found(tmp_path, handlers) == []
+
+
+LISTENERS = """
+    from collections import deque
+
+    class Trace:
+        def __init__(self):
+            self.rows, self.last = [], deque(maxlen=5)
+
+        def __call__(self, **row):
+            <kept>
+
+    class Count:
+        def __init__(self):
+            self.calls = 0
+
+        def __call__(self, **row):
+            self.calls += 1
+
+    class Printed:
+        def __call__(self, **row):
+            print(row)
+"""
+MINIMISE = """
+    import torch.nn as nn
+    import torch.optim as optim
+    from handlers import Count, Printed, Trace
+
+    def minimise(net, loader, optimizer, listeners):
+        for x, y in loader:
+            def closure():
+                optimizer.zero_grad()
+                misfit = (net(x) - y).square().mean()
+                misfit.backward()
+                for listen in listeners:
+                    listen(misfit=<value>)
+                return misfit
+            optimizer.step(closure)
+
+    def main(loader):
+        net = nn.Linear(3, 1)
+        optimizer = optim.LBFGS(net.parameters())
+        trace, count = Trace(), Count()
+        traces = [Trace()]
+        minimise(net, loader, optimizer, <listeners>)
+"""
+KEPT = ["self.rows.append(row['misfit'])", "self.rows += row.values()", "self.rows.append(row)"]
+
+
+def _listening(folder: Path, kept: str, listeners: str, value: str = "misfit") -> list[tuple[str, int]]:
+    main = MINIMISE.replace("<listeners>", listeners).replace("<value>", value)
+    return lines_in_files(folder, {"handlers.py": LISTENERS.replace("<kept>", kept), "main.py": main})
+
+
+@pytest.mark.parametrize("kept", KEPT)
+@pytest.mark.parametrize("listeners", ["[trace, count]", "(count, trace)", "[Count(), Trace()]", "listeners=[trace]"])
+def test_one_of_the_listeners_in_a_list(kept: str, listeners: str, tmp_path: Path) -> None:
+    assert _listening(tmp_path, kept, listeners) == [("main.py", 13)]
+
+
+def test_the_listeners_in_a_list_that_has_a_name(tmp_path: Path) -> None:
+    assert _listening(tmp_path, KEPT[0], "traces") == [("main.py", 13)]
+
+
+@pytest.mark.parametrize(
+    ("kept", "listeners", "value"),
+    [
+        *((kept, "[trace, count]", "misfit.item()") for kept in KEPT),
+        *((kept, "[trace, count]", "misfit.detach()") for kept in KEPT),
+        *((kept, "[count, Printed()]", "misfit") for kept in KEPT),
+        *((kept, "[count]", "misfit") for kept in KEPT),
+        *((kept, "[]", "misfit") for kept in KEPT),
+        ("self.rows.append(row['misfit'].item())", "[trace, count]", "misfit"),
+        ("self.rows.append(float(row['misfit']))", "[trace]", "misfit"),
+        ("self.rows = [row['misfit']]", "[trace, count]", "misfit"),
+        ("self.last.append(row['misfit'])", "[trace, count]", "misfit"),
+        ("self.rows.append(len(row))", "[trace, count]", "misfit"),
+    ],
+)
+def test_listeners_that_keep_no_graph(kept: str, listeners: str, value: str, tmp_path: Path) -> None:
+    assert _listening(tmp_path, kept, listeners, value) == []

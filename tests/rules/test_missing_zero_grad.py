@@ -469,3 +469,59 @@ def test_a_reset_of_what_a_call_gives(reset: str) -> None:
 @pytest.mark.parametrize("reset", ["pass", "net.optimizer().state_dict()", "x.clone().zero_()"])
 def test_what_a_call_gives_is_not_reset(reset: str) -> None:
     assert_flagged(ASKED_FOR.format(reset=reset), CODE)
+
+
+OF_AN_OBJECT = """
+        class Trainer:
+            def __init__(self, net, head):
+                self.net, self.head = net, head
+                self.first = torch.optim.AdamW(net.parameters())
+                self.second = torch.optim.SGD(head.parameters(), lr=0.1)
+
+            def zero_grad(self):
+                {reset}
+
+            def step(self):
+                self.first.step()
+                self.second.step()
+
+            def fit(self, loader):
+                for x, y in loader:
+                    loss = F.cross_entropy(self.head(self.net(x)), y)
+                    self.zero_grad()
+                    loss.backward()  # !
+                    self.step()
+"""
+
+
+@pytest.mark.parametrize(
+    "reset",
+    ["self.first.zero_grad()", "self.second.zero_grad(set_to_none=True)", "if self.first:\n    self.first.zero_grad()"],
+)
+def test_an_object_that_resets_one_of_its_optimizers(reset: str) -> None:
+    assert_flagged(OF_AN_OBJECT.format(reset=reset.replace("\n", "\n                ")), CODE)
+
+
+@pytest.mark.parametrize(
+    "reset",
+    [
+        "self.first.zero_grad(); self.second.zero_grad()",
+        "self.first.zero_grad(); self.head.zero_grad()",
+        "self.net.zero_grad(); self.head.zero_grad()",
+        "for optimizer in (self.first, self.second): optimizer.zero_grad()",
+        "[optimizer.zero_grad() for optimizer in (self.first, self.second)]",
+        "for p in [*self.net.parameters(), *self.head.parameters()]: p.grad = None",
+        "self.first.zero_grad(); self.second.zero_grad() if self.net.training else None",
+        "self.first.zero_grad(); self.reset(self.second)",
+        "self.reset()",
+    ],
+)
+def test_an_object_that_resets_them_all(reset: str) -> None:
+    assert_clean(twin(OF_AN_OBJECT.format(reset=reset)), CODE)
+
+
+def test_an_object_whose_optimizers_may_share_parameters() -> None:
+    snippet = OF_AN_OBJECT.format(reset="self.first.zero_grad()")
+    assert_clean(twin(snippet, ("AdamW(net.parameters())", "AdamW([*net.parameters(), *head.parameters()])")), CODE)
+    assert_clean(twin(snippet, ("SGD(head.parameters(), lr=0.1)", "SGD(made(head), lr=0.1)")), CODE)
+    assert_clean(twin(snippet, ("                self.second.step()\n", "")), CODE)

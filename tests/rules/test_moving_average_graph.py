@@ -1038,3 +1038,46 @@ def test_what_goes_into_an_average_is_named(added: str) -> None:
     snippet = SCALED.replace("total = total / len(loader)", f"total = 0.9 * total + {added}")
     (finding,) = findings(snippet, CODE)
     assert f"`{added}`" in finding.message
+
+
+OF_TERMS = """
+    def train(net, loader, optimizer):
+        means = {{}}
+        for x, y in loader:
+            out = net(x)
+            terms = {{"fit": F.mse_loss(out, y), "size": out.square().mean()}}
+            for name, term in terms.items():
+                old = {found}
+                means[name] = {kept}
+            optimizer.zero_grad()
+            sum(terms.values()).backward()
+            optimizer.step()
+"""
+FOUND = ["means.setdefault(name, 1.0)", "means.setdefault(name, torch.zeros(()))", "means.get(name, 1.0)"]
+
+
+@pytest.mark.parametrize("found", FOUND)
+@pytest.mark.parametrize("kept", ["0.9 * old + 0.1 * term", "(1 - 0.1) * old + term * 0.1"])
+def test_an_entry_that_is_made_where_it_is_asked_for(found: str, kept: str) -> None:
+    assert_flagged(OF_TERMS.format(found=found, kept=f"{kept}  # !"), CODE)
+
+
+@pytest.mark.parametrize("found", FOUND)
+@pytest.mark.parametrize(
+    "kept",
+    [
+        "0.9 * old + 0.1 * term.item()",
+        "0.9 * old + 0.1 * term.detach()",
+        "0.9 * old + 0.1",
+        "float(0.9 * old + 0.1 * term)",
+        "(0.9 * torch.as_tensor(old) + 0.1 * term).detach()",
+    ],
+)
+def test_an_entry_that_is_made_of_numbers(found: str, kept: str) -> None:
+    assert_clean(OF_TERMS.format(found=found, kept=kept))
+
+
+def test_an_entry_that_starts_anew_in_each_iteration() -> None:
+    start, update = "means = {{}}\n        for x, y in loader:", "for x, y in loader:\n            means = {{}}"
+    snippet = OF_TERMS.replace(start, update)
+    assert_clean(snippet.format(found=FOUND[0], kept="0.9 * old + 0.1 * term"))

@@ -1740,3 +1740,241 @@ def test_a_number_takes_no_graph_out_of_what_it_is_put_beside() -> None:
     assert_flagged(COUNTED, CODE)
     assert_clean(twin(COUNTED, ('["count"]', '["loss"]')), CODE)
     assert_clean(twin(COUNTED, ("= loss\n", "= loss.item()\n")), CODE)
+
+
+OF_RECORDS = """
+    from dataclasses import dataclass
+    from typing import NamedTuple
+
+    @dataclass
+    class Trial:
+        step: int
+        score: object
+        net: nn.Module
+
+    class Row(NamedTuple):
+        step: int
+        score: object
+        net: nn.Module
+
+    class Board:
+        def __init__(self):
+            self.scores, self.best = {{}}, []
+
+        def submit(self, trial):
+            {kept}
+
+    def train(net, loader, optimizer):
+        board = Board()
+        for step, (x, y) in enumerate(loader):
+            loss = F.cross_entropy(net(x), y)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            board.submit({record})
+"""
+FIELDS = [
+    "self.best.append(trial.score)",
+    "self.scores.update({trial.step: trial.score})",
+    "self.best = [*self.best, trial.score]",
+    "self.best.append((trial.step, trial.score))",
+]
+
+
+@pytest.mark.parametrize(
+    "record", ["Trial(step, loss, net)", "Trial(step, score=loss, net=net)", "Row(step, loss, net)"]
+)
+@pytest.mark.parametrize("kept", FIELDS)
+def test_the_field_of_a_record_that_is_handed_over(kept: str, record: str) -> None:
+    assert_flagged(OF_RECORDS.format(kept=f"{kept}  # !", record=record), CODE)
+
+
+@pytest.mark.parametrize(
+    ("kept", "record"),
+    [
+        *((kept, "Trial(step, loss.item(), net)") for kept in FIELDS),
+        *((kept, "Row(step, loss.detach(), net)") for kept in FIELDS),
+        ("self.best.append(trial.step)", "Trial(step, loss, net)"),
+        ("self.best.append(trial.step)", "Row(step, loss, net)"),
+        ("self.best.append(float(trial.score))", "Trial(step, loss, net)"),
+        ("self.best.append(trial.score.shape)", "Trial(step, loss, net)"),
+        ("self.best = [trial.score]", "Trial(step, loss, net)"),
+        ("self.best = [*self.best, trial.score][-3:]", "Trial(step, loss, net)"),
+        ("self.scores['last'] = trial.score", "Trial(step, loss, net)"),
+        ("print(trial.step, trial.score)", "Row(step, loss, net)"),
+    ],
+)
+def test_the_field_of_a_record_that_keeps_no_graph(kept: str, record: str) -> None:
+    assert_clean(OF_RECORDS.format(kept=kept, record=record), CODE)
+
+
+FILLED_LATER = """
+    class Row:
+        def __init__(self, step):
+            self.step, self.loss, self.losses = step, None, []
+
+        def finish(self):
+            self.loss = None
+
+    @dataclasses.dataclass
+    class Record:
+        step: int
+        loss: object = None
+        losses: list = dataclasses.field(default_factory=list)
+
+    def train(net, loader, optimizer):
+        rows = []
+        for step, (x, y) in enumerate(loader):
+            row = {made}
+            rows.append(row)
+            loss = F.cross_entropy(net(x), y)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            {filled}
+        return rows
+"""
+FILLED = [
+    ("{'step': step}", "row['loss'] = {}"),
+    ("dict(step=step)", "row['loss'] = {}"),
+    ("Row(step)", "row.loss = {}"),
+    ("Record(step)", "row.loss = {}"),
+    ("Record(step, loss=None)", "row.loss = {}"),
+]
+ADDED = [
+    ("{}", "row[step] = {}"),
+    ("[]", "row.append({})"),
+    ("[step]", "row += [{}]"),
+    ("{'step': step}", "row.update(loss={})"),
+]
+
+
+def _filled(made: str, filled: str, value: str = "loss") -> str:
+    return FILLED_LATER.replace("{made}", made).replace("{filled}", filled.replace("{}", value))
+
+
+@pytest.mark.parametrize(("made", "filled"), FILLED)
+def test_an_object_that_is_filled_after_it_was_put_into_a_list(made: str, filled: str) -> None:
+    assert_flagged(_filled(made, f"{filled}  # !"), CODE)
+
+
+@pytest.mark.parametrize(("made", "filled"), ADDED)
+def test_a_list_that_gets_more_after_it_was_put_into_one(made: str, filled: str) -> None:
+    assert_flagged(_filled(made, filled).replace("rows.append(row)", "rows.append(row)  # !"), CODE)
+
+
+@pytest.mark.parametrize(("made", "filled"), [*FILLED, *ADDED])
+@pytest.mark.parametrize("value", ["loss.item()", "loss.detach()", "float(loss)", "step"])
+def test_an_object_that_is_filled_with_numbers(made: str, filled: str, value: str) -> None:
+    assert_clean(_filled(made, filled, value), CODE)
+
+
+@pytest.mark.parametrize(("made", "filled"), [*FILLED, *ADDED])
+@pytest.mark.parametrize(
+    "edit",
+    [
+        ("rows = []", "rows = deque(maxlen=9)"),
+        ("rows.append(row)", "rows.append(row); del rows[:-9]"),
+        ("rows.append(row)", "if len(rows) < 9: rows.append(row)"),
+        ("rows.append(row)", "rows = [row]"),
+        ("rows.append(row)", "print(row)"),
+        ("optimizer.step()\n", "optimizer.step()\n            rows.clear()\n"),
+        ("loss = F.cross_entropy(net(x), y)", "rows = []; rows.append(row); loss = F.cross_entropy(net(x), y)"),
+    ],
+)
+def test_an_object_that_is_filled_and_not_kept(made: str, filled: str, edit: tuple[str, str]) -> None:
+    assert_clean(twin(_filled(made, filled), edit), CODE)
+
+
+@pytest.mark.parametrize(
+    ("made", "filled"),
+    [
+        ("{'step': step}", "row['loss'] = loss; row['loss'] = row['loss'].item()"),
+        ("{'step': step}", "row['loss'] = loss; del row['loss']"),
+        ("{'step': step}", "row['loss'] = loss; print(row.pop('loss'))"),
+        ("{'step': step}", "row['loss'] = loss; row.clear()"),
+        ("{'step': step}", "row = {'loss': loss}"),
+        ("{'step': step}", "row = dict(row, loss=loss)"),
+        ("Row(step)", "row.loss = loss; row.loss = None"),
+        ("Row(step)", "row.loss = loss; row.finish()"),
+        ("Record(step)", "row.loss = loss; row.loss = float(row.loss)"),
+        ("Record(step)", "other = Record(step); other.loss = loss"),
+        ("[]", "row.append(loss); row.clear()"),
+        ("rows[-1] if rows else {}", "row['loss'] = loss"),
+        ("NEWEST", "row['loss'] = loss"),
+    ],
+)
+def test_an_object_that_keeps_no_graph_at_the_end(made: str, filled: str) -> None:
+    assert_clean(_filled(made, filled), CODE)
+
+
+@pytest.mark.parametrize(("made", "filled"), FILLED[:1])
+def test_one_object_that_is_filled_again_and_again(made: str, filled: str) -> None:
+    made_before = ("rows = []", "rows, row = [], {'step': 0}")
+    assert_clean(twin(_filled(made, filled), made_before, (f"row = {made}", "row['step'] = step")), CODE)
+
+
+@pytest.mark.parametrize("made", ["{'step': step}", "Record(step)"])
+def test_what_objects_hold_is_backpropagated_later(made: str) -> None:
+    field = "row['loss']" if "{" in made else "row.loss"
+    after = f"        sum({field} for row in rows).backward()\n        return rows\n"
+    edits = (("            loss.backward()\n", ""), ("        return rows\n", after))
+    assert_clean(twin(_filled(made, f"{field} = loss"), *edits), CODE)
+
+
+ASKED_FOR = """
+    class Trial:
+        def __init__(self, number):
+            self.number, self.score, self.notes = number, None, []
+
+    class Study:
+        def __init__(self):
+            self.trials = []
+
+        def ask(self):
+            trial = Trial(len(self.trials))
+            self.trials.append(trial){mark}
+            return trial
+
+        def tell(self, trial, score):
+            {told}
+
+        def search(self, net, loader, optimizer):
+            for x, y in loader:
+                trial = self.ask()
+                loss = F.cross_entropy(net(x), y)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+                self.tell(trial, loss)
+"""
+TOLD = ["trial.score = {}", "vars(trial).update(score={})", "trial.__dict__.update(score={}, number=3)"]
+
+
+@pytest.mark.parametrize("told", TOLD)
+def test_an_object_that_is_asked_for_and_told(told: str) -> None:
+    assert_flagged(ASKED_FOR.format(told=told.format("score"), mark="  # !"), CODE)
+
+
+@pytest.mark.parametrize("told", TOLD)
+@pytest.mark.parametrize("value", ["score.item()", "score.detach()", "float(score)", "None", "len(self.trials)"])
+def test_an_object_that_is_told_numbers(told: str, value: str) -> None:
+    assert_clean(ASKED_FOR.format(told=told.format(value), mark=""))
+
+
+@pytest.mark.parametrize("told", TOLD)
+@pytest.mark.parametrize(
+    "edit",
+    [
+        ("self.trials.append(trial)", "self.trials = [trial]"),
+        ("self.trials.append(trial)", "print(trial)"),
+        ("self.trials = []", "self.trials = deque(maxlen=5)"),
+        ("return trial", "return Trial(7)"),
+        ("self.tell(trial, loss)", "self.tell(Trial(7), loss)"),
+        ("self.tell(trial, loss)", "self.tell(trial, loss); self.trials.clear()"),
+        ("self.tell(trial, loss)", "self.tell(trial, loss); trial.score = None"),
+        ("self.tell(trial, loss)", "self.tell(trial, loss); self.tell(trial, 0.0)"),
+    ],
+)
+def test_an_object_that_is_told_and_not_kept(told: str, edit: tuple[str, str]) -> None:
+    assert_clean(twin(ASKED_FOR.format(told=told.format("score"), mark=""), edit), CODE)

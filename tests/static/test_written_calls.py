@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from gradguard.static.written_calls import call_of, mention_of, written_in
+from gradguard.static.written_calls import Given, call_of, mention_of, written_in
 
 
 @pytest.mark.parametrize(
@@ -67,3 +67,9 @@ def test_comments_behind_a_name_are_soon_passed(pattern: re.Pattern[bytes]) -> N
     comments = b"# a note (  \n" * 500
     assert pattern.search(b"x = (net # \n.fit\n" + comments + b"(y))") is not None
     assert pattern.search(b"x = net # \n" + comments + b";y") is None
+
+
+@pytest.mark.parametrize("written", ["[trace, Count()]", "(trace, Count())"])
+def test_what_is_in_a_list_that_is_passed(written: str) -> None:
+    (call,) = written_in(f"fit({written})".encode()).calls["fit"]
+    assert call.positional[0].items == (Given("trace", False), Given("Count", True))
