@@ -71,8 +71,9 @@ def store_rebind(flow: Flow, path: str, value: Value, state: State, stmt: t.Node
     store = flow.store(path, value, state, stmt, written, Form.APPEND if is_longer else form)
     store.in_structure = store.in_structure or is_longer
     store.descends = descends
-    if form is Form.REBIND and source is not None and value.keeps:
-        store.recurs = goes_round(flow.ref.bindings_made, path, source)
+    made = stmt.value if source is None and isinstance(stmt, t.Assign) else source
+    if form is Form.REBIND and made is not None and value.keeps:
+        store.recurs = goes_round(flow.ref.bindings_made, path, made)
 
 
 def _is_told_apart(flow: Flow, path: str, name: object) -> bool:
