@@ -73,7 +73,7 @@ def _judge_store(flow: Flow, store: Store) -> None:
         _judge_evaluated(flow, store)
         return
     store.is_buffer = store.form is not Form.ITEM and flow.is_buffer(store.path)
-    roots = attaching_roots(flow, store.value) or _buffer_statistics(flow, store)
+    roots = attaching_roots(flow, store.value) or _buffer_statistics(flow, store) or _of_iteration_before(flow, store)
     if not roots or store.mode in (Mode.OFF, Mode.UNKNOWN) or store.value.kind in (Kind.MODULE, Kind.HANDLE):
         return
     if not (roots := phases.possible(flow, store, roots)):
@@ -435,6 +435,24 @@ def _buffer_statistics(flow: Flow, store: Store) -> list[Root]:
     if not store.is_buffer or not owner.trains:
         return []  # a preprocessing step: what it is given is data
     return [r for r in store.value.roots if r.source in (Source.PARAM, Source.GRAPH)]
+
+
+def _of_iteration_before(flow: Flow, store: Store) -> list[Root]:
+    """The graphs of what is stored as it was when the iteration began: ``before = state``, ``state = f(x, before)``."""
+    left = {root: found for root in store.value.roots if (found := _left_to_next(flow, store, root))}
+    roots = [root for found in left.values() for root in found]
+    if roots:
+        store.value = store.value.with_roots(*roots)
+        bringing = (site for value, site in store.among if not value.roots.isdisjoint(left))
+        store.value_site = next(bringing, store.value_site)
+    return roots
+
+
+def _left_to_next(flow: Flow, store: Store, root: Root) -> list[Root]:
+    """The graphs that an iteration leaves in a variable, other than what is stored into, for the next one."""
+    is_carried = root.source is Source.CARRIED and isinstance(root.key, tuple) and root.key[0] != store.path
+    carry = flow.carries.get(root.key) if is_carried else None  # type: ignore[call-overload]
+    return attaching_roots(flow, carry.end) if carry is not None else []
 
 
 def _nearest(flow: Flow, roots: list[Root]) -> Site | None:

@@ -35,7 +35,7 @@ from gradguard.static.proof import prove
 from gradguard.static.source import Site
 from gradguard.static.stored import no_growth
 from gradguard.static.translation import Translation
-from gradguard.static.values import NOTHING_HELD, Kind, Root, Source
+from gradguard.static.values import NOTHING_HELD, Kind, Root, Source, Value
 
 
 def replay(here: Translation, event: Event) -> None:
@@ -191,13 +191,14 @@ def _store(here: Translation, store: Store) -> None:
         value = recorded(value, state, here.c.node)  # the callee did not know that it was given a leaf
     if store.form is Form.ITEM and flow.read(path, state).kind is Kind.TENSOR:
         value = replace(value, holds=NOTHING_HELD)  # the numbers are copied
-    origin = _given_for(here, store)
+    origins = _given_for(here, store)
+    origin = origins[0] if origins else None
     flow.record(replace(
         store, site=store.site if origin is None else _site(here), loop=flow.loop, inner=store,
         conditional=_is_conditional(here, store), path=path, value=value,
         value_site=store.value_site if origin is None else _written_for(here, origin),
         slot=_slot(here, store), through=store.through | {here.callee.defined}, scope=flow.scope(path),
-        parameter=origin is not None or store.parameter,
+        parameter=origin is not None or store.parameter, among=_unsure(here, origins),
         in_structure=bool(origin is not None and here.given.values[origin].parts) or store.in_structure,
         goes_on=store.goes_on or (origin is not None and _goes_on(here, origin)),
         mode=state.mode if store.mode is Mode.INHERITED else store.mode,
@@ -207,17 +208,26 @@ def _store(here: Translation, store: Store) -> None:
     ))  # fmt: skip
 
 
-def _given_for(here: Translation, store: Store) -> str | None:
-    """The parameter whose argument brought the graph that the callee stores, if no graph of its own is stored."""
+def _given_for(here: Translation, store: Store) -> list[str]:
+    """The parameters whose arguments may have brought the graph that the callee stores, the surest first.
+
+    None if it stores a graph of its own.
+    """
     values = here.given.values
     given = {r.base for r in store.value.reach if r.source is Source.PARAM and r.base in values}
     order = [name for name in here.callee.params if name in given] + sorted(given - set(here.callee.params))
     attached = [name for name in order if values[name].keeps]
     attached.sort(key=lambda name: -sureness(values[name]))  # what surely carries a graph comes first
     its_own = any(r.source in (Source.GRAPH, Source.LEAF) for r in store.value.roots)
-    if not attached or its_own or attached[0] in _backpropagated(here):
-        return None
-    return attached[0]
+    return [] if not attached or its_own or attached[0] in _backpropagated(here) else attached
+
+
+def _unsure(here: Translation, origins: list[str]) -> tuple[tuple[Value, Site | None], ...]:
+    """Several arguments with what is written for each, if none of them is seen to have a graph."""
+    values = here.given.values
+    if len(origins) < 2 or sureness(values[origins[0]]) > 1:
+        return ()
+    return tuple((values[name], _written_for(here, name)) for name in origins)
 
 
 def _backpropagated(here: Translation) -> set[str]:

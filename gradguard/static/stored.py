@@ -95,6 +95,7 @@ class Store(Event):
         form: how.
         scope: where the target lives.
         parameter: the value came into the callee as an argument, so the call is what the caller can change.
+        among: the arguments that it may have come by, where none of them surely has a graph.
         in_structure: it came in a structure, of which the callee keeps a part.
         goes_on: the callee gives back what it computes of it, or backpropagates that: the call needs it with its graph.
         slot: the key of the collection that gets it, ``split`` of ``seen[split].append(x)``; a word with its quotes,
@@ -132,6 +133,7 @@ class Store(Event):
     form: Form = Form.REBIND
     scope: Scope = Scope.LOCAL
     parameter: bool = False
+    among: tuple[tuple[Value, Site | None], ...] = ()
     in_structure: bool = False
     goes_on: bool = False
     recurs: bool = False
