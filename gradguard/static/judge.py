@@ -14,6 +14,7 @@ from gradguard.static import knowledge as k
 from gradguard.static import tree as t
 from gradguard.static.autograd_functions import kept_outputs
 from gradguard.static.backwards import judge_backward, judge_grad_call
+from gradguard.static.fed import may_get_graphs
 from gradguard.static.goes_on import goes_on, through_iterations
 from gradguard.static.handed_functions import is_run_by_others
 from gradguard.static.hooks import judge_hook
@@ -73,7 +74,10 @@ def _judge_store(flow: Flow, store: Store) -> None:
         _judge_evaluated(flow, store)
         return
     store.is_buffer = store.form is not Form.ITEM and flow.is_buffer(store.path)
-    roots = attaching_roots(flow, store.value) or _buffer_statistics(flow, store) or _of_iteration_before(flow, store)
+    roots = attaching_roots(flow, store.value)
+    if not roots and (roots := _buffer_statistics(flow, store)):
+        store.gets_graphs = lambda: may_get_graphs(flow, store)
+    roots = roots or _of_iteration_before(flow, store)
     if not roots or store.mode in (Mode.OFF, Mode.UNKNOWN) or store.value.kind in (Kind.MODULE, Kind.HANDLE):
         return
     if not (roots := phases.possible(flow, store, roots)):
@@ -432,8 +436,8 @@ def _buffer_statistics(flow: Flow, store: Store) -> list[Root]:
     owner = flow.ref.owner
     if owner is None or flow.facts.name != "forward" or store.mode is not Mode.INHERITED or flow.facts.is_test:
         return []
-    if not store.is_buffer or not owner.trains:
-        return []  # a preprocessing step: what it is given is data
+    if not store.is_buffer:
+        return []
     return [r for r in store.value.roots if r.source in (Source.PARAM, Source.GRAPH)]
 
 

@@ -124,6 +124,7 @@ class Store(Event):
         few_times: a local variable gets no more of them than a setting says, which is small by default.
         is_item: it is stored under a key or an index.
         is_buffer: it updates a registered buffer of a module.
+        gets_graphs: whether the buffer's module may be given what has a graph (reads other files).
         whole_is_kept: it is a view, and those beside it are kept as well, up to the whole of their tensor.
     """
 
@@ -164,6 +165,7 @@ class Store(Event):
     is_item: bool = False
     growth: Callable[[], Growth] = field(default=no_growth, repr=False)
     is_buffer: bool = False
+    gets_graphs: Callable[[], bool] = field(default=lambda: True, repr=False)
     whole_is_kept: bool = False
 
     @property
