@@ -197,6 +197,9 @@ def _judge_in_loop(flow: Flow, store: Store, loop: Loop, fresh: bool) -> None:
     if any(carried in b.value.reach for b in outside) or any(graphs(b.value.reach) & own for b in for_later):
         store.used = True
         return
+    if not inside and _is_unrolled(flow, store, loop):
+        store.used = True
+        return
     if loop.needs_gradients:
         ended = freeing or any(isinstance(b, Backward) and not b.conditional and not _may_retain(b) for b in inside)
         ended = ended or _steps_change(flow, loop, store)
@@ -293,6 +296,19 @@ def _judge_evaluated(flow: Flow, store: Store) -> None:
     consumers: list[Backward | GradCall] = [*flow.facts.backwards, *flow.facts.grad_calls]
     store.used = any(graphs(b.value.reach) & own for b in consumers)
     store.waits = store.used
+
+
+def _is_unrolled(flow: Flow, store: Store, loop: Loop) -> bool:
+    """Whether a state begins anew around the loop, and a backward comes after it: the loop is one sequence in time.
+
+    By which way the backward's value came from the state need not be seen: through parameters that were set.
+    """
+    outer = loop.parent
+    if outer is None or store.form is not Form.REBIND:
+        return False
+    carry = flow.carries.get((store.path, outer))
+    is_fresh = carry is None or not carry.grows
+    return is_fresh and any(b.loop is outer and not b.conditional for b in flow.facts.backwards)
 
 
 def _outside(event: Event, loop: Loop) -> bool:

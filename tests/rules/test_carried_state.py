@@ -1307,3 +1307,44 @@ def test_positions_that_ask_for_gradients(start: str) -> None:
         "self.pos.data = self.pos.data + dt * self.vel",
     ):
         assert_clean(MOVED.format(start=start, move=move), CODE)
+
+
+LEARNED = """
+        class Rule(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.lin, self.f = nn.Linear(6, 2), torch.zeros(4, 1)
+
+            def begin(self, keep):
+                self.f = self.f.detach() if keep else torch.zeros(4, 1)
+
+            def forward(self, x, f):
+                f, rate = self.lin(torch.cat([x, f], 1)).split(1, 1)
+                return f, rate * x
+
+        def train(loader, build, steps):
+            rule = Rule()
+            optimizer = torch.optim.Adam(rule.parameters())
+            for x, y in loader:
+                net = build()
+                for step in range(steps):
+                    BEGIN
+                    total = 0
+                    for t in range(8):
+                        rule.f, move = rule(x, rule.f)  # !
+                        net.move_parameters(move)
+                        total = total + F.mse_loss(net(x), y)
+                    optimizer.zero_grad()
+                    AFTER
+                    optimizer.step()
+"""
+
+
+def test_a_sequence_in_time_that_a_backward_comes_after() -> None:
+    """How the loss came from the state need not be seen: through parameters that were set."""
+    fresh = LEARNED.replace("BEGIN", "rule.begin(step > 0)")
+    assert_clean(twin(fresh, ("AFTER", "total.backward()")), CODE)
+    assert_clean(twin(fresh, ("AFTER", "F.mse_loss(net(x), y).backward()")), CODE)
+    assert_clean(twin(fresh, ("AFTER", "objective(net, x).backward()")), CODE)
+    goes_on = LEARNED.replace("BEGIN", "print(step)")
+    assert_flagged(goes_on.replace("AFTER", "F.mse_loss(net(x), y).backward()"), CODE)
