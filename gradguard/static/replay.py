@@ -33,7 +33,7 @@ from gradguard.static.model import (
 from gradguard.static.module_calls import freezes_itself
 from gradguard.static.proof import prove
 from gradguard.static.source import Site
-from gradguard.static.stored import no_growth
+from gradguard.static.stored import no_growth, surely
 from gradguard.static.translation import Translation
 from gradguard.static.values import NOTHING_HELD, Kind, Root, Source, Value
 
@@ -203,7 +203,7 @@ def _store(here: Translation, store: Store) -> None:
         goes_on=store.goes_on or (origin is not None and _goes_on(here, origin)),
         mode=state.mode if store.mode is Mode.INHERITED else store.mode,
         evaluating=store.evaluating or bool(state.evaluating), carries_graph=False, outlives=None,
-        outlives_call=False, freed=False, retained=False, used=False, growth=no_growth,
+        outlives_call=False, freed=False, retained=False, used=False, growth=no_growth, gets_graphs=surely,
         start=store.start if origin is None else _unknown, bounded_key=store.bounded_key or _same_keys_again(store),
     ))  # fmt: skip
 

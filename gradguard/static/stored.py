@@ -67,6 +67,11 @@ def no_growth() -> Growth:
 _NO_GROWTH = Growth()
 
 
+def surely() -> bool:
+    """Nothing makes it doubtful."""
+    return True
+
+
 def _is_one_item(node: object) -> bool:
     index = node.index if isinstance(node, t.Subscript) else None
     if isinstance(index, t.Operation) and index.operator == "-":  # the last one
@@ -165,7 +170,7 @@ class Store(Event):
     is_item: bool = False
     growth: Callable[[], Growth] = field(default=no_growth, repr=False)
     is_buffer: bool = False
-    gets_graphs: Callable[[], bool] = field(default=lambda: True, repr=False)
+    gets_graphs: Callable[[], bool] = field(default=surely, repr=False)
     whole_is_kept: bool = False
 
     @property
