@@ -27,8 +27,9 @@ for x, y in loader:
 
 In an evaluation or a rollout use `torch.no_grad()`.
 
-A state may be entries of a dict: `out, (h, c) = net(x, (state["h"], state["c"]))`, `state.update(h=h, c=c)`. A reset
-that takes out other words, `state.pop("hx", None)`, leaves them there.
+A state may come out as a field, `out = net(x, state)`, `state = out.state`, or be entries of a dict:
+`out, (h, c) = net(x, (state["h"], state["c"]))`, `state.update(h=h, c=c)`. A reset that takes out other words,
+`state.pop("hx", None)`, leaves them there.
 
 **Not flagged.** A variable that each iteration binds anew or leaves as it was (a step that is tried again, the best
 loss); a state that is detached, rebound or re-initialised in the loop, also only every k steps; a state that

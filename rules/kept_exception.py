@@ -40,7 +40,7 @@ rule = Rule("GG110", "kept-exception", Severity.WARNING, ((EXCEPTION,),))
 @rule.in_source
 def keeps_frames(function: Function) -> Iterator[Finding]:
     for store in function.stores:
-        if not store.piles_up(Held.EXCEPTION) or (store.inner is not None and not store.parameter):
+        if not store.piles_up(Held.EXCEPTION) or (store.inner and not store.parameter and store.grows is None):
             continue
         how_many = "the frames of the last failure" if store.form is Form.REBIND else "the frames of every failure"
         yield rule.finding(

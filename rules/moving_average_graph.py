@@ -27,6 +27,9 @@ def forward(self, x):
 **Instead**, average what has no graph: `0.1 * loss.item()`, `x.mean(0).detach()`; update parameters and buffers under
 `torch.no_grad()`.
 
+The buffer may be that of a module which has nothing to train, if it is run on what others compute that have: by
+another module's `forward`, or behind a layer in `nn.Sequential`.
+
 A method that averages parameters is flagged where it is called, or handed to somebody who calls it
 (`after=[lambda: slow.follow(net)]`), unless every call that is seen is under `no_grad`.
 

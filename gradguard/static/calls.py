@@ -335,6 +335,7 @@ _READERS: tuple[Callable[[Called], Value | None], ...] = (
     _prepared,
     module_calls.of_evaluated,
     dispatch.by_name,
+    dispatch.of_module,
     dispatch.logged,
     handed.call_of_handed,
     operations.external_call,

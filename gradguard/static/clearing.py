@@ -66,6 +66,8 @@ def clearing_methods(
     each = re.compile(rf"\bfor\s+(?:\w+\s*,\s*)*(\w+)\s+in\b[^:\n]*\.{name}\b")
     found = set(_clearing_all(attribute, text))
     for line in chain(lines_with(f".{attribute}", text), lines_with("setattr(", text)):
+        if owner is not None and owner.never_runs(line, text):
+            continue
         loop = each.search(line.text)  # for outputs in self.kept.values(): outputs.clear()
         if any(_empties_by(other, line, text) for other in (*_named(attribute, line), *([loop[1]] if loop else []))):
             found.add(line.function)

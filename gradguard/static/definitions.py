@@ -81,12 +81,14 @@ class FunctionRef:
 
     @cached_property
     def own_calls(self) -> frozenset[str]:
-        """The methods that it calls on ``self``."""
-        return frozenset(
+        """The methods that it calls on ``self``; ``self(x)`` runs ``forward``, of a module."""
+        called = frozenset(
             call.func.name
             for call in self.calls
             if isinstance(call.func, t.Attribute) and t.path_of(call.func.value) == "self"
         )
+        runs_itself = any(isinstance(call.func, t.Name) and call.func.id == "self" for call in self.calls)
+        return called | {"forward", "__call__"} if runs_itself else called
 
     @cached_property
     def own_objects(self) -> frozenset[str]:

@@ -45,11 +45,25 @@ def by_name(c: Called) -> Value | None:
     return apply_one_of(c, methods, path)
 
 
+def of_module(c: Called) -> Value | None:
+    """What a method of an object's module gives, where only the run knows both: ``found = trainer.model.search(x)``."""
+    path, receiver = c.receiver_path or "", c.receiver
+    if receiver is None or receiver.kind is not Kind.MODULE or receiver.ref is not None or c.func.ref is not None:
+        return None
+    if "." not in path or path.startswith("self.") or c.node in c.flow.ref.calls_for_effect:
+        return None
+    if c.method in _OF_OTHERS or c.method in k.OF_EVERY_MODULE:
+        return None
+    methods = c.flow.project.survey.methods_of_modules(c.method, c.flow.module)
+    return apply_one_of(c, methods, path)
+
+
 def _element(c: Called) -> Value | None:
     """``for metric in self.metrics: metric(out, y)``: what an element of unknown class does."""
     func = c.node.func
     paths = c.flow.elements.get(func.id, ()) if isinstance(func, t.Name) else ()
-    is_object = c.func.kind in _OBJECTS and c.func.ref is None and any("." in path for path in paths)
+    may_be_object = c.func.kind is Kind.INSTANCE or any("." in path for path in paths)  # else it may be a function
+    is_object = bool(paths) and c.func.kind in _OBJECTS and c.func.ref is None and may_be_object
     if not is_object or c.node not in c.flow.ref.calls_for_effect or not _gives_something(c):
         return None
     return apply_one_of(c, c.flow.project.survey.methods_named("__call__", c.flow.module), paths[0])

@@ -14,6 +14,7 @@ from gradguard.static import knowledge as k
 from gradguard.static import tree as t
 from gradguard.static.autograd_functions import kept_outputs
 from gradguard.static.backwards import judge_backward, judge_grad_call
+from gradguard.static.fed import may_get_graphs
 from gradguard.static.goes_on import goes_on, through_iterations
 from gradguard.static.handed_functions import is_run_by_others
 from gradguard.static.hooks import judge_hook
@@ -73,7 +74,10 @@ def _judge_store(flow: Flow, store: Store) -> None:
         _judge_evaluated(flow, store)
         return
     store.is_buffer = store.form is not Form.ITEM and flow.is_buffer(store.path)
-    roots = attaching_roots(flow, store.value) or _buffer_statistics(flow, store)
+    roots = attaching_roots(flow, store.value)
+    if not roots and (roots := _buffer_statistics(flow, store)):
+        store.gets_graphs = lambda: may_get_graphs(flow, store)
+    roots = roots or _of_iteration_before(flow, store)
     if not roots or store.mode in (Mode.OFF, Mode.UNKNOWN) or store.value.kind in (Kind.MODULE, Kind.HANDLE):
         return
     if not (roots := phases.possible(flow, store, roots)):
@@ -191,6 +195,9 @@ def _judge_in_loop(flow: Flow, store: Store, loop: Loop, fresh: bool) -> None:
     outside = [b for b in consumers if _outside(b, loop)]
     for_later = [b for b in outside if not inside or (isinstance(b, Backward) and not freeing)]
     if any(carried in b.value.reach for b in outside) or any(graphs(b.value.reach) & own for b in for_later):
+        store.used = True
+        return
+    if not inside and _is_unrolled(flow, store, loop):
         store.used = True
         return
     if loop.needs_gradients:
@@ -312,6 +319,19 @@ def _judge_evaluated(flow: Flow, store: Store) -> None:
     consumers: list[Backward | GradCall] = [*flow.facts.backwards, *flow.facts.grad_calls]
     store.used = any(graphs(b.value.reach) & own for b in consumers)
     store.waits = store.used
+
+
+def _is_unrolled(flow: Flow, store: Store, loop: Loop) -> bool:
+    """Whether a state begins anew around the loop, and a backward comes after it: the loop is one sequence in time.
+
+    By which way the backward's value came from the state need not be seen: through parameters that were set.
+    """
+    outer = loop.parent
+    if outer is None or store.form is not Form.REBIND:
+        return False
+    carry = flow.carries.get((store.path, outer))
+    is_fresh = carry is None or not carry.grows
+    return is_fresh and any(b.loop is outer and not b.conditional for b in flow.facts.backwards)
 
 
 def _outside(event: Event, loop: Loop) -> bool:
@@ -455,9 +475,27 @@ def _buffer_statistics(flow: Flow, store: Store) -> list[Root]:
     owner = flow.ref.owner
     if owner is None or flow.facts.name != "forward" or store.mode is not Mode.INHERITED or flow.facts.is_test:
         return []
-    if not store.is_buffer or not owner.trains:
-        return []  # a preprocessing step: what it is given is data
+    if not store.is_buffer:
+        return []
     return [r for r in store.value.roots if r.source in (Source.PARAM, Source.GRAPH)]
+
+
+def _of_iteration_before(flow: Flow, store: Store) -> list[Root]:
+    """The graphs of what is stored as it was when the iteration began: ``before = state``, ``state = f(x, before)``."""
+    left = {root: found for root in store.value.roots if (found := _left_to_next(flow, store, root))}
+    roots = [root for found in left.values() for root in found]
+    if roots:
+        store.value = store.value.with_roots(*roots)
+        bringing = (site for value, site in store.among if not value.roots.isdisjoint(left))
+        store.value_site = next(bringing, store.value_site)
+    return roots
+
+
+def _left_to_next(flow: Flow, store: Store, root: Root) -> list[Root]:
+    """The graphs that an iteration leaves in a variable, other than what is stored into, for the next one."""
+    is_carried = root.source is Source.CARRIED and isinstance(root.key, tuple) and root.key[0] != store.path
+    carry = flow.carries.get(root.key) if is_carried else None  # type: ignore[call-overload]
+    return attaching_roots(flow, carry.end) if carry is not None else []
 
 
 def _nearest(flow: Flow, roots: list[Root]) -> Site | None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from functools import cache
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from gradguard.static import knowledge as k
 from gradguard.static import places
+from gradguard.static import tree as t
 from gradguard.static.model import Form, Loop, Scope, Store
 from gradguard.static.names import attributes_of
 from gradguard.static.owners import Owner
@@ -17,6 +19,7 @@ from gradguard.static.stored import Growth
 from gradguard.static.values import Held, Holding, Kind, Root, Source
 
 if TYPE_CHECKING:
+    from gradguard.static.definitions import Class, FunctionRef
     from gradguard.static.flow import Flow
 
 COLLECTING = (Form.APPEND, Form.ITEM, Form.CONCATENATE)
@@ -141,7 +144,24 @@ def _owner(flow: Flow, store: Store) -> Owner | None:
     head, _, name = path.partition(".")
     classes = tuple(each.name for each in cls.lineage())
     is_name = head == "self" and name.isidentifier()
-    return Owner(classes, name if is_name else "", lambda base: flow.project.survey.is_base(base, flow.module))
+    return Owner(
+        classes,
+        name if is_name else "",
+        lambda base: flow.project.survey.is_base(base, flow.module),
+        lambda base, method: _replaces(cls, base, method),
+    )
+
+
+def _replaces(cls: Class, base: str, method: str) -> bool:
+    """Whether an object of a class has another method than a base's of this name, which does not call that one."""
+    nearer = takewhile(lambda each: each.name != base, cls.lineage())
+    return any(method in each.methods and not _hands_on(each.methods[method]) for each in nearer)
+
+
+def _hands_on(ref: FunctionRef) -> bool:
+    """Whether a method calls one of its own name: ``super().on_epoch_end()``, ``Base.on_epoch_end(self)``."""
+    funcs = (call.func for call in ref.calls)
+    return any(isinstance(func, t.Attribute) and func.name == ref.define.name for func in funcs)
 
 
 def is_cut(flow: Flow, store: Store) -> bool:

@@ -25,11 +25,13 @@ class Owner:
         classes: the names of its class and of what that is derived from.
         name: the attribute of ``self`` that it is, ``train_metrics``; empty where it is none.
         is_base: whether a class of this name has others derived from it.
+        replaces: whether it has another method in place of one of its base of this name, and that calls no such one.
     """
 
     classes: tuple[str, ...]
     name: str
     is_base: Callable[[str], bool]
+    replaces: Callable[[str, str], bool]
 
     def is_of_another(self, attribute: str, line: Line, text: str) -> bool:
         """Whether a line binds the attribute of this name of another object: one of a class that is no kin."""
@@ -43,6 +45,11 @@ class Owner:
         inside = text[text.find(around) + header.end() : line.start]
         hands_on = re.search(rf"\bdef\s+(?:{re.escape(attribute)}|__setattr__)\b", around) is not None
         return _PLAIN_BASES.issuperset(bases) and _LEFT_EDGE.search(inside) is None and not hands_on
+
+    def never_runs(self, line: Line, text: str) -> bool:
+        """Whether a line stands in a method of a base class in whose place the object has its own."""
+        header = _HEADER.match(class_around(line, text))
+        return header is not None and header[1] in self.classes and self.replaces(header[1], line.function)
 
     def is_spared(self, method: str, texts: Iterable[str]) -> bool:
         """Whether a method of the object is only ever called on others that are made beside it, and by constructors."""

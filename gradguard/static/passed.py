@@ -8,6 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from gradguard.static import knowledge as k
 from gradguard.static import tree as t
 from gradguard.static.gate import SourceError
 from gradguard.static.layout import statements
@@ -109,6 +110,13 @@ class Passed:
                 found += [cls] if cls is not None else []
         self._survey.asked(near).files.update(path for cls in found if (path := cls.module.path) is not None)
         return found
+
+    def is_behind_layers(self, cls: Class) -> bool:
+        """Whether an object of a class stands behind something that may learn: ``nn.Sequential(Filters(), Norm())``."""
+        asked = self._survey.asked(cls.module)
+        return any(
+            calls.is_behind_layers(cls, asked) for calls in self._callers("Sequential", self._calls_of(cls.module))
+        )
 
     def _noted(self, found: Iterable[FunctionRef], near: Module) -> list[FunctionRef]:
         functions = list(found)
@@ -343,3 +351,29 @@ class _Calls:
         for given, (function, owner, params) in self.given(name, param, position):
             if not given.is_made and given.path in params:
                 yield _Passing(function, owner, params, given.path)
+
+    def is_behind_layers(self, cls: Class, asked: Asked) -> bool:
+        """Whether an object of a class is made behind something that may learn, in a call of ``nn.Sequential``.
+
+        Args:
+            asked: receives what the file that wants to know asks with this.
+        """
+        rows = [[given.path for given in call.positional if given.is_made] for call in self._calling("Sequential")]
+        before = [row[:place] for row in rows for place, maker in enumerate(row) if self._makes(maker, cls)]
+        if before and self.path is not None:
+            asked.files.add(self.path)
+        return any(self._may_learn(maker) for row in before for maker in row)
+
+    def _makes(self, maker: str, cls: Class) -> bool:
+        value = self.module.dotted(maker) if self.module is not None else None
+        return value is not None and value.ref is cls
+
+    def _may_learn(self, maker: str) -> bool:
+        """Whether what is made may have parameters, as far as it is known."""
+        from gradguard.static.definitions import Class
+
+        value = self.module.dotted(maker) if self.module is not None else None
+        if value is not None and isinstance(value.ref, Class):
+            return value.ref.is_module and value.ref.may_learn
+        is_layer = value is not None and str(value.ref).startswith("torch.nn.")
+        return is_layer and maker.rpartition(".")[2] not in k.WITHOUT_PARAMETERS

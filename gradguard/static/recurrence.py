@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from gradguard.static import tree as t
@@ -33,7 +34,7 @@ def bindings(body: Sequence[t.Stmt]) -> list[Binding]:
 def goes_round(made: Sequence[Binding], path: str, source: t.Expr) -> bool:
     """Whether a call was given what is at a path, and gave what is stored there.
 
-    ``h = self.h``, ``y, h = cell(x, h)``, ``self.h = h``.
+    ``h = self.h``, ``y, h = cell(x, h)``, ``self.h = h``; ``out = cell(x, h)``, ``h = out.state``.
 
     Args:
         made: the assignments of the function.
@@ -49,7 +50,13 @@ def goes_round(made: Sequence[Binding], path: str, source: t.Expr) -> bool:
         size = len(new)
         known = old | new
         new.update(name for each in made if not known.isdisjoint(each.given) for name in each.names)
-    return not (old | new).isdisjoint(_given(source)) or not new.isdisjoint(_paths(source))
+        new.update(name for each in made if not new.isdisjoint(_with_wholes(each.paths)) for name in each.names)
+    return not (old | new).isdisjoint(_given(source)) or not new.isdisjoint(_with_wholes(_paths(source)))
+
+
+def _with_wholes(paths: Iterable[str]) -> Iterator[str]:
+    """Paths, and what they are parts of: ``out`` of ``out.state``, of ``out[1]``."""
+    return (whole for path in paths for whole in (path, re.split(r"[.\[]", path, maxsplit=1)[0]))
 
 
 def _bound(target: t.Expr) -> tuple[str, ...]:

@@ -34,9 +34,9 @@ from gradguard.static.model import (
 from gradguard.static.module_calls import freezes_itself
 from gradguard.static.proof import prove
 from gradguard.static.source import Site
-from gradguard.static.stored import no_growth
+from gradguard.static.stored import no_growth, surely
 from gradguard.static.translation import Translation
-from gradguard.static.values import NOTHING_HELD, Kind, Root, Source
+from gradguard.static.values import NOTHING_HELD, Kind, Root, Source, Value
 
 
 def replay(here: Translation, event: Event) -> None:
@@ -194,21 +194,22 @@ def _store(here: Translation, store: Store) -> None:
         value = recorded(value, state, here.c.node)  # the callee did not know that it was given a leaf
     if store.form is Form.ITEM and flow.read(path, state).kind is Kind.TENSOR:
         value = replace(value, holds=NOTHING_HELD)  # the numbers are copied
-    origin = _given_for(here, store)
+    origins = _given_for(here, store)
+    origin = origins[0] if origins else None
     of_object = origin is not None and _is_of_object(here, store, origin)
     flow.record(replace(
         store, site=store.site if origin is None else _site(here), loop=flow.loop, inner=store,
         conditional=_is_conditional(here, store), path=path, value=value,
         value_site=store.value_site if origin is None or of_object else _written_for(here, origin),
         key=_key(here, store), slot=_slot(here, store), through=store.through | {here.callee.defined},
-        scope=flow.scope(path),
+        scope=flow.scope(path), among=_unsure(here, origins),
         parameter=origin is not None or store.parameter,
         given_as=origin or store.given_as,
         in_structure=bool(origin is not None and here.given.values[origin].parts) or store.in_structure,
         goes_on=store.goes_on or of_object or (origin is not None and _goes_on(here, origin)),
         mode=state.mode if store.mode is Mode.INHERITED else store.mode,
         evaluating=store.evaluating or bool(state.evaluating), carries_graph=False, outlives=None,
-        outlives_call=False, freed=False, retained=False, used=False, growth=no_growth,
+        outlives_call=False, freed=False, retained=False, used=False, growth=no_growth, gets_graphs=surely,
         start=store.start if origin is None else _unknown, bounded_key=store.bounded_key or _same_keys_again(store),
     ))  # fmt: skip
 
@@ -221,17 +222,26 @@ def _is_of_object(here: Translation, store: Store, origin: str) -> bool:
     return any(sureness(here.outer(root)) == SEEN for root in before)
 
 
-def _given_for(here: Translation, store: Store) -> str | None:
-    """The parameter whose argument brought the graph that the callee stores, if no graph of its own is stored."""
+def _given_for(here: Translation, store: Store) -> list[str]:
+    """The parameters whose arguments may have brought the graph that the callee stores, the surest first.
+
+    None if it stores a graph of its own.
+    """
     values = here.given.values
     given = {r.base for r in store.value.reach if r.source is Source.PARAM and r.base in values}
     order = [name for name in here.callee.params if name in given] + sorted(given - set(here.callee.params))
     attached = [name for name in order if values[name].keeps]
     attached.sort(key=lambda name: -sureness(values[name]))  # what surely carries a graph comes first
     its_own = any(r.source in (Source.GRAPH, Source.LEAF) for r in store.value.roots)
-    if not attached or its_own or attached[0] in _backpropagated(here):
-        return None
-    return attached[0]
+    return [] if not attached or its_own or attached[0] in _backpropagated(here) else attached
+
+
+def _unsure(here: Translation, origins: list[str]) -> tuple[tuple[Value, Site | None], ...]:
+    """Several arguments with what is written for each, if none of them is seen to have a graph."""
+    values = here.given.values
+    if len(origins) < 2 or sureness(values[origins[0]]) > 1:
+        return ()
+    return tuple((values[name], _written_for(here, name)) for name in origins)
 
 
 def _backpropagated(here: Translation) -> set[str]:

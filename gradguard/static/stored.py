@@ -67,6 +67,11 @@ def no_growth() -> Growth:
 _NO_GROWTH = Growth()
 
 
+def surely() -> bool:
+    """Nothing makes it doubtful."""
+    return True
+
+
 def _is_one_item(node: object) -> bool:
     index = node.index if isinstance(node, t.Subscript) else None
     if isinstance(index, t.Operation) and index.operator == "-":  # the last one
@@ -96,6 +101,7 @@ class Store(Event):
         scope: where the target lives.
         parameter: the value came into the callee as an argument, so the call is what the caller can change.
         given_as: the parameter that it came in as, where the call does not write it out: ``feats`` of ``f(**outputs)``.
+        among: the arguments that it may have come by, where none of them surely has a graph.
         in_structure: it came in a structure, of which the callee keeps a part.
         goes_on: the callee gives back what it computes of it, or backpropagates that: the call needs it with its graph.
         slot: the key of the collection that gets it, ``split`` of ``seen[split].append(x)``; a word with its quotes,
@@ -124,6 +130,7 @@ class Store(Event):
         few_times: a local variable gets no more of them than a setting says, which is small by default.
         is_item: it is stored under a key or an index.
         is_buffer: it updates a registered buffer of a module.
+        gets_graphs: whether the buffer's module may be given what has a graph (reads other files).
         whole_is_kept: it is a view, and those beside it are kept as well, up to the whole of their tensor.
     """
 
@@ -134,6 +141,7 @@ class Store(Event):
     scope: Scope = Scope.LOCAL
     parameter: bool = False
     given_as: str = "value"
+    among: tuple[tuple[Value, Site | None], ...] = ()
     in_structure: bool = False
     goes_on: bool = False
     recurs: bool = False
@@ -164,6 +172,7 @@ class Store(Event):
     is_item: bool = False
     growth: Callable[[], Growth] = field(default=no_growth, repr=False)
     is_buffer: bool = False
+    gets_graphs: Callable[[], bool] = field(default=surely, repr=False)
     whole_is_kept: bool = False
 
     @property

@@ -73,8 +73,9 @@ def store_rebind(flow: Flow, path: str, value: Value, state: State, stmt: t.Node
     store = flow.store(path, value, state, stmt, written, Form.APPEND if is_longer else form)
     store.in_structure = store.in_structure or is_longer
     store.descends = descends
-    if form is Form.REBIND and source is not None and value.keeps:
-        store.recurs = goes_round(flow.ref.bindings_made, path, source)
+    made = stmt.value if source is None and isinstance(stmt, t.Assign) else source
+    if form is Form.REBIND and made is not None and value.keeps:
+        store.recurs = goes_round(flow.ref.bindings_made, path, made)
 
 
 def _is_told_apart(flow: Flow, path: str, name: object) -> bool:
@@ -233,7 +234,7 @@ def store_item(
         if any(t.path_of(n) == path for n in t.walk(new) if isinstance(n, t.Subscript)):
             flow.slots.add((base, store.key))  # hidden[i] = detach(hidden[i])
         store.bounded_key = _bounded_key(flow, target.index) or (base, store.key) in flow.slots
-        store.few_keys = few_keys.are_few(flow, base, target.index)
+        store.few_keys = form is Form.ITEM and few_keys.are_few(flow, base, target.index)
     state.env[base] = replace(with_content(holder, value), parts=_with_element(holder, value))
 
 

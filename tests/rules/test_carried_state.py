@@ -29,6 +29,33 @@ MARKING = """
 """
 
 FLAGGED = {
+    "a state that is a field of what a model gives": """
+        from typing import NamedTuple
+
+        class Output(NamedTuple):
+            logits: torch.Tensor
+            state: torch.Tensor
+
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.cell = nn.GRUCell(4, 4)
+
+            def forward(self, x, state=None):
+                state = self.cell(x, state)
+                return Output(state.sum(-1), state)
+
+        def train(loader, stream):
+            net, state = Net(), None
+            optimizer = torch.optim.Adam(net.parameters())
+            for x, y in loader:
+                optimizer.zero_grad()
+                F.mse_loss(net(x).logits, y).backward()
+                optimizer.step()
+                out = net(next(stream), state)
+                state = out.state  # !
+                print(out.logits.mean().item())
+    """,
     "a state that is made on first use, and carried on in one mode": """
         class Memory(nn.Module):
             def __init__(self, width):
@@ -322,6 +349,16 @@ HANDED = """
 SPELLINGS = ("perturbation", "simulation")  # the same store under whatever rule fits its form best
 
 CLEAN = {
+    "a field that is cut": twin(
+        FLAGGED["a state that is a field of what a model gives"], ("state = out.state", "state = out.state.detach()")
+    ),
+    "a field of what a model gives that was not given it": twin(
+        FLAGGED["a state that is a field of what a model gives"], ("net(next(stream), state)", "net(next(stream))")
+    ),
+    "a field that is a number": twin(
+        FLAGGED["a state that is a field of what a model gives"],
+        ("state = out.state", "state = out.state.argmax(-1)"),
+    ),
     "what a module makes on first use, in one of its modes": """
         class Mixing(nn.Module):
             def __init__(self, width):
@@ -939,6 +976,9 @@ STREAM = """
         ("h = self.h or self.start; new = advance(net, x, state=h); self.h = STORED", "new"),
         ("h, c = self.h, self.c; new, c = net.cell(x, (h, c)); self.h = STORED", "new"),
         ('y, h = net.step(x, self.memory["h"]); self.memory["h"] = STORED', "h"),
+        ("out = net.step(x, self.h); self.h = STORED", "out[1]"),
+        ("out = net.step(x, self.h); new = out[1]; self.h = STORED", "new"),
+        ("h = self.h; out = net.step(x, h); new = out[1]; self.h = STORED", "new"),
         (
             """h = self.h
                 for _ in range(3):
@@ -966,11 +1006,27 @@ def test_a_state_that_goes_round_by_other_names(read: str, stored: str) -> None:
         "y, h = net.step(x, self.start); self.h = h",
         "h = self.start; y, h = net.step(x, h); self.h = h",
         "h = self.h; y, new = net.step(x, self.start); self.h = new",
+        "out = net.step(x, self.start); self.h = out[1]",
+        "out = net.step(x, self.h); self.h = self.start",
+        "out = net.step(x, self.h); out = net.step(x, self.start); self.h = out[1]",
+        "h = self.h; out = net.step(x, h); self.h = h",
+        "h = self.h; y, self.h = net.step(x, self.start)",
+        "h = self.h; y, self.h = net.step(x, h); self.h = h",
+        "out = net.step(x, self.h); self.h = tuple(part.detach() for part in out[1])",
     ],
 )
 def test_a_state_that_does_not_go_round(read: str) -> None:
     lines = read.replace("; ", "\n                ")
     assert_clean(STREAM.replace("READ", lines), CODE)
+
+
+@pytest.mark.parametrize("before", ["before = self.h", "before = self.h or self.start", "before, c = self.h, self.c"])
+def test_a_state_that_is_bound_where_it_comes_out(before: str) -> None:
+    snippet = STREAM.replace("READ", f"{before}\n                y, self.h = net.step(x, before)  # !")
+    assert_flagged(snippet, CODE)
+    assert_clean(twin(snippet, ("net.step(x, before)", "net.step(x, self.start)")), CODE)
+    assert_clean(twin(snippet, ("y, self.h =", "y, after =")), CODE)
+    assert_clean(twin(snippet, ("def read(", "@torch.no_grad()\n            def read(")), CODE)
 
 
 def test_a_sum_of_steps_waits() -> None:
@@ -1251,3 +1307,44 @@ def test_positions_that_ask_for_gradients(start: str) -> None:
         "self.pos.data = self.pos.data + dt * self.vel",
     ):
         assert_clean(MOVED.format(start=start, move=move), CODE)
+
+
+LEARNED = """
+        class Rule(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.lin, self.f = nn.Linear(6, 2), torch.zeros(4, 1)
+
+            def begin(self, keep):
+                self.f = self.f.detach() if keep else torch.zeros(4, 1)
+
+            def forward(self, x, f):
+                f, rate = self.lin(torch.cat([x, f], 1)).split(1, 1)
+                return f, rate * x
+
+        def train(loader, build, steps):
+            rule = Rule()
+            optimizer = torch.optim.Adam(rule.parameters())
+            for x, y in loader:
+                net = build()
+                for step in range(steps):
+                    BEGIN
+                    total = 0
+                    for t in range(8):
+                        rule.f, move = rule(x, rule.f)  # !
+                        net.move_parameters(move)
+                        total = total + F.mse_loss(net(x), y)
+                    optimizer.zero_grad()
+                    AFTER
+                    optimizer.step()
+"""
+
+
+def test_a_sequence_in_time_that_a_backward_comes_after() -> None:
+    """How the loss came from the state need not be seen: through parameters that were set."""
+    fresh = LEARNED.replace("BEGIN", "rule.begin(step > 0)")
+    assert_clean(twin(fresh, ("AFTER", "total.backward()")), CODE)
+    assert_clean(twin(fresh, ("AFTER", "F.mse_loss(net(x), y).backward()")), CODE)
+    assert_clean(twin(fresh, ("AFTER", "objective(net, x).backward()")), CODE)
+    goes_on = LEARNED.replace("BEGIN", "print(step)")
+    assert_flagged(goes_on.replace("AFTER", "F.mse_loss(net(x), y).backward()"), CODE)

@@ -71,6 +71,50 @@ TRACKER = """
                     self.train_metrics.update("loss", loss)  # !
 """
 
+HOOKED = """
+        class Base(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.outputs = []
+
+            def training_step(self, batch):
+                x, y = batch
+                return {"loss": (self(x) - y).abs().mean()}
+
+            def on_step_end(self, out):
+                self.outputs.append(out)
+
+            def on_epoch_end(self):
+                self.outputs.clear()
+
+        class Net(Base):
+            def __init__(self):
+                super().__init__()
+                self.lin = nn.Linear(3, 3)
+
+            def forward(self, x):
+                return self.lin(x)
+
+            def on_epoch_end(self):
+                print(len(self.outputs))
+
+        def fit(net, loader):
+            optimizer = torch.optim.Adam(net.parameters())
+            for epoch in range(10):
+                for batch in loader:
+                    out = net.training_step(batch)
+                    optimizer.zero_grad()
+                    out["loss"].backward()
+                    optimizer.step()
+                    net.on_step_end(out)  # !
+                net.on_epoch_end()
+
+        def main(loader):
+            fit(Net(), loader)
+"""
+OWN_HOOK = "print(len(self.outputs))"
+EMPTYING = "            def forget(self):\n                self.outputs.clear()"
+
 RESET = "self.terms = []"
 
 FLAGGED = {
@@ -90,6 +134,12 @@ FLAGGED = {
         "GG107",
     ),
     "a tracker that an epoch sums in": (TRACKER.replace("self.values[key] = []", "self.values[key].clear()"), "GG107"),
+    "a method in whose place there is another": (HOOKED, "GG107"),
+    "a method of a base of its base": (
+        HOOKED.replace("def main", "class Wide(Net):\n            pass\n\n        def main").replace("Net()", "Wide()"),
+        "GG107",
+    ),
+    "a method that binds it anew": (HOOKED.replace("self.outputs.clear()", "self.outputs = []"), "GG107"),
 }
 
 LOOKALIKES = {
@@ -158,6 +208,30 @@ LOOKALIKES = {
         ("self.valid_metrics.reset()", "metrics = self.train_metrics\n                metrics.reset()"),
     ),
     "numbers": twin(TRACKER, ('"loss", loss)', '"loss", loss.item())')),
+    "by the method of the base": twin(HOOKED, (OWN_HOOK, f"super().on_epoch_end()\n                {OWN_HOOK}")),
+    "by the method of the base, by its name": twin(HOOKED, (OWN_HOOK, "Base.on_epoch_end(self)")),
+    "by the method of the base, handed over": twin(HOOKED, (OWN_HOOK, "return super(Net, self).on_epoch_end()")),
+    "by its own method": twin(HOOKED, (OWN_HOOK, "self.outputs.clear()")),
+    "by a method that it inherits": twin(
+        HOOKED,
+        (OWN_HOOK, "self.forget()"),
+        ("            def on_epoch_end(self):\n                self.outputs.clear()", EMPTYING),
+    ),
+    "of a class that has none of its own": twin(
+        HOOKED, ("            def on_epoch_end(self):\n                print(len(self.outputs))\n", "")
+    ),
+    "of a class beside it": twin(
+        HOOKED,
+        ("def main", "class Other(Base):\n            forward = nn.Identity.forward\n\n        def main"),
+        ("            fit(Net(), loader)", "            fit(Other(), loader)\n            fit(Net(), loader)"),
+    ),
+    "of a class derived from it, which has its own": twin(
+        HOOKED,
+        ("def main", f"class Wide(Net):\n{EMPTYING}\n\n        def main"),
+        ("fit(Net(), loader)", "fit(Wide(), loader)"),
+        ("def forget", "def on_epoch_end"),
+    ),
+    "numbers of a step": twin(HOOKED, ("append(out)", "append({'loss': out['loss'].item()})")),
 }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gradguard.findings import Confidence
-from tests.rules.snippets import assert_clean, assert_flagged
+from tests.rules.snippets import assert_clean, assert_flagged, twin
 
 VAULT = """
     from dataclasses import dataclass, field
@@ -127,6 +127,39 @@ def test_a_number_of_its_own_is_another_one_each_time() -> None:
     assert_flagged(pool("ids", "i in ids", "self.draw()"), "GG104")
     assert_flagged(pool("batches, start", "i, batch in enumerate(batches, start)", "batch"), "GG104")
     assert_flagged(pool("batches, start", "i in range(start, start + 4)", "batches[i]"), "GG104")
+
+
+DIFFICULTY = """
+    class Curriculum:
+        def __init__(self, size):
+            self.difficulty, self.visits = MADE, torch.zeros(size, dtype=torch.long)
+
+        def observe(self, idx, losses):
+            self.difficulty[idx] = torch.where(self.visits[idx] > 0, self.difficulty[idx], losses)
+            self.visits[idx] += 1
+
+    def train(net, opt, loader, size):
+        curriculum = Curriculum(size)
+        for rows, x, y in loader:
+            losses = F.cross_entropy(net(x), y, reduction="none")
+            opt.zero_grad()
+            losses.mean().backward()
+            opt.step()
+            curriculum.observe(rows, losses)MARK
+"""
+
+
+def test_each_write_into_a_tensor_has_its_node() -> None:
+    """A dict lets go of what was under a key; a tensor that requires gradients does not."""
+    written = DIFFICULTY.replace("MADE", "torch.zeros(size)")
+    assert_flagged(written.replace("MARK", "  # !"), "GG107")
+    assert_clean(written.replace("MARK", "").replace("observe(rows, losses)", "observe(rows, losses.detach())"))
+    assert_clean(written.replace("MARK", "").replace("def observe", "@torch.no_grad()\n        def observe"))
+    latest = twin(
+        written.replace("MARK", ""), ("torch.where(self.visits[idx] > 0, self.difficulty[idx], losses)", "losses")
+    )
+    assert_clean(twin(latest, ("difficulty, self.visits = torch.zeros(size)", "difficulty, self.visits = {}")), "GG107")
+    assert_flagged(twin(latest, ("observe(rows, losses)", "observe(rows, losses)  # !")), "GG107")
 
 
 CRITIC = """

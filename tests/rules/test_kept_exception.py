@@ -625,3 +625,84 @@ def test_a_handler_of_a_file_that_knows_no_torch(tmp_path: Path) -> None:
         assert lines_in_files(tmp_path, {**files, "failures.py": said}, CODE) == []
     unheard = FAILURES.replace('bus.on("failed", self.note)', "pass")
     assert lines_in_files(tmp_path, {**files, "failures.py": unheard}, CODE) == []
+
+
+RETRIED = """
+        import functools
+
+        failures = []
+
+        def retry(times):
+            def decorate(fn):
+                @functools.wraps(fn)
+                def wrapper(*args, **kwargs):
+                    for attempt in range(times):
+                        try:
+                            return fn(*args, **kwargs)
+                        except RuntimeError as error:
+                            failures.append(error)  # !
+                    return fn(*args, **kwargs)
+                return wrapper
+            return decorate
+
+        @retry(3)
+        def step(net, optimizer, x, y):
+            optimizer.zero_grad()
+            F.mse_loss(net(x), y).backward()
+            optimizer.step()
+
+        def train(net, optimizer, loader):
+            for x, y in loader:
+                step(net, optimizer, x, y)
+"""
+HANDED = """
+        def step(net, optimizer, x, y, failures):
+            optimizer.zero_grad()
+            try:
+                F.mse_loss(net(x), y).backward()
+            except RuntimeError as error:
+                failures.append(error)  # !
+            optimizer.step()
+
+        def train(net, optimizer, loader):
+            failures = []
+            for x, y in loader:
+                step(net, optimizer, x, y, failures)
+            return len(failures)
+"""
+
+
+@pytest.mark.parametrize("snippet", [RETRIED, RETRIED.replace("def train", "@retry(2)\n        def train"), HANDED])
+def test_what_a_function_keeps_that_a_loop_calls(snippet: str) -> None:
+    assert_flagged(snippet, "")  # the loop is read for what other rules look for
+    assert_clean(twin(snippet, ("append(error)", "append(str(error))")), CODE)
+    assert_clean(twin(snippet, ("append(error)", "append(error.with_traceback(None))")), CODE)
+    assert_clean(twin(snippet, ("append(error)", "append(type(error))")), CODE)
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        ("F.mse_loss(net(x), y).backward()", "print(x, y)"),
+        ("        @retry(3)\n", ""),
+        ("failures.append(error)", "failures[:] = [str(error)]"),
+        ("for x, y in loader:", "for x, y in loader:\n                failures.clear()"),
+        ("for x, y in loader:", "if (x := next(loader)) is not None:\n                y = x"),
+    ],
+)
+def test_what_a_decorator_keeps_of_no_training(edit: tuple[str, str]) -> None:
+    assert_clean(twin(RETRIED, edit), CODE)
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        ("F.mse_loss(net(x), y).backward()", "print(x, y)"),
+        ("for x, y in loader:", "for x, y in loader:\n                failures = []"),
+        ("for x, y in loader:", "for x, y in loader:\n                failures.clear()"),
+        ("failures = []", "failures = deque(maxlen=4)"),
+        ("optimizer, x, y, failures)\n            return", "optimizer, x, y, [])\n            return"),
+    ],
+)
+def test_what_a_list_keeps_that_is_handed_over(edit: tuple[str, str]) -> None:
+    assert_clean(twin(HANDED, edit), CODE)

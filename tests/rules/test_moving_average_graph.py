@@ -1081,3 +1081,86 @@ def test_an_entry_that_starts_anew_in_each_iteration() -> None:
     start, update = "means = {{}}\n        for x, y in loader:", "for x, y in loader:\n            means = {{}}"
     snippet = OF_TERMS.replace(start, update)
     assert_clean(snippet.format(found=FOUND[0], kept="0.9 * old + 0.1 * term"))
+
+
+STATISTICS = """
+        class Norm(nn.Module):
+            def __init__(self, width):
+                super().__init__()
+                self.register_buffer("running_mean", torch.zeros(width))
+
+            def forward(self, x):
+                if self.training:
+                    mean = x.mean(0)
+                    self.running_mean.lerp_(mean, 0.1)  # !
+                else:
+                    mean = self.running_mean
+                return x - mean
+
+        class Bands(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.register_buffer("bank", torch.rand(4, 4))
+
+            def forward(self, x):
+                return x @ self.bank
+
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.norm, self.head = Norm(4), nn.Linear(4, 4)
+                self.front = nn.Sequential(ROW)
+
+            def forward(self, x):
+                BODY
+
+        def train(loader):
+            net = Net()
+            optimizer = torch.optim.Adam(net.parameters())
+            for x, y in loader:
+                optimizer.zero_grad()
+                F.mse_loss(net(x), y).backward()
+                optimizer.step()
+"""
+AFTER_LAYERS = [
+    ("nn.Linear(4, 4), Norm(4)", "return self.head(self.front(x))"),
+    ("nn.Flatten(), nn.Linear(4, 4), nn.ReLU(), Norm(4)", "return self.head(self.front(x))"),
+    ("Net(), Bands(), Norm(4)", "return self.head(self.front(x))"),
+    ("nn.ReLU()", "h = self.head(x)\n                return self.norm(h)"),
+    ("nn.ReLU()", "return self.norm(self.head(x))"),
+    ("nn.ReLU()", "h = F.relu(self.head(x)) + x\n                return self.head(self.norm(x=h))"),
+]
+
+
+@pytest.mark.parametrize(("row", "body"), AFTER_LAYERS)
+def test_statistics_of_what_layers_compute(row: str, body: str) -> None:
+    """The module has nothing to learn; what it is given was computed by what has."""
+    snippet = STATISTICS.replace("ROW", row).replace("BODY", body)
+    assert_flagged(snippet, CODE)
+    assert_clean(twin(snippet, ("lerp_(mean, 0.1)", "lerp_(mean.detach(), 0.1)")), CODE)
+    assert_clean(twin(snippet, ("mean = x.mean(0)", "mean = x.detach().mean(0)")), CODE)
+    assert_clean(twin(snippet, ("self.running_mean.lerp_", "self.running_mean.data.lerp_")), CODE)
+    without = twin(
+        snippet, ("self.running_mean.lerp_", "with torch.no_grad():\n                        self.running_mean.lerp_")
+    )
+    assert_clean(without, CODE)
+
+
+@pytest.mark.parametrize(
+    ("row", "body"),
+    [
+        ("Norm(4), nn.Linear(4, 4)", "return self.head(self.front(x))"),
+        ("nn.Flatten(), nn.ReLU(), Norm(4), nn.Linear(4, 4)", "return self.head(self.front(x))"),
+        ("Bands(), Norm(4), Net()", "return self.head(self.front(x))"),
+        ("nn.ReLU()", "return self.head(self.norm(x))"),
+        ("nn.ReLU()", "h = self.norm(F.relu(x))\n                return self.head(h)"),
+        ("nn.ReLU()", "return self.norm(self.head(x).detach())"),
+        (
+            "nn.ReLU()",
+            "with torch.no_grad():\n                    x = self.head(x)\n                return self.norm(x)",
+        ),
+        ("nn.Linear(4, 4)", "return self.front(self.norm(x))"),
+    ],
+)
+def test_statistics_of_data(row: str, body: str) -> None:
+    assert_clean(twin(STATISTICS.replace("ROW", row).replace("BODY", body)), CODE)

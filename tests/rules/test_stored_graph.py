@@ -1350,6 +1350,119 @@ LAST = """
             self.optimizer.step()
             {kept}
 """
+BEFORE = """
+        def train(net, loader, optimizer, stream):
+            rows, state, last = [], torch.zeros(1, 4), 0.0
+            for x, y in loader:
+                before = state
+                out, state = net(next(stream), before)
+                loss = F.cross_entropy(net.head(x), y)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+                rows.append(before)  # !
+                last = loss
+"""
+KEEPING = "rows.append(before)"
+
+
+@pytest.mark.parametrize(
+    "kept",
+    [
+        KEEPING,
+        "rows.append((x, before))",
+        "rows += [before]",
+        "rows.append(last)",
+        "rows.append({'x': x, 'last': last})",
+        "rows.append(before.squeeze(0))",
+    ],
+)
+def test_what_an_iteration_left_to_the_next_one(kept: str) -> None:
+    assert_flagged(BEFORE.replace(KEEPING, kept), CODE)
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        (
+            "out, state = net(next(stream), before)",
+            "out, state = net(next(stream), before)\n                state = state.detach()",
+        ),
+        ("before = state", "before = state.detach()"),
+        (KEEPING, "rows.append(before.detach())"),
+        (KEEPING, "rows.append(before.numpy())"),
+        (KEEPING, "rows.append(x)"),
+        (KEEPING, "rows = [before]"),
+        ("out, state = net(next(stream), before)", "out, state = next(stream), x"),
+        ("out, state = net(next(stream), before)", "out, _ = net(next(stream), before)"),
+        ("                out, state", "                with torch.no_grad():\n                    out, state"),
+        (KEEPING, "rows.append(last)\n                loss = loss.item()"),
+    ],
+)
+def test_what_an_iteration_leaves_without_a_graph(edit: tuple[str, str]) -> None:
+    assert_clean(twin(BEFORE, edit), CODE)
+
+
+REMEMBERED = """
+        class Agent:
+            def __init__(self):
+                self.cell, self.head = nn.GRUCell(4, 4), nn.Linear(4, 2)
+                self.optimizer = torch.optim.Adam([*self.cell.parameters(), *self.head.parameters()])
+                self.memory = []
+                self.begin()
+
+            def begin(self):
+                self.hidden = torch.zeros(1, 4)
+
+            def act(self, obs):
+                before = self.hidden
+                self.hidden = self.cell(obs, before)
+                return int(self.head(self.hidden).argmax()), before
+
+            def remember(self, obs, hidden, done):
+                self.memory.append((obs, hidden))
+                if done:
+                    self.begin()
+
+            def learn(self, obs, goal):
+                self.optimizer.zero_grad()
+                F.mse_loss(self.head(obs), goal).backward()
+                self.optimizer.step()
+
+        def main(env, goal):
+            agent = Agent()
+            obs = env.reset()
+            for step in range(10_000):
+                action, hidden = agent.act(obs)
+                agent.remember(obs, hidden, step % 10 == 9)  # !
+                obs = env.step(action)
+                agent.learn(obs, goal)
+"""
+
+
+def test_the_argument_is_named_that_the_iteration_before_left() -> None:
+    [finding] = findings(REMEMBERED, "GG107")
+    assert_flagged(REMEMBERED, "GG107")
+    assert finding.message.startswith("`hidden` is kept in `agent.memory`")
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        (
+            "return int(self.head(self.hidden).argmax()), before",
+            "return int(self.head(self.hidden).argmax()), before.detach()",
+        ),
+        ("self.hidden = self.cell(obs, before)", "self.hidden = self.cell(obs, before).detach()"),
+        ("def act", "@torch.no_grad()\n            def act"),
+        ("self.memory.append((obs, hidden))", "self.memory = [(obs, hidden)]"),
+        ("self.memory.append((obs, hidden))", "self.memory.append(obs)"),
+    ],
+)
+def test_what_the_iteration_before_left_without_a_graph(edit: tuple[str, str]) -> None:
+    assert_clean(twin(REMEMBERED, edit), "GG107")
+
+
 LAST_IN_A_LOOP = """
     def train(net, loader, optimizer, keep):
         {made}

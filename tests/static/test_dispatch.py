@@ -726,3 +726,117 @@ def test_a_decorator_may_change_what_a_method_takes() -> None:
         "def update(self, sample, rank", "@fill_in\n            def update(self, sample, rank"
     )
     assert_flagged(decorated, "GG107")
+
+
+CALLED_BACK = """
+        class Log:
+            def __init__(self):
+                self.rows = []
+
+            def __call__(self, step, loss):
+                self.rows.append(loss)
+
+        class Printer:
+            def __call__(self, step, loss):
+                print(step, loss.item())
+
+        def main(model, loader, opt):
+            callbacks = [Log(), printer := Printer()]
+            for step, (x, y) in enumerate(loader):
+                loss = F.cross_entropy(model(x), y)
+                opt.zero_grad()
+                loss.backward()
+                opt.step()
+                for cb in callbacks:
+                    cb(step, loss)  # !
+"""
+
+
+@pytest.mark.parametrize("made", ["[Log(), printer := Printer()]", "(Printer(), Log())", "[Log(), Printer(), Log()]"])
+def test_objects_of_several_classes_that_are_called(made: str) -> None:
+    assert_flagged(CALLED_BACK.replace("[Log(), printer := Printer()]", made), "GG107")
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        ("[Log(), printer := Printer()]", "[print, printer := Printer()]"),
+        ("[Log(), printer := Printer()]", "[Log().rows.count, Printer()]"),
+        ("append(loss)", "append(loss.item())"),
+        ("self.rows.append(loss)", "self.rows = [loss]"),
+        ("cb(step, loss)", "cb(step, loss.detach())"),
+        (
+            "def __call__(self, step, loss):\n                self.rows",
+            "def note(self, step, loss):\n                self.rows",
+        ),
+    ],
+)
+def test_objects_of_several_classes_that_keep_nothing(edit: tuple[str, str]) -> None:
+    assert_clean(twin(CALLED_BACK, edit))
+
+
+SEARCHED = """
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.lin = nn.Linear(3, 3)
+
+            def forward(self, x):
+                return self.lin(x)
+
+            def search(self, x):
+                return [self.lin(x).sum() for _ in range(3)]
+
+        class Best:
+            def __init__(self, held_out):
+                self.held_out, self.found = held_out, {}
+
+            def on_step_end(self, trainer, step):
+                found = trainer.model.search(self.held_out)
+                self.found[step] = found  # !
+
+        class Trainer:
+            def __init__(self, model, callbacks):
+                self.model, self.callbacks = model, callbacks
+                self.optimizer = torch.optim.Adam(model.parameters())
+
+            def fire(self, event, *args):
+                for callback in self.callbacks:
+                    getattr(callback, event)(self, *args)
+
+            def fit(self, loader):
+                for step, (x, y) in enumerate(loader):
+                    loss = F.mse_loss(self.model(x), y)
+                    self.optimizer.zero_grad()
+                    loss.backward()
+                    self.optimizer.step()
+                    self.fire("on_step_end", step)
+
+        def main(loader, held_out):
+            Trainer(Net(), [Best(held_out)]).fit(loader)
+"""
+
+
+def test_a_method_of_the_module_of_an_object_that_only_the_run_knows() -> None:
+    assert_flagged(SEARCHED, "GG104")
+    assert_flagged(SEARCHED.replace("self.held_out)\n", "self.held_out)[0]\n"), "GG104")
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        ("self.lin(x).sum() for", "self.lin(x).sum().item() for"),
+        ("def search", "@torch.no_grad()\n            def search"),
+        (
+            "                found = trainer",
+            "                with torch.no_grad():\n                    found = trainer",
+        ),
+        ("self.found[step] = found", "self.found[step] = [each.item() for each in found]"),
+        ("self.found[step] = found", "self.found = {step: found}"),
+        ("def search(self, x):", "def search(self, x, width, depth):"),
+        ("def search", "def look"),
+        ("class Net(nn.Module)", "class Net"),
+    ],
+)
+def test_a_method_of_such_a_module_that_gives_no_graph(edit: tuple[str, str]) -> None:
+    assert_clean(twin(SEARCHED, edit))
