@@ -62,7 +62,7 @@ class Passed:
             if self._survey.is_called_by_many(name, near):
                 return set()
             found = self._arguments[key]
-            for calls in self._callers(name, near):
+            for calls in self._callers(name, near, of_class=bool(owner)):
                 found |= set(calls.classes(name, param, position, part, self._survey.asked(near)))
                 for passing in calls.passing(name, param, position) if depth < _MAX_PASSES else ():
                     found |= self._classes_of(
@@ -84,7 +84,7 @@ class Passed:
             return []
         found: dict[tuple[object, object], FunctionRef] = {}
         is_given = False
-        for calls in self._callers(name, self._calls_of(near)):
+        for calls in self._callers(name, self._calls_of(near), of_class=ref.owner is not None):
             for given, scope in calls.given(name, param, position, ref):
                 is_given = True
                 for each in calls.items(given) if of_items else (given,):
@@ -115,7 +115,8 @@ class Passed:
         """Whether an object of a class stands behind something that may learn: ``nn.Sequential(Filters(), Norm())``."""
         asked = self._survey.asked(cls.module)
         return any(
-            calls.is_behind_layers(cls, asked) for calls in self._callers("Sequential", self._calls_of(cls.module))
+            calls.is_behind_layers(cls, asked)
+            for calls in self._callers("Sequential", self._calls_of(cls.module), of_class=True)
         )
 
     def _noted(self, found: Iterable[FunctionRef], near: Module) -> list[FunctionRef]:
@@ -154,10 +155,16 @@ class Passed:
             methods = [cls.method(name) for cls in calls.made(".".join(holder))]
             yield from (found for found in (of_class, *methods) if isinstance(found, FunctionRef))
 
-    def _callers(self, name: str, near: _Calls) -> Iterator[_Calls]:
-        """The files of its program that may call a function of this name."""
+    def _callers(self, name: str, near: _Calls, *, of_class: bool) -> Iterator[_Calls]:
+        """The files of its program that may call a function of this name.
+
+        Args:
+            of_class: it is a method, or a class; a function of its own is what another file calls by that name.
+        """
         yield near
-        yield from map(self._calls_at, self._survey.calling(name, near))
+        for path in self._survey.calling(name, near):
+            if of_class or f"\ndef {name}(" not in self._survey.texts.of(path):
+                yield self._calls_at(path)
 
     def _decorating(self, name: str, near: Module) -> Iterator[_Calls]:
         """The files of its program in which something of this name may decorate."""

@@ -155,3 +155,55 @@ def test_a_decorator_without_brackets_in_another_file(tmp_path: Path) -> None:
         "main.py": f"{header}from engine import Engine\n{kept}\ndef main(loader):{main}",
     }
     assert [file for file, _ in lines_in_files(tmp_path, files, "GG107")] == ["engine.py"]
+
+
+A_VALIDATION = """
+import torch
+from torch import nn
+
+LR = 0.1
+
+def validate(model, loader):
+    model.eval()
+    for x, y in loader:
+        out = model(x)
+    return out.detach()
+
+def main(build, loader):
+    model = build()
+    optimizer = torch.optim.SGD(model.parameters(), lr=LR)
+    for x, y in loader:
+        optimizer.zero_grad()
+        model(x).mean().backward()
+        optimizer.step()
+    validate(model, loader)
+"""
+ANOTHER = """
+import torch
+from torch import nn
+from first import LR
+
+class Scale(nn.Module):
+    def forward(self, x):
+        return LR * x
+
+def validate(model, loader):
+    model.eval()
+    return [model(x) for x in loader]
+
+def main(loader):
+    scale = Scale()
+    validate(scale, loader)
+"""
+
+
+def test_a_file_with_a_function_of_its_own_passes_nothing_to_that_of_another(tmp_path: Path) -> None:
+    files = {"first.py": A_VALIDATION, "second.py": ANOTHER}
+    assert lines_in_files(tmp_path, files, "GG301") == [("first.py", 10)]
+
+
+def test_a_file_that_calls_the_function_of_another_does(tmp_path: Path) -> None:
+    calls = ANOTHER.replace("import LR", "import LR, validate").replace(
+        "def validate(model, loader):\n    model.eval()\n    return [model(x) for x in loader]\n", ""
+    )
+    assert lines_in_files(tmp_path, {"first.py": A_VALIDATION, "second.py": calls}, "GG301") == []
