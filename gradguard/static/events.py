@@ -418,6 +418,17 @@ class GradRead(Event):
 
 
 @dataclass(eq=False, repr=False, slots=True)
+class GradientSum(Event):
+    """A function of each parameter's gradient is added to something, and no sum of the gradient: its square.
+
+    Args:
+        into: what it is added to.
+    """
+
+    into: str = ""
+
+
+@dataclass(eq=False, repr=False, slots=True)
 class OpaqueCall(Event):
     """A call that could not be followed and that was handed an optimizer, a model, or the object itself."""
 

@@ -279,6 +279,7 @@ class Flow(FlowNotes):
             m.Backward: "backwards", m.GradCall: "grad_calls", m.ZeroGrad: "zero_grads", m.Step: "steps",
             m.Forward: "forwards", m.OpaqueCall: "opaque_calls", m.Store: "stores", m.HookRegistration: "hooks",
             m.Call: "calls", m.Construction: "constructions", m.GradRead: "grad_reads",
+            m.GradientSum: "gradient_sums",
         }  # fmt: skip
         name = names[type(event)]
         event.guarded = event.guarded or self.guards > 0

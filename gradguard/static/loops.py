@@ -405,7 +405,7 @@ def _carry(flow: Flow, frame: LoopFrame, end: State) -> None:
 
 _EVENT_LISTS = (
     "backwards", "grad_calls", "zero_grads", "steps", "forwards", "stores", "hooks", "opaque_calls", "loops",
-    "calls", "constructions", "grad_reads", "events",
+    "calls", "constructions", "grad_reads", "gradient_sums", "events",
 )  # fmt: skip
 
 

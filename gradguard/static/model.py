@@ -16,6 +16,7 @@ from gradguard.static.events import (
     Event,
     Forward,
     GradCall,
+    GradientSum,
     GradRead,
     HookRegistration,
     Loop,
@@ -38,6 +39,7 @@ __all__ = [
     "Function",
     "GradCall",
     "GradRead",
+    "GradientSum",
     "HookRegistration",
     "Loop",
     "Mode",
@@ -94,6 +96,7 @@ class Function:
     calls: list[Call] = field(default_factory=list)
     constructions: list[Construction] = field(default_factory=list)
     grad_reads: list[GradRead] = field(default_factory=list)
+    gradient_sums: list[GradientSum] = field(default_factory=list)
     kept_outputs: list[Site] = field(default_factory=list)
     opaque_calls: list[OpaqueCall] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)

@@ -525,3 +525,52 @@ def test_an_object_whose_optimizers_may_share_parameters() -> None:
     assert_clean(twin(snippet, ("AdamW(net.parameters())", "AdamW([*net.parameters(), *head.parameters()])")), CODE)
     assert_clean(twin(snippet, ("SGD(head.parameters(), lr=0.1)", "SGD(made(head), lr=0.1)")), CODE)
     assert_clean(twin(snippet, ("                self.second.step()\n", "")), CODE)
+
+
+FISHER = """
+        def diagonal(model, batches):
+            fisher = {n: torch.zeros_like(p) for n, p in model.named_parameters()}
+            model.zero_grad()
+            for x, y in batches:
+                loss = F.nll_loss(F.log_softmax(model(x), dim=1), y)
+                loss.backward()
+                for n, p in model.named_parameters():
+                    fisher[n] += p.grad.detach().pow(2) / len(batches)  # !
+            model.zero_grad()
+            return fisher
+"""
+SQUARES = ["p.grad ** 2", "p.grad.data.square()", "(p.grad / 2).abs()", "len(x) * p.grad.detach() ** 2"]
+
+
+@pytest.mark.parametrize("square", SQUARES)
+def test_squares_of_gradients_that_add_up(square: str) -> None:
+    assert_flagged(FISHER.replace("p.grad.detach().pow(2)", square), CODE)
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        ("loss.backward()", "model.zero_grad()\n                loss.backward()"),
+        ("/ len(batches)", "/ len(batches)\n                    p.grad = None"),
+        ("/ len(batches)", "/ len(batches)\n                    p.grad.zero_()"),
+        ("p.grad.detach().pow(2)", "p.grad.detach()"),
+        ("p.grad.detach().pow(2)", "p.detach().pow(2)"),
+        ("for x, y in batches:", "for x, y in batches:\n                fisher = {n: 0 for n in fisher}"),
+        (
+            "loss.backward()\n                for n, p in model.named_parameters():",
+            "model.zero_grad(); loss.backward()\n                for n, p in model.named_parameters():",
+        ),
+        ("loss.backward()", "grads = torch.autograd.grad(loss, list(model.parameters()))"),
+    ],
+)
+def test_squares_of_the_gradients_of_each_batch(edit: tuple[str, str]) -> None:
+    assert_clean(twin(FISHER, edit), CODE)
+
+
+def test_squares_of_what_all_batches_add_up_to() -> None:
+    late = twin(
+        FISHER,
+        ("                for n, p in model", "            for n, p in model"),
+        ("                    fisher[n] +=", "                fisher[n] +="),
+    )
+    assert_clean(late, CODE)
