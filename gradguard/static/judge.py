@@ -21,6 +21,7 @@ from gradguard.static.hooks import judge_hook
 from gradguard.static.learners import goes_over_learners
 from gradguard.static.memory import COLLECTING, cleared, is_cut, judge_memory
 from gradguard.static.model import Backward, Event, Form, Forward, GradCall, Loop, Mode, Scope, Site, Store
+from gradguard.static.names import bound_by
 from gradguard.static.noted import judge_call, judge_construction
 from gradguard.static.renewal import is_renewed
 from gradguard.static.roots import attaching_roots, graphs, node_of, site_of, wholes
@@ -123,6 +124,7 @@ def _judge_lifetime(flow: Flow, store: Store) -> None:
             or store.renewed
             or (store.form is Form.ITEM and store.bounded_key)
             or _each_in_its_slot(store, loop)
+            or _is_one_object(flow, store, loop)
         )
         grows = carry is not None and carry.grows and not bounded and goes_on(flow, store, loop)
         if carry is not None and grows and not _is_over_few(loop) and not _was_there(store, loop):
@@ -164,6 +166,19 @@ def _each_in_its_slot(store: Store, loop: Loop) -> bool:
     """Whether each iteration adds to another entry: ``target[i] = reward[i] + discount * target[i]``."""
     adds = store.form in (Form.SUM, Form.AVERAGE, Form.CONCATENATE)
     return store.is_item and adds and store.key in loop.targets and not loop.over_loader
+
+
+def _is_one_object(flow: Flow, store: Store, loop: Loop) -> bool:
+    """Whether each iteration adds the same object, which was there before the loop: ``rows.append(row)``."""
+    added = store.value_site.node if store.value_site is not None and store.inner is None else None
+    if store.form is not Form.APPEND or not isinstance(added, t.Name) or store.value.kind is Kind.TENSOR:
+        return False
+    if added.id not in flow.locals - flow.declared:
+        return False  # somebody else may bind it
+    node = loop.site.node
+    walrus = (each.target for each in t.walk(node) if isinstance(each, t.Walrus))
+    names = {target.id for target in walrus if isinstance(target, t.Name)}
+    return isinstance(node, t.Repeat) and added.id not in names | bound_by([node])
 
 
 def _judge_in_loop(flow: Flow, store: Store, loop: Loop, fresh: bool) -> None:

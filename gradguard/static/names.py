@@ -340,9 +340,14 @@ def assigned_paths(loop: t.Repeat) -> frozenset[str]:
 
 def bound_names(define: t.Define) -> tuple[set[str], set[str]]:
     """Names that the function binds, and those it declares global or nonlocal."""
+    declared = (stmt for stmt in walk_statements(define.body) if isinstance(stmt, t.Declare))
+    return bound_by(define.body), {n for stmt in declared if stmt.kind in ("global", "nonlocal") for n in stmt.names}
+
+
+def bound_by(statements: list[t.Stmt]) -> set[str]:
+    """The names that some statements bind, and those in them."""
     bound: set[str] = set()
-    declared: set[str] = set()
-    for stmt in walk_statements(define.body):
+    for stmt in walk_statements(statements):
         if isinstance(stmt, t.Assign):
             bound.update(_names(stmt.targets))
         elif isinstance(stmt, t.Augment | t.Repeat):
@@ -355,9 +360,7 @@ def bound_names(define: t.Define) -> tuple[set[str], set[str]]:
             bound.update(stmt.names)
         elif isinstance(stmt, t.Try):
             bound.update(h.name for h in stmt.handlers if h.name)
-        elif isinstance(stmt, t.Declare) and stmt.kind in ("global", "nonlocal"):
-            declared.update(stmt.names)
-    return bound, declared
+    return bound
 
 
 def _names(targets: Iterable[t.Expr]) -> Iterable[str]:

@@ -2091,3 +2091,29 @@ def test_an_object_that_is_told_numbers(told: str, value: str) -> None:
 )
 def test_an_object_that_is_told_and_not_kept(told: str, edit: tuple[str, str]) -> None:
     assert_clean(twin(ASKED_FOR.format(told=told.format("score"), mark=""), edit), CODE)
+
+
+ONE_OBJECT = """
+    def train(net, loader, optimizer):
+        rows, row = [], {{}}
+        for x, y in loader:
+            {begins}
+                loss = F.cross_entropy(net(x), y)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+                row["loss"] = loss
+                rows.append(row)
+        return rows
+"""
+
+
+def test_the_same_object_added_in_each_iteration_is_one() -> None:
+    assert_clean(ONE_OBJECT.format(begins="if True:"), CODE)
+
+
+@pytest.mark.parametrize(
+    "begins", ["row = {}\n            if True:", "if (row := {}) is not None:", "with records.new() as row:"]
+)
+def test_another_object_in_each_iteration(begins: str) -> None:
+    assert findings(ONE_OBJECT.format(begins=begins), CODE)
