@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from gradguard.findings import Confidence
-from tests.rules.snippets import assert_clean, assert_flagged
+from tests.rules.snippets import assert_clean, assert_flagged, findings
 
 CODE = "GG409"
 
@@ -638,3 +638,44 @@ def test_what_is_kept_only_when_it_is_asked_for(test: str, store: str) -> None:
 def test_what_is_kept_unless_it_is_said(store: str) -> None:
     assert_flagged(ASKED.format(test="if not keep", store=store, asked="").replace("MARK", "!"), CODE)
     assert_clean(ASKED.format(test="if not keep", store=store, asked=", keep=True"), CODE)
+
+
+OF_AN_OBJECT = """
+        class Log:
+            def __init__(self):
+                self.outputs = []
+
+            def begin(self):
+                {begins}
+
+            def add(self, out):
+                self.outputs.append(out.detach())
+
+            def end(self):
+                return torch.stack(self.outputs).mean()
+
+        class Trainer:
+            def __init__(self, model, optimizer):
+                self.model, self.optimizer, self.log = model.cuda(), optimizer, Log()
+
+            def run_epoch(self, loader):
+                self.log.begin()
+                for x, y in loader:
+                    out = self.model(x.cuda())
+                    loss = F.cross_entropy(out, y.cuda())
+                    self.optimizer.zero_grad()
+                    loss.backward()
+                    self.optimizer.step()
+                    self.log.add(out)
+                return self.log.end()
+
+        def main(model, optimizer, loader):
+            trainer = Trainer(model, optimizer)
+            for epoch in range(9):
+                trainer.run_epoch(loader)
+"""
+
+
+def test_what_an_object_begins_anew_for_each_epoch_is_of_one() -> None:
+    assert_clean(OF_AN_OBJECT.format(begins="self.outputs = []"), CODE)
+    assert findings(OF_AN_OBJECT.format(begins="print(len(self.outputs))"), CODE)
