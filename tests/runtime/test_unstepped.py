@@ -125,9 +125,14 @@ def a_second_optimizer_that_steps_rarely(net: Net) -> None:
     train(net, sgd(net.all_but_the_scale()), lambda step: slow.step() if step % 60 == 59 else None)
 
 
-def given_to_the_optimizer_later(net: Net) -> None:
-    optimizer = sgd(net.all_but_the_scale())
-    train(net, optimizer, lambda step: optimizer.add_param_group({"params": [net.log_scale]}) if step == 30 else None)
+def given_to_an_optimizer_later(net: Net) -> None:
+    optimizers = [sgd(net.all_but_the_scale())]
+
+    def step(number: int) -> None:
+        if number == 30:
+            optimizers.append(sgd([net.log_scale]))
+
+    train(net, optimizers[0], step)
 
 
 def an_optimizer_for_each_round(net: Net) -> None:
@@ -181,7 +186,7 @@ def a_short_run(net: Net) -> None:
         stepped_by_hand,
         stepped_under_no_grad,
         a_second_optimizer_that_steps_rarely,
-        given_to_the_optimizer_later,
+        given_to_an_optimizer_later,
         an_optimizer_for_each_round,
         a_leaf_made_anew_in_each_step,
         gradients_asked_for_by_hand,
