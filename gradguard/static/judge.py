@@ -12,16 +12,15 @@ from typing import TYPE_CHECKING
 from gradguard.static import counts, phases
 from gradguard.static import knowledge as k
 from gradguard.static import tree as t
+from gradguard.static.adds_nothing import each_in_its_slot, is_one_object, is_over_few, was_there
 from gradguard.static.autograd_functions import kept_outputs
 from gradguard.static.backwards import judge_backward, judge_grad_call
 from gradguard.static.fed import may_get_graphs
 from gradguard.static.goes_on import goes_on, through_iterations
 from gradguard.static.handed_functions import is_run_by_others
 from gradguard.static.hooks import judge_hook
-from gradguard.static.learners import goes_over_learners
 from gradguard.static.memory import COLLECTING, cleared, is_cut, judge_memory
 from gradguard.static.model import Backward, Event, Form, Forward, GradCall, Loop, Mode, Scope, Site, Store
-from gradguard.static.names import bound_by
 from gradguard.static.noted import judge_call, judge_construction
 from gradguard.static.renewal import is_renewed
 from gradguard.static.roots import attaching_roots, graphs, node_of, site_of, wholes
@@ -123,62 +122,16 @@ def _judge_lifetime(flow: Flow, store: Store) -> None:
             store.capped
             or store.renewed
             or (store.form is Form.ITEM and store.bounded_key)
-            or _each_in_its_slot(store, loop)
-            or _is_one_object(flow, store, loop)
+            or each_in_its_slot(store, loop)
+            or is_one_object(flow, store, loop)
         )
         grows = carry is not None and carry.grows and not bounded and goes_on(flow, store, loop)
-        if carry is not None and grows and not _is_over_few(loop) and not _was_there(store, loop):
+        if carry is not None and grows and not is_over_few(loop) and not was_there(store, loop):
             _judge_in_loop(flow, store, loop, carry.fresh)
             if not store.used:
                 return
         loop = loop.parent
     _judge_call(flow, store)
-
-
-def _is_over_few(loop: Loop) -> bool:
-    """Whether a loop goes over parts of a module, or over what learns, each once: ``agent.update(batch)``.
-
-    Or it runs once, as it is written.
-    """
-    updates = [backward.site.node for backward in loop.backwards if backward.inner is not None]
-    owners = [call.func.value for call in updates if isinstance(call, t.Call) and isinstance(call.func, t.Attribute)]
-    learners = [owner for owner in owners if isinstance(owner, t.Name) and owner.id in loop.targets]
-    runs_once = loop.count is not None and loop.count <= 1
-    return (
-        runs_once
-        or loop.over_parts
-        or goes_over_learners(loop)
-        or (bool(learners) and len(learners) == len(loop.backwards) and not loop.over_loader)
-    )
-
-
-def _was_there(store: Store, loop: Loop) -> bool:
-    """Whether the loop only goes through graphs that were there: ``for name in losses: total += losses[name]``."""
-    if store.form not in (Form.SUM, Form.APPEND, Form.ITEM, Form.CONCATENATE) or store.inner is not None:
-        return False
-    if store.taken_from is None or store.taken_from in loop.assigned:
-        return False  # an operation adds to the graph, whatever it is about
-    starts = [node_of(root.key) for root in graphs(store.value.roots)]
-    return bool(starts) and all(node is not None and node not in loop.nodes for node in starts)
-
-
-def _each_in_its_slot(store: Store, loop: Loop) -> bool:
-    """Whether each iteration adds to another entry: ``target[i] = reward[i] + discount * target[i]``."""
-    adds = store.form in (Form.SUM, Form.AVERAGE, Form.CONCATENATE)
-    return store.is_item and adds and store.key in loop.targets and not loop.over_loader
-
-
-def _is_one_object(flow: Flow, store: Store, loop: Loop) -> bool:
-    """Whether each iteration adds the same object, which was there before the loop: ``rows.append(row)``."""
-    added = store.value_site.node if store.value_site is not None and store.inner is None else None
-    if store.form is not Form.APPEND or not isinstance(added, t.Name) or store.value.kind is Kind.TENSOR:
-        return False
-    if added.id not in flow.locals - flow.declared:
-        return False  # somebody else may bind it
-    node = loop.site.node
-    walrus = (each.target for each in t.walk(node) if isinstance(each, t.Walrus))
-    names = {target.id for target in walrus if isinstance(target, t.Name)}
-    return isinstance(node, t.Repeat) and added.id not in names | bound_by([node])
 
 
 def _judge_in_loop(flow: Flow, store: Store, loop: Loop, fresh: bool) -> None:
