@@ -93,7 +93,8 @@ def _where_it_begins(suspect: Suspect, sources: Sources) -> list[Line]:
     if suspect.holder.path == SAVED:
         return [Line(*place) for place in origin.packed_as_given(sources)]
     if suspect.kind == "optimizer" and suspect.holder.name == "param_groups":
-        return calls(sources, r"\.add_param_group\(")
+        owner = re.escape(suspect.holder.path.removesuffix(".param_groups").rpartition(".")[2])
+        return calls(sources, rf"\b{owner}\.add_param_group\(") or calls(sources, r"\.add_param_group\(")
     return []
 
 

@@ -72,11 +72,10 @@ class Clock:
         """
         if self._is_stopped:
             return
+        self.optimizer_has_stepped |= source == "optimizer"
         if self._silence < self._least_patience and _RANK[source] > self._rank and not self._is_after_pause:
             self._silence += 1  # one of the many that end nothing
-            self.optimizer_has_stepped |= source == "optimizer"
             return
-        self.optimizer_has_stepped |= source == "optimizer"
         if self._decides(source, key):
             if self._silence > self._usual_silence:
                 self._usual_silence = self._silence

@@ -8,7 +8,7 @@ from __future__ import annotations
 import gc
 import sys
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from importlib import import_module
 from typing import Any
@@ -49,15 +49,14 @@ class TorchInternals:
     def has_optimizer(self) -> bool:
         """Whether the program has made an optimizer that is alive; it may not have stepped yet."""
         if self._optimizer is None or self._optimizer() is None:
-            kind = self.torch.optim.Optimizer
-            found = next((each for each in gc.get_objects() if issubclass(type(each), kind)), None)
+            found = next(self.optimizers(), None)
             self._optimizer = weakref.ref(found) if found is not None else None
         return self._optimizer is not None
 
-    def optimizers(self) -> list[Any]:
+    def optimizers(self) -> Iterator[Any]:
         """The optimizers that are alive: a walk over all objects."""
         kind = self.torch.optim.Optimizer
-        return [each for each in gc.get_objects() if issubclass(type(each), kind)]
+        return (each for each in gc.get_objects() if issubclass(type(each), kind))
 
     def without_overrides(self) -> Any:
         """A context in which reading a tensor's attributes runs no ``__torch_function__`` of the user."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from gradguard.static import filled_later, places, stores
 from gradguard.static import knowledge as k
-from gradguard.static import members, places, stores
 from gradguard.static import tree as t
 from gradguard.static.lengthened import lengthened
 from gradguard.static.model import Call, ZeroGrad
@@ -64,7 +64,7 @@ def bind(
             stores.store_rebind(flow, path, value, state, stmt, source)
         return
     if isinstance(source, t.Call) and not plain:
-        members.note_named(flow, path, source)
+        filled_later.note_named(flow, path, source)
     path = flow.canonical(path)
     if isinstance(source, t.Call) and flow.unchanged.get(source, {}).get(None) == path and not plain:
         return  # state = check(state)

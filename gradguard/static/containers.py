@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from gradguard.static import filled_later
 from gradguard.static import knowledge as k
-from gradguard.static import members
 from gradguard.static import tree as t
 from gradguard.static.binding import bind, freeze_each, unmarked
 from gradguard.static.called import Called
@@ -149,7 +149,7 @@ def _put_into(c: Called, base: str, is_container: bool) -> None:
     if c.method == "update" and not _new_key(c) and (not stored.reach or _is_another_dict(c)):
         _is_updated(c, base, holder)
         return  # grads.update({name: p.grad ...}): the same keys each time
-    is_filled_later = one and members.may_be_filled(flow, c.node.args[0].value, stored)
+    is_filled_later = one and filled_later.may_be_filled(flow, c.node.args[0].value, stored)
     if (stored.keeps or is_filled_later) and not _is_bounded(c):
         source = c.node.args[-1].value
         in_slots = c.method == "update" and _has_fixed_keys(source)
@@ -160,7 +160,7 @@ def _put_into(c: Called, base: str, is_container: bool) -> None:
         store.bounded_key = in_slots
         store.slot = _slot(c)
         if is_filled_later:
-            members.note(flow, source, store)
+            filled_later.note(flow, source, store)
         if isinstance(source, t.Display) and len(source.items) == 1:
             store.value_site = flow.site(source.items[0])
             store.value = stored.part(0) or stored

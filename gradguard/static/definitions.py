@@ -10,7 +10,7 @@ from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from gradguard.static import knowledge as k
-from gradguard.static import objects, parameters, shared
+from gradguard.static import objects, parameters, same_object
 from gradguard.static import tree as t
 from gradguard.static.conditions import keeping_names, tested_names
 from gradguard.static.names import bound_names, used_as_modules
@@ -371,7 +371,7 @@ class Class:
     @cached_property
     def other_paths(self) -> dict[str, str]:
         """The paths by which its parts have what it has itself: ``self.head.memory``, which is ``self.memory``."""
-        return shared.other_paths(self)
+        return same_object.other_paths(self)
 
     def assigned(self, name: str) -> list[tuple[t.Define, t.Expr]]:
         """What its methods assign to ``self.name``, each with the method."""

@@ -16,7 +16,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
-from gradguard.static import binding, branches, loops, members, phases, places, signature, stores, volatile
+from gradguard.static import binding, branches, filled_later, loops, phases, places, signature, stores, volatile
 from gradguard.static import knowledge as k
 from gradguard.static import tree as t
 from gradguard.static.callers import backpropagate_result
@@ -127,7 +127,7 @@ class Flow(FlowNotes):
         for exit_state in self.early_exits:
             final = merge(final, exit_state, "first")
         self.final = final or State({})
-        members.settle(self, self.final, None)
+        filled_later.settle(self, self.final, None)
         self.exits, self.early_exits = [], []  # a state holds a value for every path
         outcomes = self.yielded or self.returned or [NOTHING]
         returned = outcomes[0]

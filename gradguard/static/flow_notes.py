@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from gradguard.static import tree as t
     from gradguard.static.branches import Entering
     from gradguard.static.events import Loop
-    from gradguard.static.members import Member
+    from gradguard.static.filled_later import Member
     from gradguard.static.state import Carry
     from gradguard.static.stored import Store
     from gradguard.static.values import Holdings, Root, Roots, Value

@@ -15,12 +15,12 @@ from gradguard.static import tree as t
 from gradguard.static.adds_nothing import each_in_its_slot, is_one_object, is_over_few, was_there
 from gradguard.static.autograd_functions import kept_outputs
 from gradguard.static.backwards import judge_backward, judge_grad_call
-from gradguard.static.fed import may_get_graphs
 from gradguard.static.goes_on import goes_on, through_iterations
 from gradguard.static.handed_functions import is_run_by_others
 from gradguard.static.hooks import judge_hook
 from gradguard.static.memory import COLLECTING, cleared, is_cut, judge_memory
 from gradguard.static.model import Backward, Event, Form, Forward, GradCall, Loop, Mode, Scope, Site, Store
+from gradguard.static.module_inputs import may_get_graphs
 from gradguard.static.noted import judge_call, judge_construction
 from gradguard.static.renewal import is_renewed
 from gradguard.static.roots import attaching_roots, graphs, node_of, site_of, wholes

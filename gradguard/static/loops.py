@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from gradguard.static import counts, members, volatile
+from gradguard.static import counts, filled_later, volatile
 from gradguard.static import knowledge as k
 from gradguard.static import tree as t
 from gradguard.static.binding import bind_element
@@ -107,7 +107,7 @@ def _iterate(
     for other in frame.early:
         end = merge(end, other, "first")
     if end is not None:
-        members.settle(flow, end, loop)
+        filled_later.settle(flow, end, loop)
     flow.branches, flow.periods, flow.once = branches, periods, once
     flow.frames.pop()
     late: set[str] = loop.__dict__.pop("late", set())

@@ -153,20 +153,20 @@ def _may_learn_itself(c: Called, path: str | None) -> bool:
 
 def is_frozen(c: Called, path: str | None) -> bool:
     """Whether no parameter of the module that is called wants a gradient."""
-    module = c.func.ref if isinstance(c.func.ref, Class) else c.receiver.ref if c.receiver is not None else None
-    if (
-        _is_known_frozen(c)
+    called = [value for value in (c.func, c.receiver) if value is not None]
+    module = next((value.ref for value in called if isinstance(value.ref, Class)), None)
+    return (
+        any(map(values.is_frozen, called))
         or c.state.freezes(path)
-        or (isinstance(module, Class) and freezes_itself(c.flow, path, module))
-    ):
-        return True
-    owner = c.flow.ref.owner
+        or (module is not None and freezes_itself(c.flow, path, module))
+        or _is_frozen_part(c.flow, path)
+    )
+
+
+def _is_frozen_part(flow: Flow, path: str | None) -> bool:
+    """Whether the object, or a part of it, was frozen when this one was made: ``self.teacher``."""
+    owner = flow.ref.owner
     return path is not None and owner is not None and any(is_part(path, part) for part in owner.frozen_parts)
-
-
-def _is_known_frozen(c: Called) -> bool:
-    """Whether the module, or that whose method is called, comes from a function that has frozen it."""
-    return values.is_frozen(c.func) or (c.receiver is not None and values.is_frozen(c.receiver))
 
 
 def freezes_itself(flow: Flow, path: str | None, module: Class) -> bool:

@@ -22,7 +22,6 @@ _BARE = re.compile(r"torch\.nn\.(?:Module|(?:modules\.loss\.)?(?!\w*With)\w*Loss
 _PLAIN = k.CONTAINER_BUILTINS | {"int", "float", "str", "bool", "len", "tuple", "range", "max", "min"}
 _SETTINGS = frozenset("device dtype layout reduction reduce size_average".split())
 _PLAIN_MODULES = ("np.", "numpy.", "math.")
-_FREEZING = re.compile(r"requires_grad")
 _THAWING = re.compile(
     r"requires_grad\s*=(?!\s*False\b)|requires_grad_\((?!\s*(?:requires_grad\s*=\s*)?False\b)|unfreeze"
 )
@@ -107,18 +106,14 @@ def is_frozen(cls: Class, made: t.Call | None = None) -> bool:
 
 def frozen_parts(cls: Class) -> frozenset[str]:
     """The paths of what its constructors freeze, and nothing in it asks for gradients of again: ``self.teacher``."""
-    family = list(cls.lineage())
-    constructors = [each.methods["__init__"] for each in family if "__init__" in each.methods]
-    if not any(_FREEZING.search(ref.chunk.text) for ref in constructors):
-        return frozenset()
-    if any(_THAWING.search(each.chunk.text) for each in family):
+    constructors = [each.methods["__init__"] for each in cls.lineage() if "__init__" in each.methods]
+    if not any("requires_grad" in ref.chunk.text for ref in constructors):
         return frozenset()
     found = {path for ref in constructors for stmt in ref.define.body for path in _frozen_by(stmt)}
-    methods = [ref for each in family for ref in each.methods.values()]
-    bound = [(path, ref) for ref in methods for path, _ in _attributes_named(ref.define)]
-    made_anew = {path for path, ref in bound if ref not in constructors}
-    with_a_new_part = {path for path in found if any(is_within(inner, path) for inner, _ in bound)}
-    return frozenset(path for path in found - made_anew - with_a_new_part if path.startswith("self."))
+    others = (ref for each in cls.lineage() for ref in each.methods.values() if ref not in constructors)
+    made_anew = {path for ref in others for path, _ in _attributes_named(ref.define)}
+    own = (path for path in found - made_anew if path.startswith("self."))
+    return frozenset(path for path in own if not may_learn_again(cls, path.removeprefix("self.")))
 
 
 def may_learn_again(cls: Class, name: str) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import reduce
 from typing import TYPE_CHECKING
 
-from gradguard.static import members
+from gradguard.static import filled_later
 from gradguard.static.arguments import Given, bound, takes, with_flags
 from gradguard.static.edits import one_line
 from gradguard.static.expressions import recorded
@@ -115,7 +115,7 @@ def _apply(here: Translation, *, constructs: bool) -> Value:
     _reset(here)
     _note_given_back(here)
     if callee.gives_member is not None:
-        members.note_given(flow, here.c.node, callee.gives_member, known)
+        filled_later.note_given(flow, here.c.node, callee.gives_member, known)
     for store in callee.facts.stores:
         if store.scope is Scope.PARAMETER and (store.is_item or store.form in _MUTATING):
             _mutate(here, store)

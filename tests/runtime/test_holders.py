@@ -420,6 +420,23 @@ for model, output, loss in training():
     diary.write(torch.randn(64, 512))
 """,
     ),
+    "groups of one of two optimizers": (
+        "global",
+        "codes.param_groups",
+        "optimizer",
+        """
+def thaw(optimizer, part):
+    optimizer.add_param_group({"params": part})
+
+codes = torch.optim.SGD([nn.Parameter(torch.zeros(4))], lr=0.1)
+for model, output, loss in training():
+    code = nn.Parameter(torch.zeros(4_000))
+    codes.add_param_group({"params": [code]})  # here
+    code.square().sum().backward()
+    codes.step()
+    codes.zero_grad()
+""",
+    ),
     "groups of small parameters": (
         "global",
         "codes.param_groups",

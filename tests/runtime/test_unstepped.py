@@ -135,6 +135,11 @@ def given_to_an_optimizer_later(net: Net) -> None:
     train(net, optimizers[0], step)
 
 
+def given_to_the_optimizer_later(net: Net) -> None:
+    optimizer = sgd(net.all_but_the_scale())
+    train(net, optimizer, lambda step: optimizer.add_param_group({"params": [net.log_scale]}) if step == 30 else None)
+
+
 def an_optimizer_for_each_round(net: Net) -> None:
     for _ in range(STEPS // 8):
         optimizer = sgd(net.parameters())
@@ -187,6 +192,7 @@ def a_short_run(net: Net) -> None:
         stepped_under_no_grad,
         a_second_optimizer_that_steps_rarely,
         given_to_an_optimizer_later,
+        given_to_the_optimizer_later,
         an_optimizer_for_each_round,
         a_leaf_made_anew_in_each_step,
         gradients_asked_for_by_hand,
