@@ -15,11 +15,12 @@ A `zero_grad()` before the loop, or once per epoch, is no help: it has to happen
 
 **Instead**, call `optimizer.zero_grad()` once per step, before `backward()`.
 
-Of two optimizers each needs its own reset, unless they have the same parameters; a `zero_grad` of the program's own may
-forget one of them. An `opt.zero_grad()` that stands
-after `for opt in optimizers: opt.step()`, not in it, is that of the last one.
+Of two optimizers each needs its own reset, unless they have the same parameters; a `zero_grad` of the program's own
+may forget one of them. An `opt.zero_grad()` that stands after `for opt in optimizers: opt.step()`, not in it, is that
+of the last one.
 
-So has whoever adds up squares of gradients, as for a Fisher matrix: `fisher[n] += p.grad ** 2` after each backward.
+Without an optimizer, too: who adds up squares of gradients, as for a Fisher matrix (`fisher[n] += p.grad ** 2` after
+each backward), needs a reset before each backward, or squares what all batches so far have added up to.
 
 **In a run** nothing has to be recognised: `gradguard run` looks at the gradients before each backward, between a few
 steps of each optimizer, and says which optimizer steps with gradients that nothing has cleared.
@@ -39,7 +40,6 @@ from collections.abc import Iterator
 from gradguard.catalogue import Rule
 from gradguard.findings import Finding, Related, Severity
 from gradguard.signs import TRAINS
-from gradguard.static import tree as t
 from gradguard.static.edits import statement_before
 from gradguard.static.learners import loop_it_follows
 from gradguard.static.model import Function, Loop, Step, ZeroGrad
@@ -95,9 +95,9 @@ def _but_the_last(function: Function) -> Iterator[Finding]:
 def _before_they_are_squared(function: Function) -> Iterator[Finding]:
     """``fisher += p.grad ** 2`` after each backward: the square of what all batches so far have added up to."""
     for added in function.gradient_sums:
-        loops = [loop for loop in added.loop.around() if loop.backwards] if added.loop is not None else []
-        loop = loops[0] if loops else None
-        if loop is None or loop.zero_grads or loop.steps or loop.opaque_calls or _begins_in(loop, added.into):
+        around = added.loop.around() if added.loop is not None else ()
+        loop = next((loop for loop in around if loop.backwards), None)
+        if loop is None or loop not in added.begun_before or loop.zero_grads or loop.steps or loop.opaque_calls:
             continue
         if any(b.loop is loop and not b.conditional and b.site.line < added.site.line for b in loop.backwards):
             yield rule.finding(
@@ -106,13 +106,6 @@ def _before_they_are_squared(function: Function) -> Iterator[Finding]:
                 "function of the sum over all batches so far, not of each batch",
                 help="reset the gradients before each backward: `model.zero_grad()`",
             )
-
-
-def _begins_in(loop: Loop, path: str) -> bool:
-    """Whether each iteration begins with a new one."""
-    body = loop.site.node.body if isinstance(loop.site.node, t.Repeat) else []
-    bound = (stmt for stmt in t.walk_statements(body) if isinstance(stmt, t.Assign))
-    return any(t.path_of(target) == path for stmt in bound for target in stmt.targets)
 
 
 def _is_reset(step: Step, loop: Loop) -> bool:

@@ -142,8 +142,9 @@ def _said(leaves: list[Any], frame: FrameType) -> str:
             " `requires_grad_(False)`"
         )
     others = len(leaves) - len(named)
-    last = [f"{others} more" if named else f"{others} leaf tensors"] if others else [named.pop()]
-    who = " and ".join([", ".join(named), *last] if named else last)
+    rest = [f"{others} more" if named else f"{others} leaf tensors"] if others else []
+    *first, last = [*named, *rest]
+    who = f"{', '.join(first)} and {last}" if first else last
     size = sum(leaf.grad.nbytes for leaf in leaves)
     return (
         f"{who} get gradients from each backward and are in no optimizer: they never change, and their gradients"

@@ -423,9 +423,11 @@ class GradientSum(Event):
 
     Args:
         into: what it is added to.
+        begun_before: the loops around whose iterations go on with what is there.
     """
 
     into: str = ""
+    begun_before: frozenset[Loop] = frozenset()
 
 
 @dataclass(eq=False, repr=False, slots=True)

@@ -6,14 +6,13 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from gradguard.static import counts, few_keys, renewal
+from gradguard.static import counts, few_keys, gradient_sums, renewal
 from gradguard.static import knowledge as k
 from gradguard.static import tree as t
 from gradguard.static.forms import key_of, mentions, rebind_form
 from gradguard.static.lengthened import lengthened, lengthened_item
 from gradguard.static.model import (
     Form,
-    GradientSum,
     Loop,
     Mode,
     Scope,
@@ -329,33 +328,8 @@ def _goes_over_names(loop: t.Node) -> bool:
     return isinstance(call, t.Call) and isinstance(call.func, t.Attribute) and call.func.name in k.NAMING_METHODS
 
 
-def _note_gradient_sum(flow: Flow, stmt: t.Augment) -> None:
-    """``fisher[name] += parameter.grad ** 2``, for each parameter of a model."""
-    loop = flow.loop.site.node if flow.loop is not None else None
-    call = loop.iterable if isinstance(loop, t.Repeat) else None
-    over_parameters = isinstance(call, t.Call) and isinstance(call.func, t.Attribute) and call.func.name in _PARAMETERS
-    path = t.path_of(stmt.target)
-    if over_parameters and stmt.operator == "+" and path is not None and any(map(_bends_gradient, t.walk(stmt.value))):
-        flow.record(GradientSum(flow.site(stmt), flow.loop, flow.branches > 0, into=path.split("[", 1)[0]))
-
-
-_PARAMETERS = ("parameters", "named_parameters")
-_BENDING = ("pow", "square", "abs", "norm")
-
-
-def _bends_gradient(node: t.Node) -> bool:
-    """``p.grad ** 2``, ``p.grad.detach().pow(2)``: what of a sum is not the sum of what it is of each."""
-    if isinstance(node, t.Operation) and node.operator == "**":
-        inside: t.Expr = node.operands[0]
-    elif isinstance(node, t.Call) and isinstance(node.func, t.Attribute) and node.func.name in _BENDING:
-        inside = node.func.value
-    else:
-        return False
-    return any(isinstance(each, t.Attribute) and each.name == "grad" for each in t.walk(inside))
-
-
 def augment(flow: Flow, stmt: t.Augment, state: State) -> State:
-    _note_gradient_sum(flow, stmt)
+    gradient_sums.note(flow, stmt, state)
     generators = flow.generators
     added = flow.value(stmt.value, state)
     path = t.path_of(stmt.target)

@@ -567,6 +567,11 @@ def test_squares_of_the_gradients_of_each_batch(edit: tuple[str, str]) -> None:
     assert_clean(twin(FISHER, edit), CODE)
 
 
+def test_a_sum_of_all_parameters() -> None:
+    norm = twin(FISHER, ("fisher[n] +=", "self.norm +="), ("fisher = {", "self.norm, fisher = 0.0, {"))
+    assert findings(norm.replace("def diagonal(", "def diagonal(self, "), CODE)
+
+
 def test_squares_of_what_all_batches_add_up_to() -> None:
     late = twin(
         FISHER,
