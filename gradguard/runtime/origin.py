@@ -62,7 +62,16 @@ def _made_by_caller(sources: Sources, function: FunctionNode, variable: str, cal
             return None  # who called that function made it
         if binding is not None:
             return place_of(caller[0], binding)
+    if isinstance(argument, ast.Starred | None) and _hands_all_on(statement):
+        return None  # so did whoever called that function
     return sources.place(*caller)
+
+
+def _hands_all_on(statement: ast.stmt) -> bool:
+    """``handler(*args, **kwargs)``: whatever is handed on was made elsewhere."""
+    calls = [n for n in ast.walk(statement) if isinstance(n, ast.Call)]
+    given = [value for call in calls for value in (*call.args, *call.keywords)]
+    return any(isinstance(each, ast.Starred) or (isinstance(each, ast.keyword) and each.arg is None) for each in given)
 
 
 def _argument(statement: ast.stmt, function: FunctionNode, variable: str) -> ast.expr | None:

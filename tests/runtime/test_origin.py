@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from gradguard.runtime.origin import calls_with, storing_statements
+from gradguard.runtime.origin import calls_with, made_at, storing_statements
 from gradguard.runtime.source import Sources
+from gradguard.runtime.tracer import Line
 
 
 def test_a_text_that_speaks_of_a_call_calls_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -49,3 +50,18 @@ def test_a_function_s_own_variable_is_no_global(
     monkeypatch.setattr(sources, "all", lambda: iter([sources.get(str(file))]))
     found = storing_statements(sources, "kept", None, str(file), scope)
     assert sorted(statement.lineno for _, statement in found) == lines
+
+
+@pytest.mark.parametrize(
+    ("call", "made"),
+    [("handler(value)", 7), ("handler(value=value)", 7), ("handler(*args)", None), ("handler(**kwargs)", None)],
+)
+def test_what_a_call_hands_on_was_not_made_there(call: str, made: int | None, tmp_path: Path) -> None:
+    file = tmp_path / "handed.py"
+    file.write_text(
+        "kept = []\n\ndef handler(value):\n    kept.append(value)\n\ndef fire(*args, **kwargs):\n"
+        f"    value = args[0]\n    {call}\n",
+        encoding="utf-8",
+    )
+    place = made_at(Sources(), Line(str(file), 4, (str(file), 8)), "kept")
+    assert (place.line if place is not None else None) == made
