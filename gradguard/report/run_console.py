@@ -31,10 +31,8 @@ _STYLE = {"leak": "bold red", "suspect": "bold yellow", "clean": "bold green", "
 def report(run: RunReport, sources: SourceLines, console: Console) -> None:
     """Print the whole report."""
     word, _, rest = headline(run).partition(":")
-    line(
-        console,
-        Text.assemble(("gradguard ", "bold"), (word, _STYLE[run.verdict]), ":", " " + clean(rest.strip(), console)),
-    )
+    style = _STYLE["leak" if run.out_of_memory is not None else run.verdict]
+    line(console, Text.assemble(("gradguard ", "bold"), (word, style), ":", " " + clean(rest.strip(), console)))
     _growth(run, console)
     for leak in run.leaks:
         console.print()

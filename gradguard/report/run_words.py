@@ -91,7 +91,7 @@ def headline(report: RunReport) -> str:
         rest = FEWEST - report.steps
         return f"Too short: {seen} seen, {rest} more {'is' if rest == 1 else 'are'} needed to tell growth from warm-up."
     if report.verdict == "clean" and report.out_of_memory is not None:
-        return f"Memory ended after {steps}; from step to step nothing was seen to grow before."
+        return f"Out of memory: it ended after {steps}, of which none was seen to leave anything behind."
     if report.verdict == "clean":
         gained = _gained_all_the_same(report)
         if gained:

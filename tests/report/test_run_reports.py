@@ -173,8 +173,9 @@ def test_sizes_and_times_are_readable() -> None:
 
 def test_no_run_that_memory_ended_is_called_clean() -> None:
     ended = replace(CLEAN, out_of_memory=OutOfMemory("cpu", CLEAN.steps, "cannot allocate"))
-    assert headline(ended).startswith(f"Memory ended after {CLEAN.steps} steps")
-    assert "Clean" not in headline(ended)
+    assert headline(ended).startswith(f"Out of memory: it ended after {CLEAN.steps} steps")
+    assert "gradguard Out of memory: it ended" in printed(ended)
+    assert "Clean" not in printed(ended)
 
 
 def test_a_clean_run_says_what_it_gained_all_the_same() -> None:
