@@ -32,10 +32,10 @@ def excuse(seen: Evidence, kind: str) -> tuple[str | None, Place | None]:
     if suspect.root is None or kind in ("hook", "cache", "cycle"):
         return None, None
     trimmed = _trimmed(seen)
-    if trimmed is not None:
+    if trimmed is not None and not _keeps_too_many(suspect):
         return "emptied", place_of(seen.lines[0].filename, trimmed[0])
     emptied = _emptied(seen)
-    if emptied is not None:
+    if emptied is not None and (trimmed is None or emptied.line not in _lines_of(trimmed[0])):
         return "emptied", emptied
     if seen.statement is not None:
         consumed = lifetime.backpropagated_after_loop(seen.sources, seen.lines[0].filename, seen.statement, seen.name)
@@ -77,14 +77,20 @@ def _written_bound(seen: Evidence) -> int | None:
         bound = bounds.bound_of(source, seen.statement, seen.name) if not seen.suspect.gain.attached else None
         trimmed = _trimmed(seen)
         bound = bound or (trimmed[1] if trimmed is not None else None)
-    if isinstance(bound, ast.Constant):
-        return bound.value if type(bound.value) is int else None
+    known = _value_of(bound, seen)
     if seen.suspect.gain.attached:
-        return None
-    if isinstance(bound, ast.Attribute) and len(seen.suspect.chain) > 1:
+        return known if isinstance(bound, ast.Constant) or (known or 0) >= LONG_BUFFER else None
+    return known or (1 if bound is not None else None)
+
+
+def _value_of(bound: ast.expr | None, seen: Evidence) -> int | None:
+    """The number that a bound is: one that is written, or an attribute of the object that holds the collection."""
+    value: object = None
+    if isinstance(bound, ast.Constant):
+        value = bound.value
+    elif isinstance(bound, ast.Attribute) and len(seen.suspect.chain) > 1:
         value = step_into(seen.suspect.chain[-2].thing, f".{bound.attr}")
-        return value if type(value) is int and value > 1 else 1
-    return 1 if bound is not None else None
+    return value if type(value) is int and value >= 1 else None
 
 
 def _trimmed(seen: Evidence) -> tuple[ast.stmt, ast.expr] | None:
@@ -93,6 +99,10 @@ def _trimmed(seen: Evidence) -> tuple[ast.stmt, ast.expr] | None:
     if source is None or seen.statement is None or not items_gained(seen.suspect):
         return None
     return bounds.trimmed_at(source, seen.statement, seen.name)
+
+
+def _lines_of(statement: ast.stmt) -> range:
+    return range(statement.lineno, (statement.end_lineno or statement.lineno) + 1)
 
 
 def _is_cache_of_items(seen: Evidence) -> bool:
@@ -108,6 +118,11 @@ def _is_cache_of_items(seen: Evidence) -> bool:
     return any(isinstance(key, ast.Name) and key.id == index for key in keys)
 
 
+def _keeps_too_many(suspect: Suspect) -> bool:
+    """Whether its bound lets it have more graphs than anybody can want."""
+    return suspect.gain.attached > 0 and (suspect.maxlen or 0) >= LONG_BUFFER
+
+
 def _is_filling(suspect: Suspect, kind: str, rate: float) -> bool:
     """Whether it is a bounded buffer that may well become full."""
     if kind == "optimizer" and any(spot.label == ".state" for spot in suspect.chain[:-1]):
@@ -117,7 +132,7 @@ def _is_filling(suspect: Suspect, kind: str, rate: float) -> bool:
     entries = items_gained(suspect) or suspect.gain.attached or (suspect.gain.tensors if kind == "cache" else 0)
     if suspect.maxlen is None or entries <= 0:
         return False
-    if suspect.gain.attached and suspect.maxlen >= LONG_BUFFER:
+    if _keeps_too_many(suspect):
         return False
     visible = suspect.gain.storage / suspect.steps
     per_step = max(rate, visible) if suspect.gain.attached else visible

@@ -726,6 +726,26 @@ def test_where_there_is_no_optimizer_a_leak_is_announced_at_once() -> None:
     assert announced == ["_rollouts.kept"]
 
 
+class Window:
+    """The last values, so many as one asks for."""
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self.rows: list[torch.Tensor] = []
+
+    def put(self, row: torch.Tensor) -> None:
+        if len(self.rows) == self.most:
+            self.rows.pop(0)
+        self.rows.append(row)
+
+
+@pytest.mark.parametrize("most", [150, 300, 600, 5_000, 1_000_000])
+def test_a_bound_that_lets_in_more_graphs_than_anybody_can_want_is_none(most: int) -> None:
+    window = Window(most)
+    report = watched(lambda guard: train(200, window.put))
+    assert (report.verdict == "leak") == (most > 1_000)
+
+
 @pytest.mark.parametrize("begins", [700, 3_000])
 def test_a_leak_that_begins_late_is_named(begins: int) -> None:
     kept: list[torch.Tensor] = []
