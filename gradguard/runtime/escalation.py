@@ -81,6 +81,11 @@ class Escalation:
         return self._diagnosis is not None
 
     @property
+    def listens_to_backward(self) -> bool:
+        """Whether it looks at what is backpropagated, or tells of graphs one by one."""
+        return self.is_looking or bool(self.found and self._looks_left > 0)
+
+    @property
     def has_confirmed(self) -> bool:
         """Whether a leak is certain before the run is over."""
         waiting = [each for each, _ in self._waiting]

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 from gradguard.runtime import verdict
 from gradguard.runtime.collector import paused
-from gradguard.runtime.sensors import BUDGET_MICROSECONDS, MOST_RISES, Metered, Sensor
+from gradguard.runtime.sensors import BUDGET_MICROSECONDS, MOST_RISES, RISES, Metered, Sensor
 from gradguard.runtime.sensors.cuda import Cuda
 from gradguard.runtime.sensors.heap import Heap
 from gradguard.runtime.sensors.tensors import BUDGET_WITHOUT_HEAP, FIRST_STEP, Tensors
@@ -32,6 +32,8 @@ class Signals:
         self._note = note
         self._sensors: list[Metered] = []
         self._own_heap = self._cleaned_up = 0
+        self._rising = 0
+        """The most readings in a row beyond all before, of a signal of which these are not many already."""
         self.next_sample = 1
 
     def add(self, name: str, make: Callable[[], Sensor], step: int = 0) -> None:
@@ -70,7 +72,12 @@ class Signals:
     @property
     def rise(self) -> bool:
         """Whether one of them has gone beyond all before for some time, and that began not long ago."""
-        return any(LEAST_RISES <= metered.rising < MOST_RISES for metered in self._sensors)
+        return LEAST_RISES <= self._rising < MOST_RISES
+
+    @property
+    def may_rise(self) -> bool:
+        """Whether one of them goes beyond all before, be it for two readings."""
+        return RISES <= self._rising < MOST_RISES
 
     def sense(self, step: int) -> dict[str, float]:
         """Read what is due at the end of ``step``; gives what was read."""
@@ -88,6 +95,7 @@ class Signals:
                 self.series[name] = Series()
             self.series[name].add(step, number)
         self.next_sample = min((metered.next_step for metered in self._sensors), default=step + 1)
+        self._rising = max((m.rising for m in self._sensors if m.rising < MOST_RISES), default=0)
         return read
 
     def start_over(self) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 import weakref
 from collections.abc import Callable, Iterable, Iterator
-from time import perf_counter_ns
+from time import monotonic, perf_counter_ns
 from types import FrameType
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -30,6 +30,9 @@ PATIENCE = 64
 FEW = 4
 """After a pause it takes this many ticks more than usual: one is no evaluation, it is the next step's forward."""
 
+PLAIN = 2
+"""After so many steps of an optimizer of which none was within another, none ever is."""
+
 EARLY = 64
 """Steps within which it may turn out that some were counted in another unit."""
 
@@ -40,11 +43,49 @@ active: list[Watch] = []
 class Clock:
     """Decides which ticks end a step.
 
+    Most steps of a long run have nothing at their end but to be counted: so many as :meth:`let_pass` was told of pass
+    without ``on_step``, and what ends no step is not heard meanwhile.
+
     Args:
-        on_step: called at the end of each step, with the source and the frame in which the step ended.
+        on_step: called at the end of each other step, with the source and the frame in which the step ended.
     """
 
+    __slots__ = (
+        "__weakref__",
+        "_allowed",
+        "_counted_by",
+        "_is_after_pause",
+        "_is_stopped",
+        "_least_patience",
+        "_newest",
+        "_on_step",
+        "_rank",
+        "_silence",
+        "_usual_silence",
+        "counted",
+        "deciding",
+        "heard_at",
+        "key",
+        "last",
+        "left",
+        "listening",
+        "optimizer_has_stepped",
+        "source",
+        "unheard",
+    )
+
     def __init__(self, on_step: Callable[[str, FrameType | None], None]) -> None:
+        self.left = 0
+        """Steps that may still pass."""
+        self.unheard = 0
+        """Ticks of lesser sources that may still go unheard, before the last of these steps ends."""
+        self.heard_at = 0
+        """So many are left in the step whose backward is heard; 0 where none is."""
+        self.deciding = 0
+        """The address of the optimizer that ends steps, if none of its steps is within another; it may be gone."""
+        self._allowed = 0
+        self.last = monotonic()
+        """When the last step ended."""
         self.source: str | None = None
         self._rank = len(PREFERENCE)
         self.counted = 0
@@ -72,6 +113,14 @@ class Clock:
         """
         if self._is_stopped:
             return
+        if self.left:
+            if source == self.source and key == self.key:
+                self.step_passes(perf_counter_ns())
+                return
+            if self.unheard and _RANK[source] >= self._rank:
+                self.unheard -= 1
+                return
+            self._let_none_pass()  # who ends the steps has been silent for long, or somebody better ticks
         self.optimizer_has_stepped |= source == "optimizer"
         if self._silence < self._least_patience and _RANK[source] > self._rank and not self._is_after_pause:
             self._silence += 1  # one of the many that end nothing
@@ -82,9 +131,10 @@ class Clock:
                 self._least_patience = max(PATIENCE, 8 * self._silence)
             self._silence = 0
             self._is_after_pause = False
-            self.counted += 1
+            self.counted += 1 + self.passed
             if self.counted <= EARLY:
                 self._counted_by[key] = self._counted_by.get(key, 0) + 1
+            self.last = monotonic()
             self._on_step(source, frame)
         else:
             self._silence += 1
@@ -92,13 +142,61 @@ class Clock:
                 # One that ended steps before steps again: they take turns, and only the last one ends a cycle.
                 self.counted -= self._counted_by.pop(key, 0)
 
+    def let_pass(self, steps: int, heard: int = 0) -> None:
+        """There is nothing to do at the end of so many steps from now on.
+
+        Args:
+            steps: how many.
+            heard: which of them has its backward heard all the same, from 1; 0 for none.
+        """
+        is_known = self.deciding or self.source != "optimizer"
+        self.left = self._allowed = max(steps, 0) if is_known else 0
+        self.heard_at = self.left - heard + 1 if 0 < heard <= self.left else 0
+        self.unheard = 0 if self.source == "backward" else self._least_patience + self._usual_silence * self.left
+
+    def step_passes(self, start: int) -> None:
+        """A step ends at whose end there is nothing to do.
+
+        Args:
+            start: when our own work began, in nanoseconds; that of the last of these steps stands for all of them.
+        """
+        self.left -= 1
+        self.last = monotonic()
+        if not self.left:
+            self.listening += (perf_counter_ns() - start) * self.passed
+
+    @property
+    def passed(self) -> int:
+        """Steps that passed since they were last taken note of."""
+        return self._allowed - self.left
+
+    def take_passed(self) -> int:
+        """Take note of the steps that passed."""
+        passed, self._allowed = self._allowed - self.left, self.left
+        return passed
+
+    def _let_none_pass(self) -> None:
+        self._allowed, self.left = self._allowed - self.left, 0
+
+    def decided_by(self, optimizer: int) -> None:
+        """Which optimizer ends steps.
+
+        Args:
+            optimizer: its address; 0 for one of which each step must be looked at.
+        """
+        self.deciding = optimizer
+        if not optimizer:
+            self._let_none_pass()
+
     def stop(self) -> None:
         """End no more steps. The listeners may stay: torch may be going over its hooks now, and must find all."""
         self._is_stopped = True
+        self._let_none_pass()
 
     def hand_over(self) -> None:
         """The deciding source has been silent for too long a time: a few ticks of others now, and they decide."""
         self._is_after_pause = True
+        self._let_none_pass()
 
     def _patience(self) -> int:
         return self._usual_silence + FEW if self._is_after_pause else self._least_patience
@@ -139,6 +237,8 @@ class Attribute:
         name: the method's name.
         note: called with the instance before each call.
     """
+
+    __slots__ = ("_inherited", "_name", "_note", "_original", "_owner")
 
     def __init__(self, owner: type, name: str, note: Callable[[Any], None]) -> None:
         self._owner = owner
@@ -201,14 +301,26 @@ def optimizer_hook(clock: Clock, gradients: Gradients, is_compiling: Callable[[]
 
     numbers = Numbers()
     plain: dict[int, int] = {}
-    """Steps of an optimizer, by its number, as long as none of them was within another: after two none ever is."""
+    """Steps of an optimizer, by its number, as long as none of them was within another."""
 
     def stepped(optimizer: Any, args: Any, kwargs: Any) -> None:
         if is_compiling():
             return
-        start = perf_counter_ns()
-        wrapper, number = sys._getframe(1), numbers.of(optimizer)
-        if plain.get(number, 0) < 2:
+        if clock.left > 1 and id(optimizer) == clock.deciding:  # nearly all steps: as little as can be
+            clock.left -= 1
+            clock.last = monotonic()
+            return
+        hear(optimizer, sys._getframe(1), perf_counter_ns())
+
+    def hear(optimizer: Any, wrapper: FrameType, start: int) -> None:
+        if clock.left and id(optimizer) == clock.deciding:
+            clock.step_passes(start)
+            return
+        number = numbers.of(optimizer)
+        if clock.left and clock.unheard:
+            clock.tick("optimizer", number, wrapper)
+            return
+        if plain.get(number, 0) < PLAIN:
             if _is_nested(wrapper, optimizer):
                 plain[number] = -sys.maxsize
                 return
@@ -217,6 +329,8 @@ def optimizer_hook(clock: Clock, gradients: Gradients, is_compiling: Callable[[]
             gradients.stepped(optimizer, wrapper)
         clock.listening += perf_counter_ns() - start
         clock.tick("optimizer", number, wrapper)
+        if clock.source == "optimizer" and clock.key == number:
+            clock.decided_by(id(optimizer) if plain[number] >= PLAIN else 0)
 
     return stepped
 

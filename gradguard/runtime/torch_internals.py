@@ -85,8 +85,9 @@ class TorchInternals:
 
     @property
     def is_compiling(self) -> Callable[[], bool]:
-        """Whether torch.compile is tracing now; the very function that it recognises."""
-        found: Callable[[], bool] = self.torch.compiler.is_compiling
+        """Whether torch.compile is tracing now; the very function that it recognises, and the cheapest of these."""
+        compiler = self.torch.compiler
+        found: Callable[[], bool] = getattr(compiler, "is_dynamo_compiling", compiler.is_compiling)
         return found
 
     def is_profiling(self) -> bool:

@@ -41,6 +41,14 @@ if TYPE_CHECKING:
     from gradguard.runtime.diagnosed import Diagnosed
 
 
+DENSE_STEPS = 256
+"""The backwards of the first steps are all heard; then those of some steps are."""
+
+
+BETTER = ("explicit", "optimizer", "loader")
+"""Sources of steps beside which the calls of modules need not be heard."""
+
+
 class EndOfRun(SystemExit):
     """Ends the watched program after the steps that were asked for.
 
@@ -72,7 +80,6 @@ class Watch:
         command: tuple[str, ...] = (),
         recording: Recording | None = None,
     ) -> None:
-        self.steps = 0
         self.report: RunReport | None = None
         self.notes: list[str] = []
         self._on_confirm = on_confirm
@@ -93,18 +100,24 @@ class Watch:
         self._unstepped: Unstepped | None = None
         self._torch: TorchInternals | None = None
         self._module_steps: ModuleSteps | None = None
-        self._clock = steps.Clock(self._step_ended)
+        self._clock = steps.Clock(self._work)
         self._sources: Counter[str] = Counter()
         self._removers: list[Callable[[], None]] = []
         self._own_nanoseconds = 0
         self._own_steps = 0
-        self._quiet_until = 0
-        self._quiet_source = ""
+        self._steps = 0
+        self._source = ""
+        self._look_for_devices = _next_look_for_devices(0)
         self._step_pace = Pace()
         self._is_disturbed = False
-        self._began = self._last = monotonic()
+        self._began = monotonic()
         self._pid = os.getpid()
         self._is_on = False
+
+    @property
+    def steps(self) -> int:
+        """Steps that have ended."""
+        return self._steps + self._clock.passed
 
     @property
     def own_nanoseconds(self) -> int:
@@ -122,7 +135,7 @@ class Watch:
             raise RuntimeError(f"this watch is {state}; each `with` needs a `gradguard.watch()` of its own")
         self._is_on = True
         self._reserve.take()
-        self._began = self._last = monotonic()
+        self._began = self._clock.last = monotonic()
         self._signals.add("heap", Heap)
         self._signals.add("process", Process)
         remember()
@@ -225,7 +238,7 @@ class Watch:
             self._removers.append(self._module_steps.remove)
             self._removers.append(when_imported("torch._dynamo.eval_frame", self._compiler_arrived))
         if internals.has_node_metadata:
-            self._graphs = Graphs()
+            self._graphs = Graphs(lambda: self.steps)
             self._add("graphs", lambda: self._graphs)
         else:
             self.notes.append("live graphs cannot be counted with this torch")
@@ -233,7 +246,7 @@ class Watch:
         note.install()
         self._removers.append(note.remove)
         self._signals.add_tensors(Tensors(internals), self.steps)
-        self._quiet_until = 0
+        self._clock.let_pass(0)
         handles = self._handles_of_others(internals.handles())
         if handles is not None:
             self._add("hooks", lambda: Hooks(handles))
@@ -243,7 +256,7 @@ class Watch:
 
     def _add(self, name: str, make: Callable[[], Any]) -> None:
         self._signals.add(name, make, self.steps)
-        self._quiet_until = 0
+        self._clock.let_pass(0)
 
     def _handles_of_others(self, handles: Callable[[], int] | None) -> Callable[[], int] | None:
         """The count of hook handles, without ours."""
@@ -262,7 +275,19 @@ class Watch:
             self._removers.append(note.remove)
 
     def _backward(self, tensor: Any) -> None:
+        clock = self._clock
+        if clock.left > 1 and clock.unheard and clock.left != clock.heard_at:  # nearly all: as little as can be
+            clock.unheard -= 1
+            return
         start = perf_counter_ns()
+        if clock.left and clock.unheard and clock.left != clock.heard_at:
+            clock.unheard -= 1
+            # As for steps: that of the last one is timed, and stands for those before.
+            clock.listening += (perf_counter_ns() - start) * (clock.passed + 1)
+            return
+        self._hear_backward(tensor, start)
+
+    def _hear_backward(self, tensor: Any, start: int) -> None:
         try:
             internals = self._torch
             if internals is None or not self._is_on:
@@ -270,20 +295,21 @@ class Watch:
             if self._gradients is not None and self._gradients.open:
                 self._gradients.before_backward(tensor)
             if self._unstepped is not None and self._unstepped.is_on:
-                self._unstepped.before_backward(tensor, sys._getframe(2))
+                self._unstepped.before_backward(tensor, sys._getframe(3))
             node = tensor.grad_fn if type(tensor) is internals.tensor_type else None
             if node is not None and self._graphs is not None:
-                self._graphs.mark(node, self.steps + 1)
-                if self._escalation.found:
+                if self._graphs.next_step <= self.steps + 1:
+                    self._graphs.mark(node, self.steps + 1)
+                if self._escalation.listens_to_backward:
                     self._escalation.is_consumed(node)
         except Exception as error:
             self._failed(error)
             return
         self._clock.listening += perf_counter_ns() - start
-        self._clock.tick("backward", 0, sys._getframe(2))
+        self._clock.tick("backward", 0, sys._getframe(3))
 
     def _pace(self) -> tuple[float, float]:
-        return self._last, (self._last - self._began) / max(self.steps, 1)
+        return self._clock.last, (self._clock.last - self._began) / max(self.steps, 1)
 
     def _remove(self) -> None:
         while self._removers:
@@ -315,33 +341,21 @@ class Watch:
 
     # --- sensing --------------------------------------------------------------------------------------------------
 
-    def _step_ended(self, source: str, frame: FrameType | None) -> None:
-        if self.steps + 1 >= self._quiet_until or source != self._quiet_source:
-            self._work(source, frame)
-            return
-        start = perf_counter_ns()  # the common case, for little
-        self.steps += 1
-        self._sources[source] += 1
-        self._last = monotonic()
-        self._own_steps += 1
-        self._own_nanoseconds += perf_counter_ns() - start
-
     def _work(self, source: str, frame: FrameType | None) -> None:
         """End a step in which there is something to do but to count it."""
         if os.getpid() != self._pid:
             return  # a forked child: it has its parent's hooks, and no watch
         start = perf_counter_ns()
         was_diagnosing, spent = self.is_diagnosing, self._escalation.seconds
-        self._quiet_until = 0
         try:
             self._count(source)
-            self._step_pace.step_ended(self.steps, self._last, was_disturbed=self._is_disturbed)
+            self._step_pace.step_ended(self.steps, self._clock.last, was_disturbed=self._is_disturbed)
             self._sense()
             self._escalation.on_step(self.steps, frame)
             self._tell_of_what_is_found()
             # What disturbs comes after the end of this step: the next one is longer by it, and is not a quiet one.
             self._is_disturbed = was_diagnosing or self.is_diagnosing or self._escalation.seconds > spent
-            self._quiet_until, self._quiet_source = 0 if self._is_disturbed else self._next_work(), source
+            self._choose_what_passes()
         except Exception as error:
             self._failed(error)
         if not was_diagnosing and not self.is_diagnosing:
@@ -353,12 +367,28 @@ class Watch:
         if self._stop_on_leak and self._escalation.has_confirmed:
             raise EndOfRun
 
-    def _next_work(self) -> int:
-        """The next step in which there is something to do but to count it."""
-        work = min(
-            self._signals.next_sample, self._escalation.next_step(self.steps), _next_look_for_devices(self.steps)
-        )
+    def _choose_what_passes(self) -> None:
+        """Let the steps pass in which there is nothing to do but to count them."""
+        step = self.steps
+        work = step + 1 if self._is_disturbed or self._hears_each_backward() else self._next_work(step)
+        marks = step + 1
+        if self._graphs is not None:
+            self._graphs.choose(step, each=work == step + 1)
+            marks = self._graphs.next_step
+        self._clock.let_pass(work - step - 1, marks - step)
+
+    def _next_work(self, step: int) -> int:
+        work = min(self._signals.next_sample, self._escalation.next_step(step), self._look_for_devices)
         return work if self._max_steps is None else min(work, self._max_steps)
+
+    def _hears_each_backward(self) -> bool:
+        """Whether anything depends on each of them: the run is young, something may grow, gradients are looked at."""
+        return (
+            self.steps < DENSE_STEPS
+            or self._signals.may_rise
+            or self._escalation.listens_to_backward
+            or (self._gradients is not None and bool(self._gradients.open))
+        )
 
     def _tell(self) -> None:
         """Say what was confirmed; not within our own work, since what this raises is for the program."""
@@ -379,11 +409,19 @@ class Watch:
     def _count(self, source: str) -> None:
         if self._clock.counted <= self.steps < verdict.SHORT and not self.is_diagnosing:
             self._start_over()  # a better source of steps: the few before were counted in another unit
+        self._count_passed()
+        self._steps += 1
         self._sources[source] += 1
-        self.steps += 1
-        self._last = monotonic()
-        if source in ("explicit", "optimizer", "loader") and self._module_steps is not None:
+        self._source = source
+        if self._module_steps is not None and self._module_steps.is_listening and source in BETTER:
             self._module_steps.rest()
+
+    def _count_passed(self) -> None:
+        """Count the steps that passed since the last one in which there was something to do."""
+        passed = self._clock.take_passed()
+        self._steps += passed
+        self._sources[self._source] += passed
+        self._own_steps += passed
 
     def _awaits_optimizer(self) -> bool:
         """Whether there is an optimizer, and none has stepped yet."""
@@ -391,8 +429,9 @@ class Watch:
         return by_less and self._torch is not None and self._torch.has_optimizer()
 
     def _start_over(self) -> None:
-        self.steps = self._clock.counted - 1
-        self._sources = Counter({self._clock.source or "": self.steps} if self.steps else {})
+        self._steps = self._clock.counted - 1
+        self._look_for_devices = _next_look_for_devices(self._steps)
+        self._sources = Counter({self._clock.source or "": self._steps} if self._steps else {})
         self._step_pace, self._is_disturbed = Pace(), False
         self._signals.start_over()
         self._escalation.start_over()
@@ -401,14 +440,15 @@ class Watch:
 
     def _sense(self) -> None:
         step = self.steps
-        if _next_look_for_devices(step - 1) == step:
+        if step >= self._look_for_devices:
+            self._look_for_devices = _next_look_for_devices(step)
             self._find_devices()
         if step in (1, 2):
             remember()
         read = self._signals.sense(step)
         if read and self._recording is not None:
             self._recording.step_source(self._clock.source)
-            self._recording.sample(step, self._last - self._began, read)
+            self._recording.sample(step, self._clock.last - self._began, read)
 
     def _find_devices(self) -> None:
         internals = self._torch
@@ -432,7 +472,7 @@ class Watch:
 
     def _seconds_per_step(self) -> float | None:
         if self.steps and not self._is_disturbed:
-            self._step_pace.step_ended(self.steps, self._last)
+            self._step_pace.step_ended(self.steps, self._clock.last)
         return self._step_pace.seconds_per_step
 
     def _unjudged(self, fault: Exception, exit_status: int | None) -> RunReport:
@@ -449,7 +489,8 @@ class Watch:
         )
 
     def _judged(self, error: BaseException | None, exit_status: int | None) -> RunReport:
-        source = self._sources.most_common(1)[0][0] if self._sources else None
+        self._count_passed()
+        source = self._sources.most_common(1)[0][0] if self.steps else None
         notes = list(self.notes)
         if self._children.started:
             count = self._children.started

@@ -99,3 +99,54 @@ def test_micro_batches_are_no_steps_however_many() -> None:
 @pytest.mark.parametrize("source", ["loader", "module", "backward"])
 def test_every_source_will_do_alone(source: str) -> None:
     assert ended([(source, 1)] * 10) == [source] * 10
+
+
+def passing(ticks: Iterable[Tick], steps: int, *, optimizer: int = 0) -> tuple[list[str], Clock]:
+    """The steps that do not pass, where after each of those so many may; and the clock."""
+    found: list[str] = []
+
+    def on_step(source: str, frame: object) -> None:
+        found.append(source)
+        clock.take_passed()
+        clock.let_pass(steps)
+
+    clock = Clock(on_step)
+    clock.deciding = optimizer
+    for source, key in ticks:
+        clock.tick(source, key, None)
+    return found, clock
+
+
+def test_steps_with_nothing_at_their_end_pass_and_are_counted() -> None:
+    found, clock = passing([("backward", 0), ("loader", 1), ("backward", 0)] * 100, 9)
+    assert len(found) == 1 + 10  # the first was one of backward
+    assert (clock.counted + clock.passed, clock.passed) == (100, 9)
+
+
+def test_of_an_optimizer_that_is_not_known_none_passes() -> None:
+    ticks = [("loader", 1), ("optimizer", 7)] * 50
+    assert len(passing(ticks, 9)[0]) == 1 + 50
+    assert len(passing(ticks, 9, optimizer=1)[0]) == 1 + 5
+
+
+def test_whoever_is_better_is_heard_though_steps_may_pass() -> None:
+    found, _ = passing([("loader", 1)] * 40 + [("explicit", 0)] * 3, 1_000)
+    assert found == ["loader", "explicit"]
+    found, _ = passing([("optimizer", 1)] * 40 + [("explicit", 0)] * 3, 1_000, optimizer=1)
+    assert found == ["optimizer", "explicit"]
+
+
+def test_who_ends_the_steps_and_falls_silent_hands_over_though_steps_may_pass() -> None:
+    ticks = [("loader", 2), ("optimizer", 1)] * 40 + [("loader", 2)] * 300
+    found, clock = passing(ticks, 1_000, optimizer=1)
+    assert clock.source == "loader"
+    assert "loader" in found[2:]
+
+
+def test_after_a_pause_no_step_passes() -> None:
+    found, clock = passing([("optimizer", 1)] * 40, 1_000, optimizer=1)
+    clock.hand_over()
+    assert (clock.left, clock.passed) == (0, 39)
+    for _ in range(FEW + 1):
+        clock.tick("module", 2, None)
+    assert found == ["optimizer", "module"]

@@ -50,8 +50,8 @@ def calls_of_ours() -> Counter[str]:
 
 def test_a_steady_step_is_a_handful_of_calls() -> None:
     in_each = {name: count for name, count in calls_of_ours().items() if count >= COUNTED}
-    assert in_each["_step_ended"] == COUNTED
-    assert sum(in_each.values()) <= 15 * COUNTED, in_each
+    assert in_each["stepped"] == COUNTED
+    assert sum(in_each.values()) <= 6 * COUNTED, in_each
 
 
 def test_a_clean_run_never_loads_what_diagnoses() -> None:

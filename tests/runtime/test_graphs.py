@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 torch = pytest.importorskip("torch")
 
 from gradguard.runtime.graph_size import measure  # noqa: E402
-from gradguard.runtime.sensors.graphs import Graphs, Held  # noqa: E402
+from gradguard.runtime.sensors.graphs import SELDOM, Graphs, Held  # noqa: E402
 
 
 def loss() -> torch.Tensor:
@@ -56,6 +58,37 @@ def test_a_parameter_keeps_no_graph_alive() -> None:
         graphs.mark((parameter * 2).grad_fn)
     hooked.remove()
     assert graphs.read() == 0
+
+
+def alive(keeps: Callable[[int, torch.Tensor], object], steps: int, dense: int = 0) -> int:
+    """What is counted after so many steps, of which some are marked; all of the first ``dense`` are."""
+    now = [0]
+    graphs = Graphs(lambda: now[0])
+    for step in range(1, steps + 1):
+        graphs.choose(step - 1, each=step <= dense)
+        each = loss()
+        if step == graphs.next_step:
+            graphs.mark(each.grad_fn, step)
+        keeps(step, each)
+        now[0] = step
+    del each
+    return graphs.read()
+
+
+@pytest.mark.parametrize("dense", [0, 200])
+def test_where_some_steps_are_marked_they_count_for_all(dense: int) -> None:
+    kept: list[torch.Tensor] = []
+    assert alive(lambda step, each: kept.append(each), 1_000, dense) in range(1_000 - 2 * SELDOM, 1_001)
+    assert alive(lambda step, each: None, 1_000, dense) == 0
+    total = [torch.zeros(())]
+    assert alive(lambda step, each: total.__setitem__(0, total[0] + each), 1_000, dense) > 1_000 - 2 * SELDOM
+
+
+@pytest.mark.parametrize(("every", "first"), [(7, 3), (16, 0), (16, 5), (32, 31), (100, 50)])
+def test_what_is_kept_now_and_then_is_neither_missed_nor_counted_many_times(every: int, first: int) -> None:
+    kept: list[torch.Tensor] = []
+    counted = alive(lambda step, each: step % every == first and kept.append(each), 1_000 * every)
+    assert 0.6 < counted / len(kept) < 1.7
 
 
 def test_a_held_graph_knows_when_it_was_needed_and_when_it_is_gone() -> None:

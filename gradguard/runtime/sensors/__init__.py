@@ -7,7 +7,7 @@ from time import perf_counter_ns
 from types import MappingProxyType
 from typing import Protocol
 
-BUDGET_MICROSECONDS = 2.0
+BUDGET_MICROSECONDS = 1.0
 """What one sensor may cost in a step, amortised; a dearer one is read less often."""
 
 LONGEST_PERIOD = 512
@@ -17,8 +17,8 @@ LONGEST_OF_THE_DEAR = 1 << 20
 DENSE_STEPS = 64
 """The first steps are read one by one: a short run has no others."""
 
-SELDOM, FEW = 16, 512
-"""From then on each 64th part of the run is, until that is one step in 16; of a long one at least each 512th part."""
+SELDOM, FEW = 32, 512
+"""From then on each 64th part of the run is, until that is one step in 32; of a long one at least each 512th part."""
 
 
 RISES, MOST_RISES = 2, 64
