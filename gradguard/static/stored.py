@@ -5,7 +5,7 @@ Part of the model (see ``model``). Nothing here imports libcst.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
@@ -13,8 +13,8 @@ from typing import NamedTuple
 from gradguard.findings import Confidence, Fix, Related
 from gradguard.static import tree as t
 from gradguard.static.edits import detached, one_line
-from gradguard.static.events import Event, Loop, Mode
-from gradguard.static.knowledge import LOSS_NAME, REARRANGING, SPLITTING
+from gradguard.static.events import LONG_LOOP, Event, Loop, Mode
+from gradguard.static.knowledge import LOSS_NAME, MOVING_METHODS, REARRANGING, SPLITTING
 from gradguard.static.names import PARAMETERS, attributes_of, in_method
 from gradguard.static.source import Site
 from gradguard.static.values import Held, Kind, Source, Value, node_within
@@ -87,6 +87,16 @@ def _without_methods(node: t.Node | None, names: frozenset[str]) -> t.Node | Non
     while isinstance(node, t.Call) and isinstance(node.func, t.Attribute) and node.func.name in names:
         node = node.func.value
     return node
+
+
+def _parts(node: t.Expr) -> Iterator[t.Expr]:
+    """What an argument hands over: itself, the items that are written out, ``h`` of ``h.to(device)``."""
+    part = _without_methods(node, REARRANGING | MOVING_METHODS)
+    if isinstance(part, t.Display):
+        for item in part.items:
+            yield from _parts(item)
+    elif isinstance(part, t.Expr):
+        yield part
 
 
 @dataclass(eq=False, repr=False, slots=True)
@@ -263,8 +273,17 @@ class Store(Event):
             return True
         calls = (node for node in t.walk(source.site.node) if isinstance(node, t.Call))
         path = source.path if isinstance(source, Store) else self.path
-        given = (f"{t.path_of(arg.value)}." for call in calls for arg in call.args)
+        given = (f"{t.path_of(part)}." for call in calls for arg in call.args for part in _parts(arg.value))
         return any(f"{path}.".startswith(whole) for whole in given)
+
+    def _is_state_of(self, loop: Loop) -> bool:
+        """Whether it is a local variable that a call takes and gives again, as a rollout does with its state.
+
+        What else the call gives hands the graph to nobody, else it were of use.
+        """
+        is_local = self.form is Form.REBIND and self.scope is Scope.LOCAL
+        is_many = loop.count is None or loop.count >= LONG_LOOP
+        return is_local and is_many and self.is_recurrent and not self.is_average and not self.is_rearranged
 
     @property
     def is_of_itself(self) -> bool:
@@ -359,7 +378,7 @@ class Store(Event):
         if self.is_average and any(around.trains for around in loop.around()):
             return Confidence.HIGH
         sure = loop.needs_gradients or loop.evaluates or loop.over_loader or self.outlives_step
-        return Confidence.HIGH if sure else Confidence.LOW
+        return Confidence.HIGH if sure or self._is_state_of(loop) else Confidence.LOW
 
     @property
     def keeps(self) -> str:

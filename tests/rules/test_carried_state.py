@@ -1348,3 +1348,99 @@ def test_a_sequence_in_time_that_a_backward_comes_after() -> None:
     assert_clean(twin(fresh, ("AFTER", "objective(net, x).backward()")), CODE)
     goes_on = LEARNED.replace("BEGIN", "print(step)")
     assert_flagged(goes_on.replace("AFTER", "F.mse_loss(net(x), y).backward()"), CODE)
+
+
+ROLLOUT = """
+        class Policy(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.cell, self.head = nn.LSTMCell(4, 8), nn.Linear(8, 2)
+
+            def forward(self, x, h, c):
+                h, c = self.cell(x, (h, c))
+                return self.head(h), h, c
+
+            def act(self, x, h, c, eps=0.1):
+                q, h, c = self.forward(x, h, c)
+                return (random.randint(0, 1) if random.random() < eps else q.argmax().item()), h, c
+
+        class Agent:
+            def __init__(self):
+                self.policy = Policy()
+
+            def act(self, x, state):
+                q, h, c = self.policy(x, *state)
+                return q.argmax(1).item(), (h, c)
+
+        def step(env, policy, x, h, c):
+            q, h, c = policy(x, h.to(x.device), c.to(x.device))
+            return env.step(q.argmax()), (h, c)
+
+        def run(env, buffer, episodes, length):
+            policy, agent = Policy(), Agent()
+            optimizer = torch.optim.Adam(policy.parameters())
+            for _ in range(episodes):
+                x, h, c = env.reset(), torch.zeros(1, 8), torch.zeros(1, 8)
+                state = (h, c)
+                for _ in range(length):
+                    BODY
+                    x = env.look()
+                    buffer.put(x)
+"""
+
+CARRIED = [
+    "a, h, c = policy.act(x, h, c)  # !",
+    "a, h, c = policy.act(x, h.unsqueeze(0).squeeze(0), c.clone(), eps=0.2)  # !",
+    "q, h, c = policy(x, h, c)  # !",
+    "a, state = agent.act(x, state)  # !",
+    "x, (h, c) = step(env, policy, x, h, c)  # !",
+    "q, *state = policy(x, *state)  # !",
+]
+
+NOT_CARRIED = [
+    "with torch.no_grad():\n                        a, h, c = policy.act(x, h, c)",
+    "a, h, c = policy.act(x, h.detach(), c.detach())",
+    "a, h, c = policy.act(x, h.data, c.data)",
+    "a, _, _ = policy.act(x, h, c)",
+    "a, state = agent.act(x, tuple(s.detach() for s in state))",
+    "q, h, c = policy(x, h, c)\n                    buffer.put(q)",
+    "q, h, c = policy(x, h, c)\n                    env.losses.append(F.cross_entropy(q, x))",
+    "q, h, c = policy(x, h, c)\n                    h, c = h.detach(), c.detach()",
+    "a, state = agent.act(x, state)\n                    state = [s.detach() for s in state]",
+]
+
+
+@pytest.mark.parametrize("body", CARRIED)
+def test_a_rollout_that_carries_its_state(body: str) -> None:
+    assert_flagged(ROLLOUT.replace("BODY", body), CODE)
+
+
+@pytest.mark.parametrize("body", NOT_CARRIED)
+def test_a_rollout_whose_state_is_cut_or_whose_graph_is_handed_on(body: str) -> None:
+    assert_clean(ROLLOUT.replace("BODY", body), CODE)
+
+
+def test_a_rollout_of_three_steps_waits() -> None:
+    body = ROLLOUT.replace("for _ in range(length)", "for _ in range(3)").replace("BODY", CARRIED[0])
+    assert_clean(body, CODE)
+    assert_flagged(body, CODE, Confidence.LOW)
+
+
+def test_a_rollout_whose_caller_learns_from_what_it_gives() -> None:
+    for kept in ("outs.append(q)", "total = total + q.max()"):
+        snippet = f"""
+        def unroll(policy: nn.Module, xs, h):
+            outs, total = [], 0
+            for t in range(10):
+                q, h = policy(xs[t], h)
+                {kept}
+            return outs, total
+
+        def train(policy: nn.Module, loader, optimizer):
+            for xs in loader:
+                outs, total = unroll(policy, xs, torch.zeros(1))
+                optimizer.zero_grad()
+                (torch.stack(outs).sum() + total).backward()
+                optimizer.step()
+        """
+        assert_clean(snippet, CODE)
