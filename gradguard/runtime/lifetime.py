@@ -276,9 +276,12 @@ def _called_in_a_loop(sources: Sources, home: Source, function: ast.AST, seen: s
         for call in ast.walk(source.tree):
             if not isinstance(call, ast.Call) or not _calls(source, call, home, function):
                 continue
-            if source.loop_of(call) is not None:
+            caller = source.function_of(call)
+            # One of the same name hands the call on: its loop is over the parts of a whole.
+            hands_on = isinstance(caller, FunctionNode) and caller.name == function.name
+            if source.loop_of(call) is not None and not hands_on:
                 return True
-            if _called_in_a_loop(sources, source, source.function_of(call), seen):
+            if _called_in_a_loop(sources, source, caller, seen):
                 return True
     return False
 

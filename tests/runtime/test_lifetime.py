@@ -169,6 +169,24 @@ def test_a_call_counts_that_may_be_one_of_the_function(home: str, other: str, li
     assert emptied(tmp_path, home=home, other=other) == line
 
 
+WHOLE = "class Net:\n    def flush(self):\n        for tap in self.taps:\n            tap.flush()\n"
+
+
+@pytest.mark.parametrize(
+    ("calls", "line"),
+    [
+        ("", None),
+        ("net.flush()\n", None),
+        ("for _ in range(9):\n    net.flush()\n", 3),
+        ("def end(net):\n    net.flush()\nwhile True:\n    end(net)\n", 3),
+    ],
+)
+def test_a_method_that_hands_on_to_the_parts_must_be_called_in_a_loop_itself(
+    calls: str, line: int | None, tmp_path: Path
+) -> None:
+    assert emptied(tmp_path, home=METHOD, other=WHOLE + calls) == line
+
+
 TWO_CLASSES = """\
 class Memory:
     def keep(self, row):
