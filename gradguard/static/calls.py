@@ -333,6 +333,7 @@ _READERS: tuple[Callable[[Called], Value | None], ...] = (
     containers.in_place,
     _project,
     _prepared,
+    module_calls.of_frozen,
     module_calls.of_evaluated,
     dispatch.by_name,
     dispatch.of_module,
