@@ -20,6 +20,7 @@ _BARE = re.compile(r"torch\.nn\.(?:Module|(?:modules\.loss\.)?(?!\w*With)\w*Loss
 """What a class may inherit from elsewhere and still have nothing to train: the losses of ``torch.nn`` are such."""
 
 _PLAIN = k.CONTAINER_BUILTINS | {"int", "float", "str", "bool", "len", "tuple", "range", "max", "min"}
+_COUNTING = ("range", "min", "max", "int", "float", "round")
 _SETTINGS = frozenset("device dtype layout reduction reduce size_average".split())
 _PLAIN_MODULES = ("np.", "numpy.", "math.")
 _THAWING = re.compile(
@@ -42,14 +43,31 @@ def _is_of_bare(family: list[Class]) -> bool:
 
 
 def _may_make_parameters(cls: Class) -> bool:
+    numbers = _used_as_numbers(cls)
     for ref in cls.methods.values():
         plain = {p.name for p in ref.define.params if _is_plain(p)}
+        named = _attributes_named(ref.define)
+        plain |= {value.id for path, value in named if path in numbers and isinstance(value, t.Name)}
         for node in t.walk(ref.define.body):
             if isinstance(node, t.Call) and (t.path_of(node.func) or "").rsplit(".", 1)[-1] in _GIVING:
                 return True
         if any(_may_bring_parameters(value, plain) for value in _attributes(ref.define)):
             return True
     return False
+
+
+def _used_as_numbers(cls: Class) -> set[str]:
+    """The attributes that it uses as only whole numbers are used: ``range(self.count)``, ``min(height, self.size)``."""
+    nodes = (node for ref in cls.methods.values() for node in t.walk(ref.define.body))
+    given = (_plain_arguments(node) for node in nodes if isinstance(node, t.Call) and t.path_of(node.func) in _COUNTING)
+    paths = (t.path_of(value) for values in given for value in values)
+    return {path for path in paths if path is not None and path.startswith("self.")}
+
+
+def _plain_arguments(call: t.Call) -> list[t.Expr]:
+    """What a call is given one by one; not the one collection of which it takes the least or the largest."""
+    values = [arg.value for arg in call.args if arg.keyword is None and not arg.star]
+    return [] if len(values) < 2 and t.path_of(call.func) in ("min", "max") else values
 
 
 def _attributes(method: t.Define) -> Iterator[t.Expr]:

@@ -383,3 +383,61 @@ def test_a_method_of_a_model_that_runs_what_learns(edit: tuple[str, str]) -> Non
 def test_what_a_method_runs_frozen_keeps_the_graph_of_what_goes_in() -> None:
     snippet = twin(KEYS, ("net.encode_keys(x)", "net.encode_keys(net(x)[0])"))
     assert_flagged(snippet.replace("bank.append(keys)", "bank.append(keys)  # !"), "GG104")
+
+
+CUTTING = """
+    class Cuts(nn.Module):
+        def __init__(self, size, count, power=1.0):
+            super().__init__()
+            self.size, self.count = size, count
+            self.power = power
+
+        def forward(self, x):
+            height = min(x.shape[-1], self.size)
+            cuts = []
+            for _ in range(self.count):
+                offset = int(torch.rand([]) ** self.power * (x.shape[-1] - height))
+                cuts.append(x[..., offset:offset + height])
+            return torch.cat(cuts)
+
+    def main(count, loader):
+        cut = Cuts(7, count)
+        net = build().eval()
+        for x, y in loader:
+            print(cut(x).mean().item())  # !
+"""
+SIZED = "height = min(x.shape[-1], self.size)"
+COUNTED = "for _ in range(self.count):"
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        (SIZED, SIZED),
+        (SIZED, "height = max(self.size, 1)"),
+        (SIZED, "height = int(self.size)"),
+        (SIZED, "height = round(self.size)"),
+        (SIZED, "height = min(self.size, 4) + max(2, self.count)"),
+        ("self.size, self.count = size, count", "self.size = size; self.count = count"),
+    ],
+)
+def test_a_module_that_is_given_only_numbers(edit: tuple[str, str]) -> None:
+    assert_clean(twin(CUTTING, edit), "GG301")
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        (SIZED, "height = self.size(x)"),
+        (SIZED, "height = min(self.size)"),
+        (SIZED, "height = min(self.size(x), 3)"),
+        (SIZED, "height = min(*self.size)"),
+        (COUNTED, "for _ in self.count:"),
+        (COUNTED, "for _ in range(len(self.count)):"),
+        ("self.power = power", "self.power = nn.Parameter(torch.ones(1))"),
+        ("self.power = power", "self.power = nn.Linear(size, size)"),
+    ],
+)
+def test_a_module_that_may_be_given_another(edit: tuple[str, str]) -> None:
+    assert edit[0] in CUTTING
+    assert_flagged(CUTTING.replace(*edit), "GG301")
