@@ -93,7 +93,8 @@ def written_in(statement: bytes) -> Written:
         elif isinstance(node, ast.Assign):
             for target in node.targets:
                 for name, value in _pairs(target, node.value):
-                    if (other := _given(value)).path and not other.is_made:
+                    is_name = isinstance(name, ast.Name) and isinstance(value, ast.Name | ast.Call)
+                    if is_name and (other := _given(value)).path and not other.is_made:
                         named[_dotted(name)].append(other)
                     if isinstance(value, ast.Call):
                         made[_dotted(name)].append(_called(value))
