@@ -47,7 +47,7 @@ def judge_backward(flow: Flow, backward: Backward) -> None:
         if not own or not later.reach or shared(value, later) or _may_be_left_by(own, later):
             backward.needed_again = True
             return
-    if any(place > order and shared(value, v) and _may_train(flow, node) for node, (place, v) in flow.handed.items()):
+    if _is_handed_to_another(flow, value, order):
         backward.needed_again = True
         return
     if loop is None:
@@ -72,7 +72,13 @@ def judge_backward(flow: Flow, backward: Backward) -> None:
         backward.needed_again = again or gone or returned or not _made_in(loop, value)
 
 
-def _may_train(flow: Flow, call: t.Call) -> bool:
+def _is_handed_to_another(flow: Flow, value: Value, order: int) -> bool:
+    """Whether the graph of a value goes, after an event, into a call that may do a backward over it."""
+    later = [call for call, (place, given) in flow.handed.items() if place > order and shared(value, given)]
+    return any(_may_backpropagate(flow, call) for call in later)
+
+
+def _may_backpropagate(flow: Flow, call: t.Call) -> bool:
     """Whether something of the program that a call may run does a backward: ``for penalty in all: penalty(out)``."""
     func = call.func
     methods = _methods(flow, func.name) if isinstance(func, t.Attribute) else []
