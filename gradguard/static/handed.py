@@ -33,6 +33,7 @@ def call_of_handed(c: Called) -> Value | None:
     takes_a_graph = any(v.keeps or v.kind is Kind.INSTANCE for v in c.arguments)
     is_unknown = c.func.kind is Kind.UNKNOWN
     is_named = c.func.ref is None and (c.func.kind is Kind.MODULE or k.LOSS_CALLABLE.search(c.path) is not None)
+    is_named &= "backward(" in c.flow.ref.chunk.text
     if not is_named and not (is_unknown and (takes_a_graph or c.flow.loop is not None)):
         return None
     found = _place(c)

@@ -138,7 +138,7 @@ def of_frozen(c: Called) -> Value | None:
     receiver = c.receiver
     if not c.method or receiver is None or not c.arguments or c.method in k.OF_EVERY_MODULE:
         return None
-    if receiver.kind not in (Kind.MODULE, Kind.UNKNOWN) or receiver.ref is not None or c.func.ref is not None:
+    if receiver.kind is not Kind.MODULE or receiver.ref is not None or c.func.ref is not None:
         return None
     survey = c.flow.project.survey
     methods = survey.methods_of_modules(c.method, c.flow.module)

@@ -43,17 +43,18 @@ def _is_of_bare(family: list[Class]) -> bool:
 
 
 def _may_make_parameters(cls: Class) -> bool:
-    numbers = _used_as_numbers(cls)
+    given: set[str] = set()
     for ref in cls.methods.values():
         plain = {p.name for p in ref.define.params if _is_plain(p)}
-        named = _attributes_named(ref.define)
-        plain |= {value.id for path, value in named if path in numbers and isinstance(value, t.Name)}
         for node in t.walk(ref.define.body):
             if isinstance(node, t.Call) and (t.path_of(node.func) or "").rsplit(".", 1)[-1] in _GIVING:
                 return True
-        if any(_may_bring_parameters(value, plain) for value in _attributes(ref.define)):
-            return True
-    return False
+        for path, value in _attributes_named(ref.define):
+            if _may_bring_parameters(value, plain):
+                if not isinstance(value, t.Name):
+                    return True
+                given.add(path)
+    return bool(given) and not given <= _used_as_numbers(cls)
 
 
 def _used_as_numbers(cls: Class) -> set[str]:
@@ -68,11 +69,6 @@ def _plain_arguments(call: t.Call) -> list[t.Expr]:
     """What a call is given one by one; not the one collection of which it takes the least or the largest."""
     values = [arg.value for arg in call.args if arg.keyword is None and not arg.star]
     return [] if len(values) < 2 and t.path_of(call.func) in ("min", "max") else values
-
-
-def _attributes(method: t.Define) -> Iterator[t.Expr]:
-    """What a method puts into attributes of ``self``."""
-    return (value for _, value in _attributes_named(method))
 
 
 def _is_plain(param: t.Param) -> bool:
