@@ -15,7 +15,8 @@ for x, y in loader: ...
 **Severity.** Information. Old versions of torch also leaked with it (pytorch#51349); on torch 2.13 it does not grow.
 
 **Not flagged.** Behind a condition (`if args.debug:`), `set_detect_anomaly(False)` or of a variable, in unit tests, in
-a function that is itself the option (`def enable_debug_mode()`).
+a function that is itself the option (`def enable_debug_mode()`), in a script that only runs models under `no_grad` and
+uses nothing that trains: no operation is recorded there, and no backward looks for NaN.
 
 **References.** <https://pytorch.org/docs/stable/autograd.html#anomaly-detection>.
 """

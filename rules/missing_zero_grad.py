@@ -25,10 +25,10 @@ each backward), needs a reset before each backward, or squares what all batches 
 **In a run** nothing has to be recognised: `gradguard run` looks at the gradients before each backward, between a few
 steps of each optimizer, and says which optimizer steps with gradients that nothing has cleared.
 
-**Not flagged.** `model.zero_grad()`, `p.grad = None`, `p.grad.zero_()`; a reset in a helper, in a closure or in the
-caller; gradient accumulation, where the reset happens with the step; engines that reset by themselves (DeepSpeed);
-loops without an optimizer; a loop over parts of which the configuration makes one (`for i in range(args.parts)`, with a
-default of 1), where the reset stands before it.
+**Not flagged.** `model.zero_grad()`, `p.grad = None`, `p.grad.zero_()`; a reset in a helper, in a closure, in the
+caller, or in a loop beside this one over the same models; gradient accumulation, where the reset happens with the step;
+engines that reset by themselves (DeepSpeed); loops without an optimizer; a loop over parts of which the configuration
+makes one (`for i in range(args.parts)`, with a default of 1), where the reset stands before it.
 
 **References.** <https://pytorch.org/tutorials/recipes/recipes/zeroing_out_gradients.html>.
 """
@@ -41,7 +41,7 @@ from gradguard.catalogue import Rule
 from gradguard.findings import Finding, Related, Severity
 from gradguard.signs import TRAINS
 from gradguard.static.edits import statement_before
-from gradguard.static.learners import loop_it_follows
+from gradguard.static.learners import loop_it_follows, resets_beside
 from gradguard.static.model import Function, Loop, Step, ZeroGrad
 from gradguard.static.optimized import overlap
 
@@ -60,7 +60,7 @@ def _in_no_iteration(function: Function) -> Iterator[Finding]:
         steps = [s for s in loop.steps if s.loop is loop]
         if loop.opaque_calls or any(s.zeroes or s.target in loop.assigned or s.is_local_of_callee for s in steps):
             continue  # an engine resets by itself; a new optimizer in each iteration is for a new model
-        step = next((s for s in steps if not _is_reset(s, loop)), None)
+        step = next((s for s in steps if not _is_reset(s, loop) and not resets_beside(function, loop, s)), None)
         backward = loop.backward_before(step) if step is not None else None
         if step is None or backward is None:
             continue

@@ -188,9 +188,10 @@ def with_flags(ref: FunctionRef, given: Given) -> FunctionRef:
     values: dict[str, Value] = {}
     for arg, value in given:
         if arg.star:
-            break
-        values[str(arg.keyword or next(positional, None))] = _told(arg.value, value)
-    else:
+            positional = iter(())  # what comes after it may be for any parameter
+        else:
+            values[arg.keyword or next(positional, "")] = _told(arg.value, value)
+    if not any(arg.star for arg, _ in given):
         values = _by_default(ref) | values
     flags = {
         name: value

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from gradguard.static import tree as t
 from gradguard.static.clearing import AT_START
 from gradguard.static.constant_places import without_settings
 from gradguard.static.copies import is_of_a_copy, leaves_a_copy, left_on
-from gradguard.static.definitions import Class
+from gradguard.static.definitions import Class, FunctionRef
 from gradguard.static.model import Backward, Form, GradCall, Loop, Store, ZeroGrad
 from gradguard.static.names import in_method
 from gradguard.static.roots import graphs, node_of, shared
@@ -46,6 +47,9 @@ def judge_backward(flow: Flow, backward: Backward) -> None:
         if not own or not later.reach or shared(value, later) or _may_be_left_by(own, later):
             backward.needed_again = True
             return
+    if _is_handed_to_another(flow, value, order):
+        backward.needed_again = True
+        return
     if loop is None:
         return
     made = frozenset(r for r in own if r.source in (Source.GRAPH, Source.LOSS))
@@ -66,6 +70,32 @@ def judge_backward(flow: Flow, backward: Backward) -> None:
         gone = backward.inner is not None and not any(v.reach & made for v in flow.final.env.values())
         returned = backward.conditional and not flow.facts.returns.reach.isdisjoint(made)
         backward.needed_again = again or gone or returned or not _made_in(loop, value)
+
+
+def _is_handed_to_another(flow: Flow, value: Value, order: int) -> bool:
+    """Whether the graph of a value goes, after an event, into a call that may do a backward over it."""
+    later = [call for call, (place, given) in flow.handed.items() if place > order and shared(value, given)]
+    return any(_may_backpropagate(flow, call) for call in later)
+
+
+def _may_backpropagate(flow: Flow, call: t.Call) -> bool:
+    """Whether something of the program that a call may run does a backward: ``for penalty in all: penalty(out)``."""
+    func = call.func
+    methods = _methods(flow, func.name) if isinstance(func, t.Attribute) else []
+    if not methods and (not isinstance(func, t.Attribute) or t.path_of(func.value) == "self"):
+        methods = _methods(flow, "__call__")
+    return any(ref.trains or any(own.trains for own in _own_methods(ref)) for ref in methods)
+
+
+def _methods(flow: Flow, name: str) -> list[FunctionRef]:
+    survey = flow.project.survey
+    return [*survey.methods_of_modules(name, flow.module), *survey.methods_of_no_modules(name, flow.module)]
+
+
+def _own_methods(ref: FunctionRef) -> Iterator[FunctionRef]:
+    """The methods of its own object that a method calls."""
+    found = (ref.owner.method(name) if ref.owner is not None else None for name in ref.own_calls)
+    return (method for method in found if method is not None)
 
 
 def _may_be_left_by(graphs_of: Roots, value: Value) -> bool:

@@ -11,7 +11,7 @@ from gradguard.static import tree as t
 from gradguard.static.lengthened import lengthened
 from gradguard.static.model import Call, ZeroGrad
 from gradguard.static.names import breaks_graph, collections_of, is_of_gradient, named_kind, put_into_evaluation
-from gradguard.static.parameters import is_frozen_copy
+from gradguard.static.parameters import is_frozen_copy, leaves_out, parameters_taken
 from gradguard.static.paths import is_part, is_within
 from gradguard.static.state import State
 from gradguard.static.terms import terms
@@ -302,14 +302,11 @@ def unmarked(flow: Flow, path: str, value: Value, state: State) -> Value:
 def freeze_each(flow: Flow, parameter: str | None, state: State, frozen: bool) -> None:
     """``for p in net.parameters(): p.requires_grad = False``, for all of them."""
     loop = flow.loop.site.node if flow.loop is not None else None
-    if flow.loop is None or parameter not in flow.loop.targets or not isinstance(loop, t.Repeat):
+    if not isinstance(loop, t.Repeat):
         return
-    call = loop.iterable
-    whole = isinstance(call, t.Call) and isinstance(call.func, t.Attribute) and not call.args
-    if whole and call.func.name in ("parameters", "named_parameters"):  # type: ignore[union-attr]
-        path = t.path_of(call.func.value)  # type: ignore[union-attr]
-        if path is not None:
-            flow.freeze(flow.canonical(path), state, frozen and flow.branches == 0)
+    for name, module in parameters_taken(loop.target, loop.iterable):
+        if name == parameter:
+            flow.freeze(flow.canonical(module), state, frozen and flow.branches == 0 and not leaves_out(loop))
 
 
 def _is_dropped(target: t.Expr) -> bool:

@@ -318,6 +318,8 @@ def _unknown(c: Called) -> Value:
         return union(c.arguments, Kind.OUTPUT).with_roots(Root(Source.CALL, c.node))
     if not k.MEASURING_CALLABLE.search(last(c.path)):
         flow.escaped |= union(arguments).reach
+        if c.func.kind is Kind.UNKNOWN and "retain_graph" in flow.ref.chunk.text:
+            flow.handed[c.node] = len(flow.facts.events), union(arguments)
     return recorded(Value(frozenset((Root(Source.CALL, c.node),)), given.reach), state)
 
 
@@ -333,6 +335,7 @@ _READERS: tuple[Callable[[Called], Value | None], ...] = (
     containers.in_place,
     _project,
     _prepared,
+    module_calls.of_frozen,
     module_calls.of_evaluated,
     dispatch.by_name,
     dispatch.of_module,

@@ -33,6 +33,7 @@ class FlowNotes:
     beyond_start: cached_property[set[str]] = cached_property(_names)
     proven: cached_property[set[Root]] = cached_property(_names)
     proven_values: cached_property[set[Roots]] = cached_property(_names)
+    handed: cached_property[dict[t.Call, tuple[int, Value]]] = cached_property(_table)
     escaped: cached_property[set[Root]] = cached_property(_names)
     hints: cached_property[dict[Root, str]] = cached_property(_table)
     carries: cached_property[dict[tuple[str, Loop], Carry]] = cached_property(_table)

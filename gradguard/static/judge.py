@@ -23,6 +23,7 @@ from gradguard.static.model import Backward, Event, Form, Forward, GradCall, Loo
 from gradguard.static.module_inputs import may_get_graphs
 from gradguard.static.noted import judge_call, judge_construction
 from gradguard.static.renewal import is_renewed
+from gradguard.static.reset_by_callers import is_reset_by_callers
 from gradguard.static.roots import attaching_roots, graphs, node_of, site_of, wholes
 from gradguard.static.route import route
 from gradguard.static.unknown_modules import may_cut
@@ -412,6 +413,9 @@ def _judge_call(flow: Flow, store: Store) -> None:
     if (store.form in COLLECTING or forward) and (_is_shared(flow, store) or cleared(flow, store)):
         return
     if store.form not in COLLECTING and forward and is_cut(flow, store):
+        return
+    store.renewed = store.form is Form.SUM and is_reset_by_callers(flow, store.path)
+    if store.renewed:
         return
     store.outlives = None
     store.outlives_call = True

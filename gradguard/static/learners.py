@@ -5,6 +5,8 @@ from __future__ import annotations
 from gradguard.static import tree as t
 from gradguard.static.events import Event
 from gradguard.static.model import Function, Loop, Step, ZeroGrad
+from gradguard.static.names import collections_of
+from gradguard.static.source import Site
 
 
 def goes_over_learners(loop: Loop) -> bool:
@@ -15,6 +17,43 @@ def goes_over_learners(loop: Loop) -> bool:
         return False
     each = _names_of_each(stmt, loop.targets)
     return all(_is_of_each(event, each) for event in events)
+
+
+def resets_beside(function: Function, loop: Loop, step: Step) -> bool:
+    """Whether a loop beside this one resets the optimizers that it steps: ``for k in nets: optimizers[k].zero_grad()``.
+
+    Both go over the same learners, which are different ones in each iteration.
+    """
+    if not goes_over_learners(loop):
+        return False
+    return any(
+        reset.loop is not None and reset.target == step.target and _is_over_the_same(reset.loop, loop, step.target)
+        for reset in function.zero_grads
+    )
+
+
+def _is_over_the_same(other: Loop, loop: Loop, optimizer: str | None) -> bool:
+    """Whether another loop, at the same place, goes over all that a loop goes over."""
+    beside, stmt = other.site.node, loop.site.node
+    if other is loop or other.parent is not loop.parent or other.leaves_early or not goes_over_learners(other):
+        return False
+    if not isinstance(beside, t.Repeat) or not isinstance(stmt, t.Repeat) or beside.iterable is None:
+        return False
+    if any(isinstance(part, t.Slice | t.Display | t.Comprehension) for part in t.walk(beside.iterable)):
+        return stmt.iterable is not None and _code(other, beside.iterable) == _code(loop, stmt.iterable)
+    name = (optimizer or "").split(".")[0]
+    return _collections(beside).get(name) == _collections(stmt).get(name)
+
+
+def _code(loop: Loop, part: t.Node) -> str:
+    return Site(loop.site.chunk, part).code
+
+
+def _collections(stmt: t.Repeat) -> dict[str, list[str]]:
+    """The names that a loop binds, each with the collection that it is taken from."""
+    if stmt.target is None or stmt.iterable is None:
+        return {}
+    return dict(collections_of(stmt.target, stmt.iterable))
 
 
 def _names_of_each(stmt: t.Repeat, targets: frozenset[str]) -> frozenset[str]:

@@ -10,7 +10,7 @@ from gradguard.static import tree as t
 from gradguard.static import values
 from gradguard.static.called import Called, last
 from gradguard.static.definitions import Class, FunctionRef
-from gradguard.static.model import Forward, Mode
+from gradguard.static.model import Forward, Function, Mode
 from gradguard.static.model_lookalikes import may_record_nothing
 from gradguard.static.names import structures_in
 from gradguard.static.parameters import making
@@ -129,6 +129,36 @@ def of_evaluated(c: Called) -> Value | None:
     return None
 
 
+def of_frozen(c: Called) -> Value | None:
+    """A method of a module whose class only the run knows, that runs what is frozen: ``net.encode_keys(x)``.
+
+    That is so where all classes of the program that have such a method are modules that run nothing else in it, and
+    return what comes of its arguments.
+    """
+    receiver = c.receiver
+    if not c.method or receiver is None or not c.arguments or c.method in k.OF_EVERY_MODULE:
+        return None
+    if receiver.kind is not Kind.MODULE or receiver.ref is not None or c.func.ref is not None:
+        return None
+    survey = c.flow.project.survey
+    methods = survey.methods_of_modules(c.method, c.flow.module)
+    if not methods or not all("requires_grad" in ref.chunk.text for ref in methods):
+        return None
+    flows = map(c.flow.project.flow, methods)
+    if not all(flow is not None and _adds_no_graph(flow.facts) for flow in flows):
+        return None
+    if survey.methods_of_no_modules(c.method, c.flow.module):
+        return None
+    return holding(c.result(kind=Kind.OUTPUT, receiver=False), Held.OUTPUT, c.node)
+
+
+def _adds_no_graph(method: Function) -> bool:
+    """Whether what a method returns has no graph but that of its arguments: it runs frozen modules."""
+    silent = (run.is_frozen or run.mode is Mode.OFF for run in method.forwards)
+    own = (root for root in method.returns.reach if root.source is not Source.PARAM)
+    return bool(method.forwards) and all(silent) and not any(own)
+
+
 def forward(c: Called, path: str | None = None) -> None:
     """Note that a module is run.
 
@@ -159,11 +189,11 @@ def is_frozen(c: Called, path: str | None) -> bool:
         any(map(values.is_frozen, called))
         or c.state.freezes(path)
         or (module is not None and freezes_itself(c.flow, path, module))
-        or _is_frozen_part(c.flow, path)
+        or is_frozen_part(c.flow, path)
     )
 
 
-def _is_frozen_part(flow: Flow, path: str | None) -> bool:
+def is_frozen_part(flow: Flow, path: str | None) -> bool:
     """Whether the object, or a part of it, was frozen when this one was made: ``self.teacher``."""
     owner = flow.ref.owner
     return path is not None and owner is not None and any(is_part(path, part) for part in owner.frozen_parts)

@@ -222,24 +222,25 @@ def replaced_element(loop: t.Repeat, keyed: Callable[[], Mapping[str, str]]) -> 
     """The element that each iteration of a loop over a collection stores anew: ``for k, v in d.items(): d[k] = v * 2``.
 
     Or a loop over the collection whose elements are all its keys: ``for k in names: d[k] = d[k].item()``.
-    That of a condition is one too where it asks whether the element is a tensor: what is none, keeps no graph.
+    That of a condition is one too where it asks whether the element is a tensor, or whether it has a tensor's methods:
+    what is none, keeps no graph.
     """
     path = gone_over(loop.iterable) if loop.iterable is not None else None
     if path is None or loop.target is None or any(map(_ends_the_loop, t.walk_statements(loop.body))):
         return None
     keys = {name.id for name in t.names_in(loop.target) if isinstance(name, t.Name)}
+    stored: t.Subscript | None = None
     for stmt in loop.body:
-        asks = isinstance(stmt, t.If) and _asks_for_tensor(stmt.test)
-        for inner in stmt.body if isinstance(stmt, t.If) and asks else [stmt]:
+        for inner in _of_tensors(stmt):
             target = inner.targets[0] if isinstance(inner, t.Assign) else None
             base = t.path_of(target.value) if isinstance(target, t.Subscript) else None
             if not isinstance(target, t.Subscript) or base is None or t.path_of(target.index) not in keys:
                 continue
             if base == path or keyed().get(base) == path:
-                return target
+                stored = target  # the last one counts
         if any(isinstance(inner, t.Leave) for inner in t.walk_statements([stmt])):
-            return None
-    return None
+            break
+    return stored
 
 
 def _ends_the_loop(stmt: t.Stmt) -> bool:
@@ -266,6 +267,21 @@ def _is_call_of(expr: t.Expr, *names: str) -> TypeGuard[t.Call]:
     if not isinstance(expr, t.Call) or not expr.args:
         return False
     return (t.path_of(expr.func) or "").rsplit(".", 1)[-1] in names
+
+
+def _of_tensors(stmt: t.Stmt) -> list[t.Stmt]:
+    """The statements that run for each tensor, with whatever is none left out: ``try``, ``except AttributeError``."""
+    if isinstance(stmt, t.If) and _asks_for_tensor(stmt.test):
+        return stmt.body
+    if isinstance(stmt, t.Try) and all(_is_of_others(handler) for handler in stmt.handlers):
+        return stmt.body
+    return [stmt]
+
+
+def _is_of_others(handler: t.Handler) -> bool:
+    """Whether an error is that of an object which has no such methods as tensors have."""
+    caught = handler.type.items if isinstance(handler.type, t.Display) else [handler.type]
+    return all(each is not None and t.path_of(each) in ("AttributeError", "TypeError") for each in caught)
 
 
 def _asks_for_tensor(test: t.Expr) -> bool:

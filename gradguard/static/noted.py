@@ -40,7 +40,8 @@ def judge_call(flow: Flow, call: Call) -> None:
     if call.name == "retain_grad":
         call.too_late = _too_late(flow, call)
     elif "anomaly" in call.name:
-        call.is_harmless = not flow.project.survey.mentions(_BACKWARD, flow.module)
+        mentioned = flow.project.survey.mentions(_BACKWARD, flow.module)
+        call.is_harmless = not mentioned or (_only_evaluates(flow) and not flow.project.survey.may_train(flow.module))
     elif call.name == "torch.utils.data.DataLoader":
         data = next((v for name, v in call.given if name == "dataset"), call.first)
         call.object_lists = data.ref.object_lists if isinstance(data.ref, Class) and data.ref.is_dataset else ()
@@ -54,6 +55,11 @@ def judge_call(flow: Flow, call: Call) -> None:
         call.loops = _loops_from(flow, call, f"{call.bound_to}.start")
     elif call.name.startswith(k.PYPLOT):
         call.handed_on = _is_handed_on(flow, call.bound_to)
+
+
+def _only_evaluates(flow: Flow) -> bool:
+    """Whether it runs models, and each of them without gradients."""
+    return {forward.mode for forward in flow.facts.forwards} == {Mode.OFF} and not flow.facts.needs_gradients
 
 
 def _asks_for_device(function: object) -> bool:

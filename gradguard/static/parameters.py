@@ -20,11 +20,13 @@ _BARE = re.compile(r"torch\.nn\.(?:Module|(?:modules\.loss\.)?(?!\w*With)\w*Loss
 """What a class may inherit from elsewhere and still have nothing to train: the losses of ``torch.nn`` are such."""
 
 _PLAIN = k.CONTAINER_BUILTINS | {"int", "float", "str", "bool", "len", "tuple", "range", "max", "min"}
+_COUNTING = ("range", "min", "max", "int", "float", "round")
 _SETTINGS = frozenset("device dtype layout reduction reduce size_average".split())
 _PLAIN_MODULES = ("np.", "numpy.", "math.")
 _THAWING = re.compile(
     r"requires_grad\s*=(?!\s*False\b)|requires_grad_\((?!\s*(?:requires_grad\s*=\s*)?False\b)|unfreeze"
 )
+_GIVING_ALL = ("parameters", "named_parameters")
 _GIVING = ("register_parameter", "add_module", "register_module", "setattr", "Parameter")
 
 
@@ -41,19 +43,32 @@ def _is_of_bare(family: list[Class]) -> bool:
 
 
 def _may_make_parameters(cls: Class) -> bool:
+    given: set[str] = set()
     for ref in cls.methods.values():
         plain = {p.name for p in ref.define.params if _is_plain(p)}
         for node in t.walk(ref.define.body):
             if isinstance(node, t.Call) and (t.path_of(node.func) or "").rsplit(".", 1)[-1] in _GIVING:
                 return True
-        if any(_may_bring_parameters(value, plain) for value in _attributes(ref.define)):
-            return True
-    return False
+        for path, value in _attributes_named(ref.define):
+            if _may_bring_parameters(value, plain):
+                if not isinstance(value, t.Name):
+                    return True
+                given.add(path)
+    return bool(given) and not given <= _used_as_numbers(cls)
 
 
-def _attributes(method: t.Define) -> Iterator[t.Expr]:
-    """What a method puts into attributes of ``self``."""
-    return (value for _, value in _attributes_named(method))
+def _used_as_numbers(cls: Class) -> set[str]:
+    """The attributes that it uses as only whole numbers are used: ``range(self.count)``, ``min(height, self.size)``."""
+    nodes = (node for ref in cls.methods.values() for node in t.walk(ref.define.body))
+    given = (_plain_arguments(node) for node in nodes if isinstance(node, t.Call) and t.path_of(node.func) in _COUNTING)
+    paths = (t.path_of(value) for values in given for value in values)
+    return {path for path in paths if path is not None and path.startswith("self.")}
+
+
+def _plain_arguments(call: t.Call) -> list[t.Expr]:
+    """What a call is given one by one; not the one collection of which it takes the least or the largest."""
+    values = [arg.value for arg in call.args if arg.keyword is None and not arg.star]
+    return [] if len(values) < 2 and t.path_of(call.func) in ("min", "max") else values
 
 
 def _is_plain(param: t.Param) -> bool:
@@ -127,11 +142,7 @@ def may_learn_again(cls: Class, name: str) -> bool:
 def _frozen_by(stmt: t.Stmt) -> Iterator[str]:
     """The modules that a statement freezes as a whole."""
     if isinstance(stmt, t.Repeat):
-        call = stmt.iterable
-        whole = isinstance(call, t.Call) and isinstance(call.func, t.Attribute) and call.func.name == "parameters"
-        path = t.path_of(call.func.value) if whole and not call.args else None  # type: ignore[union-attr]
-        if path is not None and any(_freezes(inner, stmt.target, {}) for inner in stmt.body):
-            yield path
+        yield from _frozen_in(stmt, {})
     elif isinstance(stmt, t.Assign) and is_frozen_copy(stmt.value):
         yield from (path for target in stmt.targets if (path := t.path_of(target)) is not None)
     elif isinstance(stmt, t.Evaluate) and is_frozen_copy(stmt.value):
@@ -229,23 +240,51 @@ def _freezes_all(stmt: t.Stmt, flags: dict[str, bool]) -> bool:
     call = stmt.value if isinstance(stmt, t.Evaluate) else None
     if isinstance(call, t.Call) and t.path_of(call.func) == "self.requires_grad_":
         return bool(call.args) and _switches_off(call.args[0].value, flags)
-    if isinstance(stmt, t.Repeat) and isinstance(stmt.iterable, t.Call):
-        own = t.path_of(stmt.iterable.func) == "self.parameters"
-        return own and any(_freezes(inner, stmt.target, flags) for inner in stmt.body)
-    return False
+    return isinstance(stmt, t.Repeat) and "self" in _frozen_in(stmt, flags)
 
 
-def _freezes(stmt: t.Stmt, parameter: t.Expr | None, flags: dict[str, bool]) -> bool:
+def parameters_taken(target: t.Expr | None, iterable: t.Expr | None) -> Iterator[tuple[str, str]]:
+    """What a loop takes from all parameters of modules: the name of each, and its module.
+
+    ``for p in net.parameters()``, ``for old, new in zip(net.parameters(), teacher.parameters())``.
+    """
+    if not isinstance(iterable, t.Call):
+        return
+    items = target.items if isinstance(target, t.Display) else []
+    name, given = t.path_of(iterable.func), [arg.value for arg in iterable.args]
+    if name == "zip" and len(items) == len(given):
+        for item, each in zip(items, given):
+            yield from parameters_taken(item, each)
+    elif name == "enumerate" and len(items) == 2 and given:
+        yield from parameters_taken(items[1], given[0])
+    elif isinstance(iterable.func, t.Attribute) and not given and iterable.func.name in _GIVING_ALL:
+        named = iterable.func.name != "parameters"
+        parameter = t.path_of(items[1] if named and len(items) == 2 else target) if target is not None else None
+        module = t.path_of(iterable.func.value)
+        if parameter is not None and module is not None:
+            yield parameter, module
+
+
+def leaves_out(loop: t.Repeat) -> bool:
+    """Whether a loop may skip some of what it goes over."""
+    return any(isinstance(stmt, t.Leave) for stmt in walk_statements(loop.body))
+
+
+def _frozen_in(loop: t.Repeat, flags: dict[str, bool]) -> set[str]:
+    """The modules all of whose parameters a loop freezes."""
+    taken = () if leaves_out(loop) else parameters_taken(loop.target, loop.iterable)
+    return {module for name, module in taken if any(_freezes(stmt, name, flags) for stmt in loop.body)}
+
+
+def _freezes(stmt: t.Stmt, parameter: str, flags: dict[str, bool]) -> bool:
     """``parameter.requires_grad = False``, ``parameter.requires_grad_(False)``."""
-    if parameter is None:
-        return False
     call = stmt.value if isinstance(stmt, t.Evaluate) else None
-    if isinstance(call, t.Call) and t.path_of(call.func) == f"{t.path_of(parameter)}.requires_grad_":
+    if isinstance(call, t.Call) and t.path_of(call.func) == f"{parameter}.requires_grad_":
         asked = call.argument("requires_grad", 0)
         return asked is not None and _switches_off(asked, flags)
     if not isinstance(stmt, t.Assign):
         return False
-    wanted = f"{t.path_of(parameter)}.requires_grad"
+    wanted = f"{parameter}.requires_grad"
     return any(t.path_of(target) == wanted for target in stmt.targets) and _switches_off(stmt.value, flags)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -14,6 +15,7 @@ from gradguard.static.gate import SourceError
 from gradguard.static.layout import statements
 from gradguard.static.parameters import is_plain
 from gradguard.static.prose import without_prose
+from gradguard.static.values import UNKNOWN
 from gradguard.static.written_calls import AT_TOP, ITEMS, Call, Given, Scope, Written, call_of, mention_of, written_in
 
 if TYPE_CHECKING:
@@ -141,7 +143,11 @@ class Passed:
                 ref = flow.facts.returns.ref if flow is not None else None
             made = [ref] if given.is_made and isinstance(ref, Class) else calls.made(name)
             methods = [cls.method("__call__") for cls in made if not cls.is_module]
-            yield from (found for found in (ref, *methods) if isinstance(found, FunctionRef))
+            yield from (_with(given, found) for found in (ref, *methods) if isinstance(found, FunctionRef))
+            for other in calls.named(name) if ref is None and not given.is_made else ():
+                value = module.dotted(other.path)
+                if value is not None and isinstance(value.ref, FunctionRef):
+                    yield _with(other, value.ref)
         elif given.is_made:
             return
         elif holder == ["self"]:
@@ -191,6 +197,12 @@ def _by_default(ref: FunctionRef, param: str) -> Iterator[FunctionRef]:
     default = next((p.default for p in ref.define.params if p.name == param), None)
     if isinstance(default, t.Lambda):
         yield FunctionRef(ref.module, t.as_function(default), ref.chunk)
+
+
+def _with(given: Given, function: FunctionRef) -> FunctionRef:
+    """The function with what ``partial(function, scale=2)`` gives it already."""
+    options = tuple((t.Arg(t.Constant(None, None), name), UNKNOWN) for name in given.options)
+    return replace(function, given=(*function.given, *options)) if options else function
 
 
 class _Passing(NamedTuple):
@@ -291,6 +303,11 @@ class _Calls:
 
         values = (self.module.dotted(maker) for maker in self._makers(path) if self.module is not None)
         return [value.ref for value in values if value is not None and isinstance(value.ref, Class)]
+
+    def named(self, variable: str) -> list[Given]:
+        """What a variable is another name of."""
+        written = self._where(mention_of(variable), variable)
+        return list(dict.fromkeys(name for each in written for name in each.named.get(variable, ())))
 
     def _makers(self, path: str) -> list[str]:
         """What is called to make a variable's objects."""

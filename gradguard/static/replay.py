@@ -31,7 +31,7 @@ from gradguard.static.model import (
     Store,
     ZeroGrad,
 )  # fmt: skip
-from gradguard.static.module_calls import freezes_itself
+from gradguard.static.module_calls import freezes_itself, is_frozen_part
 from gradguard.static.proof import prove
 from gradguard.static.source import Site
 from gradguard.static.stored import no_growth, surely
@@ -147,7 +147,7 @@ def _is_frozen(here: Translation, module: str | None) -> bool:
         of = here.flow.read(path, here.state).ref
         if isinstance(of, Class) and of.is_module and freezes_itself(here.flow, path, of):
             return True
-    return here.state.freezes(module)
+    return here.state.freezes(module) or is_frozen_part(here.flow, module)
 
 
 def _opaque(here: Translation, event: OpaqueCall) -> None:

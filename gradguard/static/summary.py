@@ -45,7 +45,8 @@ def apply_facts(c: Called, ref: FunctionRef, given: Given, receiver: str | None)
     flow = c.flow
     flow.applied.add(ref.define)
     runs_later = ref.define.is_generator and c.node is flow.handing_back  # with no_grad(): return generator()
-    flow.calls.append((ref.define, Mode.INHERITED if runs_later else c.state.mode))
+    if ref.owner is not None or takes(ref, [arg for arg, _ in (*ref.given, *given)]):  # else it raises
+        flow.calls.append((ref.define, Mode.INHERITED if runs_later else c.state.mode))
     try:
         callee = flow.project.flow(with_flags(flow.project.wrapper(ref) or ref, given))
     except SourceError:

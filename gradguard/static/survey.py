@@ -38,6 +38,7 @@ _TORCH = re.compile(r"^\s*(?:from|import)\s+(?:torch|pytorch_lightning|lightning
 _OTHER_LIBRARIES = re.compile(rf"^\s*(?:from|import)\s+(?:{'|'.join(sorted(k.OTHER_LIBRARIES))})\b", re.M)
 _TRAINS = re.compile(TRAINS_HERE)
 _GRADIENTS = re.compile(r"^[^#\n]*(?:backward\(|(?<![\w.])grad\(|autograd\.grad\()", re.M)
+_TRAINING_WORDS = ("backward", "autograd.grad", "import grad", ".fit(", "Trainer")
 Functions = Collection[tuple[str, bytes]]
 MANY_CALLERS = 50
 MANY_FILES = 300
@@ -328,6 +329,14 @@ class Survey:
                 found |= {(self.project.shown(path), line) for line in _lines_matching(_GRADIENTS, self.texts.of(path))}
             self._backwards[near.source.path] = found
         return self._backwards[near.source.path]
+
+    def may_train(self, near: Module) -> bool:
+        """Whether something that is used where ``near`` is computes gradients, or leaves that to another library.
+
+        That library calls the ``training_step`` of a model; where none does, nothing calls it.
+        """
+        lines = (line for w in _TRAINING_WORDS for text in self.texts_used(w, near) for line in lines_with(w, text))
+        return any(line.function != "training_step" for line in lines)
 
     def has_learning_forward(self, near: Module) -> bool:
         """Whether a ``forward`` of the program computes gradients itself: a method that adapts to what it is given."""

@@ -15,6 +15,7 @@ from gradguard.static.model import (
     Backward,
     GradCall,
     HookRegistration,
+    Mode,
     Site,
     Step,
     ZeroGrad,
@@ -54,6 +55,18 @@ def _is_own_method(c: Called) -> bool:
     return bool(c.arguments) and c.flow.project.survey.mentions(_OWN_BACKWARD, c.flow.module, "def backward")
 
 
+def _gives_a_result(c: Called) -> bool:
+    """Whether it is no backward of torch, which gives nothing: ``sample = flow.backward(z).clamp(-1, 1)``.
+
+    Under ``no_grad``, where there is no graph, it is enough that a method which is given something stands for a value.
+    """
+    ref = c.flow.ref
+    if not c.arguments or c.node in ref.calls_for_effect:
+        return False
+    parts = (node for node in t.walk(ref.define.body) if isinstance(node, t.Attribute | t.Subscript))
+    return c.state.mode is Mode.OFF or any(part.value is c.node for part in parts)
+
+
 def _with_own(c: Called, value: Value) -> Value:
     """What an object's own ``backward()`` goes over: what the object keeps, too."""
     func = c.node.func
@@ -74,6 +87,8 @@ def _backward_value(c: Called) -> Value | None:
     if c.method == "manual_backward":
         return c.first or c.value_of("loss") or UNKNOWN
     if c.method != "backward" or c.external or isinstance(c.func.ref, FunctionRef):
+        return None
+    if _gives_a_result(c):
         return None
     path = c.receiver_path or ""
     is_model = c.receiver is not None and c.receiver.kind is Kind.MODULE and not k.ENGINE_NAME.search(path)

@@ -24,11 +24,13 @@ class Given(NamedTuple):
 
     Args:
         items: those of a list or tuple that is written out.
+        options: the names of what ``partial(function, scale=2)`` gives to the function already.
     """
 
     path: str
     is_made: bool
     items: tuple[Given, ...] = ()
+    options: tuple[str, ...] = ()
 
 
 class Call(NamedTuple):
@@ -45,11 +47,16 @@ class Call(NamedTuple):
 
 
 class Written(NamedTuple):
-    """What a part of a file calls, by the name of what is called; what variables are made with; what is decorated."""
+    """What a part of a file calls, by the name of what is called; what variables are made with; what is decorated.
+
+    Args:
+        named: what variables are other names of: ``loss = hinge_loss``.
+    """
 
     calls: dict[str, list[Call]]
     made: dict[str, list[str]]
     decorated: dict[str, list[tuple[str, Scope]]]
+    named: dict[str, list[Given]]
 
 
 # What may stand between two words of an expression; a comment with its end, or a search would try each of its spaces.
@@ -73,6 +80,7 @@ def written_in(statement: bytes) -> Written:
     calls: defaultdict[str, list[Call]] = defaultdict(list)
     made: defaultdict[str, list[str]] = defaultdict(list)
     decorated: defaultdict[str, list[tuple[str, Scope]]] = defaultdict(list)
+    named: defaultdict[str, list[Given]] = defaultdict(list)
     stack: list[tuple[ast.AST, Scope]] = [(parsed(statement.decode()), ("<module>", "", []))]
     while stack:
         node, scope = stack.pop()
@@ -85,6 +93,9 @@ def written_in(statement: bytes) -> Written:
         elif isinstance(node, ast.Assign):
             for target in node.targets:
                 for name, value in _pairs(target, node.value):
+                    is_name = isinstance(name, ast.Name) and isinstance(value, ast.Name | ast.Call)
+                    if is_name and (other := _given(value)).path and not other.is_made:
+                        named[_dotted(name)].append(other)
                     if isinstance(value, ast.Call):
                         made[_dotted(name)].append(_called(value))
                     if maker := _maker_of_items(value):
@@ -104,7 +115,7 @@ def written_in(statement: bytes) -> Written:
                 decorated[_decorating(decorator)].append((node.name, scope))  # what decorates a method is another thing
             scope = (node.name, scope[1], names)
         stack += [(child, scope) for child in inner(node)]
-    return Written(calls, made, decorated)
+    return Written(calls, made, decorated, named)
 
 
 def _pairs(target: ast.expr, value: ast.expr) -> Iterator[tuple[ast.expr, ast.expr]]:
@@ -142,6 +153,9 @@ def _called(value: ast.expr) -> str:
 def _given(argument: ast.expr) -> Given:
     if isinstance(argument, ast.List | ast.Tuple):
         return Given("", False, tuple(map(_given, argument.elts)))
+    if isinstance(argument, ast.Call) and len(argument.args) == 1 and _called(argument).endswith("partial"):
+        options = tuple(keyword.arg for keyword in argument.keywords if keyword.arg)
+        return Given(_dotted(argument.args[0]), False, options=options)
     is_made = isinstance(argument, ast.Call)
     return Given(_called(argument) if is_made else _dotted(argument), is_made)
 

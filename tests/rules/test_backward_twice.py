@@ -606,3 +606,38 @@ def test_what_grad_goes_through_is_freed(inputs: str, then: str) -> None:
     assert_flagged(PART_OF_THE_WAY.format(inputs=inputs, more="", then=then), CODE)
     kept = PART_OF_THE_WAY.format(inputs=inputs, more=", retain_graph=True", then=then)
     assert_clean(twin(kept), CODE)
+
+
+INVERSE = """
+    from library import build
+
+    def sample(config, count):
+        flow = build(config)
+        flow.train()
+        z = flow(torch.randn(3, 8))
+        for _ in range(count):
+            MODE
+                CALL
+"""
+TAKEN = ["x = {}.clamp(-1, 1)", "print({}.shape)", "x = {}[0]", "x = save({}.cpu())"]
+CALLED = ["flow.backward(z)", "flow.module.backward(z)", "z.backward(flow.prior)", "flow.backward(z, None)"]
+
+
+@pytest.mark.parametrize("mode", ["with torch.no_grad():", "if True:"])
+@pytest.mark.parametrize("call", CALLED)
+@pytest.mark.parametrize("taken", TAKEN)
+def test_a_method_of_its_own_that_gives_something(mode: str, call: str, taken: str) -> None:
+    assert_clean(INVERSE.replace("MODE", mode).replace("CALL", taken.format(call)))
+
+
+@pytest.mark.parametrize("taken", ["x = {}", "x, y = {}", "save({})", "return {}"])
+def test_a_method_of_its_own_without_gradients(taken: str) -> None:
+    without = INVERSE.replace("MODE", "with torch.no_grad():")
+    assert_clean(without.replace("CALL", taken.format("flow.backward(z)")))
+
+
+@pytest.mark.parametrize("taken", ["{}", "_ = {}", "print({})", "x = {}"])
+@pytest.mark.parametrize("given", ["torch.ones_like(z)", "gradient=torch.ones_like(z)", ""])
+def test_a_backward_of_torch(taken: str, given: str) -> None:
+    call = taken.format(f"z.backward({given})")
+    assert_flagged(INVERSE.replace("MODE", "if True:").replace("CALL", f"{call}  # !"), CODE)

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from tests.rules.snippets import assert_clean, assert_flagged
+from tests.rules.snippets import assert_clean, assert_flagged, lines_in_files
 
 CODE = "GG501"
 
@@ -285,3 +287,83 @@ def test_a_function_that_is_the_option(name: str) -> None:
 @pytest.mark.parametrize("name", ["setup", "seed_everything", "main"])
 def test_a_function_that_sets_up(name: str) -> None:
     assert_flagged(SWITCH.format(name=name), CODE)
+
+
+SCRIPT = """
+import torch
+from torch import nn
+from model import Net
+
+torch.autograd.set_detect_anomaly(True)
+
+def main(loader):
+    net = Net()
+    net.eval()
+    with torch.no_grad():
+        for x, y in loader:
+            print(net(x).argmax(1))
+
+if __name__ == "__main__":
+    main(loaders["test"])
+"""
+MODEL = """
+import torch
+from torch import nn
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.head = nn.Linear(3, 3)
+
+    def forward(self, x):
+        return self.head(x)
+"""
+TRAINING = """
+    def {name}(self, x, y):
+        loss = nn.functional.cross_entropy(self(x), y)
+        {backward}
+        return loss
+"""
+LIGHTNING = MODEL + TRAINING.format(name="training_step", backward="self.manual_backward(loss)")
+ELSEWHERE = """
+import torch
+from model import Net
+
+def train(net: Net, loader):
+    for x, y in loader:
+        nn.functional.cross_entropy(net(x), y).backward()
+"""
+MAIN = "from test import main\n\nmain([])\n"
+
+
+@pytest.mark.parametrize(
+    ("script", "model", "other"),
+    [
+        (SCRIPT, MODEL, ""),
+        (SCRIPT, MODEL, MAIN),
+        (SCRIPT, MODEL, ELSEWHERE),
+        (SCRIPT.replace("    with torch", "    with torch.autograd.detect_anomaly(), torch"), MODEL, ELSEWHERE),
+        (SCRIPT.replace("set_detect_anomaly(True)", "set_detect_anomaly(mode=True)"), MODEL, ""),
+        (SCRIPT, LIGHTNING, ""),
+        (SCRIPT.replace("    with torch.no_grad():", "    with torch.inference_mode():"), MODEL, ""),
+    ],
+)
+def test_a_script_that_only_evaluates(script: str, model: str, other: str, tmp_path: Path) -> None:
+    assert lines_in_files(tmp_path, {"test.py": script, "model.py": model, "other.py": other}, CODE) == []
+
+
+@pytest.mark.parametrize(
+    ("script", "model", "other"),
+    [
+        (SCRIPT.replace("    with torch.no_grad():", "    if True:"), LIGHTNING, ""),
+        (SCRIPT, MODEL + TRAINING.format(name="learn", backward="loss.backward()"), ""),
+        (SCRIPT, MODEL + TRAINING.format(name="saliency", backward="torch.autograd.grad(loss, x)"), ""),
+        (SCRIPT, MODEL, f"{MAIN}\n{ELSEWHERE}"),
+        (SCRIPT.replace("net.eval()", "net.eval(); net(next(loader))"), LIGHTNING, ""),
+        (SCRIPT.replace("from model", "from pytorch_lightning import Trainer\nfrom model"), MODEL, ""),
+        (SCRIPT.replace("    net.eval()", "    learner.fit(net)"), MODEL, ""),
+    ],
+)
+def test_a_script_that_does_more(script: str, model: str, other: str, tmp_path: Path) -> None:
+    found = lines_in_files(tmp_path, {"test.py": script, "model.py": model, "other.py": other}, CODE)
+    assert [name for name, _ in found] == ["test.py"]

@@ -418,3 +418,104 @@ def test_a_state_that_is_evaluated_as_it_is_trained() -> None:
     assert_clean(twin(PROBED), "GG107")
     assert_flagged(PROBED.replace("for x in xs:", "for x, _ in loader:"), "GG107")
     assert_flagged(PROBED.replace("model.begin(8)\n            out", "out"), "GG107")
+
+
+DRAINED = {
+    "agent.py": """
+        import torch
+        from torch import nn
+
+        class Agent:
+            def __init__(self):
+                self.net = nn.Linear(3, 3)
+                self.optimizer = torch.optim.Adam(self.net.parameters())
+                self.loss = self.count = 0
+
+            def act(self, x):
+                out = self.net(x)
+                loss = out.pow(2).mean()
+                self.optimizer.zero_grad()
+                loss.backward()
+                self.optimizer.step()
+                self.loss += loss
+                return out.detach()
+
+            def report(self):
+                losses = {"loss": float(self.loss)}
+                self.loss = 0
+                return losses
+    """,
+    "loop.py": """
+        from agent import Agent
+
+        def play(env, steps):
+            agent = Agent()
+            x = env.reset()
+            for step in range(steps):
+                out = agent.act(x)
+                x = env.step(out)
+                print(agent.report())
+            return agent
+
+        def test(agent, env):
+            x = env.reset()
+            while not env.done:
+                x = env.step(agent.act(x))
+    """,
+}
+REPORT, START, RESET = (
+    "                print(agent.report())",
+    "            for step in range(steps):",
+    "self.loss = 0\n",
+)
+LINE = 17
+
+
+def drained(folder: Path, *edits: tuple[str, str]) -> list[tuple[str, int]]:
+    files = dict(DRAINED)
+    for old, new in edits:
+        assert any(old in text for text in files.values()), old
+        files = {name: text.replace(old, new) for name, text in files.items()}
+    return lines_in_files(folder, files, "GG103")
+
+
+@pytest.mark.parametrize(
+    "edits",
+    [
+        [],
+        [(RESET, "self.loss, self.count = 0, 1\n")],
+        [(RESET, "self.loss = self.count = torch.zeros(1)\n")],
+        [(RESET, "with torch.no_grad():\n                    self.loss = torch.zeros(1)\n")],
+        [(REPORT, "                with env.lock:\n                    print(agent.report())")],
+        [("out = agent.act(x)", "out = agent.act(x) if env.mine else None")],
+        [("agent = Agent()", "agent = env.made(Agent)")],
+        [("from agent import Agent", "import torch")],
+        [(START, "            while True:")],
+    ],
+)
+def test_a_sum_that_the_caller_begins_anew_each_time(edits: list[tuple[str, str]], tmp_path: Path) -> None:
+    assert drained(tmp_path, *edits) == []
+
+
+@pytest.mark.parametrize(
+    "edits",
+    [
+        [(REPORT, "                pass")],
+        [(REPORT, "            print(agent.report())")],
+        [(REPORT, "                if step % 100 == 0:\n                    print(agent.report())")],
+        [
+            (
+                REPORT,
+                "                if env.quiet:\n                    continue\n                print(agent.report())",
+            )
+        ],
+        [(REPORT, "                print(env.report())")],
+        [(RESET, "self.count = 0\n")],
+        [(RESET, "self.loss = self.loss * 0.9\n")],
+        [(RESET, "if self.count > 100:\n                    self.loss = 0\n")],
+        [('losses = {"loss"', 'if not self.count:\n                    return {}\n                losses = {"loss"')],
+        [("def report(", "def reset_all("), ("agent.report()", "agent.summary()")],
+    ],
+)
+def test_a_sum_that_the_caller_lets_grow(edits: list[tuple[str, str]], tmp_path: Path) -> None:
+    assert ("agent.py", LINE) in drained(tmp_path, *edits)

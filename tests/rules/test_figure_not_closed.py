@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from gradguard.findings import Confidence
 from tests.rules.snippets import assert_clean, assert_flagged
 
 CODE = "GG505"
@@ -569,3 +570,54 @@ def test_flagged(name: str) -> None:
 @pytest.mark.parametrize("name", CLEAN)
 def test_clean(name: str) -> None:
     assert_clean(CLEAN[name], CODE)
+
+
+ASKED = """
+        import matplotlib.pyplot as plt
+
+        def draw(precision, recall):
+            fig, ax = plt.subplots(1, 1)  # !
+            ax.plot(recall, precision)
+            fig.savefig("curve.png")
+
+        def measure(precision, recall, plot=DEFAULT, folder="."):
+            if plot:
+                draw(precision, recall)
+            return (precision * recall).sum()
+
+        def train(model, loader, optimizer, epochs, options):
+            for epoch in range(epochs):
+                for x, y in loader:
+                    optimizer.zero_grad()
+                    F.cross_entropy(model(x), y).backward()
+                    optimizer.step()
+                stats = evaluate(model, loader)
+                print(measure(CALL))
+"""
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "*stats, plot=False",
+        "plot=False, *stats",
+        "*stats, folder='out', plot=False",
+        "*stats, plot=False, **options",
+        "stats[0], *stats[1:], plot=False",
+        "stats[0], stats[1], False",
+        "stats[0], stats[1], False, **options",
+    ],
+)
+@pytest.mark.parametrize("default", ["False", "True"])
+def test_a_figure_that_no_call_asks_for(call: str, default: str) -> None:
+    snippet = ASKED.replace("  # !", "").replace("DEFAULT", default)
+    assert_clean(snippet.replace("CALL", call), CODE, Confidence.LOW)
+
+
+@pytest.mark.parametrize(
+    "call",
+    ["*stats, plot=True", "*stats, plot=options.plot", "*stats", "*stats, **options", "stats[0], *stats[1:], False"],
+)
+@pytest.mark.parametrize("default", ["False", "True"])
+def test_a_figure_that_a_call_may_ask_for(call: str, default: str) -> None:
+    assert_flagged(ASKED.replace("DEFAULT", default).replace("CALL", call), CODE, Confidence.LOW)

@@ -293,3 +293,151 @@ def test_a_module_of_which_a_part_learns_that_is_built_so(after: str) -> None:
 )
 def test_a_module_that_was_built_frozen_and_learns_later(begin: str) -> None:
     assert_flagged(built(begin=begin), "GG301")
+
+
+KEYS = """
+    class Encoder(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layers, self.head = nn.Sequential(nn.Linear(3, 3)), nn.Linear(3, 3)
+
+        def forward(self, x):
+            features = self.layers(x)
+            return features, self.head(features)
+
+    class Contrast(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.model, self.keys = Encoder(), Encoder()
+            for p, q in zip(self.model.parameters(), self.keys.parameters()):
+                q.data.copy_(p.data)
+                q.requires_grad = False
+
+        def forward(self, x):
+            return self.model(x)
+
+        def encode_keys(self, x):
+            return self.keys(x)
+
+    def train(net, loader, optimizer):
+        bank = []
+        for x, y in loader:
+            net.train()
+            keys, _ = net.encode_keys(x)
+            loss = F.cross_entropy(net(x)[1] @ keys.T, y)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            bank.append(keys)  # !
+        return torch.cat(bank).mean().item()
+"""
+OVER = "for p, q in zip(self.model.parameters(), self.keys.parameters()):"
+BOTH = f"{OVER}\n                q.data.copy_(p.data)\n                q.requires_grad = False"
+OWN = "return self.keys(x)"
+OTHER = "class Other(Contrast):\n        def encode_keys(self, x):\n            return self(x)\n\n    def train("
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        (OVER, OVER),
+        (OVER, "for q in self.keys.parameters():"),
+        (OVER, "for _, q in self.keys.named_parameters():"),
+        (OVER, "for (_, p), (_, q) in zip(self.model.named_parameters(), self.keys.named_parameters()):"),
+        (OVER, "for i, (p, q) in enumerate(zip(self.model.parameters(), self.keys.parameters())):"),
+        ("q.requires_grad = False", "q.requires_grad_(False)"),
+        (OWN, "keys, scores = self.keys(x)\n            return keys, scores"),
+        (OWN, "x = x[torch.randperm(len(x))]\n            return self.keys(x)"),
+        ("net.encode_keys", "net.module.encode_keys"),
+        (OWN, f"with torch.no_grad():\n                {OWN}"),
+    ],
+)
+def test_a_method_of_a_model_that_runs_a_frozen_part(edit: tuple[str, str]) -> None:
+    assert_clean(twin(KEYS, edit), "GG104")
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        ("q.requires_grad = False", "p.requires_grad = False"),
+        ("q.requires_grad = False", "q.requires_grad = True"),
+        ("self.keys.parameters", "self.keys.head.parameters"),
+        ("q.data.copy_(p.data)", "if q.dim() == 1: continue"),
+        (OVER, "for p, q in pairs(self.model.parameters(), self.keys.parameters()):"),
+        (BOTH, f"{BOTH}\n            self.keys.head = nn.Linear(3, 3)"),
+        (BOTH, f"{BOTH}\n            self.keys.head.requires_grad_(True)"),
+        (OWN, "return self.model(x)"),
+        (OWN, "keys, _ = self.keys(x)\n            return self.model(keys)"),
+        (OWN, "return self.keys(self.model(x)[0])"),
+        (
+            "def train(",
+            "class Other(Contrast):\n        def encode_keys(self, x):\n            return self(x)\n\n    def train(",
+        ),
+    ],
+)
+def test_a_method_of_a_model_that_runs_what_learns(edit: tuple[str, str]) -> None:
+    assert edit[0] in KEYS
+    assert_flagged(KEYS.replace(*edit), "GG104")
+
+
+def test_what_a_method_runs_frozen_keeps_the_graph_of_what_goes_in() -> None:
+    snippet = twin(KEYS, ("net.encode_keys(x)", "net.encode_keys(net(x)[0])"))
+    assert_flagged(snippet.replace("bank.append(keys)", "bank.append(keys)  # !"), "GG104")
+
+
+CUTTING = """
+    class Cuts(nn.Module):
+        def __init__(self, size, count, power=1.0):
+            super().__init__()
+            self.size, self.count = size, count
+            self.power = power
+
+        def forward(self, x):
+            height = min(x.shape[-1], self.size)
+            cuts = []
+            for _ in range(self.count):
+                offset = int(torch.rand([]) ** self.power * (x.shape[-1] - height))
+                cuts.append(x[..., offset:offset + height])
+            return torch.cat(cuts)
+
+    def main(count, loader):
+        cut = Cuts(7, count)
+        net = build().eval()
+        for x, y in loader:
+            print(cut(x).mean().item())  # !
+"""
+SIZED = "height = min(x.shape[-1], self.size)"
+COUNTED = "for _ in range(self.count):"
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        (SIZED, SIZED),
+        (SIZED, "height = max(self.size, 1)"),
+        (SIZED, "height = int(self.size)"),
+        (SIZED, "height = round(self.size)"),
+        (SIZED, "height = min(self.size, 4) + max(2, self.count)"),
+        ("self.size, self.count = size, count", "self.size = size; self.count = count"),
+    ],
+)
+def test_a_module_that_is_given_only_numbers(edit: tuple[str, str]) -> None:
+    assert_clean(twin(CUTTING, edit), "GG301")
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        (SIZED, "height = self.size(x)"),
+        (SIZED, "height = min(self.size)"),
+        (SIZED, "height = min(self.size(x), 3)"),
+        (SIZED, "height = min(*self.size)"),
+        (COUNTED, "for _ in self.count:"),
+        (COUNTED, "for _ in range(len(self.count)):"),
+        ("self.power = power", "self.power = nn.Parameter(torch.ones(1))"),
+        ("self.power = power", "self.power = nn.Linear(size, size)"),
+    ],
+)
+def test_a_module_that_may_be_given_another(edit: tuple[str, str]) -> None:
+    assert edit[0] in CUTTING
+    assert_flagged(CUTTING.replace(*edit), "GG301")

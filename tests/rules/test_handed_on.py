@@ -93,3 +93,73 @@ def test_what_does_not_go_on_from_what_was_there(given: str) -> None:
 @pytest.mark.parametrize("given", HANDED)
 def test_a_program_without_a_training(given: str) -> None:
     assert_clean(program(LERP, given).replace("loss.backward()", "pass"))
+
+
+LOSSES = """
+    from functools import partial
+
+    def critic_loss(D, G, real, noise, scale=1.0, report=True):
+        D.zero_grad()
+        G.zero_grad()
+        cost = (D(G(noise).detach()) - D(real)).mean() * scale
+        return (cost, scale) if report else (cost, 0)
+
+    def plain_loss(D, G, real, noise, scale=1.0, report=True):
+        return (D(G(noise).detach()) - D(real)).mean() * scale, scale
+
+    class Loss:
+        def __call__(self, D, G, real, noise, scale=1.0):
+            D.zero_grad()
+            return (D(G(noise).detach()) - D(real)).mean() * scale, scale
+
+    class Trainer:
+        def __init__(self, D, G, {name}, optimizer, loader, repeats=1):
+            self.D, self.G, self.optimizer, self.loader = D, G, optimizer, loader
+            self.{name} = {name}
+            self.repeats = repeats
+
+        def run(self, steps):
+            for step in range(steps):
+                self.train()
+
+        def train(self):
+            for i in range(self.repeats):
+                real, noise = next(self.loader)
+                losses = self.{name}(self.D, self.G, real, noise)
+                cost = losses[0]
+                cost.backward(){mark}
+                self.optimizer.step()
+
+    def main(D, G, optimizer, loader, improved, options):
+        {made}
+        Trainer(D, G, {given}, optimizer, iter(loader)).run(100)
+"""
+RESETTING = [
+    ("pass", "critic_loss"),
+    ("loss = critic_loss", "loss"),
+    ("loss = partial(critic_loss, scale=2.0, report=False)", "loss"),
+    ("pass", "partial(critic_loss, scale=2.0)"),
+    ("loss = critic_loss if improved else None", "critic_loss"),
+    ("pass", "Loss()"),
+]
+NOT_RESETTING = [
+    ("pass", "plain_loss"),
+    ("loss = plain_loss", "loss"),
+    ("loss = partial(plain_loss, scale=2.0, report=False)", "loss"),
+    ("pass", "partial(plain_loss, scale=2.0)"),
+    ("loss = partial(critic_loss, D)", "loss"),
+    ("loss = plain_loss\n        other = critic_loss", "loss"),
+    ("loss = critic_loss\n        if improved:\n            loss = plain_loss", "loss"),
+]
+
+
+@pytest.mark.parametrize("name", ["D_loss", "criterion", "loss"])
+@pytest.mark.parametrize(("made", "given"), RESETTING)
+def test_a_loss_that_resets_gradients(name: str, made: str, given: str) -> None:
+    assert_clean(LOSSES.format(name=name, made=made, given=given, mark=""), "GG201")
+
+
+@pytest.mark.parametrize("name", ["D_loss", "criterion", "loss"])
+@pytest.mark.parametrize(("made", "given"), NOT_RESETTING)
+def test_a_loss_that_does_not(name: str, made: str, given: str) -> None:
+    assert_flagged(LOSSES.format(name=name, made=made, given=given, mark="  # !"), "GG201")

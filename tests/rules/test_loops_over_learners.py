@@ -167,3 +167,66 @@ FLAGGED = {
 @pytest.mark.parametrize("snippet", FLAGGED.values(), ids=FLAGGED)
 def test_what_every_step_adds_to(snippet: str) -> None:
     assert_flagged(snippet, "GG104")
+
+
+BESIDE = """
+    class Agents:
+        def update(self, loader):
+            for x, y in loader:
+                for {resetting}:
+                    {reset}.zero_grad()
+                    STATE
+                for {stepping}:
+                    {net}(x).pow(2).mean().backward(){mark}
+                    {step}.step()
+"""
+THE_SAME = [
+    ("k in self.nets", "self.opts[k]", "k in self.nets", "self.nets[k]", "self.opts[k]"),
+    ("i in range(len(self.nets))", "self.opts[i]", "i in range(len(self.nets))", "self.nets[i]", "self.opts[i]"),
+    ("k in self.opts.keys()", "self.opts[k]", "k in self.nets", "self.nets[k]", "self.opts[k]"),
+    ("opt in self.opts", "opt", "net, opt in zip(self.nets, self.opts)", "net", "opt"),
+    ("opt in self.opts.values()", "opt", "k, net in self.nets.items()", "net", "self.opts[k]"),
+    ("i, opt in enumerate(self.opts)", "opt", "i, net in enumerate(self.nets)", "net", "self.opts[i]"),
+    ("agent in self.agents", "agent.opt", "agent in self.agents", "agent.net", "agent.opt"),
+    ("agent in self.agents", "agent.opt", "i, agent in enumerate(self.agents)", "agent.net", "agent.opt"),
+    ("k in ('a', 'b')", "self.opts[k]", "k in ('a', 'b')", "self.nets[k]", "self.opts[k]"),
+    ("opt in self.opts[1:]", "opt", "opt in self.opts[1:]", "self.net", "opt"),
+]
+OTHERS = [
+    ("opt in self.opts[1:]", "opt", "net, opt in zip(self.nets, self.opts)", "net", "opt"),
+    ("k in ('a',)", "self.opts[k]", "k in ('a', 'b')", "self.nets[k]", "self.opts[k]"),
+    ("k in [k for k in self.nets if k]", "self.opts[k]", "k in self.nets", "self.nets[k]", "self.opts[k]"),
+    ("opt in self.others", "opt", "net, opt in zip(self.nets, self.opts)", "net", "opt"),
+    ("agent in self.critics", "agent.opt", "agent in self.agents", "agent.net", "agent.opt"),
+    ("k in self.nets", "self.others[k]", "k in self.nets", "self.nets[k]", "self.opts[k]"),
+    ("k in self.nets", "self.opt", "step in range(8)", "self.net", "self.opt"),
+    ("k in self.nets", "self.opts['a']", "k in self.nets", "self.nets['a']", "self.opts['a']"),
+]
+
+
+@pytest.mark.parametrize("given", THE_SAME)
+def test_a_loop_beside_it_resets_each(given: tuple[str, ...]) -> None:
+    assert_clean(beside(*given, mark=""), "GG201")
+
+
+@pytest.mark.parametrize("given", OTHERS)
+def test_a_loop_beside_it_resets_others(given: tuple[str, ...]) -> None:
+    assert_flagged(beside(*given, mark="  # !"), "GG201")
+
+
+def test_a_loop_before_all_batches_that_resets_each() -> None:
+    snippet = beside(*THE_SAME[0], mark="  # !")
+    batches, rest = "            for x, y in loader:\n", "    class Agents:\n        def update(self, loader):\n"
+    reset = "            for k in self.nets:\n                self.opts[k].zero_grad()\n"
+    inside = snippet.split(batches)[1].split("pass\n")[1]
+    assert_flagged(f"\n{rest}{reset}{batches}{inside}", "GG201")
+
+
+@pytest.mark.parametrize("state", ["if k == 'a': break", "if x is None: return"])
+def test_a_loop_beside_it_that_does_not_reset_all(state: str) -> None:
+    assert_flagged(beside(*THE_SAME[0], mark="  # !").replace("pass", state), "GG201")
+
+
+def beside(resetting: str, reset: str, stepping: str, net: str, step: str, mark: str) -> str:
+    filled = BESIDE.format(resetting=resetting, reset=reset, stepping=stepping, net=net, step=step, mark=mark)
+    return filled.replace("STATE", "pass")

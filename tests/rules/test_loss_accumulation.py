@@ -782,6 +782,10 @@ def test_fix_detaches_the_added_value() -> None:
     assert finding.related
 
 
+TRIED = """
+                    logs[k] = logs[k].view(-1)
+                    logs[k] = logs[k].data.cpu().numpy()
+                """.removeprefix("\n")
 LOGS_REPLACED = """
     def train(net, losses_of, loader, optimizer):
         total = 0.0
@@ -808,6 +812,10 @@ LOGS_REPLACED = """
         "for k, v in logs.items():\n                if torch.is_tensor(v):\n                    logs[k] = v.item()",
         "for k, v in logs.items():\n                if hasattr(v, 'item'):\n                    logs[k] = v.item()",
         "for k, v in logs.items():\n                v = v.detach()\n                logs[k] = v / 4",
+        "for k in logs:\n                logs[k] = logs[k].view(-1)\n                logs[k] = logs[k].mean().item()",
+        f"for k in logs:\n                try:\n{TRIED}except AttributeError:\n                    continue",
+        f"for k in logs:\n                try:\n{TRIED}except (AttributeError, TypeError):\n                    pass",
+        f"for k in logs:\n                try:\n{TRIED}except TypeError as error:\n                    pass",
     ],
 )
 def test_what_a_loop_puts_in_the_place_of_each_entry(loop: str) -> None:
@@ -826,6 +834,11 @@ def test_what_a_loop_puts_in_the_place_of_each_entry(loop: str) -> None:
         "for k, v in logs.items():\n                logs[k] = v.item()\n                if k == 'loss':\n"
         "                    break",
         "for k, v in logs.items():\n                if k == 'loss':\n                    logs[k] = v.item()",
+        "for k, v in logs.items():\n                logs[k] = v.item()\n                logs[k] = v / 4",
+        f"for k in logs:\n                try:\n{TRIED}except ValueError:\n                    continue",
+        f"for k in logs:\n                try:\n{TRIED}except Exception:\n                    pass",
+        f"for k in logs:\n                try:\n{TRIED}except:\n                    pass",
+        "for k in logs:\n                try: print(k)\n                except AttributeError: logs[k] = 0.0",
     ],
 )
 def test_what_a_loop_replaces_of_some_entries_only(loop: str) -> None:

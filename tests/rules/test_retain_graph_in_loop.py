@@ -528,3 +528,67 @@ def test_tensors_of_one_list_share_the_graph_that_a_function_made(edit: tuple[st
 def test_a_list_that_each_iteration_makes_anew(edit: tuple[str, str]) -> None:
     snippet = RECURRENCE.replace(*edit).replace("retain_graph=True)", "retain_graph=True)  # !")
     assert_flagged(snippet, CODE)
+
+
+PENALTIES = """
+    class Penalty:
+        def __init__(self, scale, optimizer):
+            self.scale, self.optimizer = scale, optimizer
+
+        def {name}(self, scores):
+            penalty = self.scale * (scores.view(len(scores), -1) ** 2).mean()
+            {does}
+            return penalty.item()
+
+        def finish(self, penalty):
+            penalty.backward()
+
+        def learn(self, loader):
+            for x in loader:
+                self.net(x).mean().backward()
+
+    class Critic:
+        def train(self, loader, penalties, penalty, options):
+            for x, y in loader:
+                self.optimizer.zero_grad()
+                scores = self.D(x)
+                scores.mean().backward(retain_graph=True){mark}
+                {call}
+                self.optimizer.step()
+"""
+DOING = ["penalty.backward()", "penalty.backward(retain_graph=True)", "self.finish(penalty)"]
+HANDING = [
+    ("__call__", "terms = {str(penalty): penalty(scores=scores) for penalty in penalties}"),
+    ("__call__", "terms = [each(scores) for each in penalties]"),
+    ("__call__", "term = penalty(scores)"),
+    ("__call__", "term = self.penalty(scores)"),
+    ("__call__", "term = penalties[options.name](scores)"),
+    ("of", "term = penalty.of(scores)"),
+    ("of", "terms = [each.of(scores) for each in penalties]"),
+]
+
+
+@pytest.mark.parametrize("does", DOING)
+@pytest.mark.parametrize(("name", "call"), HANDING)
+def test_a_graph_that_is_handed_to_what_goes_through_it(name: str, call: str, does: str) -> None:
+    assert_clean(PENALTIES.format(name=name, call=call, does=does, mark=""), CODE)
+
+
+@pytest.mark.parametrize(
+    ("name", "call", "does"),
+    [
+        *((name, call, "pass") for name, call in HANDING),
+        *((name, call.replace("scores)", "scores.detach())"), DOING[0]) for name, call in HANDING if name != "of"),
+        *((name, call.replace("scores)", "x)"), DOING[0]) for name, call in HANDING),
+        ("of", "term = penalty.to(scores)", DOING[0]),
+        ("__call__", "term = options.log.write(scores)", DOING[0]),
+        ("of", "pass", DOING[0]),
+    ],
+)
+def test_a_graph_that_is_handed_to_what_does_not(name: str, call: str, does: str) -> None:
+    assert_flagged(PENALTIES.format(name=name, call=call, does=does, mark="  # !"), CODE)
+
+
+def test_a_graph_that_was_handed_on_before() -> None:
+    snippet = PENALTIES.format(name="of", call="pass", does=DOING[0], mark="  # !")
+    assert_flagged(snippet.replace("scores = self.D(x)", "scores = self.D(x); term = penalty.of(scores)"), CODE)

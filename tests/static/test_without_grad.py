@@ -54,6 +54,16 @@ UNDER_NO_GRAD = {
             first(net, loader)
             second(net, loader)
     """,
+    "and one call that raises": """
+    def main(net, loader):
+        with torch.no_grad():
+            evaluate(net, loader)
+
+    def old(net):
+        evaluate(net)
+        evaluate(net, loader, 3)
+        evaluate(net, loader, epochs=3)
+    """,
     "itself": """
     def walk(net, loaders):
         if loaders:
@@ -67,6 +77,22 @@ UNDER_NO_GRAD = {
 }
 
 WITH_GRAD = {
+    "a call that hands on what it is given": """
+    def main(net, loader):
+        with torch.no_grad():
+            evaluate(net, loader)
+
+    def show(*given):
+        evaluate(*given)
+    """,
+    "a call by other words": """
+    def main(net, loader):
+        with torch.no_grad():
+            evaluate(net, loader)
+
+    def show(net, data):
+        evaluate(loader=data, net=net)
+    """,
     "nobody": "",
     "callers that only call each other": """
     def first(net, loader, n):
