@@ -196,14 +196,20 @@ def _alias(flow: Flow, path: str, source: t.Expr | None, value: Value) -> bool:
     """Whether a name becomes another one for an attribute or a collection: ``layer = self.layer``, ``sink = log``."""
     if "." in path or "[" in path:
         return False
-    flow.aliases.pop(path, None)
+    if (left := flow.aliases.pop(path, None)) is not None:
+        flow.aliases_left[path] = left
     flow.elements.pop(path, None)
     origin = _object_of(flow, source)
+    if origin is None and isinstance(source, t.Call) and path in flow.receivers:
+        place = places.returned(source, value)  # log = get_log(): of a global, or an object in it
+        flow.elements.update({path: (place,)} if place is not None and not is_part(place, path) else {})
     if origin is None or isinstance(value.ref, Bound):
         return False
     is_collection = value.kind is Kind.CONTAINER or (value.kind is Kind.UNKNOWN and path in flow.filled)
     is_collection |= isinstance(source, t.Call) and _makes_item(source)
     is_collection |= value.kind is Kind.UNKNOWN and path in flow.summed_in and _is_item(source)
+    is_object = value.kind is Kind.INSTANCE or (value.kind is Kind.UNKNOWN and path in flow.receivers)
+    is_collection |= is_object and (_is_item(source) or isinstance(source, t.Call))  # meter = meters[key]
     if origin == path:
         return is_collection  # log = note(log, loss)
     if is_within(origin, path):
@@ -215,10 +221,23 @@ def _alias(flow: Flow, path: str, source: t.Expr | None, value: Value) -> bool:
     return True
 
 
+def rejoin(flow: Flow, stmt: t.Assign) -> None:
+    """A name that was an entry's, and is given a new object, is the entry's again where that is put there.
+
+    ``meter = meters.get(key)``, and then, if there is none, ``meter = meters[key] = Meter()``.
+    """
+    entries = [t.path_of(target) for target in stmt.targets if isinstance(target, t.Subscript)]
+    names = [part.id for part in (*stmt.targets, stmt.value) if isinstance(part, t.Name)] if entries else []
+    for name, origin in [(name, flow.aliases_left.get(name)) for name in names]:
+        if origin is not None and any(path is not None and flow.canonical(path) == origin for path in entries):
+            flow.aliases[name] = origin
+
+
 def _object_of(flow: Flow, source: t.Expr | None) -> str | None:
     """The path of the object that an expression is, where it makes none."""
     if isinstance(source, t.Call):
-        return t.path_of(source) if _makes_item(source) or _is_item(source) else flow.given_back.get(source)
+        is_entry = _is_default(source) or _is_item(source)
+        return t.path_of(source) if is_entry else flow.given_back.get(source)
     is_copy = isinstance(source, t.Subscript) and isinstance(source.index, t.Slice)
     return t.path_of(source) if isinstance(source, t.Name | t.Attribute | t.Subscript) and not is_copy else None
 
@@ -230,9 +249,15 @@ def _is_item(source: t.Expr | None) -> bool:
     return isinstance(source.func, t.Attribute) and source.func.name == "get" and len(source.args) == 1
 
 
+def _is_default(source: t.Expr | None) -> bool:
+    """Whether a call gives what is, or from now on is, in a collection: ``d.setdefault(key, Meter())``."""
+    func = source.func if isinstance(source, t.Call) and len(source.args) == 2 else None
+    return isinstance(func, t.Attribute) and func.name == "setdefault"
+
+
 def _makes_item(call: t.Call) -> bool:
     """Whether a call gives a collection that is, or from now on is, in another one: ``d.setdefault(key, [])``."""
-    if not isinstance(call.func, t.Attribute) or call.func.name != "setdefault" or len(call.args) != 2:
+    if not _is_default(call):
         return False
     made = call.args[1].value
     if isinstance(made, t.Display | t.DictDisplay):
