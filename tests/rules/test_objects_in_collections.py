@@ -297,13 +297,24 @@ def test_an_entry_that_has_a_name_is_the_entry(entry: str) -> None:
         assert_clean(named(made, steps, use).replace("  # !", ""), CODE)
 
 
-@pytest.mark.parametrize(
-    "call", ["log.log_all(loss=loss)", "group().log_all(loss=loss)", "report({'loss': loss}, total=loss)"]
-)
+THROUGH = [
+    "log.log_all(loss=loss)",
+    "group().log_all(loss=loss)",
+    "report({'loss': loss})",
+    "report({'loss': 1.0}, total=loss)",
+    "report({'loss': loss}, lr=0.1)",
+]
+
+
+@pytest.mark.parametrize("call", THROUGH)
 def test_an_entry_that_has_a_name_is_found_through_calls(call: str) -> None:
     made, steps = ENTRIES["of a default dict"]
     assert_flagged(named(made, steps, "meter.update(value, 1)", call), CODE)
-    assert_clean(named(made, steps, "meter.update(float(value), 1)", call).replace("  # !", ""), CODE)
+    for other in (
+        named(made, steps, "meter.update(float(value), 1)", call),
+        named(made, steps, "meter.update(value, 1)", call.replace("loss)", "loss.item())").replace("loss}", "1.0}")),
+    ):
+        assert_clean(other.replace("  # !", ""), CODE)
 
 
 @pytest.mark.parametrize(
