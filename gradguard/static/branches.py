@@ -62,19 +62,28 @@ def if_(flow: Flow, stmt: t.If, state: State) -> State | None:
     start = steady_branch(stmt.test)
     flow.starting += start == "second"
     flow.caps.append(_cap(flow, stmt.test))
-    after_body = flow.block(stmt.body, first)
+    after_body = _way(flow, stmt.body, first)
     flow.caps.pop()
     if every is not None:
         flow.periods.pop()
     flow.once -= once
     flow.at_limit -= limit
     flow.starting += (start == "first") - (start == "second")
-    after_else = flow.block(stmt.orelse, second)
+    after_else = _way(flow, stmt.orelse, second)
     flow.starting -= start == "first"
     flow.branches -= 1
     if after_body is not None and after_else is not None and is_flag(stmt.test):
         hedge(after_body, after_else)
     return merge(after_body, after_else, steady)
+
+
+def _way(flow: Flow, body: list[t.Stmt], state: State) -> State | None:
+    """What is on one way; behind one that leaves the function, the names are those of the same objects as before it."""
+    aliases = flow.aliases.copy()
+    after = flow.block(body, state)
+    if body and isinstance(body[-1], t.Return | t.Raise):
+        flow.aliases = aliases
+    return after
 
 
 def _cap(flow: Flow, test: t.Expr) -> Cap:
