@@ -91,6 +91,7 @@ def bind(
     _end_aliases(flow, path, state)
     _note_terms(flow, path, source, state)
     state.assign(path, value)
+    state.env.update((f"{path}.{name}", field) for name, field in stores.fields_kept(path, value))
     if value.kind is Kind.MODULE and is_frozen_copy(source):
         flow.freeze(path, state, True)
     if value.kind in (Kind.MODULE, Kind.UNKNOWN) and put_into_evaluation(source):

@@ -227,6 +227,6 @@ def kind_of(ref: FunctionRef, expr: t.Expr) -> Value:
     state.env.update((name, UNKNOWN) for name in flow.locals & names)  # they are bound elsewhere in it
     state.env.update((param.name, parameter(flow, param)) for param in ref.define.params if param.name in names)
     value = flow.value(expr, state)
-    whole = value.kind is Kind.OUTPUT and is_record(value) and any(_is_kept(part) for _, part in value.parts)
+    whole = value.kind is Kind.OUTPUT and is_record(value)
     parts = tuple((key, _bare(part)) for key, part in value.parts if whole or _is_kept(part))
     return replace(_bare(value), parts=parts)
