@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from gradguard.static import tree as t
 from gradguard.static.edits import one_line
 from gradguard.static.source import Site
-from gradguard.static.values import Held, Value
+from gradguard.static.values import NOTHING_HELD, Held, Holdings, Value
 
 if TYPE_CHECKING:
     from gradguard.static.stored import Store
@@ -51,6 +51,7 @@ class Loop:
         over_pairs: it goes over a collection that has a name, and takes each element apart: ``for x, y in data``.
         evaluates_by_name: its function is named as an evaluation, and it goes over slices, or plays in an environment.
         turns_grad_off: a part of its body is under ``no_grad``.
+        parameters: those that there are before it.
         may_be_volatile: whether what it goes over may record no graph by itself, as in torch 0.3 (reads other files).
     """
 
@@ -74,6 +75,7 @@ class Loop:
     over_pairs: bool = False
     evaluates_by_name: bool = False
     turns_grad_off: bool = False
+    parameters: Holdings = NOTHING_HELD
     may_be_volatile: Callable[[], bool] = field(default=lambda: False)
 
     @property

@@ -213,6 +213,8 @@ class Store(Event):
             return False
         if self.grows is None:
             return self.in_step
+        if self.value.holding(*kinds) <= self.grows.parameters:
+            return False  # a copy of a list of what there was before the loop
         around = self.loop.around() if self.loop is not None else ()
         return self.grows.is_outermost and any(loop.is_step and loop.is_long for loop in around)
 
