@@ -112,6 +112,7 @@ class Store(Event):
 
     Filled in when the function has been read:
         carries_graph: the value carries a graph.
+        is_loss: that is all of what backward is called on.
         start: finds the expression that started the graph; asked for only when there is something to report.
         route: the expressions by which the graph came into the value, the value first.
         outlives: the loop whose iterations the value outlives, None if it does not or if it outlives the call.
@@ -151,6 +152,7 @@ class Store(Event):
     through: frozenset[tuple[str, bytes]] = frozenset()
     mode: Mode = Mode.INHERITED
     carries_graph: bool = False
+    is_loss: bool = False
     start: Callable[[], Site | None] = field(default=lambda: None, repr=False)
     route: tuple[str, ...] = ()
     outlives: Loop | None = None
@@ -201,7 +203,7 @@ class Store(Event):
     def is_seen_to_record(self) -> bool:
         """Whether a module's output or a loss went into it, not only something that backward goes over by the way."""
         seen = any(root.source in (Source.GRAPH, Source.LOSS, Source.LEAF) for root in self.value.roots)
-        return seen or LOSS_NAME.search(self.value_code.rsplit(".", 1)[-1]) is not None
+        return seen or self.is_loss or LOSS_NAME.search(self.value_code.rsplit(".", 1)[-1]) is not None
 
     def piles_up(self, *kinds: Held) -> bool:
         """Whether it adds memory of these kinds, beside graphs, to a collection that nothing empties."""
