@@ -59,7 +59,7 @@ def bind(
     if rebuilt is not None:
         value = replace(value, must=value.must | flow.read(flow.canonical(path), state).must)
         state.env[flow.canonical(rebuilt)] = value
-    if _alias(flow, path, source, value):
+    if _alias(flow, path, source, value, state):
         if rebuilt is not None:
             stores.store_rebind(flow, path, value, state, stmt, source)
         return
@@ -193,7 +193,7 @@ def forget_frames(flow: Flow, path: str, state: State) -> None:
     state.env[base] = replace(flow.read(base, state), holds=NOTHING_HELD)
 
 
-def _alias(flow: Flow, path: str, source: t.Expr | None, value: Value) -> bool:
+def _alias(flow: Flow, path: str, source: t.Expr | None, value: Value, state: State) -> bool:
     """Whether a name becomes another one for an attribute or a collection: ``layer = self.layer``, ``sink = log``."""
     if "." in path or "[" in path:
         return False
@@ -203,7 +203,8 @@ def _alias(flow: Flow, path: str, source: t.Expr | None, value: Value) -> bool:
     origin = _object_of(flow, source)
     if origin is None and isinstance(source, t.Call) and path in flow.receivers:
         place = places.returned(source, value)  # log = get_log(): of a global, or an object in it
-        flow.elements.update({path: (place,)} if place is not None and not is_part(place, path) else {})
+        is_in = place is not None and (value.kind is not Kind.INSTANCE or _is_in(flow, place, source, state))
+        flow.elements.update({path: (place,)} if place is not None and is_in and not is_part(place, path) else {})
     if origin is None or isinstance(value.ref, Bound):
         return False
     is_collection = value.kind is Kind.CONTAINER or (value.kind is Kind.UNKNOWN and path in flow.filled)
@@ -220,6 +221,12 @@ def _alias(flow: Flow, path: str, source: t.Expr | None, value: Value) -> bool:
         return False
     flow.aliases[path] = flow.canonical(origin)
     return True
+
+
+def _is_in(flow: Flow, place: str, call: t.Call, state: State) -> bool:
+    """Whether an object that a call gives is in the collection at a place, and not one that is made of what is there."""
+    is_made = flow.module.value_of(call.func).kind is Kind.CLASS
+    return not is_made and flow.read(place, state).kind is Kind.CONTAINER
 
 
 def rejoin(flow: Flow, stmt: t.Assign) -> None:

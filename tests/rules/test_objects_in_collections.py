@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.rules.snippets import assert_clean, assert_flagged
+from tests.rules.snippets import assert_clean, assert_flagged, findings
 
 CODE = "GG107"
 
@@ -322,3 +322,29 @@ def test_an_entry_that_has_a_name_is_found_through_calls(call: str) -> None:
 )
 def test_an_object_that_is_in_no_collection_keeps_nothing(steps: list[str]) -> None:
     assert_clean(named("defaultdict(Meter)", steps, "meter.update(value, 1)").replace("  # !", ""), CODE)
+
+
+@pytest.mark.parametrize("made", ["Log(args.every)", "make(args.every)"])
+def test_an_object_that_is_made_of_a_setting_has_its_own_name(made: str) -> None:
+    snippet = f"""
+        class Log:
+            def __init__(self, every):
+                self.every, self.rows = every, []
+
+            def add(self, value):
+                self.rows.append(value)
+
+        def make(every):
+            return Log(every)
+
+        def train(model, loader, opt, args):
+            log = {made}
+            for x, y in loader:
+                loss = F.mse_loss(model(x), y)
+                opt.zero_grad()
+                loss.backward()
+                opt.step()
+                log.add(loss)
+    """
+    (finding,) = findings(snippet, CODE)
+    assert "`log.rows`" in finding.message
