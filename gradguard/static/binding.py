@@ -224,7 +224,7 @@ def _alias(flow: Flow, path: str, source: t.Expr | None, value: Value, state: St
 
 
 def _is_in(flow: Flow, place: str, call: t.Call, state: State) -> bool:
-    """Whether an object that a call gives is in the collection at a place, and not one that is made of what is there."""
+    """Whether an object that a call gives is in the collection at a place, not one that is made of what is there."""
     is_made = flow.module.value_of(call.func).kind is Kind.CLASS
     return not is_made and flow.read(place, state).kind is Kind.CONTAINER
 
