@@ -201,7 +201,7 @@ def _alias(flow: Flow, path: str, source: t.Expr | None, value: Value, state: St
         flow.aliases_left[path] = left
     flow.elements.pop(path, None)
     origin = _object_of(flow, source)
-    if origin is None and isinstance(source, t.Call) and path in flow.receivers:
+    if origin is None and isinstance(source, t.Call) and value.must and path in flow.receivers:
         place = places.returned(source, value)  # log = get_log(): of a global, or an object in it
         is_in = place is not None and (value.kind is not Kind.INSTANCE or _is_in(flow, place, source, state))
         flow.elements.update({path: (place,)} if place is not None and is_in and not is_part(place, path) else {})
@@ -210,8 +210,8 @@ def _alias(flow: Flow, path: str, source: t.Expr | None, value: Value, state: St
     is_collection = value.kind is Kind.CONTAINER or (value.kind is Kind.UNKNOWN and path in flow.filled)
     is_collection |= isinstance(source, t.Call) and _makes_item(source)
     is_collection |= value.kind is Kind.UNKNOWN and path in flow.summed_in and _is_item(source)
-    is_object = value.kind is Kind.INSTANCE or (value.kind is Kind.UNKNOWN and path in flow.receivers)
-    is_collection |= is_object and (_is_item(source) or isinstance(source, t.Call))  # meter = meters[key]
+    if isinstance(source, t.Call) or _is_item(source):  # meter = meters[key]
+        is_collection |= value.kind is Kind.INSTANCE or (value.kind is Kind.UNKNOWN and path in flow.receivers)
     if origin == path:
         return is_collection  # log = note(log, loss)
     if is_within(origin, path):
