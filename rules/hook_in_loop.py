@@ -55,14 +55,17 @@ def piles_up(function: Function) -> Iterator[Finding]:
             f"`{hook.receiver_code}` gets one more hook in every iteration, and {_left(hook)}: "
             "each step is slower than the last",
             help="register it once before the loop, or keep the handle and call `handle.remove()`",
-            confidence=Confidence.HIGH if not hook.callee_decides or _is_of_each(hook) else Confidence.LOW,
+            confidence=Confidence.LOW if hook.callee_decides and not _is_sure(hook) else Confidence.HIGH,
         )
 
 
-def _is_of_each(hook: HookRegistration) -> bool:
-    """Whether the function that is called registers it each time, on some of the modules that it goes over."""
+def _is_sure(hook: HookRegistration) -> bool:
+    """Whether the function that is called registers it each time: on some of the modules that it goes over.
+
+    Or where a flag says so, and the next handle then takes the place of this one.
+    """
     source = hook.source
-    return isinstance(source, HookRegistration) and source.chooses
+    return isinstance(source, HookRegistration) and (source.chooses or source.overwritten)
 
 
 def _left(hook: HookRegistration) -> str:

@@ -76,6 +76,7 @@ def _in_no_iteration(function: Function) -> Iterator[Finding]:
             f"the gradients of all iterations{where}",
             help=f"call `{target}.zero_grad()` before it, in every iteration",
             fix=statement_before(backward, f"{target}.zero_grad()") if step.target else None,
+            related=_where_it_steps(step),
         )
 
 
@@ -106,6 +107,12 @@ def _before_they_are_squared(function: Function) -> Iterator[Finding]:
                 "function of the sum over all batches so far, not of each batch",
                 help="reset the gradients before each backward: `model.zero_grad()`",
             )
+
+
+def _where_it_steps(step: Step) -> tuple[Related, ...]:
+    """The step, where the loop runs it by a call: that does not name the optimizer."""
+    site = step.source.site
+    return (Related(site.path, site.cell, site.line, "this is its step"),) if step.inner is not None else ()
 
 
 def _is_reset(step: Step, loop: Loop) -> bool:

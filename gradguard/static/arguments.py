@@ -20,8 +20,9 @@ from gradguard.static.values import (
     Whole,
     Word,
     element,
+    entries_of,
     join,
-    structure,
+    union,
 )
 
 if TYPE_CHECKING:
@@ -61,6 +62,7 @@ def bound(c: Called, ref: FunctionRef, given: Given, receiver: str | None) -> Ar
     plain = [p for p in params if not p.star]
     names = {p.name for p in plain}
     extra: dict[str, dict[object, Value]] = {p.name: {} for p in params if p.star}
+    handed_on: dict[str, list[Value]] = {name: [] for name in extra}
     stars = {p.star: p.name for p in params if p.star}
     position, spread = 0, set[str]()
     for arg, value in given:
@@ -71,8 +73,11 @@ def bound(c: Called, ref: FunctionRef, given: Given, receiver: str | None) -> Ar
         elif arg.star:
             reached = spread if arg.star == "**" else ()  # f(*args, **kwargs): whether *args goes so far is not known
             open_names = [p.name for p in plain if p.name not in arguments.values or p.name in reached]
-            _spread(c, arguments, arg, value, open_names, stars)
+            _spread(c, arguments, arg, value, open_names)
             spread.update(open_names)
+            if arg.star in stars:
+                handed_on[stars[arg.star]].append(value)
+                arguments.sources.setdefault(stars[arg.star], arg.value)
         elif arg.keyword is None and position < len(plain):
             _give(c, arguments, plain[position].name, arg, value)
             position += 1
@@ -86,7 +91,7 @@ def bound(c: Called, ref: FunctionRef, given: Given, receiver: str | None) -> Ar
             if (path := t.path_of(arg.value)) is not None:
                 arguments.paths[f"{star}.{key}"] = c.flow.canonical(path)
     for star, others in extra.items():
-        arguments.values.setdefault(star, structure(others.items(), Kind.CONTAINER))
+        arguments.values[star] = _gathered(handed_on[star], others)
     for param in plain:
         if param.name not in arguments.values and isinstance(param.default, t.Constant):
             arguments.values[param.name] = NOTHING if param.default.value is None else NUMBER
@@ -158,9 +163,17 @@ def _give(c: Called, arguments: Arguments, name: str, arg: t.Arg, value: Value) 
         arguments.paths[name] = c.flow.canonical(path)
 
 
-def _spread(
-    c: Called, arguments: Arguments, arg: t.Arg, value: Value, open_names: list[str], stars: dict[str, str]
-) -> None:
+def _gathered(handed_on: list[Value], others: dict[object, Value]) -> Value:
+    """What ``*args`` or ``**kwargs`` is: what is written out, and what is in the collections that are handed on."""
+    if len(handed_on) == 1 and not others:
+        return handed_on[0]
+    known = dict(entry for value in handed_on for entry in entries_of(value)) | others
+    hidden = [value for value in handed_on if not entries_of(value)]
+    whole = union([*known.values(), *hidden], Kind.CONTAINER)
+    return replace(whole, parts=() if hidden else tuple(known.items()))
+
+
+def _spread(c: Called, arguments: Arguments, arg: t.Arg, value: Value, open_names: list[str]) -> None:
     """``f(*args)`` and ``f(**kwargs)``: any of the parameters that are still open may get any of the elements.
 
     Where the caller hands on what it was given itself, they are the same objects, in the same order.
@@ -174,9 +187,6 @@ def _spread(
     for name, key in zip(open_names, keys):
         part = element(value, key)
         values[name] = join(values[name], part) if name in values else part
-    if arg.star in stars:
-        values[stars[arg.star]] = value
-        arguments.sources.setdefault(stars[arg.star], arg.value)
 
 
 def with_flags(ref: FunctionRef, given: Given) -> FunctionRef:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from gradguard.static import knowledge as k
 from gradguard.static import tree as t
 from gradguard.static.dtypes import whole_names
 from gradguard.static.model import Site
@@ -80,15 +81,33 @@ def _kept(flow: Flow, context: str, outputs: set[str]) -> Iterator[Site]:
         later = {n.id for s in assigns if flow.site(s).line > line for x in s.targets for n in _named(x)}
         also = {n.id for x in stmt.targets for n in _named(x)}  # ctx.y = y = ...
         for target, value in t.pairs(stmt.targets, stmt.value):
-            on_context = isinstance(target, t.Attribute) and t.path_of(target.value) == context
-            kept = ({n.id for n in _named(value)} | also) & outputs - later
-            if on_context and kept and not _is_dropped(flow, target):
+            holder = target.value if isinstance(target, t.Subscript) else target  # ctx.cache["y"] = y
+            kept = (set(_held_by(value)) | also) & outputs - later
+            if _is_of(context, holder) and kept and not _is_dropped(flow, holder):
                 yield flow.site(stmt)
                 break
+    for each in walk_statements(flow.ref.define.body):
+        call = each.value if isinstance(each, t.Evaluate) else None
+        func = call.func if isinstance(call, t.Call) else None
+        if isinstance(call, t.Call) and isinstance(func, t.Attribute) and func.name in k.ADDING_METHODS:
+            added = {name for arg in call.args for name in _held_by(arg.value)}
+            if _is_of(context, func.value) and added & outputs and not _is_dropped(flow, func.value):
+                yield flow.site(each)
+
+
+def _is_of(context: str, holder: t.Expr) -> bool:
+    """Whether it is an attribute of ``ctx``."""
+    return isinstance(holder, t.Attribute) and t.path_of(holder.value) == context
+
+
+def _held_by(value: t.Expr) -> Iterator[str]:
+    """The names of what a value is, or has among its elements: ``(x, y)``, ``{"y": y}``."""
+    items = [item for _, item in value.entries] if isinstance(value, t.DictDisplay) else [value]
+    yield from (name.id for item in items for name in _named(item))
 
 
 def _is_dropped(flow: Flow, target: t.Expr) -> bool:
     """Whether the class takes it off ``ctx`` again: ``del ctx.y``, ``ctx.y = None``, ``ctx.outputs.pop()``."""
     name = re.escape(target.name) if isinstance(target, t.Attribute) else ""
-    drops = rf"del\s+\w+\.{name}\b|\w+\.{name}\s*=\s*None|\w+\.{name}\.pop\("
+    drops = rf"del\s+\w+\.{name}\b|\w+\.{name}\s*=\s*None|\w+\.{name}\.(?:pop|clear)\("
     return flow.ref.owner is not None and re.search(drops, flow.ref.owner.chunk.text) is not None

@@ -59,7 +59,7 @@ def bind(
     if rebuilt is not None:
         value = replace(value, must=value.must | flow.read(flow.canonical(path), state).must)
         state.env[flow.canonical(rebuilt)] = value
-    if _alias(flow, path, source, value):
+    if _alias(flow, path, source, value, state):
         if rebuilt is not None:
             stores.store_rebind(flow, path, value, state, stmt, source)
         return
@@ -91,6 +91,7 @@ def bind(
     _end_aliases(flow, path, state)
     _note_terms(flow, path, source, state)
     state.assign(path, value)
+    state.env.update((f"{path}.{name}", field) for name, field in stores.fields_kept(path, value))
     if value.kind is Kind.MODULE and is_frozen_copy(source):
         flow.freeze(path, state, True)
     if value.kind in (Kind.MODULE, Kind.UNKNOWN) and put_into_evaluation(source):
@@ -192,18 +193,25 @@ def forget_frames(flow: Flow, path: str, state: State) -> None:
     state.env[base] = replace(flow.read(base, state), holds=NOTHING_HELD)
 
 
-def _alias(flow: Flow, path: str, source: t.Expr | None, value: Value) -> bool:
+def _alias(flow: Flow, path: str, source: t.Expr | None, value: Value, state: State) -> bool:
     """Whether a name becomes another one for an attribute or a collection: ``layer = self.layer``, ``sink = log``."""
     if "." in path or "[" in path:
         return False
-    flow.aliases.pop(path, None)
+    if (left := flow.aliases.pop(path, None)) is not None:
+        flow.aliases_left[path] = left
     flow.elements.pop(path, None)
     origin = _object_of(flow, source)
+    if origin is None and isinstance(source, t.Call) and value.must and path in flow.receivers:
+        place = places.returned(source, value)  # log = get_log(): of a global, or an object in it
+        is_in = place is not None and (value.kind is not Kind.INSTANCE or _is_in(flow, place, source, state))
+        flow.elements.update({path: (place,)} if place is not None and is_in and not is_part(place, path) else {})
     if origin is None or isinstance(value.ref, Bound):
         return False
     is_collection = value.kind is Kind.CONTAINER or (value.kind is Kind.UNKNOWN and path in flow.filled)
     is_collection |= isinstance(source, t.Call) and _makes_item(source)
     is_collection |= value.kind is Kind.UNKNOWN and path in flow.summed_in and _is_item(source)
+    if isinstance(source, t.Call) or _is_item(source):  # meter = meters[key]
+        is_collection |= value.kind is Kind.INSTANCE or (value.kind is Kind.UNKNOWN and path in flow.receivers)
     if origin == path:
         return is_collection  # log = note(log, loss)
     if is_within(origin, path):
@@ -215,10 +223,29 @@ def _alias(flow: Flow, path: str, source: t.Expr | None, value: Value) -> bool:
     return True
 
 
+def _is_in(flow: Flow, place: str, call: t.Call, state: State) -> bool:
+    """Whether an object that a call gives is in the collection at a place, not one that is made of what is there."""
+    is_made = flow.module.value_of(call.func).kind is Kind.CLASS
+    return not is_made and flow.read(place, state).kind is Kind.CONTAINER
+
+
+def rejoin(flow: Flow, stmt: t.Assign) -> None:
+    """A name that was an entry's, and is given a new object, is the entry's again where that is put there.
+
+    ``meter = meters.get(key)``, and then, if there is none, ``meter = meters[key] = Meter()``.
+    """
+    entries = [t.path_of(target) for target in stmt.targets if isinstance(target, t.Subscript)]
+    names = [part.id for part in (*stmt.targets, stmt.value) if isinstance(part, t.Name)] if entries else []
+    for name, origin in [(name, flow.aliases_left.get(name)) for name in names]:
+        if origin is not None and any(path is not None and flow.canonical(path) == origin for path in entries):
+            flow.aliases[name] = origin
+
+
 def _object_of(flow: Flow, source: t.Expr | None) -> str | None:
     """The path of the object that an expression is, where it makes none."""
     if isinstance(source, t.Call):
-        return t.path_of(source) if _makes_item(source) or _is_item(source) else flow.given_back.get(source)
+        is_entry = _is_default(source) or _is_item(source)
+        return t.path_of(source) if is_entry else flow.given_back.get(source)
     is_copy = isinstance(source, t.Subscript) and isinstance(source.index, t.Slice)
     return t.path_of(source) if isinstance(source, t.Name | t.Attribute | t.Subscript) and not is_copy else None
 
@@ -230,9 +257,15 @@ def _is_item(source: t.Expr | None) -> bool:
     return isinstance(source.func, t.Attribute) and source.func.name == "get" and len(source.args) == 1
 
 
+def _is_default(source: t.Expr | None) -> bool:
+    """Whether a call gives what is, or from now on is, in a collection: ``d.setdefault(key, Meter())``."""
+    func = source.func if isinstance(source, t.Call) and len(source.args) == 2 else None
+    return isinstance(func, t.Attribute) and func.name == "setdefault"
+
+
 def _makes_item(call: t.Call) -> bool:
     """Whether a call gives a collection that is, or from now on is, in another one: ``d.setdefault(key, [])``."""
-    if not isinstance(call.func, t.Attribute) or call.func.name != "setdefault" or len(call.args) != 2:
+    if not _is_default(call):
         return False
     made = call.args[1].value
     if isinstance(made, t.Display | t.DictDisplay):

@@ -62,19 +62,28 @@ def if_(flow: Flow, stmt: t.If, state: State) -> State | None:
     start = steady_branch(stmt.test)
     flow.starting += start == "second"
     flow.caps.append(_cap(flow, stmt.test))
-    after_body = flow.block(stmt.body, first)
+    after_body = _way(flow, stmt.body, first)
     flow.caps.pop()
     if every is not None:
         flow.periods.pop()
     flow.once -= once
     flow.at_limit -= limit
     flow.starting += (start == "first") - (start == "second")
-    after_else = flow.block(stmt.orelse, second)
+    after_else = _way(flow, stmt.orelse, second)
     flow.starting -= start == "first"
     flow.branches -= 1
     if after_body is not None and after_else is not None and is_flag(stmt.test):
         hedge(after_body, after_else)
     return merge(after_body, after_else, steady)
+
+
+def _way(flow: Flow, body: list[t.Stmt], state: State) -> State | None:
+    """What is on one way; behind one that leaves the function, the names are those of the same objects as before it."""
+    aliases = flow.aliases.copy()
+    after = flow.block(body, state)
+    if body and isinstance(body[-1], t.Return | t.Raise):
+        flow.aliases = aliases
+    return after
 
 
 def _cap(flow: Flow, test: t.Expr) -> Cap:
@@ -117,20 +126,25 @@ def try_(flow: Flow, stmt: t.Try, state: State) -> State | None:
 
 @dataclass(frozen=True)
 class Entering:
-    """``with Session(optimizer) as code``, as calls: of the constructor, of ``__enter__``, of ``__exit__``."""
+    """``with Session(optimizer) as code``, as calls: of the constructor, of ``__enter__``, of ``__exit__``.
 
-    name: t.Name
-    make: t.Assign
+    Args:
+        make: makes the object, where the context is the call that does: ``with session:`` enters one that there is.
+    """
+
+    make: t.Assign | None
     enter: t.Call
     leave: t.Call
 
     @classmethod
     def of(cls, context: t.Expr, class_name: str) -> Entering:
         name = t.Name(context.origin, f"{class_name}()")
-        enter, leave = (t.Attribute(context.origin, name, method) for method in ("__enter__", "__exit__"))
+        made = isinstance(context, t.Call)
+        entered = name if made else context
+        enter, leave = (t.Attribute(context.origin, entered, method) for method in ("__enter__", "__exit__"))
         nothing = [t.Arg(t.Constant(context.origin, None)) for _ in range(3)]
-        make = t.Assign(context.origin, [name], context)
-        return cls(name, make, t.Call(context.origin, enter, []), t.Call(context.origin, leave, nothing))
+        make = t.Assign(context.origin, [name], context) if made else None
+        return cls(make, t.Call(context.origin, enter, []), t.Call(context.origin, leave, nothing))
 
 
 def with_(flow: Flow, stmt: t.With, state: State) -> State | None:
@@ -182,9 +196,10 @@ def with_(flow: Flow, stmt: t.With, state: State) -> State | None:
 def _entering(flow: Flow, context: t.Expr, state: State) -> Entering | None:
     """What entering and leaving ``Session(optimizer)`` runs; none where entering only gives the object itself."""
     if context not in flow.entering:
-        made = isinstance(context, t.Call) and isinstance(context.func, t.Name | t.Attribute)
-        of = flow.value(context.func, state) if made and isinstance(context, t.Call) else UNKNOWN
-        cls = of.ref if of.kind is Kind.CLASS and isinstance(of.ref, Class) and not of.ref.is_module else None
+        func = context.func if isinstance(context, t.Call) else context
+        of = flow.value(func, state) if isinstance(func, t.Name | t.Attribute) else UNKNOWN
+        is_object = of.kind is (Kind.CLASS if isinstance(context, t.Call) else Kind.INSTANCE)
+        cls = of.ref if is_object and isinstance(of.ref, Class) and not of.ref.is_module else None
         enter = cls.method("__enter__") if cls is not None else None
         acts = enter is not None and any(not isinstance(s, t.Return) for s in enter.define.body)
         flow.entering[context] = Entering.of(context, cls.name) if cls is not None and acts else None
@@ -192,9 +207,10 @@ def _entering(flow: Flow, context: t.Expr, state: State) -> Entering | None:
 
 
 def _entered(flow: Flow, entering: Entering, state: State) -> Value:
-    """The object is made and entered; what that gives."""
-    flow.locals |= {entering.name.id}
-    flow.block([entering.make], state)
+    """The object is made, if it is not there already, and entered; what that gives."""
+    if entering.make is not None:
+        flow.locals |= {name.id for name in entering.make.targets if isinstance(name, t.Name)}
+        flow.block([entering.make], state)
     return flow.value(entering.enter, state)
 
 

@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from gradguard.static import knowledge as k
+from gradguard.static import places
 from gradguard.static import tree as t
 from gradguard.static.expressions import recorded
 from gradguard.static.state import State
@@ -64,22 +65,14 @@ class Called:
         if not isinstance(self.called, t.Attribute):
             return None
         receiver = _through_in_place(self.called.value)
-        path = t.path_of(receiver) or _looked_up(receiver) or self._place_returned(receiver)
+        path = t.path_of(receiver) or _looked_up(receiver)
+        if path is None and isinstance(receiver, t.Call) and self.receiver is not None:
+            path = places.returned(receiver, self.receiver)
         if path is None:
             return None
         is_object = self.receiver is not None and self.receiver.kind in (Kind.INSTANCE, Kind.UNKNOWN, Kind.CONTAINER)
         paths = self.flow.element_paths(path) if is_object else ()
         return paths[0] if len(paths) == 1 else self.flow.canonical(path)
-
-    def _place_returned(self, receiver: t.Expr) -> str | None:
-        """The attribute or global that a function gives to its caller: ``self.rows().append(x)``, ``log().add(x)``."""
-        value, kinds = self.receiver, (Kind.CONTAINER, Kind.UNKNOWN, Kind.INSTANCE)
-        if not isinstance(receiver, t.Call) or value is None or value.kind not in kinds:
-            return None
-        if (t.path_of(receiver.func) or "").rsplit(".", 1)[-1] in _COPYING:
-            return None  # sorted(self.best).pop() takes nothing out of what it sorts
-        places = [root.key for root in value.must if root.source is Source.PLACE and isinstance(root.key, str)]
-        return places[0] if len(places) == 1 else None
 
     @property
     def module_path(self) -> str | None:
@@ -116,9 +109,6 @@ class Called:
             return value
         data = frozenset(r for r in value.roots if r.source in (Source.PARAM, Source.PLACE))
         return replace(value, roots=value.roots - data, maybe=value.maybe | data)
-
-
-_COPYING = frozenset("sorted list tuple set frozenset dict reversed deque copy deepcopy".split())
 
 
 def _looked_up(expr: t.Expr) -> str | None:

@@ -121,7 +121,7 @@ def _gives_something(c: Called) -> bool:
 
 
 def _is_of_no_collection(c: Called, name: str) -> bool:
-    """Whether ``update`` or ``add`` is given what no dict, set or tensor takes: a tensor, or several things.
+    """Whether ``update`` or ``add`` is given what no dict, set or tensor takes: a tensor, a module, or several things.
 
     So is it where a method hands all that it is given to each element of a collection: ``meter.update(*args)``.
     """
@@ -131,7 +131,7 @@ def _is_of_no_collection(c: Called, name: str) -> bool:
     first = given[0] if given else UNKNOWN
     is_tensor = first.kind is Kind.TENSOR or any(root.source is Source.LOSS for root in first.roots)
     several = name in _ADDING and len(given) > 1
-    return several or (name == "update" and is_tensor and bool(first.roots))
+    return several or (name == "update" and (first.kind is Kind.MODULE or (is_tensor and bool(first.roots))))
 
 
 _ADDING = ("append", "update", "add", "put", "push")

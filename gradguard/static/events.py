@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from gradguard.static import tree as t
 from gradguard.static.edits import one_line
 from gradguard.static.source import Site
-from gradguard.static.values import Held, Value
+from gradguard.static.values import NOTHING_HELD, Held, Holdings, Value
 
 if TYPE_CHECKING:
     from gradguard.static.stored import Store
@@ -51,6 +51,7 @@ class Loop:
         over_pairs: it goes over a collection that has a name, and takes each element apart: ``for x, y in data``.
         evaluates_by_name: its function is named as an evaluation, and it goes over slices, or plays in an environment.
         turns_grad_off: a part of its body is under ``no_grad``.
+        parameters: those that there are before it.
         may_be_volatile: whether what it goes over may record no graph by itself, as in torch 0.3 (reads other files).
     """
 
@@ -74,6 +75,7 @@ class Loop:
     over_pairs: bool = False
     evaluates_by_name: bool = False
     turns_grad_off: bool = False
+    parameters: Holdings = NOTHING_HELD
     may_be_volatile: Callable[[], bool] = field(default=lambda: False)
 
     @property
@@ -107,6 +109,15 @@ class Loop:
         """It runs many times, as far as can be seen: it is not left early, nor counts up to a small number."""
         return not self.leaves_early and (self.count is None or self.count >= LONG_LOOP)
 
+    @cached_property
+    def over_losses(self) -> bool:
+        """It goes over the losses of one batch, which are there already: ``for task, loss in losses.items()``."""
+        if not isinstance(self.site.node, t.Repeat) or not _is_of_dict(self.site.node.iterable):
+            return False
+        calls = (backward.site.node for backward in self.backwards if backward.loop is self)
+        funcs = [call.func for call in calls if isinstance(call, t.Call)]
+        return bool(funcs) and all(isinstance(f, t.Attribute) and t.path_of(f.value) in self.targets for f in funcs)
+
     @property
     def turns_mode_on(self) -> bool:
         """Whether whatever runs in it does so where gradients are switched on: it says nothing of the mode around."""
@@ -136,6 +147,14 @@ class Loop:
     def within(self, other: Loop) -> bool:
         """Whether this is ``other`` or lies in it."""
         return any(loop is other for loop in self.around())
+
+
+def _is_of_dict(iterable: t.Expr | None) -> bool:
+    """Whether a loop goes over what is in a dict: ``enumerate(losses.items())``."""
+    while isinstance(iterable, t.Call) and isinstance(iterable.func, t.Name) and iterable.args:
+        iterable = iterable.args[0].value
+    func = iterable.func if isinstance(iterable, t.Call) else None
+    return isinstance(func, t.Attribute) and func.name in ("items", "values")
 
 
 @dataclass(eq=False, repr=False, slots=True)

@@ -351,6 +351,7 @@ class Flow(FlowNotes):
             binding.bind(self, target, value, state, stmt, stmt.value)
             if isinstance(target, t.Attribute) and target.name == "volatile":
                 volatile.given(self, stmt.value, state)
+        binding.rejoin(self, stmt)
         return state
 
     def freeze(self, module: str, state: State, frozen: bool) -> None:

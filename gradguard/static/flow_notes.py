@@ -44,6 +44,7 @@ class FlowNotes:
     properties: cached_property[dict[t.Attribute, t.Call]] = cached_property(_table)
     entering: cached_property[dict[t.Expr, Entering | None]] = cached_property(_table)
     elements: cached_property[dict[str, tuple[str, ...]]] = cached_property(_table)
+    aliases_left: cached_property[dict[str, str]] = cached_property(_table)
     emptied: cached_property[set[str]] = cached_property(_names)
     detached: cached_property[set[str]] = cached_property(_names)
     drained: cached_property[set[t.Comprehension]] = cached_property(_names)

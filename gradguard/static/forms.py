@@ -70,11 +70,13 @@ def _blended(path: str, call: t.Call) -> tuple[Form, t.Expr] | None:
     name, operands = _method(call)
     if len(operands) < 2 or name not in ("lerp", "add", "sub", "addcmul", "addcdiv"):
         return None
-    old, new = operands[:2]
-    if t.path_of(old) == path:
-        return (Form.AVERAGE if name == "lerp" else Form.SUM), new
-    scaled = isinstance(old, t.Call) and _method(old)[0] in ("mul", "div") and mentions(old, path)
-    return (Form.AVERAGE, new) if scaled else None
+    one, other = operands[:2]
+    for old, new in ((one, other), (other, one)) if name in ("lerp", "add") else ((one, other),):  # x.lerp(mean, 0.9)
+        if t.path_of(old) == path:
+            return (Form.AVERAGE if name == "lerp" else Form.SUM), new
+        if isinstance(old, t.Call) and _method(old)[0] in ("mul", "div") and mentions(old, path):
+            return Form.AVERAGE, new
+    return None
 
 
 def _method(call: t.Call) -> tuple[str, list[t.Expr]]:

@@ -95,20 +95,30 @@ def _is_overwritten(flow: Flow, hook: HookRegistration) -> bool:
     define = flow.ref.define
     blocks = [define.body, *(s.body for s in t.walk_statements(define.body) if isinstance(s, t.Repeat | t.If | t.With))]
     for block in blocks:
-        registers = [i for i, s in enumerate(block) if isinstance(s, t.Assign) and _registers(s.value)]
-        for first, second in pairwise(registers):
-            one, other = block[first], block[second]
-            if isinstance(one, t.Assign) and isinstance(other, t.Assign) and one.value is hook.site.node:
+        for (first, one), (second, other) in pairwise(_registrations(block)):
+            if one.value is hook.site.node:
                 codes = {flow.site(target).code for target in other.targets}
                 places = [target for target in one.targets if flow.site(target).code in codes]
-                return bool(places) and not _is_used(flow, places, block[first + 1 : second])
+                return bool(places) and not _is_used(flow, places, other.targets, block[first : second + 1])
     return False
 
 
-def _is_used(flow: Flow, places: list[t.Expr], block: list[t.Stmt]) -> bool:
+def _registrations(block: list[t.Stmt]) -> Iterator[tuple[int, t.Assign]]:
+    """The statements of a block that bind handles, also those that a flag switches on, each with its place there."""
+    for index, stmt in enumerate(block):
+        goes_on = isinstance(stmt, t.If) and not isinstance(stmt.body[-1], t.Leave | t.Return | t.Raise)
+        is_flag = goes_on and isinstance(stmt, t.If) and isinstance(stmt.test, t.Name | t.Attribute)
+        for each in stmt.body if isinstance(stmt, t.If) and is_flag else [stmt]:
+            if isinstance(each, t.Assign) and _registers(each.value):
+                yield index, each
+
+
+def _is_used(flow: Flow, places: list[t.Expr], bound_next: list[t.Expr], block: list[t.Stmt]) -> bool:
     """Whether statements use what is at one of some places: it may be kept elsewhere, ``handles.append(handle)``."""
     codes, types = {flow.site(place).code for place in places}, tuple({type(place) for place in places})
-    return any(isinstance(node, types) and flow.site(node).code in codes for node in t.walk(block))
+    bound = (*places, *bound_next)
+    nodes = (node for node in t.walk(block) if isinstance(node, types) and node not in bound)
+    return any(flow.site(node).code in codes for node in nodes)
 
 
 def _is_lost(flow: Flow, hook: HookRegistration) -> bool:

@@ -84,6 +84,7 @@ def _judge_store(flow: Flow, store: Store) -> None:
     if not (roots := phases.possible(flow, store, roots)):
         return
     store.carries_graph = True
+    store.is_loss = graphs(store.value.roots) in flow.proven_values
     known = store.start
     store.start = lambda: known() or _nearest(flow, roots)
     _judge_lifetime(flow, store)

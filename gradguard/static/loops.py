@@ -17,6 +17,8 @@ from gradguard.static.names import PARAMETERS, assigned_paths, collections_of, i
 from gradguard.static.paths import collections_around
 from gradguard.static.state import Carry, LoopFrame, State, merge
 from gradguard.static.values import (
+    NOTHING_HELD,
+    Held,
     Kind,
     Root,
     Roots,
@@ -222,6 +224,7 @@ def _new_loop(flow: Flow, stmt: t.Repeat, state: State, iterable: Value | None) 
         stmt.assigned or assigned_paths(stmt), count=counts.written(stmt.iterable),
         over_parts=_goes_over_parts(stmt.iterable), over_pairs=_takes_apart(stmt),
         evaluates_by_name=_evaluates_by_name(flow, stmt),
+        parameters=NOTHING_HELD.union(*(v.holding(Held.PARAMETER) for v in state.env.values() if v.holds)),
         may_be_volatile=lambda: volatile.may_be(flow),
     )  # fmt: skip
 

@@ -132,7 +132,7 @@ def _replaced(c: Called, record: Value) -> Value:
     given = {arg.keyword: value for arg, value in c.values if arg.keyword is not None}
     kept = tuple((key, part) for key, part in record.parts if key not in given)
     parts = (*kept, *((name, value) for name, value in given.items()))
-    rest = kept if record.parts else (("rest", replace(record, parts=())),)
+    rest = kept if record.parts else (("rest", replace(record, parts=(), must=frozenset())),)
     return replace(union(v for _, v in (*rest, *given.items())), kind=Kind.OUTPUT, parts=parts)
 
 

@@ -165,6 +165,19 @@ def _class_at(flow: Flow, path: str, state: State) -> Class | None:
     return value.ref if value is not None and value.kind is Kind.CLASS and isinstance(value.ref, Class) else None
 
 
+def returned(call: t.Call, value: Value) -> str | None:
+    """The attribute or global that a function gives to its caller: ``self.rows().append(x)``, ``log().add(x)``."""
+    if value.kind not in (Kind.CONTAINER, Kind.UNKNOWN, Kind.INSTANCE):
+        return None
+    if (t.path_of(call.func) or "").rsplit(".", 1)[-1] in _COPYING:
+        return None  # sorted(self.best).pop() takes nothing out of what it sorts; queue.pop() leaves it no object
+    found = [root.key for root in value.must if root.source is Source.PLACE and isinstance(root.key, str)]
+    return found[0] if len(found) == 1 else None
+
+
+_COPYING = frozenset("sorted list tuple set frozenset dict reversed deque copy deepcopy pop popleft popitem".split())
+
+
 def _outer_name(flow: Flow, name: str) -> Value:
     outer = flow.ref.outer
     while outer is not None:
@@ -214,6 +227,6 @@ def kind_of(ref: FunctionRef, expr: t.Expr) -> Value:
     state.env.update((name, UNKNOWN) for name in flow.locals & names)  # they are bound elsewhere in it
     state.env.update((param.name, parameter(flow, param)) for param in ref.define.params if param.name in names)
     value = flow.value(expr, state)
-    whole = value.kind is Kind.OUTPUT and is_record(value) and any(_is_kept(part) for _, part in value.parts)
+    whole = value.kind is Kind.OUTPUT and is_record(value)
     parts = tuple((key, _bare(part)) for key, part in value.parts if whole or _is_kept(part))
     return replace(_bare(value), parts=parts)

@@ -92,18 +92,23 @@ def _used_as_arrays(body: Sequence[t.Stmt], module: Module) -> Iterator[str]:
             array = node.func.value
         elif isinstance(node, t.Call) and node.args and _is_of_tensors(node.func, module):
             array = node.args[0].value
-        elif isinstance(node, t.Call) and isinstance(node.func, t.Attribute) and node.func.name == "size":
-            by_number = [arg for arg in node.args if not arg.keyword and _is_number(arg.value)]
-            array = node.func.value if len(by_number) == len(node.args) == 1 else None  # x.size(0)
+        elif isinstance(node, t.Call) and isinstance(node.func, t.Attribute) and node.func.name in _BY_DIMENSION:
+            told = [arg for arg in node.args if arg.keyword != "keepdim"]
+            by_number = [arg for arg in told if arg.keyword in (None, "dim") and _is_number(arg.value)]
+            array = node.func.value if len(by_number) == len(told) == 1 else None  # x.size(0)
+        elif isinstance(node, t.Operation) and node.operator == "@":
+            yield from (operand.id for operand in node.operands if isinstance(operand, t.Name))
         if isinstance(array, t.Name):
             yield array.id
 
 
 _OF_ARRAYS = frozenset(
     "repeat repeat_interleave reshape view permute squeeze flatten cumsum argmax argmin argsort nonzero matmul clamp "
-    "expand_as gather".split()
+    "expand_as gather pow t mm bmm index_select masked_fill detach".split()
 )
 """What arrays and tensors do, and nothing else that can be hashed."""
+_BY_DIMENSION = frozenset("size sum mean std var max min norm".split())
+"""What they do along one dimension: ``x.sum(1)``, while ``law.mean()`` may be that of a distribution."""
 
 
 def _is_of_tensors(func: t.Expr, module: Module) -> bool:

@@ -122,6 +122,7 @@ class Store(Event):
 
     Filled in when the function has been read:
         carries_graph: the value carries a graph.
+        is_loss: that is all of what backward is called on.
         start: finds the expression that started the graph; asked for only when there is something to report.
         route: the expressions by which the graph came into the value, the value first.
         outlives: the loop whose iterations the value outlives, None if it does not or if it outlives the call.
@@ -161,6 +162,7 @@ class Store(Event):
     through: frozenset[tuple[str, bytes]] = frozenset()
     mode: Mode = Mode.INHERITED
     carries_graph: bool = False
+    is_loss: bool = False
     start: Callable[[], Site | None] = field(default=lambda: None, repr=False)
     route: tuple[str, ...] = ()
     outlives: Loop | None = None
@@ -211,7 +213,7 @@ class Store(Event):
     def is_seen_to_record(self) -> bool:
         """Whether a module's output or a loss went into it, not only something that backward goes over by the way."""
         seen = any(root.source in (Source.GRAPH, Source.LOSS, Source.LEAF) for root in self.value.roots)
-        return seen or LOSS_NAME.search(self.value_code.rsplit(".", 1)[-1]) is not None
+        return seen or self.is_loss or LOSS_NAME.search(self.value_code.rsplit(".", 1)[-1]) is not None
 
     def piles_up(self, *kinds: Held) -> bool:
         """Whether it adds memory of these kinds, beside graphs, to a collection that nothing empties."""
@@ -223,6 +225,10 @@ class Store(Event):
             return False
         if self.grows is None:
             return self.in_step
+        if self.value.holding(*kinds) <= self.grows.parameters:
+            return False  # a copy of a list of what there was before the loop
+        if self.scope is Scope.LOCAL and self.grows.over_losses:
+            return False  # as many as the batch has losses, and no longer than this call
         around = self.loop.around() if self.loop is not None else ()
         return self.grows.is_outermost and any(loop.is_step and loop.is_long for loop in around)
 

@@ -19,6 +19,7 @@ from gradguard.static.model import (
     ZeroGrad,
 )
 from gradguard.static.names import PARAMETERS, breaks_graph, collections_of, is_of_gradient
+from gradguard.static.paths import is_within
 from gradguard.static.recurrence import goes_round
 from gradguard.static.state import State
 from gradguard.static.terms import terms
@@ -54,7 +55,7 @@ def store_rebind(flow: Flow, path: str, value: Value, state: State, stmt: t.Node
     if (
         value.kind is Kind.OUTPUT
         and is_record(value)
-        and any(_is_told_apart(flow, path, name) for name, _ in value.parts)
+        and (fields_kept(path, value) or any(_is_told_apart(flow, path, name) for name, _ in value.parts))
     ):
         for name, field in value.parts:  # a record bound anew is each of its fields bound anew
             store_rebind(flow, f"{path}.{name}", field, state, stmt, source)
@@ -81,6 +82,14 @@ def store_rebind(flow: Flow, path: str, value: Value, state: State, stmt: t.Node
 def _is_told_apart(flow: Flow, path: str, name: object) -> bool:
     """Whether a loop carries a field of a record by itself."""
     return any(f"{path}.{name}" in frame.phis for frame in flow.frames)
+
+
+def fields_kept(path: str, value: Value) -> tuple[tuple[object, Value], ...]:
+    """The fields of a new record, where one is made of what the old one had: ``Stats(0.9 * self.stats.mean + x)``."""
+    if value.kind is not Kind.OUTPUT or not is_record(value):
+        return ()
+    kept = any(root.source is Source.PLACE and is_within(str(root.key), path) for root in value.must)
+    return value.parts if kept else ()
 
 
 def goes_on(flow: Flow, path: str, name: str) -> bool:

@@ -31,6 +31,29 @@ FLAGGED = {
             images = images.reshape(-1, size)
             return images / size
     """,
+    "what tensors are multiplied by, and along which dimension": """
+        import functools
+
+        @functools.lru_cache(maxsize=None)  # !
+        def squared(x, y):
+            return x.pow(2).sum(1)[:, None] + y.pow(2).sum(1)[None] - 2 * x @ y.t()
+
+        @functools.cache  # !
+        def gram(features):
+            return features @ features.T
+
+        @functools.cache  # !
+        def centred(x):
+            return x - x.mean(0)
+
+        @functools.cache  # !
+        def scaled(x):
+            return x / x.norm(dim=-1, keepdim=True)
+
+        @functools.cache  # !
+        def chosen(rows, index):
+            return rows.index_select(0, index).detach()
+    """,
     "one of several dimensions": """
         import functools
 
@@ -215,6 +238,10 @@ CLEAN = {
         @functools.cache
         def spread(law, n):
             return law.mean(), law.std(), law.var(), law.sample(n)
+
+        @functools.cache
+        def of_law(law, pair, text):
+            return law.mean(), law.std(), max(pair), text.max("a"), law.sum(), law.pow
 
         @functools.cache
         def of_shape(shape, path):

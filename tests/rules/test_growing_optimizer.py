@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.rules.snippets import assert_clean, assert_flagged, findings
+from tests.rules.snippets import assert_clean, assert_flagged, findings, twin
 
 CODE = "GG411"
 
@@ -418,3 +418,31 @@ def test_groups_that_take_the_place_of_those_before(before: str) -> None:
 )
 def test_groups_that_are_added_to_those_before(before: str) -> None:
     assert_flagged(GROWS_UP.format(before=before), CODE)
+
+
+ADAPTED = """
+        def make(hidden):
+            return [nn.Parameter(torch.randn(hidden, 1)), nn.Parameter(torch.zeros(hidden))]
+
+        def train(loader):
+            params = make(8)
+            optimizer = torch.optim.SGD(params, lr=0.1)
+            kept = []
+            for x, y in loader:
+                fast = {fast}
+                loss = F.mse_loss(F.linear(x, *fast), y)
+                kept.append(fast)  # !
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+"""
+
+
+@pytest.mark.parametrize("fast", ["make(8)", "[nn.Parameter(p.detach() + 0.1) for p in params]"])
+def test_parameters_that_are_made_in_each_iteration(fast: str) -> None:
+    assert_flagged(ADAPTED.format(fast=fast), CODE)
+
+
+@pytest.mark.parametrize("fast", ["list(params)", "[p for p in params]", "params[:1]", "tuple(params)", "params"])
+def test_parameters_that_were_there_before_the_loop(fast: str) -> None:
+    assert_clean(twin(ADAPTED.format(fast=fast)), CODE)

@@ -47,6 +47,69 @@ FLAGGED = {
 
         train(nn.Linear(4, 2), [], None)
     """,
+    "handles in each other's place, by flags, in a context that is there": """
+        class Probe:
+            def __init__(self, net, acts=True, grads=True):
+                self.net, self.acts, self.grads, self.handles, self.kept = net, acts, grads, {}, []
+
+            def layers(self):
+                for name, layer in self.net.named_modules():
+                    if name.endswith("fc"):
+                        yield name, layer
+
+            def keep_act(self, layer, given, output):
+                print(output.norm().item())
+
+            def keep_grad(self, layer, grad_in, grad_out):
+                print(grad_out[0].norm().item())
+
+            def __enter__(self):
+                for name, layer in self.layers():
+                    if self.acts:
+                        self.handles[name] = layer.register_forward_hook(self.keep_act)  # !
+                    if self.grads:
+                        self.handles[name] = layer.register_full_backward_hook(self.keep_grad)
+                return self
+
+            def __exit__(self, *error):
+                for handle in (*self.handles.values(), *self.kept):
+                    handle.remove()
+                self.handles.clear()
+
+        def train(net, loader, optimizer):
+            probe = Probe(net)
+            for x, y in loader:
+                with probe:
+                    loss = F.cross_entropy(net(x), y)
+                    optimizer.zero_grad()
+                    loss.backward()
+                optimizer.step()
+    """,
+    "a context that is there": """
+        class Probe:
+            def __init__(self, net):
+                self.net, self.handles = net, []
+
+            def look(self, layer, given, output):
+                print(output.norm().item())
+
+            def __enter__(self):
+                for layer in self.net.children():
+                    self.handles.append(layer.register_forward_hook(self.look))  # !
+                return self
+
+            def __exit__(self, *error):
+                print(error)
+
+        def train(net, loader, optimizer):
+            probe = Probe(net)
+            for x, y in loader:
+                with probe:
+                    loss = F.cross_entropy(net(x), y)
+                    optimizer.zero_grad()
+                    loss.backward()
+                optimizer.step()
+    """,
     "an object that registers one, and is never closed": """
         class Maps:
             def __init__(self, model, layer):
@@ -161,6 +224,38 @@ CLEAN = {
     "handles under keys of their own": twin(
         FLAGGED["a handle in the place of the one before"],
         ("self.handles[name] = layer.register_full", 'self.handles[name + "grad"] = layer.register_full'),
+    ),
+    "handles under keys of their own, by flags": twin(
+        FLAGGED["handles in each other's place, by flags, in a context that is there"],
+        ("self.handles[name] = layer.register_full", 'self.handles[name, "grad"] = layer.register_full'),
+    ),
+    "a list of handles, by flags": twin(
+        FLAGGED["handles in each other's place, by flags, in a context that is there"],
+        ("self.handles[name] = layer.register_forward", "self.handles[name, 0] = layer.register_forward"),
+    ),
+    "one handle or another, by a flag": twin(
+        FLAGGED["handles in each other's place, by flags, in a context that is there"],
+        ("                if self.grads:", "                else:"),
+    ),
+    "one handle and no more, by a flag": twin(
+        FLAGGED["handles in each other's place, by flags, in a context that is there"],
+        ("(self.keep_act)", "(self.keep_act)\n                        continue"),
+    ),
+    "one handle for each word": twin(
+        FLAGGED["handles in each other's place, by flags, in a context that is there"],
+        ("if self.acts:", 'if self.acts == "forward":'),
+        ("if self.grads:", 'if self.acts == "backward":'),
+    ),
+    "one handle is kept elsewhere, by flags": twin(
+        FLAGGED["handles in each other's place, by flags, in a context that is there"],
+        ("(self.keep_act)", "(self.keep_act)\n                        self.kept.append(self.handles[name])"),
+    ),
+    "a context that is there, and removes": twin(
+        FLAGGED["a context that is there"], ("print(error)", "[handle.remove() for handle in self.handles]")
+    ),
+    "a context that registers once": twin(
+        FLAGGED["a context that is there"],
+        ("for layer in", "if self.handles:\n                    return self\n                for layer in"),
     ),
     "one handle or another": twin(
         FLAGGED["a handle in the place of the one before"],

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.rules.snippets import assert_clean, assert_flagged, findings, twin
+from tests.rules.snippets import assert_clean, assert_flagged, findings, source, twin
 
 CODE = "GG201"
 
@@ -579,3 +579,46 @@ def test_squares_of_what_all_batches_add_up_to() -> None:
         ("                    fisher[n] +=", "                fisher[n] +="),
     )
     assert_clean(late, CODE)
+
+
+HEIR = """
+        class Base:
+            def __init__(self, model):
+                self.model = model
+                self.make()
+
+            def make(self):
+                self.opt = torch.optim.SGD(self.model.parameters(), lr=0.1)
+
+            def step(self):
+                self.opt.step()
+
+            def train(self, loader):
+                for x, y in loader:
+                    self.opt.zero_grad()
+                    self.loss(x, y).backward()  # !
+                    self.step()
+
+        class Adversarial(Base):
+            def make(self):
+                super().make()
+                self.critic = nn.Linear(4, 1)
+                self.opt_d = torch.optim.Adam(self.critic.parameters())
+
+            def step(self):
+                super().step()
+                self.opt_d.step()
+
+            def loss(self, x, y):
+                found = self.model(x)
+                return F.mse_loss(found, y) - self.critic(found).mean()
+"""
+
+
+def test_the_step_of_an_heir_is_related() -> None:
+    (finding,) = findings(HEIR, CODE)
+    (related,) = finding.related
+    lines = source(HEIR).splitlines()
+    assert "backward()" in lines[finding.span.line - 1]
+    assert "self.opt_d.step()" in lines[related.line - 1]
+    assert_clean(twin(HEIR, ("self.opt_d.step()", "self.opt_d.step(); self.opt_d.zero_grad()")), CODE)

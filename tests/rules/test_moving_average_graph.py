@@ -877,6 +877,9 @@ OF_AN_OBJECT = """
 """
 OF_PARAMETERS = [
     "means = {k: w.lerp(live[k], 0.1) for k, w in means.items()}",
+    "means = {k: p.lerp(means[k], 0.9) for k, p in net.named_parameters()}",
+    "means = {k: torch.lerp(p, means[k], 0.9) for k, p in net.named_parameters()}",
+    "means = {k: (0.1 * p).add(means[k].mul(0.9)) for k, p in net.named_parameters()}",
     "means = {k: 0.9 * means[k] + 0.1 * p for k, p in net.named_parameters()}",
     "means = dict((k, 0.9 * w + 0.1 * live[k]) for k, w in means.items())",
     "means.update({k: means[k] * 0.9 + p * 0.1 for k, p in net.named_parameters()})",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.rules.snippets import assert_clean, assert_flagged
+from tests.rules.snippets import assert_clean, assert_flagged, findings
 
 CODE = "GG107"
 
@@ -219,3 +219,132 @@ def test_meters_that_a_caller_passes(made: str, key: str) -> None:
 def test_sets_that_a_caller_passes_are_no_meters() -> None:
     snippet = PASSED.format(made="{'loss': set(), 'mae': Meter()}", key="'loss'", given="int(loss)")
     assert_clean(snippet.replace("  # !", ""), CODE)
+
+
+NAMED = """
+        from collections import defaultdict
+
+        GROUPS = []
+
+        class Meter:
+            def __init__(self):
+                self.rows, self.last = [], None
+
+            def update(self, value, step):
+                self.rows.append((value, step))
+
+            def set(self, value, step):
+                self.last = value
+
+        class Group:
+            def __init__(self):
+                self.meters = {made}
+
+            def log(self, name, value):
+                {steps}
+
+            def log_all(self, **scores):
+                for name, score in scores.items():
+                    self.log(name, score)
+
+        def group():
+            return GROUPS[-1]
+
+        def report(losses, **more):
+            current = group()
+            current.log_all(**losses, **more)
+
+        def train(model, loader, opt):
+            log = Group()
+            GROUPS.append(log)
+            for x, y in loader:
+                loss = F.mse_loss(model(x), y)
+                opt.zero_grad()
+                loss.backward()
+                opt.step()
+                {call}  # !
+"""
+
+ENTRIES = {
+    "of a default dict": ("defaultdict(Meter)", ["meter = self.meters[name]"]),
+    "of one that a lambda fills": ("defaultdict(lambda: Meter())", ["meter = self.meters[name]"]),
+    "of a dict that is made with them": ("{'loss': Meter(), 'mae': Meter()}", ["meter = self.meters[name]"]),
+    "a default": ("{}", ["meter = self.meters.setdefault(name, Meter())"]),
+    "made where it was missing": (
+        "{}", ["meter = self.meters.get(name)", "if meter is None:", "    meter = self.meters[name] = Meter()"],
+    ),
+    "made and then put in": (
+        "{}",
+        ["meter = self.meters.get(name)", "if meter is None:", "    meter = Meter()", "    self.meters[name] = meter"],
+    ),
+    "made on a missing key": (
+        "{}",
+        ["try:", "    meter = self.meters[name]", "except KeyError:", "    meter = self.meters[name] = Meter()"],
+    ),
+}  # fmt: skip
+
+
+def named(made: str, steps: list[str], use: str, call: str = "log.log('loss', loss)") -> str:
+    body = f"\n{16 * ' '}".join([*steps, use])
+    return NAMED.replace("{made}", made).replace("{steps}", body).replace("{call}", call)
+
+
+@pytest.mark.parametrize("entry", ENTRIES)
+def test_an_entry_that_has_a_name_is_the_entry(entry: str) -> None:
+    made, steps = ENTRIES[entry]
+    assert_flagged(named(made, steps, "meter.update(value, 1)"), CODE)
+    for use in ("meter.update(value.item(), 1)", "meter.set(value, 1)", "meter.update(value, 1), meter.rows.clear()"):
+        assert_clean(named(made, steps, use).replace("  # !", ""), CODE)
+
+
+THROUGH = [
+    "log.log_all(loss=loss)",
+    "group().log_all(loss=loss)",
+    "report({'loss': loss})",
+    "report({'loss': 1.0}, total=loss)",
+    "report({'loss': loss}, lr=0.1)",
+]
+
+
+@pytest.mark.parametrize("call", THROUGH)
+def test_an_entry_that_has_a_name_is_found_through_calls(call: str) -> None:
+    made, steps = ENTRIES["of a default dict"]
+    assert_flagged(named(made, steps, "meter.update(value, 1)", call), CODE)
+    for other in (
+        named(made, steps, "meter.update(float(value), 1)", call),
+        named(made, steps, "meter.update(value, 1)", call.replace("loss)", "loss.item())").replace("loss}", "1.0}")),
+    ):
+        assert_clean(other.replace("  # !", ""), CODE)
+
+
+@pytest.mark.parametrize(
+    "steps", [["meter = Meter()"], ["meter = self.meters.pop(name)"], ["meter = defaultdict(Meter)[name]"]]
+)
+def test_an_object_that_is_in_no_collection_keeps_nothing(steps: list[str]) -> None:
+    assert_clean(named("defaultdict(Meter)", steps, "meter.update(value, 1)").replace("  # !", ""), CODE)
+
+
+@pytest.mark.parametrize("made", ["Log(args.every)", "make(args.every)"])
+def test_an_object_that_is_made_of_a_setting_has_its_own_name(made: str) -> None:
+    snippet = f"""
+        class Log:
+            def __init__(self, every):
+                self.every, self.rows = every, []
+
+            def add(self, value):
+                self.rows.append(value)
+
+        def make(every):
+            return Log(every)
+
+        def train(model, loader, opt, args):
+            log = {made}
+            for x, y in loader:
+                loss = F.mse_loss(model(x), y)
+                opt.zero_grad()
+                loss.backward()
+                opt.step()
+                log.add(loss)
+    """
+    (finding,) = findings(snippet, CODE)
+    assert "`log.rows`" in finding.message

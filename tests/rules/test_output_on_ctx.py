@@ -534,3 +534,37 @@ def test_flagged(name: str) -> None:
 @pytest.mark.parametrize("name", CLEAN)
 def test_clean(name: str) -> None:
     assert_clean(CLEAN[name], CODE)
+
+
+KEPT = """
+        class Exp(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, x):
+                y = x.exp()
+                {begun}
+                {kept}  # !
+                return y
+
+            @staticmethod
+            def backward(ctx, grad):
+                return grad * 2
+"""
+HOLDERS = [
+    ("pass", "ctx.cache = {'x': x, 'y': %s}"),
+    ("ctx.cache = {}", "ctx.cache['y'] = %s"),
+    ("ctx.kept = []", "ctx.kept.append(%s)"),
+    ("ctx.kept = [x]", "ctx.kept.extend([x, %s])"),
+    ("pass", "ctx.kept = (x, [x, %s])"),
+]
+
+
+@pytest.mark.parametrize(("begun", "kept"), HOLDERS)
+def test_an_output_in_a_collection_on_ctx(begun: str, kept: str) -> None:
+    snippet = KEPT.format(begun=begun, kept=kept % "y")
+    assert_flagged(snippet, CODE)
+    for other in ("y.detach()", "x", "y.shape", "x * 2"):
+        assert_clean(KEPT.format(begun=begun, kept=kept % other).replace("  # !", ""), CODE)
+    for taken in ("ctx.cache.clear()", "ctx.cache.pop('y')") if "cache" in kept else ("ctx.kept.pop()",):
+        assert_clean(snippet.replace("  # !", "").replace("return grad", f"{taken}; return grad"), CODE)
+    local = snippet.replace("  # !", "").replace("ctx.cache", "cache").replace("ctx.kept", "kept")
+    assert_clean(local, CODE)

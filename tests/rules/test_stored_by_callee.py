@@ -1847,3 +1847,35 @@ def test_what_the_object_had_is_named_where_what_is_given_has_no_graph() -> None
 def test_what_is_given_is_named_where_it_has_the_graph() -> None:
     assert _named(ATTENDED.replace("learner.fit(x)", "self.net(x)")) == ["`row`"]
     assert _named(ATTENDED.replace("(row, self.rate)", "(self.net(x), self.rate)")) == ["`self.net(x)`"]
+
+
+NAMELESS = """
+        class Fitting:
+            def __init__(self, f, opt, env, w):
+                self.f, self.opt, self.env, self.w = f, opt, env, w
+                self.history = []
+
+            def keep(self, v):
+                self.history.append(v)
+
+            def fit(self, steps):
+                for _ in range(steps):
+                    s = self.env.step()
+                    z = {made}
+                    self.opt.zero_grad()
+                    z.backward()
+                    self.opt.step()
+                    self.keep({kept})  # !
+"""
+
+
+@pytest.mark.parametrize("made", ["F.mse_loss(self.f(s), s)", "self.f(s).mean()", "self.f(s)"])
+def test_what_backward_is_called_on_is_a_loss_whatever_its_name(made: str) -> None:
+    assert_flagged(NAMELESS.format(made=made, kept="z"), CODE)
+    for kept in ("s", "z.item()", "z.detach()"):
+        assert_clean(twin(NAMELESS.format(made=made, kept=kept)), CODE)
+
+
+@pytest.mark.parametrize("made", ["(self.w * s).sum()", "F.mse_loss(F.linear(s, self.w), s)", "self.f(s) + s.mean()"])
+def test_what_a_loss_is_made_of_may_be_a_state_without_a_graph(made: str) -> None:
+    assert_clean(twin(NAMELESS.format(made=made, kept="s")), CODE)

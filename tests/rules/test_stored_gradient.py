@@ -391,3 +391,39 @@ def test_the_line_that_stores_is_named_where_a_callee_does() -> None:
 def test_no_line_is_named_twice() -> None:
     (found,) = findings(FLAGGED["append"], CODE)
     assert not found.related
+
+
+SURGERY = """
+    class Surgery:
+        def __init__(self, optimizer):
+            self.optimizer, self.history = optimizer, []
+
+        def pack(self, losses):
+            packed = {}
+            for i, (task, loss) in enumerate(losses.items()):
+                self.optimizer.zero_grad(set_to_none=True)
+                loss.backward(retain_graph=True)
+                packed[task] = [p.grad for p in self.optimizer.param_groups[0]["params"]]
+                print(task)
+            return packed
+"""
+
+
+@pytest.mark.parametrize("losses", ["losses.items()", "list(losses.items())"])
+def test_the_gradients_of_the_losses_of_one_batch(losses: str) -> None:
+    assert_clean(SURGERY.replace("losses.items()", losses), CODE)
+    values = SURGERY.replace("(task, loss) in enumerate(losses.items())", "loss in enumerate(losses.values())")
+    assert_clean(values.replace("packed[task] =", "packed[i] =").replace("print(task)", "print(i)"), CODE)
+    kept = SURGERY.replace("print(task)", "self.history.append(packed[task])  # !")
+    assert_flagged(kept.replace("losses.items()", losses), CODE)
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        ("enumerate(losses.items())", "enumerate(losses)"),
+        ("loss.backward(", "self.net(loss).backward("),
+    ],
+)
+def test_the_gradients_of_batches(edit: tuple[str, str]) -> None:
+    assert_flagged(SURGERY.replace(*edit).replace('["params"]]', '["params"]]  # !'), CODE)

@@ -542,6 +542,59 @@ def test_a_registry_that_a_decorator_fills_with_what_keeps_no_graph(kept: str, e
     assert_clean(twin(DECORATED.format(kept=kept), edit), "GG107")
 
 
+AVERAGES = """
+        AVERAGES = {{}}
+
+        class Average:
+            table = {{}}
+
+            def __init_subclass__(cls, name, **kwargs):
+                super().__init_subclass__(**kwargs)
+                {kept}
+
+            def __init__(self, model):
+                self.shadow = [p.detach().clone() for p in model.parameters()]
+
+            def mix(self, average, value):
+                raise NotImplementedError
+
+            def update(self, model):
+                self.shadow = [self.mix(s, p) for s, p in zip(self.shadow, model.parameters())]  # !
+
+        class Exponential(Average, name="ema"):
+            def mix(self, average, value):
+                return average * 0.9 + value * 0.1
+
+        def train(model, loader, opt, name):
+            average = {made}
+            for x, y in loader:
+                loss = F.mse_loss(model(x), y)
+                opt.zero_grad()
+                loss.backward()
+                opt.step()
+                average.update(model)
+"""
+HEIRS = [
+    ("AVERAGES[name] = cls", "AVERAGES[name](model)"),
+    ("cls.table[name] = cls", "Average.table[name](model)"),
+    ("globals()[name] = cls", "globals()[name](model)"),
+]
+
+
+@pytest.mark.parametrize(("kept", "made"), HEIRS)
+def test_an_object_that_is_updated_from_a_module_is_no_collection(kept: str, made: str) -> None:
+    averages = AVERAGES.format(kept=kept, made=made)
+    assert_flagged(averages, "GG105")
+    for edit in (
+        ("value * 0.1", "value.detach() * 0.1"),
+        ("def update(self", "@torch.no_grad()\n            def update(self"),
+        ("average.update(model)", "average.update({'model': model})"),
+        ("average.update(model)", "with torch.no_grad():\n                    average.update(model)"),
+        (f"average = {made}", "from timm.utils import ModelEma\n            average = ModelEma(model)"),
+    ):
+        assert_clean(twin(averages, edit))
+
+
 REGISTERING = """
 PROBES = {}
 
