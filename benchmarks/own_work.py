@@ -24,11 +24,11 @@ from torch import nn
 import gradguard
 from gradguard.runtime.watch import Watch
 
-STEADY = 1_000
+STEADY = 4_500
 """Steps after which the sensors have found their pace."""
 
 COUNTED = 2_000
-TURNS = 12
+TURNS = 16
 SECONDS_OF_A_TURN = 0.5
 
 
@@ -104,8 +104,18 @@ def own_microseconds(step: Callable[[], None]) -> tuple[float, float, float]:
     return first, statistics.median(stretches), statistics.mean(stretches)
 
 
+def nothing() -> Callable[[], None]:
+    """A step of an optimizer that has hardly anything to do: so a watch comes to its steady state in half a second."""
+    parameter = nn.Parameter(torch.zeros(1))
+    parameter.grad = torch.zeros(1)
+    return torch.optim.SGD([parameter], lr=0.1).step
+
+
 def ratio(step: Callable[[], None]) -> tuple[float, float]:
-    """Milliseconds of a step without, and how many times that it takes with a watch; medians of stretches in turn."""
+    """Milliseconds of a step without, and how many times that it takes with a watch; medians of stretches in turn.
+
+    The watch is in its steady state, as after so many steps of a training.
+    """
     began = time.perf_counter()
     for _ in range(20):
         step()
@@ -114,6 +124,9 @@ def ratio(step: Callable[[], None]) -> tuple[float, float]:
     for _ in range(TURNS):
         without.append(timed(step, count))
         with gradguard.watch(report=False):
+            warm_up = nothing()
+            for _ in range(STEADY):
+                warm_up()
             for _ in range(200):
                 step()
             ratios.append(timed(step, count) / without[-1])

@@ -17,8 +17,8 @@ LONGEST_OF_THE_DEAR = 1 << 20
 DENSE_STEPS = 64
 """The first steps are read one by one: a short run has no others."""
 
-SELDOM, FEW = 32, 512
-"""From then on each 64th part of the run is, until that is one step in 32; of a long one at least each 512th part."""
+SELDOM, FEW = 64, 512
+"""From then on each 64th part of the run is, until that is one step in 64; of a long one at least each 512th part."""
 
 
 RISES, MOST_RISES = 2, 64
