@@ -30,7 +30,8 @@ by what the calls in all files hand over. What the callee itself backpropagates 
 `add_scalar`), a container that is cleared in the same iteration.
 
 **Waits at low confidence.** A value of which no graph was seen to begin: the state of an environment. What takes the
-place of the one before for each of some objects: `self.latest[update.client] = update`.
+place of the one before for each of some objects: `self.latest[update.client] = update`. A part of a part of an output,
+`for out in outputs: recall.update(out[1])`: a model may give numbers beside its loss.
 
 **References.** visionml/pytracking#313, Lightning-AI/pytorch-lightning#6925.
 """
@@ -81,7 +82,7 @@ def _is_sure(function: Function, store: Store) -> bool:
     """
     in_forward = function.is_module_method and function.name == "forward"
     piles_up = store.outlives is not None or (store.outlives_call and (store.freed or in_forward))
-    return _is_statistic(store) or (piles_up and store.is_seen_to_record)
+    return _is_statistic(store) or (piles_up and store.is_seen_to_record and not store.is_part_of_part)
 
 
 def _is_statistic(store: Store) -> bool:

@@ -255,6 +255,23 @@ class Store(Event):
         return all(_is_one_item(node_within(held.key)) for held in self.value.holding(Held.VIEW))
 
     @property
+    def is_part_of_part(self) -> bool:
+        """Whether it is a part of what a loop or an assignment took out of an output: ``for y in out: put(y[3])``.
+
+        A model may give a loss with numbers beside it; which is which is nowhere written.
+        """
+        node = self._stored
+        if not isinstance(node, t.Subscript) or not isinstance(node.index, t.Constant):
+            return False
+        loops = (
+            loop.site.node for loop in (self.loop.around() if self.loop is not None else ()) if not loop.over_loader
+        )
+        taken = [loop.target for loop in loops if isinstance(loop, t.Repeat) and loop.target is not None]
+        assigns = (each for each in t.walk(self.site.chunk.statements) if isinstance(each, t.Assign))
+        taken += [to for each in assigns for to in each.targets if isinstance(to, t.Display)]
+        return t.path_of(node.value) in {t.path_of(name) for target in taken for name in t.names_in(target)}
+
+    @property
     def taken_from(self) -> str | None:
         """What the value is a part of, or has in another order or shape: ``losses`` of ``losses[name].view(-1)``."""
         node = _without_methods(self._stored, REARRANGING)

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from gradguard.findings import Confidence
 from tests.rules.snippets import assert_clean, assert_flagged, findings, lines_in_files, twin
 
 CODE = "GG107"
@@ -1879,3 +1880,48 @@ def test_what_backward_is_called_on_is_a_loss_whatever_its_name(made: str) -> No
 @pytest.mark.parametrize("made", ["(self.w * s).sum()", "F.mse_loss(F.linear(s, self.w), s)", "self.f(s) + s.mean()"])
 def test_what_a_loss_is_made_of_may_be_a_state_without_a_graph(made: str) -> None:
     assert_clean(twin(NAMELESS.format(made=made, kept="s")), CODE)
+
+
+MIXED = (
+    METER
+    + """
+        def train(model: nn.Module, loader, optimizer):
+            meters = [AverageMeter(), AverageMeter()]
+            for x, y in loader:
+                {taken}
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+"""
+)
+
+
+@pytest.mark.parametrize(
+    "taken",
+    [
+        "loss = 0\n                for i, part in enumerate(model(x, y)):\n"
+        "                    loss = loss + part[0]\n                    meters[i].update(part[1])",
+        "loss, stats = model(x, y)\n                meters[0].update(stats[1])",
+    ],
+)
+def test_a_part_of_a_part_of_an_output_may_be_a_number(taken: str) -> None:
+    assert_clean(MIXED.format(taken=taken), CODE)
+
+
+def test_a_part_of_a_part_waits() -> None:
+    taken = "loss = 0\n                for part in model(x, y):\n                    loss = loss + part[0]\n"
+    snippet = MIXED.format(taken=taken + "                    meters[0].update(part[1])  # !")
+    assert_clean(snippet, CODE)
+    assert_flagged(snippet, CODE, Confidence.LOW)
+
+
+@pytest.mark.parametrize(
+    "taken",
+    [
+        "loss = F.mse_loss(model(x), y)\n                meters[0].update(loss)  # !",
+        "loss = F.mse_loss(model(x), y)\n                for meter in meters:\n"
+        "                    meter.update(loss)  # !",
+    ],
+)
+def test_a_loss_that_an_entry_keeps(taken: str) -> None:
+    assert_flagged(MIXED.format(taken=taken), CODE)
