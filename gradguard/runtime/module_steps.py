@@ -12,7 +12,8 @@ from collections.abc import Callable
 from time import monotonic
 from typing import Any
 
-from gradguard.runtime.steps import Clock, module_hook
+from gradguard.runtime.clock import Clock
+from gradguard.runtime.steps import module_hook
 
 SILENCE_SECONDS = 1.0
 

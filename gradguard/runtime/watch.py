@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from gradguard.findings import Leak, RunReport
 from gradguard.runtime import limits, steps, verdict
 from gradguard.runtime.child_processes import ChildProcesses
+from gradguard.runtime.clock import Clock
 from gradguard.runtime.escalation import Escalation
 from gradguard.runtime.gradients import Gradients
 from gradguard.runtime.import_hook import when_imported
@@ -100,7 +101,7 @@ class Watch:
         self._unstepped: Unstepped | None = None
         self._torch: TorchInternals | None = None
         self._module_steps: ModuleSteps | None = None
-        self._clock = steps.Clock(self._work)
+        self._clock = Clock(self._work)
         self._sources: Counter[str] = Counter()
         self._removers: list[Callable[[], None]] = []
         self._own_nanoseconds = 0

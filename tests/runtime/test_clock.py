@@ -6,7 +6,8 @@ from collections.abc import Iterable
 
 import pytest
 
-from gradguard.runtime.steps import FEW, PATIENCE, Clock, Numbers
+from gradguard.runtime.clock import FEW, PATIENCE, Clock
+from gradguard.runtime.steps import Numbers
 
 Tick = tuple[str, int]
 
