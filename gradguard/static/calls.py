@@ -318,7 +318,7 @@ def _unknown(c: Called) -> Value:
         return union(c.arguments, Kind.OUTPUT).with_roots(Root(Source.CALL, c.node))
     if not k.MEASURING_CALLABLE.search(last(c.path)):
         flow.escaped |= union(arguments).reach
-        if c.func.kind is Kind.UNKNOWN and "retain_graph" in flow.ref.chunk.text:
+        if c.func.kind is Kind.UNKNOWN and flow.ref.retains:
             flow.handed[c.node] = len(flow.facts.events), union(arguments)
     return recorded(Value(frozenset((Root(Source.CALL, c.node),)), given.reach), state)
 

@@ -134,6 +134,11 @@ class FunctionRef:
         return any(isinstance(call.func, t.Attribute) and call.func.name == "backward" for call in self.calls)
 
     @cached_property
+    def retains(self) -> bool:
+        """Whether it may retain a graph that it calls backward on, or asks gradients of."""
+        return any(arg.keyword == "retain_graph" for call in self.calls for arg in call.args)
+
+    @cached_property
     def gives_back(self) -> str | None:
         """The parameter that it returns, the same object that it was given."""
         returned = [s.value for s in walk_statements(self.define.body) if isinstance(s, t.Return)]

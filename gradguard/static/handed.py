@@ -30,25 +30,27 @@ def call_of_handed(c: Called) -> Value | None:
     It matters where a graph goes in, where a loop is given the step that it is to run, and where what is named as a
     module or a loss is a function that resets gradients.
     """
-    takes_a_graph = any(v.keeps or v.kind is Kind.INSTANCE for v in c.arguments)
     is_unknown = c.func.kind is Kind.UNKNOWN
-    is_named = c.func.ref is None and (c.func.kind is Kind.MODULE or k.LOSS_CALLABLE.search(c.path) is not None)
-    is_named &= "backward(" in c.flow.ref.chunk.text
-    if not is_named and not (is_unknown and (takes_a_graph or c.flow.loop is not None)):
-        return None
-    found = _place(c)
+    takes_a_graph = any(v.keeps or v.kind is Kind.INSTANCE for v in c.arguments)
+    may_matter = is_unknown and (takes_a_graph or c.flow.loop is not None)
+    may_reset = c.flow.ref.trains and _is_named_as_loss(c)
+    found = _place(c) if may_matter or may_reset else None
     if found is None:
         return None
     path, functions = found
-    resets = is_named and all("zero_grad(" in function.chunk.text for function in functions)
-    if not resets and not is_unknown:
+    resets = may_reset and all("zero_grad(" in function.chunk.text for function in functions)
+    if not resets and not may_matter:
         return None
-    if (
-        not resets and not takes_a_graph
-    ):  # which one a loop runs is settled before it: of a step of a training and one of a test, one
+    if not resets and not takes_a_graph:
+        # Which one a loop runs is settled before it: of a step of a training and one of a test, one.
         functions = [function for function in functions if function.trains]
     are_methods = all(function.owner is not None and function.define.name != "__call__" for function in functions)
     return apply_one_of(c, functions, f"{path}{OF_METHOD}" if are_methods else path)
+
+
+def _is_named_as_loss(c: Called) -> bool:
+    """Whether what is called is taken for a module or a loss, and nothing of the program is known to be it."""
+    return c.func.ref is None and (c.func.kind is Kind.MODULE or k.LOSS_CALLABLE.search(c.path) is not None)
 
 
 def _place(c: Called) -> tuple[str, list[FunctionRef]] | None:

@@ -384,15 +384,20 @@ class Project:
         for module, selection in self._mentioning(ref):
             yield from self.flows(module, selection)
 
-    def written_calling(self, ref: FunctionRef) -> Iterator[FunctionRef]:
-        """The same functions as they are written."""
-        for module, selection in self._mentioning(ref):
+    def written_calling(self, ref: FunctionRef, *, anywhere: bool = False) -> Iterator[FunctionRef]:
+        """The same functions as they are written.
+
+        Args:
+            anywhere: also those of files that name nothing of this one: an object may be handed to them.
+        """
+        for module, selection in self._mentioning(ref, anywhere=anywhere):
             yield from module.functions(selection)
 
-    def _mentioning(self, ref: FunctionRef) -> Iterator[tuple[Module, Selection]]:
+    def _mentioning(self, ref: FunctionRef, *, anywhere: bool = False) -> Iterator[tuple[Module, Selection]]:
         name = ref.define.name
         if not self.survey.is_called_by_many(name, ref.module):
-            callers = tuple(self.survey.callers(name, ref.module))
+            found = self.survey.callers_anywhere if anywhere else self.survey.callers
+            callers = tuple(found(name, ref.module))
             self.uses(ref.module, callers)
             yield from ((module, calling(module.source, name)) for module in callers)
 

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from gradguard.static import tree as t
 from gradguard.static.clearing import AT_START
-from gradguard.static.screen import calling
 
 if TYPE_CHECKING:
     from gradguard.static.definitions import FunctionRef
@@ -30,19 +29,10 @@ def is_reset_by_callers(flow: Flow, path: str) -> bool:
     resetting = {ref.define.name for ref in methods if _resets(ref.define, path)} - {*AT_START, method.name}
     if not resetting:
         return False
-    callers = (ref for ref in _callers(flow) if ref.define.name != method.name)
+    anywhere = flow.project.written_calling(flow.ref, anywhere=True)
+    callers = (ref for ref in anywhere if ref.define.name != method.name)
     told = [found for ref in callers if (found := list(_resets_beside(ref, method.name, resetting)))]
     return bool(told) and all(map(any, told))
-
-
-def _callers(flow: Flow) -> Iterator[FunctionRef]:
-    """The functions that may call this one; in all files, as one that nothing imports may be put in another's place."""
-    name, survey = flow.ref.define.name, flow.project.survey
-    if not survey.is_called_by_many(name, flow.module):
-        modules = tuple(survey.callers_anywhere(name, flow.module))
-        flow.project.uses(flow.module, modules)
-        for module in modules:
-            yield from module.functions(calling(module.source, name))
 
 
 def _resets(method: t.Define, path: str) -> bool:

@@ -263,9 +263,8 @@ class Store(Event):
         node = self._stored
         if not isinstance(node, t.Subscript) or not isinstance(node.index, t.Constant):
             return False
-        loops = (
-            loop.site.node for loop in (self.loop.around() if self.loop is not None else ()) if not loop.over_loader
-        )
+        around = self.loop.around() if self.loop is not None else ()
+        loops = (loop.site.node for loop in around if not loop.over_loader)
         taken = [loop.target for loop in loops if isinstance(loop, t.Repeat) and loop.target is not None]
         assigns = (each for each in t.walk(self.site.chunk.statements) if isinstance(each, t.Assign))
         taken += [to for each in assigns for to in each.targets if isinstance(to, t.Display)]
