@@ -43,11 +43,6 @@ class ModuleSteps:
         self.registered = 0
         self._is_wanted = True
 
-    @property
-    def is_listening(self) -> bool:
-        """Whether calls of modules are heard now."""
-        return self._handle is not None
-
     def install(self) -> None:
         """Listen."""
         self._listen()

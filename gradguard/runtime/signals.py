@@ -32,8 +32,6 @@ class Signals:
         self._note = note
         self._sensors: list[Metered] = []
         self._own_heap = self._cleaned_up = 0
-        self._rising = 0
-        """The most readings in a row beyond all before, of a signal of which these are not many already."""
         self.next_sample = 1
 
     def add(self, name: str, make: Callable[[], Sensor], step: int = 0) -> None:
@@ -72,12 +70,12 @@ class Signals:
     @property
     def rise(self) -> bool:
         """Whether one of them has gone beyond all before for some time, and that began not long ago."""
-        return LEAST_RISES <= self._rising < MOST_RISES
+        return any(LEAST_RISES <= metered.rising < MOST_RISES for metered in self._sensors)
 
     @property
     def may_rise(self) -> bool:
         """Whether one of them goes beyond all before, be it for two readings."""
-        return RISES <= self._rising < MOST_RISES
+        return any(RISES <= metered.rising < MOST_RISES for metered in self._sensors)
 
     def sense(self, step: int) -> dict[str, float]:
         """Read what is due at the end of ``step``; gives what was read."""
@@ -95,7 +93,6 @@ class Signals:
                 self.series[name] = Series()
             self.series[name].add(step, number)
         self.next_sample = min((metered.next_step for metered in self._sensors), default=step + 1)
-        self._rising = max((m.rising for m in self._sensors if m.rising < MOST_RISES), default=0)
         return read
 
     def start_over(self) -> None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from gradguard.findings import Leak, RunReport
 from gradguard.runtime import limits, steps, verdict
+from gradguard.runtime.backwards import Backwards
 from gradguard.runtime.child_processes import ChildProcesses
 from gradguard.runtime.clock import Clock
 from gradguard.runtime.escalation import Escalation
@@ -24,7 +25,6 @@ from gradguard.runtime.pace import Pace
 from gradguard.runtime.recording import Recording
 from gradguard.runtime.reserve import Reserve
 from gradguard.runtime.sensors.cuda import Cuda
-from gradguard.runtime.sensors.graphs import Graphs
 from gradguard.runtime.sensors.heap import Heap
 from gradguard.runtime.sensors.hooks import Hooks
 from gradguard.runtime.sensors.process import Process
@@ -35,19 +35,10 @@ from gradguard.runtime.source import lines_around, said_of_files
 from gradguard.runtime.texts import remember
 from gradguard.runtime.torch_internals import TorchInternals
 from gradguard.runtime.trend import Trend
-from gradguard.runtime.unstepped import Unstepped
 
 if TYPE_CHECKING:
     from gradguard.alive import Snapshot
     from gradguard.runtime.diagnosed import Diagnosed
-
-
-DENSE_STEPS = 256
-"""The backwards of the first steps are all heard; then those of some steps are."""
-
-
-BETTER = ("explicit", "optimizer", "loader")
-"""Sources of steps beside which the calls of modules need not be heard."""
 
 
 class EndOfRun(SystemExit):
@@ -96,9 +87,7 @@ class Watch:
         self._told_of: list[Diagnosed] | None = None
         self._escalation = Escalation(self._signals, self._note, self._confirmed.append, self._awaits_optimizer)
         self._children = ChildProcesses()
-        self._graphs: Graphs | None = None
-        self._gradients: Gradients | None = None
-        self._unstepped: Unstepped | None = None
+        self._backwards: Backwards | None = None
         self._torch: TorchInternals | None = None
         self._module_steps: ModuleSteps | None = None
         self._clock = Clock(self._work)
@@ -108,7 +97,6 @@ class Watch:
         self._own_steps = 0
         self._steps = 0
         self._source = ""
-        self._look_for_devices = _next_look_for_devices(0)
         self._step_pace = Pace()
         self._is_disturbed = False
         self._began = monotonic()
@@ -174,6 +162,8 @@ class Watch:
             return self.report
         self._reserve.give_up()  # before anything else: memory may have ended
         self._is_on = False
+        if self._backwards is not None:
+            self._backwards.stop()
         self._escalation.close(self.steps)
         self._escalation.take_cycles(self.steps)
         self._look_at_the_end_of_memory(error)
@@ -226,9 +216,8 @@ class Watch:
 
     def _listen_to_torch(self) -> None:
         internals = self._torch = TorchInternals(sys.modules["torch"])
-        self._gradients = Gradients(internals, self._note)
-        self._unstepped = Unstepped(internals, lambda: self._clock.optimizer_has_stepped, self._note)
-        self._removers += steps.install(self._clock, self._gradients, internals)
+        gradients = Gradients(internals, self._note)
+        self._removers += steps.install(self._clock, gradients, internals)
         if internals.register_forward_pre_hook is not None:
             self._module_steps = ModuleSteps(
                 self._clock, internals.register_forward_pre_hook, internals.is_compiling, self._pace
@@ -238,12 +227,14 @@ class Watch:
             self._module_steps.install()
             self._removers.append(self._module_steps.remove)
             self._removers.append(when_imported("torch._dynamo.eval_frame", self._compiler_arrived))
-        if internals.has_node_metadata:
-            self._graphs = Graphs(lambda: self.steps)
-            self._add("graphs", lambda: self._graphs)
+        backwards = self._backwards = Backwards(
+            internals, self._clock, gradients, self._escalation, lambda: self.steps, self._note, self._failed
+        )
+        if backwards.graphs is not None:
+            self._add("graphs", lambda: backwards.graphs)
         else:
             self.notes.append("live graphs cannot be counted with this torch")
-        note = steps.Attribute(internals.tensor_type, "backward", self._backward)
+        note = steps.Attribute(internals.tensor_type, "backward", backwards.begins)
         note.install()
         self._removers.append(note.remove)
         self._signals.add_tensors(Tensors(internals), self.steps)
@@ -275,40 +266,6 @@ class Watch:
             note.install()
             self._removers.append(note.remove)
 
-    def _backward(self, tensor: Any) -> None:
-        clock = self._clock
-        if clock.left > 1 and clock.unheard and clock.left != clock.heard_at:  # nearly all: as little as can be
-            clock.unheard -= 1
-            return
-        start = perf_counter_ns()
-        if clock.left and clock.unheard and clock.left != clock.heard_at:
-            clock.unheard -= 1
-            # As for steps: that of the last one is timed, and stands for those before.
-            clock.listening += (perf_counter_ns() - start) * (clock.passed + 1)
-            return
-        self._hear_backward(tensor, start)
-
-    def _hear_backward(self, tensor: Any, start: int) -> None:
-        try:
-            internals = self._torch
-            if internals is None or not self._is_on:
-                return
-            if self._gradients is not None and self._gradients.open:
-                self._gradients.before_backward(tensor)
-            if self._unstepped is not None and self._unstepped.is_on:
-                self._unstepped.before_backward(tensor, sys._getframe(3))
-            node = tensor.grad_fn if type(tensor) is internals.tensor_type else None
-            if node is not None and self._graphs is not None:
-                if self._graphs.next_step <= self.steps + 1:
-                    self._graphs.mark(node, self.steps + 1)
-                if self._escalation.listens_to_backward:
-                    self._escalation.is_consumed(node)
-        except Exception as error:
-            self._failed(error)
-            return
-        self._clock.listening += perf_counter_ns() - start
-        self._clock.tick("backward", 0, sys._getframe(3))
-
     def _pace(self) -> tuple[float, float]:
         return self._clock.last, (self._clock.last - self._began) / max(self.steps, 1)
 
@@ -328,8 +285,8 @@ class Watch:
         """
         self._is_on = False
         self._clock.stop()
-        if self._gradients is not None:
-            self._gradients.stop()
+        if self._backwards is not None:
+            self._backwards.stop()
         if self in steps.active:
             steps.active.remove(self)
         where = error.__traceback__
@@ -370,26 +327,17 @@ class Watch:
 
     def _choose_what_passes(self) -> None:
         """Let the steps pass in which there is nothing to do but to count them."""
-        step = self.steps
-        work = step + 1 if self._is_disturbed or self._hears_each_backward() else self._next_work(step)
-        marks = step + 1
-        if self._graphs is not None:
-            self._graphs.choose(step, each=work == step + 1)
-            marks = self._graphs.next_step
-        self._clock.let_pass(work - step - 1, marks - step)
+        step, backwards = self.steps, self._backwards
+        is_next = self._is_disturbed or self._signals.may_rise
+        is_next = is_next or (backwards is not None and backwards.are_all_needed(step))
+        work = step + 1 if is_next else self._next_work(step)
+        heard = backwards.choose(step, each=work == step + 1) if backwards is not None else step + 1
+        self._clock.let_pass(work - step - 1, heard - step)
 
     def _next_work(self, step: int) -> int:
-        work = min(self._signals.next_sample, self._escalation.next_step(step), self._look_for_devices)
+        """The step after ``step`` at whose end there is something to do."""
+        work = min(self._signals.next_sample, self._escalation.next_step(step), _next_look_for_devices(step))
         return work if self._max_steps is None else min(work, self._max_steps)
-
-    def _hears_each_backward(self) -> bool:
-        """Whether anything depends on each of them: the run is young, something may grow, gradients are looked at."""
-        return (
-            self.steps < DENSE_STEPS
-            or self._signals.may_rise
-            or self._escalation.listens_to_backward
-            or (self._gradients is not None and bool(self._gradients.open))
-        )
 
     def _tell(self) -> None:
         """Say what was confirmed; not within our own work, since what this raises is for the program."""
@@ -414,7 +362,7 @@ class Watch:
         self._steps += 1
         self._sources[source] += 1
         self._source = source
-        if self._module_steps is not None and self._module_steps.is_listening and source in BETTER:
+        if source in ("explicit", "optimizer", "loader") and self._module_steps is not None:
             self._module_steps.rest()
 
     def _count_passed(self) -> None:
@@ -431,7 +379,6 @@ class Watch:
 
     def _start_over(self) -> None:
         self._steps = self._clock.counted - 1
-        self._look_for_devices = _next_look_for_devices(self._steps)
         self._sources = Counter({self._clock.source or "": self._steps} if self._steps else {})
         self._step_pace, self._is_disturbed = Pace(), False
         self._signals.start_over()
@@ -441,8 +388,7 @@ class Watch:
 
     def _sense(self) -> None:
         step = self.steps
-        if step >= self._look_for_devices:
-            self._look_for_devices = _next_look_for_devices(step)
+        if _next_look_for_devices(step - 1) == step:
             self._find_devices()
         if step in (1, 2):
             remember()
