@@ -201,8 +201,8 @@ def _alias(flow: Flow, path: str, source: t.Expr | None, value: Value, state: St
         flow.aliases_left[path] = left
     flow.elements.pop(path, None)
     origin = _object_of(flow, source)
-    if origin is None and isinstance(source, t.Call) and value.must and path in flow.receivers:
-        place = places.returned(source, value)  # log = get_log(): of a global, or an object in it
+    if origin is None and isinstance(source, t.Call) and value.must and path in flow.receivers | flow.filled:
+        place = places.returned(flow, source, value, state)  # log = get_log(): of a global, or an object in it
         is_in = place is not None and (value.kind is not Kind.INSTANCE or _is_in(flow, place, source, state))
         flow.elements.update({path: (place,)} if place is not None and is_in and not is_part(place, path) else {})
     if origin is None or isinstance(value.ref, Bound):

@@ -67,7 +67,7 @@ class Called:
         receiver = _through_in_place(self.called.value)
         path = t.path_of(receiver) or _looked_up(receiver)
         if path is None and isinstance(receiver, t.Call) and self.receiver is not None:
-            path = places.returned(receiver, self.receiver)
+            path = places.returned(self.flow, receiver, self.receiver, self.state)
         if path is None:
             return None
         is_object = self.receiver is not None and self.receiver.kind in (Kind.INSTANCE, Kind.UNKNOWN, Kind.CONTAINER)

@@ -74,8 +74,10 @@ def _whose_fields(node: t.Call) -> t.Expr | None:
 def _found(c: Called) -> Value:
     """What ``d.setdefault(key, default)`` gives: what is there, or the default; a collection is told by its path."""
     made = c.value_of("default", 1)
-    if made is None or c.receiver is None or (made.kind is Kind.CONTAINER and not made.bounded):
+    if made is None or c.receiver is None:
         return NOTHING
+    if made.kind is Kind.CONTAINER and not made.bounded:
+        return replace(NOTHING, kind=Kind.CONTAINER, must=c.receiver.must)
     is_object = made.kind is Kind.INSTANCE or made.bounded
     return made if is_object else join(entry(c, c.receiver, c.node.args[0].value), made, trusted="first")
 

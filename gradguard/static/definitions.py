@@ -13,7 +13,7 @@ from gradguard.static import knowledge as k
 from gradguard.static import objects, parameters, same_object
 from gradguard.static import tree as t
 from gradguard.static.conditions import keeping_names, tested_names
-from gradguard.static.names import bound_names, used_as_modules
+from gradguard.static.names import bound_names, makes_anew, used_as_modules
 from gradguard.static.recurrence import Binding, bindings
 from gradguard.static.same_keys import keyed_by
 from gradguard.static.selves import with_self
@@ -146,6 +146,12 @@ class FunctionRef:
         name = names.pop() if len(names) == 1 else None
         given = {param.name for param in self.define.params} - self.names[0]
         return name if name in given and not self.define.is_generator else None
+
+    @cached_property
+    def makes_anew(self) -> bool:
+        """Whether it may return a collection that it makes: a copy, a part, what a comprehension gives."""
+        returned = (s.value for s in walk_statements(self.define.body) if isinstance(s, t.Return))
+        return any(value is not None and makes_anew(value) for value in returned)
 
     @cached_property
     def tested(self) -> frozenset[str]:

@@ -247,6 +247,19 @@ def _ends_the_loop(stmt: t.Stmt) -> bool:
     return isinstance(stmt, t.Return) or (isinstance(stmt, t.Leave) and stmt.kind == "break")
 
 
+def makes_anew(expr: t.Expr) -> bool:
+    """Whether it gives a collection of its own, or one that is in no other any more: ``rows[1:]``, ``queue.pop()``."""
+    if isinstance(expr, t.Call):
+        name = expr.func.name if isinstance(expr.func, t.Attribute) else t.path_of(expr.func)
+        return name in _GIVING_ANEW or (name == "get" and len(expr.args) > 1)
+    return isinstance(expr, t.Comprehension) or (isinstance(expr, t.Subscript) and isinstance(expr.index, t.Slice))
+
+
+_GIVING_ANEW = frozenset(
+    "sorted list tuple set frozenset dict reversed deque copy deepcopy pop popleft popitem".split()
+)
+
+
 def gone_over(expr: t.Expr) -> str | None:
     """The collection whose every key, or index, a loop has in turn."""
     while isinstance(expr, t.Call):

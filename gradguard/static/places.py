@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from gradguard.static import knowledge as k
 from gradguard.static import tree as t
 from gradguard.static.definitions import Class, FunctionRef
-from gradguard.static.names import named_kind
+from gradguard.static.names import makes_anew, named_kind
 from gradguard.static.state import State
 from gradguard.static.values import (
     NUMBER,
@@ -165,17 +165,15 @@ def _class_at(flow: Flow, path: str, state: State) -> Class | None:
     return value.ref if value is not None and value.kind is Kind.CLASS and isinstance(value.ref, Class) else None
 
 
-def returned(call: t.Call, value: Value) -> str | None:
+def returned(flow: Flow, call: t.Call, value: Value, state: State) -> str | None:
     """The attribute or global that a function gives to its caller: ``self.rows().append(x)``, ``log().add(x)``."""
-    if value.kind not in (Kind.CONTAINER, Kind.UNKNOWN, Kind.INSTANCE):
+    if value.kind not in (Kind.CONTAINER, Kind.UNKNOWN, Kind.INSTANCE) or makes_anew(call):
         return None
-    if (t.path_of(call.func) or "").rsplit(".", 1)[-1] in _COPYING:
-        return None  # sorted(self.best).pop() takes nothing out of what it sorts; queue.pop() leaves it no object
+    callee = flow.value(call.func, state).ref if isinstance(call.func, t.Name | t.Attribute) else None
+    if isinstance(callee, FunctionRef) and callee.makes_anew:
+        return None
     found = [root.key for root in value.must if root.source is Source.PLACE and isinstance(root.key, str)]
     return found[0] if len(found) == 1 else None
-
-
-_COPYING = frozenset("sorted list tuple set frozenset dict reversed deque copy deepcopy pop popleft popitem".split())
 
 
 def _outer_name(flow: Flow, name: str) -> Value:

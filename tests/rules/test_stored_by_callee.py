@@ -1925,3 +1925,54 @@ def test_a_part_of_a_part_waits() -> None:
 )
 def test_a_loss_that_an_entry_keeps(taken: str) -> None:
     assert_flagged(MIXED.format(taken=taken), CODE)
+
+
+PAGES = """
+        class Journal:
+            def __init__(self):
+                self.pages = defaultdict(list)
+
+            def page(self, name):
+                {given}
+
+            def write(self, name, record):
+                {writes}
+
+        def train(net, loader, optimizer):
+            journal = Journal()
+            for x, y in loader:
+                loss = F.mse_loss(net(x), y)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+                journal.write("train", {record}){mark}
+"""
+WRITES = ["self.page(name).append(record)", "rows = self.page(name); rows.append(record)"]
+
+
+@pytest.mark.parametrize("writes", WRITES)
+@pytest.mark.parametrize("record", ["loss", '{"loss": loss}', "(0, loss)"])
+@pytest.mark.parametrize(
+    "given",
+    ["return self.pages[name]", "return self.pages.setdefault(name, [])", "rows = self.pages[name]; return rows"],
+)
+def test_what_a_method_gives_is_what_it_has(given: str, record: str, writes: str) -> None:
+    assert_flagged(PAGES.format(given=given, writes=writes, record=record, mark="  # !"), CODE)
+    assert_clean(PAGES.format(given=given, writes=writes, record="loss.item()", mark=""), CODE)
+
+
+@pytest.mark.parametrize("writes", WRITES)
+@pytest.mark.parametrize(
+    "given",
+    [
+        "return list(self.pages[name])",
+        "return self.pages[name][-10:]",
+        "return self.pages[name].copy()",
+        "return [row for row in self.pages[name]]",
+        "return sorted(self.pages[name])",
+        "return self.pages.pop(name)",
+        "return self.pages.get(name, [])",
+    ],
+)
+def test_what_a_method_makes_anew_is_nobodys(given: str, writes: str) -> None:
+    assert_clean(PAGES.format(given=given, writes=writes, record="loss", mark=""), CODE)
