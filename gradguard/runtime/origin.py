@@ -8,7 +8,7 @@ from types import CodeType
 
 from gradguard.findings import Place
 from gradguard.runtime.source import FunctionNode, LoopNode, Source, Sources, own_nodes, place_of
-from gradguard.runtime.stores import bound_names, called_name, only_begins, stores, value_name
+from gradguard.runtime.stores import bound_names, called_name, handed_on, only_begins, stores, value_names
 from gradguard.runtime.tracer import Line
 
 
@@ -24,10 +24,10 @@ def made_at(sources: Sources, line: Line, name: str) -> Place | None:
     source = sources.get(line.filename)
     if statement is None or source is None:
         return None
-    variable = value_name(statement, name)
+    function = source.function_of(statement)
+    variable = _one_made(function, value_names(statement, name), statement.lineno)
     if variable is None:
         return place_of(line.filename, statement)
-    function = source.function_of(statement)
     binding = _last_binding(function, variable, statement.lineno)
     given = _gone_through(function, binding)
     if given is not None and line.caller is not None and isinstance(function, FunctionNode):
@@ -37,6 +37,12 @@ def made_at(sources: Sources, line: Line, name: str) -> Place | None:
     if line.caller is not None and isinstance(function, FunctionNode):
         return _made_by_caller(sources, function, variable, line.caller)
     return place_of(line.filename, statement)
+
+
+def _one_made(function: ast.AST, names: list[str], before: int) -> str | None:
+    """Of several variables that are kept together the one that is made of something, no counter of a loop."""
+    made = [n for n in names if isinstance(_last_binding(function, n, before), ast.Assign | ast.AugAssign)]
+    return names[0] if len(names) == 1 else made[0] if len(made) == 1 else None
 
 
 def _gone_through(function: ast.AST, binding: ast.stmt | None) -> str | None:
@@ -55,9 +61,10 @@ def _made_by_caller(sources: Sources, function: FunctionNode, variable: str, cal
     if statement is None or source is None:
         return None
     argument = _argument(statement, function, variable)
-    if isinstance(argument, ast.Name):
-        within = source.function_of(statement)
-        binding = _last_binding(within, argument.id, statement.lineno)
+    within = source.function_of(statement)
+    handed = _one_made(within, _handed_on(sources, argument), statement.lineno)
+    if handed is not None:
+        binding = _last_binding(within, handed, statement.lineno)
         if _gone_through(within, binding) is not None:
             return None  # who called that function made it
         if binding is not None:
@@ -65,6 +72,21 @@ def _made_by_caller(sources: Sources, function: FunctionNode, variable: str, cal
     if isinstance(argument, ast.Starred | None) and _hands_all_on(statement):
         return None  # so did whoever called that function
     return sources.place(*caller)
+
+
+def _handed_on(sources: Sources, argument: ast.expr | None) -> list[str]:
+    """The variables that an argument hands on as they are, also as fields of a new object: ``Record(step, loss)``."""
+    name = called_name(argument) if isinstance(argument, ast.Call) else None
+    if not isinstance(argument, ast.Call) or name is None or not _is_class(sources, name):
+        return handed_on(argument)
+    given = [*argument.args, *(keyword.value for keyword in argument.keywords)]
+    return list(dict.fromkeys(name for part in given for name in handed_on(part)))
+
+
+def _is_class(sources: Sources, name: str) -> bool:
+    """Whether the user's files define a class of this name."""
+    nodes = (node for source in sources.all() for node in ast.walk(source.tree))
+    return any(isinstance(node, ast.ClassDef) and node.name == name for node in nodes)
 
 
 def _hands_all_on(statement: ast.stmt) -> bool:

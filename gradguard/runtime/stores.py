@@ -131,13 +131,24 @@ def stored_value(statement: ast.stmt, name: str) -> ast.expr | None:
 
 def value_name(statement: ast.stmt, name: str) -> str | None:
     """The variable that is stored, when it is one: the ``loss`` of ``total += loss``, not the ``x`` of ``model(x)``."""
+    names = value_names(statement, name)
+    return names[0] if len(names) == 1 else None  # which of several carries a graph is not written there
+
+
+def value_names(statement: ast.stmt, name: str) -> list[str]:
+    """The variables that may be what is stored: ``step`` and ``loss`` of ``rows.append((step, loss))``."""
     value, name = stored_value(statement, name), _as_written(statement, name)
     added, factors = _added(value, name) if value is not None else (None, [])
     names = _plain_names(added) if added is not None else []
-    names = [n for n in names if n not in (name, "self", "cls", "torch", *factors)]
-    if isinstance(added, ast.Dict | ast.Tuple | ast.List) and len(set(names)) > 1:
-        return None  # which of them carries a graph is not written there
-    return names[0] if names else None
+    names = [n for n in dict.fromkeys(names) if n not in (name, "self", "cls", "torch", *factors)]
+    return names if isinstance(added, ast.Dict | ast.Tuple | ast.List) else names[:1]
+
+
+def handed_on(argument: ast.expr | None) -> list[str]:
+    """The variables that an argument hands on as they are: ``step`` and ``loss`` of ``{"at": step, "loss": loss}``."""
+    if isinstance(argument, ast.Name | ast.Dict | ast.Tuple | ast.List):
+        return list(dict.fromkeys(_plain_names(argument)))
+    return []
 
 
 def value_code(statement: ast.stmt, name: str) -> str | None:

@@ -65,3 +65,63 @@ def test_what_a_call_hands_on_was_not_made_there(call: str, made: int | None, tm
     )
     place = made_at(Sources(), Line(str(file), 4, (str(file), 8)), "kept")
     assert (place.line if place is not None else None) == made
+
+
+WRAPPED = """\
+kept = []
+
+class Record:
+    def __init__(self, step, loss):
+        self.step, self.loss = step, loss
+
+def put(row):
+    kept.append(row)
+
+def train(step, rate):
+    loss = net(step)
+    other = net(rate)
+    put({given})
+"""
+
+
+@pytest.mark.parametrize(
+    ("given", "made"),
+    [
+        ("loss", 11),
+        ("(step, loss)", 11),
+        ("{'step': step, 'loss': loss}", 11),
+        ("[loss, rate]", 11),
+        ("Record(step, loss)", 11),
+        ("Record(step, loss=loss)", 11),
+        ("Record(step, {'loss': loss})", 11),
+        ("(loss, other)", 13),  # which of them is not written there
+        ("net(loss)", 13),  # makes another one
+        ("loss * 2", 13),
+        ("Record(step, net(loss))", 13),
+    ],
+)
+def test_what_is_wrapped_was_made_before(
+    given: str, made: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    file = tmp_path / "wrapped.py"
+    file.write_text(WRAPPED.replace("{given}", given), encoding="utf-8")
+    sources = Sources()
+    monkeypatch.setattr(sources, "all", lambda: iter([sources.get(str(file))]))
+    place = made_at(sources, Line(str(file), 8, (str(file), 13)), "kept")
+    assert place is not None
+    assert place.line == made
+
+
+@pytest.mark.parametrize(
+    ("stored", "made"), [("(step, loss)", 5), ("{'at': step, 'loss': loss}", 5), ("(loss, other)", 7)]
+)
+def test_what_is_stored_with_other_things_was_made_before(stored: str, made: int, tmp_path: Path) -> None:
+    file = tmp_path / "stored.py"
+    file.write_text(
+        "kept = []\n\ndef train():\n    for step in range(9):\n        loss = net(step)\n        other = net(step)\n"
+        f"        kept.append({stored})\n",
+        encoding="utf-8",
+    )
+    place = made_at(Sources(), Line(str(file), 7, None), "kept")
+    assert place is not None
+    assert place.line == made
