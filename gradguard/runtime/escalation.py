@@ -121,14 +121,17 @@ class Escalation:
                 diagnosed.held.look()
         if self._diagnosis is not None and self._began_early and not self._is_early():
             self._abandon(self._diagnosis)
+        if self._waiting and self._waits_since is None and not self._is_early():
+            self._waits_since = step
+            self._signals.want(step)
         if self._diagnosis is not None:
             self._go_on(self._diagnosis, step, frame)
         elif step >= self._next_judgement or (self._signals.rise and step - self._judged >= PAUSE_IN_A_RISE):
             self._judged, self._next_judgement = step, step + min(max(step // 8, 4), LONGEST_PAUSE)
             self._count_entries(step)
             grows = self.telling(step)
-            if self._waiting and not self._is_early():
-                self._decide_waiting(step, frame)
+            if self._waits_since is not None and self._signals.go_on_growing(self._waits_since):
+                self._confirm_waiting(step, frame)
             is_busy = self.collector.is_busy(step)
             if is_busy and self._cycles is None:  # what it frees may be all that grows, and costs less to find
                 self._look_for_cycles(step)
@@ -275,23 +278,21 @@ class Escalation:
         self._diagnosis = None
         self._diagnoses -= 1
 
-    def _decide_waiting(self, step: int, frame: FrameType | None) -> None:
-        """What grew before the first step of the optimizer is confirmed when memory goes on growing.
+    def _confirm_waiting(self, step: int, frame: FrameType | None) -> None:
+        """What grew before the first step of the optimizer is confirmed: memory goes on growing.
 
         Not the locals of a function that has returned since: what is made there may be kept elsewhere.
         """
-        self._waits_since = self._waits_since or step
-        if self._signals.go_on_growing(self._waits_since):
-            running = {each.f_code.co_name for each in user_frames(frame)}
-            gone = [each for each, _ in self._waiting if _function_of(each) not in (None, *running)]
-            self.found = [each for each in self.found if each not in gone]
-            certain, self._waiting = self._waiting, []
-            self._confirm([(each, leak) for each, leak in certain if each not in gone])
-            self._not_before = step if gone else self._not_before
+        running = {each.f_code.co_name for each in user_frames(frame)}
+        gone = [each for each, _ in self._waiting if _function_of(each) not in (None, *running)]
+        self.found = [each for each in self.found if each not in gone]
+        certain, self._waiting = self._waiting, []
+        self._confirm([(each, leak) for each, leak in certain if each not in gone])
+        self._not_before = step if gone else self._not_before
 
     def _drop_waiting(self) -> None:
         """Forget what grew before the first step of the optimizer, and has not grown since."""
-        if self._waits_since is None or self._signals.go_on_growing(self._waits_since) is not False:
+        if self._waits_since is None or self._signals.go_on_growing(self._waits_since, is_last=True) is not False:
             return
         early = [diagnosed for diagnosed, _ in self._waiting if not diagnosed.is_retracted]
         for diagnosed in early:

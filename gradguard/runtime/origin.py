@@ -25,7 +25,8 @@ def made_at(sources: Sources, line: Line, name: str) -> Place | None:
     if statement is None or source is None:
         return None
     function = source.function_of(statement)
-    variable = _one_made(function, value_names(statement, name), statement.lineno)
+    stored = value_names(statement, name)
+    variable = stored[0] if len(stored) == 1 else _one_made(function, stored, statement.lineno)
     if variable is None:
         return place_of(line.filename, statement)
     binding = _last_binding(function, variable, statement.lineno)
@@ -42,7 +43,7 @@ def made_at(sources: Sources, line: Line, name: str) -> Place | None:
 def _one_made(function: ast.AST, names: list[str], before: int) -> str | None:
     """Of several variables that are kept together the one that is made of something, no counter of a loop."""
     made = [n for n in names if isinstance(_last_binding(function, n, before), ast.Assign | ast.AugAssign)]
-    return names[0] if len(names) == 1 else made[0] if len(made) == 1 else None
+    return made[0] if len(made) == 1 else None
 
 
 def _gone_through(function: ast.AST, binding: ast.stmt | None) -> str | None:
@@ -62,7 +63,10 @@ def _made_by_caller(sources: Sources, function: FunctionNode, variable: str, cal
         return None
     argument = _argument(statement, function, variable)
     within = source.function_of(statement)
-    handed = _one_made(within, _handed_on(sources, argument), statement.lineno)
+    if isinstance(argument, ast.Name):
+        handed: str | None = argument.id
+    else:
+        handed = _one_made(within, _handed_on(sources, argument), statement.lineno)
     if handed is not None:
         binding = _last_binding(within, handed, statement.lineno)
         if _gone_through(within, binding) is not None:

@@ -13,7 +13,7 @@ from gradguard.runtime.sensors.cuda import Cuda
 from gradguard.runtime.sensors.heap import Heap
 from gradguard.runtime.sensors.tensors import BUDGET_WITHOUT_HEAP, FIRST_STEP, Tensors
 from gradguard.runtime.series import Series
-from gradguard.runtime.trend import Trend, goes_on
+from gradguard.runtime.trend import FEW_POINTS, Trend, goes_on
 
 LEAST_RISES = 16
 """Readings in a row beyond all before, of which growth can be judged (see :func:`gradguard.runtime.trend.late`)."""
@@ -95,6 +95,12 @@ class Signals:
         self.next_sample = min((metered.next_step for metered in self._sensors), default=step + 1)
         return read
 
+    def want(self, step: int) -> None:
+        """Read all that is cheap in each of the steps that follow ``step``: something is decided by them."""
+        for metered in self._sensors:
+            metered.want(step)
+        self.next_sample = step + 1
+
     def start_over(self) -> None:
         """Forget all samples: steps are counted in another unit from now on."""
         self.next_sample = 1
@@ -147,10 +153,15 @@ class Signals:
         """The signals that grow steadily now, without those that are too noisy beside the others."""
         return verdict.telling(self.growing(), self.series)
 
-    def go_on_growing(self, since: int) -> bool | None:
-        """Whether a signal that counts has grown after step ``since``; None where too little was seen to tell."""
+    def go_on_growing(self, since: int, *, is_last: bool = False) -> bool | None:
+        """Whether a signal that counts has grown after step ``since``; None where too little was seen to tell.
+
+        Args:
+            is_last: no more will be seen, and two samples must do.
+        """
+        fewest = 2 if is_last else FEW_POINTS
         counting = [(name, self.series[name]) for name in verdict.counting(self.series) & self.series.keys()]
-        grown = {goes_on(s.steps, s.values, since, verdict.floor_of(name)) for name, s in counting}
+        grown = {goes_on(s.steps, s.values, since, verdict.floor_of(name), fewest) for name, s in counting}
         return True if True in grown else None if grown <= {None} else False
 
     def peaks(self) -> dict[str, int]:

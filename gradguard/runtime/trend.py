@@ -104,10 +104,15 @@ def is_beyond(steps: Sequence[int], values: Sequence[float], since: int) -> bool
     return highest is None or values[-1] - highest > 0.5 * (values[-1] - lowest)
 
 
-def goes_on(steps: Sequence[int], values: Sequence[float], since: int, floor: float) -> bool | None:
-    """Whether a signal's lows rise after step ``since``, by at least ``floor`` a step; None for too few samples."""
+def goes_on(
+    steps: Sequence[int], values: Sequence[float], since: int, floor: float, fewest: int = FEW_POINTS
+) -> bool | None:
+    """Whether a signal's lows rise after step ``since``, by at least ``floor`` a step.
+
+    None for fewer samples than ``fewest``, which is at least 2.
+    """
     after = [(s, v) for s, v in zip(steps, values) if s > since]
-    if len(after) < FEW_POINTS:
+    if len(after) < fewest:
         return None
     half = len(after) // 2
     (first, low), (last, high) = (min(part, key=lambda at: at[1]) for part in (after[:half], after[half:]))

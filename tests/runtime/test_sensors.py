@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gradguard.runtime.sensors import LONGEST_PERIOD, NOTHING, Metered
+from gradguard.runtime.sensors import LONGEST_PERIOD, NOTHING, WANTED_STEPS, Metered
 from gradguard.runtime.sensors.cuda import Cuda
 from gradguard.runtime.sensors.heap import Heap
 from gradguard.runtime.sensors.process import Process
@@ -102,6 +102,18 @@ def test_what_is_dear_by_nature_is_read_late_and_rarely() -> None:
     read = [step for step in range(1, 5000) if metered.read_if_due(step) is not None]
     assert read[0] == 16
     assert len(read) < 8
+
+
+@pytest.mark.parametrize(("is_dear", "reads"), [(False, range(WANTED_STEPS, WANTED_STEPS + 1)), (True, range(2))])
+def test_what_is_wanted_is_read_at_each_step_unless_it_is_dear(is_dear: bool, reads: range) -> None:
+    metered = Metered(Process(), budget=1e-6, is_dear=is_dear)
+    for step in range(1, 1_000):
+        metered.read_if_due(step)
+    metered.want(999)
+    read = [step for step in range(1_000, 1_000 + WANTED_STEPS) if metered.read_if_due(step) is not None]
+    assert len(read) in reads
+    later = [step for step in range(2_000, 2_100) if metered.read_if_due(step) is not None]
+    assert len(later) < 10
 
 
 class Told:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from gradguard.runtime.series import Series
-from gradguard.runtime.trend import Trend, has_fallen, is_back, is_beyond, late, trend
+from gradguard.runtime.trend import Trend, goes_on, has_fallen, is_back, is_beyond, late, trend
 
 FLOOR = 1024.0
 SLOPE = 8_000.0
@@ -197,3 +197,19 @@ def test_what_begins_late_in_a_long_run_is_seen_soon(begins: int) -> None:
 )
 def test_what_was_there_before_does_not_begin(value: Callable[[int], float]) -> None:
     assert begun(value, 7_999) is None
+
+
+@pytest.mark.parametrize(
+    ("values", "fewest", "expected"),
+    [
+        ([10, 10, 10], 5, None),
+        ([10, 10, 10], 2, False),
+        ([10, 20, 30], 2, True),
+        ([10], 2, None),
+        ([30, 10, 31, 11, 32, 12], 5, True),
+        ([30, 10, 31, 10, 32, 10], 5, False),
+    ],
+)
+def test_whether_it_goes_on_after_a_step(values: list[float], fewest: int, expected: bool | None) -> None:
+    steps, before = range(1, 20 + len(values)), [float(step * 100) for step in range(1, 20)]
+    assert goes_on(steps, [*before, *values], 19, 0.5, fewest) is expected

@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
+from time import perf_counter_ns
 from typing import Any
 
 import pytest
@@ -21,7 +22,7 @@ from torch import nn  # noqa: E402
 
 import gradguard  # noqa: E402
 from gradguard.findings import Leak, RunReport  # noqa: E402
-from gradguard.runtime import escalation  # noqa: E402
+from gradguard.runtime import escalation, sensors  # noqa: E402
 from gradguard.runtime import steps as steps_module  # noqa: E402
 from gradguard.runtime.watch import Watch  # noqa: E402
 
@@ -660,8 +661,12 @@ def _rollouts(updates: int, after: Callable[[list[Any]], object], *, learns: boo
         after(kept)
 
 
-@pytest.mark.parametrize("updates", [20, 60])
-def test_what_the_first_step_is_made_from_is_not_announced(updates: int) -> None:
+@pytest.mark.parametrize("slowness", [1, 30])
+@pytest.mark.parametrize("updates", [8, 20, 60])
+def test_what_the_first_step_is_made_from_is_not_announced(
+    updates: int, slowness: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sensors, "perf_counter_ns", lambda: slowness * perf_counter_ns())  # reads them less often
     announced: list[str] = []
     with Watch(on_confirm=lambda leak: announced.append(str(leak.holder)), stop_on_leak=True) as guard:
         _rollouts(updates, list.clear)

@@ -27,6 +27,9 @@ RISES, MOST_RISES = 2, 64
 MORE_IN_A_RISE = 8
 """Times the budget."""
 
+WANTED_STEPS = 12
+"""Steps that are read one by one when something is to be decided."""
+
 
 class Sensor(Protocol):
     """One signal.
@@ -78,6 +81,7 @@ class Metered:
         self.next_step = self.first_step = first_step
         self.rising = 0
         """Readings in a row that went beyond all before."""
+        self._wanted_until = 0
         self._is_dear = is_dear
         self._floor = floor
         self._highest = 0.0
@@ -96,6 +100,8 @@ class Metered:
         affordable = max(int(self.cost / self.budget), min(step // DENSE_STEPS, max(SELDOM, step // FEW)))
         if RISES <= self._rise(step, value) < MOST_RISES:
             affordable = int(self.cost / self.budget / MORE_IN_A_RISE)
+        if step < self._wanted_until:
+            affordable = 0
         longest = min(step // 8, LONGEST_PERIOD) if step >= DENSE_STEPS else 1
         if self._is_dear:
             longest = LONGEST_OF_THE_DEAR
@@ -103,6 +109,11 @@ class Metered:
         self.period = min(1 << max(affordable - 1, 0).bit_length(), 1 << longest.bit_length() - 1)
         self.next_step = (step // self.period + 1) * self.period
         return value
+
+    def want(self, step: int) -> None:
+        """Something is decided by the samples of the steps after ``step``: read it in each, unless it is dear."""
+        if not self._is_dear:
+            self.next_step, self._wanted_until = step + 1, step + WANTED_STEPS
 
     def _rise(self, step: int, value: int) -> int:
         if self._floor is not None:
