@@ -21,7 +21,9 @@ _BARE = re.compile(r"torch\.nn\.(?:Module|(?:modules\.loss\.)?(?!\w*With)\w*Loss
 
 _PLAIN = k.CONTAINER_BUILTINS | {"int", "float", "str", "bool", "len", "tuple", "range", "max", "min"}
 _COUNTING = ("range", "min", "max", "int", "float", "round")
-_SETTINGS = frozenset("device dtype layout reduction reduce size_average".split())
+_SETTINGS = frozenset(
+    "device dtype layout reduction reduce size_average pos_weight ignore_index label_smoothing margin".split()
+)
 _PLAIN_MODULES = ("np.", "numpy.", "math.")
 _THAWING = re.compile(
     r"requires_grad\s*=(?!\s*False\b)|requires_grad_\((?!\s*(?:requires_grad\s*=\s*)?False\b)|unfreeze"
@@ -91,6 +93,8 @@ def is_plain(param: t.Param) -> bool:
 
 
 def _may_bring_parameters(value: t.Expr, plain: set[str]) -> bool:
+    while isinstance(value, t.Call) and isinstance(value.func, t.Attribute) and value.func.name in k.MOVING_METHODS:
+        value = value.func.value  # weight.to(device)
     if isinstance(value, t.Constant):
         return False
     if isinstance(value, t.Name):

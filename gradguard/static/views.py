@@ -9,6 +9,7 @@ from gradguard.static import knowledge as k
 from gradguard.static import tree as t
 from gradguard.static.state import State
 from gradguard.static.values import (
+    ARRAY,
     NOTHING_HELD,
     Held,
     Holding,
@@ -75,17 +76,23 @@ def taken_from(taken: Taken, given: Value, call: t.Node) -> Holdings:
 
 def _narrows(flow: Flow, expr: t.Subscript, state: State) -> bool:
     """Whether a small part is picked: by numbers, or the first few."""
-    from gradguard.static.expressions import evaluate
-
     index = expr.index
     if isinstance(index, t.Display) and index.kind == "tuple":
-        return all(_is_integer(i) or evaluate(flow, i, state).kind is Kind.NUMBER for i in index.items)
+        return all(_is_integer(i) or _is_one_number(flow, i, state) for i in index.items)
     if isinstance(index, t.Slice):
         return index.narrows
     through_data = isinstance(expr.value, t.Attribute) and expr.value.name == "data"
     return (
         _is_integer(index) or _is_picked(flow, index, state)
     ) and not through_data  # loss.data[0] was the item() of torch 0.3
+
+
+def _is_one_number(flow: Flow, index: t.Expr, state: State) -> bool:
+    """Whether it is a number, no array of them: ``order[np.arange(n), labels]`` is a copy."""
+    from gradguard.static.expressions import evaluate
+
+    value = evaluate(flow, index, state)
+    return value.kind is Kind.NUMBER and value.ref != ARRAY.ref
 
 
 def _is_picked(flow: Flow, index: t.Expr, state: State) -> bool:

@@ -1448,3 +1448,47 @@ def test_an_evaluation_that_asks_for_gradients_of_its_input() -> None:
 )
 def test_an_evaluation_that_asks_for_no_gradients(edit: tuple[str, str]) -> None:
     assert_flagged(PENALIZED.replace(*edit), CODE)
+
+
+@pytest.mark.parametrize(
+    ("params", "keeps", "is_plain"),
+    [
+        ("pos_weight=None", "pos_weight.to('cuda') if pos_weight is not None else None", True),
+        ("margin", "margin", True),
+        ("scale=0.5", "scale", True),
+        ("device", "torch.ones(3).to(device)", True),
+        ("encoder", "encoder.to('cuda')", False),
+        ("pos_weight=None", "nn.Parameter(torch.ones(3))", False),
+        ("pos_weight=None", "Scorer(pos_weight)", False),
+    ],
+)
+def test_a_loss_of_what_was_predicted_before(params: str, keeps: str, is_plain: bool) -> None:
+    snippet = f"""
+        class Scorer(nn.Module):
+            def __init__(self, width):
+                super().__init__()
+                self.layer = nn.Linear(3, 3)
+            def forward(self, x):
+                return self.layer(x)
+        class FocalLoss(nn.Module):
+            def __init__(self, {params}):
+                super().__init__()
+                self.kept = {keeps}
+            def forward(self, inputs, targets):
+                return F.binary_cross_entropy_with_logits(inputs, targets, reduction="none").mean()
+        class Evaluation:
+            def __init__(self, given):
+                self.net = nn.Linear(3, 3)
+                self.criterion = FocalLoss(given)
+            @torch.no_grad()
+            def predict(self, loader):
+                return torch.cat([self.net(x) for x, _ in loader])
+            def evaluate(self, loader):
+                self.net.eval()
+                parts, total = torch.split(self.predict(loader), 8), 0.0
+                for (_, labels), part in zip(loader, parts):
+                    total += self.criterion(part, labels).item()MARK
+                return total
+    """
+    check = assert_clean if is_plain else assert_flagged
+    check(snippet.replace("MARK", "" if is_plain else "  # !"), CODE)

@@ -863,6 +863,8 @@ def test_what_is_to_be_copied_is_named_within_what_is_stored() -> None:
         "best = x[k]",
         "rows.append(x[k]); rows = rows[-20:]",
         "rows.append(x[k : k + 1] * 2)",
+        "found = y.cpu().numpy(); rows.append(losses.detach()[np.arange(len(x)), found])",
+        "found = losses.detach().cpu().numpy(); rows.extend(found[np.arange(len(x)), y.numpy()])",
     ],
 )
 def test_rows_in_turn_copies_and_a_few(keep: str) -> None:
