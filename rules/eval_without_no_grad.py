@@ -32,10 +32,10 @@ attacks, MAML, energy models); a model whose parameters were all frozen, or whos
 gradients; inputs that are `volatile` (torch 0.3, where that was `no_grad`); a function that is only called under
 `no_grad`; Lightning's `validation_step` and the like, which the framework runs without gradients.
 
-**Waits at low confidence.** A call beside a part of the loop that is under `no_grad`; what a function returns with its
-graph, unless it is named as an evaluation: an objective with dropout switched off. What is named as a model, and may be
-an object of the program that runs one without gradients (`policy.forward(x)`). Unit tests, which run a model a few
-times.
+**Waits at low confidence.** A call beside a part of the loop that is under `no_grad`, or that a flag picks over the
+same call under `no_grad` (`predict(x, eval=False)`); what a function returns with its graph, unless it is named as an
+evaluation: an objective with dropout switched off. What is named as a model, and may be an object of the program that
+runs one without gradients (`policy.forward(x)`). Unit tests, which run a model a few times.
 
 **References.** <https://pytorch.org/docs/stable/notes/autograd.html#evaluation-mode-nn-module-eval>.
 """
@@ -135,10 +135,11 @@ def _is_left_alone(forward: Forward) -> bool:
 def _is_sure(function: Function, forward: Forward, loop: Loop) -> bool:
     """Whether it is an evaluation, whose graph nobody asks for.
 
-    Where another part of the loop is under ``no_grad``, this one may not need it; and what a function returns that is
-    not named as an evaluation, its caller may hand to backward: an ELBO, with dropout switched off.
+    Where another part of the loop is under ``no_grad``, this one may not need it, and where a flag picks between the
+    two, it is wanted so; and what a function returns that is not named as an evaluation, its caller may hand to
+    backward: an ELBO, with dropout switched off.
     """
-    if function.is_among_tests or loop.may_be_volatile() or _may_be_volatile(forward):
+    if forward.is_picked or function.is_among_tests or loop.may_be_volatile() or _may_be_volatile(forward):
         return False
     if not forward.is_shown and forward.inner is None and forward.may_record_nothing():
         return False

@@ -215,6 +215,8 @@ def _project(c: Called) -> Value | None:
     if c.path == "cls" and c.flow.params[:1] == ["cls"] and c.flow.ref.owner is not None:
         return Value(kind=c.func.kind, ref=c.flow.ref.owner)
     if c.func.kind is Kind.CLASS and isinstance(ref, Class):
+        if c.values and k.GRADIENT_SEEKING_NAME.search(ref.name):  # FGSM(model)
+            c.flow.facts.gradients_wanted = True
         if ref.is_module:
             _note_made(c, ref)
             return Value(kind=Kind.MODULE, ref=ref)

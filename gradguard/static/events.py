@@ -5,7 +5,7 @@ Part of the model (see ``model``). Nothing here imports libcst.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
@@ -186,6 +186,10 @@ class Event:
         """Whether it happens every so many iterations."""
         return self.period is not None
 
+    def is_in(self, block: Sequence[t.Stmt]) -> bool:
+        """Whether it happens in a block of statements."""
+        return any(node is self.site.node for node in t.walk(block))
+
     @property
     def is_in_loop_of_callee(self) -> bool:
         """Whether the function that is called here does it in a loop of its own."""
@@ -318,6 +322,7 @@ class Forward(Event):
         is_frozen: none of its parameters wants a gradient.
         of_method: a method of a module runs it, that is called here: ``vae.encode(x)``.
         leaves: (in a loop that evaluates by its name) its graph is kept, returned, or handed to what keeps it.
+        is_picked: (in a loop that evaluates) a flag that the function is given picks it over one under ``no_grad``.
         may_learn_itself: what it is cannot be seen, and a ``forward`` of the program computes gradients.
         may_record_nothing: whether it may be no module, but what runs one without gradients (reads other files).
     """
@@ -330,6 +335,7 @@ class Forward(Event):
     is_frozen: bool = False
     of_method: bool = False
     leaves: bool = False
+    is_picked: bool = False
     may_learn_itself: bool = False
     may_record_nothing: Callable[[], bool] = field(default=lambda: False, repr=False)
 

@@ -15,11 +15,12 @@ from gradguard.static import tree as t
 from gradguard.static.adds_nothing import each_in_its_slot, is_one_object, is_over_few, was_there
 from gradguard.static.autograd_functions import kept_outputs
 from gradguard.static.backwards import judge_backward, judge_grad_call
+from gradguard.static.forwards import judge_forwards
 from gradguard.static.goes_on import goes_on, through_iterations
 from gradguard.static.handed_functions import is_run_by_others
 from gradguard.static.hooks import judge_hook
 from gradguard.static.memory import COLLECTING, cleared, is_cut, judge_memory
-from gradguard.static.model import Backward, Event, Form, Forward, GradCall, Loop, Mode, Scope, Site, Store
+from gradguard.static.model import Backward, Event, Form, GradCall, Loop, Mode, Scope, Site, Store
 from gradguard.static.module_inputs import may_get_graphs
 from gradguard.static.noted import judge_call, judge_construction
 from gradguard.static.renewal import is_renewed
@@ -56,10 +57,7 @@ def judge(flow: Flow) -> None:
         if loop.steps and loop.parent is not None and isinstance(loop.site.node, t.Repeat):
             loop.is_once_by_default = counts.is_once_by_default(flow, loop.site.node.iterable)
     for loop in flow.facts.loops:
-        for forward in loop.forwards if loop.evaluates_by_name else ():
-            forward.leaves = _leaves_function(flow, forward)
-        for forward in loop.forwards if loop.evaluates else ():
-            forward.of_method = forward.inner is not None and _is_of_method(flow, forward)
+        judge_forwards(flow, loop)
     flow.facts.kept_outputs = kept_outputs(flow)
     if len({step.target for step in flow.facts.steps}) > 1:
         for step in flow.facts.steps:  # whose parameters the module's reset concerns cannot be told
@@ -235,14 +233,10 @@ def _on_another_way(store: Store, event: Event) -> bool:
         return False
     ways = [way for way in loop.nodes if isinstance(way, t.If)]
     return any(
-        _is_in(store, one) and not _is_in(event, one) and (_is_in(event, other) or _leaves(one))
+        store.is_in(one) and not event.is_in(one) and (event.is_in(other) or _leaves(one))
         for way in ways
         for one, other in ((way.body, way.orelse), (way.orelse, way.body))
     )
-
-
-def _is_in(event: Event, block: list[t.Stmt]) -> bool:
-    return any(node is event.site.node for node in t.walk(block))
 
 
 def _leaves(block: list[t.Stmt]) -> bool:
@@ -352,13 +346,6 @@ def _sees_every_backward(flow: Flow) -> bool:
     return bool(seen) and survey.backwards(flow.module) <= lines
 
 
-def _is_of_method(flow: Flow, forward: Forward) -> bool:
-    """Whether the call that runs a module is a method of another module, one that this function was given or has."""
-    call = forward.site.node
-    path = t.path_of(call.func.value) if isinstance(call, t.Call) and isinstance(call.func, t.Attribute) else None
-    return path not in (None, "self") and flow.read(flow.canonical(str(path)), flow.final).kind is Kind.MODULE
-
-
 def _is_inner_step(store: Store, inside: Sequence[Backward | GradCall]) -> bool:
     """Whether it is a step by hand from gradients that were asked for with their graph.
 
@@ -368,14 +355,6 @@ def _is_inner_step(store: Store, inside: Sequence[Backward | GradCall]) -> bool:
     node = store.value_site.node if store.value_site is not None else None
     is_difference = isinstance(node, t.Operation) and node.operator == "-"
     return is_difference and all(isinstance(each, GradCall) for each in inside)
-
-
-def _leaves_function(flow: Flow, forward: Forward) -> bool:
-    """Whether the graph of a module call is returned, kept, or given to what may keep it."""
-    places = [value.reach for path, value in flow.final.env.items() if flow.scope(path) is not Scope.LOCAL]
-    stores = [store.value.reach for store in flow.facts.stores if store.scope is not Scope.LOCAL]
-    everywhere = frozenset().union(flow.facts.returns.reach, flow.escaped, *places, *stores)
-    return any(node_of(root.key) is forward.site.node for root in everywhere)
 
 
 _TRAINERS = re.compile(r"LightningModule|\bTrainer\b|\baccelerat|\bignite\b|\bdeepspeed\b")

@@ -341,7 +341,7 @@ NO_GRAD = frozenset(
 NO_GRAD_NAME = re.compile(r"no_?grad|inference_?mode|eval_?mode|evaluat|without_grad|disable_grad|freeze", re.I)
 # Calls that need gradients of their own inside of an evaluation.
 GRADIENT_SEEKING_NAME = re.compile(
-    r"attack|perturb|adversar|pgd|fgsm|saliency|grad_?cam|attribution|(?:^|\.)attribute$|explain", re.I
+    r"attack(?!\w*_action)|perturb|adversar|pgd|fgsm|saliency|grad_?cam|attribution|(?:^|\.)attribute$|explain", re.I
 )
 ENABLE_GRAD = frozenset(("torch.enable_grad", "torch.autograd.enable_grad", "torch.autograd.grad_mode.enable_grad"))
 SET_GRAD = frozenset(

@@ -79,3 +79,9 @@ def _without_comment(line: str) -> str:
             return line[:start]
         start = line.find("#", start + 1)
     return line
+
+
+def mentioning(name: str, text: str) -> frozenset[str]:
+    """The functions of a file that mention another one."""
+    pattern = re.compile(rf"\b{re.escape(name)}\b")
+    return frozenset(line.function for line in lines_with(name, text) if pattern.search(line.text))

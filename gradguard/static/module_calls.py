@@ -178,7 +178,8 @@ def forward(c: Called, path: str | None = None) -> None:
 def _may_learn_itself(c: Called, path: str | None) -> bool:
     """Whether an evaluated object may adapt itself when it is called: nothing is known of it, and some forward does."""
     is_known = c.func.ref is not None or (c.receiver is not None and c.receiver.ref is not None)
-    return not is_known and c.state.evaluates(path) and c.flow.project.survey.has_learning_forward(c.flow.module)
+    given = len(c.node.args) if not any(arg.star for arg in c.node.args) else None
+    return not is_known and c.state.evaluates(path) and c.flow.project.survey.has_learning_forward(c.flow.module, given)
 
 
 def is_frozen(c: Called, path: str | None) -> bool:

@@ -21,7 +21,8 @@ from gradguard.static.clearing import AT_START, clearing_methods, sets_by_name, 
 from gradguard.static.cutting import cutting_functions
 from gradguard.static.file_links import File, FileLinks
 from gradguard.static.keys import TEXT
-from gradguard.static.lines import lines_with
+from gradguard.static.learning_forwards import COMPUTES_GRADIENTS, learning_forwards
+from gradguard.static.lines import lines_with, mentioning
 from gradguard.static.owners import Owner
 from gradguard.static.registered import registered
 
@@ -60,7 +61,7 @@ class Survey:
         self._holding: dict[tuple[str, int], _Holding] = {}
         self._mentioning: dict[tuple[str, Path], frozenset[str]] = {}
         self._backwards: dict[str, set[tuple[str, int]]] = {}
-        self._learning: dict[str, bool] = {}
+        self._learning: dict[str, frozenset[tuple[int, int]]] = {}
         self._training: Path | Literal[False] | None = None
 
     def prepare(self) -> None:
@@ -102,11 +103,11 @@ class Survey:
 
     def _users(self, name: str, near: Module) -> set[str]:
         """The functions of a program that mention another one; each text is looked through once for each name."""
-        found = set(_users(name, near.source.text))
+        found = set(mentioning(name, near.source.text))
         for path in self._others_with_word(name, near):
             users = self._mentioning.get((name, path))
             if users is None:
-                users = self._mentioning[name, path] = _users(name, self.texts.of(path))
+                users = self._mentioning[name, path] = mentioning(name, self.texts.of(path))
             found |= users
         return found
 
@@ -338,12 +339,16 @@ class Survey:
         lines = (line for w in _TRAINING_WORDS for text in self.texts_used(w, near) for line in lines_with(w, text))
         return any(line.function != "training_step" for line in lines)
 
-    def has_learning_forward(self, near: Module) -> bool:
-        """Whether a ``forward`` of the program computes gradients itself: a method that adapts to what it is given."""
+    def has_learning_forward(self, near: Module, given: int | None) -> bool:
+        """Whether a ``forward`` of the program computes gradients itself: a method that adapts to what it is given.
+
+        Args:
+            given: how many arguments it is called with; None where that is not known.
+        """
         if near.source.path not in self._learning:
-            texts = (text for word in (".backward(", "autograd.grad(") for text in self._with_word(word, near))
-            self._learning[near.source.path] = any(map(_learns_in_forward, texts))
-        return self._learning[near.source.path]
+            texts = (text for word in COMPUTES_GRADIENTS for text in self._with_word(word, near))
+            self._learning[near.source.path] = frozenset().union(*map(learning_forwards, texts))
+        return any(given is None or least <= given <= most for least, most in self._learning[near.source.path])
 
     def is_called_by_many(self, name: str, near: File) -> bool:
         """Whether so many files call functions of this name that it does not tell which one is called."""
@@ -489,15 +494,3 @@ class _Holding:
 def _lines_matching(pattern: re.Pattern[str], text: str) -> Iterator[int]:
     """The lines, from 1, on which a match of one line ends."""
     return (text.count("\n", 0, match.end()) + 1 for match in pattern.finditer(text))
-
-
-def _users(name: str, text: str) -> frozenset[str]:
-    """The functions of a file that mention another one."""
-    pattern = re.compile(rf"\b{re.escape(name)}\b")
-    return frozenset(line.function for line in lines_with(name, text) if pattern.search(line.text))
-
-
-def _learns_in_forward(text: str) -> bool:
-    """Whether a ``forward`` computes gradients, or another method of its object that it may call."""
-    learning = {line.function for word in (".backward(", "autograd.grad(") for line in lines_with(word, text)}
-    return "forward" in learning or any("forward" in _users(f"self.{name}", text) for name in learning)

@@ -153,6 +153,38 @@ FLAGGED = {
                 for x, y in loader:
                     print((self.learner(x).argmax(1) == y).sum().item())  # !
     """,
+    "another class adapts, which takes something else": """
+        from zoo import build
+
+        class Attack(nn.Module):
+            def forward(self, images: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+                images.requires_grad_()
+                loss = F.cross_entropy(self.model(images), labels)
+                return images + torch.autograd.grad(loss, images)[0].sign()
+
+        def evaluate(loader):
+            model = build()
+            model.eval()
+            for x, y in loader:
+                print((model(x).argmax(1) == y).sum().item())  # !
+    """,
+    "a player who attacks": """
+        class Fighter:
+            def step(self, action):
+                moves = [self.guard]
+                if action > 9:
+                    moves += index_to_attack_action(action - 9)
+                return self.game.play(moves)
+
+        def play(path):
+            model, game = nn.Linear(4, 12), Fighter()
+            model.load_state_dict(torch.load(path))
+            model.eval()
+            state, done = game.step(0)
+            while not done:
+                action = model(torch.from_numpy(state)).argmax().item()  # !
+                state, done = game.step(action)
+    """,
     "gradients are asked for beside a forward, not by it": """
         from zoo import build
 
@@ -1037,6 +1069,26 @@ CLEAN = {
             for a, b in loader:
                 print(net(a, b))
     """,
+    "an attack that is made anew for each batch": """
+        class Attack:
+            def __init__(self, model):
+                self.model = model
+
+            def __call__(self, x, y):
+                x.requires_grad_()
+                F.cross_entropy(self.model(x), y).backward()
+                return x + x.grad.sign()
+
+        class LinfPGD(Attack):
+            pass
+
+        def accuracy(model, loader):
+            model.eval()
+            for x, y in loader:
+                right = model(x).argmax(1) == y
+                attack = LinfPGD(model)
+                print(right.sum(), attack(x[right], y[right]).shape)
+    """,
     "an attack needs gradients": """
         def accuracy(model, attack_class, loader):
             model.eval()
@@ -1492,3 +1544,27 @@ def test_a_loss_of_what_was_predicted_before(params: str, keeps: str, is_plain: 
     """
     check = assert_clean if is_plain else assert_flagged
     check(snippet.replace("MARK", "" if is_plain else "  # !"), CODE)
+
+
+PICKED = """
+        def predict(model, batches, silent=False):
+            model.eval()
+            rows = torch.zeros(len(batches), 2)
+            TEST:
+                with torch.no_grad():
+                    for i, batch in enumerate(batches):
+                        rows[i] = model(batch)
+            else:
+                for i, batch in enumerate(batches):
+                    rows[i] = MODEL(batch)  # !
+            return rows
+"""
+
+
+def test_a_flag_that_picks_between_the_two() -> None:
+    by_flag = PICKED.replace("TEST", "if silent")
+    assert_clean(by_flag.replace("MODEL", "model"), CODE, Confidence.HIGH)
+    assert_flagged(by_flag.replace("MODEL", "model"), CODE, Confidence.LOW)
+    for test, model in (("if silent", "teacher"), ("if len(batches) > 8", "model")):
+        snippet = PICKED.replace("TEST", test).replace("MODEL", model)
+        assert_flagged(snippet.replace("model.eval()", "model.eval(); teacher.eval()"), CODE, Confidence.HIGH)
