@@ -186,6 +186,8 @@ def _outer_name(flow: Flow, name: str) -> Value:
             return replace(known, roots=root, maybe=frozenset(), must=root, parts=()) if known.kind in plain else known
         outer = outer.ref.outer
     value = flow.module.resolve(name)
+    if name in flow.modules and (value is None or value.kind in (Kind.UNKNOWN, Kind.TENSOR)):
+        return Value(kind=Kind.MODULE)  # torch.load(path), in another place
     if value is None or value.kind in (Kind.UNKNOWN, Kind.CONTAINER, Kind.TENSOR, Kind.NUMBER, Kind.NOTHING):
         kind = value.kind if value is not None and value.kind is not Kind.NOTHING else Kind.UNKNOWN  # set later
         if kind is Kind.UNKNOWN and (named := named_kind(name)) is not Kind.UNKNOWN:
