@@ -24,8 +24,9 @@ Where one function trains or evaluates as it is told (`run_epoch(loader, train=F
 call that evaluates is flagged: make it under `torch.no_grad()`, or begin the loop's body with
 `with torch.set_grad_enabled(train):`.
 
-A function that is named as an evaluation (`predict`, `test`) is one too where it goes over slices of its data, or plays
-in an environment, and the graph stays in it: only numbers leave it.
+A function that is named as an evaluation (`predict`, `test`) is one too where it goes over slices of its data or takes
+its samples by number (`image = dataset.pull_item(i)`), or plays in an environment, and the graph stays in it: only
+numbers leave it.
 
 **Not flagged.** A loop that needs gradients (training under `model.eval()` with frozen batch norm, adversarial
 attacks, MAML, energy models); a model whose parameters were all frozen, or whose `forward` runs everything without

@@ -49,7 +49,7 @@ class Loop:
         is_once_by_default: its number of times is a setting, which is 1 unless somebody changes it.
         over_parts: it goes over the parameters or the parts of a module, each once.
         over_pairs: it goes over a collection that has a name, and takes each element apart: ``for x, y in data``.
-        evaluates_by_name: its function is named as an evaluation, and it goes over slices, or plays in an environment.
+        evaluates_by_name: its function is named as an evaluation, and it goes over slices or items, or plays a game.
         turns_grad_off: a part of its body is under ``no_grad``.
         parameters: those that there are before it.
         may_be_volatile: whether what it goes over may record no graph by itself, as in torch 0.3 (reads other files).

@@ -252,7 +252,7 @@ def _takes_data(call: t.Call) -> bool:
 
 def _evaluates_by_name(flow: Flow, stmt: t.Repeat) -> bool:
     is_named = is_evaluation(flow) and not flow.facts.is_module_method
-    return is_named and (_is_over_slices(stmt) or _plays(stmt))
+    return is_named and (_is_over_slices(stmt) or _is_by_number(stmt) or _plays(stmt))
 
 
 def _is_over_slices(stmt: t.Repeat) -> bool:
@@ -265,6 +265,25 @@ def _is_over_slices(stmt: t.Repeat) -> bool:
     ):
         call = call.args[0].value
     return isinstance(call, t.Call) and t.path_of(call.func) == "range" and len(call.args) == 3
+
+
+def _is_by_number(stmt: t.Repeat) -> bool:
+    """Whether it takes one sample after the other by its number: ``image, boxes = dataset.pull_item(i)``."""
+    counted = isinstance(stmt.iterable, t.Call) and t.path_of(stmt.iterable.func) in ("range", "trange")
+    if not counted or not isinstance(stmt.target, t.Name):
+        return False
+    number = stmt.target.id
+    taken = (inner.value for inner in stmt.body if isinstance(inner, t.Assign))
+    return any(_takes(value, number) for value in taken)
+
+
+def _takes(value: t.Expr, number: str) -> bool:
+    """Whether it is one item of something, by a number and nothing else: ``samples[i]``, ``dataset.pull_item(i)``."""
+    if isinstance(value, t.Subscript):
+        return t.path_of(value.index) == number
+    if not isinstance(value, t.Call) or not isinstance(value.func, t.Attribute) or len(value.args) != 1:
+        return False
+    return t.path_of(value.args[0].value) == number
 
 
 def _plays(stmt: t.Repeat) -> bool:

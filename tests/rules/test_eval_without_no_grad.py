@@ -168,6 +168,25 @@ FLAGGED = {
             for x, y in loader:
                 print((model(x).argmax(1) == y).sum().item())  # !
     """,
+    "samples by their number": """
+        def evaluate_net(net, dataset, top=5):
+            boxes = []
+            for i in range(len(dataset)):
+                image, label, height, width = dataset.pull_item(i)
+                found = net(image.unsqueeze(0)).data  # !
+                for j in range(1, found.size(1)):
+                    boxes.append(found[0, j].cpu().numpy() * height)
+            return boxes
+    """,
+    "a model that was loaded for the whole program": """
+        network = torch.load("best.pt") if resumes else torch.jit.load("first.pt")
+
+        def validate(loader):
+            network.eval()
+            for x, y in loader:
+                scores, _ = network(x)  # !
+                print((scores.argmax(1) == y).sum())
+    """,
     "a player who attacks": """
         class Fighter:
             def step(self, action):
@@ -1068,6 +1087,34 @@ CLEAN = {
             net.eval()
             for a, b in loader:
                 print(net(a, b))
+    """,
+    "samples by their number, whose outputs somebody wants with their graphs": """
+        def evaluate_net(net, dataset):
+            outputs = []
+            for i in range(len(dataset)):
+                image, label = dataset.pull_item(i)
+                outputs.append(net(image.unsqueeze(0)))
+            return torch.cat(outputs)
+    """,
+    "samples by their number, for a loss that a caller goes back through": """
+        def evaluate(net, dataset):
+            total = 0.0
+            for i in range(len(dataset)):
+                image, label = dataset[i]
+                total = total + F.cross_entropy(net(image), label)
+            return total / len(dataset)
+
+        def train(net, dataset, optimizer):
+            for step in range(100):
+                optimizer.zero_grad()
+                evaluate(net, dataset).backward()
+                optimizer.step()
+    """,
+    "a function for each number": """
+        def test(model, cases):
+            for i in range(len(cases)):
+                case = cases[i]
+                run_case(model, case)
     """,
     "an attack that is made anew for each batch": """
         class Attack:
