@@ -79,7 +79,7 @@ def _is_of_training(store: Store) -> bool:
 def _message(store: Store) -> str:
     if store.place.startswith("parameters"):
         return f"the {store.place} chain the graph of every `{store.value_code}` that goes into them ({store.keeps})"
-    if store.is_of_itself and not store.is_buffer:
+    if (store.is_of_itself or store.is_sum) and not store.is_buffer:
         return f"{store.place} is computed from what it was, and chains the graphs of all that ({store.keeps})"
     what = "buffer" if store.is_buffer else "moving average"
     return f"the {what} {store.place} chains the graph of every `{store.value_code}` that went into it ({store.keeps})"
@@ -93,7 +93,7 @@ def _is_leaf_itself(store: Store) -> bool:
 def _help(store: Store) -> str:
     if _is_leaf_itself(store):
         return f"begin each iteration with a leaf: `({store.value_code}).detach().requires_grad_()`"
-    if store.is_of_itself and not store.is_buffer:
+    if (store.is_of_itself or store.is_sum) and not store.is_buffer:
         return f"go on with {store.advice}{store.number_advice}"
     return f"average {store.advice}{store.number_advice}, or update it under `torch.no_grad()`"
 

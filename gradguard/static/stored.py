@@ -16,6 +16,7 @@ from gradguard.static.edits import detached, one_line
 from gradguard.static.events import LONG_LOOP, Event, Loop, Mode
 from gradguard.static.knowledge import LOSS_NAME, MOVING_METHODS, REARRANGING, SPLITTING
 from gradguard.static.names import PARAMETERS, attributes_of, in_method
+from gradguard.static.saved import saves_nothing
 from gradguard.static.source import Site
 from gradguard.static.values import Held, Kind, Source, Value, node_within
 
@@ -403,6 +404,12 @@ class Store(Event):
         return Confidence.HIGH if sure or self._is_state_of(loop) else Confidence.LOW
 
     @property
+    def is_sum(self) -> bool:
+        """Whether only things without a graph are added to what it was: ``x = x - rate * grad``."""
+        bound = self.site.node.value if isinstance(self.site.node, t.Assign) else None
+        return saves_nothing(bound, self.path, self.value)
+
+    @property
     def keeps(self) -> str:
         """What stays in memory, in words."""
         if self.freed:
@@ -411,6 +418,8 @@ class Store(Event):
             self.is_buffer and self.outlives_call and not self.retained
         ):  # the model's output is backpropagated elsewhere
             return "the graph's nodes, and the activations that no backward goes through"
+        if self.is_sum:
+            return "the graph's nodes: a sum saves nothing for backward"
         return "with what each iteration saved for backward"
 
     def detach_fix(self) -> Fix | None:
