@@ -30,6 +30,8 @@ caller, or in a loop beside this one over the same models; gradient accumulation
 engines that reset by themselves (DeepSpeed); loops without an optimizer; a loop over parts of which the configuration
 makes one (`for i in range(args.parts)`, with a default of 1), where the reset stands before it.
 
+**Waits at low confidence.** A step for each sample of a batch, with a reset for each batch: there may be one in it.
+
 **References.** <https://pytorch.org/tutorials/recipes/recipes/zeroing_out_gradients.html>.
 """
 
@@ -38,7 +40,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gradguard.catalogue import Rule
-from gradguard.findings import Finding, Related, Severity
+from gradguard.findings import Confidence, Finding, Related, Severity
 from gradguard.signs import TRAINS
 from gradguard.static.edits import statement_before
 from gradguard.static.learners import loop_it_follows, resets_beside
@@ -76,6 +78,7 @@ def _in_no_iteration(function: Function) -> Iterator[Finding]:
             f"the gradients of all iterations{where}",
             help=f"call `{target}.zero_grad()` before it, in every iteration",
             fix=statement_before(backward, f"{target}.zero_grad()") if step.target else None,
+            confidence=Confidence.LOW if outer is not None and loop.over_samples else Confidence.HIGH,
             related=_where_it_steps(step),
         )
 

@@ -49,6 +49,7 @@ class Loop:
         is_once_by_default: its number of times is a setting, which is 1 unless somebody changes it.
         over_parts: it goes over the parameters or the parts of a module, each once.
         over_pairs: it goes over a collection that has a name, and takes each element apart: ``for x, y in data``.
+        over_samples: it goes over the samples of a batch, of which there may be one.
         evaluates_by_name: its function is named as an evaluation, and it goes over slices or items, or plays a game.
         turns_grad_off: a part of its body is under ``no_grad``.
         parameters: those that there are before it.
@@ -73,6 +74,7 @@ class Loop:
     is_once_by_default: bool = False
     over_parts: bool = False
     over_pairs: bool = False
+    over_samples: bool = False
     evaluates_by_name: bool = False
     turns_grad_off: bool = False
     parameters: Holdings = NOTHING_HELD

@@ -223,10 +223,18 @@ def _new_loop(flow: Flow, stmt: t.Repeat, state: State, iterable: Value | None) 
         flow.site(stmt), flow.loop, over_loader, bool(state.evaluating) or evaluation, targets,
         stmt.assigned or assigned_paths(stmt), count=counts.written(stmt.iterable),
         over_parts=_goes_over_parts(stmt.iterable), over_pairs=_takes_apart(stmt),
+        over_samples=_goes_over_samples(flow, stmt, iterable),
         evaluates_by_name=_evaluates_by_name(flow, stmt),
         parameters=NOTHING_HELD.union(*(v.holding(Held.PARAMETER) for v in state.env.values() if v.holds)),
         may_be_volatile=lambda: volatile.may_be(flow),
     )  # fmt: skip
+
+
+def _goes_over_samples(flow: Flow, stmt: t.Repeat, iterable: Value | None) -> bool:
+    """Whether it takes one sample after the other of a batch: ``for video in videos``."""
+    has_name = stmt.iterable is not None and t.path_of(stmt.iterable) is not None
+    is_tensor = has_name and iterable is not None and iterable.kind is Kind.TENSOR
+    return is_tensor and flow.loop is not None and flow.loop.over_loader
 
 
 def _begins_with_eval(stmt: t.Repeat) -> bool:

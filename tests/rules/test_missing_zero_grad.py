@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from gradguard.findings import Confidence
 from tests.rules.snippets import assert_clean, assert_flagged, findings, source, twin
 
 CODE = "GG201"
@@ -622,3 +623,32 @@ def test_the_step_of_an_heir_is_related() -> None:
     assert "backward()" in lines[finding.span.line - 1]
     assert "self.opt_d.step()" in lines[related.line - 1]
     assert_clean(twin(HEIR, ("self.opt_d.step()", "self.opt_d.step(); self.opt_d.zero_grad()")), CODE)
+
+
+OF_SAMPLES = """
+    def train(model, criterion, optimizer, loader):
+        for batch in loader:
+            videos, targets = batch
+            videos = videos.cuda()
+            HERE
+            for WHICH:
+                loss = criterion(model(video), targets)
+                loss.backward()  # !
+                optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("here", "which", "confidence"),
+    [
+        ("optimizer.zero_grad()", "video in videos", Confidence.LOW),
+        ("optimizer.zero_grad()", "i in range(4)", Confidence.HIGH),
+        ("optimizer.zero_grad()", "video in videos.split(8)", Confidence.HIGH),
+        ("pass", "video in videos", Confidence.HIGH),
+    ],
+)
+def test_a_step_for_each_sample_of_a_batch(here: str, which: str, confidence: Confidence) -> None:
+    snippet = OF_SAMPLES.replace("HERE", here).replace("WHICH", which)
+    assert_flagged(snippet, CODE, confidence)
+    if confidence is Confidence.LOW:
+        assert_clean(snippet, CODE, Confidence.HIGH)
