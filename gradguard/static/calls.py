@@ -25,6 +25,7 @@ from gradguard.static.model import (
     OpaqueCall,
 )
 from gradguard.static.names import named_kind
+from gradguard.static.places import kind_by_name
 from gradguard.static.project import member
 from gradguard.static.state import State
 from gradguard.static.summary import apply_facts, apply_one_of
@@ -185,7 +186,7 @@ def _bound(flow: Flow, node: t.Call, receiver: Value | None, state: State) -> Va
         if known is not None:
             return known
 
-        kind = named_kind(path)
+        kind = kind_by_name(flow, path)
         if kind is Kind.MODULE and func.name not in k.MODULE_METHODS:
             return Value(kind=kind)
     return UNKNOWN

@@ -157,6 +157,7 @@ TENSOR_PREFIXES = ("torch.", "torchvision.", "torch_geometric.", "torch_scatter.
 NUMBER_PREFIXES = (
     "numpy.", "math.", "sklearn.", "scipy.", "pandas.", "random.", "time.", "os.", "json.", "yaml.", "tomllib.", "cv2.",
 )  # fmt: skip
+NUMERIC_PACKAGES = frozenset("numpy scipy sympy casadi numba pandas sklearn statsmodels matplotlib seaborn".split())
 # torch functions whose result has no graph (or is fresh data).
 BREAKING_FUNCTIONS = frozenset(
     "detach argmax argmin argsort eq ne lt le gt ge equal allclose isclose isnan isinf isfinite any all nonzero "

@@ -65,7 +65,7 @@ def parameter(flow: Flow, param: t.Param) -> Value:
         return Value(kind=Kind.MODULE)
     if k.LOADER_NAME.search(param.name):
         return Value(kind=Kind.LOADER)
-    if k.MODULE_NAME.search(param.name):
+    if k.MODULE_NAME.search(param.name) and not flow.module.is_numeric:
         return Value(kind=Kind.MODULE)
     if k.OPTIMIZER_NAME.search(param.name) and not k.NOT_OPTIMIZER_NAME.search(param.name):
         return Value(kind=Kind.OPTIMIZER)
@@ -116,10 +116,16 @@ def read(flow: Flow, path: str, state: State) -> Value:
     if path in flow.modules or (path.startswith("self.") and _module_in_class(flow, path)):
         kind = Kind.MODULE
     if kind is Kind.UNKNOWN:
-        kind = named_kind(path)
+        kind = kind_by_name(flow, path)
     if kind is not Kind.UNKNOWN:
         return Value(kind=kind)
     return Value(must, must=must)
+
+
+def kind_by_name(flow: Flow, path: str) -> Kind:
+    """What a name says that something is; a `model` in a file that only knows NumPy is no network."""
+    kind = named_kind(path)
+    return Kind.UNKNOWN if kind is Kind.MODULE and flow.module.is_numeric else kind
 
 
 def _placed(path: str, value: Value) -> tuple[tuple[object, Value], ...]:
@@ -190,7 +196,7 @@ def _outer_name(flow: Flow, name: str) -> Value:
         return Value(kind=Kind.MODULE)  # torch.load(path), in another place
     if value is None or value.kind in (Kind.UNKNOWN, Kind.CONTAINER, Kind.TENSOR, Kind.NUMBER, Kind.NOTHING):
         kind = value.kind if value is not None and value.kind is not Kind.NOTHING else Kind.UNKNOWN  # set later
-        if kind is Kind.UNKNOWN and (named := named_kind(name)) is not Kind.UNKNOWN:
+        if kind is Kind.UNKNOWN and (named := kind_by_name(flow, name)) is not Kind.UNKNOWN:
             return Value(kind=named)
         root = frozenset((Root(Source.PLACE, name),))
         bounded = value.bounded if value is not None else False

@@ -8,6 +8,7 @@ from __future__ import annotations
 import builtins
 import os
 import re
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -59,6 +60,12 @@ class Module:
             return named
         # A script that evaluates takes arguments; `def test_transform():` is what it does to its images.
         return "argparse" not in self.outline.imported_roots and _UNIT_TESTS.search(self.source.text) is not None
+
+    @cached_property
+    def is_numeric(self) -> bool:
+        """Whether it computes with NumPy, and imports nothing that knows tensors: a `model` is no network there."""
+        others = self.outline.imported_roots - sys.stdlib_module_names
+        return "numpy" in others and others <= k.NUMERIC_PACKAGES
 
     @cached_property
     def uses_device(self) -> bool:

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from gradguard.findings import Confidence
-from tests.rules.snippets import assert_clean, assert_flagged, findings, twin
+from tests.rules.snippets import assert_clean, assert_flagged, findings, lines_in_files, twin
 
 CODE = "GG105"
 
@@ -1444,3 +1446,39 @@ def test_a_rollout_whose_caller_learns_from_what_it_gives() -> None:
                 optimizer.step()
         """
         assert_clean(snippet, CODE)
+
+
+MOTION = """
+    IMPORTS
+
+    class Motion:
+        def __init__(self, model, ts):
+            self.model, self.ts = model, ts
+
+        def __call__(self, state, action):
+            return self.model(state, action, self.ts)
+
+    def drive(move, loader):
+        model, state = Motion(move, 0.1), np.zeros(2)
+        for action in loader:
+            state = model(state, action)
+            print(state[0])
+
+    def learns(net, x, y):
+        net(x, y).backward()
+"""
+
+
+@pytest.mark.parametrize(
+    ("imports", "knows_tensors"),
+    [
+        ("import numpy as np; import matplotlib.pyplot as plt", False),
+        ("import abc, math; from scipy import optimize; import numpy as np", False),
+        ("import numpy as np; import torch", True),
+        ("import numpy as np; from .networks import Net", True),
+        ("import numpy as np; from networks import *", True),
+    ],
+)
+def test_a_model_in_a_file_that_knows_no_tensors(tmp_path: Path, imports: str, knows_tensors: bool) -> None:
+    text = MOTION.replace("IMPORTS", imports)
+    assert bool(lines_in_files(tmp_path, {"motion.py": text}, CODE)) == knows_tensors
