@@ -119,8 +119,8 @@ def _statements(module: ast.Module) -> Iterator[ast.stmt]:
 def _imported_roots(node: ast.stmt) -> Iterator[str]:
     if isinstance(node, ast.Import):
         yield from (alias.name.split(".")[0] for alias in node.names)
-    elif isinstance(node, ast.ImportFrom):
-        yield "." if node.level or not node.module else node.module.split(".")[0]
+    elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+        yield node.module.split(".")[0]
 
 
 def _is_data(stmt: ast.stmt) -> bool:

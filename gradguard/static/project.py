@@ -65,7 +65,7 @@ class Module:
     def is_numeric(self) -> bool:
         """Whether it computes with NumPy, and imports nothing that knows tensors: a `model` is no network there."""
         others = self.outline.imported_roots - sys.stdlib_module_names
-        return "numpy" in others and others <= k.NUMERIC_PACKAGES
+        return "numpy" in others and others <= k.NUMERIC_PACKAGES and "from ." not in self.source.text
 
     @cached_property
     def uses_device(self) -> bool:

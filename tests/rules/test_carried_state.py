@@ -1480,5 +1480,9 @@ MOTION = """
     ],
 )
 def test_a_model_in_a_file_that_knows_no_tensors(tmp_path: Path, imports: str, knows_tensors: bool) -> None:
-    text = MOTION.replace("IMPORTS", imports)
-    assert bool(lines_in_files(tmp_path, {"motion.py": text}, CODE)) == knows_tensors
+    files = {
+        "motion.py": MOTION.replace("IMPORTS", imports),
+        "networks.py": "import torch\nfrom torch import nn\n\nclass Net(nn.Module):\n    pass\n",
+        "main.py": "import torch\nfrom motion import drive\n\nfor i in range(9):\n    drive(torch.load('a'), [])\n",
+    }
+    assert bool(lines_in_files(tmp_path, files, CODE)) == knows_tensors
