@@ -160,14 +160,22 @@ def _equal_stretches(steps: Sequence[int], windows: int) -> list[int]:
     return sorted({*bounds, len(steps)})
 
 
+def _is_least_at_first(steps: Sequence[int], values: Sequence[float]) -> bool:
+    """Whether the least value of all is in the first of equal stretches: what grows steadily begins there."""
+    end = bisect_left(steps, steps[0] + (steps[-1] + 1 - steps[0]) / min(WINDOWS, len(values) // 2))
+    return min(values) == min(values[:end])
+
+
 def _steady(steps: Sequence[int], values: Sequence[float], floor: float) -> Trend | None:
+    if not _is_least_at_first(steps, values):
+        return None  # the common case, for next to nothing
     bounds = _equal_stretches(steps, min(WINDOWS, len(values) // 2))
     windows = len(bounds) - 1
     if windows < WINDOWS // 2:
         return None
     lows = [min(values[a:b]) for a, b in pairwise(bounds)]
     if sum(map(lt, lows, lows[1:])) < windows - 2:
-        return None  # the common case, for little
+        return None
     # Each low at its own step: long runs are sampled ever more rarely, so the middle of a window is not where it lies.
     at = [steps[values.index(low, a, b)] for low, (a, b) in zip(lows, pairwise(bounds))]
     # A jump in the midst lies between most pairs of windows, but between few of those that are near each other.

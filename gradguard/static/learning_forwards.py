@@ -18,7 +18,12 @@ def learning_forwards(text: str) -> frozenset[tuple[int, int]]:
 
     Of several, some of which compute no gradients, it is not told which.
     """
-    return frozenset(map(_arity, _SIGNATURE.findall(text))) if _has_one(text) else frozenset()
+    if not _has_one(text):
+        return frozenset()
+    found = _SIGNATURE.findall(text)
+    if len(found) < text.count("def forward("):  # one is written in a way that is not read
+        return frozenset({(0, sys.maxsize)})
+    return frozenset(map(_arity, found))
 
 
 def _has_one(text: str) -> bool:
