@@ -160,14 +160,17 @@ def _equal_stretches(steps: Sequence[int], windows: int) -> list[int]:
     return sorted({*bounds, len(steps)})
 
 
-def _is_least_at_first(steps: Sequence[int], values: Sequence[float]) -> bool:
-    """Whether the least value of all is in the first of equal stretches: what grows steadily begins there."""
-    end = bisect_left(steps, steps[0] + (steps[-1] + 1 - steps[0]) / min(WINDOWS, len(values) // 2))
-    return min(values) == min(values[:end])
+def _may_rise(steps: Sequence[int], values: Sequence[float]) -> bool:
+    """Whether the least value of all is in the first of equal stretches, and that of the last one is above it."""
+    windows = min(WINDOWS, len(values) // 2)
+    width = (steps[-1] + 1 - steps[0]) / windows
+    least = min(values)
+    end, begin = bisect_left(steps, steps[0] + width), bisect_left(steps, steps[0] + width * (windows - 1))
+    return min(values[begin:]) > least and min(values[:end]) == least
 
 
 def _steady(steps: Sequence[int], values: Sequence[float], floor: float) -> Trend | None:
-    if not _is_least_at_first(steps, values):
+    if not _may_rise(steps, values):
         return None  # the common case, for next to nothing
     bounds = _equal_stretches(steps, min(WINDOWS, len(values) // 2))
     windows = len(bounds) - 1
