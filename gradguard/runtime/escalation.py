@@ -130,7 +130,7 @@ class Escalation:
             self._judged, self._next_judgement = step, step + min(max(step // 8, 4), LONGEST_PAUSE)
             self._count_entries(step)
             grows = self.telling(step)
-            if self._waits_since is not None and self._signals.go_on_growing(self._waits_since):
+            if self._waiting and self._waits_since is not None and self._signals.go_on_growing(self._waits_since):
                 self._confirm_waiting(step, frame)
             is_busy = self.collector.is_busy(step)
             if is_busy and self._cycles is None:  # what it frees may be all that grows, and costs less to find

@@ -185,7 +185,7 @@ def _steady(steps: Sequence[int], values: Sequence[float], floor: float) -> Tren
     near = [(i, j) for i, j in combinations(range(windows), 2) if j - i <= windows // 2]
     slope = median((lows[j] - lows[i]) / (at[j] - at[i]) for i, j in near)
     rise = lows[-1] - lows[0]
-    if slope < floor or rise <= 0 or min(lows) < lows[0]:
+    if slope < floor:
         return None
     gains = [b - a for a, b in pairwise(lows)]
     expected = [slope * (b - a) for a, b in pairwise(at)]

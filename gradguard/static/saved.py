@@ -41,8 +41,13 @@ def _is_plain(term: t.Expr, path: str) -> bool:
     """Whether a term is the variable, that many times, or does not mention it."""
     if t.path_of(term) == path:
         return True
-    if isinstance(term, t.Operation) and term.operator in ("*", "/"):
+    if isinstance(term, t.Operation) and (term.operator == "*" or _is_divided(term)):
         factors = [factor for factor in term.operands if not isinstance(factor, t.Constant)]
         if len(factors) == 1 and t.path_of(factors[0]) == path:
             return True
     return not any(t.path_of(node) == path for node in t.walk(term) if isinstance(node, t.Name | t.Attribute))
+
+
+def _is_divided(term: t.Operation) -> bool:
+    """``x / 2``; for ``2 / x`` backward needs the variable."""
+    return term.operator == "/" and isinstance(term.operands[-1], t.Constant)

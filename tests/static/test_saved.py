@@ -49,6 +49,7 @@ def test_a_sum_saves_nothing(made: str) -> None:
         "x * noise + grad",
         "x + noise * net.layer(noise)",
         "x - grad / x.norm()",
+        "noise + 2 / x",
     ],
 )
 def test_what_saves_tensors(made: str) -> None:
@@ -57,7 +58,14 @@ def test_what_saves_tensors(made: str) -> None:
 
 @pytest.mark.parametrize(
     ("made", "is_sum"),
-    [("x - 0.1 * g + n", True), ("0.9 * x + n", True), ("x / 2 + n", True), ("x * n", False), ("x + x.tanh()", False)],
+    [
+        ("x - 0.1 * g + n", True),
+        ("0.9 * x + n", True),
+        ("x / 2 + n", True),
+        ("x * n", False),
+        ("x + x.tanh()", False),
+        ("n + 2 / x", False),
+    ],
 )
 def test_torch_says_so_too(made: str, is_sum: bool) -> None:
     torch = pytest.importorskip("torch")
