@@ -12,7 +12,6 @@ from gradguard.runtime import verdict
 from gradguard.runtime.collector import Collector
 from gradguard.runtime.signals import Signals
 from gradguard.runtime.trend import Trend
-from gradguard.runtime.usercode import user_frames
 
 if TYPE_CHECKING:
     from gradguard.runtime.cycles import Cycles
@@ -69,6 +68,7 @@ class Escalation:
         self._handles: Callable[[], int] | None = None
         self._diagnosis: Diagnosis | None = None
         self._began_early = False
+        self._is_anew = False
         self._diagnoses = 0
         self._next_judgement = FIRST_JUDGEMENT
         self._judged = 0
@@ -88,8 +88,11 @@ class Escalation:
     @property
     def has_confirmed(self) -> bool:
         """Whether a leak is certain before the run is over."""
-        waiting = [each for each, _ in self._waiting]
-        return any(d.is_certain and not d.is_retracted and d not in waiting for d in self.found)
+        return any(d.is_certain and not d.is_retracted and not self._waits(d) for d in self.found)
+
+    def _waits(self, diagnosed: Diagnosed) -> bool:
+        """Whether it was found before the first step of the optimizer, and may be gone after it."""
+        return any(each is diagnosed for each, _ in self._waiting)
 
     def torch_arrived(self, internals: TorchInternals, handles: Callable[[], int] | None) -> None:
         """From now on there is something to look at.
@@ -119,19 +122,14 @@ class Escalation:
         for diagnosed in self.found:
             if diagnosed.held is not None:
                 diagnosed.held.look()
-        if self._diagnosis is not None and self._began_early and not self._is_early():
-            self._abandon(self._diagnosis)
-        if self._waiting and self._waits_since is None and not self._is_early():
-            self._waits_since = step
-            self._signals.want(step)
+        if (self._began_early or (self._waiting and self._waits_since is None)) and not self._is_early():
+            self._look_anew(step)
         if self._diagnosis is not None:
             self._go_on(self._diagnosis, step, frame)
         elif step >= self._next_judgement or (self._signals.rise and step - self._judged >= PAUSE_IN_A_RISE):
             self._judged, self._next_judgement = step, step + min(max(step // 8, 4), LONGEST_PAUSE)
             self._count_entries(step)
-            grows = self.telling(step)
-            if self._waiting and self._waits_since is not None and self._signals.go_on_growing(self._waits_since):
-                self._confirm_waiting(step, frame)
+            grows = self._grows(step)
             is_busy = self.collector.is_busy(step)
             if is_busy and self._cycles is None:  # what it frees may be all that grows, and costs less to find
                 self._look_for_cycles(step)
@@ -203,7 +201,7 @@ class Escalation:
             self._torch is not None
             and self._diagnoses < MAX_DIAGNOSES
             and step >= self._not_before
-            and not any(d.excuse is None and not d.is_retracted for d in self.found)
+            and not any(d.excuse is None and not d.is_retracted and not self._waits(d) for d in self.found)
             and self._has_time()
         )
 
@@ -257,6 +255,9 @@ class Escalation:
         self.seconds += diagnosis.seconds
         for note in diagnosis.notes:
             self._note(note)
+        if not self._is_early() and any(d.excuse is None for d in diagnosis.found):
+            self.found = [d for d in self.found if not self._waits(d)]
+            self._waiting = []
         known = {(d.path, d.excuse) for d in self.found if not d.is_retracted}
         fresh = [d for d in diagnosis.found if (d.path, d.excuse) not in known]  # a buffer may prove to have no bound
         again = {d.path for d in fresh}
@@ -271,24 +272,30 @@ class Escalation:
         else:
             self._confirm(certain)
 
-    def _abandon(self, diagnosis: Diagnosis) -> None:
-        """Leave a diagnosis that the first step of the optimizer has overtaken: what it saw grow may go with that."""
-        diagnosis.abandon()
-        self.seconds += diagnosis.seconds
-        self._diagnosis = None
-        self._diagnoses -= 1
+    def _look_anew(self, step: int) -> None:
+        """The optimizer has stepped for the first time: what was seen to grow before may have been for that alone.
 
-    def _confirm_waiting(self, step: int, frame: FrameType | None) -> None:
-        """What grew before the first step of the optimizer is confirmed: memory goes on growing.
-
-        Not the locals of a function that has returned since: what is made there may be kept elsewhere.
+        What was found waits for the steps that follow: if memory goes on growing, the next close look says by what. A
+        diagnosis that goes on is left, and one that was in vain is no reason to wait long.
         """
-        running = {each.f_code.co_name for each in user_frames(frame)}
-        gone = [each for each, _ in self._waiting if _function_of(each) not in (None, *running)]
-        self.found = [each for each in self.found if each not in gone]
-        certain, self._waiting = self._waiting, []
-        self._confirm([(each, leak) for each, leak in certain if each not in gone])
-        self._not_before = step if gone else self._not_before
+        self._began_early, self._is_anew, self._waits_since = False, True, step
+        self._signals.want(step)
+        self._not_before = min(self._not_before, step + FIRST_JUDGEMENT)
+        if self._diagnosis is not None:
+            self._diagnosis.abandon()
+            self.seconds += self._diagnosis.seconds
+            self._diagnosis = None
+            self._diagnoses -= 1
+
+    def _grows(self, step: int) -> bool:
+        """Whether it is time for a close look: something grows, or goes on after the optimizer's first step."""
+        if not self._is_anew or self._waits_since is None:
+            return bool(self.telling(step))
+        goes_on = self._signals.go_on_growing(self._waits_since)
+        self._is_anew = goes_on is None
+        if goes_on:
+            self._not_before = step
+        return bool(goes_on)
 
     def _drop_waiting(self) -> None:
         """Forget what grew before the first step of the optimizer, and has not grown since."""
@@ -303,12 +310,6 @@ class Escalation:
         for diagnosed, leak in certain:
             if not diagnosed.is_retracted:
                 self._on_confirm(leak)
-
-
-def _function_of(diagnosed: Diagnosed) -> str | None:
-    """The function whose local it is."""
-    holder = diagnosed.leak.holder
-    return holder.path.partition(".")[0] if holder is not None and holder.scope == "local" else None
 
 
 def _shows_soon(diagnosed: Diagnosed) -> bool:

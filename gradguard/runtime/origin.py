@@ -117,7 +117,9 @@ def _last_binding(function: ast.AST, variable: str, before: int) -> ast.stmt | N
     bindings = [
         node
         for node in ast.walk(function)
-        if isinstance(node, ast.Assign | ast.AugAssign | ast.AnnAssign | LoopNode) and variable in bound_names(node)
+        if isinstance(node, ast.Assign | ast.AugAssign | ast.AnnAssign | LoopNode)
+        and variable in bound_names(node)
+        and not (isinstance(node, ast.Assign | ast.AnnAssign) and only_begins(node))  # nothing was made there
     ]
     earlier = [node for node in bindings if node.lineno <= before]
     return max(earlier or bindings, key=lambda n: n.lineno, default=None)

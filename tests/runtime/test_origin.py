@@ -125,3 +125,13 @@ def test_what_is_stored_with_other_things_was_made_before(stored: str, made: int
     place = made_at(Sources(), Line(str(file), 7, None), "kept")
     assert place is not None
     assert place.line == made
+
+
+@pytest.mark.parametrize("stored", ["recent[-1]", "recent[0].mean()"])
+def test_an_empty_list_made_nothing(stored: str, tmp_path: Path) -> None:
+    file = tmp_path / "beside.py"
+    text = f"recent = []\nkept = []\nfor step in range(9):\n    recent.append(net(step))\n    kept.append({stored})\n"
+    file.write_text(text, encoding="utf-8")
+    place = made_at(Sources(), Line(str(file), 5, None), "kept")
+    assert place is not None
+    assert place.line == 5

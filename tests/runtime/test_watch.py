@@ -675,6 +675,31 @@ def test_what_the_first_step_is_made_from_is_not_announced(
     assert (guard.report.verdict, guard.report.leaks) == ("clean", ())
 
 
+@pytest.mark.parametrize("updates", [30, 80])
+def test_what_is_kept_beside_what_is_emptied_after_each_update(updates: int) -> None:
+    forever: list[torch.Tensor] = []
+
+    def hand_over(kept: list[torch.Tensor]) -> None:
+        forever.extend(kept)
+        kept.clear()
+
+    report = watched(lambda guard: _rollouts(updates, hand_over))
+    assert report.verdict == "leak"
+    assert [leak.holder.name for leak in report.leaks] == ["forever"]
+
+
+@pytest.mark.parametrize("updates", [30, 80])
+def test_numbers_are_kept_beside_what_is_emptied_after_each_update(updates: int) -> None:
+    forever: list[float] = []
+
+    def hand_over(kept: list[torch.Tensor]) -> None:
+        forever.append(sum(each.mean().item() for each in kept))
+        kept.clear()
+
+    report = watched(lambda guard: _rollouts(updates, hand_over))
+    assert (report.verdict, report.leaks) == ("clean", ())
+
+
 def test_what_goes_on_growing_after_the_first_step_is_announced() -> None:
     announced: list[str] = []
     with Watch(on_confirm=lambda leak: announced.append(leak.holder.path if leak.holder else "?")) as guard:
