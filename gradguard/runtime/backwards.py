@@ -11,6 +11,7 @@ from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
 from gradguard.runtime.sensors.graphs import Graphs
+from gradguard.runtime.steps import Attribute
 from gradguard.runtime.unstepped import Unstepped
 
 if TYPE_CHECKING:
@@ -21,6 +22,35 @@ if TYPE_CHECKING:
 
 DENSE_STEPS = 256
 """The backwards of the first steps are all heard; then those of some steps are."""
+
+
+class Listener(Attribute):
+    """In the place of ``Tensor.backward``: of nearly all that begin in a steady run it does as little as can be.
+
+    Args:
+        tensor_type: ``torch.Tensor``.
+        clock: says whether this one may go unheard.
+        begins: is called with the tensor otherwise.
+    """
+
+    __slots__ = ("_clock",)
+
+    def __init__(self, tensor_type: type, clock: Clock, begins: Callable[[Any], None]) -> None:
+        super().__init__(tensor_type, "backward", begins)
+        self._clock = clock
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        if instance is None:
+            return self._original
+        clock = self._clock
+        start = perf_counter_ns() if clock.left < 2 else 0
+        if clock.left and clock.unheard and clock.left != clock.heard_at:
+            clock.unheard -= 1
+            if start:  # as for steps: that of the last one is timed, and stands for those before
+                clock.listening += (perf_counter_ns() - start) * (clock.passed + 1)
+        else:
+            self._note(instance)
+        return self._original.__get__(instance, owner)
 
 
 class Backwards:
@@ -56,20 +86,11 @@ class Backwards:
         self._on_fault = on_fault
         self._is_stopped = False
 
-    def begins(self, tensor: Any) -> None:
-        """A backward begins.
-
-        Args:
-            tensor: whose ``backward`` the user's program asks for, two frames from here.
-        """
-        clock = self._clock
-        start = perf_counter_ns() if clock.left < 2 else 0
-        if clock.left and clock.unheard and clock.left != clock.heard_at:  # nearly all: as little as can be
-            clock.unheard -= 1
-            if start:  # as for steps: that of the last one is timed, and stands for those before
-                clock.listening += (perf_counter_ns() - start) * (clock.passed + 1)
-            return
-        self._is_heard(tensor, start or perf_counter_ns())
+    def install(self) -> Callable[[], None]:
+        """Listen; returns what removes the listener."""
+        listener = Listener(self._internals.tensor_type, self._clock, self.begins)
+        listener.install()
+        return listener.remove
 
     def are_all_needed(self, step: int) -> bool:
         """Whether anything depends on each of them after ``step``: the run is young, or something is looked at."""
@@ -87,14 +108,20 @@ class Backwards:
         self._is_stopped = True
         self._gradients.stop()
 
-    def _is_heard(self, tensor: Any, start: int) -> None:
+    def begins(self, tensor: Any) -> None:
+        """A backward begins, and is heard.
+
+        Args:
+            tensor: whose ``backward`` the user's program asks for, two frames from here.
+        """
         if self._is_stopped:
             return
+        start = perf_counter_ns()
         try:
             if self._gradients.open:
                 self._gradients.before_backward(tensor)
             if self._unstepped.is_on:
-                self._unstepped.before_backward(tensor, sys._getframe(3))
+                self._unstepped.before_backward(tensor, sys._getframe(2))
             node = tensor.grad_fn if type(tensor) is self._internals.tensor_type else None
             if node is not None and self.graphs is not None:
                 step = self._steps() + 1
@@ -106,4 +133,4 @@ class Backwards:
             self._on_fault(error)
             return
         self._clock.listening += perf_counter_ns() - start
-        self._clock.tick("backward", 0, sys._getframe(3))
+        self._clock.tick("backward", 0, sys._getframe(2))

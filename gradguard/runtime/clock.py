@@ -68,7 +68,7 @@ class Clock:
         """The address of the optimizer that ends steps, if none of its steps is within another; it may be gone."""
         self._allowed = 0
         self.last = monotonic()
-        """When the last step ended."""
+        """When the last step ended at whose end there was something to do."""
         self.source: str | None = None
         self._rank = len(PREFERENCE)
         self.counted = 0
@@ -144,7 +144,6 @@ class Clock:
             start: when our own work began, in nanoseconds; that of the last of these steps stands for all of them.
         """
         self.left -= 1
-        self.last = monotonic()
         if not self.left:
             self.listening += (perf_counter_ns() - start) * self.passed
 

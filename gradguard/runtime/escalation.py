@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from gradguard.runtime.torch_internals import TorchInternals
 
 FIRST_JUDGEMENT = 20
-LONGEST_PAUSE = 512
+LONGEST_PAUSE = 2_048
 PAUSE_IN_A_RISE = 16
 """Steps between two judgements while a signal goes beyond all before, and has not long done so."""
 

@@ -25,7 +25,8 @@ class ModuleSteps:
         clock: what to tick.
         register: ``register_module_forward_pre_hook``.
         is_compiling: whether torch.compile is tracing.
-        last_step: when the last step ended, in the seconds of ``time.monotonic``, and how long a step usually takes.
+        steps: how many have ended.
+        seconds_per_step: how long one usually takes; None where that is not known.
     """
 
     def __init__(
@@ -33,12 +34,15 @@ class ModuleSteps:
         clock: Clock,
         register: Callable[..., Any],
         is_compiling: Callable[[], bool],
-        last_step: Callable[[], tuple[float, float]],
+        steps: Callable[[], int],
+        seconds_per_step: Callable[[], float | None],
     ) -> None:
         self._clock = clock
         self._register = register
         self._is_compiling = is_compiling
-        self._last_step = last_step
+        self._steps = steps
+        self._seconds_per_step = seconds_per_step
+        self._seen = 0, monotonic()
         self._handle: Any = None
         self.registered = 0
         self._is_wanted = True
@@ -71,7 +75,9 @@ class ModuleSteps:
 
     def _collected(self, phase: str, info: dict[str, int]) -> None:
         if phase == "stop" and self._handle is None and self._clock.source != "explicit":
-            last, usual = self._last_step()
-            if monotonic() - last > max(SILENCE_SECONDS, 20 * usual):
+            steps, now = self._steps(), monotonic()
+            if steps != self._seen[0]:  # of a step that only passed it is not known when it ended
+                self._seen = steps, now if self._clock.passed else self._clock.last
+            if now - self._seen[1] > max(SILENCE_SECONDS, 20 * (self._seconds_per_step() or 0.0)):
                 self._listen()
                 self._clock.hand_over()

@@ -34,18 +34,22 @@ class Signals:
         self._own_heap = self._cleaned_up = 0
         self.next_sample = 1
 
-    def add(self, name: str, make: Callable[[], Sensor], step: int = 0) -> None:
+    def add(
+        self, name: str, make: Callable[[], Sensor], step: int = 0, beside_heap: float = BUDGET_MICROSECONDS
+    ) -> None:
         """Sense one more signal from now on.
 
         Args:
             name: for the note, where the signal is not available.
             make: gives the sensor.
             step: the step that has just ended.
+            beside_heap: microseconds that it may cost in a step where the heap is known, amortised.
         """
         sensor = self._made(name, make)
         if sensor is not None:
             floor = None if sensor.name in verdict.NOISY else verdict.floor_of(sensor.name)
-            self._begin(Metered(sensor, floor=floor), step)
+            budget = BUDGET_MICROSECONDS if self._heap is None else beside_heap
+            self._begin(Metered(sensor, budget, floor=floor), step)
 
     def add_tensors(self, sensor: Tensors, step: int) -> None:
         """Sense the bytes of all tensors, as often as it is worth: often where the heap is not known."""

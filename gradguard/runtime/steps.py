@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import weakref
 from collections.abc import Callable, Iterable, Iterator
-from time import monotonic, perf_counter_ns
+from time import perf_counter_ns
 from types import FrameType
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -101,16 +101,15 @@ def optimizer_hook(clock: Clock, gradients: Gradients, is_compiling: Callable[[]
     def stepped(optimizer: Any, args: Any, kwargs: Any) -> None:
         if is_compiling():
             return
-        if clock.left > 1 and id(optimizer) == clock.deciding:  # nearly all steps: as little as can be
+        start = perf_counter_ns() if clock.left < 2 else 0
+        if clock.left and id(optimizer) == clock.deciding:  # nearly all steps: as little as can be
             clock.left -= 1
-            clock.last = monotonic()
+            if start:
+                clock.listening += (perf_counter_ns() - start) * clock.passed
             return
-        hear(optimizer, sys._getframe(1), perf_counter_ns())
+        hear(optimizer, sys._getframe(1), start or perf_counter_ns())
 
     def hear(optimizer: Any, wrapper: FrameType, start: int) -> None:
-        if clock.left and id(optimizer) == clock.deciding:
-            clock.step_passes(start)
-            return
         number = numbers.of(optimizer)
         if clock.left and clock.unheard:
             clock.tick("optimizer", number, wrapper)

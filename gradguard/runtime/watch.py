@@ -27,7 +27,7 @@ from gradguard.runtime.reserve import Reserve
 from gradguard.runtime.sensors.cuda import Cuda
 from gradguard.runtime.sensors.heap import Heap
 from gradguard.runtime.sensors.hooks import Hooks
-from gradguard.runtime.sensors.process import Process
+from gradguard.runtime.sensors.process import BUDGET_BESIDE_HEAP, Process
 from gradguard.runtime.sensors.tensors import Tensors
 from gradguard.runtime.series import Series
 from gradguard.runtime.signals import Signals
@@ -126,7 +126,7 @@ class Watch:
         self._reserve.take()
         self._began = self._clock.last = monotonic()
         self._signals.add("heap", Heap)
-        self._signals.add("process", Process)
+        self._signals.add("process", Process, beside_heap=BUDGET_BESIDE_HEAP)
         remember()
         steps.active.append(self)
         self._removers.append(self._escalation.collector.install())
@@ -220,7 +220,11 @@ class Watch:
         self._removers += steps.install(self._clock, gradients, internals)
         if internals.register_forward_pre_hook is not None:
             self._module_steps = ModuleSteps(
-                self._clock, internals.register_forward_pre_hook, internals.is_compiling, self._pace
+                self._clock,
+                internals.register_forward_pre_hook,
+                internals.is_compiling,
+                lambda: self.steps,
+                lambda: self._step_pace.seconds_per_step,
             )
             if internals.has_compiled():
                 self._module_steps.stay_away()
@@ -234,9 +238,7 @@ class Watch:
             self._add("graphs", lambda: backwards.graphs)
         else:
             self.notes.append("live graphs cannot be counted with this torch")
-        note = steps.Attribute(internals.tensor_type, "backward", backwards.begins)
-        note.install()
-        self._removers.append(note.remove)
+        self._removers.append(backwards.install())
         self._signals.add_tensors(Tensors(internals), self.steps)
         self._clock.let_pass(0)
         handles = self._handles_of_others(internals.handles())
@@ -265,9 +267,6 @@ class Watch:
             note = steps.Attribute(context, "__call__", lambda compiled: module_steps.stay_away())
             note.install()
             self._removers.append(note.remove)
-
-    def _pace(self) -> tuple[float, float]:
-        return self._clock.last, (self._clock.last - self._began) / max(self.steps, 1)
 
     def _remove(self) -> None:
         while self._removers:
@@ -417,11 +416,6 @@ class Watch:
         except Exception as fault:
             self._note(f"what was alive could not be looked at: {fault!r}")
 
-    def _seconds_per_step(self) -> float | None:
-        if self.steps and not self._is_disturbed:
-            self._step_pace.step_ended(self.steps, self._clock.last)
-        return self._step_pace.seconds_per_step
-
     def _unjudged(self, fault: Exception, exit_status: int | None) -> RunReport:
         """What is known without judging."""
         return RunReport(
@@ -455,7 +449,7 @@ class Watch:
             growing=self._escalation.without_garbage(self.growing(), self.steps),
             steps=self.steps,
             source=source,
-            seconds_per_step=self._seconds_per_step(),
+            seconds_per_step=self._step_pace.seconds_per_step,
             room=limits.room(self.series, self._torch),
             peaks=self._signals.peaks(),
             error=error,

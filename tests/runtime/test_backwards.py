@@ -14,13 +14,13 @@ from gradguard.runtime.watch import Watch  # noqa: E402
 def heard(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The steps whose backwards were heard."""
     found: list[int] = []
-    original = Backwards._is_heard
+    original = Backwards.begins
 
-    def note(self: Backwards, tensor: torch.Tensor, start: int) -> None:
+    def note(self: Backwards, tensor: torch.Tensor) -> None:
         found.append(self._steps() + 1)
-        original(self, tensor, start)
+        original(self, tensor)
 
-    monkeypatch.setattr(Backwards, "_is_heard", note)
+    monkeypatch.setattr(Backwards, "begins", note)
     return found
 
 

@@ -17,7 +17,7 @@ LONGEST_OF_THE_DEAR = 1 << 20
 DENSE_STEPS = 64
 """The first steps are read one by one: a short run has no others."""
 
-SELDOM, FEW = 64, 512
+SELDOM, FEW = 128, 512
 """From then on each 64th part of the run is, until that is one step in 64; of a long one at least each 512th part."""
 
 

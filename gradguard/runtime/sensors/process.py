@@ -6,6 +6,9 @@ import os
 
 from gradguard.runtime.sensors import NOTHING
 
+BUDGET_BESIDE_HEAP = 0.25
+"""Microseconds in a step, amortised, where the heap says more for less."""
+
 
 class Process:
     """Resident bytes of this process.
