@@ -28,7 +28,7 @@ STEADY = 4_500
 """Steps after which the sensors have found their pace."""
 
 STRETCH, STRETCHES = 1_024, 8
-"""What has work at its end is one step in 128, and one in some hundreds is judged: in so many steps all of it happens."""
+"""One step in 128 has work at its end, and after one in some hundreds is judged: in so many steps all of it happens."""
 
 TURNS = 16
 SECONDS_OF_A_TURN = 0.5

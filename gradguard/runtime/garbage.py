@@ -186,9 +186,12 @@ def _by_key(thing: Any) -> Any:
 def _context(thing: Any, internals: TorchInternals) -> Circle | None:
     """A context that keeps its own output."""
     function = _function_of(type(thing))
+
+    def is_output(each: Any) -> bool:
+        return issubclass(type(each), internals.tensor_type) and each.grad_fn is thing
+
     for name, value in list(getattr(thing, "__dict__", {}).items()):
-        parts = value if type(value) in (tuple, list) else (value,)
-        if any(issubclass(type(each), internals.tensor_type) and each.grad_fn is thing for each in parts):
+        if type(value) not in ATOMS and _reaches(value, is_output):
             assert function is not None
             holder = Holder(str(name), f"ctx.{name} of {function.__name__}", function.__name__, "internal")
             return Circle(holder, file_of(function.__module__), None, "context")
@@ -279,10 +282,14 @@ _SORTS = (
 
 
 def _leads_to(start: Any, target: Any) -> bool:
+    return _reaches(start, lambda thing: thing is target)
+
+
+def _reaches(start: Any, is_goal: Callable[[Any], bool]) -> bool:
     waiting, seen = deque([(start, 0)]), {id(start)}
     while waiting and len(seen) < NEAR:
         thing, depth = waiting.popleft()
-        if thing is target:
+        if is_goal(thing):
             return True
         if depth == DEPTH:
             continue

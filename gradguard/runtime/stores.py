@@ -37,21 +37,25 @@ def names(target: ast.expr, name: str) -> bool:
 
 def only_begins(statement: ast.stmt) -> bool:
     """Whether what is assigned is empty or a constant."""
-    value = statement.value if isinstance(statement, ast.Assign | ast.AnnAssign) else ast.Name("x")
+    return _is_empty(statement.value) if isinstance(statement, ast.Assign | ast.AnnAssign) else False
+
+
+def _is_empty(value: ast.expr | None) -> bool:
     if value is None or isinstance(value, ast.Constant):
         return True
     if isinstance(value, ast.List | ast.Tuple | ast.Set):
         return not value.elts
     if isinstance(value, ast.Dict):
         return not value.keys
-    return (
-        isinstance(value, ast.Call)
-        and re.fullmatch(
-            r"(torch\.)?(list|dict|set|deque|collections\.\w+|defaultdict|zeros|ones|zeros_like|empty)",
-            ast.unparse(value.func),
-        )
-        is not None
-    )
+    if not isinstance(value, ast.Call):
+        return False
+    called = ast.unparse(value.func)
+    if re.fullmatch(r"(torch\.)?(zeros|ones|zeros_like|empty)|(collections\.)?defaultdict", called):
+        return True
+    if not re.fullmatch(r"list|dict|set|deque|collections\.\w+", called):
+        return False
+    given = [*value.args[:1], *(k.value for k in value.keywords if k.arg != "maxlen")]
+    return all(map(_is_empty, given))
 
 
 def form_of(statement: ast.stmt, name: str) -> str | None:

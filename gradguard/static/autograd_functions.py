@@ -8,13 +8,17 @@ from typing import TYPE_CHECKING
 
 from gradguard.static import knowledge as k
 from gradguard.static import tree as t
+from gradguard.static.definitions import Class
 from gradguard.static.dtypes import whole_names
 from gradguard.static.model import Site
 from gradguard.static.tree import walk_statements
-from gradguard.static.values import UNKNOWN, Kind
+from gradguard.static.values import UNKNOWN, Fields, Kind
 
 if TYPE_CHECKING:
     from gradguard.static.flow import Flow
+
+
+_HOLDERS = {*k.CONTAINER_BUILTINS, "tuple", "SimpleNamespace"}
 
 
 def kept_outputs(flow: Flow) -> list[Site]:
@@ -82,7 +86,7 @@ def _kept(flow: Flow, context: str, outputs: set[str]) -> Iterator[Site]:
         also = {n.id for x in stmt.targets for n in _named(x)}  # ctx.y = y = ...
         for target, value in t.pairs(stmt.targets, stmt.value):
             holder = target.value if isinstance(target, t.Subscript) else target  # ctx.cache["y"] = y
-            kept = (set(_held_by(value)) | also) & outputs - later
+            kept = (set(_held_by(flow, value)) | also) & outputs - later
             if _is_of(context, holder) and kept and not _is_dropped(flow, holder):
                 yield flow.site(stmt)
                 break
@@ -90,9 +94,22 @@ def _kept(flow: Flow, context: str, outputs: set[str]) -> Iterator[Site]:
         call = each.value if isinstance(each, t.Evaluate) else None
         func = call.func if isinstance(call, t.Call) else None
         if isinstance(call, t.Call) and isinstance(func, t.Attribute) and func.name in k.ADDING_METHODS:
-            added = {name for arg in call.args for name in _held_by(arg.value)}
+            added = {name for arg in call.args for name in _held_by(flow, arg.value)}
             if _is_of(context, func.value) and added & outputs and not _is_dropped(flow, func.value):
                 yield flow.site(each)
+        elif isinstance(call, t.Call) and (attribute := _set_by(call)) is not None:
+            held = set(_held_by(flow, call.args[2].value)) & outputs
+            if _is_of(context, attribute) and held and not _is_dropped(flow, attribute):
+                yield flow.site(each)
+
+
+def _set_by(call: t.Call) -> t.Attribute | None:
+    """The attribute that ``setattr(ctx, "y", y)`` sets."""
+    if t.path_of(call.func) != "setattr" or len(call.args) != 3:
+        return None
+    owner, name = call.args[0].value, call.args[1].value
+    known = name.value if isinstance(name, t.Constant) else None
+    return t.Attribute(call.origin, owner, known) if isinstance(known, str) else None
 
 
 def _is_of(context: str, holder: t.Expr) -> bool:
@@ -100,10 +117,31 @@ def _is_of(context: str, holder: t.Expr) -> bool:
     return isinstance(holder, t.Attribute) and t.path_of(holder.value) == context
 
 
-def _held_by(value: t.Expr) -> Iterator[str]:
-    """The names of what a value is, or has among its elements: ``(x, y)``, ``{"y": y}``."""
-    items = [item for _, item in value.entries] if isinstance(value, t.DictDisplay) else [value]
-    yield from (name.id for item in items for name in _named(item))
+def _held_by(flow: Flow, value: t.Expr) -> Iterator[str]:
+    """The names of what a value is, or has in it: ``(x, y)``, ``{"y": y}``, ``dict(y=y)``, ``Saved(x, y)``."""
+    if isinstance(value, t.Name):
+        yield value.id
+        return
+    for item in _items_of(flow, value):
+        yield from _held_by(flow, item)
+
+
+def _items_of(flow: Flow, value: t.Expr) -> list[t.Expr]:
+    if isinstance(value, t.DictDisplay):
+        return [item for _, item in value.entries]
+    if isinstance(value, t.Display):
+        return list(value.items)
+    if isinstance(value, t.Starred):
+        return [value.value]
+    path = (t.path_of(value.func) if isinstance(value, t.Call) else None) or ""
+    if not isinstance(value, t.Call) or not path:
+        return []
+    if path.rsplit(".", 1)[-1] in _HOLDERS:  # of a tensor that is taken apart, ``list(y)``, other tensors are kept
+        return [a.value for a in value.args if a.keyword or not isinstance(a.value, t.Name)]
+    made = flow.module.resolve(path) if "." not in path else None
+    ref = made.ref if made is not None else None
+    is_record = isinstance(ref, Fields) or (isinstance(ref, Class) and ref.is_record)
+    return [a.value for a in value.args] if is_record else []
 
 
 def _is_dropped(flow: Flow, target: t.Expr) -> bool:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import textwrap
+
 import pytest
 
 from tests.rules.snippets import assert_clean, assert_flagged
@@ -537,6 +539,16 @@ def test_clean(name: str) -> None:
 
 
 KEPT = """
+        from collections import deque, namedtuple
+        from dataclasses import dataclass
+
+        Pair = namedtuple("Pair", "x y")
+
+        @dataclass
+        class Saved:
+            x: torch.Tensor
+            y: torch.Tensor
+
         class Exp(torch.autograd.Function):
             @staticmethod
             def forward(ctx, x):
@@ -555,6 +567,15 @@ HOLDERS = [
     ("ctx.kept = []", "ctx.kept.append(%s)"),
     ("ctx.kept = [x]", "ctx.kept.extend([x, %s])"),
     ("pass", "ctx.kept = (x, [x, %s])"),
+    ("pass", "ctx.cache = dict(x=x, y=%s)"),
+    ("pass", "ctx.cache = dict([('x', x), ('y', %s)])"),
+    ("pass", "ctx.kept = types.SimpleNamespace(y=%s)"),
+    ("pass", "ctx.kept = deque([%s], maxlen=2)"),
+    ("pass", "ctx.kept = Saved(x, %s)"),
+    ("pass", "ctx.kept = Pair(x, %s)"),
+    ("pass", "ctx.kept = [Saved(x, y=%s)]"),
+    ("pass", "setattr(ctx, 'kept', %s)"),
+    ("pass", "setattr(ctx, 'kept', (x, %s))"),
 ]
 
 
@@ -567,4 +588,14 @@ def test_an_output_in_a_collection_on_ctx(begun: str, kept: str) -> None:
     for taken in ("ctx.cache.clear()", "ctx.cache.pop('y')") if "cache" in kept else ("ctx.kept.pop()",):
         assert_clean(snippet.replace("  # !", "").replace("return grad", f"{taken}; return grad"), CODE)
     local = snippet.replace("  # !", "").replace("ctx.cache", "cache").replace("ctx.kept", "kept")
-    assert_clean(local, CODE)
+    assert_clean(local.replace("setattr(ctx", "setattr(x"), CODE)
+
+
+@pytest.mark.parametrize(
+    "made", ["list(y)", "tuple(y)", "Shape(y)", "stats(y)", "dict(rows=len(y))", "setattr(ctx, name, y)"]
+)
+def test_what_is_made_of_an_output_is_another_thing(made: str) -> None:
+    """Without a graph: forward runs without one."""
+    begun = "class Shape:\n    def __init__(self, of):\n        self.rows = len(of)\n"
+    snippet = KEPT.format(begun="pass", kept=f"ctx.kept = {made}").replace("  # !", "")
+    assert_clean(textwrap.dedent(snippet).replace("class Exp", begun + "\nclass Exp"), CODE)

@@ -76,6 +76,33 @@ class KeepsOutput(torch.autograd.Function):
         return grad * ctx.result
 
 
+class KeepsOutputInDict(torch.autograd.Function):
+    """Keeps it in a dict that is made by a call, with the input."""
+
+    @staticmethod
+    def forward(ctx, x):  # type: ignore[no-untyped-def]
+        result = x.exp()
+        ctx.cache = dict(x=x, of=[result])  # noqa: C408 - as people write it
+        return result
+
+    @staticmethod
+    def backward(ctx, grad):  # type: ignore[no-untyped-def]
+        return grad * ctx.cache["of"][0]
+
+
+class KeepsInput(torch.autograd.Function):
+    """Keeps what it is given, which is no circle."""
+
+    @staticmethod
+    def forward(ctx, x):  # type: ignore[no-untyped-def]
+        ctx.cache = dict(x=x, of=[x.shape])  # noqa: C408 - as people write it
+        return x.exp()
+
+    @staticmethod
+    def backward(ctx, grad):  # type: ignore[no-untyped-def]
+        return grad * ctx.cache["x"].exp()
+
+
 def trials(architecture: type[nn.Module], steps: int = 4, collect_every: int = TRIALS + 1) -> RunReport:
     """A new model for each trial."""
     with Watch() as guard:
@@ -122,18 +149,35 @@ def test_one_model_that_refers_to_itself_and_lives_on() -> None:
     assert guard.report.verdict == "clean"
 
 
-def test_an_output_on_the_context() -> None:
+def steps_with(function: type[torch.autograd.Function]) -> RunReport:
     model = nn.Linear(WIDTH, WIDTH)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     with Watch() as guard:
         for _ in range(120):
             optimizer.zero_grad()
-            KeepsOutput.apply(model(torch.randn(32, WIDTH))).mean().backward()  # type: ignore[no-untyped-call]
+            function.apply(model(torch.randn(32, WIDTH))).mean().backward()  # type: ignore[no-untyped-call]
             optimizer.step()
-    report = guard.report
-    assert report is not None
-    assert [leak.holder.path for leak in report.leaks if leak.holder] == ["ctx.result of KeepsOutput"]
-    assert report.leaks[0].freed_by_gc
+    assert guard.report is not None
+    return guard.report
+
+
+@pytest.mark.parametrize(
+    ("function", "path", "code"),
+    [
+        (KeepsOutput, "ctx.result of KeepsOutput", "ctx.result = result"),
+        (KeepsOutputInDict, "ctx.cache of KeepsOutputInDict", "ctx.cache = dict(x=x, of=[result])"),
+    ],
+)
+def test_an_output_on_the_context(function: type[torch.autograd.Function], path: str, code: str) -> None:
+    (leak,) = steps_with(function).leaks
+    assert leak.holder is not None
+    assert (leak.holder.path, leak.freed_by_gc) == (path, True)
+    assert leak.stored_at is not None
+    assert leak.stored_at.code == code
+
+
+def test_an_input_on_the_context() -> None:
+    assert steps_with(KeepsInput).verdict == "clean"
 
 
 def test_nothing_of_ours_is_left_with_the_collector() -> None:

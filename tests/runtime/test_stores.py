@@ -6,7 +6,7 @@ import ast
 
 import pytest
 
-from gradguard.runtime.stores import form_of_carried, value_code, value_name
+from gradguard.runtime.stores import form_of_carried, only_begins, value_code, value_name
 
 
 def statement(code: str) -> ast.stmt:
@@ -75,3 +75,27 @@ def test_an_item_is_named_as_it_is_written(code: str, variable: str | None, writ
 def test_how_an_entry_is_made_from_what_it_was(code: str, form: str) -> None:
     assert form_of_carried(statement(code), code.partition("[")[0]) == form
     assert form_of_carried(statement(code), "behind_another_name") == form
+
+
+@pytest.mark.parametrize(
+    ("value", "begins"),
+    [
+        ("[]", True),
+        ("dict()", True),
+        ("dict(loss=[], best=None)", True),
+        ("deque(maxlen=size)", True),
+        ("deque([], size)", True),
+        ("defaultdict(list)", True),
+        ("collections.defaultdict(Meter)", True),
+        ("torch.zeros(3)", True),
+        ("dict(y=y)", False),
+        ("dict([('y', y)])", False),
+        ("list(rows)", False),
+        ("deque([y], size)", False),
+        ("collections.Counter(rows)", False),
+        ("kept + [y]", False),
+    ],
+)
+def test_what_a_collection_begins_with(value: str, begins: bool) -> None:
+    assert only_begins(statement(f"kept = {value}")) is begins
+    assert only_begins(statement(f"self.kept: Kept = {value}")) is begins
