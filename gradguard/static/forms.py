@@ -20,6 +20,8 @@ def rebind_form(path: str, source: t.Expr | None) -> tuple[Form, t.Expr | None]:
         left, right = source.operands[0], source.operands[-1]
         for old, new in ((left, right), (right, left)):
             if t.path_of(old) == path:
+                if (aim := _aim(path, new)) is not None:
+                    return Form.AVERAGE, aim
                 kind = Form.APPEND if isinstance(new, t.Display) else Form.SUM
                 return kind, new.items[0] if isinstance(new, t.Display) and len(new.items) == 1 else new
             if mentions(old, path) and isinstance(old, t.Operation) and old.operator in ("*", "/", "+", "-"):
@@ -41,7 +43,7 @@ def rebind_form(path: str, source: t.Expr | None) -> tuple[Form, t.Expr | None]:
                     return Form.CONCATENATE, new_items[0] if len(new_items) == 1 else None
     if isinstance(source, t.Display) and mentions(source, path):
         return Form.APPEND, None
-    if (made := _comprehension(source)) is not None:
+    if (made := comprehension_of(source)) is not None:
         pair = made.element.items if isinstance(made.element, t.Display) and len(made.element.items) == 2 else []
         new = pair[1] if pair and isinstance(source, t.Call) else made.element  # dict((k, 0.9 * w + x) for k, w in ...)
         forms = (rebind_form(old, new) for old in _old_elements(path, made))
@@ -49,7 +51,19 @@ def rebind_form(path: str, source: t.Expr | None) -> tuple[Form, t.Expr | None]:
     return Form.REBIND, None
 
 
-def _comprehension(source: t.Expr | None) -> t.Comprehension | None:
+def _aim(path: str, change: t.Expr) -> t.Expr | None:
+    """What the old value comes nearer to, where a part of the distance is added: ``x`` of ``mean + (x - mean) / n``."""
+    if not isinstance(change, t.Operation) or change.operator not in ("*", "/"):
+        return None
+    for part in change.operands:
+        if isinstance(part, t.Operation) and part.operator == "-" and len(part.operands) == 2:
+            one, other = part.operands
+            if path in (t.path_of(one), t.path_of(other)):
+                return one if t.path_of(other) == path else other
+    return None
+
+
+def comprehension_of(source: t.Expr | None) -> t.Comprehension | None:
     """The comprehension that a collection is made of: ``[...]``, ``{...}``, ``tuple(... for ...)``."""
     if isinstance(source, t.Call) and len(source.args) == 1 and t.path_of(source.func) in k.CONTAINER_BUILTINS:
         source = source.args[0].value

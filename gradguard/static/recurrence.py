@@ -51,7 +51,8 @@ def goes_round(made: Sequence[Binding], path: str, source: t.Expr) -> bool:
         known = old | new
         new.update(name for each in made if not known.isdisjoint(each.given) for name in each.names)
         new.update(name for each in made if not new.isdisjoint(_with_wholes(each.paths)) for name in each.names)
-    return not (old | new).isdisjoint(_given(source)) or not new.isdisjoint(_with_wholes(_paths(source)))
+    given = {path.removesuffix("[*]") for path in _given(source)}  # {k: mix(means[k], x) for k, x in ...}
+    return not (old | new).isdisjoint(given) or not new.isdisjoint(_with_wholes(_paths(source)))
 
 
 def _with_wholes(paths: Iterable[str]) -> Iterator[str]:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from gradguard.static import counts, few_keys, gradient_sums, renewal
 from gradguard.static import knowledge as k
 from gradguard.static import tree as t
-from gradguard.static.forms import key_of, mentions, rebind_form
+from gradguard.static.definitions import Class
+from gradguard.static.forms import comprehension_of, key_of, mentions, rebind_form
 from gradguard.static.lengthened import lengthened, lengthened_item
 from gradguard.static.model import (
     Form,
@@ -68,7 +69,7 @@ def store_rebind(flow: Flow, path: str, value: Value, state: State, stmt: t.Node
         form, part = Form.REBIND, None
     if form is Form.AVERAGE and part is not None and _is_of_numbers(flow, part, state):
         part = None  # what chains is the rest: `guess * 0 + 0.5 * (low + high)`
-    is_longer = form is Form.SUM and value.kind is Kind.CONTAINER  # rows = rows + new
+    is_longer = form is Form.SUM and value.kind is Kind.CONTAINER and comprehension_of(source) is None  # rows + new
     node = part or source or stmt
     written = node if isinstance(node, t.Expr) else None
     store = flow.store(path, value, state, stmt, written, Form.APPEND if is_longer else form)
@@ -337,9 +338,23 @@ def _goes_over_names(loop: t.Node) -> bool:
     return isinstance(call, t.Call) and isinstance(call.func, t.Attribute) and call.func.name in k.NAMING_METHODS
 
 
+def _adds_by_method(flow: Flow, stmt: t.Augment, state: State) -> t.Call | None:
+    """The call that ``meter += loss`` is, where the meter's class says itself what that does."""
+    path = t.path_of(stmt.target)
+    if path is None or stmt.operator != "+":
+        return None
+    ref = flow.read(flow.canonical(path), state).ref
+    if not isinstance(ref, Class) or ref.method("__iadd__") is None:
+        return None
+    return t.Call(stmt.origin, t.Attribute(stmt.origin, stmt.target, "__iadd__"), [t.Arg(stmt.value)])
+
+
 def augment(flow: Flow, stmt: t.Augment, state: State) -> State:
     gradient_sums.note(flow, stmt, state)
     generators = flow.generators
+    if (call := _adds_by_method(flow, stmt, state)) is not None:
+        flow.value(call, state)
+        return state
     added = flow.value(stmt.value, state)
     path = t.path_of(stmt.target)
     if is_of_gradient(stmt.target) and stmt.operator in "+-":

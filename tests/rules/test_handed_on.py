@@ -57,7 +57,7 @@ def program(average: str, given: str, above: str = "", mark: str = "") -> str:
 
 
 @pytest.mark.parametrize("given", HANDED)
-@pytest.mark.parametrize(("average", "code"), [(LERP, "GG106"), (BLEND, "GG106"), (ADDED, "GG103")])
+@pytest.mark.parametrize(("average", "code"), [(LERP, "GG106"), (BLEND, "GG106"), (ADDED, "GG106")])
 def test_an_average_that_somebody_else_runs(average: str, code: str, given: str) -> None:
     assert_flagged(program(average, given, mark="  # !"), code)
 

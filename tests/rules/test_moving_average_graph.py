@@ -889,6 +889,12 @@ OF_PARAMETERS = [
     "for i, p in enumerate(net.parameters()): rows[i] = rows[i].lerp(p, 0.1)",
     "new = []\nfor w, p in zip(rows, net.parameters()): new.append(0.9 * w + 0.1 * p)\nrows = new",
     "new = {}\nfor k, p in net.named_parameters(): new[k] = torch.lerp(means[k], p, 0.1)\nmeans = new",
+    "means = {k: means[k] + 0.1 * (p - means[k]) for k, p in net.named_parameters()}",
+    "means = {k: means[k] + (p - means[k]) / 10 for k, p in net.named_parameters()}",
+    "means = {k: w - 0.1 * (w - live[k]) for k, w in means.items()}",
+    "rows = [w + (p - w) * 0.1 for w, p in zip(rows, net.parameters())]",
+    "rows = [(p - w) * 0.1 + w for w, p in zip(rows, net.parameters())]",
+    "for i, p in enumerate(net.parameters()): rows[i] = rows[i] + 0.1 * (p - rows[i])",
 ]
 
 

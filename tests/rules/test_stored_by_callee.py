@@ -1976,3 +1976,55 @@ def test_what_a_method_gives_is_what_it_has(given: str, record: str, writes: str
 )
 def test_what_a_method_makes_anew_is_nobodys(given: str, writes: str) -> None:
     assert_clean(PAGES.format(given=given, writes=writes, record="loss", mark=""), CODE)
+
+
+QUEUE = """
+        class Queue:
+            def __init__(self, capacity):
+                self.capacity = capacity
+                self.rows = torch.randn(capacity, 4)
+
+            def __iadd__(self, keys):
+                self.rows = torch.cat([keys, self.rows])[: self.capacity]
+                return self
+
+        class Contrast:
+            def __init__(self, net, queue):
+                self.net, self.queue = net, queue
+                self.optimizer = torch.optim.SGD(net.parameters(), 0.1)
+
+            def step(self, x):
+                keys = self.net(x)
+                loss = (keys @ self.queue.rows.detach().T).mean()
+                self.optimizer.zero_grad()
+                loss.backward()
+                self.optimizer.step()
+                self.queue += keys  # !
+                return loss.item()
+
+        def train(batches):
+            contrast = Contrast(nn.Linear(3, 4), Queue(64))
+            for x in batches:
+                print(contrast.step(x))
+"""
+
+
+def test_what_a_class_adds_in_its_own_way() -> None:
+    assert_flagged(QUEUE, CODE)
+    assert_flagged(
+        twin(QUEUE, ("self.rows = torch.cat([keys, self.rows])[: self.capacity]", "self.rows = keys + self.rows")), CODE
+    )
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("self.queue += keys", "self.queue += keys.detach()"),
+        ("torch.cat([keys, self", "torch.cat([keys.detach(), self"),
+        ("self.rows = torch.cat([keys, self.rows])[: self.capacity]", "self.rows = keys"),
+        ("self.rows = torch.cat([keys, self.rows])[: self.capacity]", "self.capacity += len(keys)"),
+        ("keys = self.net(x)", "keys = self.net(x).data"),
+    ],
+)
+def test_what_a_class_adds_without_a_graph(old: str, new: str) -> None:
+    assert_clean(twin(QUEUE, (old, new)), CODE)
