@@ -1978,7 +1978,7 @@ def test_what_a_method_makes_anew_is_nobodys(given: str, writes: str) -> None:
     assert_clean(PAGES.format(given=given, writes=writes, record="loss", mark=""), CODE)
 
 
-QUEUE = """
+CONTRAST = """
         class Queue:
             def __init__(self, capacity):
                 self.capacity = capacity
@@ -2010,10 +2010,8 @@ QUEUE = """
 
 
 def test_what_a_class_adds_in_its_own_way() -> None:
-    assert_flagged(QUEUE, CODE)
-    assert_flagged(
-        twin(QUEUE, ("self.rows = torch.cat([keys, self.rows])[: self.capacity]", "self.rows = keys + self.rows")), CODE
-    )
+    assert_flagged(CONTRAST, CODE)
+    assert_flagged(CONTRAST.replace("torch.cat([keys, self.rows])[: self.capacity]", "keys + self.rows"), CODE)
 
 
 @pytest.mark.parametrize(
@@ -2027,4 +2025,4 @@ def test_what_a_class_adds_in_its_own_way() -> None:
     ],
 )
 def test_what_a_class_adds_without_a_graph(old: str, new: str) -> None:
-    assert_clean(twin(QUEUE, (old, new)), CODE)
+    assert_clean(twin(CONTRAST, (old, new)), CODE)
