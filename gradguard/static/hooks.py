@@ -242,7 +242,7 @@ def _path_here(hook: HookRegistration, callback: Flow, store: Store) -> str | No
 def _place_of(callback: Flow, name: str) -> str | None:
     """Where the object keeps a collection that a hook's maker has by a name of its own.
 
-    ``rows = self.seen.setdefault(layer, [])``, ``self.seen[layer] = rows = []``.
+    ``rows = self.seen.setdefault(layer, [])``, ``rows = self.seen[layer]``, ``self.seen[layer] = rows = []``.
     """
     maker = callback.ref.outer
     if maker is None or name in maker.params or name not in maker.locals:
@@ -254,8 +254,11 @@ def _place_of(callback: Flow, name: str) -> str | None:
         if isinstance(stmt, t.Assign):
             paths = [t.path_of(target) or "" for target in stmt.targets]
             kept = [path for path in paths if path.startswith("self.")]
-            if kept and name in (t.path_of(stmt.value), *paths):
+            value = t.path_of(stmt.value) or ""
+            if kept and name in (value, *paths):
                 return kept[0]
+            if name in paths and value.startswith("self."):
+                return value
     return None
 
 
@@ -272,6 +275,8 @@ def _collects(flow: Flow, hook: HookRegistration, callback: Flow, store: Store, 
         if trains and "forward" in hook.method:
             return False
         attribute = path.split("[", 1)[0].rsplit(".", 1)[-1]
+        if hook.removed and flow.ref.owner is not None and flow.ref.owner.method("__exit__") is not None:
+            return False  # both are of a context
         if _REMOVES.search(flow.module.source.text) and _is_removed_in_time(flow):
             return False
         if _FREES_HOOKS.search(flow.module.source.text) or not (trains or _may_record(flow)):
@@ -321,6 +326,8 @@ def _is_called_late(project: Project, method: FunctionRef, levels: int) -> bool 
         calls = [n for n in t.walk(body) if isinstance(n, t.Call) and (t.path_of(n.func) or "").endswith(f".{name}")]
         if not calls or function.define is method.define:
             continue
+        if function.owner is not None and function.owner.is_module and function.define.name == "forward":
+            return False  # whatever it goes over, it runs in each step
         is_called = True
         loops = [loop for loop in t.walk_statements(body) if isinstance(loop, t.Repeat)]
         inside = {id(node) for loop in loops for node in t.walk(loop)}

@@ -1088,6 +1088,7 @@ RECORDERS = {
         begun="self.seen = {}", made="rows = []\n                self.seen[name] = rows"
     ),
     "an attribute": RECORDER.format(begun="self.seen = []", made="rows = self.seen"),
+    "an item of a dict": RECORDER.format(begun="self.seen = defaultdict(list)", made="rows = self.seen[name]"),
 }
 
 
@@ -1158,3 +1159,91 @@ def test_a_model_of_each_call() -> None:
                 return self.seen
     """
     assert_clean(of_a_call, CODE)
+
+
+HINTS = """
+        class Tap:
+            def __init__(self, net, names):
+                self.seen = defaultdict(list)
+                for name in names:
+                    net.get_submodule(name).register_forward_hook(self.reader(name))
+
+            def reader(self, name):
+                rows = self.seen[name]
+
+                def read(module, inputs, output):
+                    rows.append(output)  # !
+
+                return read
+
+            def forget(self):
+                for rows in self.seen.values():
+                    rows.clear()
+
+        class HintLoss(nn.Module):
+            def __init__(self, student, names):
+                super().__init__()
+                self.names, self.tap = names, Tap(student, names)
+
+            def forward(self, wanted):
+                total = 0.0
+                for name, target in zip(self.names, wanted):
+                    total = total + F.mse_loss(self.tap.seen[name][-1], target)
+                {end}
+                return total
+
+        def train(student, teacher, names, loader):
+            optimizer = torch.optim.SGD(student.parameters(), lr=0.1)
+            hints = HintLoss(student, names)
+            for x in loader:
+                with torch.no_grad():
+                    wanted = teacher(x)
+                student(x)
+                loss = hints(wanted)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+"""
+
+
+def test_what_a_loss_empties_after_it_has_gone_over_it() -> None:
+    assert_flagged(HINTS.format(end="self.tap.forget()").replace("rows.clear()", "print(len(rows))"), CODE)
+    assert_clean(twin(HINTS.format(end="self.tap.forget()")), CODE)
+    assert_clean(twin(HINTS.format(end="self.tap.seen.clear()")), CODE)
+
+
+CAPTURE = """
+        class Capture:
+            def __init__(self):
+                self.acts = []
+
+            def __enter__(self):
+                self.stack = ExitStack()
+                return self
+
+            def watch(self, module):
+                {registers}
+
+            def keep(self, module, inputs, output):
+                self.acts.append(output)  # !
+
+            def __exit__(self, *error):
+                return self.stack.__exit__(*error)
+
+        def train(net, loader):
+            optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+            for x, y in loader:
+                with Capture() as capture:
+                    capture.watch(net[0])
+                    loss = F.mse_loss(net(x), y)
+                    optimizer.zero_grad()
+                    loss.backward()
+                optimizer.step()
+                print(sum(a.detach().norm() for a in capture.acts))
+"""
+
+
+def test_what_a_context_collects() -> None:
+    registers = "self.stack.enter_context(module.register_forward_hook(self.keep))"
+    assert_clean(twin(CAPTURE.format(registers=registers)), CODE)
+    assert_flagged(CAPTURE.format(registers="module.register_forward_hook(self.keep)"), CODE)
