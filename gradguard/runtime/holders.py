@@ -33,6 +33,9 @@ SEVERAL = 3
 SAVED = "saved tensor cycle"
 """The path of what a pack hook gave back as it was: its graph holds it, and it holds the graph."""
 
+MOST_PARTS = 8
+"""Places that growth may be spread over, of which none is told by itself."""
+
 LEAST_BYTES = 2_048
 """Bytes a step below which tensors without a graph are nobody's leak (a list of detached losses)."""
 
@@ -238,10 +241,16 @@ def _loss(gone: Spot) -> Gain:
 # --- descending ---------------------------------------------------------------------------------------------------
 
 
-def _search(old: Spot, new: Spot, gains: dict[int, Gain], root: Root, steps: int) -> list[Suspect]:
-    """The suspects at ``new`` or below."""
+def _search(
+    old: Spot, new: Spot, gains: dict[int, Gain], root: Root, steps: int, *, is_part: bool = False
+) -> list[Suspect]:
+    """The suspects at ``new`` or below.
+
+    Args:
+        is_part: of what grows together with others, be it little by itself.
+    """
     gain = gains[id(new)]
-    if not _matters(gain, steps):
+    if not is_part and not _matters(gain, steps):
         return []
     entries = new.length - old.length
     lasting = old.witness is None or old.witness() is not None
@@ -263,6 +272,10 @@ def _search(old: Spot, new: Spot, gains: dict[int, Gain], root: Root, steps: int
         return [suspect for previous, below in heavy for suspect in _search(previous, below, gains, root, steps)]
     if grows:
         return [_suspect(new, gain, entries, root, steps)]
+    if new.ident == old.ident and (parts := _parts(old, new, gains)):
+        among = [s for pair in parts for s in _search(*pair, gains, root, steps, is_part=True)]
+        if among:
+            return among
     made_anew = not lasting and gain.nodes == 0
     if gain.nodes > 0 or gain.attached > LEAST_ENTRIES or gain.tensors > LEAST_ENTRIES:
         suspect = _suspect(_rebound(new), gain, 0, root, steps)
@@ -273,6 +286,13 @@ def _search(old: Spot, new: Spot, gains: dict[int, Gain], root: Root, steps: int
         suspect.inputs = True  # unless its statement reads its own old value: the source will tell
         return [suspect]
     return []
+
+
+def _parts(old: Spot, new: Spot, gains: dict[int, Gain]) -> list[tuple[Spot, Spot]]:
+    """What has a good share in the growth of an object that stays: two pools, each of which would be too light."""
+    least = gains[id(new)].weight / MOST_PARTS
+    pairs = [(old.below.get(label), below) for label, below in new.below.items()]
+    return [(before, below) for before, below in pairs if before is not None and gains[id(below)].weight >= least > 0]
 
 
 def _table(spot: Spot, gain: Gain, filled: int, root: Root, steps: int) -> Suspect:
