@@ -36,8 +36,13 @@ def names(target: ast.expr, name: str) -> bool:
 
 
 def only_begins(statement: ast.stmt) -> bool:
-    """Whether what is assigned is empty or a constant."""
-    return _is_empty(statement.value) if isinstance(statement, ast.Assign | ast.AnnAssign) else False
+    """Whether what is assigned is empty or a constant, or what is added is: ``rows.append(None)`` makes a place."""
+    if isinstance(statement, ast.Assign | ast.AnnAssign):
+        return _is_empty(statement.value)
+    call = statement.value if isinstance(statement, ast.Expr) else None
+    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute) or call.func.attr not in STORING:
+        return False
+    return bool(call.args) and all(isinstance(arg, ast.Constant) for arg in call.args)
 
 
 def _is_empty(value: ast.expr | None) -> bool:

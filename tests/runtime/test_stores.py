@@ -99,3 +99,19 @@ def test_how_an_entry_is_made_from_what_it_was(code: str, form: str) -> None:
 def test_what_a_collection_begins_with(value: str, begins: bool) -> None:
     assert only_begins(statement(f"kept = {value}")) is begins
     assert only_begins(statement(f"self.kept: Kept = {value}")) is begins
+
+
+@pytest.mark.parametrize(
+    ("code", "begins"),
+    [
+        ("rows.append(None)", True),
+        ("self.rows.insert(0, 0.0)", True),
+        ("rows.append(row)", False),
+        ("rows.insert(0, row)", False),
+        ("rows.append([])", False),
+        ("rows.clear()", False),
+        ("rows[place] = row", False),
+    ],
+)
+def test_a_place_for_what_comes(code: str, begins: bool) -> None:
+    assert only_begins(statement(code)) is begins
