@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from gradguard.runtime import caches, lifetime, origin
 from gradguard.runtime.holders import SAVED, Suspect
 from gradguard.runtime.source import Sources
-from gradguard.runtime.stores import adds_to_itself, form_of, form_of_carried, only_begins
+from gradguard.runtime.stores import adds_to_itself, form_of, form_of_carried, makes_a_place
 from gradguard.runtime.tracer import Line
 
 LAST_KEY = re.compile(r'\["([^"]*)"\]$')
@@ -63,7 +63,8 @@ def evidence(suspect: Suspect, traced: Traced, sources: Sources, rate: float) ->
     lines = _where_it_begins(suspect, sources)
     if suspect.holder.path != SAVED:  # only a pack hook that returns what it is given makes one
         seen = [line for line, _ in traced.stores.most_common()]
-        lines = lines or _without_places(seen, name, sources) or _from_source(suspect, sources) or seen
+        lines = lines or _that_store(seen, name, sources) or _that_store(_from_source(suspect, sources), name, sources)
+        lines = lines or seen or _from_source(suspect, sources)
     statement = sources.statement(lines[0].filename, lines[0].number, name) if lines else None
     form = form_of(statement, name) if statement is not None else None
     if form == "sum" and suspect.entries:
@@ -77,10 +78,10 @@ def evidence(suspect: Suspect, traced: Traced, sources: Sources, rate: float) ->
     return Evidence(suspect, sources, rate, lines, statement, form, traced.outlived)
 
 
-def _without_places(lines: list[Line], name: str, sources: Sources) -> list[Line]:
+def _that_store(lines: list[Line], name: str, sources: Sources) -> list[Line]:
     """The lines that store something: not ``rows.append(None)`` before ``rows[place] = row``."""
     statements = ((line, sources.statement(line.filename, line.number, name)) for line in lines)
-    return [line for line, statement in statements if statement is None or not only_begins(statement)]
+    return [line for line, statement in statements if statement is None or not makes_a_place(statement)]
 
 
 def _is_by_key(suspect: Suspect) -> bool:

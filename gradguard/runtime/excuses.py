@@ -77,6 +77,8 @@ def _written_bound(seen: Evidence) -> int | None:
         bound = bounds.bound_of(source, seen.statement, seen.name) if not seen.suspect.gain.attached else None
         trimmed = _trimmed(seen)
         bound = bound or (trimmed[1] if trimmed is not None else None)
+    if _is_off(bound, seen):
+        return None
     known = _value_of(bound, seen)
     if seen.suspect.gain.attached:
         return known if isinstance(bound, ast.Constant) or (known or 0) >= LONG_BUFFER else None
@@ -98,7 +100,16 @@ def _trimmed(seen: Evidence) -> tuple[ast.stmt, ast.expr] | None:
     source = seen.sources.get(seen.lines[0].filename) if seen.lines else None
     if source is None or seen.statement is None or not items_gained(seen.suspect):
         return None
-    return bounds.trimmed_at(source, seen.statement, seen.name)
+    trimmed = bounds.trimmed_at(source, seen.statement, seen.name)
+    return None if trimmed is not None and _is_off(trimmed[1], seen) else trimmed
+
+
+def _is_off(bound: ast.expr | None, seen: Evidence) -> bool:
+    """Whether a bound is an attribute of the object that holds the collection, and is None: there is no bound."""
+    written = bound.operand if isinstance(bound, ast.UnaryOp) else bound
+    if not isinstance(written, ast.Attribute) or len(seen.suspect.chain) < 2:
+        return False
+    return step_into(seen.suspect.chain[-2].thing, f".{written.attr}") is None
 
 
 def _lines_of(statement: ast.stmt) -> range:

@@ -36,9 +36,12 @@ def names(target: ast.expr, name: str) -> bool:
 
 
 def only_begins(statement: ast.stmt) -> bool:
-    """Whether what is assigned is empty or a constant, or what is added is: ``rows.append(None)`` makes a place."""
-    if isinstance(statement, ast.Assign | ast.AnnAssign):
-        return _is_empty(statement.value)
+    """Whether what is assigned is empty or a constant."""
+    return _is_empty(statement.value) if isinstance(statement, ast.Assign | ast.AnnAssign) else False
+
+
+def makes_a_place(statement: ast.stmt) -> bool:
+    """Whether a constant is added, for what comes to be put in its place: ``rows.append(None)``."""
     call = statement.value if isinstance(statement, ast.Expr) else None
     if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute) or call.func.attr not in STORING:
         return False

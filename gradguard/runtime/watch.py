@@ -13,7 +13,7 @@ from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any
 
 from gradguard.findings import Leak, RunReport
-from gradguard.runtime import limits, steps, verdict
+from gradguard.runtime import grad_calls, limits, steps, verdict
 from gradguard.runtime.backwards import Backwards
 from gradguard.runtime.child_processes import ChildProcesses
 from gradguard.runtime.clock import Clock
@@ -90,6 +90,7 @@ class Watch:
         self._backwards: Backwards | None = None
         self._torch: TorchInternals | None = None
         self._module_steps: ModuleSteps | None = None
+        self._grad_calls: grad_calls.GradCalls | None = None
         self._clock = Clock(self._work)
         self._sources: Counter[str] = Counter()
         self._removers: list[Callable[[], None]] = []
@@ -239,6 +240,9 @@ class Watch:
         else:
             self.notes.append("live graphs cannot be counted with this torch")
         self._removers.append(backwards.install())
+        self._grad_calls = grad_calls.GradCalls(self._clock, internals.torch.autograd, internals.is_compiling)
+        self._grad_calls.install()
+        self._removers.append(self._grad_calls.rest)
         self._signals.add_tensors(Tensors(internals), self.steps)
         self._clock.let_pass(0)
         handles = self._handles_of_others(internals.handles())
@@ -363,6 +367,8 @@ class Watch:
         self._source = source
         if source in ("explicit", "optimizer", "loader") and self._module_steps is not None:
             self._module_steps.rest()
+        if self._grad_calls is not None and (source != "backward" or self._clock.key != grad_calls.KEY):
+            self._grad_calls.rest()
 
     def _count_passed(self) -> None:
         """Count the steps that passed since the last one in which there was something to do."""

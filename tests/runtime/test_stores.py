@@ -6,7 +6,7 @@ import ast
 
 import pytest
 
-from gradguard.runtime.stores import form_of_carried, only_begins, value_code, value_name
+from gradguard.runtime.stores import form_of_carried, makes_a_place, only_begins, value_code, value_name
 
 
 def statement(code: str) -> ast.stmt:
@@ -102,7 +102,7 @@ def test_what_a_collection_begins_with(value: str, begins: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "begins"),
+    ("code", "makes"),
     [
         ("rows.append(None)", True),
         ("self.rows.insert(0, 0.0)", True),
@@ -113,5 +113,5 @@ def test_what_a_collection_begins_with(value: str, begins: bool) -> None:
         ("rows[place] = row", False),
     ],
 )
-def test_a_place_for_what_comes(code: str, begins: bool) -> None:
-    assert only_begins(statement(code)) is begins
+def test_a_place_for_what_comes(code: str, makes: bool) -> None:
+    assert makes_a_place(statement(code)) is makes

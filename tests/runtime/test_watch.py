@@ -878,3 +878,62 @@ def test_what_graphs_take_is_not_guessed_before_memory_is_seen_to_grow() -> None
         train(400, kept.append)
     assert [leak.per_step for leak in announced] == [pytest.approx(1.0, abs=0.1)]
     assert announced[0].bytes_per_step is None or announced[0].bytes_per_step > 1_000
+
+
+# --- growth that is spread over several places ----------------------------------------------------------------------
+
+
+class Pool:
+    """Keeps what it is given."""
+
+    def __init__(self) -> None:
+        self.rows: list[torch.Tensor] = []
+
+    def put(self, row: torch.Tensor) -> None:
+        self.rows.append(row)
+
+
+class Last(Pool):
+    """Keeps so many of the last."""
+
+    def __init__(self, size: int | None) -> None:
+        super().__init__()
+        self.size = size
+
+    def put(self, row: torch.Tensor) -> None:
+        self.rows.append(row)
+        if self.size is not None:
+            del self.rows[: -self.size]
+
+
+class Statistics:
+    """Several pools, each of which gains too little to be told by itself."""
+
+    def __init__(self, pool: Callable[[], Pool]) -> None:
+        self.pools = {name: pool() for name in "abc"}
+
+    def note(self, rows: torch.Tensor) -> None:
+        for pool, row in zip(self.pools.values(), rows):
+            pool.put(row.clone())
+
+
+def statistics_of(pool: Callable[[], Pool]) -> RunReport:
+    statistics = Statistics(pool)
+    return watched(lambda guard: train(150, lambda loss: statistics.note(torch.randn(3, 300))))
+
+
+def test_what_grows_in_several_places_of_one_object() -> None:
+    report = statistics_of(Pool)
+    assert report.verdict == "leak"
+    assert {leak.holder.name for leak in report.leaks if leak.holder} == {"rows"}
+    assert {leak.stored_at.code for leak in report.leaks if leak.stored_at} == {"self.rows.append(row)"}
+
+
+def test_several_places_that_are_kept_short() -> None:
+    assert statistics_of(lambda: Last(4)).verdict == "clean"
+
+
+def test_a_bound_that_is_none_is_not_called_one() -> None:
+    report = statistics_of(lambda: Last(None))
+    assert report.verdict == "suspect"
+    assert not [note for note in report.notes if "is bounded" in note]

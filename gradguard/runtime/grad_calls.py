@@ -1,0 +1,64 @@
+"""``torch.autograd.grad`` ends the steps of a program that updates its parameters by hand, where nothing better ticks.
+
+A function of a module cannot be looked up without a frame of ours, as a method can: so this listens only until an
+optimizer, a loader, a module or a backward is seen to end steps.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from gradguard.runtime.clock import Clock
+
+KEY = 1
+"""Tells the clock these calls from ``Tensor.backward``, which has 0."""
+
+ENGINE = "_engine_run_backward"
+"""What ``backward`` and ``grad`` of ``torch.autograd`` call, whoever has imported them by whatever name."""
+
+
+class GradCalls:
+    """Listens to the calls of ``torch.autograd.grad``.
+
+    Args:
+        clock: what to tick.
+        autograd: ``torch.autograd``.
+        is_compiling: whether torch.compile is tracing.
+    """
+
+    def __init__(self, clock: Clock, autograd: ModuleType, is_compiling: Callable[[], bool]) -> None:
+        self._clock = clock
+        self._autograd = autograd
+        self._is_compiling = is_compiling
+        self._original: Callable[..., Any] | None = None
+        self._listener: Callable[..., Any] | None = None
+
+    def install(self) -> None:
+        """Listen, if this torch has what is listened to."""
+        self._original = getattr(self._autograd, ENGINE, None)
+        code = getattr(self._autograd.grad, "__code__", None)
+        if self._original is not None and code is not None:
+            self._listener = self._listening(self._original, code)
+            setattr(self._autograd, ENGINE, self._listener)
+
+    def rest(self) -> None:
+        """Something better ends steps: put torch's own function back."""
+        if self._listener is not None and getattr(self._autograd, ENGINE, None) is self._listener:
+            setattr(self._autograd, ENGINE, self._original)
+            self._listener = None
+
+    def _listening(self, original: Callable[..., Any], code: object) -> Callable[..., Any]:
+        clock, is_compiling = self._clock, self._is_compiling
+
+        def run_backward(*args: Any, **kwargs: Any) -> Any:
+            if not is_compiling():
+                asking = sys._getframe(1)
+                if asking.f_code is code:
+                    clock.tick("backward", KEY, asking.f_back)
+            return original(*args, **kwargs)
+
+        return run_backward
