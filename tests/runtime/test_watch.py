@@ -893,12 +893,12 @@ class Pool:
         self.rows.append(row)
 
 
-class Last(Pool):
+class Last:
     """Keeps so many of the last."""
 
     def __init__(self, size: int | None) -> None:
-        super().__init__()
         self.size = size
+        self.rows: list[torch.Tensor] = []
 
     def put(self, row: torch.Tensor) -> None:
         self.rows.append(row)
@@ -909,7 +909,7 @@ class Last(Pool):
 class Statistics:
     """Several pools, each of which gains too little to be told by itself."""
 
-    def __init__(self, pool: Callable[[], Pool]) -> None:
+    def __init__(self, pool: Callable[[], Pool | Last]) -> None:
         self.pools = {name: pool() for name in "abc"}
 
     def note(self, rows: torch.Tensor) -> None:
@@ -917,7 +917,7 @@ class Statistics:
             pool.put(row.clone())
 
 
-def statistics_of(pool: Callable[[], Pool]) -> RunReport:
+def statistics_of(pool: Callable[[], Pool | Last]) -> RunReport:
     statistics = Statistics(pool)
     return watched(lambda guard: train(150, lambda loss: statistics.note(torch.randn(3, 300))))
 
