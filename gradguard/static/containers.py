@@ -18,6 +18,7 @@ from gradguard.static.model import (
     Mode,
 )
 from gradguard.static.names import PARAMETERS, is_of_gradient
+from gradguard.static.stores import made_by_comprehension
 from gradguard.static.values import (
     DETACHED,
     NOTHING,
@@ -148,14 +149,15 @@ def _put_into(c: Called, base: str, is_container: bool) -> None:
     stored = flow.with_fields(stored, c.node.args[0].value, state) if one else stored
     if c.method in ("extend", "extendleft") and c.first is not None and c.first.kind is Kind.NUMBER:
         stored = replace(stored, holds=frozenset())  # the elements of an array are copies
-    if c.method == "update" and not _new_key(c) and (not stored.reach or _is_another_dict(c)):
+    made = _made_by_comprehension(c)
+    if c.method == "update" and not _new_key(c) and (not stored.reach or (made is None and _is_another_dict(c))):
         _is_updated(c, base, holder)
         return  # grads.update({name: p.grad ...}): the same keys each time
     is_filled_later = one and filled_later.may_be_filled(flow, c.node.args[0].value, stored)
     if (stored.keeps or is_filled_later) and not _is_bounded(c):
         source = c.node.args[-1].value
         in_slots = c.method == "update" and _has_fixed_keys(source)
-        form, part = rebind_form(base, source) if c.method == "update" else (Form.REBIND, None)
+        form, part = rebind_form(base, made or source) if c.method == "update" else (Form.REBIND, None)
         if form is Form.REBIND:
             form, part = (Form.ITEM if in_slots else Form.APPEND), source
         store = flow.store(base, stored, state, c.node, part or source, form)
@@ -211,6 +213,16 @@ def _new_key(c: Called) -> bool:
     given = c.node.args[0].value if len(c.node.args) == 1 else None
     keys = [key for key, _ in given.entries] if isinstance(given, t.DictDisplay) else []
     return bool(keys) and all(key is not None and not isinstance(key, t.Constant) for key in keys)
+
+
+def _made_by_comprehension(c: Called) -> t.Expr | None:
+    """The comprehension that ``d.update(fresh)`` is given by name, if it goes on from what the dict has."""
+    given = c.node.args[0].value if c.method == "update" and len(c.node.args) == 1 else None
+    made = made_by_comprehension(c.flow, given.id) if isinstance(given, t.Name) else None
+    if made is None:
+        return None
+    own = (c.receiver_path, f"{c.receiver_path}[*]")
+    return made if any(isinstance(n, t.Expr) and t.path_of(n) in own for n in t.walk(made)) else None
 
 
 def _is_another_dict(c: Called) -> bool:

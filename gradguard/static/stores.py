@@ -105,6 +105,8 @@ def _rebuilt(flow: Flow, path: str, name: str) -> tuple[Form, t.Expr | None]:
         path: what it replaces.
         name: of the new one.
     """
+    if (written := made_by_comprehension(flow, name)) is not None:
+        return rebind_form(path, written)
     for store in flow.facts.stores:
         made = store.value_site.node if store.value_site is not None and store.path == name else None
         if isinstance(made, t.Expr) and store.form in (Form.APPEND, Form.ITEM):
@@ -115,6 +117,12 @@ def _rebuilt(flow: Flow, path: str, name: str) -> tuple[Form, t.Expr | None]:
             if found is not None:
                 return found
     return Form.REBIND, None
+
+
+def made_by_comprehension(flow: Flow, name: str) -> t.Expr | None:
+    """What a name is bound to, where that is one comprehension: ``fresh = {k: mix(means[k], p) for k, p in ...}``."""
+    values = [each.value for each in flow.ref.bindings_made if name in each.names]
+    return values[0] if len(values) == 1 and comprehension_of(values[0]) is not None else None
 
 
 def _is_module_itself(flow: Flow, path: str, source: t.Expr | None) -> bool:

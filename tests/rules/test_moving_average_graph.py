@@ -895,6 +895,8 @@ OF_PARAMETERS = [
     "rows = [w + (p - w) * 0.1 for w, p in zip(rows, net.parameters())]",
     "rows = [(p - w) * 0.1 + w for w, p in zip(rows, net.parameters())]",
     "for i, p in enumerate(net.parameters()): rows[i] = rows[i] + 0.1 * (p - rows[i])",
+    "fresh = {k: torch.lerp(means[k], p, 0.1) for k, p in net.named_parameters()}\nmeans.update(fresh)",
+    "fresh = {k: 0.9 * means[k] + 0.1 * p for k, p in net.named_parameters()}\nmeans = fresh",
 ]
 
 
