@@ -43,6 +43,7 @@ class Evidence:
         statement: the first of them.
         form: how that stores.
         outlived: file and line of what does not empty it.
+        lengthens: what makes it longer: the statement, or the one that makes the place that it fills.
     """
 
     suspect: Suspect
@@ -52,6 +53,7 @@ class Evidence:
     statement: ast.stmt | None
     form: str | None
     outlived: frozenset[tuple[str, int]]
+    lengthens: ast.stmt | None
 
     @property
     def name(self) -> str:
@@ -75,7 +77,9 @@ def evidence(suspect: Suspect, traced: Traced, sources: Sources, rate: float) ->
         form = form_of_carried(statement, name)  # what is there now contains what was there
     elif form == "assign" and statement and lifetime.is_joined_to_itself(sources, lines[0].filename, statement, name):
         form = "carried"
-    return Evidence(suspect, sources, rate, lines, statement, form, traced.outlived)
+    makers = (sources.statement(line.filename, line.number, name) for line in traced.stores)
+    place = next((maker for maker in makers if maker is not None and makes_a_place(maker)), None)
+    return Evidence(suspect, sources, rate, lines, statement, form, traced.outlived, place or statement)
 
 
 def _that_store(lines: list[Line], name: str, sources: Sources) -> list[Line]:

@@ -70,11 +70,11 @@ def _written_bound(seen: Evidence) -> int | None:
     Of graphs only a number that is written there counts: what a setting says may be anything.
     """
     source = seen.sources.get(seen.lines[0].filename) if seen.lines else None
-    if source is None or seen.statement is None:
+    if source is None or seen.statement is None or seen.lengthens is None:
         return None
     bound = bounds.index_of_ring(seen.statement, seen.name)
     if bound is None and items_gained(seen.suspect):
-        bound = bounds.bound_of(source, seen.statement, seen.name) if not seen.suspect.gain.attached else None
+        bound = bounds.bound_of(source, seen.lengthens, seen.name) if not seen.suspect.gain.attached else None
         trimmed = _trimmed(seen)
         bound = bound or (trimmed[1] if trimmed is not None else None)
     if _is_off(bound, seen):
