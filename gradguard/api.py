@@ -48,8 +48,8 @@ def watch(*, report: bool = True, on_leak: OnLeak | None = None, record: str | o
     """Watch the training loop inside ``with``; no argument is needed.
 
     A step ends where an optimizer steps (in a cycle of several, the last one). Without an optimizer it ends where a
-    DataLoader is asked for its next item, else where the top-level module is called; ``guard.step()`` or
-    ``gradguard.steps(loader)`` say it explicitly, and then count alone.
+    DataLoader is asked for its next item, else where the top-level module is called, or a gradient is asked for;
+    ``guard.step()`` or ``gradguard.steps(loader)`` say it explicitly, and then count alone.
 
     Args:
         report: say on stderr when a leak is confirmed, and give the report at the end. ``guard.report`` has it
