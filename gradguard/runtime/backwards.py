@@ -24,6 +24,10 @@ DENSE_STEPS = 256
 """The backwards of the first steps are all heard; then those of some steps are."""
 
 
+KEY = 0
+"""Tells the clock a ``Tensor.backward`` from the places that ask ``torch.autograd.grad``."""
+
+
 class Listener(Attribute):
     """In the place of ``Tensor.backward``: of nearly all that begin in a steady run it does as little as can be.
 
@@ -133,4 +137,4 @@ class Backwards:
             self._on_fault(error)
             return
         self._clock.listening += perf_counter_ns() - start
-        self._clock.tick("backward", 0, sys._getframe(2))
+        self._clock.tick("backward", KEY, sys._getframe(2))

@@ -64,9 +64,7 @@ def evidence(suspect: Suspect, traced: Traced, sources: Sources, rate: float) ->
     name = suspect.holder.name
     lines = _where_it_begins(suspect, sources)
     if suspect.holder.path != SAVED:  # only a pack hook that returns what it is given makes one
-        seen = [line for line, _ in traced.stores.most_common()]
-        lines = lines or _that_store(seen, name, sources) or _that_store(_from_source(suspect, sources), name, sources)
-        lines = lines or seen or _from_source(suspect, sources)
+        lines = lines or _storing_lines(suspect, traced, sources)
     statement = sources.statement(lines[0].filename, lines[0].number, name) if lines else None
     form = form_of(statement, name) if statement is not None else None
     if form == "sum" and suspect.entries:
@@ -80,6 +78,16 @@ def evidence(suspect: Suspect, traced: Traced, sources: Sources, rate: float) ->
     makers = (sources.statement(line.filename, line.number, name) for line in traced.stores)
     place = next((maker for maker in makers if maker is not None and makes_a_place(maker)), None)
     return Evidence(suspect, sources, rate, lines, statement, form, traced.outlived, place or statement)
+
+
+def _storing_lines(suspect: Suspect, traced: Traced, sources: Sources) -> list[Line]:
+    """What was seen to store, else what the source says; of both what stores something first."""
+    name = suspect.holder.name
+    seen = [line for line, _ in traced.stores.most_common()]
+    if stored := _that_store(seen, name, sources):
+        return stored
+    written = _from_source(suspect, sources)
+    return _that_store(written, name, sources) or seen or written
 
 
 def _that_store(lines: list[Line], name: str, sources: Sources) -> list[Line]:

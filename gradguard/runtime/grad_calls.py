@@ -1,7 +1,8 @@
 """``torch.autograd.grad`` ends the steps of a program that updates its parameters by hand, where nothing better ticks.
 
-A function of a module cannot be looked up without a frame of ours, as a method can: so this listens only until an
-optimizer, a loader, a module or a backward is seen to end steps.
+The place that asks again first is where a step ends: a step may ask in several places, and what is set up before the
+loop asks once. A function of a module cannot be looked up without a frame of ours, as a method can: so this listens
+only until an optimizer, a loader, a module or a backward is seen to end steps.
 """
 
 from __future__ import annotations
@@ -13,9 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from gradguard.runtime.clock import Clock
-
-KEY = 1
-"""Tells the clock these calls from ``Tensor.backward``, which has 0."""
 
 ENGINE = "_engine_run_backward"
 """What ``backward`` and ``grad`` of ``torch.autograd`` call, whoever has imported them by whatever name."""
@@ -53,12 +51,16 @@ class GradCalls:
 
     def _listening(self, original: Callable[..., Any], code: object) -> Callable[..., Any]:
         clock, is_compiling = self._clock, self._is_compiling
+        places: set[int] = set()
 
         def run_backward(*args: Any, **kwargs: Any) -> Any:
             if not is_compiling():
                 asking = sys._getframe(1)
-                if asking.f_code is code:
-                    clock.tick("backward", KEY, asking.f_back)
+                if asking.f_code is code and (caller := asking.f_back) is not None:
+                    place = hash((id(caller.f_code), caller.f_lasti))
+                    if place in places:
+                        clock.tick("backward", place, caller)
+                    places.add(place)
             return original(*args, **kwargs)
 
         return run_backward

@@ -13,11 +13,12 @@ from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any
 
 from gradguard.findings import Leak, RunReport
-from gradguard.runtime import grad_calls, limits, steps, verdict
-from gradguard.runtime.backwards import Backwards
+from gradguard.runtime import limits, steps, verdict
+from gradguard.runtime.backwards import KEY, Backwards
 from gradguard.runtime.child_processes import ChildProcesses
 from gradguard.runtime.clock import Clock
 from gradguard.runtime.escalation import Escalation
+from gradguard.runtime.grad_calls import GradCalls
 from gradguard.runtime.gradients import Gradients
 from gradguard.runtime.import_hook import when_imported
 from gradguard.runtime.module_steps import ModuleSteps
@@ -90,7 +91,7 @@ class Watch:
         self._backwards: Backwards | None = None
         self._torch: TorchInternals | None = None
         self._module_steps: ModuleSteps | None = None
-        self._grad_calls: grad_calls.GradCalls | None = None
+        self._grad_calls: GradCalls | None = None
         self._clock = Clock(self._work)
         self._sources: Counter[str] = Counter()
         self._removers: list[Callable[[], None]] = []
@@ -240,7 +241,7 @@ class Watch:
         else:
             self.notes.append("live graphs cannot be counted with this torch")
         self._removers.append(backwards.install())
-        self._grad_calls = grad_calls.GradCalls(self._clock, internals.torch.autograd, internals.is_compiling)
+        self._grad_calls = GradCalls(self._clock, internals.torch.autograd, internals.is_compiling)
         self._grad_calls.install()
         self._removers.append(self._grad_calls.rest)
         self._signals.add_tensors(Tensors(internals), self.steps)
@@ -367,7 +368,7 @@ class Watch:
         self._source = source
         if source in ("explicit", "optimizer", "loader") and self._module_steps is not None:
             self._module_steps.rest()
-        if self._grad_calls is not None and (source != "backward" or self._clock.key != grad_calls.KEY):
+        if self._grad_calls is not None and (source != "backward" or self._clock.key == KEY):
             self._grad_calls.rest()
 
     def _count_passed(self) -> None:

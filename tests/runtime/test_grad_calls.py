@@ -52,6 +52,30 @@ def test_such_a_program_that_keeps_numbers() -> None:
     assert (report.verdict, report.steps > 110) == ("clean", True)
 
 
+def test_a_step_that_asks_in_several_places_is_one() -> None:
+    """By way of a setup that asks once: a penalty on the gradient, and its gradient."""
+    kept: list[torch.Tensor] = []
+    weights = [torch.randn(8, 4, requires_grad=True), torch.zeros(4, requires_grad=True)]
+
+    def objective() -> torch.Tensor:
+        return torch.sigmoid(torch.randn(16, 8) @ weights[0] + weights[1]).square().mean()
+
+    def body() -> None:
+        scale = torch.autograd.grad(objective(), weights)[0].norm().item()
+        for _ in range(100):
+            gradients = torch.autograd.grad(objective(), weights, create_graph=True)
+            penalty = sum(gradient.square().sum() for gradient in gradients)
+            changes = torch.autograd.grad(penalty, weights)
+            with torch.no_grad():
+                for weight, change in zip(weights, changes):
+                    weight.sub_(change / (1 + scale))
+            kept.append(penalty)
+
+    report = watched(body)
+    assert report.verdict == "leak"
+    assert abs(report.steps - 100) <= 1
+
+
 def test_an_optimizer_ends_the_steps_though_gradients_are_asked_for() -> None:
     """A penalty on the gradient, twice in each step."""
     weight = torch.ones(4, requires_grad=True)
