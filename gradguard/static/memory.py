@@ -75,11 +75,12 @@ def _grows_in(store: Store, loop: Loop, carry: Carry) -> bool:
 def _lasts(flow: Flow, store: Store, grows: Loop) -> bool:
     """Whether a collection is that of a whole training: an object's, of several epochs, or beside its optimizer.
 
-    An object's that the function begins anew, before its loop, is one epoch's.
+    An object's that the function begins anew, before its loop, is one epoch's. A loop over the items of a step is no epoch.
     """
     carry = flow.carries.get((store.path, grows))
     begun_here = store.scope is Scope.LOCAL or (carry is not None and carry.fresh)
-    if not begun_here or store.loop is not grows:
+    within = takewhile(lambda loop: loop is not grows, store.loop.around() if store.loop is not None else ())
+    if not begun_here or any(loop.over_loader or loop.is_step or loop.backwards for loop in within):
         return True
     made = (name for name, value in flow.final.env.items() if value.kind is Kind.OPTIMIZER)
     return any("." not in name and name not in flow.params for name in made)

@@ -90,6 +90,12 @@ OF_TRAINING_CLEAN = {
     .replace("self.seen = []", "self.seen = deque(maxlen=100)")
     .replace("KEPT", "out.detach()"),
     "of one epoch": EPOCH,
+    "of one epoch, item by item": EPOCH.replace(
+        "seen.append(out.detach())", "for row in out.detach().split(2): seen.append(row)"
+    ),
+    "of one epoch, by name": EPOCH.replace("seen = []", "seen = {'out': []}")
+    .replace("seen.append(out.detach())", "for name, value in {'out': out.detach()}.items(): seen[name].append(value)")
+    .replace("torch.cat(seen)", "torch.cat(seen['out'])"),
     "a ring of them": RUN.replace(
         "self.kept.append(scores.detach())",
         "if len(self.kept) < 99: self.kept.append(None)\n                self.kept[self.at] = scores.detach()",
