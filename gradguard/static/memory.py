@@ -75,7 +75,7 @@ def _grows_in(store: Store, loop: Loop, carry: Carry) -> bool:
 def _lasts(flow: Flow, store: Store, grows: Loop) -> bool:
     """Whether a collection is that of a whole training: an object's, of several epochs, or beside its optimizer.
 
-    An object's that the function begins anew, before its loop, is one epoch's. A loop over the items of a step is no epoch.
+    An object's that the function begins anew, before its loop, is one epoch's. A loop over a step's items is no epoch.
     """
     carry = flow.carries.get((store.path, grows))
     begun_here = store.scope is Scope.LOCAL or (carry is not None and carry.fresh)
