@@ -11,7 +11,6 @@ from gradguard.static import tree as t
 from gradguard.static.definitions import Class
 from gradguard.static.dtypes import whole_names
 from gradguard.static.model import Site
-from gradguard.static.tree import walk_statements
 from gradguard.static.values import UNKNOWN, Fields, Kind
 
 if TYPE_CHECKING:
@@ -32,9 +31,7 @@ def kept_outputs(flow: Flow) -> list[Site]:
         return list(_kept(flow, names[0], _parts_of(flow, names[-1]) - whole)) if len(names) >= 3 else []
     if not names:
         return []
-    rebound = {
-        n.id for s in walk_statements(define.body) if isinstance(s, t.Assign) for x in s.targets for n in _named(x)
-    }
+    rebound = {n.id for s in define.statements if isinstance(s, t.Assign) for x in s.targets for n in _named(x)}
     returned = {n.id for s in _returns(flow) for n in _named(s)}
     outputs = {part for name in returned for part in _parts_of(flow, name)} | _aliases(flow, returned)
     outputs -= (set(names) - rebound) | _without_gradient(flow, names[0]) | whole
@@ -50,13 +47,13 @@ def _aliases(flow: Flow, names: set[str]) -> set[str]:
 
 def _without_gradient(flow: Flow, context: str) -> set[str]:
     """The names given to ``ctx.mark_non_differentiable``: these outputs have no graph."""
-    calls = (n for n in t.walk(flow.ref.define.body) if isinstance(n, t.Call))
+    calls = (n for n in flow.ref.define.nodes if isinstance(n, t.Call))
     marks = (c for c in calls if t.path_of(c.func) == f"{context}.mark_non_differentiable")
     return {path for c in marks for a in c.args if (path := t.path_of(a.value)) is not None}
 
 
 def _returns(flow: Flow) -> Iterator[t.Expr]:
-    for stmt in walk_statements(flow.ref.define.body):
+    for stmt in flow.ref.define.statements:
         if isinstance(stmt, t.Return) and stmt.value is not None:
             yield stmt.value
 
@@ -71,7 +68,7 @@ def _named(expr: t.Expr) -> Iterator[t.Name]:
 def _parts_of(flow: Flow, name: str) -> set[str]:
     """A name, and those that it is taken apart into: ``a, b = output``."""
     found = {name}
-    for stmt in walk_statements(flow.ref.define.body):
+    for stmt in flow.ref.define.statements:
         if isinstance(stmt, t.Assign) and t.path_of(stmt.value) == name:
             found |= {n.id for target in stmt.targets for n in _named(target)}
     return found
@@ -79,7 +76,7 @@ def _parts_of(flow: Flow, name: str) -> set[str]:
 
 def _kept(flow: Flow, context: str, outputs: set[str]) -> Iterator[Site]:
     outputs = {n for n in outputs if flow.final.env.get(n, UNKNOWN).kind not in (Kind.NUMBER, Kind.NOTHING)}
-    assigns = [s for s in walk_statements(flow.ref.define.body) if isinstance(s, t.Assign)]
+    assigns = [s for s in flow.ref.define.statements if isinstance(s, t.Assign)]
     for stmt in assigns:
         line = flow.site(stmt).line
         later = {n.id for s in assigns if flow.site(s).line > line for x in s.targets for n in _named(x)}
@@ -90,7 +87,7 @@ def _kept(flow: Flow, context: str, outputs: set[str]) -> Iterator[Site]:
             if _is_of(context, holder) and kept and not _is_dropped(flow, holder):
                 yield flow.site(stmt)
                 break
-    for each in walk_statements(flow.ref.define.body):
+    for each in flow.ref.define.statements:
         call = each.value if isinstance(each, t.Evaluate) else None
         func = call.func if isinstance(call, t.Call) else None
         if isinstance(call, t.Call) and isinstance(func, t.Attribute) and func.name in k.ADDING_METHODS:

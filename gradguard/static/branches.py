@@ -223,7 +223,7 @@ def _name_again(flow: Flow, target: t.Expr, context: t.Expr, value: Value) -> No
 
 
 def _returns_self(define: t.Define) -> bool:
-    returned = [s.value for s in t.walk_statements(define.body) if isinstance(s, t.Return) and s.value is not None]
+    returned = [s.value for s in define.statements if isinstance(s, t.Return) and s.value is not None]
     return bool(returned) and all(t.path_of(value) == "self" for value in returned)
 
 

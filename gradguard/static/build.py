@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import io
+from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import count
 from typing import Any, NamedTuple
@@ -23,11 +24,35 @@ _OPERATORS: dict[type, str] = {
 }  # fmt: skip
 
 _numbers = count()
+_lines = array("I")
 
 
-def build(module: ast.Module) -> list[t.Stmt]:
-    """The statements of a parsed module or chunk; each node's ``origin`` is a number of its own."""
-    return _block(module.body)
+class Tree(NamedTuple):
+    """What was parsed, as a tree.
+
+    Args:
+        statements: of the module or chunk; each node's ``origin`` is a number of its own.
+        number: what the first of these numbers comes after.
+        lines: the line of what was parsed that each node begins in, in the order of the numbers.
+    """
+
+    statements: list[t.Stmt]
+    number: int
+    lines: array[int]
+
+
+def build(module: ast.Module) -> Tree:
+    """The tree of a parsed module or chunk."""
+    global _lines
+    _lines = array("I")
+    number = next(_numbers)
+    return Tree(_block(module.body), number, _lines)
+
+
+def _number(node: ast.stmt | ast.expr) -> int:
+    """The next number, for a node; the line that it begins in is noted."""
+    _lines.append(node.lineno)
+    return next(_numbers)
 
 
 class Piece(NamedTuple):
@@ -79,7 +104,7 @@ def _add(found: list[Piece], node: ast.stmt, statement: t.Stmt, before: int, nes
 
 
 def _block(body: Sequence[ast.stmt]) -> list[t.Stmt]:
-    return [_STATEMENTS[type(stmt)](next(_numbers), stmt) for stmt in _kept(body)]
+    return [_STATEMENTS[type(stmt)](_number(stmt), stmt) for stmt in _kept(body)]
 
 
 def _kept(body: Sequence[ast.stmt]) -> list[ast.stmt]:
@@ -182,7 +207,7 @@ _STATEMENTS: dict[type, Callable[[int, Any], t.Stmt]] = {
     ast.Assign: lambda i, n: t.Assign(i, [expr(x) for x in n.targets], expr(n.value)),
     ast.AnnAssign: _annotated,
     ast.AugAssign: lambda i, n: t.Augment(i, expr(n.target), _OPERATORS[type(n.op)], expr(n.value)),
-    ast.Expr: lambda i, n: t.Evaluate(i, expr(n.value) if not _is_text(n.value) else t.Constant(next(_numbers), "")),
+    ast.Expr: lambda i, n: t.Evaluate(i, expr(n.value) if not _is_text(n.value) else t.Constant(_number(n.value), "")),
     ast.Assert: lambda i, n: t.Evaluate(i, expr(n.test)),
     ast.Return: lambda i, n: t.Return(i, expr(n.value) if n.value is not None else None),
     ast.Raise: lambda i, n: t.Raise(i, expr(n.exc) if n.exc is not None else None),
@@ -215,7 +240,7 @@ if hasattr(ast, "TryStar"):  # since Python 3.11
 def expr(n: ast.expr) -> t.Expr:
     """One expression."""
     make = _EXPRESSIONS.get(type(n))
-    return make(next(_numbers), n) if make is not None else t.Constant(next(_numbers), None)
+    return make(_number(n), n) if make is not None else t.Constant(_number(n), None)
 
 
 def _constant(i: int, n: ast.Constant) -> t.Constant:
@@ -230,7 +255,7 @@ def _subscript(i: int, n: ast.Subscript) -> t.Expr:
     parts = index.elts if isinstance(index, ast.Tuple) else [index]
     if any(isinstance(p, ast.Slice) for p in parts):
         return t.Subscript(
-            i, value, t.Slice(next(_numbers), any(map(_narrows, parts)), len(parts), tuple(map(_bounds, parts)))
+            i, value, t.Slice(_number(index), any(map(_narrows, parts)), len(parts), tuple(map(_bounds, parts)))
         )
     return t.Subscript(i, value, expr(index))
 
@@ -280,7 +305,7 @@ def _boolean(i: int, n: ast.BoolOp) -> t.Operation:
     first, *others, last = n.values
     left = expr(first)
     for value in others:
-        left = t.Operation(next(_numbers), operator, [left, expr(value)])
+        left = t.Operation(_number(n), operator, [left, expr(value)])
     return t.Operation(i, operator, [left, expr(last)])
 
 

@@ -425,7 +425,7 @@ def tested_flag(test: t.Expr) -> tuple[str | None, bool]:
 
 def tested_names(define: t.Define) -> frozenset[str]:
     """The names whose truth, or whose text, decides what a function does."""
-    nodes = list(t.walk(define.body))
+    nodes = list(define.nodes)
     tests = [node.test for node in nodes if isinstance(node, t.If | t.Conditional)]
     calls_made = [node for node in nodes if isinstance(node, t.Call)]
     tests += [flag for call in calls_made if (flag := call.argument("create_graph"))]
@@ -458,7 +458,7 @@ def _sets_mode(call: t.Call) -> bool:
 
 def keeping_names(define: t.Define) -> frozenset[str]:
     """The names whose truth decides whether a function keeps something in an object: ``if infer: self.cache = out``."""
-    ways = (stmt for stmt in t.walk_statements(define.body) if isinstance(stmt, t.If))
+    ways = (stmt for stmt in define.statements if isinstance(stmt, t.If))
     tests = [stmt.test for stmt in ways if any(map(_keeps, t.walk_statements([*stmt.body, *stmt.orelse])))]
     names = (tested_flag(part)[0] for test in tests for part in _parts(test))
     return frozenset(name for name in names if name is not None)

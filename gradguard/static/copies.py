@@ -50,7 +50,7 @@ def _names_of_copy(flow: Flow, backward: Backward) -> set[str]:
     """What the function calls the model that it gives to a call, or gets back from it."""
     call = backward.site.node
     given = {arg.value.id for arg in call.args if isinstance(arg.value, t.Name)} if isinstance(call, t.Call) else set()
-    bound = (s for s in t.walk_statements(flow.ref.define.body) if isinstance(s, t.Assign) and s.value is call)
+    bound = (s for s in flow.ref.define.statements if isinstance(s, t.Assign) and s.value is call)
     names = (t.path_of(name) for stmt in bound for target in stmt.targets for name in t.names_in(target))
     return given | {name for name in names if name is not None}
 
@@ -81,7 +81,7 @@ def _ran(flow: Flow, backward: Backward) -> set[str | None]:
 def _copies(flow: Flow, loop: Loop | None) -> Iterator[t.Assign]:
     """The statements that bind a copy of something, in this loop or one around it; in the function outside of loops."""
     around = list(loop.around()) if loop is not None else []
-    for stmt in t.walk_statements(flow.ref.define.body):
+    for stmt in flow.ref.define.statements:
         is_near = not around or any(stmt in each.nodes for each in around)
         if is_near and isinstance(stmt, t.Assign) and _copies_a_model(stmt.value):
             yield stmt

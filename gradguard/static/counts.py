@@ -145,7 +145,7 @@ def _is_given_one(flow: Flow, param: str) -> bool:
 def _calls(flow: Flow) -> list[t.Call]:
     """The calls of a function, in the files of its program."""
     callers = flow.project.written_calling(flow.ref)
-    nodes = (node for ref in callers for node in t.walk(ref.define.body) if isinstance(node, t.Call))
+    nodes = (node for ref in callers for node in ref.define.nodes if isinstance(node, t.Call))
     return [node for node in nodes if (t.path_of(node.func) or "").rsplit(".", 1)[-1] == flow.ref.define.name]
 
 
@@ -177,7 +177,7 @@ def wraps_at(flow: Flow, index: str) -> t.Expr | None:
     if base == "self" and flow.ref.owner is not None:
         given = [value for _, value in flow.ref.owner.assigned(name)]
     else:
-        statements = (s for s in t.walk_statements(flow.ref.define.body) if isinstance(s, t.Assign))
+        statements = (s for s in flow.ref.define.statements if isinstance(s, t.Assign))
         given = [s.value for s in statements if any(t.path_of(target) == index for target in s.targets)]
     wrapped = (value for value in given if isinstance(value, t.Operation) and value.operator == "%")
     return next((value.operands[-1] for value in wrapped), None)

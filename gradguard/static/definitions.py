@@ -18,7 +18,6 @@ from gradguard.static.recurrence import Binding, bindings
 from gradguard.static.same_keys import keyed_by
 from gradguard.static.selves import with_self
 from gradguard.static.source import Chunk, Site
-from gradguard.static.tree import walk_statements
 from gradguard.static.values import Held, Kind, Root, Source, Value, each_of, learning
 
 if TYPE_CHECKING:
@@ -60,6 +59,16 @@ class FunctionRef:
         return bindings(self.define.body)
 
     @cached_property
+    def assigned(self) -> Mapping[str, list[t.Expr]]:
+        """What its assignments bind each path to; for one of several targets the whole value."""
+        found: dict[str, list[t.Expr]] = {}
+        for stmt in self.define.statements:
+            for target in stmt.targets if isinstance(stmt, t.Assign) else ():
+                for path in filter(None, map(t.path_of, t.names_in(target))):
+                    found.setdefault(path, []).append(stmt.value)  # type: ignore[attr-defined]
+        return found
+
+    @cached_property
     def keyed_by(self) -> Mapping[str, str]:
         """The collections that it fills under the elements of one other collection."""
         return keyed_by(self.define)
@@ -77,7 +86,7 @@ class FunctionRef:
     @cached_property
     def calls(self) -> tuple[t.Call, ...]:
         """The calls in its body, those of what is defined within it too."""
-        return tuple(node for node in t.walk(self.define.body) if isinstance(node, t.Call))
+        return tuple(node for node in self.define.nodes if isinstance(node, t.Call))
 
     @cached_property
     def own_calls(self) -> frozenset[str]:
@@ -100,7 +109,7 @@ class FunctionRef:
     @cached_property
     def calls_for_effect(self) -> frozenset[t.Expr]:
         """The calls of whose results nothing becomes: statements of their own."""
-        alone = (stmt.value for stmt in walk_statements(self.define.body) if isinstance(stmt, t.Evaluate))
+        alone = (stmt.value for stmt in self.define.statements if isinstance(stmt, t.Evaluate))
         return frozenset(value for value in alone if isinstance(value, t.Call))
 
     @cached_property
@@ -141,7 +150,7 @@ class FunctionRef:
     @cached_property
     def gives_back(self) -> str | None:
         """The parameter that it returns, the same object that it was given."""
-        returned = [s.value for s in walk_statements(self.define.body) if isinstance(s, t.Return)]
+        returned = [s.value for s in self.define.statements if isinstance(s, t.Return)]
         names = {value.id if isinstance(value, t.Name) else None for value in returned}
         name = names.pop() if len(names) == 1 else None
         given = {param.name for param in self.define.params} - self.names[0]
@@ -150,7 +159,7 @@ class FunctionRef:
     @cached_property
     def makes_anew(self) -> bool:
         """Whether it may return a collection that it makes: a copy, a part, what a comprehension gives."""
-        returned = (s.value for s in walk_statements(self.define.body) if isinstance(s, t.Return))
+        returned = (s.value for s in self.define.statements if isinstance(s, t.Return))
         return any(value is not None and makes_anew(value) for value in returned)
 
     @cached_property
@@ -319,7 +328,7 @@ class Class:
     def replaced_fields(self) -> frozenset[str]:
         """The fields of a dataclass that do not keep what they are given: ``InitVar``, or a number of it."""
         method = self.method("__post_init__")
-        statements = t.walk_statements(method.define.body) if method is not None else ()
+        statements = method.define.statements if method is not None else ()
         assigned = (s for s in statements if isinstance(s, t.Assign) and _is_number(s.value))
         bound = (t.path_of(target) or "" for stmt in assigned for target in stmt.targets)
         passed_on = _INIT_VAR.findall(self.chunk.text)
@@ -413,7 +422,7 @@ class Class:
         found: dict[str, list[tuple[FunctionRef, t.Expr]]] = {}
         written = (*self.methods.values(), *self.setters.values())
         for ref in sorted(written, key=lambda r: r.define.name != "__init__"):
-            for stmt in walk_statements(ref.define.body):
+            for stmt in ref.define.statements:
                 if isinstance(stmt, t.Assign):
                     for target, value in t.pairs(stmt.targets, stmt.value):
                         if isinstance(target, t.Attribute) and t.path_of(target.value) == "self":

@@ -19,7 +19,7 @@ def whole_names(define: t.Define) -> frozenset[str]:
 def _given(define: t.Define) -> dict[str, list[t.Expr | None]]:
     """What each name is bound to; None for what is not written there."""
     given: dict[str, list[t.Expr | None]] = defaultdict(list)
-    for stmt in t.walk_statements(define.body):
+    for stmt in define.statements:
         if isinstance(stmt, t.Assign):
             for target, value in t.pairs(stmt.targets, stmt.value):
                 items = target.items if isinstance(target, t.Display) else []
@@ -40,7 +40,7 @@ def _given(define: t.Define) -> dict[str, list[t.Expr | None]]:
 
 def _indices(define: t.Define) -> Iterator[str]:
     """The names of what picks parts of tensors: ``rows`` of ``x[:, rows]`` and of ``x.index_select(1, rows)``."""
-    for node in t.walk(define.body):
+    for node in define.nodes:
         if isinstance(node, t.Subscript):
             index = node.index
             if isinstance(index, t.Slice):

@@ -345,7 +345,7 @@ def closing_over(flow: Flow, function: Value, define: t.Define, state: State) ->
     held = [evaluate(flow, p.default, state) for p in define.params if p.default is not None]
     if not flow.frames and flow.facts.name != "<module>":
         own = {p.name for p in define.params}
-        names = {n.id for n in t.walk(define.body) if isinstance(n, t.Name)} - own
+        names = {n.id for n in define.nodes if isinstance(n, t.Name)} - own
         held += [known for name in sorted(names) if (known := state.env.get(name)) is not None]
     graphs = [value for value in held if value.kind in (Kind.TENSOR, Kind.OUTPUT, Kind.UNKNOWN, Kind.FUNCTION)]
     roots = frozenset(r for value in graphs for r in value.roots if r.source is not Source.LEAF)

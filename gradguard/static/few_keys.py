@@ -30,7 +30,7 @@ def are_few(flow: Flow, base: str, index: t.Expr) -> bool:
 
 def _written(flow: Flow, key: str) -> str:
     """A key, or the one thing that its variable is bound to: ``cid = update.client``."""
-    assigned = (stmt for stmt in t.walk_statements(flow.ref.define.body) if isinstance(stmt, t.Assign))
+    assigned = (stmt for stmt in flow.ref.define.statements if isinstance(stmt, t.Assign))
     bound = [v for stmt in assigned for name, v in t.pairs(stmt.targets, stmt.value) if t.path_of(name) == key]
     return (t.path_of(bound[0]) or key) if len(bound) == 1 else flow.canonical(key)
 

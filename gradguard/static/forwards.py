@@ -42,7 +42,7 @@ def _is_picked(flow: Flow, forward: Forward) -> bool:
     silent = [other for other in flow.facts.forwards if other.module == forward.module and other.mode is Mode.OFF]
     if not silent or forward.mode is Mode.OFF:
         return False
-    ways = [way for way in t.walk_statements(flow.ref.define.body) if isinstance(way, t.If)]
+    ways = [way for way in flow.ref.define.statements if isinstance(way, t.If)]
     return any(
         forward.is_in(one) and any(other.is_in(another) for other in silent)
         for way in ways

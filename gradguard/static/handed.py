@@ -141,7 +141,7 @@ def _registering(module: Module, name: str) -> Iterator[tuple[FunctionRef, str, 
 
 def _put_into_global(ref: FunctionRef, name: str) -> Iterator[str]:
     """The variables of a function that it puts into a global collection."""
-    for node in t.walk(ref.define.body):
+    for node in ref.define.nodes:
         if isinstance(node, t.Call) and isinstance(node.func, t.Attribute) and node.func.name in k.ADDING_METHODS:
             owner, values = node.func.value, [arg.value for arg in node.args]
         elif isinstance(node, t.Assign) and isinstance(node.targets[0], t.Subscript):
@@ -153,7 +153,7 @@ def _put_into_global(ref: FunctionRef, name: str) -> Iterator[str]:
 
 
 def _inner_functions(ref: FunctionRef) -> list[t.Define]:
-    return [node for node in t.walk(ref.define.body) if isinstance(node, t.Define)]
+    return [node for node in ref.define.nodes if isinstance(node, t.Define)]
 
 
 def _takers(owner: Class, attribute: str) -> list[tuple[FunctionRef, str]]:
@@ -174,7 +174,7 @@ def _takers(owner: Class, attribute: str) -> list[tuple[FunctionRef, str]]:
 def kept_names(cls: Class) -> Iterator[tuple[str, FunctionRef, str]]:
     """The attributes into which the methods of a class put names, as parameters have them: each with both."""
     for ref in cls.methods.values():
-        for node in t.walk(ref.define.body):
+        for node in ref.define.nodes:
             for place, value in _stored(node):
                 yield from ((place, ref, item.id) for item in _items(value) if isinstance(item, t.Name))
 

@@ -93,7 +93,7 @@ def _has_history(value: Value) -> bool:
 def _is_overwritten(flow: Flow, hook: HookRegistration) -> bool:
     """Whether the next handle takes the place of this one: two lines that assign to ``self.handles[name]``."""
     define = flow.ref.define
-    blocks = [define.body, *(s.body for s in t.walk_statements(define.body) if isinstance(s, t.Repeat | t.If | t.With))]
+    blocks = [define.body, *(s.body for s in define.statements if isinstance(s, t.Repeat | t.If | t.With))]
     for block in blocks:
         for (first, one), (second, other) in pairwise(_registrations(block)):
             if one.value is hook.site.node:
@@ -126,7 +126,7 @@ def _is_lost(flow: Flow, hook: HookRegistration) -> bool:
 
     Or to the same attribute: ``self.handle = layer.register_forward_hook(save)``.
     """
-    for loop in t.walk_statements(flow.ref.define.body):
+    for loop in flow.ref.define.statements:
         body = loop.body if isinstance(loop, t.Repeat) else []
         made = next((s for s in body if isinstance(s, t.Assign) and s.value is hook.site.node), None)
         name = made.targets[0] if made is not None and len(made.targets) == 1 else None
@@ -174,7 +174,7 @@ def _is_made_for(flow: Flow, hook: HookRegistration, callback: FunctionRef) -> b
     params = [name for name in callback.outer.params if name not in ("self", "cls")]
     given = [name for name, arg in zip(params, made.args) if t.path_of(arg.value) == hook.receiver and not arg.keyword]
     given += [str(arg.keyword) for arg in made.args if arg.keyword and t.path_of(arg.value) == hook.receiver]
-    used = {n.id for n in t.walk(callback.define.body) if isinstance(n, t.Name)} - callback.names[0]
+    used = {n.id for n in callback.define.nodes if isinstance(n, t.Name)} - callback.names[0]
     return not used.isdisjoint(given)
 
 
@@ -250,7 +250,7 @@ def _place_of(callback: Flow, name: str) -> str | None:
     aliased = maker.canonical(name)
     if aliased.startswith("self."):
         return aliased
-    for stmt in t.walk_statements(maker.ref.define.body):
+    for stmt in maker.ref.define.statements:
         if isinstance(stmt, t.Assign):
             paths = [t.path_of(target) or "" for target in stmt.targets]
             kept = [path for path in paths if path.startswith("self.")]
@@ -340,7 +340,7 @@ def _is_called_late(project: Project, method: FunctionRef, levels: int) -> bool 
 
 def _emptied_inside(flow: Flow, path: str) -> bool:
     """Whether the function, or one that is defined in it, empties a local collection, or gives it to its caller."""
-    for node in t.walk(flow.ref.define.body):
+    for node in flow.ref.define.nodes:
         if isinstance(node, t.Return) and node.value is not None:
             given = node.value.items if isinstance(node.value, t.Display) else [node.value]
             if any(t.path_of(each) == path for each in given):
@@ -387,7 +387,7 @@ def _closes_over(flow: Flow, hook: HookRegistration) -> str | None:
         return path if own.default is not None and t.path_of(own.default) == path else None
     if _is_made_for(flow, hook, callback):
         return path
-    used = any(isinstance(n, t.Name) and n.id == path for n in t.walk(callback.define.body))
+    used = any(isinstance(n, t.Name) and n.id == path for n in callback.define.nodes)
     if not used or callback.outer is not flow or path in callback.names[0] or hook.loop is not None:
         return None
     is_script = flow.facts.name == "<module>"

@@ -453,4 +453,6 @@ def _left_to_next(flow: Flow, store: Store, root: Root) -> list[Root]:
 def _nearest(flow: Flow, roots: list[Root]) -> Site | None:
     """The last expression in the source that starts the graph; of several in one line the outermost."""
     sites = [site for root in roots if (site := site_of(flow, root)) is not None]
-    return max(sites, key=lambda s: (s.span.line, -s.span.column, s.span.end_column), default=None)
+    line = max((site.line for site in sites), default=0)
+    last = [site for site in sites if site.line == line]
+    return max(last, key=lambda s: (-s.span.column, s.span.end_column)) if len(last) > 1 else next(iter(last), None)

@@ -103,9 +103,8 @@ def loop_it_follows(function: Function, reset: ZeroGrad) -> Loop | None:
     name = t.path_of(call.func.value) if isinstance(call, t.Call) and isinstance(call.func, t.Attribute) else None
     if reset.inner is not None or name is None or any(_is_another(each, reset) for each in function.zero_grads):
         return None
-    before = (
-        loop for loop in function.loops if loop.parent is reset.loop and reset.site.line > loop.site.span.end_line
-    )
+    siblings = (loop for loop in function.loops if loop.parent is reset.loop and call not in loop.nodes)
+    before = (loop for loop in siblings if loop.site.line < reset.site.line)
     found = next((loop for loop in before if _binds_last(loop, name) and _steps_each(loop, name)), None)
     if found is None:
         return None  # to ask who calls it takes reading other files

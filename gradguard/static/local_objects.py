@@ -39,7 +39,7 @@ def _making(flow: Flow, name: str, call: t.Call) -> Iterator[t.Assign]:
     """The statements that bind a variable, or the context that is entered by this call."""
     entered = [each.make for each in flow.entering.values() if each is not None and each.make and each.enter is call]
     yield from entered
-    for stmt in t.walk_statements(flow.ref.define.body) if not entered else ():
+    for stmt in flow.ref.define.statements if not entered else ():
         if isinstance(stmt, t.Assign) and any(t.path_of(target) == name for target in stmt.targets):
             yield stmt
 

@@ -239,18 +239,22 @@ def _goes_over_samples(flow: Flow, stmt: t.Repeat, iterable: Value | None) -> bo
 
 def _begins_with_eval(stmt: t.Repeat) -> bool:
     """Whether each iteration first puts a model into evaluation mode that it runs, and takes none out of it again."""
-    made = [node for node in t.walk(stmt.body) if isinstance(node, t.Call)]
-    if any(isinstance(call.func, t.Attribute) and call.func.name == "train" for call in made):
-        return False
-    run = {t.path_of(expr) for call in made for expr in (call.func, *(arg.value for arg in call.args[:1]))}
     for inner in stmt.body:
         calls = [node for node in t.walk(inner) if isinstance(node, t.Call)]
         funcs = [c.func for c in calls if isinstance(c.func, t.Attribute) and c.func.name == "eval" and not c.args]
         if isinstance(inner, t.Evaluate) and funcs:
-            return len(funcs) == len(calls) and not run.isdisjoint(t.path_of(func.value) for func in funcs)
+            return len(funcs) == len(calls) and _runs_as_it_is(stmt, {t.path_of(func.value) for func in funcs})
         if not isinstance(inner, t.Assign) or not all(map(_takes_data, calls)):
             return False
     return False
+
+
+def _runs_as_it_is(stmt: t.Repeat, models: set[str | None]) -> bool:
+    """Whether one of some models is run in a loop, and none is put into training mode."""
+    made = [node for node in t.walk(stmt.body) if isinstance(node, t.Call)]
+    if any(isinstance(call.func, t.Attribute) and call.func.name == "train" for call in made):
+        return False
+    return any(t.path_of(each) in models for call in made for each in (call.func, *(a.value for a in call.args[:1])))
 
 
 def _takes_data(call: t.Call) -> bool:

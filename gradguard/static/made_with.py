@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from gradguard.static import tree as t
@@ -27,18 +27,21 @@ def leaves_out(here: Translation, event: Event) -> bool:
         return False
     return any(
         any(_test(stmt.test, value) is not is_in for value in [_kept(here.flow, str(path), name)] if value is not None)
-        for stmt, name, is_in in _conditions(callee.define.body, event.site.node)
+        for stmt, name, is_in, nodes in _conditions(callee.define)
+        if event.site.node in nodes
     )
 
 
-def _conditions(body: list[t.Stmt], node: object) -> Iterator[tuple[t.If, str, bool]]:
-    """The conditions on an attribute of the object that a statement is under, and whether they hold there."""
-    for stmt in t.walk(body):
-        name = _asked(stmt.test) if isinstance(stmt, t.If) else None
-        if isinstance(stmt, t.If) and name is not None:
-            for way, holds in ((stmt.body, True), (stmt.orelse, False)):
-                if any(inner is node for inner in t.walk(way)):
-                    yield stmt, name, holds
+@lru_cache(maxsize=64)
+def _conditions(define: t.Define) -> tuple[tuple[t.If, str, bool, frozenset[t.Node]], ...]:
+    """The conditions on an attribute of the object in a method, and what runs where they hold and where they do not."""
+    asking = ((stmt, _asked(stmt.test)) for stmt in define.nodes if isinstance(stmt, t.If))
+    return tuple(
+        (stmt, name, holds, frozenset(t.walk(way)))
+        for stmt, name in asking
+        for way, holds in ((stmt.body, True), (stmt.orelse, False))
+        if name is not None
+    )
 
 
 def _asked(test: t.Expr) -> str | None:

@@ -71,7 +71,7 @@ def gradient_context(flow: Flow, expr: t.Expr, state: State | None = None) -> Mo
 
 def _of_name(flow: Flow, name: str, state: State | None) -> Mode | None:
     """The mode that a context sets which has a name: ``context = torch.no_grad() if frozen else nullcontext()``."""
-    bound = [s for s in t.walk_statements(flow.ref.define.body) if isinstance(s, t.Assign)]
+    bound = [s for s in flow.ref.define.statements if isinstance(s, t.Assign)]
     values = [s.value for s in bound if any(t.path_of(n) == name for e in s.targets for n in t.names_in(e))]
     names = (n.id for value in values for n in t.walk(value) if isinstance(n, t.Name))
     if not flow.locals.isdisjoint(names):
@@ -87,7 +87,7 @@ def _as_in_training(flow: Flow, setting: t.Expr | None, state: State | None) -> 
         return Mode.UNKNOWN
     if flow.canonical(path) in state.evaluating:
         return Mode.OFF
-    evals = (n for n in t.walk(flow.ref.define.body) if isinstance(n, t.Call) and not n.args)
+    evals = (n for n in flow.ref.define.nodes if isinstance(n, t.Call) and not n.args)
     return None if any(t.path_of(call.func) == f"{path}.eval" for call in evals) else Mode.UNKNOWN
 
 
@@ -103,7 +103,7 @@ def _is_restored(c: Called) -> bool:
     path = t.path_of(setting) if setting is not None else None
     asked = (
         target
-        for s in t.walk_statements(c.flow.ref.define.body)
+        for s in c.flow.ref.define.statements
         if isinstance(s, t.Assign) and isinstance(s.value, t.Call)
         and (t.path_of(s.value.func) or "").endswith("is_grad_enabled")
         for target in s.targets

@@ -212,9 +212,7 @@ def made_at(flow: Flow, path: str) -> list[t.Call]:
     if path == f"self.{name}":
         assigned = [value for _, value in owner.assigned(name)] if owner is not None else []
     else:
-        assigned = [s.value for s in t.walk_statements(flow.ref.define.body) if isinstance(s, t.Assign) and any(
-            t.path_of(n) == path for target in s.targets for n in t.names_in(target)
-        )]  # fmt: skip
+        assigned = flow.ref.assigned.get(path, [])
     return [call for value in assigned if (call := making(value)) is not None]
 
 

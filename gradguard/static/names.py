@@ -369,7 +369,7 @@ def assigned_paths(loop: t.Repeat) -> frozenset[str]:
 
 def bound_names(define: t.Define) -> tuple[set[str], set[str]]:
     """Names that the function binds, and those it declares global or nonlocal."""
-    declared = (stmt for stmt in walk_statements(define.body) if isinstance(stmt, t.Declare))
+    declared = (stmt for stmt in define.statements if isinstance(stmt, t.Declare))
     return bound_by(define.body), {n for stmt in declared if stmt.kind in ("global", "nonlocal") for n in stmt.names}
 
 

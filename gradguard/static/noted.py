@@ -79,7 +79,7 @@ def _returns(flow: Flow, function: Value) -> Iterator[tuple[Site, bool]]:
     given = pack.define.params[-1].name
     if given in pack.names[0]:
         return  # it was made something else
-    for stmt in walk_statements(pack.define.body):
+    for stmt in pack.define.statements:
         if isinstance(stmt, t.Return) and stmt.value is not None:
             yield read.site(stmt), _mentions(stmt.value, given)
 
@@ -94,7 +94,7 @@ _ENABLES = re.compile(r"\bgc\.enable\(|^\s*from gc import [^\n]*\benable\b")
 
 def _judge_ends(flow: Flow, call: Call) -> None:
     """``head, rest = tee(batches)``: what one end gave waits for the other, unless that was dropped: ``del head``."""
-    statements = list(walk_statements(flow.ref.define.body))
+    statements = list(flow.ref.define.statements)
     made = [s for s in statements if isinstance(s, t.Assign) and s.value is call.source.site.node]
     ends = {path for s in made for e in s.targets for name in t.names_in(e) if (path := t.path_of(name)) is not None}
     dropped = (t.path_of(target) for s in statements if isinstance(s, t.Delete) for target in s.targets)
@@ -134,7 +134,7 @@ def _trains(flow: Flow) -> bool:
 
 def _loops_from(flow: Flow, call: Call, start: str) -> list[Loop]:
     """The loops after ``profiler.start()``."""
-    if not any(_calls(n, start) for n in t.walk(flow.ref.define.body)):
+    if not any(_calls(n, start) for n in flow.ref.define.nodes):
         return []
     stop = f"{call.bound_to}.stop"
     return [loop for loop in _loops_after(flow, call) if not any(_calls(n, stop) for n in loop.nodes)]
@@ -152,7 +152,7 @@ def _is_handed_on(flow: Flow, name: str | None) -> bool:
     """Whether an object leaves the function's sight, or is closed by a method of its own."""
     if name is None:
         return False
-    for node in t.walk(flow.ref.define.body):
+    for node in flow.ref.define.nodes:
         if isinstance(node, t.Return | t.Suspend) and node.value is not None and _mentions(node.value, name):
             return True
         if isinstance(node, t.Assign) and t.path_of(node.value) == name:
@@ -185,14 +185,16 @@ def _too_late(flow: Flow, call: Call) -> bool:
 
 def judge_construction(flow: Flow, made: Construction) -> None:
     """Fill in whether a module is put into a collection, where it is not alone."""
+    adding = [
+        call for call in flow.ref.calls if isinstance(call.func, t.Attribute) and call.func.name in k.ADDING_METHODS
+    ]
+    if not adding:
+        return
     node = made.site.node
     names = {
         t.path_of(target)
-        for stmt in walk_statements(flow.ref.define.body)
+        for stmt in flow.ref.define.statements
         if isinstance(stmt, t.Assign) and any(n is node for n in t.walk(stmt.value))
         for target in stmt.targets
     }
-    adding = (n for n in t.walk(flow.ref.define.body) if isinstance(n, t.Call) and isinstance(n.func, t.Attribute))
-    for call in adding:
-        if call.func.name in k.ADDING_METHODS:  # type: ignore[attr-defined]
-            made.is_kept |= any(t.path_of(a.value) in names or a.value is node for a in call.args)
+    made.is_kept |= any(t.path_of(a.value) in names or a.value is node for call in adding for a in call.args)

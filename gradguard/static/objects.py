@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from gradguard.static import knowledge as k
 from gradguard.static import tree as t
 from gradguard.static.source import Site
-from gradguard.static.tree import walk_statements
 from gradguard.static.values import Kind, Value
 
 if TYPE_CHECKING:
@@ -20,7 +19,7 @@ def object_lists(cls: Class) -> tuple[Site, ...]:
     found = []
     for ref in (r for name in ("__init__", "__post_init__") if (r := cls.methods.get(name))):
         grown = _grown(ref.define)
-        for stmt in walk_statements(ref.define.body):
+        for stmt in ref.define.statements:
             for target, value in t.pairs(stmt.targets, stmt.value) if isinstance(stmt, t.Assign) else ():
                 path = t.path_of(target) or ""
                 grows = (path in grown and _is_empty(value)) or t.path_of(value) in grown
@@ -33,7 +32,7 @@ def _gives_objects(cls: Class, value: t.Expr) -> bool:
     """Whether an expression makes a list or a dict of Python objects; a method that returns one, too."""
     name = (t.path_of(value.func) or "") if isinstance(value, t.Call) else ""
     if name.startswith("self.") and (ref := cls.methods.get(name[5:])) is not None:
-        returned = (s.value for s in walk_statements(ref.define.body) if isinstance(s, t.Return))
+        returned = (s.value for s in ref.define.statements if isinstance(s, t.Return))
         return any(isinstance(v, t.Comprehension) and _makes_objects(v) for v in returned)
     return _makes_objects(value)
 
@@ -67,7 +66,7 @@ def items_stored(cls: Class) -> dict[str, list[tuple[FunctionRef, t.Expr]]]:
     """What the methods of a class put into ``self.name``, by key or at the end; what they put into itself as ``""``."""
     found: dict[str, list[tuple[FunctionRef, t.Expr]]] = {}
     for ref in cls.methods.values():
-        for stmt in walk_statements(ref.define.body):
+        for stmt in ref.define.statements:
             for path, value in _puts(stmt):
                 if path == "self" or (path.startswith("self.") and "." not in path[5:]):
                     found.setdefault(path[5:], []).append((ref, value))
@@ -115,7 +114,7 @@ def made_by_factory(cls: Class) -> Value | None:
 def gives_members(cls: Class) -> bool:
     """Whether ``dataset[i]`` gives the very object that it keeps, not a new one."""
     getter = cls.method("__getitem__")
-    returned = [s.value for s in walk_statements(getter.define.body) if isinstance(s, t.Return)] if getter else []
+    returned = [s.value for s in getter.define.statements if isinstance(s, t.Return)] if getter else []
     return any(value is not None and _is_item_of_self(value) for value in returned)
 
 
@@ -132,7 +131,7 @@ def self_cycles(cls: Class) -> tuple[Site, ...]:
     found = []
     for ref in cls.methods.values():
         inner = {d.name: d for d in ref.define.body if isinstance(d, t.Define)}
-        for stmt in walk_statements(ref.define.body):
+        for stmt in ref.define.statements:
             if isinstance(stmt, t.Assign) and _holds_self(cls, stmt, inner):
                 found.append(Site(cls.chunk, stmt))
     return tuple(found)

@@ -22,7 +22,7 @@ def optimized(c: Called) -> frozenset[str] | None:
     """
     parameters = c.node.argument("params", 0)
     if isinstance(parameters, t.Name):  # tuned = list(net.head.parameters())
-        statements = (s for s in t.walk_statements(c.flow.ref.define.body) if isinstance(s, t.Assign))
+        statements = (s for s in c.flow.ref.define.statements if isinstance(s, t.Assign))
         given = [s.value for s in statements if any(t.path_of(target) == parameters.id for target in s.targets)]
         parameters = given[0] if len(given) == 1 else parameters
     calls = [n for n in t.walk(parameters) if isinstance(n, t.Call) and isinstance(n.func, t.Attribute)]
@@ -71,7 +71,7 @@ def _all_known(paths: list[str | None]) -> frozenset[str] | None:
 
 def _given_back(method: FunctionRef) -> Iterator[str | None]:
     """The modules and parameters of ``self`` that a method gives; None for whatever else it gives."""
-    for node in t.walk(method.define.body):
+    for node in method.define.nodes:
         given = node.value if isinstance(node, t.Return | t.Suspend) else None
         if given is not None:
             yield from _of_self(given)

@@ -48,7 +48,7 @@ def _may_make_parameters(cls: Class) -> bool:
     given: set[str] = set()
     for ref in cls.methods.values():
         plain = {p.name for p in ref.define.params if _is_plain(p)}
-        for node in t.walk(ref.define.body):
+        for node in ref.define.nodes:
             if isinstance(node, t.Call) and (t.path_of(node.func) or "").rsplit(".", 1)[-1] in _GIVING:
                 return True
         for path, value in _attributes_named(ref.define):
@@ -61,7 +61,7 @@ def _may_make_parameters(cls: Class) -> bool:
 
 def _used_as_numbers(cls: Class) -> set[str]:
     """The attributes that it uses as only whole numbers are used: ``range(self.count)``, ``min(height, self.size)``."""
-    nodes = (node for ref in cls.methods.values() for node in t.walk(ref.define.body))
+    nodes = (node for ref in cls.methods.values() for node in ref.define.nodes)
     given = (_plain_arguments(node) for node in nodes if isinstance(node, t.Call) and t.path_of(node.func) in _COUNTING)
     paths = (t.path_of(value) for values in given for value in values)
     return {path for path in paths if path is not None and path.startswith("self.")}

@@ -293,7 +293,7 @@ class _Calls:
             return self.module.function(name) if self.module is not None else None
         cls = self.module.klass(owner) if owner else None
         around = cls.methods.get(outer) if cls is not None else self.module.function(outer) if not owner else None
-        if around is None or not any(isinstance(s, t.Define) and s.name == name for s in t.walk(around.define.body)):
+        if around is None or not any(isinstance(s, t.Define) and s.name == name for s in around.define.nodes):
             return None
         return next((ref for ref in self._project.within(around) if ref.define.name == name), None)
 

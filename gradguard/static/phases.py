@@ -37,7 +37,7 @@ class Told(NamedTuple):
 def parts_of(define: t.Define) -> tuple[Told, ...]:
     """The parts of a function that run for one word, or for all but one."""
     found: list[Told] = []
-    for node in t.walk(define.body):
+    for node in define.nodes:
         if not isinstance(node, t.If | t.Conditional):
             continue
         name, text, equal = key_test(node.test)

@@ -116,8 +116,7 @@ def _is_as_given(here: Translation, param: str) -> bool:
     """Whether a parameter is what the caller gave, all along: ``q = q.requires_grad_()`` is the same tensor."""
     if param not in here.callee.locals:
         return True
-    statements = [s for s in t.walk_statements(here.callee.ref.define.body) if isinstance(s, t.Assign)]
-    bound = [s.value for s in statements if any(t.path_of(e) == param for each in s.targets for e in t.names_in(each))]
+    bound = here.callee.ref.assigned.get(param, [])
     return bool(bound) and all(
         isinstance(value, t.Call) and t.path_of(value.func) == f"{param}.requires_grad_" for value in bound
     )

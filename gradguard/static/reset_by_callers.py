@@ -48,14 +48,14 @@ def _resets(method: t.Define, path: str) -> bool:
 
 def _resets_beside(caller: FunctionRef, method: str, resetting: set[str]) -> Iterator[bool]:
     """Whether what calls a method of an object calls one of some others of that object too, for each such call."""
-    loops = [stmt for stmt in t.walk_statements(caller.define.body) if isinstance(stmt, t.Repeat)]
+    loops = [stmt for stmt in caller.define.statements if isinstance(stmt, t.Repeat)]
     for block in (caller.define.body, *(loop.body for loop in loops)):
         inner = {node for each in t.walk_statements(block) if isinstance(each, t.Repeat) for node in t.walk(each.body)}
         own = [node for node in t.walk(block) if node not in inner]
         objects = {owner for owner, name in _called(own) if name == method}
         plain = (stmt for stmt in _in_order(block) if not isinstance(stmt, _BRANCHING))
         sure = {owner for stmt in plain for owner, name in _called(t.walk(stmt)) if name in resetting}
-        everywhere = {owner for owner, name in _called(t.walk(caller.define.body)) if name in resetting}
+        everywhere = {owner for owner, name in _called(caller.define.nodes) if name in resetting}
         skips = any(isinstance(node, t.Leave) and node.kind == "continue" for node in own)
         yield from (owner in sure and not skips for owner in sorted(objects & everywhere))
 

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from gradguard.static import tree as t
 from gradguard.static.edits import one_line
-from gradguard.static.tree import walk_statements
 
 if TYPE_CHECKING:
     from gradguard.static.flow import Flow
@@ -48,7 +47,7 @@ def _search(flow: Flow, value: t.Expr, start: t.Node, steps: int) -> list[t.Node
 def _assigned(flow: Flow, path: str, line: int) -> t.Expr | None:
     """The last expression that is bound to a path at or before a line."""
     best: tuple[int, t.Expr] | None = None
-    for stmt in walk_statements(flow.ref.define.body):
+    for stmt in flow.ref.define.statements:
         if not isinstance(stmt, t.Assign) or stmt.origin is None:
             continue
         at = flow.site(stmt).line

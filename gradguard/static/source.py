@@ -22,7 +22,7 @@ from gradguard.static.gate import SourceError, parsed, problem_of
 from gradguard.static.outline import Extent, Outline, extent_of, outline_of
 
 if TYPE_CHECKING:
-    from gradguard.static.build import Piece
+    from gradguard.static.build import Piece, Tree
     from gradguard.static.concrete import Concrete
     from gradguard.static.tree import Node, Stmt
 
@@ -183,16 +183,17 @@ class Chunk:
         Raises:
             SourceError: it is nested too deeply.
         """
-        return self._read[0]
+        return self._read[0].statements
 
     @cached_property
-    def _read(self) -> tuple[list[Stmt], list[Piece]]:
+    def _read(self) -> tuple[Tree, list[Piece], int]:
+        """What the flow reads, the pieces of it that LibCST may be asked about, and the line before the chunk."""
         from gradguard.static.build import build, pieces
 
         try:
             before = 0 if self.parsed_before is None else self.first_line - 1
-            statements = build(self._parsed)
-            return statements, pieces(self._parsed, statements, self.text, before)
+            tree = build(self._parsed)
+            return tree, pieces(self._parsed, tree.statements, self.text, before), before
         except RecursionError:
             raise self._error("nested too deeply to be analysed") from None
         finally:
@@ -209,7 +210,7 @@ class Chunk:
         """
         from gradguard.static.concrete import Concrete
 
-        _, all_pieces = self._read
+        _, all_pieces, _ = self._read
         piece = all_pieces[bisect_right(all_pieces, cast(int, number), key=lambda piece: piece.number) - 1]
         if piece.number not in self._concretes:
             try:
@@ -229,14 +230,20 @@ class Chunk:
         return Span(line, span.column, line + span.end_line - span.line, span.end_column)
 
     def line(self, number: object) -> int:
-        return self.span(number).line
+        """The line that a node begins in, in the file (or its notebook cell)."""
+        return self.source.locate(self._line(number))[1]
 
     def cell(self, number: object) -> int | None:
-        return self.source.locate(self._concrete(number).span(number).line + self.first_line - 1)[0]
+        return self.source.locate(self._line(number))[0]
 
     def source_line(self, number: object) -> str:
         """The text of the line that a node begins in."""
-        return self.source.line(self._concrete(number).span(number).line + self.first_line - 1)
+        return self.source.line(self._line(number))
+
+    def _line(self, number: object) -> int:
+        """The line of the source's text that a node begins in, as Python's own parser tells: LibCST is not asked."""
+        tree, _, before = self._read
+        return tree.lines[cast(int, number) - tree.number - 1] - before + self.first_line - 1
 
     def code(self, number: object) -> str:
         """The text of a node."""
@@ -271,7 +278,7 @@ class Site:
 
     @property
     def line(self) -> int:
-        return self.span.line
+        return self.chunk.line(self.node.origin)
 
     @property
     def code(self) -> str:

@@ -32,7 +32,7 @@ def lagging_attribute(flow: Flow, call: Call) -> str | None:
 
 def _kept_in(flow: Flow, call: Call) -> list[str]:
     """The attributes of ``self`` that a call is bound to."""
-    statements = (s for s in t.walk_statements(flow.ref.define.body) if isinstance(s, t.Assign))
+    statements = (s for s in flow.ref.define.statements if isinstance(s, t.Assign))
     targets = [e for s in statements if s.value is call.source.site.node for e in s.targets]
     paths = [t.path_of(name) or "" for target in targets for name in t.names_in(target)]
     return [path for path in paths if path.startswith("self.")] if len(targets) == 1 else []
@@ -41,14 +41,14 @@ def _kept_in(flow: Flow, call: Call) -> list[str]:
 def _uses(cls: Class, path: str) -> Iterator[tuple[FunctionRef, t.Node | None]]:
     """The methods that use an attribute, each with what it is given to, or the statement that it is a part of."""
     for ref in cls.methods.values():
-        for node in t.walk(ref.define.body):
+        for node in ref.define.nodes:
             if isinstance(node, t.Attribute) and t.path_of(node) == path:
                 yield ref, _around(ref, node)
 
 
 def _around(ref: FunctionRef, node: t.Expr) -> t.Node | None:
     """What directly uses an expression: a call that is given it, a loop over it, ``return`` or ``yield from``."""
-    for outer in t.walk(ref.define.body):
+    for outer in ref.define.nodes:
         if isinstance(outer, t.Call) and any(arg.value is node for arg in outer.args):
             return outer
         if isinstance(outer, t.Repeat) and outer.iterable is node:

@@ -23,7 +23,6 @@ from gradguard.static.model import (
 from gradguard.static.names import named_kind
 from gradguard.static.proof import prove, prove_terms
 from gradguard.static.summary import apply_facts
-from gradguard.static.tree import walk_statements
 from gradguard.static.values import (
     DETACHED,
     NOTHING,
@@ -63,7 +62,7 @@ def _gives_a_result(c: Called) -> bool:
     ref = c.flow.ref
     if not c.arguments or c.node in ref.calls_for_effect:
         return False
-    parts = (node for node in t.walk(ref.define.body) if isinstance(node, t.Attribute | t.Subscript))
+    parts = (node for node in ref.define.nodes if isinstance(node, t.Attribute | t.Subscript))
     return c.state.mode is Mode.OFF or any(part.value is c.node for part in parts)
 
 
@@ -352,7 +351,7 @@ def _registered_on(flow: Flow, path: str | None) -> str | None:
         loop = frame.loop.site.node
         if head in frame.loop.targets and isinstance(loop, t.Repeat) and loop.iterable is not None:
             path = _object_in(flow, loop.iterable)
-    for stmt in walk_statements(flow.ref.define.body):
+    for stmt in flow.ref.define.statements:
         targets = [t.path_of(target) for target in stmt.targets] if isinstance(stmt, t.Assign) else []
         if isinstance(stmt, t.Assign) and {path, (path or "").split("[", 1)[0]} & set(targets):
             path = _object_in(flow, stmt.value) if _looks_up(stmt.value) else path

@@ -297,6 +297,22 @@ class Define(Stmt):
     decorators: list[Expr]
     is_generator: bool = False
     is_async: bool = False
+    _nodes: tuple[Node, ...] | None = field(default=None, init=False)
+    _statements: tuple[Stmt, ...] | None = field(default=None, init=False)
+
+    @property
+    def nodes(self) -> tuple[Node, ...]:
+        """Every node of its body: many ask for one sort of them or another."""
+        if self._nodes is None:
+            self._nodes = tuple(walk(self.body))
+        return self._nodes
+
+    @property
+    def statements(self) -> tuple[Stmt, ...]:
+        """Every statement of its body, not those of functions and classes in it."""
+        if self._statements is None:
+            self._statements = tuple(walk_statements(self.body))
+        return self._statements
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -460,6 +476,7 @@ def _parts(cls: type) -> tuple[str, ...] | None:
     return tuple(name for name in names if name not in _NO_NODES)
 
 
-_NO_NODES = frozenset(
-    "origin id name keyword star operator kind names narrows dimensions bounds assigned is_generator is_async".split()
-)
+_NO_NODES = frozenset((
+    *"origin id name keyword star operator kind names narrows dimensions bounds assigned is_generator is_async".split(),
+    *("_nodes", "_statements"),
+))  # fmt: skip

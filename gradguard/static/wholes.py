@@ -30,7 +30,7 @@ def note_wholes(flow: Flow) -> None:
 
 def _rests(flow: Flow, wanted: bool) -> Iterator[tuple[object, Index]]:
     """What the function takes of tensors that is no small part of them, ``h[:, 20:]``: wherever it goes."""
-    for node in t.walk(flow.ref.define.body) if wanted else ():
+    for node in flow.ref.define.nodes if wanted else ():
         if isinstance(node, t.Subscript) and isinstance(node.index, t.Slice) and not node.index.narrows:
             yield ((), _name(node.value)), node.index.bounds
 

@@ -76,7 +76,7 @@ match a:
 
 
 def assert_same(text: str) -> int:
-    ours, theirs = t.walk(build.build(ast.parse(text))), t.walk(concrete.build(cst.parse_module(text)))
+    ours, theirs = t.walk(build.build(ast.parse(text)).statements), t.walk(concrete.build(cst.parse_module(text)))
     count = 0
     for one, other in zip_longest(ours, theirs):
         assert type(one) is type(other)
@@ -117,6 +117,26 @@ def test_a_place_is_that_of_the_node() -> None:
     spans = {type(node).__name__: chunk.span(node.origin) for node in t.walk(chunk.statements)}
     assert spans["Call"] == Span(2, 17, 2, 27)
     assert spans["Subscript"] == Span(2, 30, 3, 16)
+
+
+def lines_of(path: str, text: str) -> list[int]:
+    """The line of each node, as Python's parser and LibCST both say."""
+    source = Source(path, text)
+    outline = source.outline
+    extents = (*outline.functions.values(), *outline.classes.values(), *outline.script)
+    chunks = [chunk for extent in extents if isinstance(chunk := source.chunk(extent), Chunk)]
+    found = []
+    for chunk in chunks:
+        numbers = [node.origin for node in t.walk(chunk.statements)]
+        lines = [chunk.line(number) for number in numbers]
+        assert lines == [chunk.span(number).line for number in numbers], path
+        found += lines
+    return found
+
+
+def test_every_line_is_the_one_that_libcst_tells() -> None:
+    assert len(lines_of("snippets.py", SNIPPETS)) > 250
+    assert sum(len(lines_of(str(path), path.read_text())) for path in (ROOT / "rules").rglob("*.py")) > 1_000
 
 
 CLASSES = """\

@@ -33,4 +33,4 @@ def test_many_adjacent_strings_never_crash() -> None:
     assert (chunk is None) == (source.problem(source.outline.script[-1]) is not None)
     if chunk is not None:
         with pytest.raises(SourceError):
-            chunk.line(chunk.statements[0].origin)
+            chunk.span(chunk.statements[0].origin)

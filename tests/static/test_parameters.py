@@ -12,7 +12,7 @@ from gradguard.static.parameters import is_plain
 
 
 def parameter(text: str) -> t.Param:
-    (define,) = build.build(ast.parse(f"def f({text}): ..."))
+    (define,) = build.build(ast.parse(f"def f({text}): ...")).statements
     assert isinstance(define, t.Define)
     return define.params[0]
 

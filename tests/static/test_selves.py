@@ -70,7 +70,7 @@ def test_what_is_right_by_any_name(name: str) -> None:
     ],
 )
 def test_what_is_no_object(method: str) -> None:
-    (define,) = build.build(ast.parse(method))
+    (define,) = build.build(ast.parse(method)).statements
     assert isinstance(define, t.Define)
     before = [node.id for node in t.walk(define) if isinstance(node, t.Name)], [p.name for p in define.params]
     selves.with_self(define)
@@ -79,7 +79,7 @@ def test_what_is_no_object(method: str) -> None:
 
 @pytest.mark.parametrize("decorator", ["", "@property", "@torch.no_grad()", "@torch.inference_mode", "@rows.setter"])
 def test_what_is_an_object(decorator: str) -> None:
-    (define,) = build.build(ast.parse(f"{decorator}\ndef rows(this, x): this.x = [this.f(y) for y in x]"))
+    (define,) = build.build(ast.parse(f"{decorator}\ndef rows(this, x): this.x = [this.f(y) for y in x]")).statements
     assert isinstance(define, t.Define)
     selves.with_self(define)
     assert "this" not in {node.id for node in t.walk(define) if isinstance(node, t.Name)}
