@@ -170,7 +170,7 @@ def _gathered(handed_on: list[Value], others: dict[object, Value]) -> Value:
     known = dict(entry for value in handed_on for entry in entries_of(value)) | others
     hidden = [value for value in handed_on if not entries_of(value)]
     whole = union([*known.values(), *hidden], Kind.CONTAINER)
-    return replace(whole, parts=() if hidden else tuple(known.items()))
+    return whole._replace(parts=() if hidden else tuple(known.items()))
 
 
 def _spread(c: Called, arguments: Arguments, arg: t.Arg, value: Value, open_names: list[str]) -> None:
@@ -217,12 +217,12 @@ def with_flags(ref: FunctionRef, given: Given) -> FunctionRef:
 def _told(written: t.Expr, value: Value) -> Value:
     """What an argument says of the way that a function takes: a truth, a word, an optimizer or that there is none."""
     if isinstance(written, t.Constant) and (written.value is None or isinstance(written.value, bool)):
-        return replace(NUMBER, ref=Flag(bool(written.value)))
+        return NUMBER._replace(ref=Flag(bool(written.value)))
     if isinstance(written, t.Constant) and isinstance(written.value, int):
-        return replace(NUMBER, ref=Whole(written.value))
+        return NUMBER._replace(ref=Whole(written.value))
     if value.kind is Kind.OPTIMIZER:
         return Value(kind=Kind.OPTIMIZER, ref=Flag(True))
-    return replace(NUMBER, ref=value.ref)
+    return NUMBER._replace(ref=value.ref)
 
 
 def _by_default(ref: FunctionRef) -> dict[str, Value]:

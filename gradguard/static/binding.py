@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gradguard.static import filled_later, places, stores
@@ -57,7 +56,7 @@ def bind(
         return
     rebuilt = source.id if not plain and isinstance(source, t.Name) and stores.goes_on(flow, path, source.id) else None
     if rebuilt is not None:
-        value = replace(value, must=value.must | flow.read(flow.canonical(path), state).must)
+        value = value._replace(must=value.must | flow.read(flow.canonical(path), state).must)
         state.env[flow.canonical(rebuilt)] = value
     if _alias(flow, path, source, value, state):
         if rebuilt is not None:
@@ -179,7 +178,7 @@ def _take_apart(
             continue  # energy, x = accept(energy, x)
         part = element(value, index)
         if value.part(index) is None and _is_extra(item, beside_loss):
-            part = replace(part, roots=frozenset(), maybe=part.reach)  # loss, count = model(batch)
+            part = part._replace(roots=frozenset(), maybe=part.reach)  # loss, count = model(batch)
         if takes_one and value.kind is Kind.TENSOR and value.part(index) is None:
             part = holding(part, Held.VIEW, target)
         if (path := t.path_of(item)) is not None:
@@ -190,7 +189,7 @@ def _take_apart(
 def forget_frames(flow: Flow, path: str, state: State) -> None:
     """``error.__traceback__ = None``: the exception lets go of the frames."""
     base = path.rsplit(".", 1)[0]
-    state.env[base] = replace(flow.read(base, state), holds=NOTHING_HELD)
+    state.env[base] = flow.read(base, state)._replace(holds=NOTHING_HELD)
 
 
 def _alias(flow: Flow, path: str, source: t.Expr | None, value: Value, state: State) -> bool:
@@ -325,7 +324,7 @@ def unmarked(flow: Flow, path: str, value: Value, state: State) -> Value:
     """
     if value.kind is not Kind.TENSOR and all(root.source is not Source.LEAF for root in value.roots):
         return value
-    plain = replace(DETACHED, holds=value.holds)
+    plain = DETACHED._replace(holds=value.holds)
     state.assign(path, plain)
     if path in flow.params and path not in flow.locals and flow.branches == 0:
         flow.detached.add(path)  # the caller's own tensor

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from functools import reduce
 
 from gradguard.static import knowledge as k
@@ -76,7 +75,7 @@ def builtin(c: Called, name: str) -> Value | None:
         parts = tuple((a.keyword, v) for a, v in c.values if a.keyword) if name == "dict" else ()
         if parts and (entries := entries_of(values[0])):  # dict(logs, loss=loss.item())
             return with_entries(structure(entries, Kind.CONTAINER), parts)
-        return replace(union(values, Kind.CONTAINER), parts=parts)
+        return union(values, Kind.CONTAINER)._replace(parts=parts)
     if name == "getattr" and (method := _method_by_name(c)) is not None:
         return method
     if name == "getattr" and len(c.node.args) == 2:
@@ -135,7 +134,7 @@ def _method_by_name(c: Called) -> Value | None:
     known = c.flow.read(path, c.state)
     if known.kind is not Kind.UNKNOWN or known.ref is not None or known.roots != {Root(Source.PLACE, path)}:
         return None
-    return replace(known, ref=Bound(t.Call(c.node.origin, c.node.func, c.node.args[:2])))
+    return known._replace(ref=Bound(t.Call(c.node.origin, c.node.func, c.node.args[:2])))
 
 
 _ONE_PART_OPEN = re.compile(r"""f(['"])(?P<start>\w*)\{[^{}]*\}(?P<end>\w*)\1""")

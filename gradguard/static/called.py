@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -108,7 +108,7 @@ class Called:
         if not is_target or (not k.LOSS_CALLABLE.search(self.path) and "loss" not in self.path):
             return value
         data = frozenset(r for r in value.roots if r.source in (Source.PARAM, Source.PLACE))
-        return replace(value, roots=value.roots - data, maybe=value.maybe | data)
+        return value._replace(roots=value.roots - data, maybe=value.maybe | data)
 
 
 def _looked_up(expr: t.Expr) -> str | None:

@@ -7,7 +7,6 @@ is applied from its own facts (``summary``); everything else is looked up in ``k
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gradguard.static import containers, dispatch, handed, modes, module_calls, operations, training, volatile
@@ -64,7 +63,7 @@ def call(flow: Flow, node: t.Call, state: State) -> Value:
         else _bound(flow, node, receiver, state)
     )
     if func.kind is Kind.MODULE and isinstance(func.ref, Class) and not _can_be_given(func.ref, node.args):
-        func = replace(func, ref=None)  # another module, or a function: whoever made the object chose it
+        func = func._replace(ref=None)  # another module, or a function: whoever made the object chose it
     module = node.argument("module", 0) if func.ref in k.RUNNING_MODULES else None
     if module is not None:
         func, receiver = evaluate(flow, module, state), None
@@ -224,7 +223,7 @@ def _project(c: Called) -> Value | None:
         if _optimizer_class(ref):
             return Value(kind=Kind.OPTIMIZER, ref=ref)
         if ref.is_list:
-            return replace(union(c.arguments, Kind.INSTANCE), ref=ref)
+            return union(c.arguments, Kind.INSTANCE)._replace(ref=ref)
         if ref.is_record and c.values and (not ref.methods or union(c.arguments).keeps) and not ref.has_setters:
             return _record(c, ref.fields, ref.replaced_fields)
         if ref.self_cycles and ref.holds_model:
@@ -248,11 +247,11 @@ def _project(c: Called) -> Value | None:
             if learns and module_calls.is_frozen(c, c.path):
                 return module_calls.module_result(c)
             if c.func.kind is Kind.MODULE and returned.roots - union(c.arguments).roots:
-                return returned if returned.kind is Kind.TENSOR else replace(returned, kind=Kind.OUTPUT)
+                return returned if returned.kind is Kind.TENSOR else returned._replace(kind=Kind.OUTPUT)
             if not learns or _detaches(forward):
                 return returned
             result = module_calls.module_result(c)
-            return replace(result, ref=returned.ref) if returned.kind is Kind.INSTANCE else result  # a record
+            return result._replace(ref=returned.ref) if returned.kind is Kind.INSTANCE else result  # a record
     return None
 
 
@@ -271,7 +270,7 @@ def _record(c: Called, fields: tuple[str, ...], replaced: frozenset[str] = froze
     names = iter(fields)
     given = ((arg.keyword or next(names), value) for arg, value in c.values)
     parts = tuple((name, value) for name, value in given if name not in replaced)
-    return replace(union([value for _, value in parts], Kind.OUTPUT), parts=parts)
+    return union([value for _, value in parts], Kind.OUTPUT)._replace(parts=parts)
 
 
 def _prepared(c: Called) -> Value | None:

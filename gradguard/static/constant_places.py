@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gradguard.static import places
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
 def without_settings(flow: Flow, value: Value) -> Value:
     """A value without the places that hold a number only: ``net.scale`` of ``net.scale * logits`` brings no graph."""
     settings = frozenset(root for root in value.reach if _is_setting(flow, root))
-    return replace(value, roots=value.roots - settings, maybe=value.maybe - settings) if settings else value
+    return value._replace(roots=value.roots - settings, maybe=value.maybe - settings) if settings else value
 
 
 def _is_setting(flow: Flow, root: Root) -> bool:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from gradguard.static import filled_later
 from gradguard.static import knowledge as k
 from gradguard.static import tree as t
@@ -78,7 +76,7 @@ def _found(c: Called) -> Value:
     if made is None or c.receiver is None:
         return NOTHING
     if made.kind is Kind.CONTAINER and not made.bounded:
-        return replace(NOTHING, kind=Kind.CONTAINER, must=c.receiver.must)
+        return NOTHING._replace(kind=Kind.CONTAINER, must=c.receiver.must)
     is_object = made.kind is Kind.INSTANCE or made.bounded
     return made if is_object else join(entry(c, c.receiver, c.node.args[0].value), made, trusted="first")
 
@@ -112,7 +110,7 @@ def pop(c: Called) -> Value:
     path = t.path_of(c.node.args[0].value)
     if path is not None:
         _bound_it(c, c.flow.canonical(path))
-    return replace(c.arguments[0], kind=Kind.UNKNOWN, parts=(), bounded=False)
+    return c.arguments[0]._replace(kind=Kind.UNKNOWN, parts=(), bounded=False)
 
 
 _OF_ONE = ("append", "appendleft", "add")
@@ -132,7 +130,7 @@ def _taken_out(c: Called, container: Value) -> Value:
             c.flow.empty(path, container, c.state)
         else:
             _bound_it(c, path)
-    return NOTHING if c.method == "clear" else replace(container, kind=Kind.UNKNOWN, parts=(), bounded=False)
+    return NOTHING if c.method == "clear" else container._replace(kind=Kind.UNKNOWN, parts=(), bounded=False)
 
 
 def _put_into(c: Called, base: str, is_container: bool) -> None:
@@ -148,7 +146,7 @@ def _put_into(c: Called, base: str, is_container: bool) -> None:
     stored = c.first if one and c.first is not None else union(c.arguments, Kind.CONTAINER)
     stored = flow.with_fields(stored, c.node.args[0].value, state) if one else stored
     if c.method in ("extend", "extendleft") and c.first is not None and c.first.kind is Kind.NUMBER:
-        stored = replace(stored, holds=frozenset())  # the elements of an array are copies
+        stored = stored._replace(holds=frozenset())  # the elements of an array are copies
     made = _made_by_comprehension(c)
     if c.method == "update" and not _new_key(c) and (not stored.reach or (made is None and _is_another_dict(c))):
         _is_updated(c, base, holder)
@@ -171,8 +169,8 @@ def _put_into(c: Called, base: str, is_container: bool) -> None:
     flow.touch(base, state)
     if c.method == "update" and _is_updated(c, base, holder):
         return
-    state.env[base] = replace(
-        holder, roots=holder.roots | stored.roots, maybe=holder.maybe | stored.maybe, parts=_with_element(c, holder),
+    state.env[base] = holder._replace(
+        roots=holder.roots | stored.roots, maybe=holder.maybe | stored.maybe, parts=_with_element(c, holder),
         kind=Kind.CONTAINER if is_container else holder.kind, holds=holder.holds | stored.holds,
     )  # fmt: skip
 
@@ -259,7 +257,7 @@ def _bound_it(c: Called, path: str) -> None:
     base = path
     while base.endswith("[*]"):
         base = base[:-3]
-    c.state.env[base] = replace(c.flow.read(base, c.state), bounded=True, parts=())
+    c.state.env[base] = c.flow.read(base, c.state)._replace(bounded=True, parts=())
 
 
 def in_place(c: Called) -> Value | None:
@@ -307,7 +305,7 @@ def in_place(c: Called) -> Value | None:
     if path.endswith(
         PARAMETERS
     ):  # what it blends itself with starts no graph: it asks for no gradient, or torch raises
-        added = replace(added, roots=added.roots - c.receiver.roots)
+        added = added._replace(roots=added.roots - c.receiver.roots)
     if any(root.source is Source.LEAF for root in added.roots):
         added = added.with_roots(Root(Source.GRAPH, c.node))
     before = flow.read(path, state)
@@ -315,7 +313,7 @@ def in_place(c: Called) -> Value | None:
         flow.touch(path, state)
         form = Form.AVERAGE if _blends(c.node) else Form.IN_PLACE
         flow.store(path, added, state, c.node, c.node.args[0].value, form)
-    changed = replace(before, roots=before.roots | added.roots, maybe=before.maybe | added.maybe)
+    changed = before._replace(roots=before.roots | added.roots, maybe=before.maybe | added.maybe)
     state.env[path] = state.env[written] = changed
     return changed
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import takewhile
 from typing import TYPE_CHECKING
@@ -355,7 +355,7 @@ class Class:
                 if found.holding(Held.FROZEN) and parameters.may_learn_again(self, name):
                     found = learning(found)
                 if found.kind is Kind.CONTAINER and not found.parts and cls._holds_bounded(name):
-                    return each_of(replace(found, bounded=True))
+                    return each_of(found._replace(bounded=True))
                 if found.kind is Kind.CONTAINER and not found.parts and (made := cls._member(name)) is not None:
                     return each_of(made)
                 if found.kind not in (Kind.UNKNOWN, Kind.NOTHING) or found.roots:

@@ -6,7 +6,6 @@ Where few classes of the program have a method of that name, the call does what 
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 
 from gradguard.static import knowledge as k
 from gradguard.static import tree as t
@@ -87,7 +86,7 @@ def logged(c: Called) -> Value | None:
 def _keep_record(c: Called, path: str) -> None:
     """A handler that writes later keeps what a record is to show."""
     c.flow.touch(path, c.state)
-    buffer = replace(c.flow.read(path, c.state), kind=Kind.CONTAINER)
+    buffer = c.flow.read(path, c.state)._replace(kind=Kind.CONTAINER)
     for arg, value in c.values:
         if value.roots:
             c.flow.store(path, value, c.state, c.node, arg.value, Form.APPEND)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from gradguard.static import comprehensions
@@ -66,17 +65,17 @@ def recorded(value: Value, state: State, node: t.Node | None = None) -> Value:
     if state.mode is Mode.OFF:
         parts = tuple((key, recorded(v, state)) for key, v in value.parts)
         bare = cut(value, node)
-        return replace(bare, kind=value.kind, parts=parts, holds=bare.holds | value.holds)
+        return bare._replace(kind=value.kind, parts=parts, holds=bare.holds | value.holds)
     if node is not None and any(r.source is Source.LEAF for r in value.roots):
         value = value.with_roots(Root(Source.GRAPH, node))
     if state.mode is Mode.UNKNOWN:
-        return replace(value, roots=frozenset(), maybe=value.reach)
+        return value._replace(roots=frozenset(), maybe=value.reach)
     return value
 
 
 def cut(value: Value, node: t.Node | None) -> Value:
     """The tensor without its graph; it shares the storage."""
-    detached = replace(DETACHED, holds=viewed(value).holds)
+    detached = DETACHED._replace(holds=viewed(value).holds)
     for root in value.roots:
         detached = holding(detached, Held.GIVEN, root) if root.source is Source.PARAM else detached
     return holding(detached, Held.CUT, node) if value.roots and node is not None else detached
@@ -88,7 +87,7 @@ def _name(flow: Flow, expr: t.Name, state: State) -> Value:
 
 def _constant(flow: Flow, expr: t.Constant, state: State) -> Value:
     if isinstance(expr.value, str):
-        return replace(NUMBER, ref=Word(expr.value))
+        return NUMBER._replace(ref=Word(expr.value))
     return NOTHING if expr.value is None else NUMBER
 
 
@@ -122,11 +121,11 @@ def _attribute(flow: Flow, expr: t.Attribute, state: State) -> Value:
         if part is None and isinstance(base.ref, Class) and expr.name in base.ref.numbers:
             return NUMBER
         if part is None:
-            return replace(base, parts=(), kind=Kind.OUTPUT)
+            return base._replace(parts=(), kind=Kind.OUTPUT)
         members = base.holding(Held.MEMBER)  # a field lives as long as what it is a field of
-        return replace(part, holds=part.holds | members) if members else part
+        return part._replace(holds=part.holds | members) if members else part
     if base.kind is Kind.UNKNOWN and base.ref is None and base.roots and expr.name in ("T", "mT", "mH"):
-        return replace(base, parts=())  # a parameter: its caller may give a tensor
+        return base._replace(parts=())  # a parameter: its caller may give a tensor
     if base.kind is Kind.MODULE and expr.name == "module":
         return base
     if isinstance(base.ref, Class) and (got := _property(flow, expr, base, state)) is not None:
@@ -184,7 +183,7 @@ def _derived(value: Value, key: object) -> Value:
     roots = frozenset(
         Root(r.source, (r.key, key)) if r.source in (Source.CALL, Source.LOSS) else r for r in value.roots
     )
-    return replace(value, roots=roots, parts=(), kind=Kind.UNKNOWN)
+    return value._replace(roots=roots, parts=(), kind=Kind.UNKNOWN)
 
 
 def _is_setting(expr: t.Subscript) -> bool:
@@ -213,14 +212,14 @@ def _subscript(flow: Flow, expr: t.Subscript, state: State) -> Value:
         item = flow.read(flow.canonical(path), state)
         holder = known or (Value() if base.parts else base)
         leaves = (r for r in holder.roots if r.source is Source.LEAF)
-        return replace(item, roots=item.roots | frozenset(leaves))
+        return item._replace(roots=item.roots | frozenset(leaves))
     if isinstance(base.ref, Class) and base.kind is Kind.INSTANCE and base.ref.element is not None:
         return base.ref.element
     if base.kind in (Kind.MODULE, Kind.OPTIMIZER, Kind.SCALER, Kind.LOADER):
-        return replace(base, parts=())
+        return base._replace(parts=())
     index = expr.index.value if isinstance(expr.index, t.Constant) else None
     if base.kind is Kind.OUTPUT and isinstance(index, str) and k.MEASURE_KEY.search(index):
-        return replace(base, roots=frozenset(), maybe=base.reach, parts=(), kind=Kind.UNKNOWN)
+        return base._replace(roots=frozenset(), maybe=base.reach, parts=(), kind=Kind.UNKNOWN)
     if base.kind in (Kind.TENSOR, Kind.OUTPUT) and not base.parts:
         return recorded(indexed(flow, base, expr, state), state, expr)
     if base.kind is Kind.GRADIENT:
@@ -228,9 +227,9 @@ def _subscript(flow: Flow, expr: t.Subscript, state: State) -> Value:
     if isinstance(expr.index, t.Slice):
         trimmed = base.kind in (Kind.CONTAINER, Kind.UNKNOWN)
         parts = base.parts if base.part("each") is not None else ()
-        return replace(of_given(flow, base, expr, state), parts=parts, bounded=base.bounded or trimmed)
+        return of_given(flow, base, expr, state)._replace(parts=parts, bounded=base.bounded or trimmed)
     if isinstance(index, str) and not base.parts and k.MEASURE_KEY.search(index):
-        base = replace(base, roots=frozenset(), maybe=base.reach)
+        base = base._replace(roots=frozenset(), maybe=base.reach)
     if path is not None and not base.parts and base.kind is Kind.UNKNOWN and not base.roots:
         return flow.read(flow.canonical(path), state)
     return element(of_given(flow, base, expr, state), index)
@@ -307,7 +306,7 @@ def _display(flow: Flow, expr: t.Display, state: State) -> Value:
     whole = union(values, kind)
     if any(isinstance(item, t.Starred) for item in expr.items) or len(values) > 20:
         return whole
-    return replace(whole, parts=tuple(enumerate(values)))
+    return whole._replace(parts=tuple(enumerate(values)))
 
 
 def _dict(flow: Flow, expr: t.DictDisplay, state: State) -> Value:
@@ -325,7 +324,7 @@ def _dict(flow: Flow, expr: t.DictDisplay, state: State) -> Value:
             others.append(value)
     known = dict(parts)  # what comes later replaces what was under its key
     whole = union([*known.values(), *others], Kind.CONTAINER)
-    return replace(whole, parts=() if others else tuple(known.items()))
+    return whole._replace(parts=() if others else tuple(known.items()))
 
 
 def _lambda(flow: Flow, expr: t.Lambda, state: State) -> Value:
@@ -349,7 +348,7 @@ def closing_over(flow: Flow, function: Value, define: t.Define, state: State) ->
         held += [known for name in sorted(names) if (known := state.env.get(name)) is not None]
     graphs = [value for value in held if value.kind in (Kind.TENSOR, Kind.OUTPUT, Kind.UNKNOWN, Kind.FUNCTION)]
     roots = frozenset(r for value in graphs for r in value.roots if r.source is not Source.LEAF)
-    return replace(function, roots=roots) if roots else function
+    return function._replace(roots=roots) if roots else function
 
 
 def _walrus(flow: Flow, expr: t.Walrus, state: State) -> Value:

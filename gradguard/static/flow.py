@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -312,7 +311,7 @@ class Flow(FlowNotes):
         fields = [field for name, field in state.env.items() if name.startswith(prefix) and field.keeps]
         kept = [field for field in fields if field.kind not in (Kind.MODULE, Kind.OPTIMIZER, Kind.FUNCTION)]
         held = union(kept)
-        return replace(value, roots=value.roots | held.roots, maybe=value.maybe | held.maybe) if kept else value
+        return value._replace(roots=value.roots | held.roots, maybe=value.maybe | held.maybe) if kept else value
 
     def read(self, path: str, state: State) -> Value:
         """The value at a path, as far as this function and its surroundings tell."""
@@ -359,7 +358,7 @@ class Flow(FlowNotes):
         whole = {path for path in state.frozen if f"{module}.".startswith(f"{path}.")}  # some part of it learns again
         state.frozen = state.frozen | {module} if frozen else state.frozen - whole
         for path in () if frozen else (path for path in state.env if is_part(module, path)):
-            state.env[path] = replace(state.env[path], holds=thawed(state.env[path].holds))
+            state.env[path] = state.env[path]._replace(holds=thawed(state.env[path].holds))
 
     def zero(self, event: ZeroGrad, state: State) -> None:
         self.record(event)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gradguard.static import tree as t
@@ -35,7 +34,7 @@ def lengthened(flow: Flow, path: str, value: Value, state: State, source: t.Expr
     if not _has_whole(source, path) or _is_kept_short(flow, path, source):
         return value
     before = frozenset(Holding(Held.GROWN, root) for root in content(flow.read(path, state)))
-    return replace(value, holds=value.holds | flow.joined[source] | before)
+    return value._replace(holds=value.holds | flow.joined[source] | before)
 
 
 def lengthened_item(
@@ -53,7 +52,7 @@ def lengthened_item(
     if not any(isinstance(item, t.Subscript) and _is_same_item(flow, item, target, base) for item in before):
         return None
     grown = frozenset(Holding(Held.GROWN, root) for root in content(flow.read(base, state)))
-    return replace(value, holds=value.holds | flow.joined[source] | grown)
+    return value._replace(holds=value.holds | flow.joined[source] | grown)
 
 
 def _is_same_item(flow: Flow, item: t.Subscript, target: t.Subscript, base: str) -> bool:

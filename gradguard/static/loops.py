@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from gradguard.static import counts, filled_later, volatile
@@ -89,7 +89,7 @@ def _iterate(
         if is_live(flow, path, state):
             before = flow.read(path, state)
             kept = before.parts if before.kind is Kind.CONTAINER else ()
-            state.env[path] = replace(_carried(frame, path, before, left), parts=kept)
+            state.env[path] = _carried(frame, path, before, left)._replace(parts=kept)
             if path in left.records:
                 state.env[path] = _carried_fields(frame, path, before, state.env[path], left)
     flow.frames.append(frame)
@@ -152,14 +152,14 @@ def _carried(frame: LoopFrame, path: str, before: Value, left: Left) -> Value:
     """What is at a path when an iteration begins: what was there before the loop, or what the last one left there."""
     root = Root(Source.CARRIED, (path, frame.loop))
     frame.phis[path] = before
-    return replace(before, roots=before.roots | left.leaves.get(path, frozenset()) | {root}, must=before.must | {root})
+    return before._replace(roots=before.roots | left.leaves.get(path, frozenset()) | {root}, must=before.must | {root})
 
 
 def _carried_fields(frame: LoopFrame, path: str, before: Value, whole: Value, left: Left) -> Value:
     """A record when an iteration begins: each field carries what it carries, whatever another one does."""
-    fields = [(name, before.part(name) or replace(before, parts=())) for name in left.records[path]]
+    fields = [(name, before.part(name) or before._replace(parts=())) for name in left.records[path]]
     parts = tuple((name, _carried(frame, f"{path}.{name}", part, left)) for name, part in fields)
-    return replace(whole, kind=Kind.OUTPUT, parts=parts)
+    return whole._replace(kind=Kind.OUTPUT, parts=parts)
 
 
 def _left_as_records(flow: Flow, frame: LoopFrame, end: State | None) -> dict[str, tuple[str, ...]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gradguard.static import knowledge as k
@@ -95,7 +94,7 @@ def note_tensors(c: Called, ref: FunctionRef | None = None) -> None:
             continue
         name = arg.keyword or (names[index] if index < len(names) else None)
         if ref is None or (name in names and name not in structures_in(ref.define.body)):
-            c.state.env[path] = replace(value, ref=None)
+            c.state.env[path] = value._replace(ref=None)
 
 
 def _is_loss_without_parameters(ref: object) -> bool:

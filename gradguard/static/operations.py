@@ -83,7 +83,7 @@ def external_call(c: Called) -> Value | None:
             return each_of(made)
         is_queue = tail == "deque"
         bounded = not is_long_buffer(c.flow, c.node.argument("maxlen", 1)) if is_queue else _makes_short(c)
-        return replace(content, bounded=bounded, must=frozenset())
+        return content._replace(bounded=bounded, must=frozenset())
     if name.startswith("weakref.Weak"):
         return Value(kind=Kind.CONTAINER, bounded=True)  # it keeps nothing
     if name == "heapq.heappop" and c.node.args:
@@ -121,10 +121,10 @@ def external_call(c: Called) -> Value | None:
 def _partial(c: Called, function: Value) -> Value:
     """The function, with the arguments that it is given already."""
     given = union(c.arguments[1:])
-    function = replace(function, roots=function.roots | given.roots, maybe=function.maybe | given.maybe)
+    function = function._replace(roots=function.roots | given.roots, maybe=function.maybe | given.maybe)
     if not isinstance(function.ref, FunctionRef):
         return function
-    return replace(function, ref=replace(function.ref, given=(*function.ref.given, *c.values[1:])))
+    return function._replace(ref=replace(function.ref, given=(*function.ref.given, *c.values[1:])))
 
 
 def _replaced(c: Called, record: Value) -> Value:
@@ -132,14 +132,14 @@ def _replaced(c: Called, record: Value) -> Value:
     given = {arg.keyword: value for arg, value in c.values if arg.keyword is not None}
     kept = tuple((key, part) for key, part in record.parts if key not in given)
     parts = (*kept, *((name, value) for name, value in given.items()))
-    rest = kept if record.parts else (("rest", replace(record, parts=(), must=frozenset())),)
-    return replace(union(v for _, v in (*rest, *given.items())), kind=Kind.OUTPUT, parts=parts)
+    rest = kept if record.parts else (("rest", record._replace(parts=(), must=frozenset())),)
+    return union(v for _, v in (*rest, *given.items()))._replace(kind=Kind.OUTPUT, parts=parts)
 
 
 def _copied(value: Value, node: t.Node) -> Value:
     """A copy: of a model or of its state, a snapshot."""
     snapshot = value.kind is Kind.MODULE or bool(value.holding(Held.STATE))
-    copied = replace(computed(value), holds=computed(value).holds | value.holding(Held.FROZEN))
+    copied = computed(value)._replace(holds=computed(value).holds | value.holding(Held.FROZEN))
     return holding(copied, Held.SNAPSHOT, node) if snapshot else copied
 
 
@@ -212,7 +212,7 @@ def _torch(c: Called, name: str, tail: str) -> Value | None:
         plain = holding(DATA, Held.CUT, c.node) if tail in ("tensor", "from_numpy") else DATA
         return leaf if requires_grad else plain
     if name == "torch.autograd.Variable":
-        made = replace(c.first or UNKNOWN, kind=Kind.TENSOR)
+        made = (c.first or UNKNOWN)._replace(kind=Kind.TENSOR)
         return made.with_roots(Root(Source.LEAF, c.node)) if requires_grad else made
     if name in ("torch.utils.data.random_split", "torch.utils.data.Subset", "torch.utils.data.ConcatDataset"):
         return each_of(c.first or UNKNOWN) if tail == "random_split" else c.first
@@ -223,7 +223,7 @@ def _torch(c: Called, name: str, tail: str) -> Value | None:
     ):
         return NOTHING if not name.endswith("stream") else UNKNOWN
     if tail == "where" and len(c.values) == 1:
-        return replace(DETACHED, kind=Kind.CONTAINER)  # a tuple of indices
+        return DETACHED._replace(kind=Kind.CONTAINER)  # a tuple of indices
     if tail in k.BREAKING_FUNCTIONS or name.startswith(("torch.nn.init.", "torch.nn.utils.clip")):
         return _broken(c)
     if name.startswith(("torch.func.", "torch.jit.", "torch.hub.", "torch.fx.", "torch.compiler", "torch.export")):
@@ -234,22 +234,22 @@ def _torch(c: Called, name: str, tail: str) -> Value | None:
     if tail in k.SAVING:
         c.flow.saving.add(c.node)
     if tail in k.SHAPE_KEEPING and c.first is not None:
-        result = replace(result, holds=result.holds | c.first.holding(Held.OUTPUT))
+        result = result._replace(holds=result.holds | c.first.holding(Held.OUTPUT))
     return _indexed(c, tail, result)
 
 
 def _indexed(c: Called, name: str, result: Value) -> Value:
     """The second part of ``max(dim)``, ``sort``, ``topk`` holds indices; each part is a tensor of its own."""
     several = len(c.values) + (0 if c.external else 1) > 1
-    part = replace(result, parts=())
+    part = result._replace(parts=())
     if (name in k.INDEXED_RESULTS and (several or name in k.SEVERAL_RESULTS)) or _gives_several(c):
-        return replace(result, parts=((0, part), (1, DETACHED)))
-    return replace(result, parts=((0, part), (1, part), (2, part))) if name in k.SEVERAL_RESULTS else result
+        return result._replace(parts=((0, part), (1, DETACHED)))
+    return result._replace(parts=((0, part), (1, part), (2, part))) if name in k.SEVERAL_RESULTS else result
 
 
 def _broken(c: Called) -> Value:
     """What has no graph: a tensor, or several of them, ``values, counts = x.unique(return_counts=True)``."""
-    return replace(DETACHED, kind=Kind.CONTAINER) if _gives_several(c) else DETACHED
+    return DETACHED._replace(kind=Kind.CONTAINER) if _gives_several(c) else DETACHED
 
 
 def _gives_several(c: Called) -> bool:
@@ -280,7 +280,7 @@ def tensor_method(c: Called) -> Value | None:
     if c.method == "state_dict" and not c.values:
         return holding(DETACHED, Held.STATE, c.node)
     if c.method == "_asdict" and not c.values:  # of a named tuple
-        return replace(receiver, kind=Kind.CONTAINER)
+        return receiver._replace(kind=Kind.CONTAINER)
     if c.method == "_replace":
         return _replaced(c, receiver)
     if c.method in ("items", "values", "keys") and not c.values:
@@ -296,7 +296,7 @@ def tensor_method(c: Called) -> Value | None:
         if c.method == "detach":
             return cut(receiver, c.node)
         if c.method == "numpy":
-            return replace(ARRAY, holds=receiver.holding(Held.VIEW, Held.PART))
+            return ARRAY._replace(holds=receiver.holding(Held.VIEW, Held.PART))
         numbers = c.method in ("item", "tolist", "size", "dim", "numel")
         return NUMBER if numbers else holding(_broken(c), Held.CUT, c.node)
     if c.method == "scale" and k.SCALER_NAME.search(c.receiver_path or ""):
@@ -304,12 +304,12 @@ def tensor_method(c: Called) -> Value | None:
     if c.method == "sample" and receiver.kind is Kind.OUTPUT:
         return DETACHED  # torch.distributions draws under no_grad
     if c.method in k.MOVING_METHODS:
-        moved = replace(computed(receiver), parts=())
-        moved = replace(moved, holds=moved.holds | receiver.holding(Held.STATE))
+        moved = computed(receiver)._replace(parts=())
+        moved = moved._replace(holds=moved.holds | receiver.holding(Held.STATE))
         return recorded(moved, c.state)  # to where it is already, it is the same tensor
     if c.method in k.SHAPING_METHODS:
         kind = Kind.TENSOR if _is_tensor(c, receiver) else receiver.kind
-        return recorded(replace(_viewed(c, receiver), parts=(), kind=kind), c.state, c.node)
+        return recorded(_viewed(c, receiver)._replace(parts=(), kind=kind), c.state, c.node)
     if c.method in k.DIFFERENTIABLE_METHODS:
         result = c.result(kind=receiver.kind if receiver.kind is Kind.OUTPUT else Kind.TENSOR)
         if c.method in k.SAVING:
@@ -317,11 +317,11 @@ def tensor_method(c: Called) -> Value | None:
         if c.method == "clone" and receiver.holding(Held.STATE):
             result = holding(result, Held.SNAPSHOT, c.node)
         if _is_tensor(c, receiver):
-            result = replace(result, kind=Kind.TENSOR)
+            result = result._replace(kind=Kind.TENSOR)
         if c.method in k.VIEWING_METHODS:
-            result = replace(result, holds=result.holds | _viewed(c, receiver).holds)
+            result = result._replace(holds=result.holds | _viewed(c, receiver).holds)
         elif c.method in k.SHAPE_KEEPING:
-            result = replace(result, holds=result.holds | receiver.holding(Held.OUTPUT))
+            result = result._replace(holds=result.holds | receiver.holding(Held.OUTPUT))
         return _indexed(c, c.method, result)
     return None
 
@@ -346,9 +346,9 @@ def _is_tensor(c: Called, receiver: Value) -> bool:
 def _viewed(c: Called, receiver: Value) -> Value:
     """The receiver as a view of itself; of a part of it, where the method picks one."""
     if c.method == "repeat":  # copies
-        return replace(computed(receiver), holds=computed(receiver).holds | receiver.holding(Held.OUTPUT))
+        return computed(receiver)._replace(holds=computed(receiver).holds | receiver.holding(Held.OUTPUT))
     if c.method in ("narrow", "select"):
-        return holding(replace(receiver, holds=receiver.holds - receiver.holding(Held.OUTPUT)), Held.VIEW, c.node)
+        return holding(receiver._replace(holds=receiver.holds - receiver.holding(Held.OUTPUT)), Held.VIEW, c.node)
     return receiver if c.method == "requires_grad_" else viewed(receiver)
 
 
@@ -362,7 +362,7 @@ def _view(receiver: Value, method: str) -> Value:
     elif receiver.parts and receiver.part("each") is None:
         each = carried_element(receiver, union((v for _, v in receiver.parts), Kind.UNKNOWN))
     else:
-        each = element(replace(receiver, parts=()), "each")
+        each = element(receiver._replace(parts=()), "each")
     return each_of(each if method == "values" else structure(((0, NUMBER), (1, each))))
 
 

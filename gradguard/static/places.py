@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import builtins
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gradguard.static import knowledge as k
@@ -60,7 +59,7 @@ def parameter(flow: Flow, param: t.Param) -> Value:
     asks_items = param.name in flow.receivers_in
     if asks_items and (cls := flow.project.passed.argument_class(flow.ref, param.name, of_items=True)):
         item = Value(kind=Kind.MODULE if cls.is_module else Kind.INSTANCE, ref=cls)
-        return replace(each_of(item), roots=root, must=root)
+        return each_of(item)._replace(roots=root, must=root)
     if param.name in flow.modules:
         return Value(kind=Kind.MODULE)
     if k.LOADER_NAME.search(param.name):
@@ -95,7 +94,7 @@ def read(flow: Flow, path: str, state: State) -> Value:
         if found is not None:
             if found.kind in (Kind.MODULE, Kind.OPTIMIZER, Kind.SCALER, Kind.LOADER, Kind.INSTANCE):
                 return found
-            return replace(found, roots=must | found.roots, must=must, parts=_placed(path, found))
+            return found._replace(roots=must | found.roots, must=must, parts=_placed(path, found))
         method = owner.method(name)
         if method is not None and method.is_property and method.read_attribute is not None:
             return read(flow, f"{base}.{method.read_attribute}", state)
@@ -110,7 +109,7 @@ def read(flow: Flow, path: str, state: State) -> Value:
             if key is not None and container.part(key) is None and Root(Source.PLACE, base) in container.roots:
                 return Value(must, must=must)
             part = element(container, key)
-            return replace(part, must=container.must, kind=Kind.UNKNOWN) if part.kind is Kind.CONTAINER else part
+            return part._replace(must=container.must, kind=Kind.UNKNOWN) if part.kind is Kind.CONTAINER else part
         if element(read(flow, base, state), path[len(base) + 2 : -2] if path.endswith('"]') else None).bounded:
             return Value(must, must=must, kind=Kind.CONTAINER, bounded=True)
     if path in flow.modules or (path.startswith("self.") and _module_in_class(flow, path)):
@@ -133,7 +132,7 @@ def _placed(path: str, value: Value) -> tuple[tuple[object, Value], ...]:
     if value.kind is not Kind.OUTPUT or not is_record(value):
         return value.parts
     places = [(name, part, frozenset((Root(Source.PLACE, f"{path}.{name}"),))) for name, part in value.parts]
-    return tuple((name, replace(part, roots=part.roots | place, must=place)) for name, part, place in places)
+    return tuple((name, part._replace(roots=part.roots | place, must=place)) for name, part, place in places)
 
 
 def field_of(record: Value | None, name: str) -> Value | None:
@@ -144,7 +143,7 @@ def field_of(record: Value | None, name: str) -> Value | None:
         return None
     if name == "data" and record.kind is Kind.TENSOR:
         return cut(record, None)
-    return record.part(name) or replace(record, parts=(), kind=Kind.OUTPUT)
+    return record.part(name) or record._replace(parts=(), kind=Kind.OUTPUT)
 
 
 def _module_in_class(flow: Flow, path: str) -> bool:
@@ -189,7 +188,7 @@ def _outer_name(flow: Flow, name: str) -> Value:
         if known is not None:
             root = frozenset((Root(Source.PLACE, name),))
             plain = (Kind.TENSOR, Kind.OUTPUT, Kind.UNKNOWN, Kind.CONTAINER, Kind.NUMBER, Kind.NOTHING)
-            return replace(known, roots=root, maybe=frozenset(), must=root, parts=()) if known.kind in plain else known
+            return known._replace(roots=root, maybe=frozenset(), must=root, parts=()) if known.kind in plain else known
         outer = outer.ref.outer
     value = flow.module.resolve(name)
     if name in flow.modules and (value is None or value.kind in (Kind.UNKNOWN, Kind.TENSOR)):
@@ -235,4 +234,4 @@ def kind_of(ref: FunctionRef, expr: t.Expr) -> Value:
     value = flow.value(expr, state)
     whole = value.kind is Kind.OUTPUT and is_record(value)
     parts = tuple((key, _bare(part)) for key, part in value.parts if whole or _is_kept(part))
-    return replace(_bare(value), parts=parts)
+    return _bare(value)._replace(parts=parts)

@@ -109,7 +109,7 @@ def _mark_leaf(here: Translation, event: Call, receiver: str | None) -> None:
     if given and receiver is not None:
         here.flow.touch(receiver, here.state)
         marked = here.flow.read(receiver, here.state).with_roots(Root(Source.LEAF, here.c.node))
-        here.state.env[receiver] = replace(marked, kind=Kind.TENSOR)
+        here.state.env[receiver] = marked._replace(kind=Kind.TENSOR)
 
 
 def _is_as_given(here: Translation, param: str) -> bool:
@@ -192,7 +192,7 @@ def _store(here: Translation, store: Store) -> None:
     if store.form in (Form.AVERAGE, Form.SUM):
         value = recorded(value, state, here.c.node)  # the callee did not know that it was given a leaf
     if store.form is Form.ITEM and flow.read(path, state).kind is Kind.TENSOR:
-        value = replace(value, holds=NOTHING_HELD)  # the numbers are copied
+        value = value._replace(holds=NOTHING_HELD)  # the numbers are copied
     origins = _given_for(here, store)
     origin = origins[0] if origins else None
     of_object = origin is not None and _is_of_object(here, store, origin)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from gradguard.static import tree as t
@@ -129,7 +129,7 @@ def hedge(a: State, b: State) -> None:
         for state, other in ((a, b), (b, a)):
             here, there = state.env[path], other.env[path]
             if here.roots and there.kind is Kind.TENSOR and not there.reach:
-                state.env[path] = replace(here, roots=frozenset(), maybe=here.reach)
+                state.env[path] = here._replace(roots=frozenset(), maybe=here.reach)
 
 
 @dataclass(slots=True)

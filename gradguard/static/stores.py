@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gradguard.static import counts, few_keys, gradient_sums, renewal
@@ -193,8 +192,8 @@ def store_item(
     if holder.kind is Kind.CONTAINER and key.kind is Kind.TENSOR and key.keeps:  # a dict keeps its keys
         if not _has_graph(value) and (_has_graph(key) or not value.reach):
             source = target.index
-        value = replace(
-            value, roots=value.roots | key.roots, maybe=value.maybe | key.maybe, holds=value.holds | key.holds
+        value = value._replace(
+            roots=value.roots | key.roots, maybe=value.maybe | key.maybe, holds=value.holds | key.holds
         )
     if not value.keeps:
         renewal.note(flow, target)
@@ -205,7 +204,7 @@ def store_item(
         state.assign(base, value)  # xs[:] = xs[-10:]
         return
     if _is_last(target.index) and not value.keeps and holder.kind is Kind.CONTAINER:
-        state.env[base] = replace(holder, bounded=True, parts=())  # losses[-1] = losses[-1].item()
+        state.env[base] = holder._replace(bounded=True, parts=())  # losses[-1] = losses[-1].item()
         return
     if isinstance(target.index, t.Constant) and isinstance(target.index.value, str):
         value = lengthened(flow, path, value, state, source)
@@ -213,16 +212,16 @@ def store_item(
             store_rebind(flow, path, value, state, stmt, source)
         state.assign(path, value)
         if holder.parts == () and _is_put_back(value, base, path):  # what showed that the whole has a graph is gone
-            holder = replace(holder, roots=holder.must | _of_others(base, path, state).roots, maybe=holder.reach)
+            holder = holder._replace(roots=holder.must | _of_others(base, path, state).roots, maybe=holder.reach)
         state.env[base] = with_item(holder, target.index.value, value)
         return
     whole = base if isinstance(target.index, t.Slice) and source is not None and mentions(source, base) else path
     by_position = isinstance(target.index, t.Display) and holder.kind is Kind.UNKNOWN  # weights[i, j]
     if holder.kind is Kind.TENSOR or by_position or (isinstance(target.index, t.Slice) and target.index.dimensions > 1):
-        value = replace(value, holds=NOTHING_HELD)  # the numbers are copied
+        value = value._replace(holds=NOTHING_HELD)  # the numbers are copied
     copied = holder.kind is Kind.TENSOR or flow.is_buffer(base) or isinstance(target.index, t.Slice) or by_position
     if copied and holder.kind is not Kind.CONTAINER and state.mode is Mode.OFF:
-        value = replace(value, roots=frozenset(), maybe=frozenset())
+        value = value._replace(roots=frozenset(), maybe=frozenset())
     form, added = rebind_form(whole, source)
     if form is Form.REBIND and (written := t.path_of(target)) is not None and written != path:
         form, added = rebind_form(written, source)  # cell = sums[name]; cell[0] = cell[0] + x
@@ -253,7 +252,7 @@ def store_item(
             flow.slots.add((base, store.key))  # hidden[i] = detach(hidden[i])
         store.bounded_key = _bounded_key(flow, target.index) or (base, store.key) in flow.slots
         store.few_keys = form is Form.ITEM and few_keys.are_few(flow, base, target.index)
-    state.env[base] = replace(with_content(holder, value), parts=_with_element(holder, value))
+    state.env[base] = with_content(holder, value)._replace(parts=_with_element(holder, value))
 
 
 def _has_graph(value: Value) -> bool:
@@ -397,12 +396,12 @@ def augment(flow: Flow, stmt: t.Augment, state: State) -> State:
         form = Form.SUM if stmt.operator in "+-" else Form.AVERAGE
         kind = Kind.TENSOR if added.reach or before.reach else before.kind
     if item or before.kind in (Kind.TENSOR, Kind.OUTPUT, Kind.NUMBER):
-        added = replace(added, holds=NOTHING_HELD)  # a sum is a tensor of its own
+        added = added._replace(holds=NOTHING_HELD)  # a sum is a tensor of its own
     if state.mode is Mode.OFF and form is Form.SUM:
-        added = replace(added, roots=frozenset(), maybe=frozenset())
+        added = added._replace(roots=frozenset(), maybe=frozenset())
     elif any(r.source is Source.LEAF for r in added.roots):
         added = added.with_roots(Root(Source.GRAPH, stmt.value))
-    result = replace(union((before, added)), kind=kind, must=before.must, bounded=before.bounded)
+    result = union((before, added))._replace(kind=kind, must=before.must, bounded=before.bounded)
     if added.keeps:
         single = isinstance(stmt.value, t.Display) and len(stmt.value.items) == 1
         source = stmt.value.items[0] if isinstance(stmt.value, t.Display) and single else stmt.value

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from functools import reduce
 from typing import TYPE_CHECKING
 
@@ -193,7 +192,7 @@ def _left(here: Translation, path: str, value: Value) -> Value:
     if here.state.mode is not Mode.OFF or value.kind is not Kind.CONTAINER:
         return recorded(value, here.state)
     before = here.flow.read(path, here.state)
-    return replace(value, roots=value.roots & before.roots, maybe=value.maybe & before.maybe, parts=())
+    return value._replace(roots=value.roots & before.roots, maybe=value.maybe & before.maybe, parts=())
 
 
 def _note_carried(here: Translation, path: str, value: Value) -> None:
@@ -215,7 +214,7 @@ def _reset(here: Translation) -> None:
         flow.touch(mapped, state)
         holder = flow.read(mapped, state)
         emptied = path in callee.emptied or path in drained
-        state.assign(mapped, replace(holder, must=frozenset(), bounded=True) if emptied else DETACHED)
+        state.assign(mapped, holder._replace(must=frozenset(), bounded=True) if emptied else DETACHED)
 
 
 def _mutate(here: Translation, store: Store) -> None:
@@ -226,4 +225,4 @@ def _mutate(here: Translation, store: Store) -> None:
     here.flow.touch(path, here.state)
     holder = here.flow.read(path, here.state)
     added = recorded(here.value(store.value), here.state)
-    here.state.env[path] = replace(holder, roots=holder.roots | added.roots, maybe=holder.maybe | added.maybe, parts=())
+    here.state.env[path] = holder._replace(roots=holder.roots | added.roots, maybe=holder.maybe | added.maybe, parts=())

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from gradguard.static import tree as t
 from gradguard.static.arguments import Arguments
 from gradguard.static.called import Called
@@ -117,13 +115,13 @@ class Translation:
         if value.parts:
             parts = tuple((key, self.returned(part)) for key, part in value.parts)
             started = (root for _, part in parts for root in part.roots if root.source is Source.GRAPH)
-            return replace(found, parts=parts).with_roots(*started)
+            return found._replace(parts=parts).with_roots(*started)
         given = (self.outer(root) for root in value.roots if root.source in (Source.PARAM, Source.PLACE))
         if value.kind not in (Kind.TENSOR, Kind.CONTAINER) or not any(map(_is_of_leaf, given)):
             return found
         starts = Root(Source.GRAPH, self.c.node)
         if value.kind is Kind.CONTAINER:  # its tensors may each be computed, or be the argument itself
-            return replace(found, maybe=found.maybe | {starts})
+            return found._replace(maybe=found.maybe | {starts})
         return found.with_roots(starts)
 
     def _note_ways(self, value: Value) -> None:
@@ -146,7 +144,7 @@ class Translation:
     def _viewed(self, given: Value, value: Value) -> Value:
         """What is given, or that as a view of itself, where the callee took a part of it."""
         views = self._views(value)
-        return replace(given, holds=viewed(given).holds | views) if views else given
+        return given._replace(holds=viewed(given).holds | views) if views else given
 
     def _views(self, value: Value) -> Holdings:
         """The storages that small parts of the arguments share."""

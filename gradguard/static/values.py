@@ -8,7 +8,6 @@ about its roots, and it can be asked after the whole function was read: a ``back
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
-from dataclasses import dataclass, replace
 from enum import Enum, auto
 from typing import NamedTuple, TypeVar
 
@@ -143,9 +142,8 @@ class Whole(NamedTuple):
     number: int
 
 
-@dataclass(frozen=True, slots=True)
-class Value:
-    """An abstract value.
+class Value(NamedTuple):
+    """An abstract value. A tuple, as a million of them are made in a large run: that takes half the time of a record.
 
     Args:
         roots: where its graph comes from, if it has one.
@@ -200,7 +198,7 @@ class Value:
         return None
 
     def with_roots(self, *roots: Root) -> Value:
-        return replace(self, roots=self.roots | frozenset(roots))
+        return self._replace(roots=self.roots | frozenset(roots))
 
 
 DETACHED = Value(kind=Kind.TENSOR)
@@ -251,7 +249,7 @@ _OF_A_RESULT = frozenset((Held.CUT,))
 
 def computed(value: Value) -> Value:
     """A value that was computed: it shares no memory with what it was computed from."""
-    return replace(value, holds=frozenset(h for h in value.holds if h.held in _OF_A_RESULT)) if value.holds else value
+    return value._replace(holds=frozenset(h for h in value.holds if h.held in _OF_A_RESULT)) if value.holds else value
 
 
 def combined(values: Iterable[Value], kind: Kind = Kind.TENSOR) -> Value:
@@ -259,23 +257,23 @@ def combined(values: Iterable[Value], kind: Kind = Kind.TENSOR) -> Value:
     given = tuple(values)
     result = computed(union(given, kind))
     unclear = any(not _is_clear(v) for v in given)
-    return replace(result, holds=result.holds - result.holding(Held.CUT)) if unclear else result
+    return result._replace(holds=result.holds - result.holding(Held.CUT)) if unclear else result
 
 
 def viewed(value: Value) -> Value:
     """Another tensor of the same storage: no element of the collection that the first one is in."""
-    return replace(value, holds=value.holds - value.holding(Held.MEMBER)) if value.holds else value
+    return value._replace(holds=value.holds - value.holding(Held.MEMBER)) if value.holds else value
 
 
 def holding(value: Value, held: Held, key: Hashable) -> Value:
     """The value, which keeps some memory alive besides."""
-    return replace(value, holds=value.holds | {Holding(held, key)})
+    return value._replace(holds=value.holds | {Holding(held, key)})
 
 
 def structure(parts: Iterable[tuple[object, Value]], kind: Kind = Kind.UNKNOWN) -> Value:
     """A value with known parts: a tuple, what a loop gives each time (``each``), a dict."""
     known = tuple(parts)
-    return replace(union((value for _, value in known), kind), parts=known)
+    return union((value for _, value in known), kind)._replace(parts=known)
 
 
 def each_of(value: Value, kind: Kind = Kind.CONTAINER) -> Value:
@@ -292,12 +290,12 @@ def held_in(container: Value, element: Value) -> Value:
     if not carried:
         return element
     parts = tuple((key, held_in(container, part)) for key, part in element.parts)
-    return replace(element, maybe=element.maybe | carried, parts=parts)
+    return element._replace(maybe=element.maybe | carried, parts=parts)
 
 
 def carried_element(container: Value, element: Value) -> Value:
     """One of the elements: of a container that was there before the loop, or is elsewhere, what it is now."""
-    return replace(held_in(container, element), must=container.must) if container.must else element
+    return held_in(container, element)._replace(must=container.must) if container.must else element
 
 
 _DEEP = 4
@@ -317,7 +315,7 @@ def part_of(value: Value, key: object) -> Value:
     parts = frozenset(
         Root(r.source, Part(r.base, (*(r.key.keys if isinstance(r.key, Part) else ()), key))) for r in outer
     )
-    return replace(value, roots=(value.roots - outer) | parts, maybe=value.maybe | outer)
+    return value._replace(roots=(value.roots - outer) | parts, maybe=value.maybe | outer)
 
 
 def join(a: Value, b: Value, *, trusted: str = "both") -> Value:
@@ -367,7 +365,7 @@ def thawed(holds: Holdings) -> Holdings:
 def learning(value: Value) -> Value:
     """A module, or a collection of modules, of which some parameter may ask for a gradient."""
     parts = tuple((key, learning(part)) for key, part in value.parts)
-    return replace(value, parts=parts, holds=thawed(value.holds))
+    return value._replace(parts=parts, holds=thawed(value.holds))
 
 
 def _joined(a: Value | None, b: Value | None, trusted: str) -> Value:
@@ -418,7 +416,7 @@ def element(value: Value, index: object) -> Value:
     part = value.part(index) if index != "each" else None
     if part is not None:  # a part of an element lives as long as the element does
         members = value.holding(Held.MEMBER)
-        return replace(part, holds=part.holds | members) if members else part
+        return part._replace(holds=part.holds | members) if members else part
     if (each := value.part("each")) is not None:
         return carried_element(value, each) if each.kind is not Kind.MODULE else held_in(value, each)
     if (rows := value.part("columns")) is not None:
@@ -438,12 +436,12 @@ def element(value: Value, index: object) -> Value:
         alike = all(p.parts or isinstance(p.ref, Registrar | Word) for p in parts)
         return _any_of(parts) if index == "each" and alike else union(parts, Kind.UNKNOWN)
     if value.kind in (Kind.OUTPUT, Kind.TENSOR):
-        return replace(value, parts=())
+        return value._replace(parts=())
     value = part_of(value, index)
     if value.kind is Kind.CONTAINER:
-        return replace(value, parts=(), kind=Kind.UNKNOWN)
+        return value._replace(parts=(), kind=Kind.UNKNOWN)
     if any(r.source is Source.LOSS for r in value.roots):  # which of the results has the graph, backward shows
-        value = replace(value, roots=frozenset(r for r in value.roots if r.source is Source.LOSS), maybe=value.reach)
+        value = value._replace(roots=frozenset(r for r in value.roots if r.source is Source.LOSS), maybe=value.reach)
     roots = frozenset(
         Root(r.source, (r.key, index)) if r.source in (Source.CALL, Source.LOSS) else r for r in value.roots
     )
@@ -464,7 +462,7 @@ def iterated(value: Value) -> Value:
     if value.parts:
         return element(value, "each")
     if value.kind is Kind.LOADER:
-        return replace(BATCH, holds=value.holds)
+        return BATCH._replace(holds=value.holds)
     if value.kind in (Kind.NUMBER, Kind.EXTERNAL):
         return NUMBER if value.kind is Kind.NUMBER else Value()
     return element(value, "each")
@@ -485,8 +483,7 @@ def with_entries(holder: Value, entries: Iterable[tuple[object, Value]]) -> Valu
     """A dict whose keys are all known, after some entries were put into it: what was under their keys is gone."""
     parts = tuple({**dict(holder.parts), **dict(entries)}.items())
     before, now = (union(value for _, value in known) for known in (holder.parts, parts))
-    return replace(
-        holder,
+    return holder._replace(
         roots=(holder.roots - before.roots) | holder.must | now.roots,
         maybe=(holder.maybe - before.maybe) | now.maybe,
         holds=(holder.holds - before.holds) | now.holds,
@@ -502,8 +499,7 @@ def is_record(value: Value) -> bool:
 def with_content(holder: Value, value: Value) -> Value:
     """A container after ``value`` was put into it."""
     adds = value.reach or value.holds - value.holding(Held.CUT)
-    return replace(
-        holder,
+    return holder._replace(
         roots=holder.roots | value.roots,
         maybe=holder.maybe | value.maybe,
         parts=() if adds else holder.parts,

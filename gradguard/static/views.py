@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from gradguard.static import knowledge as k
@@ -45,10 +44,10 @@ def indexed(flow: Flow, base: Value, expr: t.Subscript, state: State) -> Value:
     """``tensor[index]``: a view for numbers and slices, a copy for lists, masks and tensors."""
     base = viewed(base)
     if _is_mask(expr.index):  # a copy of some of the rows
-        return replace(computed(base), holds=base.holding(Held.OUTPUT, Held.GIVEN, Held.CUT))
+        return computed(base)._replace(holds=base.holding(Held.OUTPUT, Held.GIVEN, Held.CUT))
     if not _is_position(expr.index) and not _is_picked(flow, expr.index, state):
         base = computed(base)  # by a name: one of many rows, or a copy
-    base = replace(base, holds=base.holds - base.holding(Held.OUTPUT))
+    base = base._replace(holds=base.holds - base.holding(Held.OUTPUT))
     if isinstance(expr.value, t.Call) and k.MEASURE_OF_CLASSES.search(t.path_of(expr.value.func) or ""):
         return base  # precision(predicted, y, classes)[1]: the whole is hardly larger
     is_tensor = _has_dimensions(expr.index) or (base.kind is Kind.TENSOR and base.ref != "batch")
@@ -61,7 +60,7 @@ def of_given(flow: Flow, base: Value, expr: t.Subscript, state: State) -> Value:
     if base.kind is not Kind.UNKNOWN or not params or not _narrows(flow, expr, state):
         return base
     taken = (Holding(Held.PART, Taken(root, _has_dimensions(expr.index), expr)) for root in params)
-    return replace(base, holds=base.holds | frozenset(taken))
+    return base._replace(holds=base.holds | frozenset(taken))
 
 
 def taken_from(taken: Taken, given: Value, call: t.Node) -> Holdings:
