@@ -22,15 +22,22 @@ from gradguard.static.callers import backpropagate_result
 from gradguard.static.definitions import Class, FunctionRef
 from gradguard.static.flow_notes import FlowNotes
 from gradguard.static.model import (
+    Backward,
     Call,
+    Construction,
     Event,
     Form,
+    Forward,
     Function,
+    GradCall,
+    GradientSum,
+    GradRead,
     HookRegistration,
     Loop,
     Mode,
     OpaqueCall,
     Scope,
+    Step,
     Store,
     ZeroGrad,
 )
@@ -52,6 +59,13 @@ from gradguard.static.values import (
     thawed,
     union,
 )
+
+_COLLECTED_AS: dict[type[Event], str] = {
+    Backward: "backwards", GradCall: "grad_calls", ZeroGrad: "zero_grads", Step: "steps", Forward: "forwards",
+    OpaqueCall: "opaque_calls", Store: "stores", HookRegistration: "hooks", Call: "calls",
+    Construction: "constructions", GradRead: "grad_reads", GradientSum: "gradient_sums",
+}  # fmt: skip
+"""Where the events of each type are, in a function and in a loop."""
 
 _NO_NAMES: frozenset[str] = frozenset()
 """One for all: each empty set is as large as one of four, and most flows have several."""
@@ -270,19 +284,12 @@ class Flow(FlowNotes):
 
     def record(self, event: Event) -> None:
         """Note an event, in the function and in every loop around it."""
-        from gradguard.static import model as m
-
         if self.dry:
             return
-        names = {
-            m.Backward: "backwards", m.GradCall: "grad_calls", m.ZeroGrad: "zero_grads", m.Step: "steps",
-            m.Forward: "forwards", m.OpaqueCall: "opaque_calls", m.Store: "stores", m.HookRegistration: "hooks",
-            m.Call: "calls", m.Construction: "constructions", m.GradRead: "grad_reads",
-            m.GradientSum: "gradient_sums",
-        }  # fmt: skip
-        name = names[type(event)]
+        name = _COLLECTED_AS[type(event)]
         event.guarded = event.guarded or self.guards > 0
-        event.period = max((every for every in (event.period, *self.periods) if every is not None), default=None)
+        if self.periods:
+            event.period = max(every for every in (event.period, *self.periods) if every is not None)
         event.at_start = event.at_start or self.starting > 0
         event.once = event.once or self.once > 0
         getattr(self.facts, name).append(event)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from gradguard.static import tree as t
     from gradguard.static.branches import Entering
+    from gradguard.static.definitions import Class
     from gradguard.static.events import Loop
     from gradguard.static.filled_later import Member
     from gradguard.static.state import Carry
@@ -55,6 +56,7 @@ class FlowNotes:
     on_some_ways: cached_property[set[object]] = cached_property(_names)
     recurrent: cached_property[set[object]] = cached_property(_names)
     saving_inside: cached_property[set[object]] = cached_property(_names)
+    freezing: cached_property[dict[tuple[str | None, Class], bool]] = cached_property(_table)
     asked_whether_leaf: cached_property[set[str]] = cached_property(_names)
     slots: cached_property[set[tuple[str, str | None]]] = cached_property(_names)
     renewed: cached_property[set[tuple[str, Loop | None]]] = cached_property(_names)

@@ -9,6 +9,8 @@ from functools import lru_cache
 # Bounds of what LibCST and a recursive reading can take; ast accepts far more on some Python versions.
 MAX_DEPTH = 200
 MAX_WIDTH = 1000
+_SHORT = 64
+"""An expression of so many bytes is not looked into; one that is too deep is found this much deeper."""
 
 
 class SourceError(Exception):
@@ -46,11 +48,20 @@ def problem_of(module: ast.Module) -> str | None:
         for node in level:
             if type(node) is ast.BoolOp and len(node.values) > MAX_WIDTH:
                 return f"a chain of {len(node.values)} and/or is too long to be analysed"
-            below += inner(node)
+            below += [each for each in inner(node) if not _is_short(each)]
         if not below:
             return None
         level = below
     return "nested too deeply to be analysed"
+
+
+def _is_short(node: ast.AST) -> bool:
+    """Whether an expression is written in so little room that nothing in it is deep or wide: a level takes a byte."""
+    return (
+        isinstance(node, ast.expr)
+        and node.lineno == node.end_lineno
+        and (node.end_col_offset or MAX_DEPTH) - node.col_offset < _SHORT
+    )
 
 
 def inner(node: ast.AST) -> list[ast.AST]:

@@ -201,8 +201,11 @@ def is_frozen_part(flow: Flow, path: str | None) -> bool:
 
 def freezes_itself(flow: Flow, path: str | None, module: Class) -> bool:
     """Whether the object of a class at a path was made so that none of its parameters wants a gradient."""
-    made = [call for call in made_at(flow, path or "") if flow.module.value_of(call.func).ref is module]
-    return any(map(module.is_frozen_as, made)) if made else module.is_frozen
+    if (known := flow.freezing.get((path, module))) is None:
+        made = [call for call in made_at(flow, path or "") if flow.module.value_of(call.func).ref is module]
+        known = any(map(module.is_frozen_as, made)) if made else module.is_frozen
+        flow.freezing[path, module] = known
+    return known
 
 
 def made_at(flow: Flow, path: str) -> list[t.Call]:
