@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from gradguard.catalogue import Catalogue, Rule, is_selected
 from gradguard.config import Settings
 from gradguard.findings import CheckResult, Confidence, FileError, Finding, Span
-from gradguard.static import suppress
+from gradguard.static import suppress, workers
 from gradguard.static.discover import shown
 from gradguard.static.gate import SourceError
 from gradguard.static.last_run import LastRun, Part, Reading, difference, others, outdated
@@ -55,7 +55,7 @@ def check(
     screen = Screen(rules) if rules and screened else None
     last = store.load() if store is not None else None
     now = time.time_ns()
-    seen = look(files, screen, last.traits if last else {}, last.time if last else 0)
+    seen = look(files, screen, last.traits if last else {}, last.time if last else 0, jobs)
     texts = Texts(seen.data)
     if last is not None:
         unchanged = seen.traits.keys() - seen.data.keys()
@@ -162,8 +162,6 @@ def _imported(paths: list[Path], rest: list[Path], about_torch: set[Path], texts
 
 def _read(reader: Reader, files: tuple[Path, ...], before: Reading, seen: Look, jobs: int | None) -> Reading:
     """What is found in the files worth reading: ``before``, and what is not in it."""
-    from gradguard.static import workers
-
     waiting = [path for path in files if path not in before.parts]
     size = sum(seen.traits[path].size for path in waiting)
     before.add(workers.read(reader, waiting, jobs or workers.jobs_for(size)))

@@ -13,6 +13,7 @@ from gradguard.findings import FileError
 from gradguard.signs import TRAINS_HERE
 from gradguard.static.discover import shown
 from gradguard.static.screen import Screen
+from gradguard.static.workers import jobs_for, mapped
 
 _TRAINS = re.compile(TRAINS_HERE.encode())
 _ABOUT_TORCH = re.compile(rb"torch|lightning|accelerat|deepspeed|import\s*\*")
@@ -72,27 +73,33 @@ class Look:
     errors: list[FileError]
 
 
-def look(paths: Iterable[Path], screen: Screen | None, known: Mapping[Path, Traits], until: int) -> Look:
+def look(
+    paths: Iterable[Path], screen: Screen | None, known: Mapping[Path, Traits], until: int, jobs: int | None = 1
+) -> Look:
     """Look at files, and into those that are not as they were.
 
     Args:
         screen: what a rule needs to see in a file; none when all rules are to see all.
         known: what they were.
         until: when that was, in nanoseconds since 1970.
+        jobs: how many processes look into files; None for as many as are worth it.
     """
     seen = Look({}, {}, [])
+    stats: dict[Path, os.stat_result] = {}
     for path in paths:
         before = known.get(path)
         try:
             if before is not None and before.is_as(path.stat(), until):
                 seen.traits[path] = before
                 continue
-            stat, data = path.stat(), path.read_bytes()
+            stats[path], seen.data[path] = path.stat(), path.read_bytes()
         except OSError as error:
             seen.errors.append(FileError(shown(path), None, (error.strerror or str(error)).lower()))
             continue
-        seen.data[path] = data
-        seen.traits[path] = of(data, screen, stat)
+        seen.traits[path] = UNREADABLE  # as long as nobody has looked into it
+    jobs = jobs or jobs_for(sum(map(len, seen.data.values())))
+    found = mapped(lambda path: of(seen.data[path], screen, stats[path]), tuple(seen.data), jobs)
+    seen.traits.update(zip(seen.data, found))
     return seen
 
 

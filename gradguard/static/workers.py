@@ -1,4 +1,4 @@
-"""Reading many files in several processes: each takes the next few files when it is done with the last."""
+"""Work on many files in several processes: they are copies of this one, and send back what they found."""
 
 from __future__ import annotations
 
@@ -8,15 +8,18 @@ import struct
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-from gradguard.static.last_run import Reading
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
 
+    from gradguard.static.last_run import Reading
     from gradguard.static.reader import Reader
+
+_T = TypeVar("_T")
+_R = TypeVar("_R")
 
 MOST_JOBS = 4
 """What is used when nobody says how many: each process reads for itself what its files share with the others'."""
@@ -37,7 +40,7 @@ def jobs_for(size: int) -> int:
 
 
 def read(reader: Reader, paths: Sequence[Path], jobs: int) -> Reading:
-    """What is found in some files.
+    """What is found in some files: each process takes the next few files when it is done with the last.
 
     Args:
         reader: what reads them; each process has its own copy.
@@ -47,13 +50,13 @@ def read(reader: Reader, paths: Sequence[Path], jobs: int) -> Reading:
     jobs = min(jobs, len(paths))
     if jobs < 2 or not _can_fork():
         return reader.read(paths)
-    import multiprocessing  # costs a check of one file more than it can win
-
     reader.project.survey.prepare()
     size = max(1, len(paths) // min(jobs * _BATCHES_EACH, _MOST_BATCHES))
     batches = [paths[start : start + size] for start in range(0, len(paths), size)]
+    bytes_of = reader.project.texts.bytes_of
+    batches.sort(key=lambda batch: -sum(len(bytes_of(path)) for path in batch))  # else all wait for a long last one
     numbers = _pipe_of(range(len(batches)))
-    parent, context = os.getpid(), multiprocessing.get_context("fork")
+    parent = os.getpid()
 
     def next_batch() -> Sequence[Path]:
         if os.getpid() != parent and os.getppid() != parent:
@@ -61,11 +64,11 @@ def read(reader: Reader, paths: Sequence[Path], jobs: int) -> Reading:
         number = os.read(numbers, _NUMBER.size)
         return batches[_NUMBER.unpack(number)[0]] if number else ()
 
-    children = [_Child(context, reader, next_batch) for _ in range(jobs - 1)]
+    children = [_Child(partial(reader.read_all, next_batch)) for _ in range(jobs - 1)]
     try:
         found = reader.read_all(next_batch)
         for child in children:
-            reading = child.reading()
+            reading = child.answer()
             if reading is not None:
                 found.add(reading)
     finally:
@@ -76,6 +79,32 @@ def read(reader: Reader, paths: Sequence[Path], jobs: int) -> Reading:
     if missing:
         found.add(reader.read(missing))
     return found
+
+
+def mapped(work: Callable[[_T], _R], items: Sequence[_T], jobs: int) -> list[_R]:
+    """What a function makes of each of some things, in their order.
+
+    Args:
+        work: the function; what it makes of them is sent from one process to another.
+        jobs: how many processes work, this one included.
+    """
+    jobs = min(jobs, len(items))
+    if jobs < 2 or not _can_fork():
+        return list(map(work, items))
+
+    def share(number: int) -> list[_R]:
+        return list(map(work, items[number::jobs]))
+
+    children = [_Child(partial(share, number)) for number in range(1, jobs)]
+    try:
+        shares = [share(0)]
+        for child in children:
+            answer = child.answer()
+            shares.append(share(len(shares)) if answer is None else answer)
+    finally:
+        for child in children:
+            child.end()
+    return [shares[place % jobs][place // jobs] for place in range(len(items))]
 
 
 def _pipe_of(numbers: Iterable[int]) -> int:
@@ -89,33 +118,40 @@ def _pipe_of(numbers: Iterable[int]) -> int:
     return reading
 
 
-class _Child:
-    """One more process."""
+class _Child(Generic[_R]):
+    """One more process.
 
-    def __init__(self, context: Any, reader: Reader, next_batch: Callable[[], Sequence[Path]]) -> None:
+    Args:
+        work: what it does; its answer is sent to this process.
+    """
+
+    def __init__(self, work: Callable[[], _R]) -> None:
+        import multiprocessing  # costs a check of one file more than it can win
+
+        context: Any = multiprocessing.get_context("fork")
         self._answer, sender = context.Pipe(duplex=False)
-        self._process = context.Process(target=_work, args=(reader, next_batch, self._answer, sender), daemon=True)
+        self._process = context.Process(target=_work, args=(work, self._answer, sender), daemon=True)
         self._process.start()
         sender.close()
 
-    def reading(self) -> Reading | None:
+    def answer(self) -> _R | None:
         """What it found; none when it died."""
         try:
-            reading: Reading = self._answer.recv()
+            answer: _R = self._answer.recv()
         except EOFError:
             return None
-        return reading
+        return answer
 
     def end(self) -> None:
         self._process.terminate()
         self._process.join()
 
 
-def _work(reader: Reader, next_batch: Callable[[], Sequence[Path]], answer: Connection, sender: Connection) -> None:
+def _work(work: Callable[[], object], answer: Connection, sender: Connection) -> None:
     answer.close()  # else this process would wait for itself when nobody else reads what it sends
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # it is this process's parent that is interrupted
     with suppress(BrokenPipeError):
-        sender.send(reader.read_all(next_batch))
+        sender.send(work())
     sender.close()
 
 

@@ -44,6 +44,25 @@ def test_what_a_killed_process_had_taken_is_read_by_another(monkeypatch: pytest.
     assert check(files, settings, catalogue.load(), jobs=2) == expected
 
 
+@pytest.mark.parametrize("jobs", [1, 2, 3, 20])
+def test_what_several_processes_make_is_in_order(jobs: int) -> None:
+    assert workers.mapped(lambda number: number * number, range(10), jobs) == [n * n for n in range(10)]
+
+
+@needs_fork
+def test_a_share_is_worked_on_in_another_process_or_here_where_that_is_killed() -> None:
+    parent = os.getpid()
+
+    def where(number: int) -> int:
+        if os.getpid() != parent and number == 4:
+            os._exit(9)
+        return os.getpid()
+
+    first, second, *_ = workers.mapped(where, range(4), 2)
+    assert first == parent != second
+    assert workers.mapped(where, [1, 4], 2) == [parent, parent]
+
+
 SLOW = """
 import sys, time
 from pathlib import Path
