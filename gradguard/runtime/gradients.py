@@ -1,7 +1,8 @@
 """Whether anything clears the gradients between two steps of their optimizer.
 
 Backward adds to ``.grad``. Where nothing sets that to zero or None, each step is made from the sum over all steps
-before: no memory grows, and the loss goes wrong. Of each optimizer a few early steps are looked at. Before every
+before: no memory grows, and the loss goes wrong; where it is cleared once in some steps, from the sum since then. Of
+each optimizer a few early steps are looked at, and some more where one was made without a clearing. Before every
 backward in between, its gradients are seen to be cleared or not: in a GAN another network's backward fills them too, so
 one that finds them cleared is enough. A backward that does not reach them adds nothing to them: who writes them then
 (gradients of a worker, of several tasks in turn) need not clear them. A look costs a read of three gradients.
@@ -28,6 +29,9 @@ WARM_UP = 2
 WINDOWS = 4
 """Steps in a row without a clearing, after which there is none."""
 
+MOST_WINDOWS = 12
+"""Steps after which it is told whether clearings are rarer than steps."""
+
 CALLS = 256
 """Steps of all optimizers, after which no more are looked at."""
 
@@ -51,6 +55,8 @@ class _Seen:
     Args:
         steps: that it has made.
         stale: windows in a row in which nothing was cleared.
+        all_stale: all of these.
+        cleared: windows in which it was.
         is_added_to: whether a backward in this window reaches these gradients.
         is_cleared: whether a backward in this window found them cleared.
         sampled: its gradients at the beginning of this window.
@@ -58,9 +64,30 @@ class _Seen:
 
     steps: int = 0
     stale: int = 0
+    all_stale: int = 0
+    cleared: int = 0
     is_added_to: bool = False
     is_cleared: bool = False
     sampled: list[_Sampled] = field(default_factory=list)
+
+    def close(self) -> None:
+        """A window ends: backward has added to every gradient that was there and none was cleared before, or not."""
+        is_stale = self.is_added_to and not self.is_cleared and all(_was_added_to(each) for each in self.sampled)
+        self.stale = self.stale + 1 if is_stale else 0
+        self.all_stale += is_stale
+        self.cleared += not is_stale
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether it need not be looked at any more: each step is made from its own gradients."""
+        windows = self.all_stale + self.cleared
+        return (self.cleared > 1 and not self.all_stale) or (windows >= MOST_WINDOWS and not self.adds_up)
+
+    @property
+    def adds_up(self) -> bool:
+        """Whether steps are made from sums: nothing clears the gradients, or it does so once in some steps."""
+        is_rare = self.all_stale + self.cleared >= MOST_WINDOWS and self.all_stale * 3 >= MOST_WINDOWS
+        return self.stale >= WINDOWS or (is_rare and self.cleared > 1)
 
 
 class Gradients:
@@ -133,13 +160,11 @@ class Gradients:
             return
         if seen in self.open:
             self.open.remove(seen)
-            if not _is_stale(seen):
+            seen.close()
+            if seen.is_clean or seen.adds_up:
                 self._seen[optimizer] = None
-                return
-            seen.stale += 1
-            if seen.stale == WINDOWS:
-                self._seen[optimizer] = None
-                self._note(_said(optimizer, frame))
+                if seen.adds_up:
+                    self._note(_said(optimizer, seen, frame))
                 return
         seen.is_added_to = seen.is_cleared = False
         seen.sampled = _sample(optimizer)
@@ -160,24 +185,21 @@ def _is_clear(parameter: Any) -> bool:
     return not bool(parameter.grad.detach().any())
 
 
-def _is_stale(seen: _Seen) -> bool:
-    """Whether backward has added to every gradient that was there, and none was cleared before."""
-    return seen.is_added_to and not seen.is_cleared and all(_was_added_to(each) for each in seen.sampled)
-
-
 def _was_added_to(sampled: _Sampled) -> bool:
     parameter = sampled.parameter()
     gradient = parameter.grad if parameter is not None else None
     return gradient is not None and id(gradient) == sampled.gradient and gradient._version > sampled.version
 
 
-def _said(optimizer: Any, frame: FrameType) -> str:
+def _said(optimizer: Any, seen: _Seen, frame: FrameType) -> str:
     name = next((name for name, value in variables(frame) if value is optimizer), None)
     kind = type(optimizer).__name__
     frames = user_frames(frame)
     at = f" ({shown(frames[-1].f_code.co_filename)}:{frames[-1].f_lineno})" if frames else ""
     who = f"`{name}` ({kind})" if name else f"an optimizer ({kind})"
-    return (
-        f"{who} steps with gradients that nothing clears, so that they add up over all steps{at}:"
-        " call its `zero_grad()` once in each step (GG201)"
+    what = (
+        "that something clears once in some steps only, so that they add up in between"
+        if seen.cleared
+        else "that nothing clears, so that they add up over all steps"
     )
+    return f"{who} steps with gradients {what}{at}: call its `zero_grad()` once in each step (GG201)"
