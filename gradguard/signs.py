@@ -183,6 +183,10 @@ CACHE = sign(
 )
 # Of a function that has another name then: who calls it is not told by its name.
 CACHE_IN_FILE = sign("cache", pattern=r"=\s*(?:functools\.)?(?:lru_)?cache\(", reaches=True)
+# A function that is given one by a call.
+CACHE_GIVEN = sign(
+    "cache(", pattern=r"(?<!@)\b(?:lru_)?cache\((?:(?:maxsize|None)[^\n]*\)\(|self\.|\w+\))", own=True, reaches=True
+)
 CYCLE = sign("cycle", "tee", pattern=r"\b(?:cycle|tee)\b", own=True, reaches=True)
 DISABLE = sign("disable", pattern=r"gc\.disable|\bdisable\(", own=True, reaches=True)
 # An exception that is handed on under its name; not what is only printed, or raised again.

@@ -20,12 +20,21 @@ def causal_mask(size): ...
 causal_mask(lengths.max())            # a tensor of one element is a tensor
 ```
 
+What a function computes with parameters has a graph, and the cache keeps that with the result, one for each set of
+arguments. Asked for again after its backward, it raises.
+
+```python
+self.encode = lru_cache(maxsize=None)(self._encode)     # keyed by the version of the weights
+```
+
 A decorator of your own that does `if args not in known: known[args] = fn(*args)` is the same.
 
 **Instead**, cache on what identifies the result (shapes, numbers), in a function outside of the class or in a dict of
-the module; `functools.cached_property` for one value per object.
+the module; `functools.cached_property` for one value per object. Of what has a graph keep `result.detach()`, or empty
+the cache after each step: `encode.cache_clear()`.
 
-**Not flagged.** Functions of numbers, strings, shapes, devices and dtypes; methods of classes that are no modules.
+**Not flagged.** Functions of numbers, strings, shapes, devices and dtypes that compute without parameters; methods of
+classes that are no modules; results with a graph in a file that empties a cache, or of a cache with a limit.
 
 **References.** huggingface/transformers#45708, pytorch#147233,
 <https://docs.python.org/3/faq/programming.html#how-do-i-cache-method-calls>.
@@ -37,17 +46,18 @@ from collections.abc import Iterator
 
 from gradguard.catalogue import Rule
 from gradguard.findings import Confidence, Finding, Leak, Related, Severity
-from gradguard.signs import CACHE, CACHE_IN_FILE, FORWARD
+from gradguard.signs import CACHE, CACHE_GIVEN, CACHE_IN_FILE, FORWARD
 from gradguard.static.model import Function
 from gradguard.static.source import Site
-from gradguard.static.values import Kind
+from gradguard.static.values import Kind, Source
 
-rule = Rule("GG404", "cached-tensor", Severity.WARNING, ((CACHE,), (CACHE_IN_FILE, FORWARD)))
+rule = Rule("GG404", "cached-tensor", Severity.WARNING, ((CACHE,), (CACHE_GIVEN,), (CACHE_IN_FILE, FORWARD)))
 
 
 @rule.in_source
 def keeps_its_keys(function: Function) -> Iterator[Finding]:
-    yield from _by_its_definition(function)
+    found = list(_by_its_definition(function))
+    yield from found or _of_graphs(function)
     for site, name, given in (*function.cached_calls, *_calls_elsewhere(function)):
         yield rule.finding(
             site,
@@ -83,6 +93,26 @@ def _by_its_definition(function: Function) -> Iterator[Finding]:
     by = function.cached_by
     related = (Related(by.path, by.cell, by.line, "they are kept here"),) if by is not None else ()
     yield rule.finding(function.cached, reason, help=help, confidence=confidence, related=related)
+
+
+def _of_graphs(function: Function) -> Iterator[Finding]:
+    """The caches without a limit whose results have graphs: of the function itself, and of those that it gives one."""
+    is_of_python = function.cached is not None and function.cached_by is None
+    goes_on = is_of_python and not function.cache_is_bounded and not function.cache_is_emptied
+    own = [(function.cached, function)] if goes_on else []
+    for site, cached in (*own, *function.caches):
+        if site is not None and cached.takes_arguments and _gives_graphs(cached):
+            yield rule.finding(
+                site,
+                f"the cache keeps the graph of every result of `{cached.name}`: what was asked for once is never freed",
+                help="keep `.detach()` of the result, or empty the cache after each step with its `cache_clear()`",
+            )
+
+
+def _gives_graphs(function: Function) -> bool:
+    """Whether a graph surely begins in what the function returns, and it is called where graphs are recorded."""
+    begins = any(root.source is Source.GRAPH for root in function.returns.roots)
+    return begins and not function.called_without_grad()
 
 
 @rule.in_run

@@ -41,7 +41,7 @@ from collections.abc import Iterator
 from gradguard.catalogue import Rule
 from gradguard.findings import Confidence, Finding, Related, Severity
 from gradguard.signs import TRAINS
-from gradguard.static.model import Function, ZeroGrad
+from gradguard.static.model import Function, Step, ZeroGrad
 
 rule = Rule("GG202", "zero-grad-misplaced", Severity.ERROR, TRAINS)
 
@@ -54,11 +54,13 @@ def wipes(function: Function) -> Iterator[Finding]:
 
 def _before_the_step(function: Function) -> Iterator[Finding]:
     for step in function.steps:
-        if step.lost is None or step.inner is not None or not _concerns(function, step.lost):
+        told_there = isinstance(step.inner, Step) and step.inner.lost is not None
+        if step.lost is None or told_there or not _concerns(function, step.lost):
             continue
-        site = step.site
+        in_one_call = step.inner is not None and step.lost.site.node is step.site.node
+        reset, site = (step.lost.source.site, step.source.site) if in_one_call else (step.lost.site, step.site)
         yield rule.finding(
-            step.lost.site,
+            reset,
             "the gradients are reset after `backward()` and before `step()`: the optimizer never sees them",
             help="move the reset before `backward()`",
             related=(Related(site.path, site.cell, site.line, "this step finds no gradients, or zeros"),),

@@ -69,6 +69,8 @@ def evidence(suspect: Suspect, traced: Traced, sources: Sources, rate: float) ->
     form = form_of(statement, name) if statement is not None else None
     if form == "sum" and suspect.entries:
         form = "append"  # `history += [loss]`
+    elif form == "index" and statement and _is_list(suspect) and adds_to_itself(statement, name):
+        form = "append"  # `rows[key] += [loss]`
     elif form == "index" and statement and _is_by_key(suspect) and adds_to_itself(statement, name):
         form = "sum"  # `sums[key] += loss`
     elif form == "index" and statement and suspect.gain.nodes:
@@ -94,6 +96,11 @@ def _that_store(lines: list[Line], name: str, sources: Sources) -> list[Line]:
     """The lines that store something: not ``rows.append(None)`` before ``rows[place] = row``."""
     statements = ((line, sources.statement(line.filename, line.number, name)) for line in lines)
     return [line for line, statement in statements if statement is None or not makes_a_place(statement)]
+
+
+def _is_list(suspect: Suspect) -> bool:
+    """Whether it is a list that has got longer: what is added to one is put at its end."""
+    return suspect.entries > 0 and bool(suspect.chain) and isinstance(suspect.chain[-1].thing, list)
 
 
 def _is_by_key(suspect: Suspect) -> bool:

@@ -386,7 +386,8 @@ def _verdict(kept: Sequence[Diagnosed], growing: Mapping[str, Trend], steps: int
     graphs = sure.get("graphs", 0.0) >= 0.2
     size = any(name not in COUNTS for name in sure)
     held = any(d.excuse not in ("inputs", "items") for d in found)  # what grew was named, and has been given back
-    return "suspect" if (graphs and not held) or (size and not found) else "clean"
+    excused = any(d.excuse is not None or d.is_retracted for d in found)  # what is full does not go on
+    return "suspect" if (graphs and not held) or (size and not excused) else "clean"
 
 
 def growth_of(series: Mapping[str, Series], growing: Mapping[str, Trend]) -> dict[str, Growth | None]:

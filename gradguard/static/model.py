@@ -72,11 +72,14 @@ class Function:
         cached: the decorator that keeps its arguments and results (``functools.lru_cache``).
         cached_by: the statement that does so, where the decorator is one of the program.
         cache_is_bounded: that cache drops old entries.
+        cache_is_emptied: something in its file empties caches: ``encode.cache_clear()``.
+        caches: where it gives a function a cache without a limit, which nothing empties: the call, and the function.
         tensor_params: the parameters that are tensors by their annotations.
         cached_calls: where it gives a tensor to a function with such a cache: the call, its function, the argument.
         is_test: it is a unit test, or a helper of one.
         is_among_tests: its file holds unit tests.
         takes_self: it is bound to an object.
+        takes_arguments: it has parameters besides.
         uses_device: its file puts something on a GPU.
     """
 
@@ -108,10 +111,13 @@ class Function:
     is_test: bool = False
     is_among_tests: bool = False
     takes_self: bool = False
+    takes_arguments: bool = False
     uses_device: bool = False
     cached: Site | None = None
     cached_by: Site | None = None
     cache_is_bounded: bool = False
+    cache_is_emptied: bool = False
+    caches: list[tuple[Site, Function]] = field(default_factory=list)
     tensor_params: tuple[str, ...] = ()
     cached_calls: list[tuple[Site, str, str]] = field(default_factory=list)
     called_without_grad: Callable[[], bool] = field(default=lambda: False, repr=False)

@@ -16,6 +16,7 @@ from gradguard.static.expressions import cut, recorded
 from gradguard.static.lengthened import JOINING, note_joined
 from gradguard.static.names import is_of_gradient
 from gradguard.static.optimized import optimized
+from gradguard.static.signature import is_bounded, is_emptied
 from gradguard.static.values import (
     ARRAY,
     DATA,
@@ -94,6 +95,8 @@ def external_call(c: Called) -> Value | None:
         return containers.push(c)
     if name == "functools.partial" and c.first is not None:
         return _partial(c, c.first)
+    if name in k.CACHES:
+        return _cached(c, name)
     if name.startswith(k.TENSOR_PREFIXES):
         return _torch(c, name, tail)
     if tail in k.MODULE_FUNCTIONS and k.PREPARING_CLASS.search(name):
@@ -116,6 +119,16 @@ def external_call(c: Called) -> Value | None:
     ):
         return c.first or UNKNOWN
     return None
+
+
+def _cached(c: Called, name: str) -> Value:
+    """The function that gets a cache, ``lru_cache(maxsize=None)(self.encode)``; or what gives it one."""
+    if c.first is None or c.first.kind is not Kind.FUNCTION:
+        return Value(kind=Kind.EXTERNAL, ref=name if is_bounded(c.node, name) else "functools.cache")
+    callee = c.flow.project.flow(c.first.ref) if isinstance(c.first.ref, FunctionRef) else None
+    if callee is not None and not name.endswith("lru_cache") and not is_emptied(c.flow.module):
+        c.flow.facts.caches.append((c.flow.site(c.node), callee.facts))
+    return c.first
 
 
 def _partial(c: Called, function: Value) -> Value:

@@ -22,6 +22,7 @@ def describe(flow: Flow) -> None:
     """Fill in what rules ask about the definition."""
     define, facts = flow.ref.define, flow.facts
     facts.takes_self = flow.ref.owner is not None and flow.params[:1] == ["self"]
+    facts.takes_arguments = len(flow.params) > facts.takes_self
     facts.is_among_tests = flow.module.holds_tests
     facts.is_test = facts.is_among_tests or define.name.startswith("test_")
     facts.uses_device = flow.module.uses_device
@@ -29,14 +30,20 @@ def describe(flow: Flow) -> None:
         value = flow.module.value_of(decorator.func if isinstance(decorator, t.Call) else decorator)
         if value.kind is Kind.EXTERNAL and value.ref in k.CACHES:
             facts.cached = flow.site(decorator)
-            facts.cache_is_bounded = _is_bounded(decorator, str(value.ref))
+            facts.cache_is_bounded = is_bounded(decorator, str(value.ref))
+            facts.cache_is_emptied = is_emptied(flow.module)
             facts.tensor_params = tuple(_tensors(define, flow.module))
         elif isinstance(value.ref, FunctionRef) and (store := keeps_arguments(value.ref.define)) is not None:
             facts.cached, facts.cached_by = flow.site(decorator), Site(value.ref.chunk, store)
             facts.tensor_params = tuple(_tensors(define, flow.module))
 
 
-def _is_bounded(decorator: t.Expr, name: str) -> bool:
+def is_emptied(module: Module) -> bool:
+    """Whether something in a file empties a cache of ``functools``."""
+    return ".cache_clear" in module.source.text
+
+
+def is_bounded(decorator: t.Expr, name: str) -> bool:
     """Whether a cache drops old entries: ``lru_cache`` keeps 128, where ``maxsize`` does not say otherwise."""
     size = decorator.argument("maxsize", 0) if isinstance(decorator, t.Call) else None
     unlimited = isinstance(size, t.Constant) and size.value is None

@@ -599,3 +599,78 @@ def test_a_cache_in_another_file_of_numbers(longest: str, tmp_path: Path) -> Non
 def test_a_cache_in_another_file_that_drops_old_entries(tmp_path: Path) -> None:
     masks = MASKS.replace("@functools.lru_cache(maxsize=None)", "@functools.lru_cache(maxsize=8)")
     assert lines_in_files(tmp_path, {"masks.py": masks, "decoder.py": DECODER}, CODE) == []
+
+
+def encoder(
+    cached: str = "@lru_cache(maxsize=None)  # !", body: str = "return F.normalize(self.net(ids), dim=-1)"
+) -> str:
+    """An encoder of an ordinary class that is asked by numbers, and its training."""
+    return f"""
+        from functools import cache, lru_cache
+        import torch.nn.functional as F
+
+        class Tower(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.layer = nn.Linear(4, 4)
+
+            def forward(self, ids):
+                return self.layer(torch.tensor(ids))
+
+        class Trainer:
+            def __init__(self, optimizer):
+                self.net, self.optimizer, self.version = Tower(), optimizer, 0
+
+            {cached}
+            def encode(self, ids, version):
+                {body}
+
+            def step(self, ids):
+                self.optimizer.zero_grad()
+                self.encode(ids, self.version).sum().backward()
+                self.optimizer.step()
+                self.version += 1
+    """
+
+
+def encoder_given(made: str, method: str = "return self.net(ids)") -> str:
+    """The same, where a call gives the cache."""
+    bound = "self.net, self.optimizer, self.version = Tower(), optimizer, 0"
+    code = encoder("", method).replace(bound, f"{bound}\n                self.lookup = {made}")
+    return code.replace("self.encode(ids", "self.lookup(ids")
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        encoder(),
+        encoder("@cache  # !"),
+        encoder(body="out = self.net(ids)\n                return {'out': out, 'size': len(ids)}"),
+        encoder_given("lru_cache(maxsize=None)(self.encode)  # !"),
+        encoder_given("lru_cache(None)(self.encode)  # !"),
+        encoder_given("cache(self.encode)  # !"),
+    ],
+)
+def test_a_cache_of_what_has_a_graph(code: str) -> None:
+    assert_flagged(code, CODE)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        encoder("@lru_cache(maxsize=2)"),
+        encoder("@lru_cache"),
+        encoder("@cache", "return F.normalize(self.net(ids), dim=-1).detach()"),
+        encoder("@cache", "return self.net(ids).argmax(-1).tolist()"),
+        encoder("@cache", "return torch.tensor(ids).float()"),
+        encoder("@torch.no_grad()\n            @cache"),
+        encoder("@cache", "with torch.no_grad():\n                    return self.net(ids)"),
+        twin(encoder("@cache"), ("self.version += 1", "self.version += 1; Trainer.encode.cache_clear()")),
+        encoder_given("lru_cache(maxsize=8)(self.encode)"),
+        encoder_given("lru_cache()(self.encode)"),
+        encoder_given("cache(self.encode)", "return self.net(ids).detach()"),
+        encoder_given("memory.cache(self.encode)"),
+    ],
+)
+def test_a_cache_of_what_has_none_or_not_for_long(code: str) -> None:
+    assert_clean(code, CODE)

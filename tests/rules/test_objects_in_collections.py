@@ -348,3 +348,46 @@ def test_an_object_that_is_made_of_a_setting_has_its_own_name(made: str) -> None
     """
     (finding,) = findings(snippet, CODE)
     assert "`log.rows`" in finding.message
+
+
+def rows_of_records(made: str, stored: str = "loss") -> str:
+    """A trainer that keeps a record of each step in a collection of its own."""
+    return f"""
+        from collections import deque
+        from typing import NamedTuple
+
+        class Row(NamedTuple):
+            loss: object
+            step: int
+
+        class Trainer:
+            def __init__(self, net, optimizer, keep=5):
+                self.net, self.optimizer = net, optimizer
+                self.rows = {made}
+
+            def step(self, number, x):
+                loss = self.net(x).square().mean()
+                self.optimizer.zero_grad()
+                loss.backward()
+                self.optimizer.step()
+                self.rows.append(Row({stored}, number))  # !
+
+        def train(net, optimizer, loader):
+            trainer = Trainer(net, optimizer)
+            for number, (x, _) in enumerate(loader):
+                trainer.step(number, x)
+    """
+
+
+@pytest.mark.parametrize("made", ["[]", "deque()", "list()"])
+def test_records_that_are_kept_for_ever(made: str) -> None:
+    assert_flagged(rows_of_records(made), "GG104")
+
+
+@pytest.mark.parametrize("made", ["deque(maxlen=5)", "deque(maxlen=keep)", "deque([], 5)"])
+def test_the_last_records(made: str) -> None:
+    assert_clean(rows_of_records(made))
+
+
+def test_records_of_numbers() -> None:
+    assert_clean(rows_of_records("[]", "loss.item()"))

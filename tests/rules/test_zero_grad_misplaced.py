@@ -27,6 +27,44 @@ FLAGGED = {
                 optimizer.zero_grad()  # !
                 optimizer.step()
     """,
+    "where what was accumulated is used": """
+        def train(model, loader, optimizer, every):
+            for i, (x, y) in enumerate(loader):
+                (F.cross_entropy(model(x), y) / every).backward()
+                if (i + 1) % every == 0:
+                    torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+                    optimizer.zero_grad()  # !
+                    optimizer.step()
+    """,
+    "in a method of its own": """
+        class Trainer:
+            def update(self):
+                norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
+                self.optimizer.zero_grad()  # !
+                self.optimizer.step()
+                self.schedule.step()
+                return float(norm)
+
+            def fit(self, loader):
+                for i, (x, y) in enumerate(loader):
+                    F.cross_entropy(self.model(x), y).backward()
+                    if (i + 1) % 4 == 0:
+                        self.update()
+    """,
+    "in two methods": """
+        class Trainer:
+            def reset(self):
+                self.optimizer.zero_grad()
+
+            def update(self):
+                self.optimizer.step()
+
+            def fit(self, loader):
+                for x, y in loader:
+                    F.cross_entropy(self.model(x), y).backward()
+                    self.reset()  # !
+                    self.update()
+    """,
     "of the model": """
         for x, y in loader:
             loss = F.cross_entropy(model(x), y)
@@ -75,6 +113,76 @@ FLAGGED = {
 }
 
 CLEAN = {
+    "in one branch, and the step in another": """
+        def train(model, loader, optimizer, every):
+            for i, (x, y) in enumerate(loader):
+                if i % every == 0:
+                    optimizer.zero_grad()
+                (F.cross_entropy(model(x), y) / every).backward()
+                if (i + 1) % every == 0:
+                    optimizer.step()
+    """,
+    "in a branch that leaves no step": """
+        def train(model, loader, optimizer):
+            for x, y in loader:
+                loss = F.cross_entropy(model(x), y)
+                loss.backward()
+                if not torch.isfinite(loss):
+                    optimizer.zero_grad()
+                else:
+                    optimizer.step()
+                    optimizer.zero_grad()
+    """,
+    "after the step, in a method of its own": """
+        class Trainer:
+            def update(self):
+                torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
+                self.optimizer.step()
+                self.optimizer.zero_grad()
+
+            def fit(self, loader):
+                for i, (x, y) in enumerate(loader):
+                    F.cross_entropy(self.model(x), y).backward()
+                    if (i + 1) % 4 == 0:
+                        self.update()
+    """,
+    "a method that steps without a backward before it": """
+        class Trainer:
+            def begin(self):
+                self.optimizer.zero_grad()
+                self.optimizer.step()
+
+            def fit(self, loader):
+                self.begin()
+                for x, y in loader:
+                    self.optimizer.zero_grad()
+                    F.cross_entropy(self.model(x), y).backward()
+                    self.optimizer.step()
+    """,
+    "where the method resets in some cases": """
+        class Trainer:
+            def reset(self, anew):
+                if anew:
+                    self.optimizer.zero_grad()
+
+            def fit(self, loader):
+                for i, (x, y) in enumerate(loader):
+                    F.cross_entropy(self.model(x), y).backward()
+                    self.reset(i == 0)
+                    self.optimizer.step()
+    """,
+    "of the other one, in a method": """
+        class Trainer:
+            def turn(self):
+                self.critic_optimizer.zero_grad()
+                self.optimizer.step()
+
+            def fit(self, loader):
+                for x, y in loader:
+                    self.optimizer.zero_grad()
+                    F.cross_entropy(self.model(x), y).backward()
+                    self.turn()
+    """,
     "one part is spared": """
         class Client:
             def fit(self, loader):

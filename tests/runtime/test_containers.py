@@ -100,6 +100,34 @@ for model, output, loss in training():
     meter.update("loss", loss)
 """,
     ),
+    "lists under keys, added to": (
+        "attribute",
+        "Meter.norms",
+        "graph",
+        """
+from collections import defaultdict
+class Meter:
+    def __init__(self):
+        self.norms = defaultdict(list)
+    def probe(self, name, value):
+        self.norms[name] += [value]  # here
+meter = Meter()
+for model, output, loss in training():
+    for name in ("data", "boundary"):
+        meter.probe(name, loss * 2)
+""",
+    ),
+    "lists under keys, made longer": (
+        "global",
+        "log",
+        "graph",
+        """
+log = {"data": [], "boundary": []}
+for model, output, loss in training():
+    for name in log:
+        log[name] = log[name] + [loss * 2]  # here
+""",
+    ),
     "a row of a table that is made from itself": (
         "attribute",
         "Bank.rows",
@@ -318,6 +346,21 @@ def test_the_holder_and_its_statement_are_named(name: str, run: object) -> None:
 
 
 CLEAN = {
+    "numbers added to lists under keys": """
+from collections import defaultdict
+norms = defaultdict(list)
+for model, output, loss in training():
+    for name in ("data", "boundary"):
+        norms[name] += [loss.item()]
+""",
+    "the last ones in lists under keys": """
+from collections import defaultdict
+norms = defaultdict(list)
+for model, output, loss in training():
+    for name in ("data", "boundary"):
+        norms[name] += [loss * 2]
+        norms[name] = norms[name][-3:]
+""",
     "a context variable that is set anew": """
 trail = contextvars.ContextVar("trail")
 for model, output, loss in training():
