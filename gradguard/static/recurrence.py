@@ -51,8 +51,7 @@ def goes_round(made: Sequence[Binding], path: str, source: t.Expr) -> bool:
         known = old | new
         new.update(name for each in made if not known.isdisjoint(each.given) for name in each.names)
         new.update(name for each in made if not new.isdisjoint(_with_wholes(each.paths)) for name in each.names)
-    given = {path.removesuffix("[*]") for path in _given(source)}  # {k: mix(means[k], x) for k, x in ...}
-    return not (old | new).isdisjoint(given) or not new.isdisjoint(_with_wholes(_paths(source)))
+    return not (old | new).isdisjoint(_given(source)) or not new.isdisjoint(_with_wholes(_paths(source)))
 
 
 def _with_wholes(paths: Iterable[str]) -> Iterator[str]:
@@ -66,9 +65,9 @@ def _bound(target: t.Expr) -> tuple[str, ...]:
 
 
 def _given(value: t.Expr) -> Iterator[str]:
-    """What the arguments of all calls in an expression may be."""
+    """What the arguments of all calls in an expression may be; of an element its whole: ``mix(means[k], x)``."""
     calls = (node for node in t.walk(value) if isinstance(node, t.Call))
-    return (path for call in calls for arg in call.args for path in _paths(arg.value))
+    return (path.removesuffix("[*]") for call in calls for arg in call.args for path in _paths(arg.value))
 
 
 def _paths(value: t.Expr) -> Iterator[str]:
