@@ -127,3 +127,57 @@ def test_lookalikes(name: str) -> None:
 def test_a_sum_under_a_word() -> None:
     snippet = twin(KEPT, ("update(loss=loss)", 'update(loss=last.get("loss", 0) + loss)  # !'))
     assert_flagged(snippet, "GG103")
+
+
+def averaged(update: str) -> str:
+    """Weights that are averaged by a method, entry by entry."""
+    return f"""
+        class Average:
+            def __init__(self, model, decay=0.9):
+                self.decay = decay
+                self.weights = {{k: p.detach().clone() for k, p in model.named_parameters()}}
+
+            def mix(self, old, new):
+                return self.decay * old + (1 - self.decay) * new
+
+            def update(self, model):
+                {update}
+
+        def train(model, opt, loader):
+            average = Average(model)
+            for x, y in loader:
+                opt.zero_grad()
+                F.mse_loss(model(x), y).backward()
+                opt.step()
+                average.update(model)
+    """
+
+
+MIXED = "{k: self.mix(self.weights[k], p) for k, p in model.named_parameters()}"
+THEN = "\n                self.weights = "
+
+
+@pytest.mark.parametrize(
+    "update",
+    [
+        f"self.weights = {MIXED}  # !",
+        f"fresh = {MIXED}{THEN}fresh  # !",
+        f"old = self.weights\n                fresh = {MIXED.replace('self.weights', 'old')}{THEN}fresh  # !",
+        f"fresh = {MIXED}\n                merged = fresh{THEN}merged  # !",
+    ],
+)
+def test_what_a_method_makes_of_each_entry(update: str) -> None:
+    assert_flagged(averaged(update), CODE)
+
+
+@pytest.mark.parametrize(
+    "update",
+    [
+        f"fresh = {MIXED.replace(', p)', ', p.detach())')}{THEN}fresh",
+        f"with torch.no_grad():\n                    fresh = {MIXED}{THEN}fresh",
+        f"fresh = {MIXED}\n                self.distance = float(sum(w.norm() for w in fresh.values()))",
+        "fresh = {k: self.mix(p.detach(), p).detach() for k, p in model.named_parameters()}" + THEN + "fresh",
+    ],
+)
+def test_entries_without_the_old_graph(update: str) -> None:
+    assert_clean(averaged(update), CODE)
