@@ -193,17 +193,25 @@ def calls_with(sources: Sources, pattern: str) -> list[tuple[str, ast.stmt]]:
 
 
 def cached_functions(sources: Sources, name: str, code: CodeType | None = None) -> list[tuple[str, int]]:
-    """The decorators of the user's functions of this name that cache: file and line.
+    """What gives the user's functions of this name a cache, a decorator or a call of them: file and line.
 
     Args:
         code: of the function that is meant, where it is known: others may have its name.
     """
-    found = []
+    found, given = [], []
     for source in sources.all():
         for node in ast.walk(source.tree):
             if isinstance(node, FunctionNode) and node.name == name and _may_be(node, source.filename, code):
                 found += [(source.filename, d.lineno) for d in node.decorator_list if "cache" in ast.unparse(d)]
-    return found
+            elif isinstance(node, ast.Call) and _gives_cache(node, name):
+                given.append((source.filename, node.lineno))
+    return found or given
+
+
+def _gives_cache(call: ast.Call, name: str) -> bool:
+    """Whether a call gives a function a cache: ``lru_cache(maxsize=None)(self.encode)``."""
+    functions = {arg.attr if isinstance(arg, ast.Attribute) else getattr(arg, "id", None) for arg in call.args}
+    return name in functions and "cache" in ast.unparse(call.func)
 
 
 def _may_be(node: ast.FunctionDef | ast.AsyncFunctionDef, filename: str, code: CodeType | None) -> bool:

@@ -237,6 +237,21 @@ for step, (model, output, loss) in enumerate(training()):
     noise(step) + noise(step)
 """,
     ),
+    "a cache that a call gives to a method": (
+        "cache",
+        "cache of _encode()",
+        "cache",
+        """
+class Encoder:
+    def __init__(self):
+        self.encode = functools.lru_cache(maxsize=None)(self._encode)  # here
+    def _encode(self, step):
+        return torch.randn(2048)
+encoder = Encoder()
+for step, (model, output, loss) in enumerate(training()):
+    encoder.encode(step) + encoder.encode(step)
+""",
+    ),
     "arguments of a callback for the end": (
         "class",
         "weakref.finalize._registry",
