@@ -471,6 +471,8 @@ class HookRegistration(Event):
         receiver: the path it is registered on.
         receiver_site: the receiver as written.
         removed: something removes it again, or may.
+        removed_at_exit: only where its object is used as a context.
+        is_left_open: that object is made here, and is not.
         discarded: nothing keeps the handle.
         overwritten: the next one takes its place.
         fresh: the receiver is a tensor of this very iteration, and the hook dies with it.
@@ -492,6 +494,8 @@ class HookRegistration(Event):
     receiver: str | None = None
     receiver_site: Site | None = None
     removed: bool = False
+    removed_at_exit: bool = False
+    is_left_open: bool = False
     discarded: bool = False
     overwritten: bool = False
     fresh: bool = False

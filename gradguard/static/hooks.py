@@ -38,7 +38,7 @@ def judge_hook(flow: Flow, hook: HookRegistration) -> None:
     hook.overwritten = hook.inner is None and (_is_overwritten(flow, hook) or _is_lost(flow, hook))
     hook.discarded = hook.discarded or hook.overwritten
     if isinstance(source, HookRegistration):
-        hook.removed = hook.removed or (not source.discarded and _is_removed(flow, hook))
+        hook.removed = hook.removed or not (source.discarded or hook.is_left_open or not _is_removed(flow, hook))
     _judge_guards(flow, hook)
     if hook.callback is not None and hook.inner is None:
         for store in _kept(flow, hook):
@@ -154,7 +154,24 @@ def _is_removed(flow: Flow, hook: HookRegistration) -> bool:
     if removers & {"<module>", "__del__", flow.facts.name}:
         return True
     at_exit = any(survey.is_entered(name, flow.module) for name in _contexts(flow))
+    hook.removed_at_exit = at_exit and not any(survey.runs(name, flow.module, at_exit=False) for name in removers)
     return any(survey.runs(name, flow.module, at_exit) for name in removers)
+
+
+def is_left_open(flow: Flow, made: t.Call) -> bool:
+    """Whether an object that a function makes is surely not used as a context: ``tap = Tap(net)``, ``tap.features``.
+
+    One that is handed on, returned or kept may be, and one whose methods are called may be closed by one of them.
+    """
+    define = flow.ref.define
+    bound = [s for s in define.statements if isinstance(s, t.Assign) and s.value is made and len(s.targets) == 1]
+    target = bound[0].targets[0] if bound else None
+    if not isinstance(target, t.Name):
+        return False
+    read = {node.value for node in define.nodes if isinstance(node, t.Attribute)}
+    called = {call.func.value for call in flow.ref.calls if isinstance(call.func, t.Attribute)}
+    uses = (node for node in define.nodes if isinstance(node, t.Name) and node.id == target.id)
+    return all(node is target or (node in read and node not in called) for node in uses)
 
 
 def _contexts(flow: Flow) -> set[str]:

@@ -13,6 +13,7 @@ from gradguard.static.copies import is_made_for
 from gradguard.static.definitions import Class
 from gradguard.static.expressions import recorded
 from gradguard.static.forms import key_of
+from gradguard.static.hooks import is_left_open
 from gradguard.static.local_objects import as_given
 from gradguard.static.made_with import leaves_out
 from gradguard.static.model import (
@@ -160,10 +161,12 @@ def _hook(here: Translation, event: HookRegistration) -> None:
     if receiver is not None:
         receiver = as_given(flow, receiver, here.state, here.c.node)
     of = flow.read(receiver, here.state) if receiver is not None else made  # on what the caller has no name for
-    if of is not None and not event.removed and (not event.fresh or event.closes_over_given):
+    left_open = event.is_left_open or (event.removed_at_exit and is_left_open(flow, here.c.node))
+    is_removed = event.removed and not left_open
+    if of is not None and not is_removed and (not event.fresh or event.closes_over_given):
         flow.record(replace(
             event, site=_site(here), loop=flow.loop, inner=event, receiver=receiver, of=of, repeats=None,
-            changes=_changes(here),
+            changes=_changes(here), removed=False, is_left_open=left_open,
         ))  # fmt: skip
 
 

@@ -705,3 +705,74 @@ def test_an_object_with_hooks_that_is_opened_once() -> None:
     once = taps(OVERWRITES, REMOVES, "return self.net(x).mean()")
     made = "self.net, self.opt, self.names = net, opt, names"
     assert_clean(once.replace(made, f"{made}\n            Taps(net, names).open()"), CODE)
+
+
+def tapped(student: str, exit: str = "self.remove()") -> str:
+    """Taps of two networks, of which that of the teacher is a context."""
+    return f"""
+        class Tap:
+            def __init__(self, net):
+                self.features = {{}}
+                self.handle = net.layer.register_forward_hook(self.save)  # !
+
+            def save(self, module, args, output):
+                self.features["out"] = output
+
+            def remove(self):
+                self.handle.remove()
+
+            def __enter__(self):
+                return self
+
+            def __exit__(self, *error):
+                {exit}
+
+        class Distiller:
+            def __init__(self, teacher, student, optimizer):
+                self.teacher, self.student, self.optimizer = teacher, student, optimizer
+
+            def step(self, x):
+                with Tap(self.teacher) as tap, torch.no_grad():
+                    self.teacher(x)
+                wanted = tap.features["out"]
+                {student}
+                self.optimizer.zero_grad()
+                loss.backward()
+                self.optimizer.step()
+
+        def train(teacher, student, optimizer, loader):
+            distiller = Distiller(teacher, student, optimizer)
+            for x, _ in loader:
+                distiller.step(x)
+    """
+
+
+LOSS = 'loss = F.mse_loss(own.features["out"], wanted)'
+BELOW = "\n                "
+
+
+@pytest.mark.parametrize(
+    "student",
+    [
+        f"own = Tap(self.student){BELOW}self.student(x){BELOW}{LOSS}",
+        f"own = Tap(net=self.student){BELOW}y = self.student(x){BELOW}{LOSS} + y.mean()",
+    ],
+)
+def test_a_context_that_is_not_used_as_one(student: str) -> None:
+    assert_flagged(tapped(student), CODE)
+
+
+@pytest.mark.parametrize(
+    "student",
+    [
+        f"with Tap(self.student) as own:{BELOW}    self.student(x){BELOW}{LOSS}",
+        f"own = Tap(self.student){BELOW}with own:{BELOW}    self.student(x){BELOW}{LOSS}",
+        f"own = Tap(self.student){BELOW}self.student(x){BELOW}{LOSS}{BELOW}own.remove()",
+        f"own = Tap(self.student){BELOW}self.student(x){BELOW}{LOSS}{BELOW}own.handle.remove()",
+        f"own = stack.enter_context(Tap(self.student)){BELOW}self.student(x){BELOW}{LOSS}",
+        f"own = Tap(self.student){BELOW}self.student(x){BELOW}{LOSS}{BELOW}close(own)",
+        f"own = Tap(self.student){BELOW}self.taps.append(own){BELOW}self.student(x){BELOW}{LOSS}",
+    ],
+)
+def test_a_context_that_may_be_one(student: str) -> None:
+    assert_clean(tapped(student), CODE)
