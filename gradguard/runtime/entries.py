@@ -52,7 +52,12 @@ class Entries:
 
 
 def of(chain: Sequence[Spot], root: Root | None, step: int) -> Entries | None:
-    """The entries of the innermost dict on the way to a place, where somebody has it as an attribute."""
+    """The entries of the innermost dict on the way to a place, where somebody has it as an attribute.
+
+    None where what grows is one list or tuple in it: that gets longer however many entries there are.
+    """
+    if chain and isinstance(chain[-1].thing, list | tuple):
+        return None
     parent: Any = sys.modules.get(root.name) if root is not None and root.scope == "global" else None
     found = None
     for spot in chain:

@@ -117,6 +117,38 @@ for model, output, loss in training():
         meter.probe(name, loss * 2)
 """,
     ),
+    "lists under keys, written out anew": (
+        "attribute",
+        "Meter.rows",
+        "graph",
+        """
+class Meter:
+    def __init__(self):
+        self.rows = {}
+    def put(self, name, value):
+        self.rows[name] = [*self.rows.get(name, []), value]  # here
+meter = Meter()
+for model, output, loss in training():
+    for name in ("data", "boundary"):
+        meter.put(name, loss * 2)
+""",
+    ),
+    "tuples under keys, written out anew": (
+        "attribute",
+        "Meter.rows",
+        "graph",
+        """
+class Meter:
+    def __init__(self):
+        self.rows = {}
+    def put(self, name, value):
+        self.rows[name] = (*self.rows.get(name, ()), value)  # here
+meter = Meter()
+for model, output, loss in training():
+    for name in ("data", "boundary"):
+        meter.put(name, loss * 2)
+""",
+    ),
     "lists under keys, made longer": (
         "global",
         "log",
@@ -367,6 +399,22 @@ norms = defaultdict(list)
 for model, output, loss in training():
     for name in ("data", "boundary"):
         norms[name] += [loss.item()]
+""",
+    "the last ones in lists under keys, written out anew": """
+rows = {}
+for model, output, loss in training():
+    for name in ("data", "boundary"):
+        rows[name] = [*rows.get(name, []), loss * 2][-3:]
+""",
+    "pairs under keys": """
+class Meter:
+    def __init__(self):
+        self.rows = {}
+    def put(self, name, value, step):
+        self.rows[name] = (value, step)
+meter = Meter()
+for step, (model, output, loss) in enumerate(training()):
+    meter.put(f"client {step % 20}", loss * 2, step)
 """,
     "the last ones in lists under keys": """
 from collections import defaultdict
