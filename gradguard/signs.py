@@ -185,7 +185,7 @@ CACHE = sign(
 CACHE_IN_FILE = sign("cache", pattern=r"=\s*(?:functools\.)?(?:lru_)?cache\(", reaches=True)
 # A function that is given one by a call.
 CACHE_GIVEN = sign(
-    "cache(", pattern=r"(?<!@)\b(?:lru_)?cache\((?:(?:maxsize|None)[^\n]*\)\(|self\.|\w+\))", own=True, reaches=True
+    "cache(", pattern=r"(?<!@)\b(?:lru_)?cache\((?:(?:maxsize|typed|None)[^\n]*\)\(|[\w.]+\))", own=True, reaches=True
 )
 CYCLE = sign("cycle", "tee", pattern=r"\b(?:cycle|tee)\b", own=True, reaches=True)
 DISABLE = sign("disable", pattern=r"gc\.disable|\bdisable\(", own=True, reaches=True)

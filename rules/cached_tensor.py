@@ -57,7 +57,8 @@ rule = Rule("GG404", "cached-tensor", Severity.WARNING, ((CACHE,), (CACHE_GIVEN,
 @rule.in_source
 def keeps_its_keys(function: Function) -> Iterator[Finding]:
     found = list(_by_its_definition(function))
-    yield from found or _of_graphs(function)
+    yield from found
+    yield from _of_graphs(function, besides=bool(found))
     for site, name, given in (*function.cached_calls, *_calls_elsewhere(function)):
         yield rule.finding(
             site,
@@ -95,10 +96,14 @@ def _by_its_definition(function: Function) -> Iterator[Finding]:
     yield rule.finding(function.cached, reason, help=help, confidence=confidence, related=related)
 
 
-def _of_graphs(function: Function) -> Iterator[Finding]:
-    """The caches without a limit whose results have graphs: of the function itself, and of those that it gives one."""
+def _of_graphs(function: Function, besides: bool) -> Iterator[Finding]:
+    """The caches without a limit whose results have graphs: of the function itself, and of those that it gives one.
+
+    Args:
+        besides: of the function's own there is something else to say.
+    """
     is_of_python = function.cached is not None and function.cached_by is None
-    goes_on = is_of_python and not function.cache_is_bounded and not function.cache_is_emptied
+    goes_on = is_of_python and not besides and not function.cache_is_bounded and not function.cache_is_emptied
     own = [(function.cached, function)] if goes_on else []
     for site, cached in (*own, *function.caches):
         if site is not None and cached.takes_arguments and _gives_graphs(cached):

@@ -30,8 +30,8 @@ for i, (x, y) in enumerate(loader):
 ```
 
 **Not flagged.** A reset that ends the iteration (a guard against NaN: `optimizer.zero_grad(); continue`), the reset
-of another optimizer, a reset in one branch only, a second backward after the reset, gradients that are set by hand
-after it (`p.grad.copy_(g)`: A-GEM, PCGrad), or by a function that cannot be read.
+of another optimizer, a reset in a branch that the step is not in, a second backward after the reset, gradients that are
+set by hand after it (`p.grad.copy_(g)`: A-GEM, PCGrad), or by a function that cannot be read.
 """
 
 from __future__ import annotations

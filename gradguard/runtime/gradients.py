@@ -56,7 +56,8 @@ class _Seen:
         steps: that it has made.
         stale: windows in a row in which nothing was cleared.
         all_stale: all of these.
-        cleared: windows in which it was.
+        cleared: windows in which they were cleared.
+        windows: that have been looked at.
         is_added_to: whether a backward in this window reaches these gradients.
         is_cleared: whether a backward in this window found them cleared.
         sampled: its gradients at the beginning of this window.
@@ -66,6 +67,7 @@ class _Seen:
     stale: int = 0
     all_stale: int = 0
     cleared: int = 0
+    windows: int = 0
     is_added_to: bool = False
     is_cleared: bool = False
     sampled: list[_Sampled] = field(default_factory=list)
@@ -75,18 +77,19 @@ class _Seen:
         is_stale = self.is_added_to and not self.is_cleared and all(_was_added_to(each) for each in self.sampled)
         self.stale = self.stale + 1 if is_stale else 0
         self.all_stale += is_stale
-        self.cleared += not is_stale
+        self.cleared += self.is_cleared
+        self.windows += 1
 
     @property
     def is_clean(self) -> bool:
         """Whether it need not be looked at any more: each step is made from its own gradients."""
-        windows = self.all_stale + self.cleared
-        return (self.cleared > 1 and not self.all_stale) or (windows >= MOST_WINDOWS and not self.adds_up)
+        is_fresh = self.windows > 1 and not self.all_stale
+        return is_fresh or (self.windows >= MOST_WINDOWS and not self.adds_up)
 
     @property
     def adds_up(self) -> bool:
         """Whether steps are made from sums: nothing clears the gradients, or it does so once in some steps."""
-        is_rare = self.all_stale + self.cleared >= MOST_WINDOWS and self.all_stale * 3 >= MOST_WINDOWS
+        is_rare = self.windows >= MOST_WINDOWS and self.all_stale * 3 >= MOST_WINDOWS
         return self.stale >= WINDOWS or (is_rare and self.cleared > 1)
 
 

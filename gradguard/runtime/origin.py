@@ -211,7 +211,10 @@ def cached_functions(sources: Sources, name: str, code: CodeType | None = None) 
 def _gives_cache(call: ast.Call, name: str) -> bool:
     """Whether a call gives a function a cache: ``lru_cache(maxsize=None)(self.encode)``."""
     functions = {arg.attr if isinstance(arg, ast.Attribute) else getattr(arg, "id", None) for arg in call.args}
-    return name in functions and "cache" in ast.unparse(call.func)
+    return name in functions and _CACHING.search(ast.unparse(call.func)) is not None
+
+
+_CACHING = re.compile(r"\b(?:lru_)?cache(?:\(.*\))?$")
 
 
 def _may_be(node: ast.FunctionDef | ast.AsyncFunctionDef, filename: str, code: CodeType | None) -> bool:

@@ -279,7 +279,7 @@ def _standing(
             notes.append(f"`{path}` grows and is emptied again ({_at(each)})")
         elif each.excuse is None and each.is_retracted:
             notes.append(f"`{path}` grows until it is backpropagated")
-        elif each.excuse is None and each.asked is not None and each.asked.has_settled(steps):
+        elif _has_settled(each, steps):
             notes.append(f"`{path}` is mostly asked for what it has, and grows ever more slowly")
         elif _is_filled(each) or (
             not goes_on and _may_level_off(each) and _levelled_off(series, each, steps, in_teeth=in_teeth)
@@ -304,6 +304,11 @@ def _is_bounded(each: Diagnosed) -> bool:
 def _is_filled(each: Diagnosed) -> bool:
     """Whether it is a dict that has the entries that it will get."""
     return each.excuse is None and each.entries is not None and each.entries.has_settled
+
+
+def _has_settled(each: Diagnosed, steps: int) -> bool:
+    """Whether it is a cache that has most of what it is asked for."""
+    return each.excuse is None and each.asked is not None and each.asked.has_settled(steps)
 
 
 def _may_level_off(each: Diagnosed) -> bool:
@@ -386,8 +391,8 @@ def _verdict(kept: Sequence[Diagnosed], growing: Mapping[str, Trend], steps: int
     graphs = sure.get("graphs", 0.0) >= 0.2
     size = any(name not in COUNTS for name in sure)
     held = any(d.excuse not in ("inputs", "items") for d in found)  # what grew was named, and has been given back
-    excused = any(d.excuse is not None or d.is_retracted for d in found)  # what is full does not go on
-    return "suspect" if (graphs and not held) or (size and not excused) else "clean"
+    full = all(_is_filled(d) or _has_settled(d, steps) for d in found)  # then it is something else that goes on
+    return "suspect" if (graphs and not held) or (size and full) else "clean"
 
 
 def growth_of(series: Mapping[str, Series], growing: Mapping[str, Trend]) -> dict[str, Growth | None]:

@@ -370,7 +370,8 @@ class Flow(FlowNotes):
     def zero(self, event: ZeroGrad, state: State) -> None:
         self.record(event)
         by_name = event.target is not None or event.of_module  # p.grad = None may concern some parameters only
-        surely = event.inner is None or not event.inner.conditional  # a branch that it is in is a way of its own here
+        # One in a branch of this function is forgotten where the ways meet; that of a callee may not have run at all.
+        surely = event.inner is None or not event.inner.conditional
         state.lost = event if state.computed and surely and by_name else state.lost
 
     def set_gradients(self, node: t.Node, state: State) -> None:

@@ -161,17 +161,22 @@ def _is_removed(flow: Flow, hook: HookRegistration) -> bool:
 def is_left_open(flow: Flow, made: t.Call) -> bool:
     """Whether an object that a function makes is surely not used as a context: ``tap = Tap(net)``, ``tap.features``.
 
-    One that is handed on, returned or kept may be, and one whose methods are called may be closed by one of them.
+    One that is handed on, returned or kept may be, and one of which more is used than what it holds may be closed.
     """
     define = flow.ref.define
+    if _last_removal(flow) != float("inf"):
+        return False
     bound = [s for s in define.statements if isinstance(s, t.Assign) and s.value is made and len(s.targets) == 1]
     target = bound[0].targets[0] if bound else None
     if not isinstance(target, t.Name):
         return False
-    read = {node.value for node in define.nodes if isinstance(node, t.Attribute)}
+    read = {node.value for node in define.nodes if isinstance(node, t.Attribute) and not _CLOSES.search(node.name)}
     called = {call.func.value for call in flow.ref.calls if isinstance(call.func, t.Attribute)}
     uses = (node for node in define.nodes if isinstance(node, t.Name) and node.id == target.id)
     return all(node is target or (node in read and node not in called) for node in uses)
+
+
+_CLOSES = re.compile(r"remove|close|handle|hook|detach|exit|stop|clear|release|disable|uninstall|teardown")
 
 
 def _contexts(flow: Flow) -> set[str]:

@@ -439,7 +439,7 @@ def _carry(flow: Flow, frame: LoopFrame, end: State) -> None:
 
 _EVENT_LISTS = (
     "backwards", "grad_calls", "zero_grads", "steps", "forwards", "stores", "hooks", "opaque_calls", "loops",
-    "calls", "constructions", "grad_reads", "gradient_sums", "events",
+    "calls", "constructions", "grad_reads", "gradient_sums", "events", "caches", "cached_calls",
 )  # fmt: skip
 
 

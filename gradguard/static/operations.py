@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 
 from gradguard.static import containers
@@ -13,6 +14,7 @@ from gradguard.static.called import Called, last
 from gradguard.static.counts import is_long_buffer
 from gradguard.static.definitions import Class, FunctionRef
 from gradguard.static.expressions import cut, recorded
+from gradguard.static.gate import SourceError
 from gradguard.static.lengthened import JOINING, note_joined
 from gradguard.static.names import is_of_gradient
 from gradguard.static.optimized import optimized
@@ -95,8 +97,8 @@ def external_call(c: Called) -> Value | None:
         return containers.push(c)
     if name == "functools.partial" and c.first is not None:
         return _partial(c, c.first)
-    if name in k.CACHES:
-        return _cached(c, name)
+    if name in k.CACHES and (cached := _cached(c, name)) is not None:
+        return cached
     if name.startswith(k.TENSOR_PREFIXES):
         return _torch(c, name, tail)
     if tail in k.MODULE_FUNCTIONS and k.PREPARING_CLASS.search(name):
@@ -121,13 +123,18 @@ def external_call(c: Called) -> Value | None:
     return None
 
 
-def _cached(c: Called, name: str) -> Value:
+def _cached(c: Called, name: str) -> Value | None:
     """The function that gets a cache, ``lru_cache(maxsize=None)(self.encode)``; or what gives it one."""
-    if c.first is None or c.first.kind is not Kind.FUNCTION:
+    given = c.node.args[0] if c.node.args else None
+    if name.endswith("lru_cache") and (given is None or given.keyword or isinstance(given.value, t.Constant)):
         return Value(kind=Kind.EXTERNAL, ref=name if is_bounded(c.node, name) else "functools.cache")
-    callee = c.flow.project.flow(c.first.ref) if isinstance(c.first.ref, FunctionRef) else None
-    if callee is not None and not name.endswith("lru_cache") and not is_emptied(c.flow.module):
-        c.flow.facts.caches.append((c.flow.site(c.node), callee.facts))
+    if c.first is None or not isinstance(c.first.ref, FunctionRef):
+        return None
+    ref = c.flow.project.wrapper(c.first.ref) or c.first.ref
+    with suppress(SourceError):
+        callee = c.flow.project.flow(ref) if name == "functools.cache" and not c.flow.dry else None
+        if callee is not None and not is_emptied(c.flow.module):
+            c.flow.facts.caches.append((c.flow.site(c.node), callee.facts))
     return c.first
 
 

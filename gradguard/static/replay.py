@@ -84,8 +84,9 @@ def _zero_grad(here: Translation, event: ZeroGrad) -> None:
 def _step(here: Translation, event: Step) -> None:
     flow, state, target = here.flow, here.state, here.path(event.target) if event.target else None
     lost = state.lost if event.lost is None else event.lost
-    if lost is not None and target is not None and not lost.of_module and lost.target not in (None, target):
-        lost = None
+    if lost is not None and not lost.of_module and lost.target is not None and event.lost is None:
+        of_another = lost.target != target if target is not None else event.target is not None
+        lost = None if of_another else lost
     flow.record(replace(event, site=_site(here), loop=flow.loop, inner=event, target=target, lost=lost))
     state.lost, state.computed = None, False
 

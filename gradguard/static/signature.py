@@ -22,7 +22,7 @@ def describe(flow: Flow) -> None:
     """Fill in what rules ask about the definition."""
     define, facts = flow.ref.define, flow.facts
     facts.takes_self = flow.ref.owner is not None and flow.params[:1] == ["self"]
-    facts.takes_arguments = len(flow.params) > facts.takes_self
+    facts.takes_arguments = len(flow.params) > (flow.params[:1] in (["self"], ["cls"]))
     facts.is_among_tests = flow.module.holds_tests
     facts.is_test = facts.is_among_tests or define.name.startswith("test_")
     facts.uses_device = flow.module.uses_device

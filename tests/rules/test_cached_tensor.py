@@ -670,6 +670,8 @@ def test_a_cache_of_what_has_a_graph(code: str) -> None:
         encoder_given("lru_cache()(self.encode)"),
         encoder_given("cache(self.encode)", "return self.net(ids).detach()"),
         encoder_given("memory.cache(self.encode)"),
+        encoder_given("cache(torch.compile)(self.encode)"),
+        encoder_given("lru_cache(maxsize=None)(torch.compile)(self.encode)"),
     ],
 )
 def test_a_cache_of_what_has_none_or_not_for_long(code: str) -> None:

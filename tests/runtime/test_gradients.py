@@ -275,9 +275,23 @@ def another_network_uses_it(model: nn.Module, optimizer: Any) -> None:
             acting.step()
 
 
+def seldom_reached(model: nn.Module, optimizer: Any) -> None:
+    """Another network learns in between: a step whose gradients no backward has reached need not be cleared before."""
+    another = nn.Linear(4, 1)
+    for step in range(STEPS):
+        if step % 3 == 0:
+            optimizer.zero_grad()
+            loss_of(model).backward()
+        else:
+            another.zero_grad()
+            loss_of(another).backward()
+        optimizer.step()
+
+
 @pytest.mark.parametrize(
     "loop",
     [
+        seldom_reached,
         once_skipped,
         twice_for_one_backward,
         another_network_uses_it,

@@ -253,9 +253,9 @@ def size(x):
 
 def norm(x):
     return x.square()
-norm = functools.lru_cache(maxsize=None)(norm)
+norm = functools.lru_cache(maxsize=None)(norm)  # here
 for model, output, loss in training():
-    norm(torch.randn(4096))  # here
+    norm(torch.randn(4096))
 """),
     "exceptions": ("global", "errors", "exception", """
 errors = []
