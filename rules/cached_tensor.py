@@ -34,7 +34,7 @@ the module; `functools.cached_property` for one value per object. Of what has a 
 the cache after each step: `encode.cache_clear()`.
 
 **Not flagged.** Functions of numbers, strings, shapes, devices and dtypes that compute without parameters; methods of
-classes that are no modules; results with a graph in a file that empties a cache, or of a cache with a limit.
+classes that are no modules; results with a graph in a program that empties a cache, or of a cache with a limit.
 
 **References.** huggingface/transformers#45708, pytorch#147233,
 <https://docs.python.org/3/faq/programming.html#how-do-i-cache-method-calls>.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from gradguard.static import knowledge as k
@@ -425,7 +425,7 @@ def tested_flag(test: t.Expr) -> tuple[str | None, bool]:
 
 def tested_names(define: t.Define) -> frozenset[str]:
     """The names whose truth, or whose text, decides what a function does."""
-    nodes = list(define.nodes)
+    nodes = define.nodes
     tests = [node.test for node in nodes if isinstance(node, t.If | t.Conditional)]
     calls_made = [node for node in nodes if isinstance(node, t.Call)]
     tests += [flag for call in calls_made if (flag := call.argument("create_graph"))]
@@ -438,7 +438,7 @@ def tested_names(define: t.Define) -> frozenset[str]:
     return frozenset(name for name in (*found, *map(t.path_of, named)) if name is not None)
 
 
-def _asked_for(nodes: list[t.Node]) -> Iterator[t.Expr]:
+def _asked_for(nodes: Sequence[t.Node]) -> Iterator[t.Expr]:
     """What tells whether gradients are asked for: ``p.requires_grad = learns``, ``p.requires_grad_(learns)``."""
     for node in nodes:
         if isinstance(node, t.Assign) and any(_ends(target, "requires_grad") for target in node.targets):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from gradguard.static import knowledge as k
 from gradguard.static import tree as t
-from gradguard.static.definitions import FunctionRef
+from gradguard.static.definitions import Class, FunctionRef
 from gradguard.static.gate import SourceError
 from gradguard.static.guards import guards, loop_names
 from gradguard.static.lines import lines_with
@@ -38,7 +38,9 @@ def judge_hook(flow: Flow, hook: HookRegistration) -> None:
     hook.overwritten = hook.inner is None and (_is_overwritten(flow, hook) or _is_lost(flow, hook))
     hook.discarded = hook.discarded or hook.overwritten
     if isinstance(source, HookRegistration):
-        hook.removed = hook.removed or not (source.discarded or hook.is_left_open or not _is_removed(flow, hook))
+        may_be = not source.discarded and not hook.is_left_open
+        hook.removed = hook.removed or (may_be and _is_removed(flow, hook))
+        hook.removed_at_exit = hook.removed_at_exit or (hook.removed and not _is_removed(flow, hook, at_exit=False))
     _judge_guards(flow, hook)
     if hook.callback is not None and hook.inner is None:
         for store in _kept(flow, hook):
@@ -142,8 +144,12 @@ def _registers(value: t.Expr) -> bool:
     return isinstance(func, t.Attribute) and func.name in k.HOOK_METHODS
 
 
-def _is_removed(flow: Flow, hook: HookRegistration) -> bool:
-    """Whether anything may remove a hook; of one that a constructor registers, a method that somebody calls."""
+def _is_removed(flow: Flow, hook: HookRegistration, at_exit: bool = True) -> bool:
+    """Whether anything may remove a hook; of one that a constructor registers, a method that somebody calls.
+
+    Args:
+        at_exit: what a context does at its end counts, where some object of its class is used as one.
+    """
     text, survey = flow.module.source.text, flow.project.survey
     removes = _REMOVES.search(text) is not None
     if not removes or _last_removal(flow) != float("inf"):
@@ -153,30 +159,34 @@ def _is_removed(flow: Flow, hook: HookRegistration) -> bool:
     removers = {line.function for line in lines_with("remove", text) if _REMOVES.search(line.text)}
     if removers & {"<module>", "__del__", flow.facts.name}:
         return True
-    at_exit = any(survey.is_entered(name, flow.module) for name in _contexts(flow))
-    hook.removed_at_exit = at_exit and not any(survey.runs(name, flow.module, at_exit=False) for name in removers)
+    at_exit = at_exit and any(survey.is_entered(name, flow.module) for name in _contexts(flow))
     return any(survey.runs(name, flow.module, at_exit) for name in removers)
 
 
-def is_left_open(flow: Flow, made: t.Call) -> bool:
+def is_left_open(flow: Flow, made: t.Call, cls: Class | None) -> bool:
     """Whether an object that a function makes is surely not used as a context: ``tap = Tap(net)``, ``tap.features``.
 
-    One that is handed on, returned or kept may be, and one of which more is used than what it holds may be closed.
+    One that is handed on, returned or kept may be, and so may its methods and its handles.
+
+    Args:
+        made: the call that makes it.
+        cls: its class.
     """
     define = flow.ref.define
-    if _last_removal(flow) != float("inf"):
-        return False
     bound = [s for s in define.statements if isinstance(s, t.Assign) and s.value is made and len(s.targets) == 1]
     target = bound[0].targets[0] if bound else None
-    if not isinstance(target, t.Name):
+    if cls is None or not isinstance(target, t.Name) or _last_removal(flow) != float("inf"):
         return False
-    read = {node.value for node in define.nodes if isinstance(node, t.Attribute) and not _CLOSES.search(node.name)}
-    called = {call.func.value for call in flow.ref.calls if isinstance(call.func, t.Attribute)}
+    attributes = (node for node in define.nodes if isinstance(node, t.Attribute))
+    read = {node.value for node in attributes if not _may_close(cls, node.name)}
     uses = (node for node in define.nodes if isinstance(node, t.Name) and node.id == target.id)
-    return all(node is target or (node in read and node not in called) for node in uses)
+    return all(node is target or node in read for node in uses)
 
 
-_CLOSES = re.compile(r"remove|close|handle|hook|detach|exit|stop|clear|release|disable|uninstall|teardown")
+def _may_close(cls: Class, name: str) -> bool:
+    """Whether what an object has under a name is a method, or has handles of its hooks."""
+    registers = re.compile(rf"self\.{name}\b[^\n]*\.register_\w*hook")
+    return cls.method(name) is not None or registers.search(cls.chunk.text) is not None
 
 
 def _contexts(flow: Flow) -> set[str]:

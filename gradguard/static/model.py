@@ -72,7 +72,7 @@ class Function:
         cached: the decorator that keeps its arguments and results (``functools.lru_cache``).
         cached_by: the statement that does so, where the decorator is one of the program.
         cache_is_bounded: that cache drops old entries.
-        cache_is_emptied: something in its file empties caches: ``encode.cache_clear()``.
+        cache_is_emptied: something in its program empties caches: ``encode.cache_clear()``.
         caches: where it gives a function a cache without a limit, which nothing empties: the call, and the function.
         tensor_params: the parameters that are tensors by their annotations.
         cached_calls: where it gives a tensor to a function with such a cache: the call, its function, the argument.

@@ -94,7 +94,7 @@ _ENABLES = re.compile(r"\bgc\.enable\(|^\s*from gc import [^\n]*\benable\b")
 
 def _judge_ends(flow: Flow, call: Call) -> None:
     """``head, rest = tee(batches)``: what one end gave waits for the other, unless that was dropped: ``del head``."""
-    statements = list(flow.ref.define.statements)
+    statements = flow.ref.define.statements
     made = [s for s in statements if isinstance(s, t.Assign) and s.value is call.source.site.node]
     ends = {path for s in made for e in s.targets for name in t.names_in(e) if (path := t.path_of(name)) is not None}
     dropped = (t.path_of(target) for s in statements if isinstance(s, t.Delete) for target in s.targets)

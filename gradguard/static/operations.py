@@ -133,7 +133,7 @@ def _cached(c: Called, name: str) -> Value | None:
     ref = c.flow.project.wrapper(c.first.ref) or c.first.ref
     with suppress(SourceError):
         callee = c.flow.project.flow(ref) if name == "functools.cache" and not c.flow.dry else None
-        if callee is not None and not is_emptied(c.flow.module):
+        if callee is not None and not is_emptied(c.flow):
             c.flow.facts.caches.append((c.flow.site(c.node), callee.facts))
     return c.first
 

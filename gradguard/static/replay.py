@@ -162,7 +162,7 @@ def _hook(here: Translation, event: HookRegistration) -> None:
     if receiver is not None:
         receiver = as_given(flow, receiver, here.state, here.c.node)
     of = flow.read(receiver, here.state) if receiver is not None else made  # on what the caller has no name for
-    left_open = event.is_left_open or (event.removed_at_exit and is_left_open(flow, here.c.node))
+    left_open = event.is_left_open or (event.removed_at_exit and is_left_open(flow, here.c.node, here.callee.ref.owner))
     is_removed = event.removed and not left_open
     if of is not None and not is_removed and (not event.fresh or event.closes_over_given):
         flow.record(replace(

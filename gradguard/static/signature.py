@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -31,16 +32,19 @@ def describe(flow: Flow) -> None:
         if value.kind is Kind.EXTERNAL and value.ref in k.CACHES:
             facts.cached = flow.site(decorator)
             facts.cache_is_bounded = is_bounded(decorator, str(value.ref))
-            facts.cache_is_emptied = is_emptied(flow.module)
+            facts.cache_is_emptied = is_emptied(flow)
             facts.tensor_params = tuple(_tensors(define, flow.module))
         elif isinstance(value.ref, FunctionRef) and (store := keeps_arguments(value.ref.define)) is not None:
             facts.cached, facts.cached_by = flow.site(decorator), Site(value.ref.chunk, store)
             facts.tensor_params = tuple(_tensors(define, flow.module))
 
 
-def is_emptied(module: Module) -> bool:
-    """Whether something in a file empties a cache of ``functools``."""
-    return ".cache_clear" in module.source.text
+def is_emptied(flow: Flow) -> bool:
+    """Whether something in its program empties a cache of ``functools``."""
+    return flow.project.survey.mentions(_EMPTIES, flow.module, "cache_clear")
+
+
+_EMPTIES = re.compile(r"\.cache_clear\b")
 
 
 def is_bounded(decorator: t.Expr, name: str) -> bool:

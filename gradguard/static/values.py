@@ -143,7 +143,7 @@ class Whole(NamedTuple):
 
 
 class Value(NamedTuple):
-    """An abstract value. A tuple, as a million of them are made in a large run: that takes half the time of a record.
+    """An abstract value. A tuple, as a million of them are made in a large run: that takes a third of the time.
 
     Args:
         roots: where its graph comes from, if it has one.

@@ -676,3 +676,28 @@ def test_a_cache_of_what_has_a_graph(code: str) -> None:
 )
 def test_a_cache_of_what_has_none_or_not_for_long(code: str) -> None:
     assert_clean(code, CODE)
+
+
+@pytest.mark.parametrize(("after", "lines"), [("pass", [("encoders.py", 6)]), ("encode.cache_clear()", [])])
+def test_a_cache_that_another_file_empties(after: str, lines: list[tuple[str, int]], tmp_path: Path) -> None:
+    encoders = """
+        from functools import cache
+        import torch
+        net = torch.nn.Linear(4, 4)
+
+        @cache
+        def encode(ids):
+            return net(torch.tensor(ids)).square()
+    """
+    train = f"""
+        import torch
+        from encoders import encode
+
+        def train(optimizer, loader):
+            for ids in loader:
+                optimizer.zero_grad()
+                encode(ids).sum().backward()
+                optimizer.step()
+                {after}
+    """
+    assert lines_in_files(tmp_path, {"encoders.py": encoders, "train.py": train}, CODE) == lines

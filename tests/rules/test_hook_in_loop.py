@@ -773,6 +773,7 @@ def test_a_context_that_is_not_used_as_one(student: str) -> None:
         f"own = Tap(self.student){BELOW}self.student(x){BELOW}{LOSS}{BELOW}close(own)",
         f"own = Tap(self.student){BELOW}stack.callback(own.remove){BELOW}self.student(x){BELOW}{LOSS}",
         f"own = Tap(self.student){BELOW}closing.append(own.handle){BELOW}self.student(x){BELOW}{LOSS}",
+        f"own = Tap(self.student){BELOW}self.student(x){BELOW}{LOSS}{BELOW}own.__exit__(None, None, None)",
         f"own = Tap(self.student){BELOW}self.taps.append(own){BELOW}self.student(x){BELOW}{LOSS}",
     ],
 )

@@ -12,6 +12,23 @@ import asyncio, contextvars, threading, weakref
 import numpy as np
 """
 
+
+def written_anew(row: str) -> str:
+    """Rows under keys, each of which is bound to a longer one."""
+    return f"""
+class Meter:
+    def __init__(self):
+        self.rows = {{}}
+    def put(self, name, value):
+        old = self.rows.get(name, ())
+        self.rows[name] = {row}  # here
+meter = Meter()
+for model, output, loss in training():
+    for name in ("data", "boundary"):
+        meter.put(name, loss * 2)
+"""
+
+
 LEAKS = {
     "a list in a context variable": (
         "global",
@@ -117,38 +134,8 @@ for model, output, loss in training():
         meter.probe(name, loss * 2)
 """,
     ),
-    "lists under keys, written out anew": (
-        "attribute",
-        "Meter.rows",
-        "graph",
-        """
-class Meter:
-    def __init__(self):
-        self.rows = {}
-    def put(self, name, value):
-        self.rows[name] = [*self.rows.get(name, []), value]  # here
-meter = Meter()
-for model, output, loss in training():
-    for name in ("data", "boundary"):
-        meter.put(name, loss * 2)
-""",
-    ),
-    "tuples under keys, written out anew": (
-        "attribute",
-        "Meter.rows",
-        "graph",
-        """
-class Meter:
-    def __init__(self):
-        self.rows = {}
-    def put(self, name, value):
-        self.rows[name] = (*self.rows.get(name, ()), value)  # here
-meter = Meter()
-for model, output, loss in training():
-    for name in ("data", "boundary"):
-        meter.put(name, loss * 2)
-""",
-    ),
+    "lists under keys, written out anew": ("attribute", "Meter.rows", "graph", written_anew("[*old, value]")),
+    "tuples under keys, written out anew": ("attribute", "Meter.rows", "graph", written_anew("(*old, value)")),
     "lists under keys, made longer": (
         "global",
         "log",
