@@ -50,7 +50,7 @@ def guards(body: Sequence[t.Stmt], node: t.Node) -> Iterator[Guard]:
     for number, stmt in enumerate(body):
         rest = body[number + 1 :]
         if not any(inner is node for inner in t.walk(stmt)):
-            if isinstance(stmt, t.If) and not stmt.orelse and _leaves(stmt.body):
+            if isinstance(stmt, t.If) and not stmt.orelse and t.leaves(stmt.body):
                 yield Guard(stmt.test, rest)
             continue
         for block in t.blocks(stmt):
@@ -66,10 +66,6 @@ def loop_names(body: Sequence[t.Stmt], node: t.Node) -> frozenset[str]:
     loops = (loop for loop in t.walk_statements(body) if isinstance(loop, t.Repeat) and loop.target is not None)
     around = [loop for loop in loops if any(inner is node for inner in t.walk(loop.body))]
     return frozenset(n.id for loop in around for n in t.walk(loop.target) if isinstance(n, t.Name))
-
-
-def _leaves(body: Sequence[t.Stmt]) -> bool:
-    return bool(body) and isinstance(body[-1], t.Return | t.Raise | t.Leave)
 
 
 def _parts(test: t.Expr) -> Iterator[t.Expr]:

@@ -108,8 +108,7 @@ def _is_overwritten(flow: Flow, hook: HookRegistration) -> bool:
 def _registrations(block: list[t.Stmt]) -> Iterator[tuple[int, t.Assign]]:
     """The statements of a block that bind handles, also those that a flag switches on, each with its place there."""
     for index, stmt in enumerate(block):
-        goes_on = isinstance(stmt, t.If) and not isinstance(stmt.body[-1], t.Leave | t.Return | t.Raise)
-        is_flag = goes_on and isinstance(stmt, t.If) and isinstance(stmt.test, t.Name | t.Attribute)
+        is_flag = isinstance(stmt, t.If) and isinstance(stmt.test, t.Name | t.Attribute) and not t.leaves(stmt.body)
         for each in stmt.body if isinstance(stmt, t.If) and is_flag else [stmt]:
             if isinstance(each, t.Assign) and _registers(each.value):
                 yield index, each

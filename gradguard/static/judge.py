@@ -233,15 +233,10 @@ def _on_another_way(store: Store, event: Event) -> bool:
         return False
     ways = [way for way in loop.nodes if isinstance(way, t.If)]
     return any(
-        store.is_in(one) and not event.is_in(one) and (event.is_in(other) or _leaves(one))
+        store.is_in(one) and not event.is_in(one) and (event.is_in(other) or t.leaves(one))
         for way in ways
         for one, other in ((way.body, way.orelse), (way.orelse, way.body))
     )
-
-
-def _leaves(block: list[t.Stmt]) -> bool:
-    """Whether the iteration ends with a block: what comes after it is of other iterations."""
-    return bool(block) and isinstance(block[-1], t.Leave | t.Return | t.Raise)
 
 
 def _steps_change(flow: Flow, loop: Loop, store: Store) -> bool:

@@ -355,6 +355,11 @@ def blocks(stmt: Stmt) -> list[list[Stmt]]:
     return [stmt.body] if isinstance(stmt, With) else []
 
 
+def leaves(block: Sequence[Stmt]) -> bool:
+    """Whether what comes after a block is not reached from its end: it ends with a ``return``, a ``continue``, ..."""
+    return bool(block) and isinstance(block[-1], Leave | Return | Raise)  # empty: `pass` is no node
+
+
 def walk_statements(body: Sequence[Stmt]) -> Iterator[Stmt]:
     """Every statement below ``body``, not entering functions or classes."""
     stack = list(body)

@@ -779,3 +779,19 @@ def test_a_context_that_is_not_used_as_one(student: str) -> None:
 )
 def test_a_context_that_may_be_one(student: str) -> None:
     assert_clean(tapped(student), CODE)
+
+
+def test_a_branch_that_does_nothing_is_read() -> None:
+    """It has no last statement."""
+    code = """
+        class Net(nn.Module):
+            def __init__(self, layers, mode):
+                super().__init__()
+                self.seen = {}
+                if mode == "mean":
+                    pass
+                elif mode:
+                    for layer in layers:
+                        layer.register_forward_hook(lambda module, args, output: None)
+    """
+    assert_clean(code)
