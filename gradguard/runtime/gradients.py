@@ -10,6 +10,7 @@ one that finds them cleared is enough. A backward that does not reach them adds 
 
 from __future__ import annotations
 
+import itertools
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -41,11 +42,20 @@ SAMPLED = 3
 
 @dataclass(slots=True)
 class _Sampled:
-    """One gradient, at the end of a step: the object (not kept alive) and how often it has been written to."""
+    """One gradient, at the end of a step.
+
+    Args:
+        parameter: whose it is.
+        gradient: the object (not kept alive).
+        version: how often it has been written to.
+        is_reached: whether a backward in this window reaches it; of a model with several heads, one head's does not
+            reach the others.
+    """
 
     parameter: weakref.ref[Any]
     gradient: int
     version: int
+    is_reached: bool = False
 
 
 @dataclass(slots=True, eq=False)
@@ -58,7 +68,6 @@ class _Seen:
         all_stale: all of these.
         cleared: windows in which they were cleared.
         windows: that have been looked at.
-        is_added_to: whether a backward in this window reaches these gradients.
         is_cleared: whether a backward in this window found them cleared.
         sampled: its gradients at the beginning of this window.
     """
@@ -68,17 +77,25 @@ class _Seen:
     all_stale: int = 0
     cleared: int = 0
     windows: int = 0
-    is_added_to: bool = False
     is_cleared: bool = False
     sampled: list[_Sampled] = field(default_factory=list)
 
     def close(self) -> None:
-        """A window ends: backward has added to every gradient that was there and none was cleared before, or not."""
-        is_stale = self.is_added_to and not self.is_cleared and all(_was_added_to(each) for each in self.sampled)
+        """A window ends: backward has added to every gradient that it reached and none was cleared before, or not."""
+        is_stale = self.is_added_to and not self.is_cleared and all(map(_was_added_to, self._reached))
         self.stale = self.stale + 1 if is_stale else 0
         self.all_stale += is_stale
         self.cleared += self.is_cleared
         self.windows += 1
+
+    @property
+    def is_added_to(self) -> bool:
+        """Whether a backward in this window reaches some of these gradients."""
+        return bool(self._reached)
+
+    @property
+    def _reached(self) -> list[_Sampled]:
+        return [each for each in self.sampled if each.is_reached]
 
     @property
     def is_clean(self) -> bool:
@@ -129,8 +146,8 @@ class Gradients:
                 seen.is_cleared = seen.is_cleared or any(_is_clear(each.parameter()) for each in seen.sampled)
             waiting = [seen for seen in self.open if not seen.is_cleared and not seen.is_added_to]
             reached = self._leaves_of(tensor) if waiting else set()
-            for seen in waiting:
-                seen.is_added_to = all(id(each.parameter()) in reached for each in seen.sampled)
+            for each in itertools.chain.from_iterable(seen.sampled for seen in waiting):
+                each.is_reached = id(each.parameter()) in reached
         except Exception:  # gradients without values: nothing can be told
             self.stop()
 
@@ -169,7 +186,7 @@ class Gradients:
                 if seen.adds_up:
                     self._note(_said(optimizer, seen, frame))
                 return
-        seen.is_added_to = seen.is_cleared = False
+        seen.is_cleared = False
         seen.sampled = _sample(optimizer)
         if seen.sampled:
             self.open.append(seen)

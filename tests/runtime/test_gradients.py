@@ -109,14 +109,40 @@ def for_each_short_epoch(model: nn.Module, optimizer: Any) -> None:
             optimizer.step()
 
 
-@pytest.mark.parametrize("loop", [every_other_step, for_each_task, for_each_short_epoch])
+def _heads_in_turn(clear: Callable[[Any, int], object]) -> None:
+    """Each step goes through one of two heads of a model."""
+    trunk, heads = nn.Linear(4, 8), nn.ModuleList(nn.Linear(8, 1) for _ in range(2))
+    optimizer = torch.optim.SGD([*trunk.parameters(), *heads.parameters()], lr=1e-3)
+    for step in range(STEPS):
+        clear(optimizer, step)
+        heads[step % 2](trunk(torch.randn(8, 4))).square().mean().backward()
+        optimizer.step()
+
+
+def never_of_two_heads(model: nn.Module, optimizer: Any) -> None:
+    _heads_in_turn(lambda _, step: None)
+
+
+def once_for_two_heads(model: nn.Module, optimizer: Any) -> None:
+    _heads_in_turn(lambda optimizer, step: step % 2 or optimizer.zero_grad())
+
+
+@pytest.mark.parametrize("loop", [every_other_step, for_each_task, for_each_short_epoch, once_for_two_heads])
 def test_gradients_that_are_cleared_once_in_some_steps_are_told(loop: Callable[[nn.Module, Any], object]) -> None:
     (note,) = said(loop)
     assert "once in some steps only" in note
 
 
 @pytest.mark.parametrize(
-    "loop", [never, once_before_the_loop, after_each_epoch, of_another_optimizer, in_a_closure_that_forgets]
+    "loop",
+    [
+        never,
+        once_before_the_loop,
+        after_each_epoch,
+        of_another_optimizer,
+        in_a_closure_that_forgets,
+        never_of_two_heads,
+    ],
 )
 def test_gradients_that_add_up_are_told_once(loop: Callable[[nn.Module, Any], object]) -> None:
     assert len(said(loop)) == 1
@@ -288,9 +314,32 @@ def seldom_reached(model: nn.Module, optimizer: Any) -> None:
         optimizer.step()
 
 
+def before_each_head(model: nn.Module, optimizer: Any) -> None:
+    _heads_in_turn(lambda optimizer, step: optimizer.zero_grad())
+
+
+def to_zeros_before_each_head(model: nn.Module, optimizer: Any) -> None:
+    _heads_in_turn(lambda optimizer, step: optimizer.zero_grad(set_to_none=False))
+
+
+def another_head_on_a_cleared_trunk(model: nn.Module, optimizer: Any) -> None:
+    """What clears the trunk clears all that the next backward reaches; a head that waits keeps its gradient."""
+    heads = [nn.Linear(1, 1) for _ in range(2)]
+    stepping = torch.optim.SGD([*model.parameters(), *heads[0].parameters(), *heads[1].parameters()], lr=1e-3)
+    for step in range(STEPS):
+        head = heads[step % 2]
+        model.zero_grad()
+        head.zero_grad()
+        head(model(torch.randn(8, 4))).square().mean().backward()
+        stepping.step()
+
+
 @pytest.mark.parametrize(
     "loop",
     [
+        before_each_head,
+        to_zeros_before_each_head,
+        another_head_on_a_cleared_trunk,
         seldom_reached,
         once_skipped,
         twice_for_one_backward,
