@@ -1,11 +1,17 @@
-"""Whether a dict goes on to gain entries: one with an entry for each class, or each client, is filled at some time."""
+"""Whether a dict goes on to gain entries: one with an entry for each class, or each client, is filled at some time.
+
+If the graph of an entry goes on from the one that it replaces, it never is: ``d[k] = 0.9 * d[k] + 0.1 * loss``.
+"""
 
 from __future__ import annotations
 
 import sys
 import weakref
 from collections.abc import Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, Any
+
+from gradguard.runtime.graph_walk import nodes_of
 
 if TYPE_CHECKING:
     from gradguard.runtime.roots import Root
@@ -17,9 +23,15 @@ FEWEST_STEPS = 16
 MOST = 0.1
 """Of the former rate: what gains entries no faster than this has all that it will get."""
 
+SAMPLED = 4
+"""Entries whose graphs are measured."""
+
+MOST_NODES = 500
+"""Of one graph."""
+
 
 class Entries:
-    """The number of entries of a dict, now and then.
+    """The number of entries of a dict, now and then, and how large the graphs of the first ones are.
 
     Args:
         owner: whose attribute it is: an object, or a module; it is not kept alive.
@@ -27,28 +39,34 @@ class Entries:
         step: now.
     """
 
-    __slots__ = ("_first", "_last", "_last_step", "_name", "_owner", "_step")
+    __slots__ = ("_first", "_first_nodes", "_last", "_last_step", "_name", "_nodes", "_owner", "_step")
 
     def __init__(self, owner: Any, name: str, step: int) -> None:
         self._owner = weakref.ref(owner)
         self._name = name
         self._step = self._last_step = step
-        self._first = self._last = _count(owner, name) or 0
+        held = _dict_of(owner, name) or {}
+        self._first = self._last = len(held)
+        self._first_nodes = self._nodes = _nodes(held)
 
     def look(self, step: int) -> None:
         """Count again, if it is still there."""
-        owner = self._owner()
-        count = _count(owner, self._name) if owner is not None else None
-        if count is not None:
-            self._last, self._last_step = count, step
+        held = _dict_of(self._owner(), self._name)
+        if held is not None:
+            self._last, self._last_step, self._nodes = dict.__len__(held), step, _nodes(held)
 
     @property
     def has_settled(self) -> bool:
-        """Whether it has gained hardly anything since it was counted first, for a while."""
+        """Whether it has gained hardly anything since it was counted first, for a while, nor have its entries."""
         later = self._last_step - self._step
-        if later < max(FEWEST_STEPS, self._step // 2):
+        if later < max(FEWEST_STEPS, self._step // 2) or self._goes_on:
             return False
         return 0 <= self._last - self._first <= MOST * self._first / max(self._step, 1) * later
+
+    @property
+    def _goes_on(self) -> bool:
+        """Whether the graphs of its entries have become larger: each holds the one that it has replaced."""
+        return self._first_nodes > 0 and self._nodes > 1.5 * self._first_nodes + SAMPLED
 
 
 def of(chain: Sequence[Spot], root: Root | None, step: int) -> Entries | None:
@@ -62,7 +80,7 @@ def of(chain: Sequence[Spot], root: Root | None, step: int) -> Entries | None:
     found = None
     for spot in chain:
         name = spot.label.removeprefix(".")
-        if _count(parent, name) is not None:
+        if _dict_of(parent, name) is not None:
             found = parent, name
         elif isinstance(spot.thing, dict):
             found = None  # a dict in a dict: that of the outer one is another number
@@ -73,6 +91,16 @@ def of(chain: Sequence[Spot], root: Root | None, step: int) -> Entries | None:
         return None
 
 
-def _count(owner: Any, name: str) -> int | None:
+def _dict_of(owner: Any, name: str) -> dict[Any, Any] | None:
     value = getattr(owner, "__dict__", {}).get(name) if owner is not None else None
-    return dict.__len__(value) if isinstance(value, dict) else None
+    return value if isinstance(value, dict) else None
+
+
+def _nodes(held: dict[Any, Any]) -> int:
+    """How many nodes the graphs of the first entries have."""
+    tensor = getattr(sys.modules.get("torch"), "Tensor", ())
+    try:
+        heads = [value.grad_fn for value in islice(dict.values(held), SAMPLED) if isinstance(value, tensor)]
+        return sum(sum(1 for _ in nodes_of(head, MOST_NODES)) for head in heads if head is not None)
+    except Exception:  # a tensor of somebody's own making
+        return 0

@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
-from gradguard.runtime.entries import Entries
+torch = pytest.importorskip("torch")
+
+from gradguard.runtime.entries import Entries  # noqa: E402
 
 
 class Owner:
@@ -16,12 +18,16 @@ class Owner:
         self.latest: dict[int, Any] = {}
 
 
-def counted(key: Any, steps: int, first: int = 20) -> Entries:
-    """A dict that gets ``key(step)`` in each step, counted from step ``first`` on."""
+def counted(key: Any, steps: int, first: int = 20, entry: Any = lambda before, step: step) -> Entries:
+    """A dict that gets ``key(step)`` in each step, counted from step ``first`` on.
+
+    Args:
+        entry: what it gets, given what was there.
+    """
     owner = Owner()
     found = None
     for step in range(1, steps + 1):
-        owner.latest[key(step)] = step
+        owner.latest[key(step)] = entry(owner.latest.get(key(step), 0.0), step)
         if step == first:
             found = Entries(owner, "latest", step)
         elif found is not None:
@@ -50,3 +56,22 @@ def test_the_owner_is_not_kept_and_what_is_gone_is_not_counted() -> None:
     del owner
     found.look(400)
     assert not found.has_settled
+
+
+def fresh(before: Any, step: int) -> Any:
+    return torch.zeros((), requires_grad=True) * 2
+
+
+MEANS = {
+    "goes on": lambda before, step: 0.9 * before + fresh(before, step),
+    "made anew": fresh,
+    "cut": lambda before, step: (0.9 * before + fresh(before, step)).detach(),
+    "goes on from numbers": lambda before, step: 0.9 * float(before) + fresh(before, step),
+    "in a pair": lambda before, step: (step, fresh(before, step)),
+    "a graph from some time on": lambda before, step: fresh(before, step) if step > 100 else torch.zeros(()),
+}
+
+
+@pytest.mark.parametrize("name", MEANS)
+def test_entries_that_go_on_from_those_that_they_replace_are_never_settled(name: str) -> None:
+    assert counted(lambda step: step % 5, 400, entry=MEANS[name]).has_settled is (name != "goes on")
