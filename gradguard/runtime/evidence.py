@@ -144,6 +144,8 @@ def _from_source(suspect: Suspect, sources: Sources) -> list[Line]:
     else:
         function = suspect.root.name if holder.scope == "local" and suspect.root else None
         found = origin.storing_statements(sources, holder.name, function, suspect.home, holder.scope)
+        key = LAST_KEY.search(holder.path)
+        found = found or (origin.storing_by_key(sources, key[1], suspect.home) if key is not None else [])
     return [Line(filename, statement.lineno) for filename, statement in found[:2]]
 
 

@@ -155,6 +155,33 @@ def storing_statements(
     return sorted(at_home or found, key=lambda each: not _loads(each[1], name))
 
 
+def storing_by_key(sources: Sources, key: str, home: str | None) -> list[tuple[str, ast.stmt]]:
+    """Every statement that stores under a word, whatever it calls the dict: ``state["slow"] = slow``.
+
+    What is cut from its graph right there is left out.
+
+    Args:
+        sources: the user's files.
+        key: the word.
+        home: the file in which the variable lives; that of other files counts if there is none in this one.
+    """
+    found: list[tuple[str, ast.stmt]] = [
+        (source.filename, node)
+        for source in sources.all()
+        for node in ast.walk(source.tree)
+        if isinstance(node, ast.Assign) and any(_is_entry(target, key) for target in node.targets) and not _cuts(node)
+    ]
+    return [each for each in found if each[0] == home] or found
+
+
+def _is_entry(target: ast.expr, key: str) -> bool:
+    return isinstance(target, ast.Subscript) and isinstance(target.slice, ast.Constant) and target.slice.value == key
+
+
+def _cuts(statement: ast.Assign) -> bool:
+    return any(isinstance(n, ast.Attribute) and n.attr in ("detach", "item", "data") for n in ast.walk(statement.value))
+
+
 def _is_own_name(source: Source, statement: ast.stmt, name: str) -> bool:
     """Whether a statement is about a variable of its function, not a global of that name."""
     value = statement.value if isinstance(statement, ast.Assign | ast.AnnAssign) else None

@@ -136,6 +136,46 @@ for model, output, loss in training():
     ),
     "lists under keys, written out anew": ("attribute", "Meter.rows", "graph", written_anew("[*old, value]")),
     "tuples under keys, written out anew": ("attribute", "Meter.rows", "graph", written_anew("(*old, value)")),
+    "an entry of a dict in a dict that has another name": (
+        "attribute",
+        'Slow.state[*]["slow"]',
+        "graph",
+        """
+class Slow:
+    def __init__(self):
+        self.state = {}
+    def update(self, parameters):
+        for p in parameters:
+            held = self.state.setdefault(p, {})
+            if "slow" not in held:
+                held["slow"] = p.detach().clone()
+            slow = held["slow"]
+            slow = slow + 0.5 * (p - slow)
+            held["slow"] = slow  # here
+slow = Slow()
+for model, output, loss in training():
+    slow.update(model.parameters())
+""",
+    ),
+    "entries that go on from those that they replace": (
+        "attribute",
+        "Table.seen",
+        "graph",
+        """
+class Table:
+    def __init__(self):
+        self.seen = {}
+    def observe(self, at, losses):
+        for i, loss in enumerate(losses):
+            i = (i + at) % 40
+            if i in self.seen:
+                loss = 0.7 * self.seen[i] + 0.3 * loss
+            self.seen[i] = loss  # here
+table = Table()
+for step, (model, output, loss) in enumerate(training()):
+    table.observe(7 * step, output.square().sum(1))
+""",
+    ),
     "lists under keys, made longer": (
         "global",
         "log",
