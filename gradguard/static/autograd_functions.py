@@ -14,10 +14,30 @@ from gradguard.static.model import Site
 from gradguard.static.values import UNKNOWN, Fields, Kind
 
 if TYPE_CHECKING:
+    from gradguard.static.called import Called
     from gradguard.static.flow import Flow
+    from gradguard.static.values import Value
 
 
 _HOLDERS = {*k.CONTAINER_BUILTINS, "tuple", "SimpleNamespace"}
+
+
+def applied(c: Called) -> Value | None:
+    """What ``Spike.apply(v)`` gives: a node of the graph of what it is given, whatever its ``forward`` does with it."""
+    cls = c.receiver.ref if c.method == "apply" and c.receiver is not None else None
+    if not isinstance(cls, Class) or not cls.is_autograd_function:
+        return None
+    if any(value.kind in (Kind.MODULE, Kind.FUNCTION) for value in c.arguments):
+        return None  # it runs something of its own
+    forward = cls.method("forward")
+    if forward is None or any(_last(call) == "mark_non_differentiable" for call in forward.calls):
+        return None
+    gives_several = any(isinstance(s, t.Return) and isinstance(s.value, t.Display) for s in forward.define.statements)
+    return c.result(kind=Kind.OUTPUT if gives_several else Kind.TENSOR, receiver=False)
+
+
+def _last(call: t.Call) -> str:
+    return (t.path_of(call.func) or "").rpartition(".")[2]
 
 
 def kept_outputs(flow: Flow) -> list[Site]:

@@ -55,10 +55,9 @@ def builtin(c: Called, name: str) -> Value | None:
             return structure((i, each_of(part)) for i, part in rows.parts)
         return structure((("columns", rows),))
     if name == "zip":
-        return each_of(structure((i, iterated(v)) for i, v in enumerate(values)))
-    if name == "map" and len(values) == 2 and (values[0].kind is Kind.EXTERNAL or _adds(c.node.args[0].value)):
-        each = t.Subscript(c.node.origin, c.node.args[1].value, t.Constant(c.node.origin, 0))
-        return each_of(c.flow.value(t.Call(c.node.origin, c.node.args[0].value, [t.Arg(each)]), c.state))
+        return _zipped(values)
+    if name == "map" and len(values) == 2 and (values[0].kind in _CALLED or _adds(c.node.args[0].value)):
+        return _called_with_each(c, values[1])
     if name == "map" and len(values) == 2 and isinstance(values[0].ref, FunctionRef):
         return _mapped(c, values[0].ref, values[1])
     if name == "next" and values:
@@ -69,6 +68,8 @@ def builtin(c: Called, name: str) -> Value | None:
         return values[0]
     if name in ("list", "tuple") and len(values) == 1 and values[0].kind is Kind.LOADER:
         return each_of(holding(iterated(values[0]), Held.MEMBER, c.node))
+    if name == "dict" and len(values) == 1 and (zipped := values[0].part(_ENTRIES)) is not None:
+        return zipped
     if name == "dict" and len(values) == 1 and (row := values[0].part("each")) is not None and row.part(1) is not None:
         return union([row.part(1) or UNKNOWN], Kind.CONTAINER)  # of pairs; what the keys were taken from is not in it
     if name in k.CONTAINER_BUILTINS:
@@ -97,6 +98,10 @@ def builtin(c: Called, name: str) -> Value | None:
     if name in ("setattr", "delattr"):
         return NOTHING
     return None
+
+
+_CALLED = (Kind.EXTERNAL, Kind.MODULE)
+"""What is called with each element by itself: ``mine, theirs = map(encoder, (x, y))``."""
 
 
 def _of_objects(value: Value) -> bool:
@@ -166,6 +171,33 @@ def _set_attribute(c: Called) -> None:
         flow.store(path, value, state, c.node, source, Form.SUM if is_sum else Form.AVERAGE)
     if goes_on or not path.endswith(".*"):
         state.assign(path, value)
+
+
+_ENTRIES = "entries"
+
+
+def _zipped(values: list[Value]) -> Value:
+    """What ``zip`` gives; of words and as many values, also what a dict makes of it: ``dict(zip(("x", "y"), row))``."""
+    rows = each_of(structure((i, iterated(value)) for i, value in enumerate(values)))
+    if len(values) != 2:
+        return rows
+    words = [(index, word.ref) for index, word in values[0].parts]
+    held = [(word.text, values[1].part(index)) for index, word in words if isinstance(word, Word)]
+    known = [(word, value) for word, value in held if value is not None]
+    if not known or len(known) != len(words):
+        return rows
+    return rows._replace(parts=(*rows.parts, (_ENTRIES, structure(known, Kind.CONTAINER))))
+
+
+def _called_with_each(c: Called, over: Value) -> Value:
+    """What a call with each element by itself gives: one by one, where it is known how many there are."""
+
+    def made(index: int) -> Value:
+        each = t.Subscript(c.node.origin, c.node.args[1].value, t.Constant(c.node.origin, index))
+        return c.flow.value(t.Call(c.node.origin, c.node.args[0].value, [t.Arg(each)]), c.state)
+
+    places = [index for index, _ in (over.part("columns") or over).parts if isinstance(index, int)]
+    return structure((index, made(index)) for index in places) if places else each_of(made(0))
 
 
 def _mapped(c: Called, function: FunctionRef, over: Value) -> Value:

@@ -9,7 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from gradguard.static import containers, dispatch, handed, modes, module_calls, operations, training, volatile
+from gradguard.static import (
+    autograd_functions,
+    containers,
+    dispatch,
+    handed,
+    modes,
+    module_calls,
+    operations,
+    training,
+    volatile,
+)
 from gradguard.static import knowledge as k
 from gradguard.static import tree as t
 from gradguard.static.arguments import takes
@@ -23,7 +33,7 @@ from gradguard.static.model import (
     Mode,
     OpaqueCall,
 )
-from gradguard.static.names import named_kind
+from gradguard.static.names import OF_METHOD, named_kind
 from gradguard.static.places import kind_by_name
 from gradguard.static.project import member
 from gradguard.static.state import State
@@ -211,7 +221,7 @@ def _project(c: Called) -> Value | None:
         if c.method == "forward" and c.receiver is not None and c.receiver.kind is Kind.MODULE:
             module_calls.forward(c)
         filled_in = dispatch.by_name(c) if ref.is_abstract and ref.owner is not None else None
-        return filled_in or apply_facts(c, ref, c.values, None)
+        return filled_in or apply_facts(c, ref, c.values, _bound_to(c, ref))
     if c.path == "cls" and c.flow.params[:1] == ["cls"] and c.flow.ref.owner is not None:
         return Value(kind=c.func.kind, ref=c.flow.ref.owner)
     if c.func.kind is Kind.CLASS and isinstance(ref, Class):
@@ -253,6 +263,17 @@ def _project(c: Called) -> Value | None:
             result = module_calls.module_result(c)
             return result._replace(ref=returned.ref) if returned.kind is Kind.INSTANCE else result  # a record
     return None
+
+
+def _bound_to(c: Called, ref: FunctionRef) -> str | None:
+    """The object of a method that is called under another name: ``self.after_step = [self.average.update]``."""
+    written, owner = t.path_of(c.node.func), c.flow.ref.owner
+    if written is None or ref.owner is None or written.rpartition(".")[2] == ref.define.name:
+        return None
+    if owner is not None and ref.owner in owner.lineage():
+        return None
+    path = c.flow.element_paths(written)[0]
+    return (handed.bound_object(owner, path, ref.define.name) if owner is not None else None) or f"{path}{OF_METHOD}"
 
 
 def _note_made(c: Called, cls: Class) -> None:
@@ -335,6 +356,7 @@ _READERS: tuple[Callable[[Called], Value | None], ...] = (
     operations.scaled_loss,
     containers.container_call,
     containers.in_place,
+    autograd_functions.applied,
     _project,
     _prepared,
     module_calls.of_frozen,

@@ -358,7 +358,7 @@ class Class:
                     return each_of(found._replace(bounded=True))
                 if found.kind is Kind.CONTAINER and not found.parts and (made := cls._member(name)) is not None:
                     return each_of(made)._replace(bounded=found.bounded)
-                if found.kind not in (Kind.UNKNOWN, Kind.NOTHING) or found.roots:
+                if found.kind not in (Kind.UNKNOWN, Kind.NOTHING) or found.roots or found.parts:
                     return found.with_roots(Root(Source.LEAF, value)) if name in cls._leaves else found
         return None
 

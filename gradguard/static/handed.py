@@ -179,6 +179,21 @@ def kept_names(cls: Class) -> Iterator[tuple[str, FunctionRef, str]]:
                 yield from ((place, ref, item.id) for item in _items(value) if isinstance(item, t.Name))
 
 
+def bound_object(owner: Class, path: str, method: str) -> str | None:
+    """The object whose method a class puts where it takes it from: ``self.mean`` of ``self.hooks = [self.mean.add]``.
+
+    Args:
+        path: where it takes it from: ``self.hooks[*]``.
+        method: its own name.
+    """
+    head, _, rest = path.partition(".")
+    nodes = (node for cls in owner.lineage() for ref in cls.methods.values() for node in ref.define.nodes)
+    kept = (value for node in nodes for place, value in _stored(node) if head == "self" and place == rest.split("[")[0])
+    items = (item for value in kept for item in _items(value) if isinstance(item, t.Attribute) and item.name == method)
+    found = {t.path_of(item.value) for item in items}
+    return found.pop() if len(found) == 1 else None
+
+
 def _stored(node: t.Node) -> Iterator[tuple[str, t.Expr]]:
     """The attributes of ``self`` that a statement or a call stores into, with what it stores."""
     if isinstance(node, t.Call) and isinstance(node.func, t.Attribute) and node.func.name in k.ADDING_METHODS:
@@ -193,9 +208,11 @@ def _stored(node: t.Node) -> Iterator[tuple[str, t.Expr]]:
 
 
 def _items(value: t.Expr) -> list[t.Expr]:
-    """What is stored, or what a tuple of it consists of: ``(every, function)``."""
+    """What is stored, or what a tuple, a list or a dict of it consists of: ``(every, function)``."""
     if isinstance(value, t.Call) and t.path_of(value.func) in ("list", "tuple") and value.args:
         return [value.args[0].value]
+    if isinstance(value, t.DictDisplay):
+        return [item for _, item in value.entries]
     return list(value.items) if isinstance(value, t.Display) else [value]
 
 

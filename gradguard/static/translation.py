@@ -26,6 +26,7 @@ from gradguard.static.values import (
     Value,
     either,
     element,
+    is_record,
     viewed,
 )  # fmt: skip
 from gradguard.static.views import Taken, taken_from
@@ -92,7 +93,7 @@ class Translation:
             if only.source is Source.PARAM and only.key in given and value.kind is Kind.UNKNOWN:
                 return self._viewed(given[only.base], value)
         roots, spill = self._roots(value.roots)
-        maybe, spilled = self._roots(value.maybe)
+        maybe, spilled = self._roots(self._possible(value) if value.maybe else NONE)
         parts = tuple((key, self.value(part)) for key, part in value.parts)
         holds = self._holds(value) if value.holds else NOTHING_HELD
         if value.parts:
@@ -103,6 +104,18 @@ class Translation:
         must = self._must(value)
         maybe = either(maybe, either(spill, spilled))
         return Value(roots, maybe, must, value.kind, parts, value.ref, value.bounded, holds)
+
+    def _possible(self, value: Value) -> Roots:
+        """What a value may have, without an argument of which it has only a part that is known here: ``batch["x"]``."""
+        parts = [root for root in value.roots if root.source is Source.PARAM and isinstance(root.key, Part)]
+        unknown = {root.base for root in parts if not self._has_part(root)}
+        known = {root.base for root in parts} - unknown
+        return value.maybe - {Root(Source.PARAM, base) for base in known} if known else value.maybe
+
+    def _has_part(self, root: Root) -> bool:
+        """Whether an argument is known part by part, with this one."""
+        given = self.given.values.get(root.base, UNKNOWN)
+        return isinstance(root.key, Part) and is_record(given) and given.part(root.key.keys[0]) is not None
 
     def _holds(self, value: Value) -> Holdings:
         own = frozenset(Holding(h.held, (self.c.node, h.key)) for h in value.holds if h.held not in _OF_THE_CALLEE)

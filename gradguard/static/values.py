@@ -475,7 +475,8 @@ def with_item(holder: Value, key: str, value: Value) -> Value:
 
 def entries_of(value: Value) -> tuple[tuple[object, Value], ...]:
     """The entries of a dict whose keys are all known; none where others may put something into it."""
-    here = not any(root.source is Source.PLACE for root in value.must)
+    own = value.must.difference(*(part.must for _, part in value.parts))  # not of what is in it
+    here = not any(root.source is Source.PLACE for root in own)
     return value.parts if here and is_record(value) else ()
 
 

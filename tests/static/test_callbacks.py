@@ -207,3 +207,65 @@ def test_a_file_that_calls_the_function_of_another_does(tmp_path: Path) -> None:
         "def validate(model, loader):\n    model.eval()\n    return [model(x) for x in loader]\n", ""
     )
     assert lines_in_files(tmp_path, {"first.py": A_VALIDATION, "second.py": calls}, "GG301") == []
+
+
+BOUND = """
+        class Mean:
+            def __init__(self):
+                self.value, self.rows = 0.0, []
+
+            def add(self, loss):
+                KEEP
+
+            def reset(self):
+                self.rows = []
+
+        class Engine:
+            def __init__(self, net):
+                self.net, self.mean = net, Mean()
+                self.optimizer = torch.optim.Adam(net.parameters())
+                self.hooks = MADE
+
+            def fit(self, loader):
+                for x, y in loader:
+                    loss = F.cross_entropy(self.net(x), y)
+                    self.optimizer.zero_grad()
+                    loss.backward()
+                    self.optimizer.step()
+                    CALLED
+"""
+LOOPED = "for hook in self.hooks: hook(loss)  # !"
+TAKEN = [
+    ("[self.mean.add]", LOOPED),
+    ("(self.mean.add,)", LOOPED),
+    ('{"mean": self.mean.add}', "for name, hook in self.hooks.items(): hook(loss)  # !"),
+    ('{"mean": self.mean.add}', 'self.hooks["mean"](loss)  # !'),
+    ("self.mean.add", "self.hooks(loss)  # !"),
+]
+BLENDS = "self.value = 0.9 * self.value + 0.1 * loss"
+
+
+@pytest.mark.parametrize(("made", "called"), TAKEN)
+@pytest.mark.parametrize("keep", [BLENDS, "self.rows.append(loss)"])
+def test_a_method_of_an_attribute_that_is_called_from_a_collection(made: str, called: str, keep: str) -> None:
+    snippet = BOUND.replace("MADE", made).replace("KEEP", keep)
+    if "append" in keep:
+        snippet = snippet.replace("def reset(self):\n                self.rows = []", "pass")
+    assert_flagged(snippet.replace("CALLED", called), "GG107")
+
+
+@pytest.mark.parametrize(("made", "called"), TAKEN)
+@pytest.mark.parametrize(
+    ("keep", "then"),
+    [
+        (BLENDS.replace("loss", "loss.item()"), ""),
+        ("self.value = loss", ""),
+        ("self.rows.append(loss)", "; self.mean.reset()"),
+        (BLENDS, "; self.mean.value = 0.0"),
+    ],
+)
+def test_a_method_of_an_attribute_that_keeps_nothing(made: str, called: str, keep: str, then: str) -> None:
+    called = called.replace("  # !", "" if called.startswith("for") else then)
+    if then and called.startswith("for"):
+        called += "\n                    " + then[2:]
+    assert_clean(BOUND.replace("MADE", made).replace("KEEP", keep).replace("CALLED", called))
