@@ -30,6 +30,7 @@ from gradguard.static.values import (
     Word,
     combined,
     computed,
+    each_of,
     element,
     entries_of,
     holding,
@@ -108,6 +109,8 @@ def _attribute(flow: Flow, expr: t.Attribute, state: State) -> Value:
         return Value(kind=Kind.FUNCTION, ref=Bound(expr))
     if expr.name == "zero_grad" and path is not None and base.kind in (Kind.OPTIMIZER, Kind.MODULE, Kind.UNKNOWN):
         return Value(kind=Kind.FUNCTION, ref=Bound(expr))
+    if expr.name == "param_groups":
+        return _groups(expr)
     if expr.name == "grad":
         return _gradient(flow, expr, base, state)
     if expr.name in k.BREAKING_ATTRIBUTES and base.kind not in (Kind.INSTANCE, Kind.MODULE):
@@ -141,6 +144,17 @@ def _attribute(flow: Flow, expr: t.Attribute, state: State) -> Value:
     if base.roots and expr.name not in k.BREAKING_ATTRIBUTES:
         return _derived(base, expr.name)
     return UNKNOWN
+
+
+def _groups(expr: t.Attribute) -> Value:
+    """``optimizer.param_groups``: dicts, with leaves as their ``"params"`` and settings beside them."""
+    leaf = holding(Value(frozenset((Root(Source.LEAF, expr),)), kind=Kind.TENSOR), Held.STATE, expr)
+    return Value(kind=Kind.CONTAINER, parts=(("each", Value(kind=Kind.CONTAINER, parts=(("params", each_of(leaf)),))),))
+
+
+def _is_group(value: Value) -> bool:
+    """Whether a value is one of the groups of an optimizer."""
+    return value.kind is Kind.CONTAINER and [key for key, _ in value.parts] == ["params"] and not value.reach
 
 
 def _gradient(flow: Flow, expr: t.Attribute, base: Value, state: State) -> Value:
@@ -218,6 +232,8 @@ def _subscript(flow: Flow, expr: t.Subscript, state: State) -> Value:
     if base.kind in (Kind.MODULE, Kind.OPTIMIZER, Kind.SCALER, Kind.LOADER):
         return base._replace(parts=())
     index = expr.index.value if isinstance(expr.index, t.Constant) else None
+    if _is_group(base) and index != "params":
+        return NUMBER  # group["lr"]
     if base.kind is Kind.OUTPUT and isinstance(index, str) and k.MEASURE_KEY.search(index):
         return base._replace(roots=frozenset(), maybe=base.reach, parts=(), kind=Kind.UNKNOWN)
     if base.kind in (Kind.TENSOR, Kind.OUTPUT) and not base.parts:

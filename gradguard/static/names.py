@@ -136,9 +136,9 @@ def numbers_set(body: Sequence[t.Stmt]) -> frozenset[str]:
 
 
 def summed_in(body: Sequence[t.Stmt]) -> frozenset[str]:
-    """The names of what something is added up in, under a key that is written there or in a field.
+    """The names of what something is added up in, under a key that is written there or in a field, or put under a word.
 
-    ``cell[0] += x``, ``cell["n"] += 1``, ``cell[0] = cell[0] + x``, ``meter.sum += x``.
+    ``cell[0] += x``, ``cell["n"] += 1``, ``cell[0] = cell[0] + x``, ``meter.sum += x``, ``state["slow"] = x``.
     """
     written = (target for stmt in walk_statements(body) for target in _summed(stmt) if not breaks_graph(target))
     owners = (target.value for target in written if isinstance(target, t.Attribute) or _has_word(target))
@@ -154,9 +154,10 @@ def _summed(stmt: t.Stmt) -> Iterator[t.Expr]:
     """What a statement adds something to."""
     if isinstance(stmt, t.Augment):
         yield stmt.target
-    elif isinstance(stmt, t.Assign) and isinstance(stmt.value, t.Operation):
-        first = t.path_of(stmt.value.operands[0])
+    elif isinstance(stmt, t.Assign):
+        first = t.path_of(stmt.value.operands[0]) if isinstance(stmt.value, t.Operation) else None
         yield from (target for target in stmt.targets if first is not None and t.path_of(target) == first)
+        yield from (target for target in stmt.targets if _has_word(target) and _is_word(target.index))
 
 
 def _is_number(expr: t.Expr) -> bool:

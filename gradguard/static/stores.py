@@ -64,6 +64,8 @@ def store_rebind(flow: Flow, path: str, value: Value, state: State, stmt: t.Node
     descends = form is Form.SUM and _is_gradient(flow, part, state)
     if form is Form.REBIND and isinstance(source, t.Name):
         form, part = _rebuilt(flow, path, source.id)
+        if form is Form.REBIND and any(_is_from(root, path) for root in value.reach):
+            form, part = _computed(flow, path, stmt, source.id)
     if form is Form.SUM and (_is_step_of_leaf(value) or _has_no_graph(flow, part, state)):
         form, part = Form.REBIND, None
     if form is Form.AVERAGE and part is not None and _is_of_numbers(flow, part, state):
@@ -116,6 +118,23 @@ def _rebuilt(flow: Flow, path: str, name: str) -> tuple[Form, t.Expr | None]:
             if found is not None:
                 return found
     return Form.REBIND, None
+
+
+def _computed(flow: Flow, path: str, stmt: t.Node, name: str) -> tuple[Form, t.Expr | None]:
+    """How what a name is bound to uses what it replaces: ``old = self.m``, ``new = 0.9 * old + x``, ``self.m = new``.
+
+    Args:
+        path: what it replaces.
+        stmt: by which.
+    """
+    bindings = flow.ref.bindings_made
+    here = {path, *(t.path_of(target) for target in (stmt.targets if isinstance(stmt, t.Assign) else ()))}
+    olds = {old for old in here if old} | {
+        old for each in bindings if not here.isdisjoint(each.paths) for old in each.names
+    }
+    made = (each.value for each in bindings if name in each.names)
+    forms = (rebind_form(old, value) for value in made for old in sorted(olds))
+    return next((found for found in forms if found[0] is not Form.REBIND), (Form.REBIND, None))
 
 
 def made_by_comprehension(flow: Flow, name: str) -> t.Expr | None:
@@ -226,9 +245,10 @@ def store_item(
     if form is Form.REBIND and (written := t.path_of(target)) is not None and written != path:
         form, added = rebind_form(written, source)  # cell = sums[name]; cell[0] = cell[0] + x
         flow.touch(base, state)
-    if form is Form.REBIND and holder.kind is not Kind.TENSOR and _computes(value, source):
-        goes_on = is_chained(flow, base, value, holder) or _is_given(path, source)
-        form = Form.AVERAGE if goes_on else form
+    if form is Form.REBIND and holder.kind is not Kind.TENSOR:
+        computed = [made for made in _written(flow, source) if _computes(value, made)]
+        goes_on = bool(computed) and is_chained(flow, base, value, holder)
+        form = Form.AVERAGE if goes_on or any(_is_given(path, made) for made in computed) else form
     longer = lengthened_item(flow, target, base, value, state, source) if form is Form.CONCATENATE else None
     if longer is not None and holder.kind is not Kind.TENSOR:
         store = flow.store(base, longer, state, stmt, added or source, form)
@@ -269,6 +289,14 @@ def _with_element(holder: Value, value: Value) -> tuple[tuple[object, Value], ..
     if not value.keeps:
         return holder.parts
     return (("each", join(known, value)),) if known is not None else ()
+
+
+def _written(flow: Flow, source: t.Expr | None) -> list[t.Expr]:
+    """What is stored, or what may be bound to its name: ``loss = 0.9 * d[k] + 0.1 * loss``, ``d[k] = loss``."""
+    if not isinstance(source, t.Name):
+        return [source] if source is not None else []
+    bound = [made.value for made in flow.ref.bindings_made if source.id in made.names]
+    return [way for made in bound for way in ((made.body, made.orelse) if isinstance(made, t.Conditional) else (made,))]
 
 
 def _computes(value: Value, source: t.Expr | None) -> bool:
@@ -321,7 +349,18 @@ def _bounded_key(flow: Flow, index: t.Expr) -> bool:
 
 def _is_put_back(value: Value, base: str, path: str) -> bool:
     """Whether an entry gets what has no graph, or what was there: ``kept = d["x"]``, ..., ``d["x"] = kept``."""
-    return all((r.key[0] if r.source is Source.CARRIED else r.base) in (base, path) for r in value.reach)  # type: ignore[index]
+    return all(_path_of_root(root) in (base, path) for root in value.reach)
+
+
+def _is_from(root: Root, path: str) -> bool:
+    """Whether a value came from a path, or from what that is a part of."""
+    whole = _path_of_root(root)
+    return bool(whole) and (path == whole or is_within(path, whole))
+
+
+def _path_of_root(root: Root) -> str:
+    """The path that a value came from; empty for what came from none."""
+    return root.key[0] if root.source is Source.CARRIED else root.base  # type: ignore[index]
 
 
 def _of_others(base: str, path: str, state: State) -> Value:

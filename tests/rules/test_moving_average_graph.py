@@ -897,6 +897,9 @@ OF_PARAMETERS = [
     "for i, p in enumerate(net.parameters()): rows[i] = rows[i] + 0.1 * (p - rows[i])",
     "fresh = {k: torch.lerp(means[k], p, 0.1) for k, p in net.named_parameters()}\nmeans.update(fresh)",
     "fresh = {k: 0.9 * means[k] + 0.1 * p for k, p in net.named_parameters()}\nmeans = fresh",
+    "for k, p in net.named_parameters():\n    new = 0.9 * means[k] + 0.1 * p\n    means[k] = new",
+    "for k, p in net.named_parameters():\n    old = means[k]\n    old = old + 0.1 * (p - old)\n    means[k] = old",
+    "for k, p in net.named_parameters():\n    new = p\n    if i: new = 0.9 * means[k] + 0.1 * p\n    means[k] = new",
 ]
 
 
@@ -1175,3 +1178,145 @@ def test_statistics_of_what_layers_compute(row: str, body: str) -> None:
 )
 def test_statistics_of_data(row: str, body: str) -> None:
     assert_clean(twin(STATISTICS.replace("ROW", row).replace("BODY", body)), CODE)
+
+
+SLOW_WEIGHTS = """
+        class Slow:
+            def __init__(self, optimizer, alpha=0.5):
+                self.optimizer, self.alpha = optimizer, alpha
+                self.state = collections.defaultdict(dict)
+
+            def step(self):
+                self.optimizer.step()
+                for group in self.optimizer.param_groups:
+                    for p in group["params"]:
+                        STATE
+                        if "slow" not in state:
+                            state["slow"] = p.detach().clone()
+                        slow = state["slow"]
+                        slow = UPDATE
+                        p.data.copy_(slow)
+                        state["slow"] = slow
+
+        def train(net, loader):
+            optimizer = Slow(torch.optim.SGD(net.parameters(), lr=0.1))
+            for x, y in loader:
+                loss = F.mse_loss(net(x), y)
+                net.zero_grad()
+                loss.backward()
+                optimizer.step()
+"""
+STATE = "state = self.state[p]"
+CHAINING = ["slow + self.alpha * (p - slow)", "0.5 * slow + 0.5 * p", "slow.lerp(p, self.alpha)"]
+
+
+@pytest.mark.parametrize("update", CHAINING)
+def test_the_parameters_of_an_optimizer_are_leaves(update: str) -> None:
+    found = findings(SLOW_WEIGHTS.replace("STATE", STATE).replace("UPDATE", update), CODE)
+    assert [finding.code for finding in found] == [CODE]
+
+
+@pytest.mark.parametrize(
+    ("state", "update"),
+    [
+        (STATE, "slow + self.alpha * (p.data - slow)"),
+        (STATE, "slow.lerp(p.detach(), self.alpha)"),
+        (STATE, "p.detach()"),
+        (STATE, "slow * group['lr']"),
+        (STATE, "slow + group['lr'] * p.grad"),
+        ("state = {}", CHAINING[0]),
+        ("state = dict(self.state[p])", CHAINING[0]),
+    ],
+)
+def test_slow_weights_that_are_cut_or_begun_anew(state: str, update: str) -> None:
+    assert_clean(SLOW_WEIGHTS.replace("STATE", state).replace("UPDATE", update))
+
+
+TABLE = """
+        class Table:
+            def __init__(self):
+                self.seen = {}
+
+            def observe(self, ids, losses):
+                for i, loss in zip(ids.tolist(), losses):
+                    SMOOTH
+                    self.seen[i] = KEPT
+
+        def train(net, loader, optimizer):
+            table = Table()
+            for ids, x, y in loader:
+                losses = F.cross_entropy(net(x), y, reduction="none")
+                optimizer.zero_grad()
+                losses.mean().backward()
+                optimizer.step()
+                table.observe(ids, losses)  # !
+"""
+
+
+@pytest.mark.parametrize(
+    "smooth",
+    [
+        "if i in self.seen: loss = 0.7 * self.seen[i] + 0.3 * loss",
+        "loss = 0.7 * self.seen[i] + 0.3 * loss",
+        "loss = torch.lerp(self.seen[i], loss, 0.3) if i in self.seen else loss",
+    ],
+)
+def test_an_entry_that_goes_on_from_itself_under_a_name(smooth: str) -> None:
+    assert_flagged(TABLE.replace("SMOOTH", smooth).replace("KEPT", "loss"), "GG107")
+    assert_clean(TABLE.replace("SMOOTH", smooth).replace("KEPT", "loss.detach()").replace("  # !", ""))
+
+
+@pytest.mark.parametrize(
+    "smooth",
+    ["if i in self.seen: loss = 0.7 * float(self.seen[i]) + 0.3 * loss", "loss = 2 * loss", "last = self.seen.get(i)"],
+)
+def test_an_entry_that_is_replaced(smooth: str) -> None:
+    assert_clean(TABLE.replace("SMOOTH", smooth).replace("KEPT", "loss").replace("  # !", ""))
+
+
+WHOLE = """
+        class Policy(nn.Module):
+            def __init__(self, dim):
+                super().__init__()
+                self.register_buffer("mean", torch.zeros(dim))
+                self.body = nn.Linear(dim, dim)
+
+            def forward(self, x):
+                self.mean = 0.99 * self.mean + 0.01 * x.mean(0)  # !
+                return self.body(x - self.mean.detach())
+
+        class Outer(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.first, self.rest = nn.Linear(4, 4), INNER
+
+            def forward(self, x):
+                return self.rest(self.first(x))
+
+        def train(loader):
+            MADE
+            optimizer = torch.optim.Adam(net.parameters())
+            for x, y in loader:
+                optimizer.zero_grad()
+                F.mse_loss(net(x), y).backward()
+                optimizer.step()
+"""
+
+
+@pytest.mark.parametrize("made", ["net = Policy(4)", "net = Policy(4).to(device)", "net: nn.Module = Policy(dim=4)"])
+def test_the_statistics_of_what_a_whole_model_is_given(made: str) -> None:
+    assert_clean(twin(WHOLE.replace("INNER", "nn.Linear(4, 4)").replace("MADE", made)), CODE)
+
+
+@pytest.mark.parametrize(
+    ("inner", "made"),
+    [
+        ("Policy(4)", "net = Outer()"),
+        ("nn.Linear(4, 4)", "net = nn.Sequential(nn.Linear(4, 4), Policy(4))"),
+        ("nn.Linear(4, 4)", "net = nn.Sequential(*[Policy(4) for _ in range(3)])"),
+        ("nn.Linear(4, 4)", "layers = [nn.Linear(4, 4), Policy(4)]; net = nn.Sequential(*layers)"),
+        ("nn.Linear(4, 4)", "net = build()"),
+    ],
+)
+def test_the_statistics_of_what_a_part_of_a_model_is_given(inner: str, made: str) -> None:
+    assert_flagged(WHOLE.replace("INNER", inner).replace("MADE", made), CODE)
