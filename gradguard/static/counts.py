@@ -10,6 +10,7 @@ from gradguard.static import knowledge as k
 from gradguard.static import tree as t
 
 if TYPE_CHECKING:
+    from gradguard.static.definitions import Class
     from gradguard.static.flow import Flow
 
 FEW = 9
@@ -68,10 +69,14 @@ def _sets(loop: t.Node, counter: str, inner: t.Repeat) -> bool:
     return any(t.path_of(name) == counter for target in (*assigned, *bound) for name in t.names_in(target))
 
 
-def is_few(flow: Flow, iterable: t.Expr | None) -> bool:
-    """Whether a loop runs a few times by default: ``for _ in range(self.n_critic)``; not one over epochs or steps."""
+def is_few(flow: Flow, iterable: t.Expr | None, *, of_training: bool = True) -> bool:
+    """Whether a loop runs a few times by default: ``for _ in range(self.n_critic)``; not one over epochs or steps.
+
+    Args:
+        of_training: what is called ``steps`` is those of a training, of which the default says nothing.
+    """
     number = _counted(iterable)
-    if number is None or _OF_TRAINING.search((t.path_of(number) or "").rsplit(".", 1)[-1]):
+    if number is None or (of_training and _OF_TRAINING.search((t.path_of(number) or "").rsplit(".", 1)[-1])):
         return False
     return _is_one(flow, number, FEW)
 
@@ -111,8 +116,21 @@ def _is_one(flow: Flow, number: t.Expr, most: int = 1) -> bool:
     owner = flow.ref.owner
     if t.path_of(number.value) == "self" and owner is not None:
         assigned = owner.assigned(number.name)
-        return len(assigned) == 1 and _is_one_or_default(*assigned[0], most)
+        return len(assigned) == 1 and (
+            _is_one_or_default(*assigned[0], most) or _is_made_with(flow, owner, *assigned[0], most)
+        )
     return _is_option(flow, number.name, most)
+
+
+def _is_made_with(flow: Flow, owner: Class, define: t.Define, value: t.Expr, most: int) -> bool:
+    """Whether the objects of a class are made with a number no larger than ``most``: ``Sampler(net, steps=4)``."""
+    param = next((p for p in define.params if isinstance(value, t.Name) and p.name == value.id), None)
+    if param is None or param.default is not None or define.name != "__init__":
+        return False
+    given = rf"\b{re.escape(owner.name)}\((?:[^()]|\([^()]*\))*\b{re.escape(param.name)}\s*=\s*"
+    few, survey, word = rf"[1-{most}]\b(?!\.)", flow.project.survey, f"{owner.name}("
+    is_few = survey.mentions(re.compile(given + few), flow.module, word)
+    return is_few and not survey.mentions(re.compile(rf"{given}(?!{few})"), flow.module, word)
 
 
 def _is_option(flow: Flow, name: str, most: int = 1) -> bool:

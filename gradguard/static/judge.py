@@ -96,12 +96,23 @@ def _judge_store(flow: Flow, store: Store) -> None:
 
 def _ends_with_few(flow: Flow, store: Store, loop: Loop) -> bool:
     """Whether a local variable keeps the nodes of a few graphs, and goes with the call, or begins anew around them."""
-    if store.scope is not Scope.LOCAL or not store.freed or not isinstance(loop.site.node, t.Repeat):
+    is_walk = _is_walk(store, loop)
+    is_local = store.scope is Scope.LOCAL or (store.form is Form.REBIND and store.path in flow.params)
+    if not is_local or not (store.freed or is_walk) or not isinstance(loop.site.node, t.Repeat):
         return False
     outer = (flow.carries.get((store.path, around)) for around in loop.around() if around is not loop)
     if flow.facts.name == "<module>" or any(carry is not None and carry.grows for carry in outer):
         return False
-    return counts.is_few(flow, loop.site.node.iterable)
+    return counts.is_few(flow, loop.site.node.iterable, of_training=not is_walk)
+
+
+def _is_walk(store: Store, loop: Loop) -> bool:
+    """Whether a loop only adds to a point, along its gradients, and trains nothing: such a sum saves nothing."""
+    carried = Root(Source.CARRIED, (store.path, loop))
+    node = store.value_site.node if store.value_site is not None else None
+    is_sum = isinstance(node, t.Operation) and node.operator in "+-"
+    trains = bool(loop.backwards or loop.steps)
+    return is_sum and not trains and bool(loop.grad_calls) and all(_stops_at(g, carried) for g in loop.grad_calls)
 
 
 def _longest_route(flow: Flow, store: Store, roots: list[Root]) -> tuple[str, ...]:

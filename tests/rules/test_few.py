@@ -230,3 +230,50 @@ def test_a_sum_of_a_few_waits(name: str) -> None:
 @pytest.mark.parametrize("name", MANY)
 def test_a_sum_of_many(name: str) -> None:
     assert_flagged(MANY[name], "GG103")
+
+
+SAMPLER = """
+    class Sampler:
+        def __init__(self, net, STEPS, size=0.1):
+            self.net, self.steps, self.size = net, steps, size
+
+        def run(self, x):
+            x = x.requires_grad_()
+            for _ in range(self.steps):
+                (slope,) = torch.autograd.grad(self.net(x).sum(), x)
+                x = x - self.size * slope + torch.randn_like(x)  # !
+            return x.detach()
+
+    def train(net, optimizer, loader):
+        sampler = MADE
+        for x, y in loader:
+            drawn = sampler.run(torch.randn_like(x))
+            optimizer.zero_grad()
+            (net(x).mean() - net(drawn).mean()).backward()
+            optimizer.step()
+"""
+FEW_STEPS = [
+    ("steps=5", "Sampler(net)"),
+    ("steps", "Sampler(net, steps=4)"),
+    ("steps", "Sampler(net, size=abs(0.3), steps=4)"),
+]
+
+
+@pytest.mark.parametrize(("steps", "made"), FEW_STEPS)
+def test_a_sampler_of_few_steps_waits(steps: str, made: str) -> None:
+    snippet = SAMPLER.replace("STEPS", steps).replace("MADE", made)
+    assert_clean(twin(snippet), "GG105")
+    assert_flagged(snippet, "GG105", Confidence.LOW)
+
+
+@pytest.mark.parametrize(
+    ("steps", "made"),
+    [("steps=500", "Sampler(net)"), ("steps", "Sampler(net, steps=40)"), ("steps", "Sampler(net, n)")],
+)
+def test_a_sampler_of_many_steps(steps: str, made: str) -> None:
+    assert_flagged(SAMPLER.replace("STEPS", steps).replace("MADE", made), "GG105")
+
+
+def test_a_sampler_whose_steps_save_what_they_are_made_of() -> None:
+    clamped = SAMPLER.replace("x = x - self.size * slope + torch.randn_like(x)", "x = (x - slope).clamp(-1, 1)")
+    assert_flagged(clamped.replace("STEPS", "steps=5").replace("MADE", "Sampler(net)"), "GG105")
