@@ -123,7 +123,7 @@ def _is_reset(step: Step, loop: Loop) -> bool:
     for reset in loop.zero_grads:
         if reset.target is None or step.target is None or reset.target == step.target:
             return True
-        if reset.of_module or overlap(reset.of, step.of):
+        if overlap(reset.of, step.of):
             return True
     return False
 

@@ -54,6 +54,7 @@ class Loop:
         turns_grad_off: a part of its body is under ``no_grad``.
         parameters: those that there are before it.
         may_be_volatile: whether what it goes over may record no graph by itself, as in torch 0.3 (reads other files).
+        recorded_in_vain: a module call, where a loop around has it train for some words, and only evaluate for others.
     """
 
     site: Site
@@ -79,6 +80,7 @@ class Loop:
     turns_grad_off: bool = False
     parameters: Holdings = NOTHING_HELD
     may_be_volatile: Callable[[], bool] = field(default=lambda: False)
+    recorded_in_vain: Forward | None = None
 
     @property
     def trains(self) -> bool:
@@ -131,7 +133,7 @@ class Loop:
 
     def backward_before(self, step: Step) -> Backward | None:
         """The last backward before a step, in the order of the source; the first one of all if none is before."""
-        earlier = [b for b in self.backwards if b.site.line <= step.site.line]
+        earlier = [b for b in self.backwards if b.site.line <= step.site.line and not _is_later_inside(b, step)]
         return earlier[-1] if earlier else next(iter(self.backwards), None)
 
     @property
@@ -149,6 +151,12 @@ class Loop:
     def within(self, other: Loop) -> bool:
         """Whether this is ``other`` or lies in it."""
         return any(loop is other for loop in self.around())
+
+
+def _is_later_inside(event: Event, other: Event) -> bool:
+    """Whether one call does both, the other one first."""
+    here, there = event.source.site, other.source.site
+    return event.site.node is other.site.node and here.chunk is there.chunk and here.line > there.line
 
 
 def _is_of_dict(iterable: t.Expr | None) -> bool:
@@ -275,7 +283,8 @@ class ZeroGrad(Event):
 
     Args:
         target: the path of the optimizer or module, None for any.
-        of: the modules whose parameters the optimizer has, None when not known.
+        of: the modules whose parameters the optimizer has, or the module, where it surely shares none; None when not
+            known.
     """
 
     target: str | None = None
@@ -477,6 +486,7 @@ class HookRegistration(Event):
         overwritten: the next one takes its place.
         fresh: the receiver is a tensor of this very iteration, and the hook dies with it.
         repeats: the loop in which the same receiver gets one more hook each time, if any.
+        by_call: a method registers it that a trainer calls for each epoch or batch, and none of its class removes it.
         of: the receiver's value.
         callback: the function of the project that is registered.
         bound: the paths of what ``functools.partial`` gives to its first parameters.
@@ -500,6 +510,7 @@ class HookRegistration(Event):
     overwritten: bool = False
     fresh: bool = False
     repeats: Loop | None = None
+    by_call: bool = False
     callback: object = None
     bound: tuple[str | None, ...] = ()
     of: Value = field(default_factory=Value)

@@ -22,6 +22,7 @@ from gradguard.static.model import (
 )
 from gradguard.static.names import named_kind
 from gradguard.static.proof import prove, prove_terms
+from gradguard.static.separate_modules import is_separate
 from gradguard.static.summary import apply_facts
 from gradguard.static.values import (
     DETACHED,
@@ -188,9 +189,10 @@ def zero_grad(c: Called) -> Value | None:
     setting = c.node.argument("set_to_none", 0)
     to_none = not by_hand and not (isinstance(setting, t.Constant) and setting.value is False)
     of_module = c.receiver is not None and c.receiver.kind is Kind.MODULE
+    alone = frozenset((target,)) if of_module and target is not None and is_separate(flow, target) else None
     flow.zero(
         ZeroGrad(
-            flow.site(c.node), flow.loop, flow.branches > 0, target=target, of=_modules(c.receiver),
+            flow.site(c.node), flow.loop, flow.branches > 0, target=target, of=_modules(c.receiver) or alone,
             of_module=of_module, to_none=to_none,
         ),
         c.state,

@@ -652,3 +652,69 @@ def test_a_step_for_each_sample_of_a_batch(here: str, which: str, confidence: Co
     assert_flagged(snippet, CODE, confidence)
     if confidence is Confidence.LOW:
         assert_clean(snippet, CODE, Confidence.HIGH)
+
+
+CRITICS = """
+        import copy
+
+        class Agent:
+            def __init__(self, dim):
+                self.actor = Net(dim)
+                {made}
+                self.acting = torch.optim.Adam(self.actor.parameters())
+                self.learning = torch.optim.Adam(self.critic.parameters())
+
+            def update(self, batch):
+                state, action, goal = batch
+                loss = F.mse_loss(self.critic(state, action), goal)
+                {reset}
+                loss.backward(){mark}
+                self.learning.step()
+                self.actor.zero_grad()
+                (-self.critic(state, self.actor(state)).mean()).backward()
+                self.acting.step()
+
+        class Net(nn.Module):
+            def __init__(self, dim):
+                super().__init__()
+                self.body = nn.Linear(dim, 1)
+
+            def forward(self, *given):
+                return self.body(torch.cat(given, 1))
+
+        def train(replay, steps):
+            agent = Agent(8)
+            for _ in range(steps):
+                agent.update(replay.sample(64))
+"""
+COPIED = "self.critic = Net(dim)\n                self.target = copy.deepcopy(self.critic)"
+BESIDE = "self.critic, self.target = Net(dim).to('cpu'), Net(dim).to('cpu')"
+
+
+@pytest.mark.parametrize("made", [COPIED, BESIDE])
+@pytest.mark.parametrize("reset", ["self.target.zero_grad()", "self.actor.zero_grad()", "pass"])
+def test_the_reset_of_another_module(made: str, reset: str) -> None:
+    assert_flagged(CRITICS.format(made=made, reset=reset, mark="  # !"), CODE)
+
+
+@pytest.mark.parametrize(
+    ("made", "reset"),
+    [
+        (COPIED, "self.critic.zero_grad()"),
+        (COPIED, "self.learning.zero_grad()"),
+        ("self.target = Net(dim)\n                self.critic = self.target", "self.target.zero_grad()"),
+        (
+            "self.target = Net(dim)\n                self.critic = nn.DataParallel(self.target)",
+            "self.target.zero_grad()",
+        ),
+        (
+            "self.target = Net(dim)\n                self.critic = Both([self.actor, self.target])",
+            "self.target.zero_grad()",
+        ),
+        ("self.critic = Net(dim)\n                self.target = Wrapped(self.critic)", "self.target.zero_grad()"),
+        ("self.critic = Net(dim)\n                self.target = self.critic.body", "self.target.zero_grad()"),
+        ("self.critic, self.target = build(dim)", "self.target.zero_grad()"),
+    ],
+)
+def test_the_reset_of_a_module_that_may_share_parameters(made: str, reset: str) -> None:
+    assert_clean(CRITICS.format(made=made, reset=reset, mark=""), CODE)
