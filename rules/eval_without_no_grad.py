@@ -24,6 +24,9 @@ Where one function trains or evaluates as it is told (`run_epoch(loader, train=F
 call that evaluates is flagged: make it under `torch.no_grad()`, or begin the loop's body with
 `with torch.set_grad_enabled(train):`.
 
+So is the model in a loop over phases (`for phase in ("train", "val")`) of which only the training's goes on to
+`backward()`.
+
 A function that is named as an evaluation (`predict`, `test`) is one too where it goes over slices of its data or takes
 its samples by number (`image = dataset.pull_item(i)`), or plays in an environment, and the graph stays in it: only
 numbers leave it.
@@ -63,6 +66,7 @@ rule = Rule(
 def records_for_nothing(function: Function) -> Iterator[Finding]:
     yield from _in_loops(function)
     yield from _in_calls(function)
+    yield from _in_phases(function)
 
 
 def _in_loops(function: Function) -> Iterator[Finding]:
@@ -103,6 +107,21 @@ def _in_calls(function: Function) -> Iterator[Finding]:
             if function.returns_graph_of(forward) or function.is_among_tests or _may_be_volatile(forward)
             else Confidence.HIGH,
             related=_inside(forward),
+        )
+
+
+def _in_phases(function: Function) -> Iterator[Finding]:
+    """``for phase in ("train", "val")`` around a loop of which only the training's batches are backpropagated."""
+    for loop in function.loops:
+        forward = loop.recorded_in_vain
+        if forward is None or function.called_without_grad():
+            continue
+        yield rule.finding(
+            forward.site,
+            "an evaluation has its turn in this loop, and records a graph: each forward pass saves its activations for "
+            "a backward that never comes",
+            help='run it under `with torch.set_grad_enabled(phase == "train"):`, with the condition of the backward',
+            confidence=Confidence.LOW if function.is_among_tests or loop.may_be_volatile() else Confidence.HIGH,
         )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gradguard.static import phases
 from gradguard.static import tree as t
 from gradguard.static.model import Forward, Loop, Mode, Scope
 from gradguard.static.roots import node_of
@@ -14,7 +15,9 @@ if TYPE_CHECKING:
 
 
 def judge_forwards(flow: Flow, loop: Loop) -> None:
-    """Fill in what is known of the module calls of a loop that evaluates."""
+    """Fill in what is known of the module calls of a loop that evaluates, or does so in its turn."""
+    if loop.backwards and loop.parent is not None and flow.told:
+        loop.recorded_in_vain = phases.recorded_in_vain(flow, loop)
     for forward in loop.forwards if loop.evaluates_by_name else ():
         forward.leaves = _leaves_function(flow, forward)
     for forward in loop.forwards if loop.evaluates else ():

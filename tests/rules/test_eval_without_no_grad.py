@@ -1615,3 +1615,74 @@ def test_a_flag_that_picks_between_the_two() -> None:
     for test, model in (("if silent", "teacher"), ("if len(batches) > 8", "model")):
         snippet = PICKED.replace("TEST", test).replace("MODEL", model)
         assert_flagged(snippet.replace("model.eval()", "model.eval(); teacher.eval()"), CODE, Confidence.HIGH)
+
+
+IN_TURN = """
+        import contextlib
+
+        def fit(model, optimizer, loaders, epochs):
+            for epoch in range(epochs):
+                for phase WORDS:
+                    model.train() if phase == "train" else model.eval()
+                    for x, y in loaders[phase]:
+                        STEP
+"""
+RECORDS = """out = model(x)  # !
+                        loss = F.cross_entropy(out, y)
+                        if phase == "train":
+                            optimizer.zero_grad()
+                            loss.backward()
+                            optimizer.step()"""
+
+
+@pytest.mark.parametrize(
+    "words", ['in ("train", "val")', 'in ["train", "test"]', "in splits", ", _ in loaders.items()"]
+)
+@pytest.mark.parametrize(
+    "step",
+    [
+        RECORDS,
+        RECORDS.replace('if phase == "train":', 'if phase in ("train",):'),
+        RECORDS.replace('if phase == "train":', 'if phase != "val":'),
+        RECORDS.replace('if phase == "train":', 'if phase == "train" and epoch:').replace("and epoch", ""),
+    ],
+)
+def test_an_evaluation_that_has_its_turn(words: str, step: str) -> None:
+    assert_flagged(IN_TURN.replace("WORDS", words).replace("STEP", step), CODE)
+
+
+def under(context: str) -> str:
+    """The step with its forward pass under a context."""
+    lines = RECORDS.replace("  # !", "").splitlines()
+    return f"with {context}:\n" + "\n".join(" " * 28 + line.strip() for line in lines[:2]) + "\n" + "\n".join(lines[2:])
+
+
+@pytest.mark.parametrize(
+    ("words", "step"),
+    [
+        ('in ("train", "val")', under('torch.set_grad_enabled(phase == "train")')),
+        ('in ("train", "val")', under('torch.autograd.set_grad_enabled(phase == "train")')),
+        ('in ("train", "val")', under('contextlib.nullcontext() if phase == "train" else torch.no_grad()')),
+        ('in ("train", "val")', 'torch.set_grad_enabled(phase == "train")\n' + " " * 24 + RECORDS),
+        ('in ("train", "val")', RECORDS.replace('if phase == "train":', "if True:")),
+        ('in ("train", "val")', RECORDS.replace('if phase == "train":', "if epoch > 0:")),
+        ('in ("train", "finetune")', RECORDS.replace('"train"', '"finetune"')),
+        ('in ("train", "val")', RECORDS + "\n" + " " * 24 + "torch.autograd.grad(model(x).sum(), model.weight)"),
+        (
+            'in ("train", "val")',
+            RECORDS.replace("model(x)", "model(x.detach())")
+            + '\n                        if phase == "val": loss.backward()',
+        ),
+        (
+            'in ("train", "val")',
+            'if phase != "train":\n                            continue\n                        ' + RECORDS,
+        ),
+        (
+            'in ("train", "val")',
+            'if phase == "val":\n                            with torch.no_grad(): model(x)\n'
+            "                        else:\n                            F.cross_entropy(model(x), y).backward()",
+        ),
+    ],
+)
+def test_an_evaluation_that_has_its_turn_and_records_nothing(words: str, step: str) -> None:
+    assert_clean(IN_TURN.replace("WORDS", words).replace("STEP", step.replace("  # !", "")), CODE)
