@@ -23,7 +23,8 @@ finally:
 An object whose constructor registers a hook (a class for activation maps) is the same, made in each iteration: flagged
 where nothing calls the method that removes it. So is a handle in whose place the next line puts another one
 (`self.handles[name] = ...` twice), or the next layer (`for layer in layers: self.handle = ...`): only the last can be
-removed.
+removed. And one that a callback registers before each epoch or batch (`before_epoch`, `on_train_batch_start`), where
+its class removes them when the training is over, or never.
 
 **Not flagged.** One registration per module in a loop over `model.modules()`; one that is made the first time only
 (`if self.handle is None: ...`); a handle that is removed; an object that is closed, or used in a `with`; a hook on a
@@ -48,12 +49,13 @@ rule = Rule("GG401", "hook-in-loop", Severity.WARNING, ((HOOK,), (HOOK_IN_FILE, 
 @rule.in_source
 def piles_up(function: Function) -> Iterator[Finding]:
     for hook in function.hooks:
-        if hook.repeats is None or hook.removed or hook.first_time:
+        is_again = hook.by_call or (hook.repeats is not None and not hook.removed)
+        if not is_again or hook.first_time:
             continue
+        when = f"whenever `{function.name}` is called" if hook.by_call else "in every iteration"
         yield rule.finding(
             hook.source.site,
-            f"`{hook.receiver_code}` gets one more hook in every iteration, and {_left(hook)}: "
-            "each step is slower than the last",
+            f"`{hook.receiver_code}` gets one more hook {when}, and {_left(hook)}: each step is slower than the last",
             help="register it once before the loop, or keep the handle and call `handle.remove()`",
             confidence=Confidence.LOW if hook.callee_decides and not _is_sure(hook) else Confidence.HIGH,
         )

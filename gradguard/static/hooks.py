@@ -53,6 +53,7 @@ def judge_hook(flow: Flow, hook: HookRegistration) -> None:
         hook.closes_over = source.closes_over_given
     if hook.fresh or hook.receiver is None:
         return
+    hook.by_call = hook.inner is None and _is_called_again(flow)
     call = hook.site.node
     receiver = call.func.value if isinstance(call, t.Call) and isinstance(call.func, t.Attribute) else None
     names = (
@@ -73,6 +74,19 @@ def judge_hook(flow: Flow, hook: HookRegistration) -> None:
             hook.repeats = loop
             return
         loop = loop.parent
+
+
+def _is_called_again(flow: Flow) -> bool:
+    """Whether a trainer calls the method for each epoch or batch, and nothing removes the hooks before the end."""
+    owner, define = flow.ref.owner, flow.ref.define
+    if owner is None or k.REPEATED_METHOD.match(define.name) is None:
+        return False
+    if any(isinstance(s, t.Return) and s.value is not None for s in define.statements):
+        return False  # whoever calls it gets the handle
+    texts = [cls.chunk.text for cls in owner.lineage()]
+    removers = {line.function for text in texts for line in lines_with("remove", text) if _REMOVES.search(line.text)}
+    frees = any(_FREES_HOOKS.search(text) for text in texts)
+    return not frees and all(k.FINAL_METHOD.match(each) for each in removers)
 
 
 def _judge_guards(flow: Flow, hook: HookRegistration) -> None:

@@ -358,6 +358,15 @@ CALLBACK_METHOD = re.compile(
     r"^(?:on|after|end_of)_(?:(?:train|training|val|validation|test|eval)_)?(?:epoch|batch|step|iteration|update)"
     r"(?:_end|_start|_begin|_completed|_finished)?$"
 )
+# The same, and what is run before each of them.
+REPEATED_METHOD = re.compile(
+    r"^(?:on|before|after|begin|begin_of|end_of)_(?:(?:train|training)_)?(?:epoch|batch|step|iteration)"
+    r"(?:_end|_start|_begin|_completed|_finished|_started)?$"
+)
+# Run once, when all training is over.
+FINAL_METHOD = re.compile(
+    r"^(?:on_|after_|end_of_)?(?:fit|train|training|run)(?:_end|_completed|_finished)?$|^(?:teardown|__exit__|__del__)$"
+)
 # Run by the framework without gradients.
 NO_GRAD_METHOD = re.compile(
     r"^(?:(?:validation|test|predict)_(?:step|step_end|epoch_end)|prediction_step|evaluation_loop|prediction_loop|"

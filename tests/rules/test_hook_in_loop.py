@@ -795,3 +795,74 @@ def test_a_branch_that_does_nothing_is_read() -> None:
                         layer.register_forward_hook(lambda module, args, output: None)
     """
     assert_clean(code)
+
+
+CALLBACK = """
+        class Norms:
+            def __init__(self):
+                self.handles, self.rows = {}, []
+
+            def note(self, module, given, out):
+                self.rows.append(out.detach().norm())
+
+            def METHOD(self, run):
+                REGISTER
+
+            def LAST(self, run):
+                REMOVE
+
+        class Runner:
+            def __init__(self, net, callbacks):
+                self.net, self.callbacks = net, callbacks
+
+            def fit(self, loader, optimizer, epochs):
+                for epoch in range(epochs):
+                    for callback in self.callbacks:
+                        callback.METHOD(self)
+                    for x, y in loader:
+                        optimizer.zero_grad()
+                        F.mse_loss(self.net(x), y).backward()
+                        optimizer.step()
+                for callback in self.callbacks:
+                    callback.LAST(self)
+"""
+REGISTERS = "for name, m in run.net.named_modules(): self.handles[name] = m.register_forward_hook(self.note)  # !"
+REMOVES = "for handle in self.handles.values(): handle.remove()"
+
+
+def callback(method: str, register: str, last: str, remove: str) -> str:
+    snippet = CALLBACK.replace("METHOD", method).replace("REGISTER", register)
+    return snippet.replace("LAST", last).replace("REMOVE", remove)
+
+
+@pytest.mark.parametrize("method", ["before_epoch", "on_epoch_start", "on_train_batch_start", "begin_epoch"])
+@pytest.mark.parametrize(
+    ("register", "last", "remove"),
+    [
+        (REGISTERS, "after_fit", REMOVES),
+        (REGISTERS, "on_train_end", REMOVES),
+        (REGISTERS, "report", "print(len(self.rows))"),
+        ("run.net.register_forward_hook(self.note)  # !", "after_fit", "print(len(self.rows))"),
+    ],
+)
+def test_a_callback_that_registers_them_again(method: str, register: str, last: str, remove: str) -> None:
+    assert_flagged(callback(method, register, last, remove), "GG401")
+
+
+@pytest.mark.parametrize(
+    ("method", "register", "last", "remove"),
+    [
+        ("before_fit", REGISTERS, "after_fit", REMOVES),
+        ("before_epoch", REGISTERS, "after_epoch", REMOVES),
+        ("before_epoch", REGISTERS, "clear", REMOVES),
+        ("before_epoch", f"if not self.handles:\n                    {REGISTERS}", "after_fit", REMOVES),
+        ("before_epoch", f"if run.epoch == 0:\n                    {REGISTERS}", "after_fit", REMOVES),
+        ("before_epoch", f"{REMOVES}\n                {REGISTERS}", "after_fit", REMOVES),
+        ("before_epoch", f"run.net._forward_hooks.clear()\n                {REGISTERS}", "after_fit", REMOVES),
+        ("attach", REGISTERS, "after_fit", REMOVES),
+    ],
+)
+def test_a_callback_that_registers_them_once_or_removes_them(
+    method: str, register: str, last: str, remove: str
+) -> None:
+    assert_clean(callback(method, register, last, remove).replace("  # !", ""), "GG401")
