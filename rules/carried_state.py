@@ -41,7 +41,8 @@ backpropagates it; a tensor that is marked for a gradient and unmarked again (`x
 
 **Waits at low confidence.** A state in a loop without a backward that no call takes and gives again; one that is only
 put in another order. One that goes through a module whose class only the run knows, where a class of the program that
-it may be detaches something. A loop that runs once unless somebody asks for more (`--restarts`, 1 by default).
+it may be detaches something. A loop that runs once unless somebody asks for more (`--restarts`, 1 by default). A
+sampler of a few steps (nine at most, by default or where it is made), each of which adds to a point what has no graph.
 
 **References.** <https://pytorch.org/docs/stable/notes/faq.html> ("Don't use RNNs on sequences that are too large"),
 pytorch#2769, OpenNMT/OpenNMT-py#403.

@@ -36,7 +36,8 @@ A method that averages parameters is flagged where it is called, or handed to so
 **Severity.** An error where activations stay, a warning where backward freed them and only the nodes stay.
 
 **Not flagged.** Averages of numbers or of detached values, updates under `no_grad` or through `.data`, averages over
-`state_dict()` (its tensors are detached), a combination that is backpropagated and made anew in each iteration.
+`state_dict()` (its tensors are detached), a combination that is backpropagated and made anew in each iteration;
+statistics of what a whole model (`policy = Policy()`) is given: that is data.
 
 **References.** alexhernandezgarcia/gflownet#133, pytorch#20275, <https://pytorch.org/docs/stable/notes/faq.html>.
 """

@@ -22,8 +22,10 @@ if TYPE_CHECKING:
     from gradguard.static.model import Loop, Store
 
 
-_OF_TRAINING = re.compile(r"train|trn|fit", re.I)
-_OF_EVALUATION = re.compile(r"val|test|eval|dev|infer|predict", re.I)
+_OF_TRAINING = re.compile(r"(?:train(?:ing)?|trn|tr|fit)(?:_\w+)?", re.I)
+_OF_EVALUATION = re.compile(
+    r"(?:val(?:id(?:ation)?)?|test(?:ing)?|eval(?:uation)?|dev|infer\w*|predict\w*)(?:_\w+)?", re.I
+)
 
 
 class Told(NamedTuple):
@@ -37,8 +39,8 @@ class Told(NamedTuple):
     @property
     def trains(self) -> bool:
         """Whether it is the part for the word of a training."""
-        of_training = _OF_TRAINING.match(self.text) is not None
-        return of_training if self.equal else _OF_EVALUATION.match(self.text) is not None
+        of_training = _OF_TRAINING.fullmatch(self.text) is not None
+        return of_training if self.equal else _OF_EVALUATION.fullmatch(self.text) is not None
 
     def excludes(self, other: Told) -> bool:
         """Whether both cannot hold of the same word."""
@@ -120,7 +122,7 @@ def _goes_over_evaluations(loop: Loop) -> bool:
     """Whether a loop goes over words that are written there, and one of them is that of an evaluation."""
     stmt = loop.site.node
     words = [node.value for node in t.walk(stmt.iterable) if isinstance(node, t.Constant)]  # type: ignore[attr-defined]
-    return any(isinstance(word, str) and _OF_EVALUATION.match(word) for word in words)
+    return any(isinstance(word, str) and _OF_EVALUATION.fullmatch(word) for word in words)
 
 
 def _evaluates(flow: Flow, name: str) -> bool:

@@ -1667,6 +1667,7 @@ def under(context: str) -> str:
         ('in ("train", "val")', RECORDS.replace('if phase == "train":', "if True:")),
         ('in ("train", "val")', RECORDS.replace('if phase == "train":', "if epoch > 0:")),
         ('in ("train", "finetune")', RECORDS.replace('"train"', '"finetune"')),
+        ('in ("policy", "value")', RECORDS.replace('if phase == "train":', 'if phase != "value":')),
         ('in ("train", "val")', RECORDS + "\n" + " " * 24 + "torch.autograd.grad(model(x).sum(), model.weight)"),
         (
             'in ("train", "val")',
