@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from gradguard.static.lines import class_around, lines_with
+
 if TYPE_CHECKING:
     from gradguard.static.definitions import FunctionRef
     from gradguard.static.flow import Flow
@@ -28,11 +30,22 @@ def may_get_graphs(flow: Flow, store: Store) -> bool:
 
 
 def _is_whole(flow: Flow, name: str) -> bool:
-    """Whether each object of a class gets a name of its own where it is made: ``net = Net()``."""
-    by_name = re.compile(rf"=\s*(?:\w+\.)*{re.escape(name)}\(")
-    otherwise = re.compile(rf"(?<!\bclass )(?<!= )(?<!\.)\b{re.escape(name)}\(")
-    survey, word = flow.project.survey, f"{name}("
-    return survey.mentions(by_name, flow.module, word) and not survey.mentions(otherwise, flow.module, word)
+    """Whether each object of a class gets a name of its own where it is made, and is part of no module: ``net = Net()``."""
+    made = re.compile(rf"^\s*(self\.)?\w+\s*(?::[^=]+)?=\s*(?:\w+\.)*{re.escape(name)}\(")
+    otherwise = re.compile(rf"\bclass\s+{re.escape(name)}\b")
+    found = [
+        match is not None and (match[1] is None or _is_no_module(class_around(line, text)))
+        for text in flow.project.survey.texts_used(f"{name}(", flow.module)
+        for line in lines_with(f"{name}(", text)
+        for match in [made.match(line.text)]
+        if not otherwise.search(line.text)
+    ]
+    return bool(found) and all(found)
+
+
+def _is_no_module(header: str) -> bool:
+    """Whether the header of a class says that it is derived from none: ``class Agent:``, ``class Agent(object):``."""
+    return re.fullmatch(r"\s*class\s+\w+\s*(?:\(\s*(?:object|ABC|abc\.ABC)?\s*\))?\s*:.*", header, re.S) is not None
 
 
 def _hands_it_graphs(flow: Flow, store: Store, forward: FunctionRef) -> bool:

@@ -1320,3 +1320,21 @@ def test_the_statistics_of_what_a_whole_model_is_given(made: str) -> None:
 )
 def test_the_statistics_of_what_a_part_of_a_model_is_given(inner: str, made: str) -> None:
     assert_flagged(WHOLE.replace("INNER", inner).replace("MADE", made), CODE)
+
+
+@pytest.mark.parametrize(
+    ("holder", "flagged"),
+    [
+        ("class Agent:\n            def __init__(self):\n                self.policy = Policy(4)", False),
+        ("class Agent(object):\n            def __init__(self):\n                self.policy = Policy(4)", False),
+        ("class Head(nn.Module):\n            def __init__(self):\n                self.policy = Policy(4)", True),
+        ("class Head(Base):\n            def __init__(self):\n                self.policy = Policy(4)", True),
+    ],
+)
+def test_whose_attribute_a_whole_model_is(holder: str, flagged: bool) -> None:
+    snippet = WHOLE.replace("INNER", "nn.Linear(4, 4)").replace("MADE", "net = Agent().policy")
+    snippet += f"\n        {holder}\n"
+    if flagged:
+        assert_flagged(snippet, CODE)
+    else:
+        assert_clean(twin(snippet), CODE)
