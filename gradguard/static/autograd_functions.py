@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from gradguard.static import knowledge as k
 from gradguard.static import tree as t
-from gradguard.static.definitions import Class
+from gradguard.static.definitions import Class, FunctionRef
 from gradguard.static.dtypes import whole_names
 from gradguard.static.model import Site
 from gradguard.static.values import UNKNOWN, Fields, Kind
@@ -30,14 +30,38 @@ def applied(c: Called) -> Value | None:
     if any(value.kind in (Kind.MODULE, Kind.FUNCTION) for value in c.arguments):
         return None  # it runs something of its own
     forward = cls.method("forward")
-    if forward is None or any(_last(call) == "mark_non_differentiable" for call in forward.calls):
+    if forward is None or any("mark_non_differentiable" in each.chunk.text for each in cls.lineage()):
         return None
-    gives_several = any(isinstance(s, t.Return) and isinstance(s.value, t.Display) for s in forward.define.statements)
-    return c.result(kind=Kind.OUTPUT if gives_several else Kind.TENSOR, receiver=False)
+    returned = [s.value for s in forward.define.statements if isinstance(s, t.Return) and s.value is not None]
+    given = [item for value in returned for item in (value.items if isinstance(value, t.Display) else [value])]
+    if any(_has_no_gradient(forward, item) for item in given):
+        return None  # which of several it is, is not told
+    return c.result(kind=Kind.OUTPUT if len(given) > len(returned) else Kind.TENSOR, receiver=False)
+
+
+def _has_no_gradient(forward: FunctionRef, given: t.Expr) -> bool:
+    """Whether what is returned may be whole numbers, of which torch has no gradients: ``distances.argmin(1)``."""
+    made = [each.value for each in forward.bindings_made if isinstance(given, t.Name) and given.id in each.names]
+    return any(_gives_whole(value) for value in (made or [given]))
+
+
+def _gives_whole(value: t.Expr) -> bool:
+    while isinstance(value, t.Subscript):
+        value = value.value
+    if isinstance(value, t.Call):
+        return _last(value) in _WHOLE or any("shape" in (t.path_of(arg.value) or "") for arg in value.args)
+    return isinstance(value, t.Constant | t.Attribute) or (isinstance(value, t.Operation) and value.operator in _TESTS)
+
+
+_WHOLE = frozenset(
+    "argmin argmax argsort sort topk kthvalue unique nonzero searchsorted bucketize multinomial randint randperm "
+    "arange int long bool short type item tolist numpy size len histc bincount".split()
+)
+_TESTS = frozenset("< > <= >= == != in is not and or".split()) | {"not in", "is not"}
 
 
 def _last(call: t.Call) -> str:
-    return (t.path_of(call.func) or "").rpartition(".")[2]
+    return call.func.name if isinstance(call.func, t.Attribute) else (t.path_of(call.func) or "")
 
 
 def kept_outputs(flow: Flow) -> list[Site]:

@@ -30,7 +30,7 @@ def may_get_graphs(flow: Flow, store: Store) -> bool:
 
 
 def _is_whole(flow: Flow, name: str) -> bool:
-    """Whether each object of a class gets a name of its own where it is made, and is part of no module: ``net = Net()``."""
+    """Whether each object of a class gets a name where it is made, ``net = Net()``, and is part of no module."""
     made = re.compile(rf"^\s*(self\.)?\w+\s*(?::[^=]+)?=\s*(?:\w+\.)*{re.escape(name)}\(")
     otherwise = re.compile(rf"\bclass\s+{re.escape(name)}\b")
     found = [

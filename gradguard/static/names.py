@@ -136,13 +136,25 @@ def numbers_set(body: Sequence[t.Stmt]) -> frozenset[str]:
 
 
 def summed_in(body: Sequence[t.Stmt]) -> frozenset[str]:
-    """The names of what something is added up in, under a key that is written there or in a field, or put under a word.
+    """The names of what something is added up in, under a key that is written there or in a field.
 
-    ``cell[0] += x``, ``cell["n"] += 1``, ``cell[0] = cell[0] + x``, ``meter.sum += x``, ``state["slow"] = x``.
+    ``cell[0] += x``, ``cell["n"] += 1``, ``cell[0] = cell[0] + x``, ``meter.sum += x``.
     """
     written = (target for stmt in walk_statements(body) for target in _summed(stmt) if not breaks_graph(target))
     owners = (target.value for target in written if isinstance(target, t.Attribute) or _has_word(target))
     return frozenset(owner.id for owner in owners if isinstance(owner, t.Name))
+
+
+def put_under_words(statements: Iterable[t.Stmt]) -> Iterator[tuple[t.Expr, str]]:
+    """The dicts into which something is put under a word that is written there, each with it: ``state["slow"] = x``.
+
+    A number that is written there, too, does not count.
+    """
+    for stmt in statements:
+        targets = stmt.targets if isinstance(stmt, t.Assign) and not isinstance(stmt.value, t.Constant) else []
+        for target in targets:
+            if _has_word(target) and _is_word(target.index):
+                yield target.value, str(target.index.value)  # type: ignore[attr-defined]
 
 
 def _has_word(target: t.Expr) -> TypeGuard[t.Subscript]:
@@ -157,7 +169,6 @@ def _summed(stmt: t.Stmt) -> Iterator[t.Expr]:
     elif isinstance(stmt, t.Assign):
         first = t.path_of(stmt.value.operands[0]) if isinstance(stmt.value, t.Operation) else None
         yield from (target for target in stmt.targets if first is not None and t.path_of(target) == first)
-        yield from (target for target in stmt.targets if _has_word(target) and _is_word(target.index))
 
 
 def _is_number(expr: t.Expr) -> bool:

@@ -64,7 +64,8 @@ def store_rebind(flow: Flow, path: str, value: Value, state: State, stmt: t.Node
     descends = form is Form.SUM and _is_gradient(flow, part, state)
     if form is Form.REBIND and isinstance(source, t.Name):
         form, part = _rebuilt(flow, path, source.id)
-        if form is Form.REBIND and any(_is_from(root, path) for root in value.reach):
+        is_told = not path.endswith('"]') or "[*]" not in path or len(flow.words_put) == 1
+        if form is Form.REBIND and is_told and any(_is_from(root, path) for root in value.reach):
             form, part = _computed(flow, path, stmt, source.id)
     if form is Form.SUM and (_is_step_of_leaf(value) or _has_no_graph(flow, part, state)):
         form, part = Form.REBIND, None

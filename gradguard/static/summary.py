@@ -197,6 +197,8 @@ def _left(here: Translation, path: str, value: Value) -> Value:
 
 def _note_carried(here: Translation, path: str, value: Value) -> None:
     """``slots.advance(memory)``: the callee does not see that what it is given came from what it replaces."""
+    if path.endswith("[*]") and len(here.callee.words_put) > 1:
+        return  # of a dict in a dict: which of its entries came from which is not told
     carried = any(r.source is Source.CARRIED and r.key[0] == path for r in value.roots if isinstance(r.key, tuple))
     if carried and value.kind in (Kind.TENSOR, Kind.OUTPUT, Kind.UNKNOWN):
         store = here.flow.store(path, value, here.state, here.c.node, here.c.node, Form.REBIND)
