@@ -124,9 +124,16 @@ def _is_reset(step: Step, loop: Loop) -> bool:
     for reset in loop.zero_grads:
         if reset.target is None or step.target is None or reset.target == step.target:
             return True
-        if overlap(reset.of, step.of):
+        if overlap(reset.of, step.of) or (reset.of_module and not _is_of_same_scope(reset, step)):
             return True
     return False
+
+
+def _is_of_same_scope(reset: ZeroGrad, step: Step) -> bool:
+    """Whether the modules are known by paths that can be compared: attributes of one object, or variables."""
+    paths = [path.split(".") for path in (*(reset.of or ()), *(step.of or ()))]
+    of_object = {path[0] == "self" for path in paths}
+    return len(of_object) == 1 and all(path != ["self"] for path in paths)
 
 
 def _reset_around(function: Function, loop: Loop, step: Step) -> ZeroGrad | None:

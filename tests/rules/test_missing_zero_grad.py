@@ -688,6 +688,7 @@ CRITICS = """
                 agent.update(replay.sample(64))
 """
 COPIED = "self.critic = Net(dim)\n                self.target = copy.deepcopy(self.critic)"
+MADE = "self.target = Net(dim)\n                "
 BESIDE = "self.critic, self.target = Net(dim).to('cpu'), Net(dim).to('cpu')"
 
 
@@ -713,6 +714,18 @@ def test_the_reset_of_another_module(made: str, reset: str) -> None:
         ),
         ("self.critic = Net(dim)\n                self.target = Wrapped(self.critic)", "self.target.zero_grad()"),
         ("self.critic = Net(dim)\n                self.target = self.critic.body", "self.target.zero_grad()"),
+        (f"{MADE}self.critic = self.target.body", "self.target.zero_grad()"),
+        (f"{MADE}self.critic = self.target.cuda()", "self.target.zero_grad()"),
+        (f"{MADE}self.critic = self.target.get_submodule('body')", "self.target.zero_grad()"),
+        (f"{MADE}self.critic = self.target if dim else Net(dim)", "self.target.zero_grad()"),
+        (f"{MADE}self.critic = Net(dim); self.critic.body = self.target.body", "self.target.zero_grad()"),
+        (
+            f"{MADE}self.both = nn.ModuleDict({{'a': self.target}}); self.critic = self.both['a']",
+            "self.target.zero_grad()",
+        ),
+        (f"{MADE}self.keep('critic', self.target)", "self.target.zero_grad()"),
+        ("trunk = Net(dim); self.target, self.critic = Net(trunk), Net(trunk)", "self.target.zero_grad()"),
+        ("self.target = self.critic = Net(dim)", "self.target.zero_grad()"),
         ("self.critic, self.target = build(dim)", "self.target.zero_grad()"),
     ],
 )
