@@ -121,7 +121,9 @@ def _in_phases(function: Function) -> Iterator[Finding]:
             "an evaluation has its turn in this loop, and records a graph: each forward pass saves its activations for "
             "a backward that never comes",
             help='run it under `with torch.set_grad_enabled(phase == "train"):`, with the condition of the backward',
-            confidence=Confidence.LOW if function.is_among_tests or loop.may_be_volatile() else Confidence.HIGH,
+            confidence=Confidence.LOW
+            if function.is_among_tests or forward.leaves or loop.may_be_volatile()
+            else Confidence.HIGH,
         )
 
 

@@ -332,7 +332,8 @@ class Forward(Event):
         is_shown: the function uses what is called as only a module is used: ``net.eval()``, ``net.parameters()``.
         is_frozen: none of its parameters wants a gradient.
         of_method: a method of a module runs it, that is called here: ``vae.encode(x)``.
-        leaves: (in a loop that evaluates by its name) its graph is kept, returned, or handed to what keeps it.
+        leaves: (in a loop that evaluates by its name, or in its turn) its graph is kept, returned, or handed to what
+            keeps it.
         is_picked: (in a loop that evaluates) a flag that the function is given picks it over one under ``no_grad``.
         may_learn_itself: what it is cannot be seen, and a ``forward`` of the program computes gradients.
         may_record_nothing: whether it may be no module, but what runs one without gradients (reads other files).

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gradguard.static import phases
 from gradguard.static import tree as t
+from gradguard.static.evaluations_in_turn import recorded_in_vain
 from gradguard.static.model import Forward, Loop, Mode, Scope
 from gradguard.static.roots import node_of
 from gradguard.static.values import Kind
@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 def judge_forwards(flow: Flow, loop: Loop) -> None:
     """Fill in what is known of the module calls of a loop that evaluates, or does so in its turn."""
     if loop.backwards and loop.parent is not None and flow.told:
-        loop.recorded_in_vain = phases.recorded_in_vain(flow, loop)
+        loop.recorded_in_vain = recorded_in_vain(flow, loop)
+        if loop.recorded_in_vain is not None:
+            loop.recorded_in_vain.leaves = _leaves_function(flow, loop.recorded_in_vain)
     for forward in loop.forwards if loop.evaluates_by_name else ():
         forward.leaves = _leaves_function(flow, forward)
     for forward in loop.forwards if loop.evaluates else ():

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from gradguard.static import knowledge as k
 from gradguard.static import tree as t
+from gradguard.static.callback_hooks import FREES_HOOKS, REMOVES, is_called_again
 from gradguard.static.definitions import Class, FunctionRef
 from gradguard.static.gate import SourceError
 from gradguard.static.guards import guards, loop_names
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
     from gradguard.static.project import Project
 
 
-_REMOVES = re.compile(r"\.remove(?:\(\)|\b(?!\s*\())")  # called, or handed over to be called
-_FREES_HOOKS = re.compile(r"_hooks(?:\.(?:clear|pop|popitem)\(|\s*=(?!=))")
 _ASKS = re.compile(r"\bbackward\(|\bgrad\(|LightningModule|\bTrainer\b")
 _SWITCHES_OFF = re.compile(r"\bno_grad\b|\binference_mode\b|set_grad_enabled\(\s*(?:mode\s*=\s*)?False")
 _CALLS = 2
@@ -53,7 +52,7 @@ def judge_hook(flow: Flow, hook: HookRegistration) -> None:
         hook.closes_over = source.closes_over_given
     if hook.fresh or hook.receiver is None:
         return
-    hook.by_call = hook.inner is None and _is_called_again(flow)
+    hook.by_call = hook.inner is None and is_called_again(flow, hook)
     call = hook.site.node
     receiver = call.func.value if isinstance(call, t.Call) and isinstance(call.func, t.Attribute) else None
     names = (
@@ -74,19 +73,6 @@ def judge_hook(flow: Flow, hook: HookRegistration) -> None:
             hook.repeats = loop
             return
         loop = loop.parent
-
-
-def _is_called_again(flow: Flow) -> bool:
-    """Whether a trainer calls the method for each epoch or batch, and nothing removes the hooks before the end."""
-    owner, define = flow.ref.owner, flow.ref.define
-    if owner is None or k.REPEATED_METHOD.match(define.name) is None:
-        return False
-    if any(isinstance(s, t.Return) and s.value is not None for s in define.statements):
-        return False  # whoever calls it gets the handle
-    texts = [cls.chunk.text for cls in owner.lineage()]
-    removers = {line.function for text in texts for line in lines_with("remove", text) if _REMOVES.search(line.text)}
-    frees = any(_FREES_HOOKS.search(text) for text in texts)
-    return not frees and all(k.FINAL_METHOD.match(each) for each in removers)
 
 
 def _judge_guards(flow: Flow, hook: HookRegistration) -> None:
@@ -164,12 +150,12 @@ def _is_removed(flow: Flow, hook: HookRegistration, at_exit: bool = True) -> boo
         at_exit: what a context does at its end counts, where some object of its class is used as one.
     """
     text, survey = flow.module.source.text, flow.project.survey
-    removes = _REMOVES.search(text) is not None
+    removes = REMOVES.search(text) is not None
     if not removes or _last_removal(flow) != float("inf"):
         return removes
     if hook.inner is None and flow.facts.name != "__init__":
         return True
-    removers = {line.function for line in lines_with("remove", text) if _REMOVES.search(line.text)}
+    removers = {line.function for line in lines_with("remove", text) if REMOVES.search(line.text)}
     if removers & {"<module>", "__del__", flow.facts.name}:
         return True
     at_exit = at_exit and any(survey.is_entered(name, flow.module) for name in _contexts(flow))
@@ -322,9 +308,9 @@ def _collects(flow: Flow, hook: HookRegistration, callback: Flow, store: Store, 
         attribute = path.split("[", 1)[0].rsplit(".", 1)[-1]
         if hook.removed and flow.ref.owner is not None and flow.ref.owner.method("__exit__") is not None:
             return False  # both are of a context
-        if _REMOVES.search(flow.module.source.text) and _is_removed_in_time(flow):
+        if REMOVES.search(flow.module.source.text) and _is_removed_in_time(flow):
             return False
-        if _FREES_HOOKS.search(flow.module.source.text) or not (trains or _may_record(flow)):
+        if FREES_HOOKS.search(flow.module.source.text) or not (trains or _may_record(flow)):
             return False
         functions = {callback.defined}
         if (hook.receiver or "").split(".", 1)[0] == "self":  # it stays, and what is made anew beside it is so once
@@ -350,7 +336,7 @@ def _may_record(flow: Flow) -> bool:
 
 def _is_removed_in_time(flow: Flow) -> bool:
     """Whether a hook may be removed before much was collected: not where that is done once, after a loop, or never."""
-    removers = {line.function for line in lines_with("remove", flow.module.source.text) if _REMOVES.search(line.text)}
+    removers = {line.function for line in lines_with("remove", flow.module.source.text) if REMOVES.search(line.text)}
     return any(_runs_late(flow, name) is False for name in removers)
 
 

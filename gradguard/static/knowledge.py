@@ -365,7 +365,7 @@ REPEATED_METHOD = re.compile(
 )
 # Run once, when all training is over.
 FINAL_METHOD = re.compile(
-    r"^(?:on_|after_|end_of_)?(?:fit|train|training|run)(?:_end|_completed|_finished)?$|^(?:teardown|__exit__|__del__)$"
+    r"^(?:on|after|end_of)_(?:fit|train|training|run)(?:_end|_completed|_finished)?$|^(?:teardown|__exit__|__del__)$"
 )
 # Run by the framework without gradients.
 NO_GRAD_METHOD = re.compile(

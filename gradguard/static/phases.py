@@ -1,31 +1,22 @@
 """Conditions that exclude each other: what only training makes is not there where a loop's word says "validation".
 
 ``for phase in ("train", "valid")`` runs a body whose parts belong to one word each. A graph that was begun under
-``if phase == "train"`` is not in what is stored under ``if phase == "valid"``; and one that is begun for each word is
-recorded for nothing where only that of the training goes on to a backward.
+``if phase == "train"`` is not in what is stored under ``if phase == "valid"``.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from gradguard.static import tree as t
 from gradguard.static.conditions import key_test
-from gradguard.static.model import Forward, Mode
 from gradguard.static.roots import node_of
 from gradguard.static.values import Root, Source
 
 if TYPE_CHECKING:
     from gradguard.static.flow import Flow
     from gradguard.static.model import Loop, Store
-
-
-_OF_TRAINING = re.compile(r"(?:train(?:ing)?|trn|tr|fit)(?:_\w+)?", re.I)
-_OF_EVALUATION = re.compile(
-    r"(?:val(?:id(?:ation)?)?|test(?:ing)?|eval(?:uation)?|dev|infer\w*|predict\w*)(?:_\w+)?", re.I
-)
 
 
 class Told(NamedTuple):
@@ -35,12 +26,6 @@ class Told(NamedTuple):
     text: str
     equal: bool
     nodes: frozenset[object]
-
-    @property
-    def trains(self) -> bool:
-        """Whether it is the part for the word of a training."""
-        of_training = _OF_TRAINING.fullmatch(self.text) is not None
-        return of_training if self.equal else _OF_EVALUATION.fullmatch(self.text) is not None
 
     def excludes(self, other: Told) -> bool:
         """Whether both cannot hold of the same word."""
@@ -75,14 +60,14 @@ def _after_leaving(define: t.Define) -> Iterator[Told]:
 
 def possible(flow: Flow, store: Store, roots: list[Root]) -> list[Root]:
     """Those of the roots of what is stored that can be there, by the words that loops go over."""
-    here = _told_at(flow, store.site.node)
+    here = told_at(flow, store.site.node)
     loops = {told.name: loop for told in here if (loop := _loop_over(told.name, store)) is not None}
     return [
         root for root in roots if not any(_excluded(flow, store, root, told, loops.get(told.name)) for told in here)
     ]
 
 
-def _told_at(flow: Flow, node: object) -> list[Told]:
+def told_at(flow: Flow, node: object) -> list[Told]:
     return [told for told in flow.told if node in told.nodes]
 
 
@@ -99,34 +84,4 @@ def _excluded(flow: Flow, store: Store, root: Root, here: Told, loop: Loop | Non
         return False
     if any(r.source is Source.CARRIED and isinstance(r.key, tuple) and r.key[1] is loop for r in store.value.reach):
         return False  # it may be from an iteration before
-    return any(here.excludes(there) for there in _told_at(flow, node))
-
-
-def recorded_in_vain(flow: Flow, loop: Loop) -> Forward | None:
-    """The first module call of a loop over batches that records a graph for words whose iterations only evaluate.
-
-    ``for phase in ("train", "valid")`` is around the loop, and each backward in it under ``if phase == "train"``.
-    """
-    told = [next((part for part in _told_at(flow, each.site.node) if part.trains), None) for each in loop.backwards]
-    names = {part.name if part is not None else "" for part in told}
-    name = names.pop() if len(names) == 1 else ""
-    around = next((outer for outer in loop.around() if outer is not loop and name in outer.targets), None)
-    if around is None or loop.grad_calls or not (_goes_over_evaluations(around) or _evaluates(flow, name)):
-        return None
-    recorded = (f for f in loop.forwards if f.inner is None and f.is_shown and f.mode in (Mode.INHERITED, Mode.ON))
-    for_all = (f for f in recorded if not any(part.name == name for part in _told_at(flow, f.site.node)))
-    return next((f for f in for_all if not f.is_frozen and not f.may_learn_itself), None)
-
-
-def _goes_over_evaluations(loop: Loop) -> bool:
-    """Whether a loop goes over words that are written there, and one of them is that of an evaluation."""
-    stmt = loop.site.node
-    words = [node.value for node in t.walk(stmt.iterable) if isinstance(node, t.Constant)]  # type: ignore[attr-defined]
-    return any(isinstance(word, str) and _OF_EVALUATION.fullmatch(word) for word in words)
-
-
-def _evaluates(flow: Flow, name: str) -> bool:
-    """Whether some module is put into evaluation mode, where a word is not that of a training."""
-    parts = [part for part in flow.told if part.name == name and not part.trains]
-    calls = (node for part in parts for node in part.nodes if isinstance(node, t.Call))
-    return any(isinstance(call.func, t.Attribute) and call.func.name == "eval" for call in calls)
+    return any(here.excludes(there) for there in told_at(flow, node))
