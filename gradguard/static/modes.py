@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from gradguard.static import knowledge as k
@@ -66,7 +67,14 @@ def gradient_context(flow: Flow, expr: t.Expr, state: State | None = None) -> Mo
         return _of_name(flow, path, state)
     if k.NO_GRAD_NAME.search(path.rsplit(".", 1)[-1]):
         return Mode.OFF if path.rsplit(".", 1)[-1] in ("no_grad", "inference_mode") else Mode.UNKNOWN
-    return None
+    return Mode.UNKNOWN if not is_code and _speaks_of_gradients(expr) else None
+
+
+def _speaks_of_gradients(context: t.Expr) -> bool:
+    """Whether a context that cannot be read is named after gradients: ``phase.grad_mode()``, ``self.grad_ctx``."""
+    func = context.func if isinstance(context, t.Call) else context
+    name = func.name if isinstance(func, t.Attribute) else t.path_of(func) or ""
+    return re.search(r"(?:^|_)grads?(?:_|$)|[Gg]rad(?:Mode|Context|Ctx)", name) is not None
 
 
 def _of_name(flow: Flow, name: str, state: State | None) -> Mode | None:
@@ -74,8 +82,8 @@ def _of_name(flow: Flow, name: str, state: State | None) -> Mode | None:
     bound = [s for s in flow.ref.define.statements if isinstance(s, t.Assign)]
     values = [s.value for s in bound if any(t.path_of(n) == name for e in s.targets for n in t.names_in(e))]
     names = (n.id for value in values for n in t.walk(value) if isinstance(n, t.Name))
-    if not flow.locals.isdisjoint(names):
-        return None  # made of what else is there
+    if not flow.locals.isdisjoint(names):  # made of what else is there
+        return Mode.UNKNOWN if any(map(_speaks_of_gradients, values)) else None
     modes = {gradient_context(flow, value, state) for value in values}
     return modes.pop() if len(modes) == 1 else Mode.UNKNOWN if modes else None
 

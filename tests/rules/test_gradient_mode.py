@@ -185,3 +185,39 @@ def test_a_flag_decides_whether_a_sum_keeps_graphs(flag: str) -> None:
                 history.append(run(model, loader, optimizer, {}))
     """
     assert bool(findings(run.format(flag), "GG104")) is (flag == "True")
+
+
+NAMED = """
+        def run(phase, model, loader):
+            CONTEXT
+            seen = []
+            for x, y in loader:
+                with WITH:
+                    loss = F.mse_loss(model(x), y)
+                if phase.trains:
+                    phase.optimizer.zero_grad()
+                    loss.backward()
+                    phase.optimizer.step()
+                    loss = loss.item()
+                seen.append(loss)MARK
+            return sum(seen)
+"""
+
+
+@pytest.mark.parametrize(
+    ("context", "entered"),
+    [
+        ("mode = phase.grad_mode()", "mode"),
+        ("pass", "phase.grad_context()"),
+        ("pass", "phase.with_grad"),
+        ("make = phase.grad_mode", "make()"),
+    ],
+)
+def test_a_context_that_is_named_after_gradients_may_switch_them_off(context: str, entered: str) -> None:
+    assert_clean(NAMED.replace("CONTEXT", context).replace("WITH", entered).replace("MARK", ""), "GG104")
+
+
+@pytest.mark.parametrize("entered", ["phase.timer()", "phase.gradual()", "torch.autocast('cpu')", "phase.lock"])
+def test_any_other_context_switches_nothing(entered: str) -> None:
+    snippet = NAMED.replace("CONTEXT", "pass").replace("WITH", entered).replace("MARK", "  # !")
+    assert_flagged(snippet.replace("loss = loss.item()", "pass"), "GG104")
