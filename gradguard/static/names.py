@@ -148,13 +148,19 @@ def summed_in(body: Sequence[t.Stmt]) -> frozenset[str]:
 def put_under_words(statements: Iterable[t.Stmt]) -> Iterator[tuple[t.Expr, str]]:
     """The dicts into which something is put under a word that is written there, each with it: ``state["slow"] = x``.
 
-    A number that is written there, too, does not count.
+    A number that is written there, too, does not count, nor a counter: ``state["n"] = n + 1``.
     """
     for stmt in statements:
-        targets = stmt.targets if isinstance(stmt, t.Assign) and not isinstance(stmt.value, t.Constant) else []
+        targets = stmt.targets if isinstance(stmt, t.Assign) and not _counts(stmt.value) else []
         for target in targets:
             if _has_word(target) and _is_word(target.index):
                 yield target.value, str(target.index.value)  # type: ignore[attr-defined]
+
+
+def _counts(value: t.Expr) -> bool:
+    """Whether it is a number, or one more than something."""
+    is_more = isinstance(value, t.Operation) and value.operator == "+" and isinstance(value.operands[-1], t.Constant)
+    return is_more or isinstance(value, t.Constant)
 
 
 def _has_word(target: t.Expr) -> TypeGuard[t.Subscript]:
