@@ -19,6 +19,8 @@ _T = TypeVar("_T")
 class Source(Enum):
     """The kinds of roots."""
 
+    __hash__ = object.__hash__  # each is there once; Enum's own hashes its name, in Python, for each look-up
+
     GRAPH = auto()  # a graph certainly starts here: a module was called on something
     LEAF = auto()  # requires_grad without a history: an operation on it starts a graph
     LOSS = auto()  # the result of something that is named as a loss function is
@@ -30,6 +32,8 @@ class Source(Enum):
 
 class Held(Enum):
     """The kinds of memory that a value keeps alive beside a graph."""
+
+    __hash__ = object.__hash__  # as of a source
 
     GRADIENT = auto()  # a parameter's ``.grad``
     VIEW = auto()  # a small part of a tensor, whose storage is the whole one's
