@@ -49,7 +49,7 @@ def _gives_whole(value: t.Expr) -> bool:
     while isinstance(value, t.Subscript):
         value = value.value
     if isinstance(value, t.Call):
-        return _last(value) in _WHOLE or any("shape" in (t.path_of(arg.value) or "") for arg in value.args)
+        return value.name in _WHOLE or any("shape" in (t.path_of(arg.value) or "") for arg in value.args)
     return isinstance(value, t.Constant | t.Attribute) or (isinstance(value, t.Operation) and value.operator in _TESTS)
 
 
@@ -58,10 +58,6 @@ _WHOLE = frozenset(
     "arange int long bool short type item tolist numpy size len histc bincount".split()
 )
 _TESTS = frozenset("< > <= >= == != in is not and or".split()) | {"not in", "is not"}
-
-
-def _last(call: t.Call) -> str:
-    return call.func.name if isinstance(call.func, t.Attribute) else (t.path_of(call.func) or "")
 
 
 def kept_outputs(flow: Flow) -> list[Site]:

@@ -48,7 +48,7 @@ def _indices(define: t.Define) -> Iterator[str]:
             for item in index.items if isinstance(index, t.Display) else [index]:
                 if isinstance(item, t.Name):
                     yield item.id
-        elif isinstance(node, t.Call) and _last(node) in k.TAKING_INDICES:
+        elif isinstance(node, t.Call) and node.name in k.TAKING_INDICES:
             index_of = node.argument("index", 2 if _is_function(node) else 1)
             if isinstance(index_of, t.Name):
                 yield index_of.id
@@ -97,13 +97,13 @@ class _Names:
     def _is_part_whole(self, expr: t.Subscript) -> bool:
         of, index = expr.value, expr.index.value if isinstance(expr.index, t.Constant) else None
         if isinstance(of, t.Call) and type(index) is int and index > 0:
-            several = _last(of) in k.INDEXED_RESULTS or any(map(of.is_true, k.SEVERAL_IF_ASKED))
+            several = of.name in k.INDEXED_RESULTS or any(map(of.is_true, k.SEVERAL_IF_ASKED))
             if several:
                 return True
         return self.is_whole(of)
 
     def _is_result_whole(self, call: t.Call) -> bool:
-        name = _last(call)
+        name = call.name
         given = [arg.value for arg in call.args if not arg.keyword and not arg.star]
         named = call.argument("dtype") or next((a for a in given if _dtype(a)), None)
         if named is not None:
@@ -125,10 +125,6 @@ class _Names:
             return of is not None and all(map(_is_device, given)) and self.is_whole(of)
         rounds = name in ("div", "divide") and call.argument("rounding_mode") is not None
         return of is not None and (rounds or name in k.SAME_DTYPE) and self.is_whole(of)
-
-
-def _last(call: t.Call) -> str:
-    return call.func.name if isinstance(call.func, t.Attribute) else t.path_of(call.func) or ""
 
 
 def _is_function(call: t.Call) -> bool:

@@ -22,10 +22,11 @@ _OF_EVALUATION = re.compile(
     r"(?:val(?:id(?:ation)?)?|test(?:ing)?|eval(?:uation)?|dev|infer\w*|predict\w*)(?:_\w+)?", re.I
 )
 _HARMLESS_CONTEXT = re.compile(r"autocast|tqdm|profil|record_function|suppress|time|open|progress|bar\b", re.I)
+# What is told the word of a phase, and switches nothing.
 _TOLD_THE_WORD = re.compile(
-    r"print|format|log|info|debug|warn|scalar|write|update|append|len|str|upper|capitalize|join|train|eval|tqdm|range|"
-    r"enumerate|save|loader|get|items|keys|desc|float|int\b|dict|Dataset|path|isinstance",
-    re.I,
+    r"print|format|log\w*|info|debug|warning|add_scalars?|write|update|append|len|str|upper|lower|capitalize|join|train|"
+    r"eval|tqdm|range|enumerate|zip|save\w*|get|items|keys|set_description|set_postfix|float|int|dict|isinstance|"
+    r"\w*[Ll]oaders?|\w*[Dd]ataset\w*",
 )
 _SWITCHES = frozenset("requires_grad requires_grad_ __enter__ set_grad_enabled enter_context".split())
 _BY_MODE = re.compile(r"set_grad_enabled\(\s*(?:mode\s*=\s*)?self\.training")
@@ -78,20 +79,18 @@ def _may_switch(flow: Flow, stmt: t.Repeat, name: str) -> bool:
     """Whether anything in a loop over phases may switch gradients off: a context, a call that is told the word."""
     nodes = list(t.walk(stmt))
     contexts = (context for node in nodes if isinstance(node, t.With) for context, _ in node.items)
-    if any(_HARMLESS_CONTEXT.search(_called(context)) is None for context in contexts):
+    if any(_HARMLESS_CONTEXT.search(_name_of(context)) is None for context in contexts):
         return True
     if any(isinstance(node, t.Attribute) and node.name in _SWITCHES for node in nodes):
         return True
     told = (node for node in nodes if isinstance(node, t.Call) and any(_names(arg.value, name) for arg in node.args))
-    if any(_TOLD_THE_WORD.search(_called(call).rpartition(".")[2]) is None for call in told):
+    if any(_TOLD_THE_WORD.fullmatch(call.name) is None for call in told):
         return True
     return flow.project.survey.mentions(_BY_MODE, flow.module, "set_grad_enabled")
 
 
-def _called(expr: t.Expr) -> str:
-    """The name of what is called, or of what is there."""
-    func = expr.func if isinstance(expr, t.Call) else expr
-    return func.name if isinstance(func, t.Attribute) else t.path_of(func) or ""
+def _name_of(context: t.Expr) -> str:
+    return context.name if isinstance(context, t.Call) else t.path_of(context) or ""
 
 
 def _names(expr: t.Expr, name: str) -> bool:

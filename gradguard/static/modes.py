@@ -72,8 +72,7 @@ def gradient_context(flow: Flow, expr: t.Expr, state: State | None = None) -> Mo
 
 def _speaks_of_gradients(context: t.Expr) -> bool:
     """Whether a context that cannot be read is named after gradients: ``phase.grad_mode()``, ``self.grad_ctx``."""
-    func = context.func if isinstance(context, t.Call) else context
-    name = func.name if isinstance(func, t.Attribute) else t.path_of(func) or ""
+    name = context.name if isinstance(context, t.Call | t.Attribute) else t.path_of(context) or ""
     return re.search(r"(?:^|_)grads?(?:_|$)|[Gg]rad(?:Mode|Context|Ctx)", name) is not None
 
 

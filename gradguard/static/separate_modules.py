@@ -61,7 +61,7 @@ def _is_made_alone(flow: Flow, value: t.Expr) -> bool:
     """Whether an expression makes a new module: ``Critic(dim).to(device)``, ``copy.deepcopy(self.critic)``."""
     while isinstance(value, t.Call) and isinstance(value.func, t.Attribute) and value.func.name in k.FLUENT_METHODS:
         value = value.func.value
-    if not isinstance(value, t.Call) or _name(value) == "deepcopy":
+    if not isinstance(value, t.Call) or value.name == "deepcopy":
         return isinstance(value, t.Call)
     parts = [part for arg in value.args for part in t.walk(arg)]
     stars = any(arg.star for arg in value.args) or any(isinstance(part, t.Starred | t.Comprehension) for part in parts)
@@ -103,8 +103,8 @@ def _left_alone(ref: FunctionRef, node: t.Node, path: str) -> Iterator[t.Node]:
         yield node.func
         if isinstance(node.func, t.Attribute) and _keeps_parts(ref, node, node.func.name, path):
             yield node.func.value
-        is_copying = node in ref.calls_for_effect and _COPYING.search(_name(node)) is not None
-        if _name(node) == "deepcopy" or (is_copying and _is_own(node.func)):
+        is_copying = node in ref.calls_for_effect and _COPYING.search(node.name) is not None
+        if node.name == "deepcopy" or (is_copying and _is_own(node.func)):
             yield from (arg.value for arg in node.args)
 
 
@@ -124,7 +124,3 @@ def _keeps_parts(ref: FunctionRef, call: t.Call, method: str, path: str) -> bool
 def _is_own(func: t.Expr) -> bool:
     """Whether it is a function by its name, or a method of the object itself."""
     return isinstance(func, t.Name) or (t.path_of(func) or "").rpartition(".")[0] == "self"
-
-
-def _name(call: t.Call) -> str:
-    return call.func.name if isinstance(call.func, t.Attribute) else t.path_of(call.func) or ""

@@ -72,6 +72,12 @@ class Call(Expr):
     func: Expr
     args: list[Arg]
 
+    @property
+    def name(self) -> str:
+        """The last name of what is called: ``step`` of ``self.optim.step()``; empty where it has none."""
+        func = self.func
+        return func.name if isinstance(func, Attribute) else func.id if isinstance(func, Name) else ""
+
     def argument(self, keyword: str, position: int | None = None) -> Expr | None:
         """The expression passed as ``keyword``, or at ``position`` among the plain positional arguments."""
         for arg in self.args:

@@ -63,14 +63,14 @@ def _concerns(flow: Flow, function: str, value: str) -> bool:
     """Whether inputs of ``flow`` may be volatile because a function makes some with ``volatile=value``."""
     if value == "False":
         return False
-    calls = [call for call in flow.ref.calls if _last_name(call) == function]
+    calls = [call for call in flow.ref.calls if call.name == function]
     flags = frozenset(_NAME.findall(value))
     if calls:  # it says itself what it wants
         decided = value == "True" or "." in value
         return decided or any(_asks(argument, flags) for call in calls for argument in call.args)
     if _is_called_in_forward(flow, function):
         return True  # the model makes its inputs itself: `to_variable(x, is_training=self.training)`
-    if any(_last_name(call) == "Variable" for call in flow.ref.calls):
+    if any(call.name == "Variable" for call in flow.ref.calls):
         return False  # it makes its inputs itself, and others
     if function in _ITERATING or (value != "True" and "." in value):
         return True
@@ -89,10 +89,6 @@ def _asks(argument: t.Arg, flags: frozenset[str]) -> bool:
     """Whether an argument may switch something on: by the name of a flag, or as a plain ``True``."""
     constant = argument.value.value if isinstance(argument.value, t.Constant) else None
     return constant is True if argument.keyword is None else argument.keyword in flags and constant is not False
-
-
-def _last_name(call: t.Call) -> str | None:
-    return call.func.name if isinstance(call.func, t.Attribute) else t.path_of(call.func)
 
 
 def _has_old_batches(flow: Flow) -> bool:
