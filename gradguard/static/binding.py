@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gradguard.static import filled_later, places, stores
+from gradguard.static import filled_later, item_stores, places, stores
 from gradguard.static import knowledge as k
 from gradguard.static import tree as t
 from gradguard.static.lengthened import lengthened
@@ -78,7 +78,7 @@ def bind(
     if isinstance(target, t.Subscript):
         if _runs_setter(flow, target, value, state, stmt, source):
             return
-        stores.store_item(flow, target, path, value, state, stmt, source)
+        item_stores.store_item(flow, target, path, value, state, stmt, source)
         return
     if isinstance(target, t.Attribute) and _runs_setter(flow, target, value, state, stmt, source):
         return
@@ -208,7 +208,7 @@ def _alias(flow: Flow, path: str, source: t.Expr | None, value: Value, state: St
         return False
     is_collection = value.kind is Kind.CONTAINER or (value.kind is Kind.UNKNOWN and path in flow.filled)
     is_collection |= isinstance(source, t.Call) and _makes_item(source)
-    is_collection |= value.kind is Kind.UNKNOWN and path in flow.summed_in and _is_item(source)
+    is_collection |= value.kind is Kind.UNKNOWN and _is_item(source) and path in flow.summed_in
     if isinstance(source, t.Call) or _is_item(source):  # meter = meters[key]
         is_collection |= value.kind is Kind.INSTANCE or (value.kind is Kind.UNKNOWN and path in flow.receivers)
     if origin == path:

@@ -10,9 +10,9 @@ from gradguard.static import tree as t
 from gradguard.static.called import Called
 from gradguard.static.definitions import Class, FunctionRef
 from gradguard.static.expressions import recorded
+from gradguard.static.item_stores import is_chained
 from gradguard.static.loops import is_evaluation
 from gradguard.static.model import Form, ZeroGrad
-from gradguard.static.stores import is_chained
 from gradguard.static.values import (
     NOTHING,
     NUMBER,

@@ -13,7 +13,7 @@ from gradguard.static import knowledge as k
 from gradguard.static import objects, parameters, same_object
 from gradguard.static import tree as t
 from gradguard.static.conditions import keeping_names, tested_names
-from gradguard.static.names import bound_names, makes_anew, used_as_modules
+from gradguard.static.names import bound_names, makes_anew, put_under_words, used_as_modules
 from gradguard.static.recurrence import Binding, bindings
 from gradguard.static.same_keys import keyed_by
 from gradguard.static.selves import with_self
@@ -57,6 +57,16 @@ class FunctionRef:
     def bindings_made(self) -> list[Binding]:
         """Its assignments."""
         return bindings(self.define.body)
+
+    @cached_property
+    def put_under_words(self) -> list[tuple[t.Expr, str]]:
+        """The dicts into which it puts something under a word that is written there, each with it."""
+        return list(put_under_words(self.define.statements))
+
+    @property
+    def words_put(self) -> frozenset[str]:
+        """These words."""
+        return frozenset(word for _, word in self.put_under_words)
 
     @cached_property
     def assigned(self) -> Mapping[str, list[t.Expr]]:
@@ -381,6 +391,11 @@ class Class:
     def _items(self) -> dict[str, list[tuple[FunctionRef, t.Expr]]]:
         """What its methods put into ``self.name``, by key or at the end; what they put into itself under no name."""
         return objects.items_stored(self)
+
+    @cached_property
+    def words_put(self) -> frozenset[str]:
+        """The words under which its methods put something, in whatever dict."""
+        return frozenset(w for cls in self.lineage() for ref in cls.methods.values() for w in ref.words_put)
 
     @cached_property
     def parts(self) -> tuple[str, ...]:

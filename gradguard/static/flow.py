@@ -41,7 +41,7 @@ from gradguard.static.model import (
     Store,
     ZeroGrad,
 )
-from gradguard.static.names import given_words, is_field, numbers_set, put_under_words, summed_in
+from gradguard.static.names import given_words, is_field, numbers_set, summed_in
 from gradguard.static.paths import is_part
 from gradguard.static.project import Project
 from gradguard.static.source import Site
@@ -198,22 +198,13 @@ class Flow(FlowNotes):
 
         Or put under a word, which is the only one: of two entries one would be taken for the other.
         """
-        found = summed_in(self.ref.define.body)
-        return found | self._put_under_one_word
+        put = self.ref.put_under_words if len(self.words_put) == 1 else ()
+        return summed_in(self.ref.define.body) | {place.id for place, _ in put if isinstance(place, t.Name)}
 
     @property
-    def _put_under_one_word(self) -> frozenset[str]:
-        if len(self.words_put) != 1:
-            return _NO_NAMES
-        return frozenset(d.id for d, _ in put_under_words(self.ref.define.statements) if isinstance(d, t.Name))
-
-    @cached_property
     def words_put(self) -> frozenset[str]:
         """The words under which the methods of the class, or this function, put something, in whatever dict."""
-        owner = self.ref.owner
-        methods = [ref.define for cls in owner.lineage() for ref in cls.methods.values()] if owner is not None else []
-        every = (put for define in methods or [self.ref.define] for put in put_under_words(define.statements))
-        return frozenset(word for _, word in every)
+        return (self.ref.owner or self.ref).words_put
 
     @cached_property
     def told(self) -> tuple[phases.Told, ...]:

@@ -5,20 +5,18 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from gradguard.static import counts, few_keys, gradient_sums, renewal
+from gradguard.static import gradient_sums
 from gradguard.static import knowledge as k
 from gradguard.static import tree as t
 from gradguard.static.definitions import Class
-from gradguard.static.forms import comprehension_of, key_of, mentions, rebind_form
-from gradguard.static.lengthened import lengthened, lengthened_item
+from gradguard.static.forms import comprehension_of, rebind_form
 from gradguard.static.model import (
     Form,
-    Loop,
     Mode,
     Scope,
     ZeroGrad,
 )
-from gradguard.static.names import PARAMETERS, breaks_graph, collections_of, is_of_gradient
+from gradguard.static.names import PARAMETERS, breaks_graph, is_of_gradient
 from gradguard.static.paths import is_within
 from gradguard.static.recurrence import goes_round
 from gradguard.static.state import State
@@ -30,12 +28,8 @@ from gradguard.static.values import (
     Root,
     Source,
     Value,
-    is_blank,
     is_record,
-    join,
     union,
-    with_content,
-    with_item,
 )
 
 if TYPE_CHECKING:
@@ -66,7 +60,7 @@ def store_rebind(flow: Flow, path: str, value: Value, state: State, stmt: t.Node
         form, part = _rebuilt(flow, path, source.id)
         is_told = not path.endswith('"]') or "[*]" not in path or len(flow.words_put) == 1
         if form is Form.REBIND and is_told and any(_is_from(root, path) for root in value.reach):
-            form, part = _computed(flow, path, stmt, source.id)
+            form, part = _computed(flow, path, stmt, source)
     if form is Form.SUM and (_is_step_of_leaf(value) or _has_no_graph(flow, part, state)):
         form, part = Form.REBIND, None
     if form is Form.AVERAGE and part is not None and _is_of_numbers(flow, part, state):
@@ -121,7 +115,7 @@ def _rebuilt(flow: Flow, path: str, name: str) -> tuple[Form, t.Expr | None]:
     return Form.REBIND, None
 
 
-def _computed(flow: Flow, path: str, stmt: t.Node, name: str) -> tuple[Form, t.Expr | None]:
+def _computed(flow: Flow, path: str, stmt: t.Node, source: t.Name) -> tuple[Form, t.Expr | None]:
     """How what a name is bound to uses what it replaces: ``old = self.m``, ``new = 0.9 * old + x``, ``self.m = new``.
 
     Args:
@@ -133,15 +127,33 @@ def _computed(flow: Flow, path: str, stmt: t.Node, name: str) -> tuple[Form, t.E
     olds = {old for old in here if old} | {
         old for each in bindings if not here.isdisjoint(each.paths) for old in each.names
     }
-    made = (each.value for each in bindings if name in each.names)
-    forms = (rebind_form(old, value) for value in made for old in sorted(olds))
+    forms = (rebind_form(old, value) for value in written_values(flow, source) for old in sorted(olds))
     return next((found for found in forms if found[0] is not Form.REBIND), (Form.REBIND, None))
+
+
+def written_values(flow: Flow, source: t.Expr | None) -> list[t.Expr]:
+    """What is stored, or what may be bound to its name: ``loss = 0.9 * d[k] + 0.1 * loss``, ``d[k] = loss``."""
+    if not isinstance(source, t.Name):
+        return [source] if source is not None else []
+    bound = [made.value for made in flow.ref.bindings_made if source.id in made.names]
+    return [way for made in bound for way in ((made.body, made.orelse) if isinstance(made, t.Conditional) else (made,))]
 
 
 def made_by_comprehension(flow: Flow, name: str) -> t.Expr | None:
     """What a name is bound to, where that is one comprehension: ``fresh = {k: mix(means[k], p) for k, p in ...}``."""
     values = [each.value for each in flow.ref.bindings_made if name in each.names]
     return values[0] if len(values) == 1 and comprehension_of(values[0]) is not None else None
+
+
+def _is_from(root: Root, path: str) -> bool:
+    """Whether a value came from a path, or from what that is a part of."""
+    whole = path_of_root(root)
+    return bool(whole) and (path == whole or is_within(path, whole))
+
+
+def path_of_root(root: Root) -> str:
+    """The path that a value came from; empty for what came from none."""
+    return root.key[0] if root.source is Source.CARRIED else root.base  # type: ignore[index]
 
 
 def _is_module_itself(flow: Flow, path: str, source: t.Expr | None) -> bool:
@@ -194,195 +206,6 @@ def _is_gradient(flow: Flow, added: t.Expr | None, state: State) -> bool:
 
 
 _ARITHMETIC = (t.Name, t.Attribute, t.Constant, t.Operation)
-
-
-def store_item(
-    flow: Flow, target: t.Subscript, path: str, value: Value, state: State, stmt: t.Node, source: t.Expr | None
-) -> None:
-    """``container[key] = value``."""
-    key = flow.value(target.index, state)
-    base = t.path_of(target.value)
-    if base is None:
-        return
-    base = flow.canonical(base)
-    holder = flow.read(base, state)
-    value = flow.with_fields(value, source, state) if source is not None else value
-    if flow.frames and flow.frames[-1].replaces is target:
-        flow.frames[-1].replacement = value
-    if holder.kind is Kind.CONTAINER and key.kind is Kind.TENSOR and key.keeps:  # a dict keeps its keys
-        if not _has_graph(value) and (_has_graph(key) or not value.reach):
-            source = target.index
-        value = value._replace(
-            roots=value.roots | key.roots, maybe=value.maybe | key.maybe, holds=value.holds | key.holds
-        )
-    if not value.keeps:
-        renewal.note(flow, target)
-    if isinstance(target.index, t.Slice) and not value.reach and holder.kind is not Kind.TENSOR:
-        flow.empty(base, holder, state)  # xs[:] = []
-        return
-    if isinstance(target.index, t.Slice) and value.bounded and holder.kind is not Kind.TENSOR:
-        state.assign(base, value)  # xs[:] = xs[-10:]
-        return
-    if _is_last(target.index) and not value.keeps and holder.kind is Kind.CONTAINER:
-        state.env[base] = holder._replace(bounded=True, parts=())  # losses[-1] = losses[-1].item()
-        return
-    if isinstance(target.index, t.Constant) and isinstance(target.index.value, str):
-        value = lengthened(flow, path, value, state, source)
-        if value.keeps:
-            store_rebind(flow, path, value, state, stmt, source)
-        state.assign(path, value)
-        if holder.parts == () and _is_put_back(value, base, path):  # what showed that the whole has a graph is gone
-            holder = holder._replace(roots=holder.must | _of_others(base, path, state).roots, maybe=holder.reach)
-        state.env[base] = with_item(holder, target.index.value, value)
-        return
-    whole = base if isinstance(target.index, t.Slice) and source is not None and mentions(source, base) else path
-    by_position = isinstance(target.index, t.Display) and holder.kind is Kind.UNKNOWN  # weights[i, j]
-    if holder.kind is Kind.TENSOR or by_position or (isinstance(target.index, t.Slice) and target.index.dimensions > 1):
-        value = value._replace(holds=NOTHING_HELD)  # the numbers are copied
-    copied = holder.kind is Kind.TENSOR or flow.is_buffer(base) or isinstance(target.index, t.Slice) or by_position
-    if copied and holder.kind is not Kind.CONTAINER and state.mode is Mode.OFF:
-        value = value._replace(roots=frozenset(), maybe=frozenset())
-    form, added = rebind_form(whole, source)
-    if form is Form.REBIND and (written := t.path_of(target)) is not None and written != path:
-        form, added = rebind_form(written, source)  # cell = sums[name]; cell[0] = cell[0] + x
-        flow.touch(base, state)
-    if form is Form.REBIND and holder.kind is not Kind.TENSOR:
-        computed = [made for made in _written(flow, source) if _computes(value, made)]
-        goes_on = bool(computed) and is_chained(flow, base, value, holder)
-        form = Form.AVERAGE if goes_on or any(_is_given(path, made) for made in computed) else form
-    longer = lengthened_item(flow, target, base, value, state, source) if form is Form.CONCATENATE else None
-    if longer is not None and holder.kind is not Kind.TENSOR:
-        store = flow.store(base, longer, state, stmt, added or source, form)
-        store.is_item, store.key = True, t.path_of(target.index)
-        state.env[base] = with_content(holder, longer)
-        return
-    if form in (Form.SUM, Form.AVERAGE, Form.APPEND) and value.reach:  # d[k] = d.get(k, 0) + x
-        store = flow.store(base, value, state, stmt, added or source, form)
-        store.is_item, store.key = form is not Form.APPEND, t.path_of(target.index)
-        store.slot = key_of(target.index) if form is Form.APPEND else None
-        state.env[base] = with_content(holder, value)
-        return
-    if holder.kind is Kind.NUMBER:
-        return  # an array of numpy takes the number only
-    if value.keeps:
-        form = Form.IN_PLACE if holder.kind is Kind.TENSOR or flow.is_buffer(base) else Form.ITEM
-        store = flow.store(base, value, state, stmt, source, form)
-        store.key = t.path_of(target.index)
-        new = stmt.value if isinstance(stmt, t.Assign) else source
-        if any(t.path_of(n) == path for n in t.walk(new) if isinstance(n, t.Subscript)):
-            flow.slots.add((base, store.key))  # hidden[i] = detach(hidden[i])
-        store.bounded_key = _bounded_key(flow, target.index) or (base, store.key) in flow.slots
-        store.few_keys = form is Form.ITEM and few_keys.are_few(flow, base, target.index)
-    state.env[base] = with_content(holder, value)._replace(parts=_with_element(holder, value))
-
-
-def _has_graph(value: Value) -> bool:
-    """Whether it surely has one: what a parameter brings may have none."""
-    return any(root.source in (Source.GRAPH, Source.LOSS) for root in value.roots)
-
-
-def _with_element(holder: Value, value: Value) -> tuple[tuple[object, Value], ...]:
-    """The parts of a collection after ``ring[i] = value``: what an element looks like, as long as that is known."""
-    is_object = value.kind is Kind.INSTANCE and value.ref is not None  # meters[k] = Meter()
-    if is_blank(holder) and (value.keeps or value.bounded or is_object):  # ring[i] = row, last[k] = deque(maxlen=9)
-        return (("each", value),)
-    known = holder.part("each")
-    if not value.keeps:
-        return holder.parts
-    return (("each", join(known, value)),) if known is not None else ()
-
-
-def _written(flow: Flow, source: t.Expr | None) -> list[t.Expr]:
-    """What is stored, or what may be bound to its name: ``loss = 0.9 * d[k] + 0.1 * loss``, ``d[k] = loss``."""
-    if not isinstance(source, t.Name):
-        return [source] if source is not None else []
-    bound = [made.value for made in flow.ref.bindings_made if source.id in made.names]
-    return [way for made in bound for way in ((made.body, made.orelse) if isinstance(made, t.Conditional) else (made,))]
-
-
-def _computes(value: Value, source: t.Expr | None) -> bool:
-    """Whether a call or an operation makes a tensor: ``torch.lerp(mean, new[name], 0.1)``."""
-    return isinstance(source, t.Call | t.Operation) and not breaks_graph(source) and value.kind is Kind.TENSOR
-
-
-def _is_given(path: str, source: t.Expr | None) -> bool:
-    """Whether an operation, or a call, is given what is at a path."""
-    given = [arg.value for arg in source.args] if isinstance(source, t.Call) else [source]
-    return any(expr is not None and mentions(expr, path) for expr in given)
-
-
-def is_chained(flow: Flow, path: str, value: Value, before: Value) -> bool:
-    """Whether a value goes on from what is at a path now, not only from what was there when the loop began.
-
-    A loop over the very collection has another element of it each time.
-    """
-    common = value.must & before.must
-    loops = [frame.loop for frame in flow.frames if path in frame.phis and not _goes_over(frame.loop, path)]
-    return Root(Source.CARRIED, (path, loops[-1])) in common if loops else bool(common)
-
-
-def _goes_over(loop: Loop, path: str) -> bool:
-    stmt = loop.site.node
-    if not isinstance(stmt, t.Repeat) or stmt.target is None or stmt.iterable is None:
-        return False
-    return any(f"{path}[*]" in paths for _, paths in collections_of(stmt.target, stmt.iterable))
-
-
-def _bounded_key(flow: Flow, index: t.Expr) -> bool:
-    """Whether the keys come from a small set of names: the items of a dict, the entries of a list."""
-    if isinstance(index, t.Constant) or _is_last(index) or (isinstance(index, t.Operation) and index.operator == "%"):
-        return True  # ring[step % size]
-    path = t.path_of(index)
-    if path is None:
-        return False
-    if isinstance(index, t.Name) and index.id in flow.words:
-        return True
-    if (size := counts.wraps_at(flow, path)) is not None:
-        return not counts.is_long_buffer(flow, size)
-    for frame in reversed(flow.frames):
-        if path in frame.loop.targets:
-            if _goes_over_names(frame.loop.site.node):
-                return True
-            over_layers = flow.facts.is_module_method and flow.facts.name == "forward"
-            return not frame.loop.over_loader and (over_layers or frame is not flow.frames[0])
-    return False
-
-
-def _is_put_back(value: Value, base: str, path: str) -> bool:
-    """Whether an entry gets what has no graph, or what was there: ``kept = d["x"]``, ..., ``d["x"] = kept``."""
-    return all(_path_of_root(root) in (base, path) for root in value.reach)
-
-
-def _is_from(root: Root, path: str) -> bool:
-    """Whether a value came from a path, or from what that is a part of."""
-    whole = _path_of_root(root)
-    return bool(whole) and (path == whole or is_within(path, whole))
-
-
-def _path_of_root(root: Root) -> str:
-    """The path that a value came from; empty for what came from none."""
-    return root.key[0] if root.source is Source.CARRIED else root.base  # type: ignore[index]
-
-
-def _of_others(base: str, path: str, state: State) -> Value:
-    """What is known of the other entries of a dict, of which some are known by their words."""
-    entry = f'{base}["'
-    return union(value for name, value in state.env.items() if name.startswith(entry) and name != path)
-
-
-def _is_last(index: t.Expr) -> bool:
-    """Whether a subscript counts from the end: ``[-1]``."""
-    if not isinstance(index, t.Operation) or index.operator != "-" or len(index.operands) != 1:
-        return False
-    return isinstance(index.operands[0], t.Constant)
-
-
-def _goes_over_names(loop: t.Node) -> bool:
-    """Whether a loop goes over the parameters or parts of a module, by name."""
-    call = loop.iterable if isinstance(loop, t.Repeat) else None
-    if isinstance(call, t.Call) and t.path_of(call.func) == "enumerate" and call.args:
-        call = call.args[0].value
-    return isinstance(call, t.Call) and isinstance(call.func, t.Attribute) and call.func.name in k.NAMING_METHODS
 
 
 def _adds_by_method(flow: Flow, stmt: t.Augment, state: State) -> t.Call | None:
