@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from gradguard.static import knowledge as k
 from gradguard.static import tree as t
 from gradguard.static.definitions import Class, FunctionRef
-from gradguard.static.values import Kind, Value
+from gradguard.static.values import Kind
 
 if TYPE_CHECKING:
     from gradguard.static.flow import Flow
@@ -22,11 +22,12 @@ _GIVING_PARTS = frozenset(
 _COPYING = re.compile(r"(?:^|_)(?:soft|hard|update|copy|sync|polyak|init|save|clip|freeze|unfreeze)", re.I)
 # Numbers and settings that a class is made with, by their names; anything else may be a part that another one has, too.
 _SETTING = re.compile(
-    r"(?:^|_)(?:dims?|sizes?|n|num|hidden|channels?|width|depth|units|obs|states?|actions?|cfg|config|args|opts?|params|"
+    r"(?:^|_)(?:dims?|sizes?|[nkdchw]|act|num|hidden|channels?|width|depth|units|obs|states?|actions?|cfg|config|args|opts?|params|"
     r"hparams|device|dtype|bias|dropout|latent|nz|ngf|ndf|nc|in|out|inputs?|outputs?|embed|emb|heads|vocab|classes|"
     r"features|kernel|stride|padding|seed|lr|rate|scale|max|min|space|shape)(?:$|_|\d|s$)",
     re.I,
 )
+_TAKES_MODULES = re.compile(r"Parallel|List|Dict|Transformer(?:En|De)coder$|Quant|Container")
 
 
 def is_separate(flow: Flow, path: str) -> bool:
@@ -63,15 +64,16 @@ def _is_made_alone(flow: Flow, value: t.Expr) -> bool:
         value = value.func.value
     if not isinstance(value, t.Call) or value.name == "deepcopy":
         return isinstance(value, t.Call)
+    maker = flow.module.value_of(value.func)
+    if maker.kind is Kind.EXTERNAL and str(maker.ref).startswith("torch.nn."):
+        if value.name == "Sequential":
+            return all(not arg.star and _is_made_alone(flow, arg.value) for arg in value.args)
+        return _TAKES_MODULES.search(value.name) is None  # a layer is made of numbers
+    of_project = maker.kind is Kind.CLASS and isinstance(maker.ref, Class) and maker.ref.is_module
     parts = [part for arg in value.args for part in t.walk(arg)]
     stars = any(arg.star for arg in value.args) or any(isinstance(part, t.Starred | t.Comprehension) for part in parts)
     names = (part for part in parts if isinstance(part, t.Name | t.Attribute))
-    return not stars and _makes_module(flow.module.value_of(value.func)) and all(map(_is_setting, names))
-
-
-def _makes_module(maker: Value) -> bool:
-    of_project = maker.kind is Kind.CLASS and isinstance(maker.ref, Class) and maker.ref.is_module
-    return of_project or (maker.kind is Kind.EXTERNAL and str(maker.ref).startswith("torch.nn."))
+    return of_project and not stars and all(map(_is_setting, names))
 
 
 def _is_setting(part: t.Expr) -> bool:

@@ -692,7 +692,10 @@ MADE = "self.target = Net(dim)\n                "
 BESIDE = "self.critic, self.target = Net(dim).to('cpu'), Net(dim).to('cpu')"
 
 
-@pytest.mark.parametrize("made", [COPIED, BESIDE])
+LAYERS = "self.critic, self.target = nn.Bilinear(k, m, 1), nn.Sequential(nn.Linear(m, 1), nn.ReLU())"
+
+
+@pytest.mark.parametrize("made", [COPIED, BESIDE, LAYERS])
 @pytest.mark.parametrize("reset", ["self.target.zero_grad()", "self.actor.zero_grad()", "pass"])
 def test_the_reset_of_another_module(made: str, reset: str) -> None:
     assert_flagged(CRITICS.format(made=made, reset=reset, mark="  # !"), CODE)
@@ -726,6 +729,11 @@ def test_the_reset_of_another_module(made: str, reset: str) -> None:
         (f"{MADE}self.keep('critic', self.target)", "self.target.zero_grad()"),
         ("trunk = Net(dim); self.target, self.critic = Net(trunk), Net(trunk)", "self.target.zero_grad()"),
         ("self.target = self.critic = Net(dim)", "self.target.zero_grad()"),
+        ("self.critic = Net(dim); self.target = nn.Sequential(self.critic, nn.ReLU())", "self.target.zero_grad()"),
+        (
+            "layers = [Net(dim)]; self.target, self.critic = nn.Sequential(*layers), layers[0]",
+            "self.target.zero_grad()",
+        ),
         ("self.critic, self.target = build(dim)", "self.target.zero_grad()"),
     ],
 )
