@@ -52,10 +52,9 @@ def piles_up(function: Function) -> Iterator[Finding]:
         is_again = hook.by_call or (hook.repeats is not None and not hook.removed)
         if not is_again or hook.first_time:
             continue
-        when = f"whenever `{function.name}` is called" if hook.by_call else "in every iteration"
         yield rule.finding(
             hook.source.site,
-            f"`{hook.receiver_code}` gets one more hook {when}, and {_left(hook)}: each step is slower than the last",
+            f"`{hook.receiver_code}` gets one more hook {_when(function, hook)}",
             help="register it once before the loop, or keep the handle and call `handle.remove()`",
             confidence=Confidence.LOW if hook.callee_decides and not _is_sure(hook) else Confidence.HIGH,
         )
@@ -68,6 +67,12 @@ def _is_sure(hook: HookRegistration) -> bool:
     """
     source = hook.source
     return isinstance(source, HookRegistration) and (source.chooses or source.overwritten)
+
+
+def _when(function: Function, hook: HookRegistration) -> str:
+    if hook.by_call:
+        return f"whenever `{function.name}` is called, and none is removed before the end: all of them run in each step"
+    return f"in every iteration, and {_left(hook)}: each step is slower than the last"
 
 
 def _left(hook: HookRegistration) -> str:
