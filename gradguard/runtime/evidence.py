@@ -72,7 +72,7 @@ def evidence(suspect: Suspect, traced: Traced, sources: Sources, rate: float) ->
     elif form == "index" and statement and _is_list(suspect) and adds_to_itself(statement, name):
         form = "append"  # `rows[key] += [loss]`
     elif form == "index" and statement and _is_by_key(suspect) and adds_to_itself(statement, name):
-        form = "sum"  # `sums[key] += loss`
+        form = form_of_carried(statement, name)  # `sums[key] += loss`, `means[key] = d * means[key] + (1 - d) * loss`
     elif form == "index" and statement and suspect.gain.nodes:
         form = form_of_carried(statement, name)  # what is there now contains what was there
     elif form == "assign" and statement and lifetime.is_joined_to_itself(sources, lines[0].filename, statement, name):

@@ -419,6 +419,27 @@ def test_the_holder_and_its_statement_are_named(name: str, run: object) -> None:
     assert (leak.holder.path, leak.holder.scope, leak.kind, leak.stored_at.line) == (path, scope, kind, line)
 
 
+@pytest.mark.parametrize(
+    ("update", "form"),
+    [
+        ("means[key] = 0.9 * means[key] + 0.1 * loss", "average"),
+        ("means[key] = decay * means[key] + (1 - decay) * loss", "average"),
+        ("means[key] = means[key] + loss", "sum"),
+        ("means[key] += loss", "sum"),
+    ],
+)
+def test_how_an_entry_goes_on_from_itself(update: str, form: str, run: object) -> None:
+    body = f"""
+means, decay = {{"loss": 0.0}}, 0.9
+def note(key, loss):
+    {update}
+for model, output, loss in training():
+    note("loss", loss)
+"""
+    report, _ = run(HEAD + body)  # type: ignore[operator]
+    assert [(leak.holder.path, leak.form) for leak in report.leaks] == [("means", form)]
+
+
 CLEAN = {
     "numbers added to lists under keys": """
 from collections import defaultdict
