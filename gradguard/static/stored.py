@@ -406,8 +406,10 @@ class Store(Event):
     @property
     def is_sum(self) -> bool:
         """Whether only things without a graph are added to what it was: ``x = x - rate * grad``."""
-        bound = self.site.node.value if isinstance(self.site.node, t.Assign) else None
-        return saves_nothing(bound, self.path, self.value)
+        stmt = self.site.node
+        if not isinstance(stmt, t.Assign):
+            return False
+        return saves_nothing(stmt.value, t.path_of(stmt.targets[0]) or self.path, self.value)
 
     @property
     def keeps(self) -> str:

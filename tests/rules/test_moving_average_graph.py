@@ -1338,3 +1338,18 @@ def test_whose_attribute_a_whole_model_is(holder: str, flagged: bool) -> None:
         assert_flagged(snippet, CODE)
     else:
         assert_clean(twin(snippet), CODE)
+
+
+@pytest.mark.parametrize(
+    ("update", "kept"),
+    [
+        ("means[k] = 0.9 * means[k] + 0.1 * p", "a sum saves nothing"),
+        ("means[k] = means[k].lerp(p, 0.1)", "saved for backward"),
+        ("means[k] = 0.9 * means[k] + 0.1 * p.square()", "saved for backward"),
+    ],
+)
+def test_what_an_entry_that_goes_on_keeps(update: str, kept: str) -> None:
+    [finding] = findings(
+        _written(IN_A_LOOP, f"for k, p in net.named_parameters(): {update}", "torch.enable_grad()"), CODE
+    )
+    assert kept in finding.message
