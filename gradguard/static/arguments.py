@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from gradguard.static import knowledge as k
@@ -211,7 +211,7 @@ def with_flags(ref: FunctionRef, given: Given) -> FunctionRef:
     if not flags:
         return ref
     told = tuple(sorted((name, value.ref) for name, value in flags.items()))
-    return replace(ref, bindings=(*ref.bindings, *flags.items()), variant=(ref.variant, told))
+    return ref.bound((*ref.bindings, *flags.items()), (ref.variant, told))
 
 
 def _told(written: t.Expr, value: Value) -> Value:

@@ -171,7 +171,7 @@ def _take_apart(
     whole = isinstance(source, t.Display) and len(source.items) == len(target.items)
     beside_loss = any(isinstance(item, t.Name) and k.LOSS_RESULT.search(item.id) for item in target.items)
     takes_one = _is_taken_apart(source) and any(map(_is_dropped, target.items))
-    flow.unpacked |= {root.key for root in value.roots if not value.parts and root.source is Source.GRAPH}
+    flow.unpacked.update(root.key for root in value.roots if not value.parts and root.source is Source.GRAPH)
     same = flow.unchanged.get(source, {}) if isinstance(source, t.Call) and not plain else {}
     for index, item in enumerate(target.items):
         if index in same and t.path_of(item) is not None and flow.canonical(str(t.path_of(item))) == same[index]:

@@ -42,7 +42,7 @@ def _kept_in(flow: Flow, call: object) -> str | None:
     """The attribute of ``self`` that gets the handle: ``self.handles[name] = ...``, ``self.handles.append(...)``."""
     for node in flow.ref.define.nodes:
         place: t.Expr | None = None
-        if isinstance(node, t.Assign) and call in (node.value, *_made_in(node.value)):
+        if isinstance(node, t.Assign) and (call is node.value or call in _made_in(node.value)):
             place = node.targets[0]
         elif isinstance(node, t.Call) and isinstance(node.func, t.Attribute) and node.func.name in k.ADDING_METHODS:
             place = node.func.value if any(arg.value is call for arg in node.args) else None

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 from gradguard.static import knowledge as k
 from gradguard.static import places
 from gradguard.static import tree as t
 from gradguard.static.expressions import recorded
+from gradguard.static.memo import Remembers, cached_property
 from gradguard.static.state import State
 from gradguard.static.values import (
     Kind,
@@ -23,21 +22,25 @@ if TYPE_CHECKING:
     from gradguard.static.flow import Flow
 
 
-@dataclass(eq=False, repr=False)
-class Called:
+class Called(Remembers):
     """One call, with what is known of its parts.
 
     Args:
         runs: the module that a function runs which it is given to.
     """
 
-    flow: Flow
-    state: State
-    node: t.Call
-    func: Value
-    receiver: Value | None
-    values: list[tuple[t.Arg, Value]]
-    runs: t.Expr | None = None
+    def __init__(
+        self,
+        flow: Flow,
+        state: State,
+        node: t.Call,
+        func: Value,
+        receiver: Value | None,
+        values: list[tuple[t.Arg, Value]],
+        runs: t.Expr | None = None,
+    ) -> None:
+        self.flow, self.state, self.node = flow, state, node
+        self.func, self.receiver, self.values, self.runs = func, receiver, values, runs
 
     @cached_property
     def called(self) -> t.Expr:

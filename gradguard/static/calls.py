@@ -340,7 +340,7 @@ def _unknown(c: Called) -> Value:
     if _holds_given(c):
         return union(c.arguments, Kind.OUTPUT).with_roots(Root(Source.CALL, c.node))
     if not k.MEASURING_CALLABLE.search(last(c.path)):
-        flow.escaped |= union(arguments).reach
+        flow.escaped.update(union(arguments).reach)
         if c.func.kind is Kind.UNKNOWN and flow.ref.retains:
             flow.handed[c.node] = len(flow.facts.events), union(arguments)
     return recorded(Value(frozenset((Root(Source.CALL, c.node),)), given.reach), state)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, cast
 
@@ -18,12 +17,13 @@ from libcst.metadata import CodeRange, MetadataWrapper, PositionProvider
 from gradguard.findings import Span
 from gradguard.static import tree as t
 from gradguard.static.gate import SourceError
+from gradguard.static.memo import Remembers, cached_property
 
 if TYPE_CHECKING:
     from gradguard.static.build import Piece
 
 
-class Concrete:
+class Concrete(Remembers):
     """What LibCST knows of some statements of a chunk.
 
     Args:

@@ -484,7 +484,7 @@ def _without_keys(expr: t.Expr) -> t.Expr:
 
 def _parts(test: t.Expr) -> list[t.Expr]:
     """The conditions that one is joined of: ``stage == 1 or stage == 2``."""
-    if isinstance(test, t.Operation) and test.operator in (*_JOINING, "not"):
+    if isinstance(test, t.Operation) and (test.operator in _JOINING or test.operator == "not"):
         return [part for operand in test.operands for part in _parts(operand)]
     return [test]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gradguard.static import tree as t
@@ -18,7 +17,7 @@ def wrapper_of(project: Project, ref: FunctionRef) -> FunctionRef | None:
     """The function that the decorators of ``ref`` put in its place, where it keeps something; None otherwise."""
     if ref.is_bare or not ref.define.decorators:
         return None
-    current = replace(ref, is_bare=True)
+    current = ref.bare()
     for decorator in reversed(ref.define.decorators):
         current = _applied(project, decorator, current) or current
     if current.is_bare:
@@ -35,7 +34,7 @@ def _applied(project: Project, decorator: t.Expr, function: FunctionRef) -> Func
     if not isinstance(made, FunctionRef) or not made.define.params:
         return None
     given = (made.define.params[0].name, Value(kind=Kind.FUNCTION, ref=function))
-    inner = _returned(project, replace(made, bindings=(given,), variant=function.define))
+    inner = _returned(project, made.bound((given,), function.define))
     return inner if inner is not None and inner.define is not function.define else None
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from functools import cached_property
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
@@ -13,6 +11,7 @@ from gradguard.static import knowledge as k
 from gradguard.static import objects, parameters, same_object
 from gradguard.static import tree as t
 from gradguard.static.conditions import keeping_names, tested_names
+from gradguard.static.memo import Remembers, cached_property, memo_of
 from gradguard.static.names import bound_names, makes_anew, put_under_words, used_as_modules
 from gradguard.static.recurrence import Binding, bindings
 from gradguard.static.same_keys import keyed_by
@@ -27,26 +26,58 @@ if TYPE_CHECKING:
 MAX_LINEAGE = 6
 _INIT_VAR = re.compile(r"^[ \t]+(\w+)\s*:\s*(?:dataclasses\.)?InitVar\b", re.M)
 _NUMBERS = frozenset({"int", "float", "bool", "str"})
+_TRAINERS = k.LIGHTNING_BASES | {"Trainer"}
 _MODEL = re.compile(r"^[ \t]+self\.\w+\s*=[^\n]*(?:\boptim\.\w+\(|\bnn\.\w+\(|deepcopy\()", re.M)
 
 
-@dataclass(eq=False, repr=False)
-class FunctionRef:
-    """A function of the project, with what is needed to read it."""
+class FunctionRef(Remembers):
+    """A function of the project, with what is needed to read it.
 
-    module: Module
-    define: t.Define
-    chunk: Chunk
-    owner: Class | None = None
-    outer: Flow | None = None
-    given: tuple[tuple[t.Arg, Value], ...] = ()
-    """What ``functools.partial`` gives it first."""
-    bindings: tuple[tuple[str, Value], ...] = ()
-    """Parameters whose values are known, for a reading of its own: the function that a decorator is given."""
-    variant: object = None
-    """Tells such readings of one definition apart."""
-    is_bare: bool = False
-    """Its decorators do not count: it is called by one of them."""
+    Args:
+        given: what ``functools.partial`` gives it first.
+        bindings: parameters whose values are known, for a reading of its own: the function that a decorator is given.
+        variant: tells such readings of one definition apart.
+        is_bare: its decorators do not count: it is called by one of them.
+    """
+
+    def __init__(
+        self,
+        module: Module,
+        define: t.Define,
+        chunk: Chunk,
+        owner: Class | None = None,
+        outer: Flow | None = None,
+        given: tuple[tuple[t.Arg, Value], ...] = (),
+        bindings: tuple[tuple[str, Value], ...] = (),
+        variant: object = None,
+        is_bare: bool = False,
+    ) -> None:
+        self.module, self.define, self.chunk = module, define, chunk
+        self.owner, self.outer = owner, outer
+        self.given, self.bindings, self.variant, self.is_bare = given, bindings, variant, is_bare
+
+    def bare(self) -> FunctionRef:
+        """Without its decorators."""
+        return self._read_as(self.given, self.bindings, self.variant, is_bare=True)
+
+    def given_first(self, given: tuple[tuple[t.Arg, Value], ...]) -> FunctionRef:
+        """With more that ``functools.partial`` gives it."""
+        return self._read_as((*self.given, *given), self.bindings, self.variant, self.is_bare)
+
+    def bound(self, bindings: tuple[tuple[str, Value], ...], variant: object) -> FunctionRef:
+        """With parameters whose values are known."""
+        return self._read_as(self.given, bindings, variant, self.is_bare)
+
+    def _read_as(
+        self,
+        given: tuple[tuple[t.Arg, Value], ...],
+        bindings: tuple[tuple[str, Value], ...],
+        variant: object,
+        is_bare: bool,
+    ) -> FunctionRef:
+        return FunctionRef(
+            self.module, self.define, self.chunk, self.owner, self.outer, given, bindings, variant, is_bare
+        )
 
     @cached_property
     def names(self) -> tuple[set[str], set[str]]:
@@ -194,18 +225,13 @@ def _says_nothing(statement: t.Stmt) -> bool:
     return value is None or isinstance(value, t.Constant)
 
 
-@dataclass(eq=False, repr=False)
-class Class:
+class Class(Remembers):
     """A class of the project."""
 
-    module: Module
-    define: t.DefineClass
-    chunk: Chunk
-    outer: Flow | None = None
-    _attributes: dict[str, Value | None] = field(default_factory=dict)
-    _found: dict[str, FunctionRef | None] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
+    def __init__(self, module: Module, define: t.DefineClass, chunk: Chunk, outer: Flow | None = None) -> None:
+        self.module, self.define, self.chunk, self.outer = module, define, chunk, outer
+        self._attributes: dict[str, Value | None] = {}
+        self._found: dict[str, FunctionRef | None] = {}
         for method in self.define.methods():
             with_self(method)
 
@@ -285,7 +311,7 @@ class Class:
         own = set(self.methods)
         for base in list(self.lineage())[1:]:
             for name, ref in base.methods.items():
-                if name not in own and ref.own_calls & self.methods.keys():
+                if name not in own and not ref.own_calls.isdisjoint(self.methods):
                     own.add(name)
                     yield base, FunctionRef(ref.module, ref.define, ref.chunk, self, ref.outer)
 
@@ -347,7 +373,7 @@ class Class:
     @cached_property
     def framework_methods(self) -> bool:
         """Whether a framework calls its ``validation_step`` and the like."""
-        return any(n.rsplit(".", 1)[-1] in (*k.LIGHTNING_BASES, "Trainer") for n in self.external_bases)
+        return any(n.rsplit(".", 1)[-1] in _TRAINERS for n in self.external_bases)
 
     def attribute(self, name: str) -> Value | None:
         """What kind of object ``self.name`` is, from the assignments to it; None when nothing is known."""
@@ -509,7 +535,7 @@ class Class:
     @cached_property
     def wraps_frozen(self) -> bool:
         """Whether all modules in it are frozen by themselves."""
-        self.__dict__["wraps_frozen"] = False  # one that holds its own kind
+        memo_of(self)["wraps_frozen"] = False  # one that holds its own kind
         return parameters.wraps_frozen(self)
 
     @cached_property

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 from gradguard.static import tree as t
 from gradguard.static.edits import one_line
+from gradguard.static.memo import Remembers, cached_property
 from gradguard.static.source import Site
 from gradguard.static.values import NOTHING_HELD, Held, Holdings, Value
 
@@ -33,7 +33,7 @@ class Mode(Enum):
 
 
 @dataclass(eq=False, repr=False)
-class Loop:
+class Loop(Remembers):
     """A ``for`` or ``while`` loop.
 
     Args:
@@ -512,7 +512,7 @@ class HookRegistration(Event):
     fresh: bool = False
     repeats: Loop | None = None
     by_call: bool = False
-    callback: object = None
+    callback: object | None = None
     bound: tuple[str | None, ...] = ()
     of: Value = field(default_factory=Value)
     kept: list[Store] = field(default_factory=list)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from gradguard.static.memo import Remembers, cached_property
 from gradguard.static.programs import Programs
 from gradguard.static.texts import module_name
 
@@ -22,7 +22,7 @@ class File(Protocol):
     def path(self) -> Path | None: ...
 
 
-class FileLinks:
+class FileLinks(Remembers):
     """The imports of all files.
 
     Args:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from functools import cached_property
 from typing import Any
 
 from gradguard.static import binding, branches, filled_later, loops, phases, places, signature, stores, volatile
@@ -21,6 +20,7 @@ from gradguard.static import tree as t
 from gradguard.static.callers import backpropagate_result
 from gradguard.static.definitions import Class, FunctionRef
 from gradguard.static.flow_notes import FlowNotes
+from gradguard.static.memo import cached_property
 from gradguard.static.model import (
     Backward,
     Call,
@@ -422,7 +422,7 @@ class Flow(FlowNotes):
         """A path changes inside of loops that did not expect it (a callee stores into it): read those loops again."""
         for frame in self.frames:
             if path not in frame.phis and loops.is_live(self, path, state):
-                frame.loop.__dict__.setdefault("late", set()).add(path)
+                frame.late.add(path)
 
     def _return(self, stmt: t.Return, state: State) -> None:
         if stmt.value is not None:

@@ -5,8 +5,9 @@ Of most functions most of it stays empty: each collection is made when it is ask
 
 from __future__ import annotations
 
-from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from gradguard.static.memo import Remembers, cached_property, memo_of
 
 if TYPE_CHECKING:
     from gradguard.static import tree as t
@@ -27,47 +28,50 @@ def _table(_: object) -> dict[Any, Any]:
     return {}
 
 
-class FlowNotes:
+class FlowNotes(Remembers):
     """The collections of a flow."""
 
-    at_start: cached_property[set[str]] = cached_property(_names)
-    beyond_start: cached_property[set[str]] = cached_property(_names)
-    proven: cached_property[set[Root]] = cached_property(_names)
-    proven_values: cached_property[set[Roots]] = cached_property(_names)
-    handed: cached_property[dict[t.Call, tuple[int, Value]]] = cached_property(_table)
-    escaped: cached_property[set[Root]] = cached_property(_names)
-    hints: cached_property[dict[Root, str]] = cached_property(_table)
-    carries: cached_property[dict[tuple[str, Loop], Carry]] = cached_property(_table)
-    applied: cached_property[set[t.Define]] = cached_property(_names)
-    sums: cached_property[dict[str, list[Value]]] = cached_property(_table)
-    given_back: cached_property[dict[t.Call, str]] = cached_property(_table)
-    unchanged: cached_property[dict[t.Call, dict[object, str]]] = cached_property(_table)
-    properties: cached_property[dict[t.Attribute, t.Call]] = cached_property(_table)
-    entering: cached_property[dict[t.Expr, Entering | None]] = cached_property(_table)
-    elements: cached_property[dict[str, tuple[str, ...]]] = cached_property(_table)
-    aliases_left: cached_property[dict[str, str]] = cached_property(_table)
-    emptied: cached_property[set[str]] = cached_property(_names)
-    detached: cached_property[set[str]] = cached_property(_names)
-    drained: cached_property[set[t.Comprehension]] = cached_property(_names)
-    rewritten: cached_property[dict[t.Call, t.Call]] = cached_property(_table)
-    joined: cached_property[dict[t.Expr, Holdings]] = cached_property(_table)
-    saving: cached_property[set[object]] = cached_property(_names)
-    unpacked: cached_property[set[object]] = cached_property(_names)
-    on_some_ways: cached_property[set[object]] = cached_property(_names)
-    recurrent: cached_property[set[object]] = cached_property(_names)
-    saving_inside: cached_property[set[object]] = cached_property(_names)
-    freezing: cached_property[dict[tuple[str | None, Class], bool]] = cached_property(_table)
-    asked_whether_leaf: cached_property[set[str]] = cached_property(_names)
-    slots: cached_property[set[tuple[str, str | None]]] = cached_property(_names)
-    renewed: cached_property[set[tuple[str, Loop | None]]] = cached_property(_names)
-    given_members: cached_property[dict[object, Store]] = cached_property(_table)
-    members: cached_property[dict[str, Member]] = cached_property(_table)
-    entered: cached_property[dict[str, Loop | None]] = cached_property(_table)
+    at_start: ClassVar[cached_property[set[str]]] = cached_property(_names)
+    beyond_start: ClassVar[cached_property[set[str]]] = cached_property(_names)
+    proven: ClassVar[cached_property[set[Root]]] = cached_property(_names)
+    proven_values: ClassVar[cached_property[set[Roots]]] = cached_property(_names)
+    handed: ClassVar[cached_property[dict[t.Call, tuple[int, Value]]]] = cached_property(_table)
+    escaped: ClassVar[cached_property[set[Root]]] = cached_property(_names)
+    hints: ClassVar[cached_property[dict[Root, str]]] = cached_property(_table)
+    carries: ClassVar[cached_property[dict[tuple[str, Loop], Carry]]] = cached_property(_table)
+    applied: ClassVar[cached_property[set[t.Define]]] = cached_property(_names)
+    sums: ClassVar[cached_property[dict[str, list[Value]]]] = cached_property(_table)
+    given_back: ClassVar[cached_property[dict[t.Call, str]]] = cached_property(_table)
+    unchanged: ClassVar[cached_property[dict[t.Call, dict[object, str]]]] = cached_property(_table)
+    properties: ClassVar[cached_property[dict[t.Attribute, t.Call]]] = cached_property(_table)
+    entering: ClassVar[cached_property[dict[t.Expr, Entering | None]]] = cached_property(_table)
+    elements: ClassVar[cached_property[dict[str, tuple[str, ...]]]] = cached_property(_table)
+    aliases_left: ClassVar[cached_property[dict[str, str]]] = cached_property(_table)
+    emptied: ClassVar[cached_property[set[str]]] = cached_property(_names)
+    detached: ClassVar[cached_property[set[str]]] = cached_property(_names)
+    drained: ClassVar[cached_property[set[t.Comprehension]]] = cached_property(_names)
+    rewritten: ClassVar[cached_property[dict[t.Call, t.Call]]] = cached_property(_table)
+    joined: ClassVar[cached_property[dict[t.Expr, Holdings]]] = cached_property(_table)
+    saving: ClassVar[cached_property[set[object]]] = cached_property(_names)
+    unpacked: ClassVar[cached_property[set[object]]] = cached_property(_names)
+    on_some_ways: ClassVar[cached_property[set[object]]] = cached_property(_names)
+    recurrent: ClassVar[cached_property[set[object]]] = cached_property(_names)
+    saving_inside: ClassVar[cached_property[set[object]]] = cached_property(_names)
+    freezing: ClassVar[cached_property[dict[tuple[str | None, Class], bool]]] = cached_property(_table)
+    asked_whether_leaf: ClassVar[cached_property[set[str]]] = cached_property(_names)
+    slots: ClassVar[cached_property[set[tuple[str, str | None]]]] = cached_property(_names)
+    renewed: ClassVar[cached_property[set[tuple[str, Loop | None]]]] = cached_property(_names)
+    given_members: ClassVar[cached_property[dict[object, Store]]] = cached_property(_table)
+    members: ClassVar[cached_property[dict[str, Member]]] = cached_property(_table)
+    entered: ClassVar[cached_property[dict[str, Loop | None]]] = cached_property(_table)
 
     def let_go(self) -> None:
         """Drop what is empty: flows are kept as long as the run goes on, and it is made again if it is asked for."""
-        for name in [name for name, value in vars(self).items() if name in _NOTES and not value]:
-            del vars(self)[name]
+        made = memo_of(self)
+        for name in [name for name, value in made.items() if name in _NOTES and not value]:
+            del made[name]
 
 
 _NOTES = frozenset(name for name, value in vars(FlowNotes).items() if isinstance(value, cached_property))
+for _name in _NOTES:
+    vars(FlowNotes)[_name].__set_name__(FlowNotes, _name)  # as Python does, and mypyc does not

@@ -286,7 +286,7 @@ def _place_of(callback: Flow, name: str) -> str | None:
             paths = [t.path_of(target) or "" for target in stmt.targets]
             kept = [path for path in paths if path.startswith("self.")]
             value = t.path_of(stmt.value) or ""
-            if kept and name in (value, *paths):
+            if kept and (name == value or name in paths):
                 return kept[0]
             if name in paths and value.startswith("self."):
                 return value

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterator, Sequence
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from pathlib import Path
+
+from gradguard.static.memo import Remembers, cached_property
 
 # Folders beside the scripts that these put on their path.
 _SOURCES = ("src", "lib")
 _ROOT_MARKERS = (".git", "pyproject.toml", "setup.py", "setup.cfg", "requirements.txt")
 
 
-class Imports:
+class Imports(Remembers):
     """The search for files by what import statements name.
 
     Args:

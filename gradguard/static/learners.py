@@ -132,6 +132,6 @@ def _steps_each(loop: Loop, name: str) -> bool:
         func = call.func if isinstance(call, t.Call) else None
         if not isinstance(call, t.Call) or not isinstance(func, t.Attribute) or func.name != "step":
             continue
-        if name in (t.path_of(func.value), *(t.path_of(arg.value) for arg in call.args)):
+        if any(t.path_of(each) == name for each in (func.value, *(arg.value for arg in call.args))):
             return True
     return False

@@ -112,8 +112,7 @@ def _iterate(
         filled_later.settle(flow, end, loop)
     flow.branches, flow.periods, flow.once = branches, periods, once
     flow.frames.pop()
-    late: set[str] = loop.__dict__.pop("late", set())
-    if end is not None and late <= assigned:
+    if end is not None and frame.late <= assigned:
         _carry(flow, frame, end)
     endless = isinstance(stmt.test, t.Constant) and bool(stmt.test.value)
     after = None if endless else merge(entry, end)
@@ -124,7 +123,7 @@ def _iterate(
         after.frozen |= end.frozen  # a loop over parameters runs
     if after is not None and frame.replaces is not None and frame.replacement is not None:
         _replace_elements(flow, frame.replaces, frame.replacement, after)
-    return after, late, Left(_left_as_leaves(flow, frame, end), _left_as_records(flow, frame, end))
+    return after, frame.late, Left(_left_as_leaves(flow, frame, end), _left_as_records(flow, frame, end))
 
 
 @dataclass(frozen=True)

@@ -178,8 +178,7 @@ def is_cut(flow: Flow, store: Store) -> bool:
 def _is_entered_before(flow: Flow, store: Store) -> bool:
     """Whether its object is that of a ``with`` around the loop: what ``__exit__`` empties is emptied at the end."""
     head, loop = store.path.split(".", 1)[0], store.outlives
-    return (
-        loop is not None
-        and head in flow.entered
-        and flow.entered[head] in (None, *(a for a in loop.around() if a is not loop))
-    )
+    if loop is None or head not in flow.entered:
+        return False
+    around = flow.entered[head]
+    return around is None or (around is not loop and around in loop.around())

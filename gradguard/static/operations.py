@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import replace
 
 from gradguard.static import containers
 from gradguard.static import knowledge as k
@@ -144,7 +143,7 @@ def _partial(c: Called, function: Value) -> Value:
     function = function._replace(roots=function.roots | given.roots, maybe=function.maybe | given.maybe)
     if not isinstance(function.ref, FunctionRef):
         return function
-    return function._replace(ref=replace(function.ref, given=(*function.ref.given, *c.values[1:])))
+    return function._replace(ref=function.ref.given_first(tuple(c.values[1:])))
 
 
 def _replaced(c: Called, record: Value) -> Value:

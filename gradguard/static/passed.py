@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -13,6 +11,7 @@ from gradguard.static import knowledge as k
 from gradguard.static import tree as t
 from gradguard.static.gate import SourceError
 from gradguard.static.layout import statements
+from gradguard.static.memo import Remembers, cached_property, memo_of
 from gradguard.static.parameters import is_plain
 from gradguard.static.prose import without_prose
 from gradguard.static.values import UNKNOWN
@@ -202,7 +201,7 @@ def _by_default(ref: FunctionRef, param: str) -> Iterator[FunctionRef]:
 def _with(given: Given, function: FunctionRef) -> FunctionRef:
     """The function with what ``partial(function, scale=2)`` gives it already."""
     options = tuple((t.Arg(t.Constant(None, None), name), UNKNOWN) for name in given.options)
-    return replace(function, given=(*function.given, *options)) if options else function
+    return function.given_first(options) if options else function
 
 
 class _Passing(NamedTuple):
@@ -214,7 +213,7 @@ class _Passing(NamedTuple):
     param: str
 
 
-class _Calls:
+class _Calls(Remembers):
     """The calls in one file, and what its variables are made with; only the statements that name it are parsed.
 
     Args:
@@ -255,7 +254,7 @@ class _Calls:
             return []
 
     def _begin_again(self, statements: list[bytes]) -> None:
-        self._statements = statements
+        memo_of(self)["_statements"] = statements
         self._calls.clear()
         self._made.clear()
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 
 from pathspec import GitIgnoreSpec
 
 from gradguard.config import Settings
+from gradguard.static.memo import Remembers, cached_property
 
 
 @dataclass(frozen=True)
-class Patterns:
+class Patterns(Remembers):
     """Lines of .gitignore syntax, relative to ``base``."""
 
     base: Path

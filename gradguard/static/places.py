@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from gradguard.static import knowledge as k
 from gradguard.static import tree as t
 from gradguard.static.definitions import Class, FunctionRef
+from gradguard.static.memo import memo_of
 from gradguard.static.names import makes_anew, named_kind
 from gradguard.static.state import State
 from gradguard.static.values import (
@@ -225,8 +226,11 @@ def kind_of(ref: FunctionRef, expr: t.Expr) -> Value:
 
     flow = Flow(ref.module.project, ref)
     flow.dry = True
-    flow.receivers = frozenset((expr.id,)) if isinstance(expr, t.Name) else frozenset()
-    flow.called_names = flow.receivers_in = frozenset()
+    memo_of(flow).update(
+        receivers=frozenset((expr.id,)) if isinstance(expr, t.Name) else frozenset(),
+        called_names=frozenset(),
+        receivers_in=frozenset(),
+    )
     state = State({})
     names = {node.id for node in t.walk(expr) if isinstance(node, t.Name)}
     state.env.update((name, UNKNOWN) for name in flow.locals & names)  # they are bound elsewhere in it

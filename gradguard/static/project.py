@@ -11,7 +11,6 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,6 +21,7 @@ from gradguard.static.asked import Questions
 from gradguard.static.definitions import Class, FunctionRef
 from gradguard.static.gate import SourceError
 from gradguard.static.imports import Imports
+from gradguard.static.memo import Remembers, cached_property
 from gradguard.static.outline import SCRIPT, Outline
 from gradguard.static.passed import Passed
 from gradguard.static.screen import Selection, calling
@@ -40,7 +40,7 @@ _UNIT_TESTS = re.compile(r"^\s*class\s+Test|^\s*def\s+test_\w*\((?:self\b|\))", 
 
 
 @dataclass(eq=False, repr=False)
-class Module:
+class Module(Remembers):
     """One file of the project."""
 
     project: Project
@@ -371,10 +371,10 @@ class Project:
                     if errors is not None:
                         errors.append(FileError(module.source.path, error.line, str(error)))
                     continue
-                except Exception as error:
+                except Exception as wrong:
                     if errors is None or os.environ.get("GRADGUARD_DEBUG"):
                         raise
-                    reason = f"internal error in `{ref.qualified}`, please report it: {type(error).__name__}: {error}"
+                    reason = f"internal error in `{ref.qualified}`, please report it: {type(wrong).__name__}: {wrong}"
                     errors.append(FileError(module.source.path, None, reason))
                     continue
                 if flow is not None:

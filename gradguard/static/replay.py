@@ -287,6 +287,7 @@ def _same_keys_again(store: Store) -> bool:
 
 def _unknown() -> Site | None:
     """Where a graph starts that the caller hands over: the caller knows."""
+    return None
 
 
 _REPLAY: dict[type, Callable[[Translation, Any], None]] = {

@@ -22,12 +22,12 @@ def keyed_by(define: t.Define) -> Mapping[str, str]:
         found.setdefault(base, []).append(keys)
     given = [param.name for param in define.params]
     bound = [*given, *(t.path_of(name) for name in _bound(body))]
-    filled = set(_filled_by_methods(body))
+    taken = {*given, *_filled_by_methods(body)}
     same = {base: keys[0] for base, keys in found.items() if len(keys) > 1 and len(set(keys)) == 1}
     return {
         base: keys
         for base, keys in same.items()
-        if keys is not None and bound.count(base) == 1 and bound.count(keys) <= 1 and base not in (*given, *filled)
+        if keys is not None and bound.count(base) == 1 and bound.count(keys) <= 1 and base not in taken
     }
 
 

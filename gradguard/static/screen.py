@@ -10,7 +10,7 @@ import itertools
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache
 
 from gradguard.catalogue import Rule
 from gradguard.signs import LOOP, TRAINING, Sign, Signs
@@ -50,12 +50,8 @@ class Selection:
     def __bool__(self) -> bool:
         return bool(self.functions or self.heirs)
 
-    @cached_property
-    def _classes(self) -> frozenset[str]:
-        return self.heirs | {owner for owner, _ in self.functions}
-
     def has_class(self, name: str) -> bool:
-        return name in self._classes
+        return name in self.heirs or any(owner == name for owner, _ in self.functions)
 
     def has_function(self, owner: str, name: str) -> bool:
         return (owner, name) in self.functions

@@ -12,13 +12,14 @@ from array import array
 from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from gradguard.findings import Edit, FileError, Span
 from gradguard.static.gate import SourceError, parsed, problem_of
+from gradguard.static.memo import Remembers, cached_property, memo_of
 from gradguard.static.outline import Extent, Outline, extent_of, outline_of
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ _MAGIC = re.compile(r"^(\s*)(?:[%!?]|[\w.]+\?+\s*$)")
 _PYTHON_CELL_MAGICS = ("%%time", "%%timeit", "%%capture", "%%prun")
 
 
-class Source:
+class Source(Remembers):
     """One file as text.
 
     It is kept as UTF-8, which it mostly was: a text with one emoji in it would take four times as much.
@@ -141,7 +142,7 @@ class Source:
 
 
 @dataclass(eq=False, repr=False)
-class Chunk:
+class Chunk(Remembers):
     """Some whole top-level statements of a file. LibCST parses it only when something in it is reported.
 
     Args:
@@ -173,7 +174,7 @@ class Chunk:
 
     def forget(self) -> None:
         """Drop what was parsed."""
-        vars(self).pop("_parsed", None)
+        memo_of(self).pop("_parsed", None)
         self.parsed_before = None
 
     @cached_property
@@ -257,12 +258,19 @@ def _statement(source: Source, extent: Extent) -> str:
     return textwrap.dedent(text) if text[:1] in " \t" else text
 
 
-@dataclass(frozen=True, slots=True)
 class Site:
     """A node at its place in a file: what a finding points at."""
 
-    chunk: Chunk
-    node: Node
+    __slots__ = ("chunk", "node")
+
+    def __init__(self, chunk: Chunk, node: Node) -> None:
+        self.chunk, self.node = chunk, node
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Site) and (self.chunk, self.node) == (other.chunk, other.node)
+
+    def __hash__(self) -> int:
+        return hash((self.chunk, self.node))
 
     @property
     def path(self) -> str:

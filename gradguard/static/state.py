@@ -154,6 +154,7 @@ class LoopFrame:
     Args:
         replaces: the store by which it puts something else in the place of each element of a collection.
         replacement: what that is.
+        late: paths that change in it, of which it was not known when it was begun.
     """
 
     loop: Loop
@@ -163,3 +164,4 @@ class LoopFrame:
     early: list[State] = field(default_factory=list)
     replaces: t.Subscript | None = None
     replacement: Value | None = None
+    late: set[str] = field(default_factory=set)

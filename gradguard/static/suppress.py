@@ -309,7 +309,7 @@ def _problem(
     wrong += [f"`{code}` is not a code{_hint(code, known)}" for code in unknown]
     if not wrong:
         return None
-    keep = tuple(code for code in directive.codes if code not in (*unused, *unknown))
+    keep = tuple(code for code in directive.codes if code not in unused and code not in unknown)
     message = f"this comment suppresses {'more than it needs to' if keep else 'nothing'}: {', and '.join(wrong)}"
     return _Problem(message, f"leave {_listed(keep)}" if keep else "remove it", keep or None)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator
-from functools import cached_property, partial
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -23,6 +23,7 @@ from gradguard.static.file_links import File, FileLinks
 from gradguard.static.keys import TEXT
 from gradguard.static.learning_forwards import COMPUTES_GRADIENTS, learning_forwards
 from gradguard.static.lines import lines_with, mentioning
+from gradguard.static.memo import Remembers, cached_property
 from gradguard.static.owners import Owner
 from gradguard.static.registered import registered
 
@@ -48,7 +49,7 @@ _MANY_DEFINING = 8
 _AT_END = ("__exit__", "__aexit__")
 
 
-class Survey:
+class Survey(Remembers):
     """What is known of all files together."""
 
     def __init__(self, project: Project) -> None:

@@ -141,9 +141,9 @@ class Translation:
         """Note the graphs of arguments that come back on some ways only: ``if self.size == 0: return images``."""
         for root in value.roots - value.must:
             if root.source is Source.PARAM:
-                self.flow.on_some_ways |= {
+                self.flow.on_some_ways.update(
                     outer.key for outer in self.outer(root).roots if outer.source is Source.GRAPH
-                }
+                )
 
     def _given_outputs(self, value: Value) -> Holdings:
         """The outputs of modules among the arguments that were cut from their graphs."""

@@ -8,13 +8,13 @@ None for what is written nowhere.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cache
 
 
 @dataclass(slots=True, eq=False, repr=False)
 class Node:
-    origin: object
+    origin: object | None
 
 
 class Expr(Node):
@@ -96,7 +96,7 @@ class Call(Expr):
 
 @dataclass(slots=True, eq=False, repr=False)
 class Constant(Expr):
-    value: object
+    value: object | None
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -483,8 +483,7 @@ def _parts(cls: type) -> tuple[str, ...] | None:
     """The fields of a node's class that may hold nodes; None for what is no part of a tree."""
     if not issubclass(cls, Node | Arg | Clause | Handler | Case | Param):
         return None
-    names = (name for base in cls.__mro__ for name in getattr(base, "__slots__", ()))
-    return tuple(name for name in names if name not in _NO_NODES)
+    return tuple(each.name for each in fields(cls) if each.name not in _NO_NODES)
 
 
 _NO_NODES = frozenset((

@@ -165,7 +165,7 @@ class Value(NamedTuple):
     must: Roots = NONE
     kind: Kind = Kind.UNKNOWN
     parts: tuple[tuple[object, Value], ...] = ()
-    ref: object = None
+    ref: object | None = None
     bounded: bool = False
     holds: Holdings = NOTHING_HELD
 
@@ -290,7 +290,7 @@ _OUTER = (Source.PLACE, Source.PARAM)
 
 def held_in(container: Value, element: Value) -> Value:
     """An element as it is read from a container: it may carry what the container carries."""
-    carried = frozenset(r for r in container.roots if r.source in (Source.CARRIED, *_OUTER))
+    carried = frozenset(r for r in container.roots if r.source is Source.CARRIED or r.source in _OUTER)
     if not carried:
         return element
     parts = tuple((key, held_in(container, part)) for key, part in element.parts)
