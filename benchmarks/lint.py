@@ -1,13 +1,15 @@
 """What checking costs: processor seconds, wall seconds and peak memory, beside other linters.
 
-    python benchmarks/lint.py [--rounds N] [--envs DIR] [--tree DIR]
+    python benchmarks/lint.py [--rounds N] [--envs DIR] [--tree DIR] [--compiled ENV]
 
 Two trees come from the package index: a large library that hardly trains (transformers 4.57.1) and a small one that is
 nearly all training code (stable-baselines3 2.7.0); `--tree` adds others. On the large one GradGuard runs cold, with two
 processes, warm, and after one file has changed, beside ruff; on the small one also beside torch-preflight and TorchFix,
-each in an environment of its own at a fixed version, with one process. The tools take turns in each round, and the
-medians are printed, as Markdown for docs/benchmarks.md; on the large tree there is one round. The memory of several
-processes is that of the largest. GradGuard runs once before anything is measured: what is installed has its bytecode.
+each in an environment of its own at a fixed version, with one process. `--compiled` names an environment where the
+static half of GradGuard is compiled, to be measured beside the one that runs this. The tools take turns in each round,
+and the medians are printed, as Markdown for docs/benchmarks.md; on the large tree there is one round. The memory of
+several processes is that of the largest. GradGuard runs once before anything is measured: what is installed has its
+bytecode.
 
     python benchmarks/lint.py screen DIR [DIR ...]
 
@@ -105,10 +107,10 @@ def median(costs: list[Cost]) -> Cost:
 # --- commands -----------------------------------------------------------------------------------------------------
 
 
-def own(tree: Path, scratch: Path) -> list[Command]:
-    """GradGuard over a tree: cold, with two processes, warm, and after one file has changed."""
-    script = str(Path(sysconfig.get_path("scripts")) / "gradguard")
-    check = (script, "check", "--isolated", "--exit-zero", "--format=json")
+def own(tree: Path, scratch: Path, compiled: Path | None) -> list[Command]:
+    """GradGuard over a tree: cold, with two processes, warm, and after one file has changed; cold where it is C."""
+    check = (here(), "check", "--isolated", "--exit-zero", "--format=json")
+    cold = ("--no-cache", "--jobs=1", str(tree))
     cache = scratch / "cache" / tree.name
     kept = (*check, f"--cache-dir={cache}", "--jobs=1", str(tree))
     changing = max(tree.rglob("*.py"), key=lambda path: path.stat().st_size)
@@ -121,22 +123,34 @@ def own(tree: Path, scratch: Path) -> list[Command]:
         changing.write_text(changing.read_text(encoding="utf-8") + "\n", encoding="utf-8")
 
     return [
-        Command("GradGuard, cold", (*check, "--no-cache", "--jobs=1", str(tree))),
+        Command("GradGuard, cold", (*check, *cold)),
+        *(Command("GradGuard as C, cold", (there, *check[1:], *cold)) for there in in_c(compiled)),
         Command("GradGuard, cold, two processes", (*check, "--no-cache", "--jobs=2", str(tree))),
         Command("GradGuard, its largest file changed", kept, change),
         Command("GradGuard, warm", kept, warm),
     ]
 
 
-def small() -> list[Command]:
+def small(compiled: Path | None) -> list[Command]:
     """What an editor or a pre-commit hook waits for."""
-    script = str(Path(sysconfig.get_path("scripts")) / "gradguard")
-    check = (script, "check", "--isolated", "--exit-zero", "--no-cache", str(SCRIPT))
+    check = ("check", "--isolated", "--exit-zero", "--no-cache", str(SCRIPT))
+    name = f"`gradguard check` of a script of {len(SCRIPT.read_text().splitlines())} lines"
     return [
         Command("Python itself", (sys.executable, "-c", "pass")),
-        Command("`gradguard --version`", (script, "--version")),
-        Command(f"`gradguard check` of a script of {len(SCRIPT.read_text().splitlines())} lines", check),
+        Command("`gradguard --version`", (here(), "--version")),
+        Command(name, (here(), *check)),
+        *(Command(f"{name}, as C", (there, *check)) for there in in_c(compiled)),
     ]
+
+
+def here() -> str:
+    """The GradGuard of the environment that runs this."""
+    return str(Path(sysconfig.get_path("scripts")) / "gradguard")
+
+
+def in_c(environment: Path | None) -> list[str]:
+    """The GradGuard of the environment where it is compiled, if one is given."""
+    return [] if environment is None else [str(environment.resolve() / "bin" / "gradguard")]
 
 
 def others(tools: tuple[Tool, ...], tree: Path, environments: Path) -> list[Command]:
@@ -190,20 +204,23 @@ def print_costs(options: argparse.Namespace) -> None:
     with tempfile.TemporaryDirectory(prefix="lint-") as folder:
         scratch = Path(folder)
         environments = (options.envs or scratch / "environments").resolve()
-        measured(small()[-1].words)
+        for command in small(options.compiled):
+            measured(command.words)
         print("A small call:\n")
-        print_table(small(), options.rounds)
+        print_table(small(options.compiled), options.rounds)
         for requirement, tools, rounds in ((SMALL, (*PEERS[:2], RUFF), options.rounds), (LARGE, (RUFF,), 1)):
-            print_tree(unpacked(requirement, scratch), requirement, tools, environments, scratch, rounds)
+            commands = own(tree := unpacked(requirement, scratch), scratch, options.compiled)
+            print_tree(tree, requirement, [*commands, *others(tools, tree, environments)], rounds)
         for tree in options.tree:
             copy = shutil.copytree(tree, scratch / "trees" / tree.resolve().name)
-            print_tree(copy, tree.name, (*PEERS[:2], RUFF), environments, scratch, options.rounds)
+            peers = others((*PEERS[:2], RUFF), copy, environments)
+            print_tree(copy, tree.name, [*own(copy, scratch, options.compiled), *peers], options.rounds)
 
 
-def print_tree(tree: Path, name: str, tools: tuple[Tool, ...], environments: Path, scratch: Path, rounds: int) -> None:
+def print_tree(tree: Path, name: str, commands: list[Command], rounds: int) -> None:
     lines = lines_of(tree)
     print(f"\n{name}, {lines:,} lines:\n")
-    print_table([*own(tree, scratch), *others(tools, tree, environments)], rounds, lines)
+    print_table(commands, rounds, lines)
 
 
 def print_screen(folders: list[Path]) -> None:
@@ -232,6 +249,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3, help="how often each is measured (default: 3)")
     parser.add_argument("--envs", type=Path, metavar="DIR", help="keep the peers' environments here for the next run")
     parser.add_argument("--tree", type=Path, metavar="DIR", action="append", default=[], help="measure this too")
+    parser.add_argument("--compiled", type=Path, metavar="ENV", help="where GradGuard is compiled: measure it, too")
     commands = parser.add_subparsers(dest="command")
     screen = commands.add_parser("screen", help="what is found with the screen and without")
     screen.add_argument("folders", type=Path, nargs="+", metavar="DIR")

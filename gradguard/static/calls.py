@@ -270,7 +270,7 @@ def _bound_to(c: Called, ref: FunctionRef) -> str | None:
     written, owner = t.path_of(c.node.func), c.flow.ref.owner
     if written is None or ref.owner is None or written.rpartition(".")[2] == ref.define.name:
         return None
-    if owner is not None and ref.owner in owner.lineage():
+    if owner is not None and any(base is ref.owner for base in owner.lineage()):
         return None
     path = c.flow.element_paths(written)[0]
     return (handed.bound_object(owner, path, ref.define.name) if owner is not None else None) or f"{path}{OF_METHOD}"

@@ -370,9 +370,9 @@ def word_asked(test: t.Expr) -> str | None:
     if not isinstance(test, t.Operation) or test.operator not in _OF_WORDS or len(test.operands) != 2:
         return None
     left, right = test.operands
-    if isinstance(right, t.Name) and test.operator.endswith("in"):
-        left, right = right, left
-    return left.id if isinstance(left, t.Name) and _words(right) else None
+    is_turned = isinstance(right, t.Name) and test.operator.endswith("in")
+    asked, words = (right, left) if is_turned else (left, right)
+    return asked.id if isinstance(asked, t.Name) and _words(words) else None
 
 
 def _of_word(test: t.Expr, word: str) -> bool | None:

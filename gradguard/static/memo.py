@@ -44,8 +44,9 @@ class cached_property(Generic[_T]):
     def __get__(self, instance: object | None, owner: Any = None) -> _T | cached_property[_T]:
         if instance is None:
             return self
-        memo = memo_of(instance)
-        if self._name not in memo:
-            memo[self._name] = self._compute(instance)
-        found: _T = memo[self._name]
-        return found
+        if _COMPILED and self._name in (memo := memo_of(instance)):  # else Python itself finds it in `__dict__`
+            known: _T = memo[self._name]
+            return known
+        computed = self._compute(instance)
+        memo_of(instance)[self._name] = computed
+        return computed

@@ -181,4 +181,4 @@ def _is_entered_before(flow: Flow, store: Store) -> bool:
     if loop is None or head not in flow.entered:
         return False
     around = flow.entered[head]
-    return around is None or (around is not loop and around in loop.around())
+    return around is None or any(around is each for each in loop.around() if each is not loop)

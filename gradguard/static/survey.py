@@ -394,7 +394,7 @@ class Survey(Remembers):
                 method = cls.methods.get(name) if cls is not None else None
                 if cls is None or method is None or method.is_abstract:
                     continue
-                if base is not None and base not in cls.lineage():
+                if base is not None and all(base is not each for each in cls.lineage()):
                     continue
                 if cls.is_module and base is None:
                     return []

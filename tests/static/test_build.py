@@ -12,13 +12,14 @@ import libcst as cst
 import pytest
 import rich
 
+import gradguard
 from gradguard.findings import Span
 from gradguard.static import build, concrete
 from gradguard.static import tree as t
 from gradguard.static.source import Chunk, Source
 
 ROOT = Path(__file__).parents[2]
-FOLDERS = ("gradguard", "rules", "fixtures", "tests", "benchmarks")
+FOLDERS = ("rules", "fixtures", "tests", "benchmarks")
 FIELDS = ("id", "name", "operator", "kind", "names", "narrows", "dimensions", "is_generator", "is_async")
 
 SNIPPETS = """
@@ -96,8 +97,8 @@ def test_every_file_of_ours(folder: str) -> None:
     assert sum(counts) > 1_000
 
 
-@pytest.mark.parametrize("package", [click, rich])
-def test_every_file_of_others(package: ModuleType) -> None:
+@pytest.mark.parametrize("package", [click, gradguard, rich])
+def test_every_file_of_a_package(package: ModuleType) -> None:
     folder = Path(package.__file__ or "").parent
     assert sum(assert_same(path.read_text("utf-8")) for path in folder.rglob("*.py")) > 1_000
 

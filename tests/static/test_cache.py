@@ -55,7 +55,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def checked(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Checked:
+def checked(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, as_written: None) -> Checked:
     """Check the folder with a cache: what is found, and which files were read; it must be what a first run finds."""
     read: list[str] = []
     part = Reader._part

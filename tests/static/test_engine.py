@@ -215,6 +215,7 @@ def test_the_screen_skips_nothing_that_matters(monkeypatch: pytest.MonkeyPatch) 
     assert screened.findings
 
 
+@pytest.mark.usefixtures("as_written")
 def test_an_internal_fault_is_reported_as_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from gradguard.static.flow import Flow
 
@@ -397,6 +398,7 @@ def test_a_file_without_torch_that_a_package_hands_on(tmp_path: Path) -> None:
     assert not check(files, Settings(tmp_path), catalogue.load()).findings
 
 
+@pytest.mark.usefixtures("as_written")
 def test_what_empties_a_collection_is_looked_for_only_where_a_rule_asks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

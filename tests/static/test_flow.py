@@ -1051,6 +1051,7 @@ def test_an_object_that_is_handed_on_with_all_arguments(star: str, given: str) -
 def test_a_flow_that_was_read_keeps_no_empty_collection(tmp_path: Path) -> None:
     """Flows are kept as long as a run goes on; what is asked for afterwards is made again, and then stays."""
     from gradguard.static.flow import Flow
+    from gradguard.static.memo import memo_of
     from gradguard.static.project import Project
     from gradguard.static.screen import everything
 
@@ -1062,7 +1063,7 @@ def test_a_flow_that_was_read_keeps_no_empty_collection(tmp_path: Path) -> None:
     (flow,) = project.flows(module, everything(module.source))
     collections = ("at_start", "carries", "drained", "emptied", "entered", "saving", "unpacked")
     assert isinstance(flow, Flow)
-    assert [name for name in collections if name in vars(flow)] == ["emptied"]
+    assert [name for name in collections if name in memo_of(flow)] == ["emptied"]
     flow.saving.add("a call")
     assert flow.saving == {"a call"}
 

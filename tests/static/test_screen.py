@@ -263,6 +263,7 @@ def test_the_parts_of_a_file_are_looked_at_one_by_one(text: str, applies: bool) 
     assert screen.passes(textwrap.dedent(text).encode()) is applies
 
 
+@pytest.mark.usefixtures("as_written")
 def test_what_counts_of_a_function_is_told_only_where_a_word_of_a_sign_stands(monkeypatch: pytest.MonkeyPatch) -> None:
     """Most functions have none, and no method of most classes is called by another one."""
     told: list[tuple[str, str]] = []

@@ -135,6 +135,7 @@ def test_one_way_to_it_is_not(name: str) -> None:
     assert_flagged(programs(WITH_GRAD[name]), "GG301")
 
 
+@pytest.mark.usefixtures("as_written")
 def test_each_caller_is_asked_once_for_each_distance_on_however_many_ways(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ten methods of one name, each of which calls the next ten: there are ten thousand ways to the first."""
     asked = []

@@ -29,6 +29,7 @@ def test_several_processes_find_what_one_finds() -> None:
     assert one.findings
 
 
+@pytest.mark.usefixtures("as_written")
 @needs_fork
 def test_what_a_killed_process_had_taken_is_read_by_another(monkeypatch: pytest.MonkeyPatch) -> None:
     settings, parent, part = Settings(FIXTURES), os.getpid(), Reader._part
@@ -96,6 +97,7 @@ def test_a_process_ends_with_its_parent() -> None:
     assert parent.stdout.read().count(b"reading") < 10  # the pipe is at its end: nobody has it open any more
 
 
+@pytest.mark.usefixtures("as_written")
 def test_a_small_tree_is_read_by_one_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(workers, "_processors", lambda: 64)
     assert workers.jobs_for(10_000) == 1
