@@ -206,6 +206,7 @@ def test_what_was_written_again_and_is_the_same(folder: Path, checked: Checked) 
     assert checked() == (first, [])
 
 
+@pytest.mark.usefixtures("as_written")
 def test_a_file_outside_of_what_is_checked(folder: Path, tmp_path: Path) -> None:
     write(folder, {"train.py": TRAIN, "helpers.py": KEEPS, ".git/HEAD": ""})
     settings, files = Settings(folder), [folder / "train.py"]
@@ -255,6 +256,7 @@ def test_a_file_of_the_same_size_and_time(folder: Path, checked: Checked) -> Non
     assert checked()[0].findings == ()
 
 
+@pytest.mark.usefixtures("as_written")
 def test_a_file_outside_that_could_not_be_read(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(folder, {"train.py": TRAIN, "helpers.py": KEEPS})
     settings, files = Settings(folder), [folder / "train.py"]
