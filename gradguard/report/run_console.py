@@ -12,6 +12,7 @@ from rich.text import Text
 from gradguard.findings import Growth, Leak, Place, RunReport, Span, is_beside
 from gradguard.report.console import SourceLines, clean, line, show_excerpt, wrapped
 from gradguard.report.run_words import (
+    adds_up,
     cost,
     forecast,
     gains,
@@ -31,13 +32,18 @@ _STYLE = {"leak": "bold red", "suspect": "bold yellow", "clean": "bold green", "
 def report(run: RunReport, sources: SourceLines, console: Console) -> None:
     """Print the whole report."""
     word, _, rest = headline(run).partition(":")
-    style = _STYLE["leak" if run.out_of_memory is not None else run.verdict]
-    line(console, Text.assemble(("gradguard ", "bold"), (word, style), ":", " " + clean(rest.strip(), console)))
+    line(console, Text.assemble(("gradguard ", "bold"), (word, _style(run)), ":", " " + clean(rest.strip(), console)))
     _growth(run, console)
     for leak in run.leaks:
         console.print()
         _leak(leak, sources, console)
     _endings(run, console)
+
+
+def _style(run: RunReport) -> str:
+    if run.out_of_memory is not None:
+        return _STYLE["leak"]
+    return _STYLE["suspect" if run.verdict == "clean" and adds_up(run) else run.verdict]
 
 
 def to_stderr(run: RunReport) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from gradguard.findings import Forecast, Growth, Leak, OutOfMemory, RunReport
 
 KINDS = {
@@ -94,9 +96,10 @@ def headline(report: RunReport) -> str:
         return f"Out of memory: it ended after {steps}, of which none was seen to leave anything behind."
     if report.verdict == "clean":
         gained = _gained_all_the_same(report)
+        word, note = ("Memory is clean, gradients are not", "; see the note") if adds_up(report) else ("Clean", "")
         if gained:
-            return f"Clean: no leak was found over {steps}, in which memory gained {size(gained)} a step."
-        return f"Clean: nothing keeps growing over {steps}."
+            return f"{word}: no leak was found over {steps}, in which memory gained {size(gained)} a step{note}."
+        return f"{word}: nothing keeps growing over {steps}{note}."
     if not report.leaks:
         return f"Suspect: {_grows_without_a_name(report, steps)}, and no variable was found that explains it."
     first = report.leaks[0]
@@ -106,6 +109,14 @@ def headline(report: RunReport) -> str:
     is_told = first.kind == "collected" or first.freed_by_gc  # what there is to say of it has been said
     open_yet = "; not yet confirmed" if report.verdict == "suspect" and not is_told else ""
     return f"{word}: {holder(first)} {what(first)}, {rate(first)}{at}{more}{open_yet}."
+
+
+def adds_up(report: RunReport) -> bool:
+    """Whether a note says by its rule that gradients are mishandled: no memory grows of it, and the loss goes wrong."""
+    return any(_OF_GRADIENTS.search(note) for note in report.notes)
+
+
+_OF_GRADIENTS = re.compile(r"\(GG2\d\d\)")
 
 
 def _gained_all_the_same(report: RunReport) -> float | None:

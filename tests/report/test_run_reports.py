@@ -186,6 +186,14 @@ def test_a_clean_run_says_what_it_gained_all_the_same() -> None:
     )
 
 
+def test_no_run_whose_gradients_add_up_is_called_clean() -> None:
+    noted = replace(CLEAN, notes=("`optimizer` (SGD) steps with gradients that nothing clears (GG201)",))
+    said = f"Memory is clean, gradients are not: nothing keeps growing over {CLEAN.steps} steps; see the note."
+    assert headline(noted) == said
+    assert said.split(":")[0] in printed(noted)
+    assert headline(replace(CLEAN, notes=("`rows` is a ring (GG104)",))).startswith("Clean:")
+
+
 def test_growth_beside_all_tensors_is_told() -> None:
     growth = {"graphs": Growth(None, 0.0, None, None), "heap": Growth(300_000.0, None, 12, 1.0)}
     grows = a_report(
