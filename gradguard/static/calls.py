@@ -62,7 +62,7 @@ def call(flow: Flow, node: t.Call, state: State) -> Value:
         node = t.Call(node.origin, named.method, node.args)  # type: ignore[arg-type]
     if isinstance(node.func, t.Call) and (looked_up := _by_word(node.func)) is not None:
         node = t.Call(node.origin, looked_up, node.args)
-    if isinstance(node.func, t.Name) and node.func.id in k.DRAINING and node.args:
+    if node.args and _runs_to_the_end(node):
         node = _draining(flow, node, state)
     if isinstance(node.func, t.Attribute) and isinstance(node.func.value, t.Conditional):
         return evaluate(flow, _of_either(node, node.func, node.func.value), state)
@@ -107,6 +107,14 @@ def _can_be_given(module: Class, args: list[t.Arg]) -> bool:
     return forward is None or takes(forward, args) or module.method("__call__") is not None
 
 
+def _runs_to_the_end(node: t.Call) -> bool:
+    """Whether a call takes all that a generator gives: ``list(run())``, ``zip(*run())``, ``rows.extend(run())``."""
+    func, given = node.func, node.args[0]
+    if isinstance(func, t.Attribute):
+        return func.name == "extend" and isinstance(given.value, t.Call)
+    return isinstance(func, t.Name) and (func.id in k.DRAINING or (func.id == "zip" and given.star == "*"))
+
+
 def _draining(flow: Flow, node: t.Call, state: State) -> t.Call:
     """``sum(f(x) for x in xs)`` runs to the end; ``list(run())`` is ``[each for each in run()]``."""
     given = node.args[0].value
@@ -117,7 +125,7 @@ def _draining(flow: Flow, node: t.Call, state: State) -> t.Call:
         if isinstance(ref, FunctionRef) and ref.define.is_generator:
             each = t.Name(given.origin, "each of them")
             made = t.Comprehension(given.origin, "list", None, each, [t.Clause(each, given, [])])
-            flow.rewritten[node] = t.Call(node.origin, node.func, [t.Arg(made), *node.args[1:]])
+            flow.rewritten[node] = t.Call(node.origin, node.func, [t.Arg(made, star=node.args[0].star), *node.args[1:]])
     return flow.rewritten.get(node, node)
 
 

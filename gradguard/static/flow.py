@@ -41,7 +41,7 @@ from gradguard.static.model import (
     Store,
     ZeroGrad,
 )
-from gradguard.static.names import given_words, is_field, numbers_set, summed_in
+from gradguard.static.names import filled_in, given_words, is_field, numbers_set, summed_in
 from gradguard.static.paths import is_part
 from gradguard.static.project import Project
 from gradguard.static.source import Site
@@ -187,10 +187,7 @@ class Flow(FlowNotes):
     @cached_property
     def filled(self) -> frozenset[str]:
         """The names that something is put into as only collections take it: ``rows.append(x)``."""
-        adds = (c.func for c in self.ref.calls if isinstance(c.func, t.Attribute))
-        return frozenset(
-            func.value.id for func in adds if isinstance(func.value, t.Name) and func.name in ("append", "extend")
-        )
+        return filled_in(self.ref.calls)
 
     @cached_property
     def summed_in(self) -> frozenset[str]:

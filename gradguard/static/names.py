@@ -135,6 +135,13 @@ def numbers_set(body: Sequence[t.Stmt]) -> frozenset[str]:
     return frozenset(path for path in found if path is not None)
 
 
+def filled_in(calls: Iterable[t.Call]) -> frozenset[str]:
+    """The names that something is put into as only collections take it: ``rows.append(x)``, ``d["loss"].append(x)``."""
+    adds = [c.func.value for c in calls if isinstance(c.func, t.Attribute) and c.func.name in ("append", "extend")]
+    owners = (each.value for each in adds if isinstance(each, t.Subscript) and _is_word(each.index))
+    return frozenset(each.id for each in (*adds, *owners) if isinstance(each, t.Name))
+
+
 def summed_in(body: Sequence[t.Stmt]) -> frozenset[str]:
     """The names of what something is added up in, under a key that is written there or in a field.
 

@@ -2026,3 +2026,69 @@ def test_what_a_class_adds_in_its_own_way() -> None:
 )
 def test_what_a_class_adds_without_a_graph(old: str, new: str) -> None:
     assert_clean(twin(CONTRAST, (old, new)), CODE)
+
+
+BOARD = """
+        class Board:
+            def __init__(self):
+                self.curves = {"train": {"loss": [], "acc": []}, "val": {"loss": [], "acc": []}}
+
+            def begin(self, split):
+                self.curves[split] = {"loss": [], "acc": []}
+
+            def put(self, split, value):
+                ROW
+
+        def fit(net, loader, optimizer):
+            board = Board()
+            for x, y in loader:
+                loss = F.mse_loss(net(x), y)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+                board.put("train", loss)  # !
+"""
+
+
+def board(*lines: str) -> str:
+    return BOARD.replace("ROW", "\n                ".join(lines))
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        "row = self.curves[split]",
+        'row = self.curves["train"]',
+        "row = self.curves.get(split)",
+        'row = self.curves.setdefault(split, {"loss": []})',
+    ],
+)
+@pytest.mark.parametrize("put", ['row["loss"].append(value)', 'row["loss"].extend([value])'])
+def test_a_list_in_an_entry_that_has_a_name(row: str, put: str) -> None:
+    assert_flagged(board(row, put), CODE)
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ("row = self.curves[split]", 'row["loss"].append(value.item())'),
+        ("row = self.curves[split]", 'row["loss"].append(value)', 'row["loss"].clear()'),
+        ("row = self.curves[split]", 'row["loss"].append(value)', 'row["loss"].pop(0)'),
+        ("row = self.curves[split]", 'row["loss"] = []', 'row["loss"].append(value)'),
+        ("row = self.curves[split]", 'row = {"loss": []}', 'row["loss"].append(value)'),
+        ("row = dict(self.curves[split])", 'row["loss"] = []', 'row["loss"].append(value)'),
+        ('row = {"loss": []}', "self.curves[split] = row", 'row["loss"].append(value)'),
+        ('self.curves["train"] = {"loss": []}', 'row = self.curves["train"]', 'row["loss"].append(value)'),
+        ("row = self.curves[split]", 'row["loss"].append(value)', "self.begin(split)"),
+    ],
+)
+def test_a_list_in_an_entry_that_does_not_grow(lines: tuple[str, ...]) -> None:
+    assert_clean(board(*lines), CODE)
+
+
+def test_an_entry_that_is_begun_anew_before_each_step() -> None:
+    begun = twin(
+        board("row = self.curves[split]", 'row["loss"].append(value)'),
+        ("for x, y in loader:\n", 'for x, y in loader:\n                board.begin("train")\n'),
+    )
+    assert_clean(begun, CODE)

@@ -1601,6 +1601,10 @@ STEPS = """
         for _ in range(100):
             yield step(net, optimizer, torch.randn(4, 8), torch.randint(0, 2, (4,)))
 
+    def named(net, optimizer):
+        for i in range(100):
+            yield str(i), step(net, optimizer, torch.randn(4, 8), torch.randint(0, 2, (4,)))
+
     def pairs(count):
         for _ in range(count):
             yield torch.randn(4, 8), torch.randint(0, 2, (4,))
@@ -1620,6 +1624,9 @@ STEPS = """
         "history = sum(step(net, optimizer, x, y) for x, y in pairs(100))",
         "history = list(steps(net, optimizer))",
         "history = sorted(steps(net, optimizer))",
+        "history = []; history.extend(steps(net, optimizer))",
+        "history = list(zip(*named(net, optimizer)))",
+        "names, history = zip(*named(net, optimizer))",
         "history = [loss for loss in steps(net, optimizer)]",
     ],
 )
@@ -1638,6 +1645,35 @@ def test_a_training_that_is_a_comprehension(store: str) -> None:
 )
 def test_a_comprehension_of_numbers(store: str) -> None:
     assert_clean(STEPS.format(result="loss", store=store), CODE)
+
+
+@pytest.mark.parametrize(
+    "taken",
+    [
+        "scores, rewards = zip(*play(net, env))",
+        "scores = []\n            scores.extend(score for score, _ in play(net, env))",
+        "pairs = []\n            pairs.extend(play(net, env))\n            scores = [score for score, _ in pairs]",
+    ],
+)
+def test_what_a_generator_gave_that_is_backpropagated_together(taken: str) -> None:
+    assert_clean(
+        f"""
+        def play(net, env):
+            state = env.reset()
+            for _ in range(200):
+                score = net(state).log_softmax(-1)[0]
+                state, reward = env.step(score.argmax())
+                yield score, reward
+
+        def train(net, env, optimizer):
+            for episode in range(1000):
+                {taken.replace("            ", "                ")}
+                optimizer.zero_grad()
+                torch.stack(scores).sum().backward()
+                optimizer.step()
+        """,
+        CODE,
+    )
 
 
 def test_a_loop_over_what_learns() -> None:
