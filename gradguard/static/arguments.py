@@ -27,7 +27,7 @@ from gradguard.static.values import (
 
 if TYPE_CHECKING:
     from gradguard.static.called import Called
-    from gradguard.static.definitions import FunctionRef
+    from gradguard.static.functions import FunctionRef
 
 Given = list[tuple[t.Arg, Value]]
 

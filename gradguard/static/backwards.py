@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from gradguard.static import tree as t
+from gradguard.static.classes import Class
 from gradguard.static.clearing import AT_START
 from gradguard.static.constant_places import without_settings
 from gradguard.static.copies import is_of_a_copy, leaves_a_copy, left_on
-from gradguard.static.definitions import Class, FunctionRef
+from gradguard.static.functions import FunctionRef
 from gradguard.static.model import Backward, Form, GradCall, Loop, Store, ZeroGrad
 from gradguard.static.names import in_method
 from gradguard.static.roots import graphs, node_of, shared

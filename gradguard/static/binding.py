@@ -30,7 +30,7 @@ from gradguard.static.values import (
 )
 
 if TYPE_CHECKING:
-    from gradguard.static.definitions import Class
+    from gradguard.static.classes import Class
     from gradguard.static.flow import Flow
 
 

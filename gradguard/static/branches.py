@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from gradguard.static import knowledge as k
 from gradguard.static import tree as t
 from gradguard.static.binding import bind
+from gradguard.static.classes import Class
 from gradguard.static.conditions import (
     at_limit,
     holds_once,
@@ -23,7 +24,6 @@ from gradguard.static.conditions import (
     tensor_test,
 )
 from gradguard.static.counts import holds_in_one, is_long_buffer
-from gradguard.static.definitions import Class
 from gradguard.static.loops import loops_called
 from gradguard.static.model import Backward, Forward, GradCall, HookRegistration, Mode
 from gradguard.static.state import Cap, State, hedge, merge

@@ -24,8 +24,9 @@ from gradguard.static import knowledge as k
 from gradguard.static import tree as t
 from gradguard.static.arguments import takes
 from gradguard.static.called import Called, last
-from gradguard.static.definitions import Class, FunctionRef
+from gradguard.static.classes import Class
 from gradguard.static.expressions import evaluate, recorded
+from gradguard.static.functions import FunctionRef
 from gradguard.static.model import (
     Call,
     Construction,

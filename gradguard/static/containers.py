@@ -7,9 +7,9 @@ from gradguard.static import knowledge as k
 from gradguard.static import tree as t
 from gradguard.static.binding import bind, freeze_each, unmarked
 from gradguard.static.called import Called
-from gradguard.static.definitions import FunctionRef
 from gradguard.static.entries import forget_entries, put_entries, written_entries
 from gradguard.static.forms import key_of, rebind_form
+from gradguard.static.functions import FunctionRef
 from gradguard.static.keys import text_key
 from gradguard.static.model import (
     Form,

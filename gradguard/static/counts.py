@@ -10,7 +10,7 @@ from gradguard.static import knowledge as k
 from gradguard.static import tree as t
 
 if TYPE_CHECKING:
-    from gradguard.static.definitions import Class
+    from gradguard.static.classes import Class
     from gradguard.static.flow import Flow
 
 FEW = 9

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gradguard.static import tree as t
-from gradguard.static.definitions import FunctionRef
+from gradguard.static.functions import FunctionRef
 from gradguard.static.gate import SourceError
 from gradguard.static.values import Kind, Value
 

@@ -10,7 +10,7 @@ import re
 from gradguard.static import knowledge as k
 from gradguard.static import tree as t
 from gradguard.static.called import Called
-from gradguard.static.definitions import Class
+from gradguard.static.classes import Class
 from gradguard.static.model import Form
 from gradguard.static.names import RECORDS
 from gradguard.static.summary import apply_facts, apply_one_of

@@ -9,8 +9,8 @@ from gradguard.static import comprehensions
 from gradguard.static import knowledge as k
 from gradguard.static import tree as t
 from gradguard.static.binding import bind
+from gradguard.static.classes import Class
 from gradguard.static.conditions import outcome, steady_value, tensor_test
-from gradguard.static.definitions import Class
 from gradguard.static.model import GradRead, Mode
 from gradguard.static.project import member
 from gradguard.static.values import (
@@ -344,7 +344,7 @@ def _dict(flow: Flow, expr: t.DictDisplay, state: State) -> Value:
 
 
 def _lambda(flow: Flow, expr: t.Lambda, state: State) -> Value:
-    from gradguard.static.definitions import FunctionRef
+    from gradguard.static.functions import FunctionRef
 
     body = t.as_function(expr)
     ref = FunctionRef(flow.module, body, flow.ref.chunk, None, flow, variant=flow.ref.variant)

@@ -18,8 +18,9 @@ from gradguard.static import binding, branches, filled_later, loops, phases, pla
 from gradguard.static import knowledge as k
 from gradguard.static import tree as t
 from gradguard.static.callers import backpropagate_result
-from gradguard.static.definitions import Class, FunctionRef
+from gradguard.static.classes import Class
 from gradguard.static.flow_notes import FlowNotes
+from gradguard.static.functions import FunctionRef
 from gradguard.static.memo import cached_property
 from gradguard.static.model import (
     Backward,

@@ -12,7 +12,7 @@ from gradguard.static.memo import Remembers, cached_property, memo_of
 if TYPE_CHECKING:
     from gradguard.static import tree as t
     from gradguard.static.branches import Entering
-    from gradguard.static.definitions import Class
+    from gradguard.static.classes import Class
     from gradguard.static.events import Loop
     from gradguard.static.filled_later import Member
     from gradguard.static.state import Carry

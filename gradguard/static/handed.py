@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 from gradguard.static import knowledge as k
 from gradguard.static import tree as t
 from gradguard.static.called import Called
-from gradguard.static.definitions import Class, FunctionRef
+from gradguard.static.classes import Class
+from gradguard.static.functions import FunctionRef
 from gradguard.static.model import Scope
 from gradguard.static.names import OF_METHOD
 from gradguard.static.summary import apply_one_of

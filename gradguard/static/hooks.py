@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 from gradguard.static import knowledge as k
 from gradguard.static import tree as t
 from gradguard.static.callback_hooks import FREES_HOOKS, REMOVES, is_called_again
-from gradguard.static.definitions import Class, FunctionRef
+from gradguard.static.classes import Class
+from gradguard.static.functions import FunctionRef
 from gradguard.static.gate import SourceError
 from gradguard.static.guards import guards, loop_names
 from gradguard.static.lines import lines_with

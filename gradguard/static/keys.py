@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from gradguard.static import tree as t
-from gradguard.static.definitions import FunctionRef
+from gradguard.static.functions import FunctionRef
 from gradguard.static.knowledge import COUNTER_NAME
 
 if TYPE_CHECKING:

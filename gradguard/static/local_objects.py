@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from gradguard.static import tree as t
-from gradguard.static.definitions import Class
+from gradguard.static.classes import Class
 from gradguard.static.model import Scope
 
 if TYPE_CHECKING:

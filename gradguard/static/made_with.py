@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from gradguard.static import tree as t
-from gradguard.static.definitions import Class
+from gradguard.static.classes import Class
 from gradguard.static.module_calls import made_at
 
 if TYPE_CHECKING:

@@ -19,8 +19,9 @@ from gradguard.static.stored import Growth
 from gradguard.static.values import Held, Holding, Kind, Root, Source
 
 if TYPE_CHECKING:
-    from gradguard.static.definitions import Class, FunctionRef
+    from gradguard.static.classes import Class
     from gradguard.static.flow import Flow
+    from gradguard.static.functions import FunctionRef
 
 COLLECTING = (Form.APPEND, Form.ITEM, Form.CONCATENATE)
 

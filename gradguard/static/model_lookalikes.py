@@ -9,7 +9,7 @@ from gradguard.static.called import Called
 from gradguard.static.model import Mode
 
 if TYPE_CHECKING:
-    from gradguard.static.definitions import FunctionRef
+    from gradguard.static.functions import FunctionRef
 
 _INTERFACE = re.compile(
     r"""namedtuple\(\s*['"]\w+['"],[^)]*['"\s]forward['"\s,]|"""

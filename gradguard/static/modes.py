@@ -9,7 +9,7 @@ from gradguard.static import knowledge as k
 from gradguard.static import tree as t
 from gradguard.static.called import Called
 from gradguard.static.conditions import outcome
-from gradguard.static.definitions import FunctionRef
+from gradguard.static.functions import FunctionRef
 from gradguard.static.model import (
     Mode,
 )

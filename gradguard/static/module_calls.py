@@ -8,7 +8,8 @@ from gradguard.static import knowledge as k
 from gradguard.static import tree as t
 from gradguard.static import values
 from gradguard.static.called import Called, last
-from gradguard.static.definitions import Class, FunctionRef
+from gradguard.static.classes import Class
+from gradguard.static.functions import FunctionRef
 from gradguard.static.model import Forward, Function, Mode
 from gradguard.static.model_lookalikes import may_record_nothing
 from gradguard.static.names import structures_in

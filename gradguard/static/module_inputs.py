@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from gradguard.static.lines import class_around, lines_with
 
 if TYPE_CHECKING:
-    from gradguard.static.definitions import FunctionRef
     from gradguard.static.flow import Flow
+    from gradguard.static.functions import FunctionRef
     from gradguard.static.model import Store
 
 

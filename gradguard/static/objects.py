@@ -11,7 +11,8 @@ from gradguard.static.source import Site
 from gradguard.static.values import Kind, Value
 
 if TYPE_CHECKING:
-    from gradguard.static.definitions import Class, FunctionRef
+    from gradguard.static.classes import Class
+    from gradguard.static.functions import FunctionRef
 
 
 def object_lists(cls: Class) -> tuple[Site, ...]:

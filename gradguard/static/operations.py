@@ -10,9 +10,10 @@ from gradguard.static import tree as t
 from gradguard.static.binding import forget_frames
 from gradguard.static.builtin_calls import builtin
 from gradguard.static.called import Called, last
+from gradguard.static.classes import Class
 from gradguard.static.counts import is_long_buffer
-from gradguard.static.definitions import Class, FunctionRef
 from gradguard.static.expressions import cut, recorded
+from gradguard.static.functions import FunctionRef
 from gradguard.static.gate import SourceError
 from gradguard.static.lengthened import JOINING, note_joined
 from gradguard.static.names import is_of_gradient

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from gradguard.static import tree as t
-from gradguard.static.definitions import FunctionRef
+from gradguard.static.functions import FunctionRef
 
 if TYPE_CHECKING:
     from gradguard.static.called import Called

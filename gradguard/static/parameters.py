@@ -14,7 +14,7 @@ from gradguard.static.tree import walk_statements
 from gradguard.static.values import Kind
 
 if TYPE_CHECKING:
-    from gradguard.static.definitions import Class
+    from gradguard.static.classes import Class
 
 _BARE = re.compile(r"torch\.nn\.(?:Module|(?:modules\.loss\.)?(?!\w*With)\w*Loss)$")
 """What a class may inherit from elsewhere and still have nothing to train: the losses of ``torch.nn`` are such."""

@@ -19,7 +19,8 @@ from gradguard.static.written_calls import AT_TOP, ITEMS, Call, Given, Scope, Wr
 
 if TYPE_CHECKING:
     from gradguard.static.asked import Asked
-    from gradguard.static.definitions import Class, FunctionRef
+    from gradguard.static.classes import Class
+    from gradguard.static.functions import FunctionRef
     from gradguard.static.project import Module, Project
     from gradguard.static.survey import Survey
 
@@ -128,7 +129,8 @@ class Passed:
 
     def _resolved(self, calls: _Calls, given: Given, scope: Scope) -> Iterator[FunctionRef]:
         """The functions that an argument may be: one by its name, a method, what a function returns."""
-        from gradguard.static.definitions import Class, FunctionRef
+        from gradguard.static.classes import Class
+        from gradguard.static.functions import FunctionRef
 
         *holder, name = given.path.split(".")
         module = calls.module
@@ -191,7 +193,7 @@ class Passed:
 
 def _by_default(ref: FunctionRef, param: str) -> Iterator[FunctionRef]:
     """The lambda that a parameter is unless a call says otherwise."""
-    from gradguard.static.definitions import FunctionRef
+    from gradguard.static.functions import FunctionRef
 
     default = next((p.default for p in ref.define.params if p.name == param), None)
     if isinstance(default, t.Lambda):
@@ -298,7 +300,7 @@ class _Calls(Remembers):
 
     def made(self, path: str) -> list[Class]:
         """The classes that a variable's objects are made of."""
-        from gradguard.static.definitions import Class
+        from gradguard.static.classes import Class
 
         values = (self.module.dotted(maker) for maker in self._makers(path) if self.module is not None)
         return [value.ref for value in values if value is not None and isinstance(value.ref, Class)]
@@ -342,7 +344,7 @@ class _Calls(Remembers):
             part: what of it is asked for: itself, or its items.
             asked: receives what the file that wants to know asks with this.
         """
-        from gradguard.static.definitions import Class
+        from gradguard.static.classes import Class
 
         for given, _ in self.given(name, param, position):
             for maker in self._made_by(given, part):
@@ -393,7 +395,7 @@ class _Calls(Remembers):
 
     def _may_learn(self, maker: str) -> bool:
         """Whether what is made may have parameters, as far as it is known."""
-        from gradguard.static.definitions import Class
+        from gradguard.static.classes import Class
 
         value = self.module.dotted(maker) if self.module is not None else None
         if value is not None and isinstance(value.ref, Class):

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from gradguard.static import knowledge as k
 from gradguard.static import tree as t
-from gradguard.static.definitions import Class, FunctionRef
+from gradguard.static.classes import Class
+from gradguard.static.functions import FunctionRef
 from gradguard.static.memo import memo_of
 from gradguard.static.names import makes_anew, named_kind
 from gradguard.static.state import State

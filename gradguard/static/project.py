@@ -18,7 +18,8 @@ from gradguard.findings import FileError
 from gradguard.static import knowledge as k
 from gradguard.static import tree as t
 from gradguard.static.asked import Questions
-from gradguard.static.definitions import Class, FunctionRef
+from gradguard.static.classes import Class
+from gradguard.static.functions import FunctionRef
 from gradguard.static.gate import SourceError
 from gradguard.static.imports import Imports
 from gradguard.static.memo import Remembers, cached_property

@@ -9,8 +9,8 @@ from typing import Any
 from gradguard.static import knowledge as k
 from gradguard.static import tree as t
 from gradguard.static.arguments import SEEN, sureness
+from gradguard.static.classes import Class
 from gradguard.static.copies import is_made_for
-from gradguard.static.definitions import Class
 from gradguard.static.expressions import recorded
 from gradguard.static.forms import key_of
 from gradguard.static.hooks import is_left_open

@@ -9,8 +9,8 @@ from gradguard.static import tree as t
 from gradguard.static.clearing import AT_START
 
 if TYPE_CHECKING:
-    from gradguard.static.definitions import FunctionRef
     from gradguard.static.flow import Flow
+    from gradguard.static.functions import FunctionRef
 
 
 def is_reset_by_callers(flow: Flow, path: str) -> bool:

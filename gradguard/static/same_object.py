@@ -12,7 +12,7 @@ from gradguard.static import tree as t
 from gradguard.static.parameters import making
 
 if TYPE_CHECKING:
-    from gradguard.static.definitions import Class
+    from gradguard.static.classes import Class
 
 
 def other_paths(cls: Class) -> dict[str, str]:

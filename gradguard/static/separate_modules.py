@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from gradguard.static import knowledge as k
 from gradguard.static import tree as t
-from gradguard.static.definitions import Class, FunctionRef
+from gradguard.static.classes import Class
+from gradguard.static.functions import FunctionRef
 from gradguard.static.values import Kind
 
 if TYPE_CHECKING:

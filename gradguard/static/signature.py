@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from gradguard.static import knowledge as k
 from gradguard.static import tree as t
-from gradguard.static.definitions import FunctionRef
+from gradguard.static.functions import FunctionRef
 from gradguard.static.memoized import keeps_arguments
 from gradguard.static.names import used_as_tensors
 from gradguard.static.source import Site

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from gradguard.static import gradient_sums
 from gradguard.static import knowledge as k
 from gradguard.static import tree as t
-from gradguard.static.definitions import Class
+from gradguard.static.classes import Class
 from gradguard.static.forms import comprehension_of, rebind_form
 from gradguard.static.model import (
     Form,

@@ -20,8 +20,8 @@ from gradguard.static.values import DETACHED, UNKNOWN, Held, Kind, Root, Source,
 
 if TYPE_CHECKING:
     from gradguard.static.called import Called
-    from gradguard.static.definitions import FunctionRef
     from gradguard.static.flow import Flow
+    from gradguard.static.functions import FunctionRef
 
 MANY = 6
 """Of more functions than these it is not worth asking which one is called."""

@@ -29,7 +29,8 @@ from gradguard.static.registered import registered
 
 if TYPE_CHECKING:
     from gradguard.static.asked import Asked
-    from gradguard.static.definitions import Class, FunctionRef
+    from gradguard.static.classes import Class
+    from gradguard.static.functions import FunctionRef
     from gradguard.static.project import Module, Project
 
 # Methods that somebody outside of the project calls.

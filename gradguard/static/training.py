@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 from gradguard.static import knowledge as k
 from gradguard.static import tree as t
 from gradguard.static.called import Called, last
+from gradguard.static.classes import Class
 from gradguard.static.conditions import outcome
-from gradguard.static.definitions import Class, FunctionRef
+from gradguard.static.functions import FunctionRef
 from gradguard.static.gate import SourceError
 from gradguard.static.model import (
     Backward,

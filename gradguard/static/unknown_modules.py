@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 from gradguard.static import tree as t
 from gradguard.static.arguments import takes
-from gradguard.static.definitions import Class
+from gradguard.static.classes import Class
 from gradguard.static.module_calls import made_at
 from gradguard.static.roots import node_of
 from gradguard.static.values import Kind, Source
 
 if TYPE_CHECKING:
-    from gradguard.static.definitions import FunctionRef
     from gradguard.static.flow import Flow
+    from gradguard.static.functions import FunctionRef
     from gradguard.static.model import Store
 
 _CUTTING = frozenset({"detach", "detach_"})

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from gradguard.static import handed_functions
 from gradguard.static import tree as t
-from gradguard.static.definitions import FunctionRef
+from gradguard.static.functions import FunctionRef
 from gradguard.static.model import Mode
 from gradguard.static.screen import calling
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gradguard.static.definitions import FunctionRef
+from gradguard.static.functions import FunctionRef
 from gradguard.static.without_grad import Site, WithoutGrad
 from tests.rules.snippets import assert_clean, assert_flagged
 
