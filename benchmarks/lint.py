@@ -254,6 +254,8 @@ def main() -> None:
     screen = commands.add_parser("screen", help="what is found with the screen and without")
     screen.add_argument("folders", type=Path, nargs="+", metavar="DIR")
     options = parser.parse_args()
+    if missing := [script for script in in_c(options.compiled) if not Path(script).is_file()]:
+        parser.error(f"--compiled: there is no {missing[0]}; install GradGuard in that environment first")
     if options.command == "screen":
         print_screen(options.folders)
     else:
