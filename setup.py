@@ -19,7 +19,10 @@ _LEFT_OUT = ("asked.py", "kinship.py", "last_run.py", "traits.py")
 def _extensions() -> list[Extension]:
     if os.environ.get("GRADGUARD_USE_MYPYC") != "1":
         return []
-    from mypyc.build import mypycify
+    try:
+        from mypyc.build import mypycify
+    except ImportError:
+        raise SystemExit("GRADGUARD_USE_MYPYC=1: install mypy here first, and pass --no-build-isolation") from None
 
     files = [str(file) for file in sorted(Path("gradguard/static").glob("*.py")) if file.name not in _LEFT_OUT]
     return mypycify(["--strict", *files], group_name="gradguard", opt_level="2", multi_file=True)
