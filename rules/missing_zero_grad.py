@@ -20,11 +20,14 @@ forget one of them. A reset of another module (`self.critic_target.zero_grad()` 
 it is seen that the two share no parameters: a deep copy, or made by its own class. An `opt.zero_grad()` that stands
 after `for opt in optimizers: opt.step()`, not in it, is that of the last one.
 
-Without an optimizer, too: who adds up squares of gradients, as for a Fisher matrix (`fisher[n] += p.grad ** 2` after
-each backward), needs a reset before each backward, or squares what all batches so far have added up to.
+Without an optimizer, too: a loop that moves its parameters itself (`w -= rate * w.grad` after each backward) has to
+reset the gradient of each of them itself (`w.grad.zero_()`). And who adds up squares of gradients, as for a Fisher
+matrix (`fisher[n] += p.grad ** 2` after each backward), needs a reset before each backward, or squares what all batches
+so far have added up to.
 
 **In a run** nothing has to be recognised: `gradguard run` looks at the gradients before each backward, between a few
-steps of each optimizer, and says which optimizer steps with gradients that nothing has cleared.
+steps of each optimizer, and says which optimizer steps with gradients that nothing has cleared. Where there is no
+optimizer, it says which parameters change all the same, with gradients that only add up.
 
 **Not flagged.** `model.zero_grad()`, `p.grad = None`, `p.grad.zero_()`; a reset in a helper, in a closure, in the
 caller, or in a loop beside this one over the same models; gradient accumulation, where the reset happens with the step;
@@ -43,10 +46,12 @@ from collections.abc import Iterator
 from gradguard.catalogue import Rule
 from gradguard.findings import Confidence, Finding, Related, Severity
 from gradguard.signs import TRAINS
+from gradguard.static import tree as t
 from gradguard.static.edits import statement_before
-from gradguard.static.learners import loop_it_follows, resets_beside
-from gradguard.static.model import Function, Loop, Step, ZeroGrad
+from gradguard.static.learners import goes_over_learners, loop_it_follows, resets_beside
+from gradguard.static.model import Backward, Function, Loop, Step, ZeroGrad
 from gradguard.static.optimized import overlap
+from gradguard.static.steps_by_hand import is_reset_of, site_of, steps_by_hand
 
 rule = Rule("GG201", "missing-zero-grad", Severity.ERROR, TRAINS)
 
@@ -56,11 +61,12 @@ def never_resets(function: Function) -> Iterator[Finding]:
     yield from _in_no_iteration(function)
     yield from _but_the_last(function)
     yield from _before_they_are_squared(function)
+    yield from _where_no_optimizer_steps(function)
 
 
 def _in_no_iteration(function: Function) -> Iterator[Finding]:
     for loop in function.loops:
-        steps = [s for s in loop.steps if s.loop is loop]
+        steps = [s for s in loop.steps if s.loop is loop or _is_one_of_each(s, loop)]
         if loop.opaque_calls or any(s.zeroes or s.target in loop.assigned or s.is_local_of_callee for s in steps):
             continue  # an engine resets by itself; a new optimizer in each iteration is for a new model
         step = next((s for s in steps if not _is_reset(s, loop) and not resets_beside(function, loop, s)), None)
@@ -71,14 +77,14 @@ def _in_no_iteration(function: Function) -> Iterator[Finding]:
         if outer is not None and outer.loop is not None and loop.is_once_by_default:
             continue  # for part in range(args.parts), of which there is one
         where = f"; the reset in line {outer.site.line} runs once, before the loop" if outer else ""
-        target = step.target or "optimizer"
+        target = _optimizer(step)
         alone = backward.inner is not None and backward.site.node is step.site.node
         yield rule.finding(
             backward.source.site if alone else backward.site,
             f"backward adds to the gradients, and nothing in this loop resets them: `{target}.step()` uses the sum of "
             f"the gradients of all iterations{where}",
             help=f"call `{target}.zero_grad()` before it, in every iteration",
-            fix=statement_before(backward, f"{target}.zero_grad()") if step.target else None,
+            fix=statement_before(backward, f"{target}.zero_grad()") if target == step.target else None,
             confidence=Confidence.LOW if outer is not None and loop.over_samples else Confidence.HIGH,
             related=_where_it_steps(step),
         )
@@ -113,6 +119,41 @@ def _before_they_are_squared(function: Function) -> Iterator[Finding]:
             )
 
 
+def _where_no_optimizer_steps(function: Function) -> Iterator[Finding]:
+    """``w -= rate * w.grad``: the program moves its parameters itself, and has to reset them itself."""
+    for loop in function.loops:
+        backward = next((b for b in loop.backwards if b.loop is loop and b.inner is None), None)
+        if backward is None or loop.steps or loop.opaque_calls:
+            continue
+        steps = [s for s in steps_by_hand(loop) if site_of(loop, s).line >= backward.site.line]
+        steps = [s for s in steps if not any(is_reset_of(reset, s) for reset in loop.zero_grads)]
+        if steps:
+            names = dict.fromkeys(f"`{s.parameter}`" for s in steps)
+            resets = dict.fromkeys(f"`{s.reset}`" for s in steps)
+            yield rule.finding(
+                site_of(loop, steps[0]),
+                f"backward adds to the gradients, and nothing in this loop resets that of {' and '.join(names)}: each "
+                "step is taken with the sum of the gradients of all iterations",
+                help=f"call {' and '.join(resets)} in every iteration, after the step",
+                related=(_line_of_backward(backward),),
+            )
+
+
+def _line_of_backward(backward: Backward) -> Related:
+    site = backward.site
+    return Related(site.path, site.cell, site.line, "this backward adds to it")
+
+
+def _optimizer(step: Step) -> str:
+    """The optimizer as the step names it; of one of several, as it is written there."""
+    if step.target is not None and "[*]" not in step.target:
+        return step.target
+    call = step.source.site.node
+    owner = call.func.value if isinstance(call, t.Call) and isinstance(call.func, t.Attribute) else None
+    is_named = isinstance(owner, t.Name) and isinstance(call, t.Call) and not call.args
+    return owner.id if is_named and isinstance(owner, t.Name) else step.target or "optimizer"
+
+
 def _where_it_steps(step: Step) -> tuple[Related, ...]:
     """The step, where the loop runs it by a call: that does not name the optimizer."""
     site = step.source.site
@@ -134,6 +175,12 @@ def _is_of_same_scope(reset: ZeroGrad, step: Step) -> bool:
     paths = [path.split(".") for path in (*(reset.of or ()), *(step.of or ()))]
     of_object = {path[0] == "self" for path in paths}
     return len(of_object) == 1 and all(path != ["self"] for path in paths)
+
+
+def _is_one_of_each(step: Step, loop: Loop) -> bool:
+    """Whether each iteration of a loop steps several optimizers: ``for opt in opts: opt.step()``."""
+    inner = step.loop
+    return inner is not None and inner.parent is loop and not inner.backwards and goes_over_learners(inner)
 
 
 def _reset_around(function: Function, loop: Loop, step: Step) -> ZeroGrad | None:

@@ -6,18 +6,18 @@ is an optimizer that clears them. No memory grows. Two backwards early in a run 
 
 Silent where anything else tells of an intention: a gradient that is replaced, dropped or written to besides, a value
 that changes, an optimizer that has not stepped yet.
+
+Where there is no optimizer, the program moves its parameters itself (``w -= rate * w.grad``), and has to clear their
+gradients itself: of those that move, and that nothing clears, each step is taken with the sum over all steps.
 """
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable
-from dataclasses import dataclass
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
-from gradguard.runtime.graph_size import leaves_below
-from gradguard.runtime.variables import variables
+from gradguard.runtime import leaves
 
 if TYPE_CHECKING:
     from gradguard.runtime.torch_internals import TorchInternals
@@ -28,34 +28,9 @@ FIRST = 16
 LAST = 48
 """The backward at which they are judged."""
 
-MOST = 1_000
-"""Leaves that are noted."""
-
-MOST_NAMES = 3
-"""Leaves that are named."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Noted:
-    """A leaf that no optimizer has, when it was noted.
-
-    Args:
-        leaf: not kept alive.
-        gradient: which object its gradient is.
-        gradient_version: how often that was written to.
-        version: how often the leaf itself was written to.
-        total: the sum over its elements: a write through ``.data`` is not counted.
-    """
-
-    leaf: weakref.ref[Any]
-    gradient: int
-    gradient_version: int
-    version: int
-    total: float
-
 
 class Unstepped:
-    """Looks once at what backward gives gradients to.
+    """Looks once at what backward gives gradients to; and once more after an optimizer has stepped.
 
     Args:
         internals: of torch.
@@ -67,8 +42,9 @@ class Unstepped:
         self._torch = internals
         self._has_stepped = has_stepped
         self._note = note
+        self._by_hand = True
         self._backwards = 0
-        self._noted: list[_Noted] = []
+        self._noted: list[leaves.Noted] = []
         self.is_on = True
 
     def before_backward(self, tensor: Any, frame: FrameType) -> None:
@@ -78,10 +54,10 @@ class Unstepped:
             tensor: whose ``backward`` it is.
             frame: that calls it.
         """
-        if not self._has_stepped():
-            return
+        if self._by_hand and self._has_stepped():
+            self._by_hand, self._backwards = False, 0
         self._backwards += 1
-        if self._backwards in (FIRST, LAST):
+        if FIRST <= self._backwards <= LAST:
             self._look(tensor, frame)
 
     def _look(self, tensor: Any, frame: FrameType) -> None:
@@ -90,62 +66,28 @@ class Unstepped:
                 self.is_on = False
             elif self._backwards == FIRST:
                 with self._torch.without_overrides():
-                    self._noted = self._not_optimized(tensor)
-                self.is_on = bool(self._noted)
-            else:
-                self.is_on = False
+                    self._noted = leaves.noted(tensor, self._torch)
+                self.is_on = self._by_hand or bool(self._noted)
+            elif any(map(leaves.is_cleared, self._noted[: leaves.SAMPLED])):
+                self._noted = []
+            elif self._backwards == LAST:
+                self.is_on = self._by_hand
                 with self._torch.without_overrides():
-                    found = self._still_unstepped()
+                    found = leaves.added_up(self._noted, self._torch, LAST - FIRST, moved=self._by_hand)
                 if found:
-                    self._note(_said(found, frame))
+                    self._note(_said_of_moved(found, frame) if self._by_hand else _said(found, frame))
         except Exception:  # leaves without values, or of somebody's own making: nothing can be told
             self.is_on = False
 
-    def _not_optimized(self, tensor: Any) -> list[_Noted]:
-        if tensor.grad_fn is None:
-            return []
-        optimized = self._optimized()
-        leaves = [leaf for leaf in leaves_below(tensor.grad_fn) if id(leaf) not in optimized and leaf.grad is not None]
-        return [
-            _Noted(weakref.ref(leaf), id(leaf.grad), leaf.grad._version, leaf._version, _total(leaf))
-            for leaf in leaves[:MOST]
-        ]
 
-    def _still_unstepped(self) -> list[Any]:
-        """Those that are as they were, while each backward since has added to the same gradient."""
-        optimized, most = self._optimized(), LAST - FIRST
-        found = []
-        for each in self._noted:
-            leaf = each.leaf()
-            if leaf is None or id(leaf) in optimized or id(leaf.grad) != each.gradient:
-                continue
-            added = leaf.grad._version - each.gradient_version
-            if most // 2 <= added <= most and leaf._version == each.version and _total(leaf) == each.total:
-                found.append(leaf)
-        return found
-
-    def _optimized(self) -> set[int]:
-        groups = (group for optimizer in self._torch.optimizers() for group in optimizer.param_groups)
-        return {id(parameter) for group in groups for parameter in group["params"]}
-
-
-def _total(leaf: Any) -> float:
-    return float(leaf.detach().sum())
-
-
-def _said(leaves: list[Any], frame: FrameType) -> str:
-    named = [f"`{name}`" for name in _names(leaves, frame)[:MOST_NAMES]]
-    if len(leaves) == 1:
+def _said(found: list[Any], frame: FrameType) -> str:
+    who = leaves.listed(found, frame)
+    if len(found) == 1:
         return (
-            f"{named[0] if named else 'a leaf tensor'} gets a gradient from each backward and is in no optimizer: it"
-            " never changes, and its gradient only adds up. Give it to an optimizer; if it is to stay as it is,"
-            " `requires_grad_(False)`"
+            f"{who} gets a gradient from each backward and is in no optimizer: it never changes, and its gradient only"
+            " adds up. Give it to an optimizer; if it is to stay as it is, `requires_grad_(False)`"
         )
-    others = len(leaves) - len(named)
-    rest = [f"{others} more" if named else f"{others} leaf tensors"] if others else []
-    *first, last = [*named, *rest]
-    who = f"{', '.join(first)} and {last}" if first else last
-    size = sum(leaf.grad.nbytes for leaf in leaves)
+    size = sum(leaf.grad.nbytes for leaf in found)
     return (
         f"{who} get gradients from each backward and are in no optimizer: they never change, and their gradients"
         f" ({size:,} bytes) only add up. Give them to an optimizer; if they are to stay as they are,"
@@ -153,12 +95,11 @@ def _said(leaves: list[Any], frame: FrameType) -> str:
     )
 
 
-def _names(leaves: list[Any], frame: FrameType) -> list[str]:
-    """The user's names of leaves, in their order; those that have one."""
-    found: dict[int, str] = {}
-    for name, value in variables(frame):
-        found.setdefault(id(value), name)
-        if hasattr(type(value), "named_parameters"):
-            for path, parameter in value.named_parameters():
-                found.setdefault(id(parameter), f"{name}.{path}")
-    return [found[id(leaf)] for leaf in leaves if id(leaf) in found]
+def _said_of_moved(found: list[Any], frame: FrameType) -> str:
+    who, is_one = leaves.listed(found, frame), len(found) == 1
+    changes, its = ("changes", "its gradient") if is_one else ("change", "their gradients")
+    return (
+        f"{who} {changes} between the backwards, without an optimizer, and nothing clears {its}: each backward adds to"
+        " what all before it have left. Call `.grad.zero_()` once in each step, or the `zero_grad()` of the module"
+        " (GG201)"
+    )

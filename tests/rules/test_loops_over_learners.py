@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.rules.snippets import assert_clean, assert_flagged
+from tests.rules.snippets import assert_clean, assert_flagged, findings, twin
 
 UPDATE = """
     class Agents:
@@ -230,3 +230,50 @@ def test_a_loop_beside_it_that_does_not_reset_all(state: str) -> None:
 def beside(resetting: str, reset: str, stepping: str, net: str, step: str, mark: str) -> str:
     filled = BESIDE.format(resetting=resetting, reset=reset, stepping=stepping, net=net, step=step, mark=mark)
     return filled.replace("STATE", "pass")
+
+
+TOGETHER = """
+    class Trainer:
+        def __init__(self, nets):
+            self.nets = nets
+            self.optimizers = [torch.optim.Adam(net.parameters()) for net in nets]
+
+        def reset(self):
+            for optimizer in self.optimizers:
+                optimizer.zero_grad()
+
+        def train(self, loader):
+            for x in loader:
+                loss = sum(net(x).mean() for net in self.nets)
+                loss.backward()  # !
+                for opt in self.optimizers:
+                    opt.step()
+"""
+
+
+@pytest.mark.parametrize("each", ["opt in self.optimizers", "i, opt in enumerate(self.optimizers)", "opt in (a, b)"])
+def test_one_backward_and_a_step_of_each(each: str) -> None:
+    snippet = TOGETHER.replace("opt in self.optimizers", each)
+    assert_flagged(snippet, "GG201")
+    (finding,) = findings(snippet, "GG201")
+    assert "`opt.step()`" in finding.message
+
+
+STEP, LOSS, PAD = "opt.step()", "                loss = ", "\n" + 16 * " "
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        (LOSS, f"{16 * ' '}self.reset()\n{LOSS}"),
+        (LOSS, f"{16 * ' '}[opt.zero_grad() for opt in self.optimizers]\n{LOSS}"),
+        (LOSS, f"{16 * ' '}for net in self.nets:{PAD}    net.zero_grad()\n{LOSS}"),
+        (STEP, f"{STEP}{PAD}    opt.zero_grad()"),
+        (STEP, f"{STEP}{PAD}for o in self.optimizers:{PAD}    o.zero_grad()"),
+        (STEP, f"{STEP}{PAD}for p in self.parameters():{PAD}    p.grad = None"),
+        (STEP, "opt.state_dict()"),
+        (f"opt in self.optimizers:{PAD}    {STEP}", f"epoch in range(3):{PAD}    self.plan.step()"),
+    ],
+)
+def test_a_step_of_each_that_is_reset(edit: tuple[str, str]) -> None:
+    assert_clean(twin(TOGETHER, edit), "GG201")

@@ -202,3 +202,85 @@ def a_short_run(net: Net) -> None:
 )
 def test_nothing_is_said_of(training: Callable[[Net], object]) -> None:
     assert said(training) == []
+
+
+def moved(training: Callable[[Net], object]) -> list[str]:
+    """What is said of parameters that the program moves itself."""
+    net = Net()
+    with Watch() as guard:
+        training(net)
+    assert guard.report is not None
+    assert not [note for note in guard.report.notes if "failed" in note]
+    return [note for note in guard.report.notes if "without an optimizer" in note]
+
+
+def by_hand(net: Net, after: Callable[[Any], object] = lambda parameter: None, every: int = 1) -> None:
+    for step in range(STEPS):
+        net.loss().backward()
+        for parameter in net.parameters() if step % every == 0 else ():
+            with torch.no_grad():
+                parameter -= 1e-4 * parameter.grad
+            after(parameter)
+
+
+def by_hand_through_data(net: Net) -> None:
+    for _ in range(STEPS):
+        net.loss().backward()
+        for parameter in net.parameters():
+            parameter.data.add_(parameter.grad.data, alpha=-1e-4)
+
+
+def test_parameters_that_the_program_moves_along_sums_of_gradients() -> None:
+    (note,) = moved(by_hand)
+    assert "`by_hand.net." in note
+    assert "change between the backwards" in note
+    assert "(GG201)" in note
+
+
+@pytest.mark.parametrize("training", [by_hand_through_data, lambda net: by_hand(net, every=4)])
+def test_however_and_how_often_it_moves_them(training: Callable[[Net], object]) -> None:
+    assert len(moved(training)) == 1
+
+
+def a_tensor_of_a_loop(_: Net) -> None:
+    weight = torch.zeros(3, requires_grad=True)
+    for _ in range(STEPS):
+        (torch.randn(3) @ weight - 1).square().backward()
+        weight.data = weight.data - 1e-3 * weight.grad
+
+
+def test_one_tensor_has_its_name() -> None:
+    (note,) = moved(a_tensor_of_a_loop)
+    assert note.startswith("`a_tensor_of_a_loop.weight` changes")
+
+
+def replaced_by_another(net: Net) -> None:
+    for _ in range(STEPS):
+        net.zero_grad()
+        net.loss().backward()
+        for parameter in net.parameters():
+            parameter.data -= 1e-4 * parameter.grad
+
+
+def an_optimizer_that_comes_later(net: Net) -> None:
+    for _ in range(10):
+        net.loss().backward()
+    train(net, sgd(net.parameters()))
+
+
+@pytest.mark.parametrize(
+    "training",
+    [
+        lambda net: by_hand(net, lambda parameter: parameter.grad.zero_()),
+        lambda net: by_hand(net, lambda parameter: parameter.grad.data.zero_()),
+        lambda net: by_hand(net, lambda parameter: parameter.grad.data.zero_(), every=4),
+        lambda net: by_hand(net, lambda parameter: setattr(parameter, "grad", None)),
+        lambda net: by_hand(net, lambda parameter: parameter.grad.mul_(0.9)),  # momentum
+        replaced_by_another,
+        an_optimizer_that_comes_later,
+        no_optimizer_yet,
+        lambda net: train(net, sgd(net.parameters())),
+    ],
+)
+def test_nothing_is_said_of_moves_with_gradients_of_their_own(training: Callable[[Net], object]) -> None:
+    assert moved(training) == []
