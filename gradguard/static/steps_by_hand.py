@@ -12,6 +12,7 @@ from gradguard.static.source import Site
 _MOVING = ("sub_", "add_", "copy_")
 _OF_ALL = ("parameters", "named_parameters")
 _HARMLESS = ("clip", "print")
+_MODES_OFF = ("no_grad", "inference_mode", "set_grad_enabled")
 
 
 class StepByHand(NamedTuple):
@@ -49,7 +50,7 @@ def steps_by_hand(loop: Loop) -> list[StepByHand]:
         return []
     anew = set(loop.targets) | {path for stmt in statements for path in _bound(stmt)}
     given = {path for stmt in statements for path in _given(stmt)}
-    found = [*_moved(repeat.body, {})]
+    found = [*_moved(repeat.body, {}, is_off=False)]
     return [s for s in found if s.holder.split(".")[0] not in anew and {s.holder, s.parameter}.isdisjoint(given | anew)]
 
 
@@ -63,14 +64,15 @@ def site_of(loop: Loop, step: StepByHand) -> Site:
     return Site(loop.site.chunk, step.node)
 
 
-def _moved(body: list[t.Stmt], each: dict[str, t.Expr]) -> Iterator[StepByHand]:
+def _moved(body: list[t.Stmt], each: dict[str, t.Expr], *, is_off: bool) -> Iterator[StepByHand]:
     """The steps in a block.
 
     Args:
         each: the names that loops around it bind, with what these go over.
+        is_off: no graph is recorded in it; where one is, a leaf cannot be changed.
     """
     for stmt in body:
-        parameter = _parameter_moved_by(stmt)
+        parameter = _parameter_moved_by(stmt, is_off=is_off)
         if parameter is not None:
             gone_over = each.get(parameter.split(".")[0])
             holder = _holder(gone_over) if gone_over is not None else parameter
@@ -81,15 +83,21 @@ def _moved(body: list[t.Stmt], each: dict[str, t.Expr]) -> Iterator[StepByHand]:
             names = (path for target in t.names_in(stmt.target) if (path := t.path_of(target)) is not None)
             inner.update(dict.fromkeys(names, stmt.iterable))
         for block in t.blocks(stmt):
-            yield from _moved(block, inner)
+            yield from _moved(block, inner, is_off=is_off or _turns_off(stmt))
 
 
-def _parameter_moved_by(stmt: t.Stmt) -> str | None:
+def _turns_off(stmt: t.Stmt) -> bool:
+    """Whether the statement is a ``with torch.no_grad():``."""
+    calls = (item for item, _ in stmt.items if isinstance(item, t.Call)) if isinstance(stmt, t.With) else ()
+    return any((t.path_of(call.func) or "").rsplit(".", 1)[-1] in _MODES_OFF for call in calls)
+
+
+def _parameter_moved_by(stmt: t.Stmt, *, is_off: bool) -> str | None:
     """The parameter that a statement moves along its own gradient; None where it does something else."""
     target, value = _changed_by(stmt)
     if isinstance(target, t.Attribute) and target.name == "data":
         target = target.value
-    elif isinstance(stmt, t.Assign):
+    elif isinstance(stmt, t.Assign) or not is_off:
         return None  # w = w - rate * w.grad: another tensor
     path = t.path_of(target) if target is not None else None
     if path is None or "[" in path or not any(_is_gradient_of(path, node) for node in t.walk(value)):

@@ -177,6 +177,16 @@ CLEAN = {
             for p in net.parameters():
                 p.data -= 0.1 * p.grad
     """,
+    "a tensor that has a graph": """
+        def adapt(self, x, y, rate):
+            code = self.encoder(x)
+            for _ in range(5):
+                code.retain_grad()
+                loss = F.mse_loss(self.decoder(code), y)
+                loss.backward(retain_graph=True)
+                code -= rate * code.grad
+            return code
+    """,
     "to the gradient": """
         def train(net, batches, opt):
             for x in batches:
