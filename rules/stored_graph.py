@@ -63,7 +63,7 @@ def stores(function: Function) -> Iterator[Finding]:
             yield rule.finding(
                 store.site,
                 _message(store),
-                help=f"store {store.advice}" + ("" if store.freed else ", or run the loop under `torch.no_grad()`"),
+                help=store.instead("store") + ("" if store.freed else ", or run the loop under `torch.no_grad()`"),
                 fix=store.detach_fix(),
                 severity=Severity.WARNING if store.freed else Severity.ERROR,
                 confidence=store.confidence if _is_sure(function, store) else Confidence.LOW,

@@ -23,6 +23,7 @@ from gradguard.static.memory import COLLECTING, cleared, is_cut, judge_memory
 from gradguard.static.model import Backward, Event, Form, GradCall, Loop, Mode, Scope, Site, Store
 from gradguard.static.module_inputs import may_get_graphs
 from gradguard.static.noted import judge_call, judge_construction
+from gradguard.static.read_again import is_read_again
 from gradguard.static.renewal import is_renewed
 from gradguard.static.reset_by_callers import is_reset_by_callers
 from gradguard.static.roots import attaching_roots, graphs, node_of, site_of, wholes
@@ -91,6 +92,7 @@ def _judge_store(flow: Flow, store: Store) -> None:
         store.few_times = _ends_with_few(flow, store, store.outlives)
     if store.leaks:
         store.may_be_cut = lambda: may_cut(flow, store)
+        store.is_read_again = lambda: is_read_again(flow, store)
         store.route = _longest_route(flow, store, roots)
 
 

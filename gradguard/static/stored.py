@@ -136,6 +136,7 @@ class Store(Event):
         growth: tells how it adds memory besides graphs; it looks into all files, and only a rule asks.
         capped: it is stored only while the collection is short.
         may_be_cut: whether a module whose class only the run knows may detach it (reads other files).
+        is_read_again: whether something computes with what is there: a backward may need the graph (reads files).
         renewed: what it is stored in, an entry of a collection, is made anew each time.
         fills: it is stored only until a long buffer is full.
         few_keys: it seems to be one for each of some objects that there are, and to take the place of the one before.
@@ -180,6 +181,7 @@ class Store(Event):
     renewed: bool = False
     fills: bool = False
     may_be_cut: Callable[[], bool] = field(default=lambda: False, repr=False)
+    is_read_again: Callable[[], bool] = field(default=lambda: False, repr=False)
     few_keys: bool = False
     few_times: bool = False
     is_item: bool = False
@@ -383,6 +385,22 @@ class Store(Event):
         """As a number, where one is meant."""
         return "" if self.is_tensor is False else f", or `{self._called('item')}` where a number is meant"
 
+    def instead(self, do: str, *, number: bool = False) -> str:
+        """The edit in words: without its graph, or where a backward may need that, not for longer.
+
+        Args:
+            do: what is to be done with the value: ``store``.
+            number: that it may become a number is said, too.
+        """
+        if self._may_be_needed:
+            return f"empty {self.place} when it was used; if nothing backpropagates it, {do} {self.advice}"
+        return f"{do} {self.advice}" + (self.number_advice if number else "")
+
+    @property
+    def _may_be_needed(self) -> bool:
+        """Whether a backward may still go through what is stored."""
+        return not self.freed and not self.evaluating and self.is_read_again()
+
     def _called(self, method: str) -> str:
         node = self.value_site.node if self.value_site else None
         primary = node is None or isinstance(node, t.Name | t.Attribute | t.Subscript | t.Call)
@@ -429,7 +447,7 @@ class Store(Event):
         site = self.value_site
         if site is None or (self.inner is not None and not self.parameter) or self.is_tensor is False or self.goes_on:
             return None
-        edit = detached(site)
+        edit = detached(site) if not self._may_be_needed else None
         return Fix(f"detach `{one_line(site.code)}`", (edit,), safe=self.is_tensor is True) if edit else None
 
     def where_stored(self) -> tuple[Related, ...]:

@@ -2092,3 +2092,56 @@ def test_an_entry_that_is_begun_anew_before_each_step() -> None:
         ("for x, y in loader:\n", 'for x, y in loader:\n                board.begin("train")\n'),
     )
     assert_clean(begun, CODE)
+
+
+KEPT_FOR_LATER = """
+    class Aux:
+        pending = []
+
+        @classmethod
+        def add(cls, loss):
+            cls.pending.append(loss)
+
+    class Layer(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.router = nn.Linear(4, 4)
+
+        def forward(self, x):
+            p = self.router(x).softmax(-1)
+            Aux.add(p.pow(2).mean())  # !
+            return x * p
+
+    model = Layer()
+    opt = torch.optim.SGD(model.parameters(), 0.1)
+    for t in range(100):
+        loss = model(torch.randn(8, 4)).mean()
+        {use}
+        opt.zero_grad()
+        loss.backward()
+        opt.step()
+"""
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        "loss = loss + 0.01 * Aux.pending[-1]",
+        "loss = loss + torch.stack(Aux.pending[-2:]).sum()",
+        "loss = loss + sum(Aux.pending[-2:])",
+        "for each in Aux.pending[-2:]: loss = loss + each",
+    ],
+)
+def test_of_what_may_be_backpropagated_later_no_edit_cuts_the_graph(use: str) -> None:
+    snippet = KEPT_FOR_LATER.format(use=use)
+    assert_flagged(snippet, CODE)
+    (finding,) = findings(snippet, CODE)
+    assert finding.fix is None
+    assert (finding.help or "").startswith("empty `Aux.pending` when it was used; if nothing backpropagates it, pass")
+
+
+@pytest.mark.parametrize("use", ["pass", "print(len(Aux.pending))", "Aux.pending.append(None)", "Aux.pending[0] = 0"])
+def test_what_nobody_computes_with_is_detached(use: str) -> None:
+    (finding,) = findings(KEPT_FOR_LATER.format(use=use), CODE)
+    assert finding.fix is not None
+    assert (finding.help or "").startswith("pass `p.pow(2).mean().detach()`")

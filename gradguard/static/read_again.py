@@ -1,0 +1,29 @@
+"""Whether what is kept in a collection is computed with later: a backward may go through it, and needs its graph."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from gradguard.static.model import Scope, Store
+
+if TYPE_CHECKING:
+    from gradguard.static.flow import Flow
+
+_WITH = r"\b(?:sum|stack|cat|concat|mean|fsum)\s*\([^\n]*\b{0}\b"
+_EACH = r"\bfor\b[^\n]*\bin\b[^\n]*\b{0}\b"
+_ONE = r"(?:=|\breturn\b|[-+*/(,])[ \t]*[\w.]*\b{0}\[(?![^\n]*\][ \t]*=(?!=))"
+
+
+def is_read_again(flow: Flow, store: Store) -> bool:
+    """Whether a function of the program computes with what a collection of an object or a module keeps.
+
+    Told from text: ``torch.stack(self.aux_losses).sum()``, ``loss + self.aux_losses[-1]``.
+    """
+    if store.scope in (Scope.LOCAL, Scope.PARAMETER):
+        return False
+    name = re.escape(store.holder)
+    if not name.isidentifier():
+        return False
+    pattern = re.compile("|".join(part.format(name) for part in (_WITH, _EACH, _ONE)))
+    return flow.project.survey.acts(store.holder, pattern, flow.module)
