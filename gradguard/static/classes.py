@@ -190,6 +190,8 @@ class Class(Remembers):
         for cls in self.lineage():
             for ref, value in cls._assignments.get(name, ()):
                 found = kind_of(ref, value)
+                if found.kind in (Kind.UNKNOWN, Kind.OUTPUT) and cls._runs(name):
+                    return Value(kind=Kind.MODULE)
                 if found.holding(Held.FROZEN) and parameters.may_learn_again(self, name):
                     found = learning(found)
                 if found.kind is Kind.CONTAINER and not found.parts and cls._holds_bounded(name):
@@ -345,12 +347,27 @@ class Class(Remembers):
         """The attributes (``self.net``) that its methods use as only modules are used."""
         return frozenset(path for ref in self.methods.values() for path in ref.modules)
 
+    def _runs(self, name: str) -> bool:
+        """Whether its ``forward`` runs what is made by a class that it is given: ``self.net = base(dim)``."""
+        if not self.is_module:
+            return False
+        start, forward = self.methods.get("__init__"), self.methods.get("forward")
+        if start is None or forward is None:
+            return False
+        given = {param.name for param in start.define.params}
+        made = (value for ref, value in self._assignments.get(name, ()) if ref is start)
+        is_made = any(isinstance(v, t.Call) and isinstance(v.func, t.Name) and v.func.id in given for v in made)
+        calls = (node.func for node in forward.define.nodes if isinstance(node, t.Call) and node.args)
+        return is_made and any(t.path_of(func) == f"self.{name}" for func in calls)
+
     @cached_property
     def trains(self) -> bool:
         """Whether it has something to train, so that what it computes, and what comes into it, carries graphs."""
         if any("Norm" in n for n in self.external_bases):
             return True
-        return re.search(r"\bParameter\(|\b(?:nn|torch\.nn)\.(?!Module\b)[A-Z]\w*\(", self.chunk.text) is not None
+        if re.search(r"\bParameter\(|\b(?:nn|torch\.nn)\.(?!Module\b)[A-Z]\w*\(", self.chunk.text) is not None:
+            return True
+        return any(map(self._runs, self._assignments))
 
     @cached_property
     def registers_buffers(self) -> bool:

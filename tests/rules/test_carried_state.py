@@ -1486,3 +1486,47 @@ def test_a_model_in_a_file_that_knows_no_tensors(tmp_path: Path, imports: str, k
         "main.py": "import torch\nfrom motion import drive\n\nfor i in range(9):\n    drive(torch.load('a'), [])\n",
     }
     assert bool(lines_in_files(tmp_path, files, CODE)) == knows_tensors
+
+
+GIVEN_A_CLASS = """
+    class Contrast(nn.Module):
+        def __init__(self, {given}, dim=16):
+            super().__init__()
+            self.query = {made}
+            self.other = copy.deepcopy(self.query)
+            self.bank = torch.randn(64, dim)
+
+        def forward(self, a, b):
+            q, k = {run}
+            logits = q @ self.bank.clone().detach().t()
+            self.bank = torch.cat([self.bank, k])[-64:]  # !
+            return logits
+
+    def train(make, loader):
+        net = Contrast(make)
+        opt = torch.optim.SGD(net.parameters(), 0.1)
+        for a, b in loader:
+            loss = net(a, b).mean()
+            opt.zero_grad()
+            loss.backward()
+            opt.step()
+"""
+
+
+@pytest.mark.parametrize(("given", "made"), [("base", "base(dim)"), ("base_encoder", "base_encoder(dim)")])
+def test_a_module_that_is_made_by_what_it_is_given(given: str, made: str) -> None:
+    run = "F.normalize(self.query(a)), F.normalize(self.other(b))"
+    assert_flagged(GIVEN_A_CLASS.format(given=given, made=made, run=run), CODE)
+
+
+@pytest.mark.parametrize(
+    ("made", "run"),
+    [
+        ("base(dim)", "self.query(a), self.other(b).detach()"),
+        ("base(dim)", "self.query.encode(a), b"),
+        ("base", "a, b"),
+        ("torch.randn(dim)", "a + self.query, b - self.other"),
+    ],
+)
+def test_what_is_made_by_what_it_is_given_and_not_run_or_cut(made: str, run: str) -> None:
+    assert_clean(GIVEN_A_CLASS.format(given="base", made=made, run=run), CODE)
