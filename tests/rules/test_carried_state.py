@@ -1489,6 +1489,8 @@ def test_a_model_in_a_file_that_knows_no_tensors(tmp_path: Path, imports: str, k
 
 
 GIVEN_A_CLASS = """
+    import copy
+
     class Contrast(nn.Module):
         def __init__(self, {given}, dim=16):
             super().__init__()
