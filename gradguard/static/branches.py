@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gradguard.static import knowledge as k
+from gradguard.static import periods
 from gradguard.static import tree as t
 from gradguard.static.binding import bind
 from gradguard.static.classes import Class
@@ -17,7 +18,6 @@ from gradguard.static.conditions import (
     length_test,
     no_tensors,
     outcome,
-    period,
     shape_test,
     steady_branch,
     steady_way,
@@ -50,7 +50,7 @@ def if_(flow: Flow, stmt: t.If, state: State) -> State | None:
     if key is not None:
         (first if equal else second).assign(flow.canonical(key), Value(kind=Kind.NUMBER, ref=Word(text)))
     flow.branches += 1
-    every = period(stmt.test)
+    every = periods.every(flow, stmt)
     flow.periods += [] if every is None else [every]
     once = flow.loop is not None and (
         holds_once(stmt.test, flow.loop.targets)

@@ -171,6 +171,7 @@ def holds_once(test: t.Expr, targets: frozenset[str]) -> bool:
 _LIMIT_NAME = re.compile(
     r"max|total|limit|budget|until|last|(?:^|_)(?:n|num|stop)_|steps|iter|epochs|batches|updates|patience", re.I
 )
+_MEASURE_NAME = re.compile(r"(?:^|_)(?:loss|acc|accuracy|score|metrics?|error|val|perplexity|ppl|f1|auc)$", re.I)
 _STOP_NAME = re.compile(r"(?:^|_)stop(?:p(?:ed|er|ing))?(?:_early|_training)?$|early_?stop|(?:^|_)converged$", re.I)
 
 
@@ -181,7 +182,10 @@ def at_limit(test: t.Expr) -> bool:
     """
     if isinstance(test, t.Operation) and test.operator == "or":
         return all(map(at_limit, test.operands))
-    if _is_stop(test):
+    if isinstance(test, t.Operation) and test.operator == "and":  # `epoch % 5 == 0 and stopper(loss)`
+        own = [operand for operand in test.operands if period(operand) is None]
+        return bool(own) and all(map(at_limit, own))
+    if _is_stop(test) or _judges_a_loss(test):
         return True
     if not isinstance(test, t.Operation) or test.operator not in ("==", ">=", ">") or len(test.operands) != 2:
         return False
@@ -198,6 +202,16 @@ def _is_stop(test: t.Expr) -> bool:
     """Whether training ends early, when it has learned what it can: ``early_stopping(loss)``, ``stop``."""
     path = t.path_of(test.func if isinstance(test, t.Call) else test)
     return path is not None and any(_STOP_NAME.search(name) for name in path.split("."))
+
+
+def _judges_a_loss(test: t.Expr) -> bool:
+    """Whether an object is told how well the training goes, and says whether it ends: ``patience(loss.item())``."""
+    given = [arg.value for arg in test.args] if isinstance(test, t.Call) else []
+    numbers = (value.func for value in given if isinstance(value, t.Call))
+    if any(isinstance(func, t.Attribute) and func.name == "item" for func in numbers):
+        return True
+    names = (path.rsplit(".", 1)[-1] for value in given if (path := t.path_of(value)) is not None)
+    return any(_MEASURE_NAME.search(name) for name in names)
 
 
 def tensor_test(test: t.Expr) -> tuple[str | None, bool]:

@@ -10,7 +10,7 @@ from gradguard.static import knowledge as k
 from gradguard.static import tree as t
 from gradguard.static.binding import bind
 from gradguard.static.classes import Class
-from gradguard.static.conditions import outcome, steady_value, tensor_test
+from gradguard.static.conditions import outcome, period, steady_value, tensor_test
 from gradguard.static.model import GradRead, Mode
 from gradguard.static.project import member
 from gradguard.static.values import (
@@ -263,7 +263,11 @@ def _operation(flow: Flow, expr: t.Operation, state: State) -> Value:
     values = [evaluate(flow, expr.operands[0], state)]
     flow.comparing -= expr.operator in ("is", "is not")
     flow.branches += expr.operator in ("and", "or")  # what follows is computed on some ways only
+    every = period(expr.operands[0]) if expr.operator == "and" else None
+    flow.periods += [] if every is None else [every]
     values += [evaluate(flow, operand, state) for operand in expr.operands[1:]]
+    if every is not None:
+        flow.periods.pop()
     flow.branches -= expr.operator in ("and", "or")
     if expr.operator in _COMPARISONS and any(v.kind in (Kind.TENSOR, Kind.OUTPUT) for v in values):
         return cut(computed(union(values)), expr)

@@ -78,7 +78,16 @@ def test_a_list_that_is_trimmed_is_clean(trim: str) -> None:
     assert_clean(program.replace("  # !", ""), "GG406")
 
 
-LATE = ("stop", "stop or step >= steps", "stopper.early_stop", "stopper(loss.item())", "stopper.bad >= patience")
+LATE = (
+    "stop",
+    "stop or step >= steps",
+    "stopper.early_stop",
+    "stopper(loss.item())",
+    "stopper.bad >= patience",
+    "judge(loss.item(), model)",
+    "watcher.is_done(val_loss)",
+    "step % 5 == 0 and judge(evaluate(model), best_acc)",
+)
 
 
 @pytest.mark.parametrize("leave", LATE)
@@ -86,6 +95,8 @@ def test_a_loop_that_stops_when_nothing_is_learned_any_more_is_long(leave: str) 
     assert_flagged(PROGRAM.replace("TRIM", "pass").replace("LEAVE", leave), "GG406")
 
 
-@pytest.mark.parametrize("leave", ["True", "step == 2", "stop or step == 2", "y.any()", "stop and step == 2"])
+@pytest.mark.parametrize(
+    "leave", ["True", "step == 2", "stop or step == 2", "y.any()", "stop and step == 2", "found(x, y)", "step % 5 == 0"]
+)
 def test_a_loop_that_may_be_left_at_once_is_not(leave: str) -> None:
     assert_clean(PROGRAM.replace("TRIM", "pass").replace("LEAVE", leave).replace("  # !", ""), "GG406")

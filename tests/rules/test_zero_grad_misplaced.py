@@ -4,6 +4,7 @@ from textwrap import indent
 
 import pytest
 
+from gradguard.findings import Confidence
 from tests.rules.snippets import assert_clean, assert_flagged
 
 CODE = "GG202"
@@ -347,3 +348,44 @@ def test_flagged(name: str) -> None:
 @pytest.mark.parametrize("name", CLEAN)
 def test_clean(name: str) -> None:
     assert_clean(CLEAN[name], CODE)
+
+
+BY_A_SETTING = """
+    import argparse
+
+    EVERY = 4
+
+    class Trainer:
+        def __init__(self, every=4):
+            self.every = every
+
+        def train(self, model, loader, opt, every=4):
+            args = argparse.ArgumentParser()
+            args.add_argument("--accumulate", type=int, default=4)
+            args = args.parse_args()
+            count = {count}
+            for i, (x, y) in enumerate(loader):
+                opt.zero_grad()  # !
+                loss = F.cross_entropy(model(x), y) / count
+                loss.backward()
+                if (i + 1) % count == 0 or i + 1 == len(loader):
+                    opt.step()
+"""
+SETTINGS = ["4", "every", "self.every", "args.accumulate", "EVERY"]
+
+
+@pytest.mark.parametrize("count", SETTINGS)
+def test_a_setting_that_is_more_than_one_by_default(count: str) -> None:
+    assert_flagged(BY_A_SETTING.format(count=count), CODE)
+
+
+@pytest.mark.parametrize("count", SETTINGS)
+def test_a_setting_that_is_one_by_default_waits(count: str) -> None:
+    snippet = BY_A_SETTING.format(count=count).replace("=4", "=1").replace("= 4", "= 1")
+    assert_clean(snippet.replace("  # !", ""), CODE)
+
+
+@pytest.mark.parametrize("count", ["len(loader)", "x.every", "every or 1", "self.of(every)", "args.unknown"])
+def test_a_setting_that_is_not_known_waits(count: str) -> None:
+    assert_clean(BY_A_SETTING.format(count=count).replace("  # !", ""), CODE)
+    assert_flagged(BY_A_SETTING.format(count=count), CODE, Confidence.LOW)

@@ -1,0 +1,80 @@
+"""Every how many iterations a branch runs: as it is written, or by the default of the setting that says so."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from gradguard.static import tree as t
+from gradguard.static.conditions import period
+
+if TYPE_CHECKING:
+    from gradguard.static.flow import Flow
+
+_MOST_NAMES = 3
+
+
+def every(flow: Flow, stmt: t.If) -> int | None:
+    """Every how many iterations the body runs; 0 where that is not known, None where it is no such condition.
+
+    A setting is looked for only where an optimizer may step, which is what gradients are accumulated for:
+    ``if (i + 1) % args.accumulate == 0: optimizer.step()``.
+    """
+    written = period(stmt.test)
+    if written != 0 or not any(map(_steps, t.walk(stmt.body))):
+        return written
+    counts = [n.operands[-1] for n in t.walk(stmt.test) if isinstance(n, t.Operation) and n.operator == "%"]
+    return max((number for count in counts if (number := _default(flow, count, _MOST_NAMES)) is not None), default=0)
+
+
+def _steps(node: t.Node) -> bool:
+    return isinstance(node, t.Call) and isinstance(node.func, t.Attribute) and node.func.name == "step"
+
+
+def _default(flow: Flow, number: t.Expr, names: int) -> int | None:
+    """The number that something is unless somebody changes it.
+
+    Args:
+        names: how many names more may lead to it: ``every = args.every``.
+    """
+    if isinstance(number, t.Constant):
+        return number.value if type(number.value) is int else None
+    if not names:
+        return None
+    if isinstance(number, t.Name):
+        return _of_name(flow, number.id, names)
+    owner = flow.ref.owner
+    if not isinstance(number, t.Attribute):
+        return None
+    if t.path_of(number.value) == "self" and owner is not None:
+        assigned = owner.assigned(number.name)
+        if len(assigned) != 1:
+            return None
+        define, value = assigned[0]
+        return _of_parameter(define, value.id) if isinstance(value, t.Name) else _default(flow, value, names - 1)
+    return _of_setting(flow, number.name)
+
+
+def _of_name(flow: Flow, name: str, names: int) -> int | None:
+    """Of a variable that is bound once, a parameter, or a constant of the module."""
+    assigned = flow.ref.assigned.get(name, [])
+    if assigned:
+        return _default(flow, assigned[0], names - 1) if len(assigned) == 1 else None
+    if name in flow.params:
+        return _of_parameter(flow.ref.define, name)
+    found = re.findall(rf"^{re.escape(name)}\s*(?::\s*int\s*)?=\s*(\d+)\s*(?:#.*)?$", flow.module.source.text, re.M)
+    return int(found[0]) if len(found) == 1 else None
+
+
+def _of_parameter(define: t.Define, name: str) -> int | None:
+    default = next((p.default for p in define.params if p.name == name), None)
+    return default.value if isinstance(default, t.Constant) and type(default.value) is int else None
+
+
+def _of_setting(flow: Flow, name: str) -> int | None:
+    """Of an option of the command line, or a field of a class of settings, in this file."""
+    word = re.escape(name)
+    option = rf"['\"]--{word.replace('_', '[-_]')}['\"][^)]*\bdefault\s*=\s*(\d+)\b"
+    field = rf"^[ \t]+{word}\s*:\s*int\s*=\s*(\d+)\s*(?:#.*)?$"
+    found = {int(a or b) for a, b in re.findall(f"{option}|{field}", flow.module.source.text, re.M)}
+    return found.pop() if len(found) == 1 else None
