@@ -19,6 +19,9 @@ ANY = "*"
 COMPUTED = "()"
 """The key of a collection that a call makes: ``self._key(name)``."""
 
+AT_BEGINNING = re.compile(r"(?:on_(?:fit|run|train|training)_(?:begin|start)|(?:before|begin)_(?:fit|run|training))$")
+"""What these do is done once, before the first step of a training: what it adds to goes on from there."""
+
 _CLEARED = r"\.(?:clear\(|pop\(|popleft\(|popitem\(|remove\((?!\)))"
 _FRESH = re.compile(r"=.*(?:\[\]|\{\}|\bNone\b|\blist\(\)|\bdict\(\)|\bdeque\()")
 _DECLARES = re.compile(r"\s*(?:global|nonlocal)\b")
@@ -81,7 +84,7 @@ def clearing_methods(
             anew_here = at_first.search(_with_line_before(line, text)) is None and not from_itself.search(line.text)
         if (not anew and _empties(emptied.search(line.text), slot, line, text)) or anew_here:
             found.add(line.function)
-    return found
+    return {function for function in found if not AT_BEGINNING.match(function)}
 
 
 def _empties_by(name: str, line: Line, text: str) -> bool:

@@ -382,8 +382,17 @@ class Store(Event):
 
     @property
     def number_advice(self) -> str:
-        """As a number, where one is meant."""
-        return "" if self.is_tensor is False else f", or `{self._called('item')}` where a number is meant"
+        """As a number, where one may be meant: not in place of a module's output as it is, nor of a parameter."""
+        if self.is_tensor is False or self.is_of_leaves or self._is_output:
+            return ""
+        return f", or `{self._called('item')}` where a number is meant"
+
+    @property
+    def _is_output(self) -> bool:
+        """Whether it is what a module gives, and no loss."""
+        is_loss = self.is_loss or LOSS_NAME.search(self.value_code.rsplit(".", 1)[-1]) is not None
+        has_loss = any(root.source is Source.LOSS for root in self.value.roots)
+        return self.value.kind is Kind.OUTPUT and not is_loss and not has_loss
 
     def instead(self, do: str, *, number: bool = False) -> str:
         """The edit in words: without its graph, or where a backward may need that, not for longer.

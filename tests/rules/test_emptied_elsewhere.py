@@ -519,3 +519,65 @@ def test_a_sum_that_the_caller_begins_anew_each_time(edits: list[tuple[str, str]
 )
 def test_a_sum_that_the_caller_lets_grow(edits: list[tuple[str, str]], tmp_path: Path) -> None:
     assert ("agent.py", LINE) in drained(tmp_path, *edits)
+
+
+HISTORY = """
+    class Callbacks:
+        def __init__(self, callbacks):
+            self.callbacks = list(callbacks)
+
+        def {begin}(self):
+            for each in self.callbacks:
+                each.{begin}()
+
+        def on_batch_end(self, logs):
+            for each in self.callbacks:
+                each.on_batch_end(logs)
+
+    class History:
+        def {begin}(self):
+            {empties}
+
+        def on_batch_end(self, logs):
+            self.rows.append(logs)
+
+    class Trainer:
+        def __init__(self, net):
+            self.net, self.callbacks = net, Callbacks([History()])
+            self.opt = torch.optim.SGD(net.parameters(), 0.1)
+
+        def fit(self, loader):
+            {before}
+            for epoch in range(10):
+                {inside}
+                for x in loader:
+                    loss = self.net(x).mean()
+                    self.opt.zero_grad()
+                    loss.backward()
+                    self.opt.step()
+                    self.callbacks.on_batch_end({{"loss": loss}})  # !
+"""
+ONCE = [
+    "on_train_begin",
+    "on_train_start",
+    "on_fit_start",
+    "before_fit",
+    "begin_fit",
+    "before_run",
+    "on_training_start",
+]
+EACH = ["on_epoch_begin", "on_batch_begin", "before_batch", "before_train", "reset", "on_train_epoch_start", "begin"]
+
+
+@pytest.mark.parametrize("empties", ["self.rows = []", "self.rows.clear()"])
+@pytest.mark.parametrize("begin", ONCE)
+def test_what_is_begun_with_the_training_grows_in_it(begin: str, empties: str) -> None:
+    call = f"self.callbacks.{begin}()"
+    assert_flagged(HISTORY.format(begin=begin, empties=empties, before=call, inside="pass"), "GG107")
+
+
+@pytest.mark.parametrize("empties", ["self.rows = []", "self.rows.clear()"])
+@pytest.mark.parametrize("begin", EACH)
+def test_what_is_begun_anew_in_the_training_does_not(begin: str, empties: str) -> None:
+    call = f"self.callbacks.{begin}()"
+    assert_clean(twin(HISTORY.format(begin=begin, empties=empties, before="pass", inside=call)), "GG107")

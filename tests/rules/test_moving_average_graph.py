@@ -1353,3 +1353,25 @@ def test_what_an_entry_that_goes_on_keeps(update: str, kept: str) -> None:
         _written(IN_A_LOOP, f"for k, p in net.named_parameters(): {update}", "torch.enable_grad()"), CODE
     )
     assert kept in finding.message
+
+
+def test_a_parameter_is_no_number() -> None:
+    for finding in findings(FLAGGED["parameters in an EMA class"], CODE):
+        assert ".item()" not in (finding.help or "")
+
+
+def test_an_output_is_no_number() -> None:
+    snippet = """
+        def evaluate(net, loader):
+            kept = []
+            for x, y in loader:
+                out = net(x)
+                F.cross_entropy(out, y).backward()
+                kept.append({what})
+            return kept
+    """
+    (output,) = findings(snippet.format(what="out"), "GG104")
+    (loss,) = findings(snippet.format(what="F.cross_entropy(out, y)"), "GG104")
+    assert ".item()" not in (output.help or "")
+    assert "detach()" in (output.help or "")
+    assert "detach()" in (loss.help or "")
