@@ -60,7 +60,7 @@ def judge_backward(flow: Flow, backward: Backward) -> None:
     backward.carries = next(
         (
             in_method(path) for (path, where), carry in flow.carries.items()
-            if where is loop and carry.grows and Root(Source.CARRIED, (path, loop)) in backward.value.roots
+            if where is loop and carry.grows and Root(Source.CARRIED, (path, loop)) in backward.value.reach
             and any(s.path == path and s.carries_graph for s in flow.facts.stores)
         ),
         None,

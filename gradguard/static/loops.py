@@ -121,6 +121,7 @@ def _iterate(
         after = merge(after, other)
     if after is not None and end is not None:
         after.frozen |= end.frozen  # a loop over parameters runs
+        _mark_elements(stmt, end, after)
     if after is not None and frame.replaces is not None and frame.replacement is not None:
         _replace_elements(flow, frame.replaces, frame.replacement, after)
     return after, frame.late, Left(_left_as_leaves(flow, frame, end), _left_as_records(flow, frame, end))
@@ -176,6 +177,24 @@ def _replace_elements(flow: Flow, target: t.Subscript, value: Value, state: Stat
     if holder.kind is not Kind.TENSOR and not goes_on:
         kind = Kind.CONTAINER if holder.kind is Kind.UNKNOWN else holder.kind
         state.assign(path, with_content(Value(kind=kind, ref=holder.ref), value))
+
+
+def _mark_elements(stmt: t.Repeat, end: State, after: State) -> None:
+    """``for p in params: p.requires_grad_()`` marks each tensor of a list that is bound here."""
+    path = t.path_of(stmt.iterable) if stmt.iterable is not None else None
+    holder = after.env.get(path or "")
+    name = stmt.target.id if isinstance(stmt.target, t.Name) else None
+    if name is None or path is None or holder is None or holder.kind is not Kind.CONTAINER:
+        return
+    assigns = (each for each in t.walk_statements(stmt.body) if isinstance(each, t.Assign))
+    if any(t.path_of(part) == name for each in assigns for target in each.targets for part in t.names_in(target)):
+        return  # it is another tensor that is marked
+    elements = (value for each in (name, f"{path}[*]") if (value := end.env.get(each)) is not None)
+    marked = (root for value in elements for root in value.roots - holder.roots)
+    leaves = frozenset(root for root in marked if root.source is Source.LEAF)
+    if leaves:
+        parts = tuple((key, part.with_roots(*leaves)) for key, part in holder.parts)
+        after.env[path] = holder.with_roots(*leaves)._replace(parts=parts)
 
 
 def _left_as_leaves(flow: Flow, frame: LoopFrame, end: State | None) -> dict[str, Roots]:

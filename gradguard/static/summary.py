@@ -53,11 +53,21 @@ def apply_facts(c: Called, ref: FunctionRef, given: Given, receiver: str | None)
     if callee is None:
         return UNKNOWN
     if flow.dry:
-        made = callee.facts.returns
-        return Value(kind=made.kind, ref=made.ref, holds=made.holding(Held.FROZEN))
+        return _as_kind(callee.facts.returns)
     _note_keys(c, callee, given)
     arguments = bound(c, callee.ref, [*ref.given, *given], receiver)
     return _apply(Translation(c, callee, arguments), constructs=receiver == "")
+
+
+def _as_kind(returned: Value) -> Value:
+    """What sort of object a function gives: of what class, frozen or not, and which of it are leaves."""
+    parts = tuple((key, _as_kind(part)) for key, part in returned.parts)
+    leaves = frozenset(root for root in returned.roots if root.source is Source.LEAF)
+    has_leaves = any(part.roots for _, part in parts)
+    return Value(
+        leaves, kind=returned.kind, parts=parts if has_leaves else (), ref=returned.ref,
+        holds=returned.holding(Held.FROZEN),
+    )  # fmt: skip
 
 
 def _note_keys(c: Called, callee: Flow, given: Given) -> None:
