@@ -68,7 +68,7 @@ def parameter(flow: Flow, param: t.Param) -> Value:
         return Value(kind=Kind.LOADER)
     if k.MODULE_NAME.search(param.name) and not flow.module.is_numeric:
         return Value(kind=Kind.MODULE)
-    if k.OPTIMIZER_NAME.search(param.name) and not k.NOT_OPTIMIZER_NAME.search(param.name):
+    if kind_by_name(flow, param.name) is Kind.OPTIMIZER:
         return Value(kind=Kind.OPTIMIZER)
     if param.name in flow.called_names and (cls := flow.project.passed.argument_class(flow.ref, param.name)):
         return Value(kind=Kind.MODULE if cls.is_module else Kind.INSTANCE, ref=cls)
@@ -124,8 +124,13 @@ def read(flow: Flow, path: str, state: State) -> Value:
 
 
 def kind_by_name(flow: Flow, path: str) -> Kind:
-    """What a name says that something is; a `model` in a file that only knows NumPy is no network."""
+    """What a name says that something is.
+
+    A `model` in a file that only knows NumPy is no network, and a `solver` that has a model is no optimizer.
+    """
     kind = named_kind(path)
+    if kind is Kind.OPTIMIZER and path.rpartition(".")[2] in flow.module.owners_of_models:
+        return Kind.UNKNOWN
     return Kind.UNKNOWN if kind is Kind.MODULE and flow.module.is_numeric else kind
 
 

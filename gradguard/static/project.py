@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 _MAX_REEXPORTS = 6
 _TEST_LIBRARY = re.compile(r"^\s*(?:import|from)\s+(?:unittest|pytest)\b", re.M)
+_OWNER = re.compile(r"\b(\w+)\.(?:\w+_)?(?:model|net|network)\b")
 _UNIT_TESTS = re.compile(r"^\s*class\s+Test|^\s*def\s+test_\w*\((?:self\b|\))", re.M)
 
 
@@ -67,6 +68,11 @@ class Module(Remembers):
         """Whether it computes with NumPy, and imports nothing that knows tensors: a `model` is no network there."""
         others = self.outline.imported_roots - sys.stdlib_module_names
         return "numpy" in others and others <= k.NUMERIC_PACKAGES and "from ." not in self.source.text
+
+    @cached_property
+    def owners_of_models(self) -> frozenset[str]:
+        """The names of objects whose models it takes, as no optimizer has any: ``solver`` of ``solver.model(x)``."""
+        return frozenset(_OWNER.findall(self.source.text))
 
     @cached_property
     def uses_device(self) -> bool:
