@@ -9,9 +9,10 @@ import re
 
 from gradguard.static import knowledge as k
 from gradguard.static import tree as t
+from gradguard.static.arguments import takes
 from gradguard.static.called import Called
 from gradguard.static.classes import Class
-from gradguard.static.model import Form
+from gradguard.static.model import Form, Mode
 from gradguard.static.names import RECORDS
 from gradguard.static.summary import apply_facts, apply_one_of
 from gradguard.static.values import NOTHING, UNKNOWN, Kind, Source, Value, Word, union, with_content
@@ -33,7 +34,8 @@ def by_name(c: Called) -> Value | None:
     if told is None:
         return _element(c)
     name, receiver, path = told
-    if receiver.kind not in _OBJECTS or _DUNDER.match(name) or not _gives_something(c):
+    gives = _gives_something(c)
+    if receiver.kind not in _OBJECTS or _DUNDER.match(name) or not (gives or _may_be_step(c, name)):
         return None
     if receiver.kind is Kind.UNKNOWN and name in _OF_OTHERS and not _is_of_no_collection(c, name):
         return None
@@ -41,7 +43,17 @@ def by_name(c: Called) -> Value | None:
         return None
     base = receiver.ref if isinstance(receiver.ref, Class) else None
     methods = c.flow.project.survey.methods_named(name, c.flow.module, base)
+    if not gives and not all(ref.trains for ref in methods if takes(ref, c.node.args)):
+        return None
     return apply_one_of(c, methods, path)
+
+
+def _may_be_step(c: Called, name: str) -> bool:
+    """Whether a method that is given nothing may do a step of training, and hand out its loss: ``agent.learn()``."""
+    if c.node.args or c.node in c.flow.ref.calls_for_effect or c.state.mode is Mode.OFF or name in _OF_OTHERS:
+        return False
+    modules = c.flow.project.survey.defining(name, c.flow.module)
+    return any(".backward(" in module.source.text for module in modules)
 
 
 def of_module(c: Called) -> Value | None:

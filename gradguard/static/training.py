@@ -41,6 +41,7 @@ from gradguard.static.values import (
 
 if TYPE_CHECKING:
     from gradguard.static.flow import Flow
+    from gradguard.static.state import State
 
 
 def backward_call(c: Called) -> Value | None:
@@ -130,6 +131,7 @@ def handed_over(c: Called, value: Value) -> None:
     given = node.args[0].value if given is None and node.args else given
     if given is not None:
         prove_terms(flow, given, c.state)
+        _note_recorded(value, given, c.state)
     variables = node.argument("retain_variables")
     event = Backward(
         flow.site(node), flow.loop, flow.branches > 0, value=_with_own(c, value), keeps=keeps,
@@ -139,6 +141,14 @@ def handed_over(c: Called, value: Value) -> None:
     flow.record(event)
     c.state.lost = None
     c.state.computed = True
+
+
+def _note_recorded(value: Value, given: t.Expr, state: State) -> None:
+    """A backward shows that the graph of a variable was recorded, though some input may have been ``volatile``."""
+    path = t.path_of(given)
+    if state.mode is Mode.UNKNOWN and path in state.env and not value.roots:
+        begun = frozenset(root for root in value.maybe if root.source in (Source.GRAPH, Source.LOSS))
+        state.env[path] = value._replace(roots=begun)
 
 
 def grad_call(c: Called) -> Value | None:
