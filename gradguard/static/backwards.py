@@ -45,7 +45,7 @@ def judge_backward(flow: Flow, backward: Backward) -> None:
         if not isinstance(other, Backward | GradCall):
             continue
         later = without_settings(flow, other.value)
-        if not own or not later.reach or shared(value, later) or _may_be_left_by(own, later):
+        if not own or not other.value.reach or shared(value, later) or _may_be_left_by(own, later):
             backward.needed_again = True
             return
     if _is_handed_to_another(flow, value, order):
@@ -108,7 +108,9 @@ def _may_be_left_by(graphs_of: Roots, value: Value) -> bool:
     if any(root.source is Source.PLACE for root in value.reach):
         return True
     calls = [call for root in graphs_of if isinstance(call := node_of(root.key), t.Call)]
-    modules = {path for call in calls if (path := t.path_of(call.func)) is not None}
+    funcs = [call.func for call in calls]
+    ran = (*funcs, *(func.value for func in funcs if isinstance(func, t.Attribute)))  # model(x), model.loss(x)
+    modules = {path for each in ran if (path := t.path_of(each)) is not None}
     asked = (call for root in value.reach if root.source in (Source.CALL, Source.LOSS) for call in [node_of(root.key)])
     return any(isinstance(call, t.Call) and _asks_only(call, modules) for call in asked)
 
@@ -235,15 +237,17 @@ def _of_loop(root: Root, loop: Loop) -> bool:
 def _made_in(loop: Loop, value: Value) -> bool:
     """Whether the whole graph of a value is made inside one iteration, as far as it was seen."""
     inside = loop.nodes
+    runs = {run.site.node for run in loop.forwards}
     fresh = False
     sources = {root.source for root in value.reach}
     if Source.PARAM in sources and sources <= {Source.PARAM, Source.LOSS}:
         return False  # criterion(scores[i:j], y[i:j]): the graph is that of the scores, which somebody handed over
     for root in value.reach:
         if root.source in (Source.GRAPH, Source.CALL, Source.LOSS):
-            if node_of(root.key) not in inside:
+            node = node_of(root.key)
+            if node not in inside:
                 return False
-            fresh = fresh or root.source in (Source.GRAPH, Source.LOSS)
+            fresh = fresh or root.source in (Source.GRAPH, Source.LOSS) or node in runs
         elif root.source is Source.PLACE:
             return False
     return fresh
