@@ -34,7 +34,7 @@ numbers leave it.
 **Not flagged.** A loop that needs gradients (training under `model.eval()` with frozen batch norm, adversarial
 attacks, MAML, energy models); a model whose parameters were all frozen, or whose `forward` runs everything without
 gradients; inputs that are `volatile` (torch 0.3, where that was `no_grad`); a function that is only called under
-`no_grad`; Lightning's `validation_step` and the like, which the framework runs without gradients.
+`no_grad`, or by one that runs a backward over what it returns (a trainer's `_predict`); Lightning's `validation_step` and the like, which the framework runs without gradients.
 
 **Waits at low confidence.** A call beside a part of the loop that is under `no_grad`, or that a flag picks over the
 same call under `no_grad` (`predict(x, eval=False)`); what a function returns with its graph, unless it is named as an
@@ -76,6 +76,8 @@ def _in_loops(function: Function) -> Iterator[Finding]:
             continue
         if function.needs_gradients_around(loop) or function.backpropagates(forward) or function.called_without_grad():
             continue
+        if function.returns_graph_of(forward) and function.callers_backpropagate(function):
+            continue  # a trainer's `_predict`, named so by the template that calls it and trains
         yield rule.finding(
             forward.site,
             "evaluation records a graph: each forward pass saves its activations for a backward that never comes",

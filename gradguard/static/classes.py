@@ -117,6 +117,13 @@ class Class(Remembers):
                     own.add(name)
                     yield base, FunctionRef(ref.module, ref.define, ref.chunk, self, ref.outer)
 
+    def templates_of(self, name: str) -> Iterator[FunctionRef]:
+        """The methods of its bases that call one of this name, as they run on its object; also through ``super()``."""
+        for base in list(self.lineage())[1:]:
+            for ref in base.methods.values():
+                if name in ref.own_calls:
+                    yield FunctionRef(ref.module, ref.define, ref.chunk, self, ref.outer)
+
     @cached_property
     def external_bases(self) -> frozenset[str]:
         """The dotted names of the base classes that lie outside of the project."""

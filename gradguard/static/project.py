@@ -394,9 +394,14 @@ class Project:
         return self._without_grad.holds_for(ref)
 
     def calling(self, ref: FunctionRef) -> Iterator[Flow]:
-        """What the functions do that mention one of this name, in its program, where few do; not while one is read."""
+        """What the functions do that mention one of this name, in its program, where few do; not while one is read.
+
+        A template of a base comes twice, also as it runs with what the class of this one fills in.
+        """
         for module, selection in self._mentioning(ref):
             yield from self.flows(module, selection)
+        templates = ref.owner.templates_of(ref.define.name) if ref.owner is not None else ()
+        yield from (flow for template in templates if (flow := self.flow(template)) is not None)
 
     def written_calling(self, ref: FunctionRef, *, anywhere: bool = False) -> Iterator[FunctionRef]:
         """The same functions as they are written.
