@@ -34,12 +34,14 @@ numbers leave it.
 **Not flagged.** A loop that needs gradients (training under `model.eval()` with frozen batch norm, adversarial
 attacks, MAML, energy models); a model whose parameters were all frozen, or whose `forward` runs everything without
 gradients; inputs that are `volatile` (torch 0.3, where that was `no_grad`); a function that is only called under
-`no_grad`, or by one that runs a backward over what it returns (a trainer's `_predict`); Lightning's `validation_step` and the like, which the framework runs without gradients.
+`no_grad`, or by one that runs a backward over what it returns (a trainer's `_predict`);
+Lightning's `validation_step` and the like, which the framework runs without gradients.
 
 **Waits at low confidence.** A call beside a part of the loop that is under `no_grad`, or that a flag picks over the
 same call under `no_grad` (`predict(x, eval=False)`); what a function returns with its graph, unless it is named as an
 evaluation: an objective with dropout switched off. What is named as a model, and may be an object of the program that
-runs one without gradients (`policy.forward(x)`). Unit tests, which run a model a few times.
+runs one without gradients (`policy.forward(x)`). A method that nobody calls, of a class whose base comes from a package
+that cannot be read: that may call it under `no_grad`. Unit tests, which run a model a few times.
 
 **References.** <https://pytorch.org/docs/stable/notes/autograd.html#evaluation-mode-nn-module-eval>.
 """
@@ -106,7 +108,7 @@ def _in_calls(function: Function) -> Iterator[Finding]:
             "that never comes",
             help="make the call under `torch.no_grad()`",
             confidence=Confidence.LOW
-            if function.returns_graph_of(forward) or function.is_among_tests or _may_be_volatile(forward)
+            if function.returns_graph_of(forward) or _is_run_by_others(function) or _may_be_volatile(forward)
             else Confidence.HIGH,
             related=_inside(forward),
         )
@@ -124,7 +126,7 @@ def _in_phases(function: Function) -> Iterator[Finding]:
             "a backward that never comes",
             help='run it under `with torch.set_grad_enabled(phase == "train"):`, with the condition of the backward',
             confidence=Confidence.LOW
-            if function.is_among_tests or forward.leaves or loop.may_be_volatile()
+            if forward.leaves or _is_run_by_others(function) or loop.may_be_volatile()
             else Confidence.HIGH,
         )
 
@@ -133,6 +135,11 @@ def _may_be_volatile(forward: Forward) -> bool:
     """Whether it is run on what torch 0.3 may record nothing of, as far as the loop that it is in tells."""
     loop = forward.source.loop
     return loop is not None and loop.may_be_volatile()
+
+
+def _is_run_by_others(function: Function) -> bool:
+    """Whether a test runs it, or a framework may, which is to say in what mode."""
+    return function.is_among_tests or function.is_left_to_others()
 
 
 def _inside(forward: Forward) -> tuple[Related, ...]:
@@ -163,7 +170,7 @@ def _is_sure(function: Function, forward: Forward, loop: Loop) -> bool:
     two, it is wanted so; and what a function returns that is not named as an evaluation, its caller may hand to
     backward: an ELBO, with dropout switched off.
     """
-    if forward.is_picked or function.is_among_tests or loop.may_be_volatile() or _may_be_volatile(forward):
+    if forward.is_picked or _is_run_by_others(function) or loop.may_be_volatile() or _may_be_volatile(forward):
         return False
     if not forward.is_shown and forward.inner is None and forward.may_record_nothing():
         return False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterator
 from itertools import takewhile
 from typing import TYPE_CHECKING
@@ -141,6 +142,13 @@ class Class(Remembers):
             if tail.endswith(("PreTrainedModel", "ForCausalLM", "ForSequenceClassification")):
                 return True
         return False
+
+    @cached_property
+    def has_foreign_base(self) -> bool:
+        """Whether a base comes from a package that cannot be read, and may run its methods, in whatever mode."""
+        known = (*k.NUMERIC_PACKAGES, *sys.stdlib_module_names, "torch")
+        foreign = (name for name in self.external_bases if name.split(".", 1)[0] not in known)
+        return not self.is_module and any(name.rsplit(".", 1)[-1] not in k.LIGHTNING_BASES for name in foreign)
 
     @cached_property
     def element(self) -> Value | None:

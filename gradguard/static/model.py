@@ -65,6 +65,8 @@ class Function:
         gradients_wanted: it asks for gradients of an input.
         torch: the name that the module gives to torch, if it imports it.
         called_without_grad: whether every call of it that can be seen happens under no_grad (reads other files).
+        is_left_to_others: whether nobody calls it but, perhaps, the base class of a package that cannot be read, in
+            whatever mode (reads other files).
         callers_backpropagate: whether a caller of a function runs a backward over what it returns (reads other files).
         calling: the functions of the program that may call it (reads other files).
         kept_outputs: of the ``forward`` of an ``autograd.Function``: the statements that put an output on ``ctx``.
@@ -121,6 +123,7 @@ class Function:
     tensor_params: tuple[str, ...] = ()
     cached_calls: list[tuple[Site, str, str]] = field(default_factory=list)
     called_without_grad: Callable[[], bool] = field(default=lambda: False, repr=False)
+    is_left_to_others: Callable[[], bool] = field(default=lambda: False, repr=False)
     callers_backpropagate: Callable[[Function], bool] = field(default=lambda _: False, repr=False)
     calling: Callable[[], Iterable[Function]] = field(default=lambda: (), repr=False)
 

@@ -393,6 +393,10 @@ class Project:
         """Whether every call of a function that can be seen happens where no graph is recorded."""
         return self._without_grad.holds_for(ref)
 
+    def is_left_to_others(self, ref: FunctionRef) -> bool:
+        """Whether nobody is seen to call a function but, perhaps, the base class of another package."""
+        return self._without_grad.is_left_to_others(ref)
+
     def calling(self, ref: FunctionRef) -> Iterator[Flow]:
         """What the functions do that mention one of this name, in its program, where few do; not while one is read.
 

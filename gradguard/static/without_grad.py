@@ -50,6 +50,31 @@ class WithoutGrad:
             self._known[key] = self._reaches_only(ref, distance)
         return self._known[key]
 
+    def is_left_to_others(self, ref: FunctionRef, levels: int = _MAX_CALLS) -> bool:
+        """Whether all calls of a function begin in a method that nobody calls but, perhaps, a package's base class.
+
+        That may do so under ``no_grad``, or not.
+
+        Args:
+            ref: the function.
+            levels: calls that are followed.
+        """
+        sites = self._sites(ref)
+        if sites:
+            return levels > 0 and all(
+                mode is Mode.INHERITED and self.is_left_to_others(flow.ref, levels - 1) for flow, mode in sites
+            )
+        foreign = ref.owner is not None and ref.owner.has_foreign_base
+        return foreign and not self._is_called_on_something(ref)
+
+    def _is_called_on_something(self, ref: FunctionRef) -> bool:
+        """Whether something of its program calls a method of this name on an object of which nothing is known."""
+        name, survey = ref.define.name, self._project.survey
+        if survey.is_called_by_many(name, ref.module):
+            return True
+        callers = tuple(survey.callers(name, ref.module))
+        return any(True for _ in self._calls_in(callers, ref, lambda flow: _modes_named(flow, name)))
+
     def _reaches_only(self, ref: FunctionRef, distance: int) -> bool:
         """Go through the callers that run as their own callers do, till no graph is recorded on any way."""
         waiting, known, is_off = [ref], {ref.define}, False
