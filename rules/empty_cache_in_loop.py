@@ -15,7 +15,8 @@ for x, y in loader:
 
 **Severity.** Information.
 
-**Not flagged.** Once per epoch, after the loop, every so many steps, after an out-of-memory error, between models.
+**Not flagged.** Once per epoch, after the loop, every so many steps, after an out-of-memory error, between models,
+or between trainings (`trainer.fit(model, loader)` in a loop over tasks).
 
 **References.** <https://pytorch.org/docs/stable/notes/cuda.html#cuda-memory-management>.
 """
@@ -27,6 +28,7 @@ from collections.abc import Iterator
 from gradguard.catalogue import Rule
 from gradguard.findings import Finding, Severity
 from gradguard.signs import LOOP, sign
+from gradguard.static.learners import runs_trainings
 from gradguard.static.model import Function, Loop
 
 rule = Rule("GG502", "empty-cache-in-loop", Severity.INFO, ((sign("empty_cache"), LOOP),))
@@ -46,8 +48,8 @@ def waits_for_nothing(function: Function) -> Iterator[Finding]:
 
 
 def _is_step(function: Function, loop: Loop) -> bool:
-    """Whether an iteration is one step on one batch: no loop over batches lies in it."""
+    """Whether an iteration is one step on one batch: no loop over batches lies in it, and no whole training."""
     inner = [other for other in function.loops if other is not loop and other.within(loop)]
     if any(other.over_loader or other.trains for other in inner):
         return False
-    return loop.is_step or (loop.over_loader and not loop.backwards)
+    return loop.is_step or (loop.over_loader and not loop.backwards and not runs_trainings(loop))

@@ -328,6 +328,8 @@ EVALUATION_FUNCTION = re.compile(
     r"(?:_\w+)?$",
     re.I,
 )
+# Runs over all of its data at least once, where it is given something: `trainer.fit(net, loader)`.
+TRAINING_FUNCTION = re.compile(r"^_*(?:fit|train)(?:_one)?(?:_(?:cycle|epochs?|loop|model|net|network))?$")
 # Words of a function that may run with gradients or without them.
 OF_GRADIENT_MODE = ("backward", "no_grad", "grad_enabled", "inference_mode")
 ZEROING_NAME = re.compile(r"zero_?grad|clear_?grad|reset_?grad|grad_?zero|zero_the_grad", re.I)

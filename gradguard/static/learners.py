@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gradguard.static import knowledge as k
 from gradguard.static import tree as t
 from gradguard.static.events import Event
 from gradguard.static.model import Function, Loop, Step, ZeroGrad
@@ -17,6 +18,24 @@ def goes_over_learners(loop: Loop) -> bool:
         return False
     each = _names_of_each(stmt, loop.targets)
     return all(_is_of_each(event, each) for event in events)
+
+
+def runs_trainings(loop: Loop) -> bool:
+    """Whether each iteration runs a whole training, as far as names tell: ``trainer.fit(net, loader)``, ``train(net)``.
+
+    ``net.train()`` and ``net.train(was_training)`` only set the mode.
+    """
+    called = (node for node in loop.nodes if isinstance(node, t.Call) and node.args)
+    return any(k.TRAINING_FUNCTION.search(_name_of(call)) and not _sets_mode(call) for call in called)
+
+
+def _name_of(call: t.Call) -> str:
+    return call.func.name if isinstance(call.func, t.Attribute) else t.path_of(call.func) or ""
+
+
+def _sets_mode(call: t.Call) -> bool:
+    is_alone = isinstance(call.func, t.Attribute) and call.func.name == "train" and len(call.args) == 1
+    return is_alone and k.LOADER_NAME.search(t.path_of(call.args[0].value) or "") is None
 
 
 def resets_beside(function: Function, loop: Loop, step: Step) -> bool:

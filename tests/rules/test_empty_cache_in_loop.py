@@ -44,6 +44,21 @@ FLAGGED = {
                         self.model(**batch).loss.backward()
                         self.optimizer.step()
     """,
+    "a mode is set, and what is fitted trains nothing": """
+        def validate(model, val_loader, scaler):
+            for images, labels in val_loader:
+                was_training = model.training
+                model.train(False)
+                pred = model(scaler.fit_transform(images).cuda()).argmax(1).cpu()
+                model.train(was_training)
+                torch.cuda.empty_cache()  # !
+    """,
+    "each step is a call": """
+        def train(model, loader, optimizer):
+            for x, y in loader:
+                train_step(model, x, y, optimizer)
+                torch.cuda.empty_cache()  # !
+    """,
     "validation": """
         def validate(model, val_loader):
             model.eval()
@@ -240,6 +255,33 @@ CLEAN = {
                 net.cpu()
                 torch.cuda.empty_cache()
             return results
+    """,
+    "a training for each task": """
+        class Experiment:
+            def run(self):
+                for i, (train_dataloader, val_dataloader) in enumerate(zip(self.train_dataloader, self.val_dataloader)):
+                    self.trainer.fit(self.model, train_dataloader, val_dataloader)
+                    with torch.no_grad():
+                        self.evaluate()
+
+            def evaluate(self):
+                torch.cuda.empty_cache()
+                self.trainer.test(self.model, self.test_dataloader)
+                torch.cuda.empty_cache()
+    """,
+    "a training for each task, of one loader": """
+        def main(learner, loaders, train_loader):
+            for task, loader in enumerate(train_loader):
+                learner.train(loader)
+                torch.cuda.empty_cache()
+    """,
+    "a training for each client": """
+        from federated import train
+
+        def main(nets, train_loader):
+            for client, loader in enumerate(train_loader):
+                train(nets[client], loader, epochs=3)
+                torch.cuda.empty_cache()
     """,
     "batch sizes": """
         def benchmark(model, sizes):
