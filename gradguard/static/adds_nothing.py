@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gradguard.static import tree as t
-from gradguard.static.learners import goes_over_learners
+from gradguard.static.learners import goes_over_learners, is_taken, names_of_each
 from gradguard.static.model import Form, Loop, Store
 from gradguard.static.names import bound_by
 from gradguard.static.roots import graphs, node_of
@@ -40,6 +40,33 @@ def was_there(store: Store, loop: Loop) -> bool:
         return False  # an operation adds to the graph, whatever it is about
     starts = [node_of(root.key) for root in graphs(store.value.roots)]
     return bool(starts) and all(node is not None and node not in loop.nodes for node in starts)
+
+
+def is_forward_pass(store: Store, loop: Loop) -> bool:
+    """Whether each iteration runs its own module on the state: ``for layer in layers: x = layer(x)``.
+
+    That is one forward pass, as long as the net is deep; it goes on where a loop around runs the same net again.
+    """
+    stmt, value = loop.site.node, store.value_site.node if store.value_site is not None else None
+    if store.form not in (Form.REBIND, Form.SUM) or not isinstance(stmt, t.Repeat) or stmt.iterable is None:
+        return False
+    if loop.over_loader or loop.needs_gradients:
+        return False
+    calls = (node for node in t.walk(value) if isinstance(node, t.Call))
+    runs = [call for call in calls if any(t.path_of(arg.value) == store.path for arg in call.args)]
+    own = names_of_each(stmt, loop.targets) | _made_in(stmt)
+    return bool(runs) and all(is_taken(call.func, own) for call in runs)
+
+
+def _made_in(stmt: t.Repeat) -> set[str]:
+    """What each iteration makes of a class: ``block = Block(size)``."""
+    made: dict[str, bool] = {}
+    for each in t.walk_statements(stmt.body):
+        for target, value in t.pairs(each.targets, each.value) if isinstance(each, t.Assign) else ():
+            if isinstance(target, t.Name):
+                is_made = isinstance(value, t.Call) and value.name[:1].isupper()
+                made[target.id] = made.get(target.id, True) and is_made
+    return {name for name, is_made in made.items() if is_made}
 
 
 def each_in_its_slot(store: Store, loop: Loop) -> bool:

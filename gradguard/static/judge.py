@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from gradguard.static import counts, phases
 from gradguard.static import knowledge as k
 from gradguard.static import tree as t
-from gradguard.static.adds_nothing import each_in_its_slot, is_one_object, is_over_few, was_there
+from gradguard.static.adds_nothing import each_in_its_slot, is_forward_pass, is_one_object, is_over_few, was_there
 from gradguard.static.autograd_functions import kept_outputs
 from gradguard.static.backwards import judge_backward, judge_grad_call
 from gradguard.static.forwards import judge_forwards
@@ -137,6 +137,7 @@ def _judge_lifetime(flow: Flow, store: Store) -> None:
             or (store.form is Form.ITEM and store.bounded_key)
             or each_in_its_slot(store, loop)
             or is_one_object(flow, store, loop)
+            or is_forward_pass(store, loop)
         )
         grows = carry is not None and carry.grows and not bounded and goes_on(flow, store, loop)
         if carry is not None and grows and not is_over_few(loop) and not was_there(store, loop):

@@ -16,7 +16,7 @@ def goes_over_learners(loop: Loop) -> bool:
     events = loop.steps or loop.zero_grads
     if not isinstance(stmt, t.Repeat) or not loop.targets or loop.over_loader or not events:
         return False
-    each = _names_of_each(stmt, loop.targets)
+    each = names_of_each(stmt, loop.targets)
     return all(_is_of_each(event, each) for event in events)
 
 
@@ -26,11 +26,7 @@ def runs_trainings(loop: Loop) -> bool:
     ``net.train()`` and ``net.train(was_training)`` only set the mode.
     """
     called = (node for node in loop.nodes if isinstance(node, t.Call) and node.args)
-    return any(k.TRAINING_FUNCTION.search(_name_of(call)) and not _sets_mode(call) for call in called)
-
-
-def _name_of(call: t.Call) -> str:
-    return call.func.name if isinstance(call.func, t.Attribute) else t.path_of(call.func) or ""
+    return any(k.TRAINING_FUNCTION.search(call.name) and not _sets_mode(call) for call in called)
 
 
 def _sets_mode(call: t.Call) -> bool:
@@ -75,13 +71,13 @@ def _collections(stmt: t.Repeat) -> dict[str, list[str]]:
     return dict(collections_of(stmt.target, stmt.iterable))
 
 
-def _names_of_each(stmt: t.Repeat, targets: frozenset[str]) -> frozenset[str]:
+def names_of_each(stmt: t.Repeat, targets: frozenset[str]) -> frozenset[str]:
     """What the loop binds, and what its body binds to a part of that: ``optimizer = self.optimizers[agent]``."""
     each = set(targets)
     for inner in stmt.body:
         if isinstance(inner, t.Assign):
             for target, value in t.pairs(inner.targets, inner.value):
-                if isinstance(target, t.Name) and _is_taken(value, each):
+                if isinstance(target, t.Name) and is_taken(value, each):
                     each.add(target.id)
     return frozenset(each)
 
@@ -92,9 +88,9 @@ def _is_of_each(event: Step | ZeroGrad, each: frozenset[str]) -> bool:
         return False
     owner = call.func.value if isinstance(call.func, t.Attribute) else None
     if event.inner is None:
-        return owner is not None and _is_taken(owner, each)
+        return owner is not None and is_taken(owner, each)
     given = [arg.value for arg in call.args] + ([owner] if owner is not None else [])
-    return any(_is_taken(value, each) for value in given if _may_hold(value, event.target))
+    return any(is_taken(value, each) for value in given if _may_hold(value, event.target))
 
 
 def _may_hold(value: t.Expr, optimizer: str | None) -> bool:
@@ -104,7 +100,7 @@ def _may_hold(value: t.Expr, optimizer: str | None) -> bool:
     return bool(path) and f"{name}.".startswith(f"{path}.")
 
 
-def _is_taken(value: t.Expr, each: set[str] | frozenset[str]) -> bool:
+def is_taken(value: t.Expr, each: set[str] | frozenset[str]) -> bool:
     """Whether it is what a loop binds, a part of it, or what a collection has under that: ``optimizers[agent]``."""
     while isinstance(value, t.Attribute | t.Subscript):
         if isinstance(value, t.Subscript) and isinstance(value.index, t.Name) and value.index.id in each:

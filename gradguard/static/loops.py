@@ -240,7 +240,7 @@ def _new_loop(flow: Flow, stmt: t.Repeat, state: State, iterable: Value | None) 
     return Loop(
         flow.site(stmt), flow.loop, over_loader, bool(state.evaluating) or evaluation, targets,
         stmt.assigned or assigned_paths(stmt), count=counts.written(stmt.iterable),
-        over_parts=_goes_over_parts(stmt.iterable), over_pairs=_takes_apart(stmt),
+        over_parts=_goes_over_parts(flow, stmt.iterable), over_pairs=_takes_apart(stmt),
         over_samples=_goes_over_samples(flow, stmt, iterable),
         evaluates_by_name=_evaluates_by_name(flow, stmt),
         parameters=NOTHING_HELD.union(*(v.holding(Held.PARAMETER) for v in state.env.values() if v.holds)),
@@ -348,11 +348,16 @@ def _takes_apart(stmt: t.Repeat) -> bool:
     return isinstance(target, t.Display) and iterable is not None and t.path_of(iterable) is not None
 
 
-def _goes_over_parts(iterable: t.Expr | None) -> bool:
-    """Whether a loop is over what a module consists of: ``enumerate(model.parameters())``."""
-    while isinstance(iterable, t.Call) and isinstance(iterable.func, t.Name) and iterable.args:
-        iterable = iterable.args[0].value
-    return isinstance(iterable, t.Call) and isinstance(iterable.func, t.Attribute) and iterable.func.name in k.PARTS
+def _goes_over_parts(flow: Flow, iterable: t.Expr | None) -> bool:
+    """Whether a loop is over what a module consists of: ``enumerate(model.parameters())``, or a list of that."""
+    made = flow.ref.assigned.get(iterable.id, ()) if isinstance(iterable, t.Name) else (iterable,)
+    return bool(made) and all(map(_are_parts, made))
+
+
+def _are_parts(made: t.Expr | None) -> bool:
+    while isinstance(made, t.Call) and isinstance(made.func, t.Name) and made.args:
+        made = made.args[0].value
+    return isinstance(made, t.Call) and isinstance(made.func, t.Attribute) and made.func.name in k.PARTS
 
 
 COLLECTED = "[...]"
