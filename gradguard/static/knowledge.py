@@ -18,6 +18,9 @@ OTHER_LIBRARIES = frozenset(
     "tensorflow keras jax flax haiku optax paddle mxnet mindspore jittor oneflow megengine chainer mlx".split()
 )
 
+# What everybody calls torch and its parts.
+USUAL_NAMES = {"torch": "torch", "nn": "torch.nn", "F": "torch.nn.functional", "optim": "torch.optim"}
+
 # --- methods of tensors -----------------------------------------------------------------------------------------
 
 # The result has no graph.

@@ -185,7 +185,16 @@ class Module(Remembers):
                     return value
             elif base.startswith(("torch", "math", "numpy")) and found is None and not name.startswith("_"):
                 return None
-        return None
+        return self._as_usual(name)
+
+    def _as_usual(self, name: str) -> Value | None:
+        """What ``nn`` and the like mean where they can only come from a star import of a file that is not found."""
+        dotted, known = k.USUAL_NAMES.get(name), (*k.OTHER_LIBRARIES, *sys.stdlib_module_names)
+        if dotted is None or self.path is None:
+            return None
+        others = (base for base in self.outline.star_imports if base.lstrip(".").split(".", 1)[0] not in known)
+        lost = any(self.project.imports.place(base, self.path) is None for base in others)
+        return Value(kind=Kind.EXTERNAL, ref=dotted) if lost else None
 
     def _variable(self, name: str) -> Value:
         from gradguard.static.handed import registered
