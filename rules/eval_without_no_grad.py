@@ -35,7 +35,8 @@ numbers leave it.
 attacks, MAML, energy models); a model whose parameters were all frozen, or whose `forward` runs everything without
 gradients; inputs that are `volatile` (torch 0.3, where that was `no_grad`); a function that is only called under
 `no_grad`, or by one that runs a backward over what it returns (a trainer's `_predict`);
-Lightning's `validation_step` and the like, which the framework runs without gradients.
+Lightning's `validation_step` and the like, which the framework runs without gradients; a model of another library, in a
+file that imports torch too.
 
 **Waits at low confidence.** A call beside a part of the loop that is under `no_grad`, or that a flag picks over the
 same call under `no_grad` (`predict(x, eval=False)`); what a function returns with its graph, unless it is named as an
@@ -151,7 +152,9 @@ def _inside(forward: Forward) -> tuple[Related, ...]:
 def _records_in_callee(forward: Forward) -> bool:
     """Whether a loop of the function that is called runs a model with a graph, which was put into evaluation mode."""
     inner = forward.inner
-    if not isinstance(inner, Forward) or inner.inner is not None or inner.loop is None or not forward.is_evaluated:
+    if not isinstance(inner, Forward) or inner.inner is not None or inner.loop is None:
+        return False
+    if not forward.is_evaluated or forward.is_foreign:
         return False
     loop, records = inner.loop, forward.mode in (Mode.INHERITED, Mode.ON) and not _is_left_alone(inner)
     reported_there = loop.evaluates and not loop.trains_otherwise
@@ -159,8 +162,8 @@ def _records_in_callee(forward: Forward) -> bool:
 
 
 def _is_left_alone(forward: Forward) -> bool:
-    """Whether a module call needs no ``no_grad`` (it is frozen), or may not bear it (it adapts itself)."""
-    return forward.is_frozen or forward.may_learn_itself
+    """Whether a module call needs no ``no_grad`` (it is frozen, or none of torch's), or may not bear it (it adapts)."""
+    return forward.is_frozen or forward.is_foreign or forward.may_learn_itself
 
 
 def _is_sure(function: Function, forward: Forward, loop: Loop) -> bool:

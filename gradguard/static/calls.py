@@ -35,6 +35,7 @@ from gradguard.static.model import (
     OpaqueCall,
 )
 from gradguard.static.names import OF_METHOD, named_kind
+from gradguard.static.other_libraries import note_foreign
 from gradguard.static.places import kind_by_name
 from gradguard.static.project import member
 from gradguard.static.state import State
@@ -87,6 +88,7 @@ def call(flow: Flow, node: t.Call, state: State) -> Value:
         for event in flow.calls_giving(node.args[0].value):
             event.entered = True
     _note(called)
+    note_foreign(called)
     if func.ref is None and called.path:
         flow.unknown_calls.append((called.path, state.mode))
     if (asked := node.argument("volatile")) is not None:

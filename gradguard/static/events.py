@@ -335,6 +335,7 @@ class Forward(Event):
         leaves: (in a loop that evaluates by its name, or in its turn) its graph is kept, returned, or handed to what
             keeps it.
         is_picked: (in a loop that evaluates) a flag that the function is given picks it over one under ``no_grad``.
+        is_foreign: it is a model of another library: what it gives is handed to that as it is.
         may_learn_itself: what it is cannot be seen, and a ``forward`` of the program computes gradients.
         may_record_nothing: whether it may be no module, but what runs one without gradients (reads other files).
     """
@@ -348,6 +349,7 @@ class Forward(Event):
     of_method: bool = False
     leaves: bool = False
     is_picked: bool = False
+    is_foreign: bool = False
     may_learn_itself: bool = False
     may_record_nothing: Callable[[], bool] = field(default=lambda: False, repr=False)
 

@@ -57,6 +57,7 @@ class FlowNotes(Remembers):
     on_some_ways: ClassVar[cached_property[set[object]]] = cached_property(_names)
     recurrent: ClassVar[cached_property[set[object]]] = cached_property(_names)
     saving_inside: ClassVar[cached_property[set[object]]] = cached_property(_names)
+    foreign: ClassVar[cached_property[set[str]]] = cached_property(_names)
     freezing: ClassVar[cached_property[dict[tuple[str | None, Class], bool]]] = cached_property(_table)
     asked_whether_leaf: ClassVar[cached_property[set[str]]] = cached_property(_names)
     slots: ClassVar[cached_property[set[tuple[str, str | None]]]] = cached_property(_names)

@@ -23,6 +23,7 @@ from gradguard.static.memory import COLLECTING, cleared, is_cut, judge_memory
 from gradguard.static.model import Backward, Event, Form, GradCall, Loop, Mode, Scope, Site, Store
 from gradguard.static.module_inputs import may_get_graphs
 from gradguard.static.noted import judge_call, judge_construction
+from gradguard.static.other_libraries import judge_foreign
 from gradguard.static.read_again import is_read_again
 from gradguard.static.renewal import is_renewed
 from gradguard.static.reset_by_callers import is_reset_by_callers
@@ -42,6 +43,7 @@ def judge(flow: Flow) -> None:
         _judge_store(flow, store)
         judge_memory(flow, store)
     note_wholes(flow)
+    judge_foreign(flow)
     for backward in flow.facts.backwards:
         judge_backward(flow, backward)
     if flow.facts.grad_reads:

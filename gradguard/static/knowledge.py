@@ -15,7 +15,8 @@ TORCH_LIBRARIES = frozenset(
 )
 # A file that imports one of these, and none of those above, handles other tensors.
 OTHER_LIBRARIES = frozenset(
-    "tensorflow keras jax flax haiku optax paddle mxnet mindspore jittor oneflow megengine chainer mlx".split()
+    "tensorflow keras jax flax haiku optax paddle mxnet mindspore jittor oneflow megengine chainer mlx dynet theano "
+    "cntk tinygrad".split()
 )
 
 # What everybody calls torch and its parts.
