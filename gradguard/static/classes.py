@@ -207,6 +207,8 @@ class Class(Remembers):
                 found = kind_of(ref, value)
                 if found.kind in (Kind.UNKNOWN, Kind.OUTPUT) and cls._runs(name):
                     return Value(kind=Kind.MODULE)
+                if found.kind is Kind.LOADER and f"self.{name}" in self.modules:
+                    return Value(kind=Kind.MODULE)  # `self.net = generator.cuda()`: by that name it may be either
                 if found.holding(Held.FROZEN) and parameters.may_learn_again(self, name):
                     found = learning(found)
                 if found.kind is Kind.CONTAINER and not found.parts and cls._holds_bounded(name):

@@ -34,6 +34,8 @@ class Imports(Remembers):
         """The file that a dotted name (with leading dots when relative) leads to, and what remains of the name."""
         level = len(dotted) - len(dotted.lstrip("."))
         names = [n for n in dotted.lstrip(".").split(".") if n]
+        if not level and names[:1] == ["torch"]:
+            return None  # whatever folders of the program are called so
         for folder in self._search_path(importer, level):
             for length in range(len(names), 0, -1):
                 path = self._file(folder, names[:length])

@@ -33,8 +33,13 @@ _GIVING = ("register_parameter", "add_module", "register_module", "setattr", "Pa
 
 
 def may_learn(cls: Class) -> bool:
-    """Whether a module may have parameters: its own, those of layers that it makes, those of modules it is given."""
-    family = list(cls.lineage())
+    """Whether a module may have parameters: its own, those of layers that it makes, those of modules it is given.
+
+    Of a class that only says what its heirs have to do, one of these is run.
+    """
+    family, forward = list(cls.lineage()), cls.method("forward")
+    if forward is None or forward.is_abstract:
+        return True
     return not _is_of_bare(family) or any(_may_make_parameters(each) for each in family)
 
 
