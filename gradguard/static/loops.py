@@ -433,9 +433,15 @@ def loops_called(events: Iterable[Event]) -> list[Loop]:
 def is_live(flow: Flow, path: str, state: State) -> bool:
     """Whether a path means something before the loop begins."""
     head = path.split(".", 1)[0].split("[", 1)[0]
+    if path != head and _is_of_torch(flow.read(head, state)):
+        return False  # nn.utils.clip_grad_norm_(...) changes no `nn.utils`
     if head in state.env or path in state.env:
         return True
     return flow.scope(path) is not Scope.LOCAL
+
+
+def _is_of_torch(value: Value) -> bool:
+    return value.kind is Kind.EXTERNAL and str(value.ref).split(".", 1)[0] == "torch"
 
 
 def _carry(flow: Flow, frame: LoopFrame, end: State) -> None:
