@@ -161,7 +161,7 @@ def _note(c: Called) -> None:
     given = tuple((a.star or a.keyword, _known(a, v)) for a, v in c.values)
     c.flow.record(Call(
         c.flow.site(c.node), c.flow.loop, c.flow.branches > 0, name=name, receiver=c.receiver_path,
-        of=c.receiver or UNKNOWN, given=given, mode=c.state.mode,
+        of=c.receiver or UNKNOWN, given=given, mode=c.state.mode, is_used=c.node not in c.flow.ref.calls_for_effect,
     ))  # fmt: skip
 
 

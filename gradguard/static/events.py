@@ -301,12 +301,16 @@ class Step(Event):
         target: the path of the optimizer, None for any.
         of: the modules whose parameters it has, None when not known.
         zeroes: it resets the gradients itself.
+        by_scaler: a ``GradScaler`` takes it: ``scaler.step(optimizer)``.
+        runs_closure: it is given the function that computes the gradients.
         lost: the ``zero_grad`` that wiped the gradients between the backward and this step, on every path.
     """
 
     target: str | None = None
     of: frozenset[str] | None = None
     zeroes: bool = False
+    by_scaler: bool = False
+    runs_closure: bool = False
     lost: ZeroGrad | None = None
 
     @property
@@ -368,6 +372,7 @@ class Call(Event):
         carries_graph: the receiver surely carries a graph.
         too_late: (of ``retain_grad``) every backward over the tensor's graph was before.
         mode: the gradient mode it runs in.
+        is_used: something becomes of its result.
         bound_to: the path that the result is assigned to.
         handed_on: the result is returned, stored, or given to somebody else.
         object_lists: (of ``DataLoader``) where the data set makes lists of Python objects.
@@ -388,6 +393,7 @@ class Call(Event):
     carries_graph: bool = False
     too_late: bool = False
     mode: Mode = Mode.INHERITED
+    is_used: bool = False
     bound_to: str | None = None
     handed_on: bool = False
     object_lists: tuple[Site, ...] = ()

@@ -120,6 +120,7 @@ class Flow(FlowNotes):
         facts.called_without_grad = lambda: project.called_without_grad(ref)
         facts.is_left_to_others = lambda: project.is_left_to_others(ref)
         facts.callers_backpropagate = backpropagate_result
+        facts.unscales = lambda: project.survey.mentions(_UNSCALES, ref.module, "scale")
         facts.calling = lambda: (flow.facts for flow in project.calling(ref))
 
     # --- running ---
@@ -493,6 +494,7 @@ class Flow(FlowNotes):
         return state
 
 
+_UNSCALES = re.compile(r"unscale|get_scale")
 _OF_LISTS = ("append", "extend", "backward", "keys", "items", "values", "size", "item")
 
 

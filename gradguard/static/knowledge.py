@@ -398,13 +398,18 @@ GROWING_KEY = re.compile(r"(?:^|[._])(?:\w*(?:step|iter|epoch|idx|index|uid|id|c
 # --- what some rule asks about ----------------------------------------------------------------------------------
 
 PYPLOT = "matplotlib.pyplot."
+CLIPS = tuple("clip_grad_norm_ clip_grad_norm clip_grad_value_".split())
 NOTED_FUNCTIONS = frozenset(
     "itertools.cycle itertools.tee torch.autograd.set_detect_anomaly torch.autograd.detect_anomaly "
     "torch.autograd.anomaly_mode.set_detect_anomaly torch.autograd.anomaly_mode.detect_anomaly "
     "torch.cuda.empty_cache torch.profiler.profile torch.autograd.profiler.profile torch.utils.data.DataLoader "
     "gc.disable gc.enable gc.collect gc.freeze torch.autograd.graph.saved_tensors_hooks".split()
-) | frozenset(PYPLOT + name for name in "figure subplots subplot_mosaic close clf cla show".split())
-NOTED_METHODS = frozenset("add_param_group retain_grad numpy requires_grad_ add_figure clf clear show".split())
+)
+NOTED_FUNCTIONS |= frozenset(PYPLOT + name for name in "figure subplots subplot_mosaic close clf cla show".split())
+NOTED_FUNCTIONS |= frozenset(f"torch.nn.utils.{file}{name}" for name in CLIPS for file in ("", "clip_grad."))
+NOTED_METHODS = frozenset((
+    *"add_param_group retain_grad numpy requires_grad_ add_figure clf clear show".split(), *CLIPS
+))  # fmt: skip
 CACHES = frozenset("functools.lru_cache functools.cache".split())
 # Contexts in which an error is expected.
 EXPECTS_ERROR = re.compile(r"(?:^|\.)(?:raises|assertRaises\w*|assert_raises\w*|suppress|warns)$")

@@ -70,6 +70,7 @@ class Function:
         callers_backpropagate: whether a caller of a function runs a backward over what it returns (reads other files).
         calling: the functions of the program that may call it (reads other files).
         kept_outputs: of the ``forward`` of an ``autograd.Function``: the statements that put an output on ``ctx``.
+        unscales: something in its program divides scaled gradients (reads other files).
         assigns_gradients: its program sets ``x.grad`` to something.
         cached: the decorator that keeps its arguments and results (``functools.lru_cache``).
         cached_by: the statement that does so, where the decorator is one of the program.
@@ -125,6 +126,7 @@ class Function:
     called_without_grad: Callable[[], bool] = field(default=lambda: False, repr=False)
     is_left_to_others: Callable[[], bool] = field(default=lambda: False, repr=False)
     callers_backpropagate: Callable[[Function], bool] = field(default=lambda _: False, repr=False)
+    unscales: Callable[[], bool] = field(default=lambda: False, repr=False)
     calling: Callable[[], Iterable[Function]] = field(default=lambda: (), repr=False)
 
     @property

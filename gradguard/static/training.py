@@ -268,7 +268,8 @@ def step_call(c: Called) -> Value | None:
     if c.method == "step" and not isinstance(c.func.ref, FunctionRef):
         receiver = c.receiver or UNKNOWN
         if receiver.kind is Kind.SCALER or k.SCALER_NAME.search(path):
-            return _stepped(c, t.path_of(c.node.args[0].value) if c.node.args else None, c.first)
+            target = t.path_of(c.node.args[0].value) if c.node.args else None
+            return _stepped(c, target, c.first, by_scaler=True)
         if k.SELF_ZEROING_NAME.search(path):
             return _stepped(c, path, None, zeroes=True)
         is_optimizer = receiver.kind is Kind.OPTIMIZER or named_kind(path) is Kind.OPTIMIZER
@@ -277,7 +278,7 @@ def step_call(c: Called) -> Value | None:
             returned = NOTHING
             if closure is not None and isinstance(closure.ref, FunctionRef):
                 returned = apply_facts(c, closure.ref, [], _object_of_closure(c, closure.ref))
-            _stepped(c, path, receiver)
+            _stepped(c, path, receiver, runs_closure=closure is not None)
             return returned
         return None
     if k.STEPPING_NAME.search(last(c.path)) and not isinstance(c.func.ref, FunctionRef):
@@ -298,7 +299,15 @@ def _object_of_closure(c: Called, ref: FunctionRef) -> str | None:
     return c.flow.canonical(path).rpartition(".")[0] if path is not None else ""
 
 
-def _stepped(c: Called, target: str | None, optimizer: Value | None, *, zeroes: bool = False) -> Value:
+def _stepped(
+    c: Called,
+    target: str | None,
+    optimizer: Value | None,
+    *,
+    zeroes: bool = False,
+    by_scaler: bool = False,
+    runs_closure: bool = False,
+) -> Value:
     flow = c.flow
     target = flow.canonical(target) if target else None
     if target is not None and any(target in f.loop.targets for f in flow.frames):
@@ -307,8 +316,9 @@ def _stepped(c: Called, target: str | None, optimizer: Value | None, *, zeroes: 
     if lost is not None and not lost.of_module and lost.target and target and lost.target != target:
         lost = None
     step = Step(
-        flow.site(c.node), flow.loop, flow.branches > 0, target=target, of=_modules(optimizer), zeroes=zeroes, lost=lost
-    )
+        flow.site(c.node), flow.loop, flow.branches > 0, target=target, of=_modules(optimizer), zeroes=zeroes,
+        by_scaler=by_scaler, runs_closure=runs_closure, lost=lost,
+    )  # fmt: skip
     flow.record(step)
     c.state.lost, c.state.computed = None, False
     return NOTHING

@@ -1,0 +1,126 @@
+"""Gradients are clipped where that changes nothing, or where they are still scaled.
+
+**What happens.** Clipping changes the gradients that are there when it is called, once. After `optimizer.step()` it is
+too late for that step, and the reset throws away what it did; before `backward()`, behind the reset, there are no
+gradients yet. Nothing raises, and the training goes on as if nobody had asked for it: with exploding gradients.
+
+```python
+loss.backward()
+optimizer.step()
+torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)   # too late
+optimizer.zero_grad()
+```
+
+With a `GradScaler` the gradients are those of the scaled loss, 65,536 times as large at the start, until
+`scaler.unscale_(optimizer)` or `scaler.step(optimizer)` divides them. A norm that is clipped to 1 before is one of
+0.00002 at the step, and since every batch is above the threshold then, all of them are clipped.
+
+```python
+scaler.scale(loss).backward()
+torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)   # compared with scaled gradients
+scaler.step(optimizer)
+```
+
+**Instead**, clip between `backward()` and `step()`, where the gradients are what they should be:
+
+```python
+scaler.scale(loss).backward()
+scaler.unscale_(optimizer)
+torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+scaler.step(optimizer)
+```
+
+**Not flagged.** Two optimizers in one loop, a step with a closure or one that resets by itself, a reset under another
+condition than the clipping, a call in between that cannot be read; `unscale_`, or a division by `get_scale()`, anywhere
+in the program; `accelerator.clip_grad_norm_`, which unscales by itself.
+
+**Waits at low confidence.** A clipping whose result is used: it may be there to measure the norm.
+
+**References.** <https://pytorch.org/docs/stable/notes/amp_examples.html#gradient-clipping>.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import takewhile
+
+from gradguard.catalogue import Rule
+from gradguard.findings import Confidence, Finding, Related, Severity
+from gradguard.signs import TRAINS
+from gradguard.static import tree as t
+from gradguard.static.knowledge import CLIPS
+from gradguard.static.model import Backward, Call, Event, Function, Step
+from gradguard.static.rounds import Round, round_of
+
+rule = Rule("GG208", "clip-misplaced", Severity.WARNING, TRAINS)
+
+
+@rule.in_source
+def clips_in_vain(function: Function) -> Iterator[Finding]:
+    for clip in function.calls:
+        around = round_of(function, clip) if clip.name.rpartition(".")[2] in CLIPS else None
+        if around is None or _does_nothing(clip):
+            continue
+        before, after = next(around.before(clip), None), next(around.after(clip), None)
+        if before is None or after is None or before.site.node is clip.site.node is after.site.node:
+            continue  # what one call does alone is said where it is written
+        yield from _of_no_use(around, clip, before, after)
+        yield from _while_scaled(function, around, clip)
+
+
+def _of_no_use(around: Round, clip: Call, before: Event, after: Event) -> Iterator[Finding]:
+    confidence = Confidence.LOW if clip.written.is_used else Confidence.HIGH
+    if isinstance(before, Step) and around.resets(after, clip):
+        yield rule.finding(
+            clip.site,
+            f"the gradients are clipped after `{around.optimizer}.step()`, and reset before the next one: it changes "
+            "nothing",
+            help="clip them between `backward()` and `step()`",
+            confidence=confidence,
+            related=(_there(before, "this step has used them"), _there(after, "this throws them away")),
+        )
+    elif around.resets(before, clip) and isinstance(after, Backward):
+        yield rule.finding(
+            clip.site,
+            f"the gradients of `{around.optimizer}` are clipped after their reset and before `backward()`: there are "
+            "none yet",
+            help="clip them between `backward()` and `step()`",
+            confidence=confidence,
+            related=(_there(before, "this resets them"), _there(after, "this computes them")),
+        )
+
+
+def _while_scaled(function: Function, around: Round, clip: Call) -> Iterator[Finding]:
+    """``scaler.scale(loss).backward()``, a clip, ``scaler.step(optimizer)``, and no ``unscale_``."""
+    backwards = takewhile(lambda event: isinstance(event, Backward), around.before(clip))
+    steps = takewhile(lambda event: isinstance(event, Step), around.after(clip))
+    backward = next((b for b in backwards if _is_scaled(b)), None)
+    step = next((s for s in steps if isinstance(s, Step) and s.by_scaler), None)
+    if "." not in clip.name or backward is None or step is None or function.unscales():
+        return
+    yield rule.finding(
+        clip.site,
+        "the gradients are still scaled here: the threshold is compared with a norm that is some 65,536 times as large",
+        help=f"call `scaler.unscale_({step.target or 'optimizer'})` before it",
+        related=(_there(backward, "this computes the gradients of the scaled loss"),),
+    )
+
+
+def _is_scaled(backward: Event) -> bool:
+    """``scaler.scale(loss).backward()``."""
+    call = backward.source.site.node
+    loss = call.func.value if isinstance(call, t.Call) and isinstance(call.func, t.Attribute) else None
+    return isinstance(loss, t.Call) and isinstance(loss.func, t.Attribute) and loss.func.name == "scale"
+
+
+def _does_nothing(clip: Call) -> bool:
+    """Whether it only measures the norm: ``clip_grad_norm_(parameters, float("inf"))``."""
+    call = clip.source.site.node
+    limit = call.argument("max_norm", 1) if isinstance(call, t.Call) else None
+    text = limit.args[0].value if isinstance(limit, t.Call) and limit.args else None
+    is_text = isinstance(text, t.Constant) and text.value in ("inf", "Inf", "infinity")
+    return is_text or (limit is not None and (t.path_of(limit) or "").rpartition(".")[2] == "inf")
+
+
+def _there(event: Event, message: str) -> Related:
+    return Related(event.site.path, event.site.cell, event.site.line, message)
