@@ -34,6 +34,7 @@ class GradCalls:
         self._is_compiling = is_compiling
         self._original: Callable[..., Any] | None = None
         self._listener: Callable[..., Any] | None = None
+        self._is_on = False
 
     def install(self) -> None:
         """Listen, if this torch has what is listened to."""
@@ -41,20 +42,26 @@ class GradCalls:
         code = getattr(self._autograd.grad, "__code__", None)
         if self._original is not None and code is not None:
             self._listener = self._listening(self._original, code)
+            self._listener.calls = self  # type: ignore[attr-defined]
+            self._is_on = True
             setattr(self._autograd, ENGINE, self._listener)
 
     def rest(self) -> None:
-        """Something better ends steps: put torch's own function back."""
-        if self._listener is not None and getattr(self._autograd, ENGINE, None) is self._listener:
-            setattr(self._autograd, ENGINE, self._original)
-            self._listener = None
+        """Something better ends steps: put torch's own function back, or what another watch has put in its place."""
+        self._is_on = False
+        listener, self._listener = self._listener, None
+        if listener is not None and getattr(self._autograd, ENGINE, None) is listener:
+            original = self._original
+            while (other := getattr(original, "calls", None)) is not None and not other._is_on:
+                original = other._original  # of a watch that began before this one, and listens no more
+            setattr(self._autograd, ENGINE, original)
 
     def _listening(self, original: Callable[..., Any], code: object) -> Callable[..., Any]:
         clock, is_compiling = self._clock, self._is_compiling
         places: set[int] = set()
 
         def run_backward(*args: Any, **kwargs: Any) -> Any:
-            if not is_compiling():
+            if self._is_on and not is_compiling():
                 asking = sys._getframe(1)
                 if asking.f_code is code and (caller := asking.f_back) is not None:
                     place = hash((id(caller.f_code), caller.f_lasti))

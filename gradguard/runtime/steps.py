@@ -9,6 +9,8 @@ from time import perf_counter_ns
 from types import FrameType
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from gradguard.runtime.step_hook import step_hook
+
 if TYPE_CHECKING:
     from gradguard.runtime.clock import Clock
     from gradguard.runtime.gradients import Gradients
@@ -33,7 +35,7 @@ class Attribute:
         note: called with the instance before each call.
     """
 
-    __slots__ = ("_inherited", "_name", "_note", "_original", "_owner")
+    __slots__ = ("_inherited", "_is_removed", "_name", "_note", "_original", "_owner")
 
     def __init__(self, owner: type, name: str, note: Callable[[Any], None]) -> None:
         self._owner = owner
@@ -41,24 +43,30 @@ class Attribute:
         self._inherited = name not in owner.__dict__
         self._original: Any = getattr(owner, name) if self._inherited else owner.__dict__[name]
         self._note = note
+        self._is_removed = False
 
     def install(self) -> None:
         """Put this in the method's place."""
         setattr(self._owner, self._name, self)
 
     def remove(self) -> None:
-        """Put the method back."""
+        """Put the method back; where somebody has put their own in our place, note nothing any more."""
+        self._is_removed = True
         if self._owner.__dict__.get(self._name) is not self:
-            return  # somebody has put their own in our place
-        if self._inherited:
+            return
+        first = self
+        while isinstance(first._original, Attribute) and first._original._is_removed:
+            first = first._original  # of a watch that began before this one, and ended before it
+        if first._inherited:
             delattr(self._owner, self._name)
         else:
-            setattr(self._owner, self._name, self._original)
+            setattr(self._owner, self._name, first._original)
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         if instance is None:
             return self._original
-        self._note(instance)
+        if not self._is_removed:
+            self._note(instance)
         return self._original.__get__(instance, owner)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -88,26 +96,21 @@ class Numbers:
         return self._known[key][0]
 
 
-def optimizer_hook(clock: Clock, gradients: Gradients, is_compiling: Callable[[], bool]) -> Callable[..., None]:
-    """A global post hook for optimizers; a step that calls ``super().step()`` is one step, not two.
-
-    torch.compile traces through hooks. It knows ``is_compiling`` to be true, so what it compiles has nothing of ours.
-    """
+def optimizer_hook(clock: Clock, gradients: Gradients) -> Callable[[Any, Any, Any], None]:
+    """Listens to the steps of optimizers; a step that calls ``super().step()`` is one step, not two."""
 
     numbers = Numbers()
     plain: dict[int, int] = {}
     """Steps of an optimizer, by its number, as long as none of them was within another."""
 
     def stepped(optimizer: Any, args: Any, kwargs: Any) -> None:
-        if is_compiling():
-            return
         start = perf_counter_ns() if clock.left < 2 else 0
         if clock.left and id(optimizer) == clock.deciding:  # nearly all steps: as little as can be
             clock.left -= 1
             if start:
                 clock.listening += (perf_counter_ns() - start) * clock.passed
             return
-        hear(optimizer, sys._getframe(1), start or perf_counter_ns())
+        hear(optimizer, sys._getframe(2), start or perf_counter_ns())
 
     def hear(optimizer: Any, wrapper: FrameType, start: int) -> None:
         number = numbers.of(optimizer)
@@ -204,8 +207,8 @@ def install(clock: Clock, gradients: Gradients, internals: TorchInternals) -> li
     """
     removers: list[Callable[[], None]] = []
     if internals.register_step_post_hook is not None:
-        stepped = optimizer_hook(clock, gradients, internals.is_compiling)
-        removers.append(internals.register_step_post_hook(stepped).remove)
+        stepped = optimizer_hook(clock, gradients)
+        removers.append(step_hook.add(stepped, internals.register_step_post_hook, internals.is_compiling))
     if internals.loader_iterator is not None:
         note = Attribute(internals.loader_iterator, "__next__", loader_note(clock))
         note.install()

@@ -100,7 +100,7 @@ class Watch:
         self._steps = 0
         self._source = ""
         self._step_pace = Pace()
-        self._is_disturbed = False
+        self._is_disturbed = self._is_at_work = False
         self._began = monotonic()
         self._pid = os.getpid()
         self._is_on = False
@@ -164,6 +164,7 @@ class Watch:
             return self.report
         self._reserve.give_up()  # before anything else: memory may have ended
         self._is_on = False
+        self._clock.stop()  # other threads may go on
         if self._backwards is not None:
             self._backwards.stop()
         self._escalation.close(self.steps)
@@ -305,8 +306,9 @@ class Watch:
 
     def _work(self, source: str, frame: FrameType | None) -> None:
         """End a step in which there is something to do but to count it."""
-        if os.getpid() != self._pid:
-            return  # a forked child: it has its parent's hooks, and no watch
+        if self._is_at_work or os.getpid() != self._pid:
+            return  # another thread ends a step, too; or a forked child: it has its parent's hooks, and no watch
+        self._is_at_work = True
         start = perf_counter_ns()
         was_diagnosing, spent = self.is_diagnosing, self._escalation.seconds
         try:
@@ -320,6 +322,8 @@ class Watch:
             self._choose_what_passes()
         except Exception as error:
             self._failed(error)
+        finally:
+            self._is_at_work = False
         if not was_diagnosing and not self.is_diagnosing:
             self._own_nanoseconds += perf_counter_ns() - start
             self._own_steps += 1
