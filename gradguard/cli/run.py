@@ -206,7 +206,7 @@ class _Session:
 
         def terminated(number: int, frame: FrameType | None) -> None:
             if os.getpid() == self._process:  # a forked child has inherited this
-                self.finish(None, None)
+                self.finish(KeyboardInterrupt(), None)  # it was ended from outside
             _die_of(number)
 
         signal.signal(signal.SIGTERM, terminated)

@@ -88,6 +88,9 @@ def holder(leak: Leak) -> str:
 def headline(report: RunReport) -> str:
     """The verdict in one line."""
     steps = f"{report.steps} steps"
+    if report.verdict == "too-short" and report.steps >= FEWEST:
+        counted = COUNTED.get(report.step_source or "", "steps")
+        return f"Too short: {report.steps} {counted}; no optimizer had stepped yet."
     if report.verdict == "too-short":
         seen = "1 step" if report.steps == 1 else steps
         rest = FEWEST - report.steps
@@ -136,6 +139,9 @@ def _grows_without_a_name(report: RunReport, steps: str) -> str:
 
 TIMES_THE_TENSORS = 2
 """Growth of so many times what all tensors have together lies elsewhere."""
+
+COUNTED = {"module": "module calls", "loader": "batches", "backward": "backwards"}
+"""What the steps of a run were that ended before the first one of its optimizer, by their source."""
 
 FEWEST = 30
 """Steps below which a run is too short."""

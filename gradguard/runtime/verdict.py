@@ -195,6 +195,7 @@ def conclude(
     notes: Sequence[str],
     microseconds: float | None,
     diagnosis_seconds: float,
+    is_early: bool = False,
 ) -> RunReport:
     """The report.
 
@@ -213,14 +214,17 @@ def conclude(
         notes: what the reader should know.
         microseconds: own work in a step.
         diagnosis_seconds: own work in censuses and tracing.
+        is_early: the run was ended when no step of its optimizer had been seen; what was counted is something else.
     """
     said = list(notes)
     tells = telling(growing, series)
     kept = _standing(found, series, tells, steps, said)
+    if is_early:
+        kept = _beyond_the_first_step(kept, said)
     total = bytes_per_step(tells)
     lasting = [d for d in kept if not d.comes_back]
     weighty = _weighty(tells, series)
-    word = _verdict(kept, weighty, steps, found)
+    word = "too-short" if is_early and not kept else _verdict(kept, weighty, steps, found)
     shown = attribute(_listed(kept, word), tells if total or not kept else {**tells, **_slow(series)})
     shown.sort(key=_what_ends_the_run)
     ended = _out_of_memory(error, steps)
@@ -293,6 +297,14 @@ def _standing(
                 notes.append(f"`{path}` grows, and is to be {what} at {_at(each)}; in this run it never got shorter")
             kept.append(each)
     return kept
+
+
+def _beyond_the_first_step(kept: Sequence[Diagnosed], notes: list[str]) -> list[Diagnosed]:
+    """What the first step of an optimizer cannot be made from: its graphs were backpropagated before."""
+    for each in kept:
+        if not each.freed:
+            notes.append(f"`{each.path}` grew, and may be what the first step of an optimizer is made from")
+    return [each for each in kept if each.freed]
 
 
 def _is_bounded(each: Diagnosed) -> bool:

@@ -469,9 +469,16 @@ class Watch:
             notes=notes,
             microseconds=self.own_nanoseconds / 1000 / self._own_steps if self._own_steps else None,
             diagnosis_seconds=self._escalation.seconds,
+            is_early=_is_cut_short(error) and self._awaits_optimizer(),
         )
         lines = lines_around(report.leaks)
         return replace(report, source=lines, notes=(*report.notes, *said_of_files(report.leaks)))
+
+
+def _is_cut_short(error: BaseException | None) -> bool:
+    """Whether the program was ended before its end, though memory was left."""
+    ends_by_itself = error is None or (isinstance(error, SystemExit) and not isinstance(error, EndOfRun))
+    return not ends_by_itself and not verdict.is_out_of_memory(error)
 
 
 def _next_look_for_devices(step: int) -> int:
