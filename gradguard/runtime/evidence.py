@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from gradguard.runtime import caches, lifetime, origin
 from gradguard.runtime.holders import SAVED, Suspect
 from gradguard.runtime.source import Sources
-from gradguard.runtime.stores import adds_to_itself, form_of, form_of_carried, makes_a_place
+from gradguard.runtime.stores import adds_to_itself, form_of, form_of_carried, keeps_no_graph, makes_a_place
 from gradguard.runtime.tracer import Line
 
 LAST_KEY = re.compile(r'\["([^"]*)"\]$')
@@ -146,6 +146,8 @@ def _from_source(suspect: Suspect, sources: Sources) -> list[Line]:
         found = origin.storing_statements(sources, holder.name, function, suspect.home, holder.scope)
         key = LAST_KEY.search(holder.path)
         found = found or (origin.storing_by_key(sources, key[1], suspect.home) if key is not None else [])
+    if suspect.kind == "graph":
+        found = [each for each in found if not keeps_no_graph(each[1], holder.name)] or found
     return [Line(filename, statement.lineno) for filename, statement in found[:2]]
 
 

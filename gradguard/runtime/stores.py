@@ -48,6 +48,16 @@ def makes_a_place(statement: ast.stmt) -> bool:
     return bool(call.args) and all(isinstance(arg, ast.Constant) for arg in call.args)
 
 
+def keeps_no_graph(statement: ast.stmt, name: str) -> bool:
+    """Whether what is stored is a number, or cut from its graph: ``losses.append(loss.item())``."""
+    value = stored_value(statement, name)
+    if not isinstance(value, ast.Call):
+        return isinstance(value, ast.Constant)
+    if isinstance(value.func, ast.Name):
+        return value.func.id in ("float", "int", "bool", "str", "len")
+    return isinstance(value.func, ast.Attribute) and value.func.attr in ("item", "tolist", "detach", "numpy")
+
+
 def _is_empty(value: ast.expr | None) -> bool:
     if value is None or isinstance(value, ast.Constant):
         return True

@@ -6,7 +6,7 @@ import ast
 
 import pytest
 
-from gradguard.runtime.stores import form_of_carried, makes_a_place, only_begins, value_code, value_name
+from gradguard.runtime.stores import form_of_carried, keeps_no_graph, makes_a_place, only_begins, value_code, value_name
 
 
 def statement(code: str) -> ast.stmt:
@@ -115,3 +115,24 @@ def test_what_a_collection_begins_with(value: str, begins: bool) -> None:
 )
 def test_a_place_for_what_comes(code: str, makes: bool) -> None:
     assert makes_a_place(statement(code)) is makes
+
+
+@pytest.mark.parametrize(
+    ("code", "keeps_none"),
+    [
+        ("losses.append(loss.item())", True),
+        ("losses.append(float(loss))", True),
+        ("self.losses[step] = loss.detach()", True),
+        ("losses.append(loss.detach().cpu().numpy())", True),
+        ("total += 1", True),
+        ("losses.append(loss)", False),
+        ("losses.append(loss.sum())", False),
+        ("losses.append((step.item(), loss))", False),
+        ("losses[step.item()] = loss", False),
+        ("total = total + loss", False),
+        ("losses.append(model(x.detach()))", False),
+    ],
+)
+def test_what_keeps_no_graph(code: str, keeps_none: bool) -> None:
+    name = "total" if "total" in code else "losses"
+    assert keeps_no_graph(statement(code), name) is keeps_none

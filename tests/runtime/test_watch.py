@@ -937,3 +937,23 @@ def test_a_bound_that_is_none_is_not_called_one() -> None:
     report = statistics_of(lambda: Last(None))
     assert report.verdict == "suspect"
     assert not [note for note in report.notes if "is bounded" in note]
+
+
+@pytest.mark.parametrize("keeps_graphs", [True, False])
+def test_where_lines_are_not_followed_a_branch_that_stores_numbers_is_not_named(keeps_graphs: bool) -> None:
+    losses: list[Any] = []
+
+    def each(loss: torch.Tensor) -> None:
+        if not keeps_graphs:
+            losses.append(loss.item())
+        else:
+            losses.append(loss)
+
+    before = sys.gettrace()
+    sys.settrace(lambda *event: None)  # a debugger's
+    try:
+        report = watched(lambda guard: train(60, each))
+    finally:
+        sys.settrace(before)
+    stored = [leak.stored_at.code for leak in report.leaks if leak.stored_at is not None]
+    assert stored == (["losses.append(loss)"] if keeps_graphs else [])
