@@ -21,6 +21,10 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
+
 # An installed GradGuard holds its rules in gradguard/rules; a plain checkout on PYTHONPATH holds them beside the
 # package, and `import gradguard.rules` has to find them there too.
 _checkout = Path(__file__).resolve().parent.parent

@@ -103,3 +103,9 @@ def imported(file: Path) -> Iterator[str]:
         elif isinstance(node, ast.ImportFrom):
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
         waiting += ast.iter_child_nodes(node)
+
+
+def test_the_api_is_listed() -> None:
+    import gradguard
+
+    assert set(gradguard.__all__) <= set(dir(gradguard))

@@ -178,6 +178,8 @@ class _Session:
         with suppress(Exception):  # the report says it again
             from gradguard.report.run_line import confirmed
 
+            if self._style == "json" and self._output is None:
+                return  # what reads the report from there reads nothing else
             if self.live is None:
                 click.echo(confirmed(leak), err=True)
             else:

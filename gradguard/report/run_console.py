@@ -14,6 +14,7 @@ from gradguard.report.console import SourceLines, clean, line, show_excerpt, wra
 from gradguard.report.run_words import (
     adds_up,
     cost,
+    failed_at_once,
     forecast,
     gains,
     growth_rate,
@@ -32,7 +33,10 @@ _STYLE = {"leak": "bold red", "suspect": "bold yellow", "clean": "bold green", "
 def report(run: RunReport, sources: SourceLines, console: Console) -> None:
     """Print the whole report."""
     word, _, rest = headline(run).partition(":")
-    line(console, Text.assemble(("gradguard ", "bold"), (word, _style(run)), ":", " " + clean(rest.strip(), console)))
+    said = Text.assemble(("gradguard ", "bold"), (word, _style(run)), ":", " " + clean(rest.strip(), console))
+    wrapped(console, said, 0)
+    if failed_at_once(run):
+        return
     _growth(run, console)
     for leak in run.leaks:
         console.print()

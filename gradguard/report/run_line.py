@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gradguard.findings import Leak, RunReport
-from gradguard.report.run_words import forecast, headline, holder, memory_ended, rate, unexplained, what, where
+from gradguard.report.run_words import (
+    failed_at_once,
+    forecast,
+    headline,
+    holder,
+    memory_ended,
+    rate,
+    unexplained,
+    what,
+    where,
+)
 
 
 def confirmed(leak: Leak) -> str:
@@ -17,6 +27,8 @@ def confirmed(leak: Leak) -> str:
 def lines(report: RunReport) -> Iterator[str]:
     """The report, one line for each thing to say."""
     yield f"gradguard: {headline(report)}"
+    if failed_at_once(report):
+        return
     for leak in report.leaks:
         yield f"gradguard: {holder(leak)} {what(leak)}, {rate(leak)}"
         if leak.stored_at:

@@ -88,6 +88,8 @@ def holder(leak: Leak) -> str:
 def headline(report: RunReport) -> str:
     """The verdict in one line."""
     steps = f"{report.steps} steps"
+    if failed_at_once(report):
+        return "Too short: the program failed before any step was seen."
     if report.verdict == "too-short" and report.steps >= FEWEST:
         counted = COUNTED.get(report.step_source or "", "steps")
         return f"Too short: {report.steps} {counted}; no optimizer had stepped yet."
@@ -112,6 +114,11 @@ def headline(report: RunReport) -> str:
     is_told = first.kind == "collected" or first.freed_by_gc  # what there is to say of it has been said
     open_yet = "; not yet confirmed" if report.verdict == "suspect" and not is_told else ""
     return f"{word}: {holder(first)} {what(first)}, {rate(first)}{at}{more}{open_yet}."
+
+
+def failed_at_once(report: RunReport) -> bool:
+    """Whether the program ended with an error and without a step: of its memory there is nothing to say."""
+    return not report.steps and bool(report.exit_status) and not (report.leaks or report.out_of_memory)
 
 
 def adds_up(report: RunReport) -> bool:

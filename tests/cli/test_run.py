@@ -261,6 +261,19 @@ def test_json_on_stderr_is_json(shell: Shell, project: Path) -> None:
     assert json.loads(done.stderr)["verdict"] == "too-short"
 
 
+def test_json_on_stderr_is_all_that_is_there(shell: Shell, project: Path, torch_here: None) -> None:
+    write(project, {"train.py": LEAKING})
+    done = shell("-m", "gradguard", "run", "--format", "json", "train.py", "60")
+    assert json.loads(done.stderr)["verdict"] == "leak"
+
+
+def test_a_program_that_fails_at_once_gets_one_line(shell: Shell, project: Path) -> None:
+    write(project, {"broken.py": "import a_module_that_is_nowhere\n"})
+    *_, error, said = shell("-m", "gradguard", "run", "--no-record", "broken.py").stderr.decode().splitlines()
+    assert error.startswith("ModuleNotFoundError")
+    assert said == "gradguard Too short: the program failed before any step was seen."
+
+
 def test_the_live_view_ends_with_the_report(shell: Shell, project: Path, torch_here: None) -> None:
     write(project, {"train.py": LEAKING})
     done = shell("-m", "gradguard", "run", "--live", "--color", "always", "train.py", "60", env={"COLUMNS": "80"})

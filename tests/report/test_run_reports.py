@@ -222,3 +222,20 @@ def test_the_headline_of_a_suspect_names_its_holder() -> None:
     assert said.endswith("not yet confirmed.")
     assert "no variable was found" in headline(a_report(verdict="suspect", leaks=()))
     assert "not yet" not in headline(a_report())
+
+
+def test_of_a_program_that_fails_at_once_one_line_tells() -> None:
+    failed = a_report(
+        verdict="too-short", leaks=(), steps=0, exit_status=1, growth={}, forecast=None, out_of_memory=None
+    )
+    said = "Too short: the program failed before any step was seen."
+    assert headline(failed) == said
+    assert list(run_line.lines(failed)) == [f"gradguard: {said}"]
+    assert len(printed(failed).splitlines()) == 1
+    for other in (replace(failed, exit_status=0), replace(failed, exit_status=None), replace(failed, steps=3)):
+        assert headline(other) != said
+        assert len(printed(other).splitlines()) > 1
+
+
+def test_the_headline_wraps() -> None:
+    assert max(len(line) for line in printed(a_report(), width=50).splitlines()[:3]) <= 50
