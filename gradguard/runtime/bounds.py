@@ -9,6 +9,7 @@ from gradguard.runtime.stores import called_name, names
 
 _LEAVING = ast.Return | ast.Continue | ast.Break | ast.Raise
 _REMOVING = frozenset({"pop", "popleft", "popitem", "remove", "discard"})
+_ADDING_ONE = frozenset({"append", "appendleft", "add", "insert"})
 _LENGTHS = frozenset({"len", "size", "qsize", "__len__"})
 
 
@@ -30,12 +31,61 @@ def bound_of(source: Source, statement: ast.stmt, name: str) -> ast.expr | None:
             found = _is_shorter_than(around.test, name, holds=inside in around.body)
             other = around.orelse if inside in around.body else around.body
             found = found or next(filter(None, (_overwritten(each, name) for each in other)), None)
+        if found is None and inside is statement:
+            found = _bound_of_beside(source, around, statement, name)
         if found is not None:
             return found if _stays(source, found) else None
         if isinstance(around, FunctionNode):
             return None
         inside = around
     return None
+
+
+def _bound_of_beside(source: Source, block: ast.AST, statement: ast.stmt, name: str) -> ast.expr | None:
+    """The bound of a collection that gets one item wherever ``name`` does: one guard for inputs, labels and outputs.
+
+    Args:
+        source: the file of the statement.
+        block: what the statement stands in.
+        statement: lengthens the collection.
+        name: the collection's last name.
+    """
+    for beside in _lengthened_beside(block, statement) - {name}:
+        if len(_shortened(source, beside)) > len(_shortened(source, name)):
+            continue  # it makes room for itself alone
+        found = _bound_before(block, statement, beside)
+        if found is None and isinstance(block, ast.If):
+            found = _is_shorter_than(block.test, beside, holds=statement in block.body)
+        if found is not None:
+            return found
+    return None
+
+
+def _lengthened_beside(block: ast.AST, statement: ast.stmt) -> set[str]:
+    """The last names of what gets one item in the same statements as ``statement``, one after the other."""
+    branches: list[list[ast.stmt]] = [getattr(block, part, None) or [] for part in ("body", "orelse")]
+    branch = next((each for each in branches if isinstance(each, list) and statement in each), [])
+    calls = [each.value for each in branch if isinstance(each, ast.Expr) and isinstance(each.value, ast.Call)]
+    lists = [
+        call.func.value for call in calls if isinstance(call.func, ast.Attribute) and call.func.attr in _ADDING_ONE
+    ]
+    return {each.attr if isinstance(each, ast.Attribute) else getattr(each, "id", "") for each in lists} - {""}
+
+
+def _shortened(source: Source, name: str) -> list[ast.stmt]:
+    """The statements that make ``name`` shorter, or bind it anew, without those of a constructor."""
+    found = (n for n in ast.walk(source.tree) if isinstance(n, ast.stmt) and (_removes(n, name) or _binds(n, name)))
+    return [each for each in found if getattr(source.function_of(each), "name", "") != "__init__"]
+
+
+def _binds(statement: ast.stmt, name: str) -> bool:
+    """Whether it empties a collection, or puts another one in its place."""
+    if isinstance(statement, ast.Assign):
+        parts = [p for t in statement.targets for p in (t.elts if isinstance(t, ast.Tuple | ast.List) else [t])]
+        return any(not isinstance(part, ast.Subscript) and names(part, name) for part in parts)
+    call = statement.value if isinstance(statement, ast.Expr) else None
+    func = call.func if isinstance(call, ast.Call) else None
+    return isinstance(func, ast.Attribute) and func.attr == "clear" and names(func.value, name)
 
 
 def trimmed_at(source: Source, statement: ast.stmt, name: str) -> tuple[ast.stmt, ast.expr] | None:

@@ -40,6 +40,11 @@ BOUNDED = {
     "if len(self.rows) >= most:\n    self.rows[0] = row\nelse:\n    self.rows.append(row)": "most",
     "if len(self.rows) == most or not row:\n    return\nself.rows.append(row)": "most",
     "if self.at >= len(self.rows):\n    self.rows.append(row)": "self.at",
+    "if len(self.keys) < self.capacity:\n    self.keys.append(1)\n    self.rows.append(row)": "self.capacity",
+    "if len(self.keys) < 9:\n    self.rows.append(row)\n    self.keys.append(1)\nelse:\n    self.keys[0] = 1": "9",
+    "if len(self.keys) >= most:\n    return\nself.keys.append(1)\nself.rows.append(row)": "most",
+    "if len(self.keys) < most:\n    self.keys.append(1)\n    self.rows.append(row)\n"
+    "elif row:\n    self.keys.clear()\n    self.rows.clear()": "most",
     "if self.at < 9:\n    self.rows.append(row)\nelse:\n    self.rows[self.at % 9] = row": "self.at % 9",
 }
 
@@ -52,6 +57,12 @@ UNBOUNDED = [
     "if len(self.rows) >= most:\n    print(most)\nself.rows.append(row)",
     "if self.steps >= len(self.rows):\n    self.rows.append(row)",
     "if len(self.rows) % 100 == 0:\n    self.rows.append(row)",
+    "if len(self.keys) < self.capacity:\n    self.rows.append(row)",
+    "if len(self.keys) < self.capacity:\n    self.keys[0] = 1\n    self.rows.append(row)",
+    "if len(self.keys) < most:\n    self.keys.append(1)\n    self.rows.append(row)\nelse:\n    self.keys.pop(0)",
+    "if len(self.keys) < most:\n    self.keys.append(1)\n    self.rows.append(row)\nelse:\n    self.keys = []",
+    "if len(self.keys) < most:\n    self.keys.append(1)\n    for each in row:\n        self.rows.append(each)",
+    "if len(self.keys) < most:\n    self.keys.append(1)\nself.rows.append(row)",
 ]
 
 

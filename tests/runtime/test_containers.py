@@ -521,6 +521,21 @@ ring = Ring(256)
 for model, output, loss in training():
     ring.put(torch.randn(64, 64))
 """,
+    "three lists under one guard, all views of each batch": """
+class Memory:
+    def __init__(self, capacity):
+        self.capacity, self.inputs, self.outputs = capacity, [], []
+
+    def add(self, inputs, outputs):
+        for x, y in zip(inputs, outputs):
+            if len(self.inputs) < self.capacity:
+                self.inputs.append(x)
+                self.outputs.append(y)
+
+memory = Memory(6000)
+for model, output, loss in training():
+    memory.add(torch.randn(32, 256), output.detach().repeat(1, 128))
+""",
     "an array of rows that is still filling": """
 table = np.full(256, None, dtype=object)
 for step, (model, output, loss) in enumerate(training()):
