@@ -11,6 +11,7 @@ one that finds them cleared is enough. A backward that does not reach them adds 
 from __future__ import annotations
 
 import itertools
+import threading
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -70,6 +71,7 @@ class _Seen:
         windows: that have been looked at.
         is_cleared: whether a backward in this window found them cleared.
         sampled: its gradients at the beginning of this window.
+        thread: the one that steps it. No other may read its gradients: they are freed while that one runs.
     """
 
     steps: int = 0
@@ -79,6 +81,7 @@ class _Seen:
     windows: int = 0
     is_cleared: bool = False
     sampled: list[_Sampled] = field(default_factory=list)
+    thread: int = 0
 
     def close(self) -> None:
         """A window ends: backward has added to every gradient that it reached and none was cleared before, or not."""
@@ -142,9 +145,11 @@ class Gradients:
         try:
             if self._torch.is_capturing():
                 self.stop()
-            for seen in self.open:
+            here = threading.get_ident()
+            own = [seen for seen in self.open if seen.thread == here]
+            for seen in own:
                 seen.is_cleared = seen.is_cleared or any(_is_clear(each.parameter()) for each in seen.sampled)
-            waiting = [seen for seen in self.open if not seen.is_cleared and not seen.is_added_to]
+            waiting = [seen for seen in own if not seen.is_cleared and not seen.is_added_to]
             reached = self._leaves_of(tensor) if waiting else set()
             for each in itertools.chain.from_iterable(seen.sampled for seen in waiting):
                 each.is_reached = id(each.parameter()) in reached
@@ -186,7 +191,7 @@ class Gradients:
                 if seen.adds_up:
                     self._note(_said(optimizer, seen, frame))
                 return
-        seen.is_cleared = False
+        seen.is_cleared, seen.thread = False, threading.get_ident()
         seen.sampled = _sample(optimizer)
         if seen.sampled:
             self.open.append(seen)
