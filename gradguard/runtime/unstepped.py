@@ -13,6 +13,7 @@ gradients itself: of those that move, and that nothing clears, each step is take
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from types import FrameType
 from typing import TYPE_CHECKING, Any
@@ -32,6 +33,8 @@ LAST = 48
 class Unstepped:
     """Looks once at what backward gives gradients to; and once more after an optimizer has stepped.
 
+    Only in one thread: the gradients that another one makes are freed while that one runs.
+
     Args:
         internals: of torch.
         has_stepped: whether an optimizer has stepped yet.
@@ -43,6 +46,7 @@ class Unstepped:
         self._has_stepped = has_stepped
         self._note = note
         self._by_hand = True
+        self._thread = 0
         self._backwards = 0
         self._noted: list[leaves.Noted] = []
         self.is_on = True
@@ -56,6 +60,10 @@ class Unstepped:
         """
         if self._by_hand and self._has_stepped():
             self._by_hand, self._backwards = False, 0
+        here = threading.get_ident()
+        self._thread = self._thread if self._backwards else here
+        if here != self._thread:
+            return
         self._backwards += 1
         if FIRST <= self._backwards <= LAST:
             self._look(tensor, frame)

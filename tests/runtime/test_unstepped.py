@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -284,3 +285,18 @@ def an_optimizer_that_comes_later(net: Net) -> None:
 )
 def test_nothing_is_said_of_moves_with_gradients_of_their_own(training: Callable[[Net], object]) -> None:
     assert moved(training) == []
+
+
+def test_what_another_thread_backpropagates_is_not_counted() -> None:
+    def in_between(_: Net) -> None:
+        weight = torch.zeros(3, requires_grad=True)
+        for step in range(STEPS):
+            (torch.randn(3) @ weight - 1).square().backward()
+            weight.data -= 1e-3 * weight.grad
+            if step == 20:
+                other = threading.Thread(target=lambda: by_hand(Net(), lambda each: each.grad.zero_()))
+                other.start()
+                other.join()
+
+    (note,) = moved(in_between)
+    assert note.startswith("`in_between.weight` changes")
