@@ -51,7 +51,7 @@ from gradguard.static.edits import statement_before
 from gradguard.static.learners import goes_over_learners, loop_it_follows, resets_beside
 from gradguard.static.model import Backward, Function, Loop, Step, ZeroGrad
 from gradguard.static.optimized import overlap
-from gradguard.static.steps_by_hand import is_reset_of, site_of, steps_by_hand
+from gradguard.static.steps_by_hand import site_of, steps_never_reset
 
 rule = Rule("GG201", "missing-zero-grad", Severity.ERROR, TRAINS)
 
@@ -125,8 +125,7 @@ def _where_no_optimizer_steps(function: Function) -> Iterator[Finding]:
         backward = next((b for b in loop.backwards if b.loop is loop and b.inner is None), None)
         if backward is None or loop.steps or loop.opaque_calls:
             continue
-        steps = [s for s in steps_by_hand(loop) if site_of(loop, s).line >= backward.site.line]
-        steps = [s for s in steps if not any(is_reset_of(reset, s) for reset in loop.zero_grads)]
+        steps = steps_never_reset(loop, backward)
         if steps:
             names = dict.fromkeys(f"`{s.parameter}`" for s in steps)
             resets = dict.fromkeys(f"`{s.reset}`" for s in steps)

@@ -11,7 +11,6 @@ from gradguard.static import tree as t
 from gradguard.static.binding import bind
 from gradguard.static.classes import Class
 from gradguard.static.conditions import (
-    at_limit,
     holds_once,
     is_flag,
     key_test,
@@ -24,6 +23,7 @@ from gradguard.static.conditions import (
     tensor_test,
 )
 from gradguard.static.counts import holds_in_one, is_long_buffer
+from gradguard.static.limits import at_limit
 from gradguard.static.loops import loops_called
 from gradguard.static.model import Backward, Forward, GradCall, HookRegistration, Mode
 from gradguard.static.state import Cap, State, hedge, merge

@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from gradguard.static import knowledge as k
 from gradguard.static import tree as t
-from gradguard.static.events import LONG_LOOP
 from gradguard.static.names import named_kind
+from gradguard.static.periods import period
 from gradguard.static.values import Flag, Kind, Whole, Word
 
 
@@ -168,52 +168,6 @@ def holds_once(test: t.Expr, targets: frozenset[str]) -> bool:
     return t.path_of(left) in targets and counts
 
 
-_LIMIT_NAME = re.compile(
-    r"max|total|limit|budget|until|last|(?:^|_)(?:n|num|stop)_|steps|iter|epochs|batches|updates|patience", re.I
-)
-_MEASURE_NAME = re.compile(r"(?:^|_)(?:loss|acc|accuracy|score|metrics?|error|val|perplexity|ppl|f1|auc)$", re.I)
-_STOP_NAME = re.compile(r"(?:^|_)stop(?:p(?:ed|er|ing))?(?:_early|_training)?$|early_?stop|(?:^|_)converged$", re.I)
-
-
-def at_limit(test: t.Expr) -> bool:
-    """Whether a condition says that a loop ran as often as it is to: ``step >= args.max_steps``, no small number.
-
-    Or as long as it was of use: ``if stopper.should_stop(score)``.
-    """
-    if isinstance(test, t.Operation) and test.operator == "or":
-        return all(map(at_limit, test.operands))
-    if isinstance(test, t.Operation) and test.operator == "and":  # `epoch % 5 == 0 and stopper(loss)`
-        own = [operand for operand in test.operands if period(operand) is None]
-        return bool(own) and all(map(at_limit, own))
-    if _is_stop(test) or _judges_a_loss(test):
-        return True
-    if not isinstance(test, t.Operation) or test.operator not in ("==", ">=", ">") or len(test.operands) != 2:
-        return False
-    limit = test.operands[1]
-    if isinstance(limit, t.Operation):  # `i == len(loader) - 1`
-        limit = limit.operands[0]
-    if isinstance(limit, t.Constant):
-        return isinstance(limit.value, int) and limit.value >= LONG_LOOP
-    path = t.path_of(limit)
-    return path is not None and _LIMIT_NAME.search(path.rsplit(".", 1)[-1]) is not None
-
-
-def _is_stop(test: t.Expr) -> bool:
-    """Whether training ends early, when it has learned what it can: ``early_stopping(loss)``, ``stop``."""
-    path = t.path_of(test.func if isinstance(test, t.Call) else test)
-    return path is not None and any(_STOP_NAME.search(name) for name in path.split("."))
-
-
-def _judges_a_loss(test: t.Expr) -> bool:
-    """Whether an object is told how well the training goes, and says whether it ends: ``patience(loss.item())``."""
-    given = [arg.value for arg in test.args] if isinstance(test, t.Call) else []
-    numbers = (value.func for value in given if isinstance(value, t.Call))
-    if any(isinstance(func, t.Attribute) and func.name == "item" for func in numbers):
-        return True
-    names = (path.rsplit(".", 1)[-1] for value in given if (path := t.path_of(value)) is not None)
-    return any(_MEASURE_NAME.search(name) for name in names)
-
-
 def tensor_test(test: t.Expr) -> tuple[str | None, bool]:
     """The path that a condition tests for being a tensor, and whether the condition holds if it is one."""
     if isinstance(test, t.Operation) and test.operator == "not":
@@ -292,16 +246,6 @@ def number_test(test: t.Expr) -> tuple[str | None, int, bool]:
         if isinstance(left, t.Name) and isinstance(right, t.Constant) and type(right.value) is int:
             return left.id, right.value, test.operator == "=="
     return None, 0, True
-
-
-def period(test: t.Expr) -> int | None:
-    """Every how many iterations a condition holds: 4 for ``(i + 1) % 4 == 0``.
-
-    0 where the number is not written there (``i % accumulation_steps``), None where it is no such condition.
-    """
-    counts = [n.operands[-1] for n in t.walk(test) if isinstance(n, t.Operation) and n.operator == "%"]
-    written = [c.value for c in counts if isinstance(c, t.Constant) and isinstance(c.value, int)]
-    return max(written, default=0) if counts else None
 
 
 class Length(NamedTuple):

@@ -139,11 +139,21 @@ def _is_option(flow: Flow, name: str, most: int = 1) -> bool:
     Or no larger than ``most``.
     """
     one = rf"[1-{most}]" if most > 1 else "1"
-    option = rf"['\"]--{re.escape(name).replace('_', '[-_]')}['\"][^)]*\bdefault\s*=\s*{one}\b"
-    field = rf"^[ \t]+{re.escape(name)}\s*:\s*int\s*=\s*{one}\s*(?:#.*)?$"
     survey = flow.project.survey
-    is_one = survey.mentions(re.compile(f"{option}|{field}", re.M), flow.module)
+    is_one = survey.mentions(setting(name, one), flow.module)
     return is_one and not survey.mentions(re.compile(rf"\.{re.escape(name)}\s*=(?!=)\s*(?!{one}\b)"), flow.module)
+
+
+def setting(name: str, number: str) -> re.Pattern[str]:
+    """An option of the command line, or a field of a class of settings, with its default.
+
+    Args:
+        number: what that is, as a regular expression.
+    """
+    word = re.escape(name)
+    option = rf"['\"]--{word.replace('_', '[-_]')}['\"][^)]*\bdefault\s*=\s*{number}\b"
+    field = rf"^[ \t]+{word}\s*:\s*int\s*=\s*{number}\s*(?:#.*)?$"
+    return re.compile(f"{option}|{field}", re.M)
 
 
 def _is_given_one(flow: Flow, param: str) -> bool:

@@ -10,8 +10,9 @@ from gradguard.static import knowledge as k
 from gradguard.static import tree as t
 from gradguard.static.binding import bind
 from gradguard.static.classes import Class
-from gradguard.static.conditions import outcome, period, steady_value, tensor_test
+from gradguard.static.conditions import outcome, steady_value, tensor_test
 from gradguard.static.model import GradRead, Mode
+from gradguard.static.periods import period
 from gradguard.static.project import member
 from gradguard.static.values import (
     ARRAY,

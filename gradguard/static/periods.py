@@ -6,12 +6,26 @@ import re
 from typing import TYPE_CHECKING
 
 from gradguard.static import tree as t
-from gradguard.static.conditions import period
+from gradguard.static.counts import setting
 
 if TYPE_CHECKING:
     from gradguard.static.flow import Flow
 
 _MOST_NAMES = 3
+
+
+def period(test: t.Expr) -> int | None:
+    """Every how many iterations a condition holds: 4 for ``(i + 1) % 4 == 0``.
+
+    0 where the number is not written there (``i % accumulation_steps``), None where it is no such condition.
+    """
+    counts = _moduli(test)
+    written = [c.value for c in counts if isinstance(c, t.Constant) and isinstance(c.value, int)]
+    return max(written, default=0) if counts else None
+
+
+def _moduli(test: t.Expr) -> list[t.Expr]:
+    return [n.operands[-1] for n in t.walk(test) if isinstance(n, t.Operation) and n.operator == "%"]
 
 
 def every(flow: Flow, stmt: t.If) -> int | None:
@@ -23,8 +37,10 @@ def every(flow: Flow, stmt: t.If) -> int | None:
     written = period(stmt.test)
     if written != 0 or not any(map(_steps, t.walk(stmt.body))):
         return written
-    counts = [n.operands[-1] for n in t.walk(stmt.test) if isinstance(n, t.Operation) and n.operator == "%"]
-    return max((number for count in counts if (number := _default(flow, count, _MOST_NAMES)) is not None), default=0)
+    return max(
+        (number for count in _moduli(stmt.test) if (number := _default(flow, count, _MOST_NAMES)) is not None),
+        default=0,
+    )
 
 
 def _steps(node: t.Node) -> bool:
@@ -73,8 +89,5 @@ def _of_parameter(define: t.Define, name: str) -> int | None:
 
 def _of_setting(flow: Flow, name: str) -> int | None:
     """Of an option of the command line, or a field of a class of settings, in this file."""
-    word = re.escape(name)
-    option = rf"['\"]--{word.replace('_', '[-_]')}['\"][^)]*\bdefault\s*=\s*(\d+)\b"
-    field = rf"^[ \t]+{word}\s*:\s*int\s*=\s*(\d+)\s*(?:#.*)?$"
-    found = {int(a or b) for a, b in re.findall(f"{option}|{field}", flow.module.source.text, re.M)}
+    found = {int(a or b) for a, b in setting(name, r"(\d+)").findall(flow.module.source.text)}
     return found.pop() if len(found) == 1 else None

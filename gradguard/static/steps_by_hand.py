@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from gradguard.static import tree as t
-from gradguard.static.model import Loop, ZeroGrad
+from gradguard.static.model import Backward, Loop, ZeroGrad
 from gradguard.static.source import Site
 
 _MOVING = ("sub_", "add_", "copy_")
@@ -36,11 +36,11 @@ class StepByHand(NamedTuple):
         return f"{self.module}.zero_grad()" if self.module is not None else f"{self.parameter}.grad.zero_()"
 
 
-def steps_by_hand(loop: Loop) -> list[StepByHand]:
+def steps_never_reset(loop: Loop, backward: Backward) -> list[StepByHand]:
     """Those in a loop of parameters that are there before it, whose gradients nothing in it resets.
 
     Args:
-        loop: one in each of whose iterations there is a backward.
+        backward: one that is done in each iteration of the loop.
     """
     repeat = loop.site.node
     if not isinstance(repeat, t.Repeat):
@@ -50,11 +50,12 @@ def steps_by_hand(loop: Loop) -> list[StepByHand]:
         return []
     anew = set(loop.targets) | {path for stmt in statements for path in _bound(stmt)}
     given = {path for stmt in statements for path in _given(stmt)}
-    found = [*_moved(repeat.body, {}, is_off=False)]
+    found = [s for s in _moved(repeat.body, {}, is_off=False) if site_of(loop, s).line >= backward.site.line]
+    found = [s for s in found if not any(_is_reset_of(reset, s) for reset in loop.zero_grads)]
     return [s for s in found if s.holder.split(".")[0] not in anew and {s.holder, s.parameter}.isdisjoint(given | anew)]
 
 
-def is_reset_of(reset: ZeroGrad, step: StepByHand) -> bool:
+def _is_reset_of(reset: ZeroGrad, step: StepByHand) -> bool:
     """Whether a reset may concern the parameter of a step: one by hand, of another leaf, does not."""
     of_another_leaf = reset.target is not None and not reset.to_none and not reset.of_module
     return not of_another_leaf or reset.target == step.parameter
