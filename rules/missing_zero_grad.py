@@ -83,7 +83,8 @@ def _in_no_iteration(function: Function) -> Iterator[Finding]:
             backward.source.site if alone else backward.site,
             f"backward adds to the gradients, and nothing in this loop resets them: `{target}.step()` uses the sum of "
             f"the gradients of all iterations{where}",
-            help=f"call `{target}.zero_grad()` before it, in every iteration",
+            help=f"call `{target}.zero_grad()` "
+            + ("before it, in every iteration" if step.loop is loop else f"after each `{target}.step()`"),
             fix=statement_before(backward, f"{target}.zero_grad()") if target == step.target else None,
             confidence=Confidence.LOW if outer is not None and loop.over_samples else Confidence.HIGH,
             related=_where_it_steps(step),
@@ -131,7 +132,8 @@ def _where_no_optimizer_steps(function: Function) -> Iterator[Finding]:
             resets = dict.fromkeys(f"`{s.reset}`" for s in steps)
             yield rule.finding(
                 site_of(loop, steps[0]),
-                f"backward adds to the gradients, and nothing in this loop resets that of {' and '.join(names)}: each "
+                f"backward adds to the gradients, and nothing in this loop resets "
+                f"{'that' if len(names) == 1 else 'those'} of {' and '.join(names)}: each "
                 "step is taken with the sum of the gradients of all iterations",
                 help=f"call {' and '.join(resets)} in every iteration, after the step",
                 related=(_line_of_backward(backward),),

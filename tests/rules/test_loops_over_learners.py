@@ -257,6 +257,7 @@ def test_one_backward_and_a_step_of_each(each: str) -> None:
     assert_flagged(snippet, "GG201")
     (finding,) = findings(snippet, "GG201")
     assert "`opt.step()`" in finding.message
+    assert finding.help == "call `opt.zero_grad()` after each `opt.step()`"
 
 
 STEP, LOSS, PAD = "opt.step()", "                loss = ", "\n" + 16 * " "

@@ -213,6 +213,7 @@ def test_the_one_that_is_forgotten() -> None:
 
 def test_what_to_call() -> None:
     (two,) = findings(TWO, CODE)
+    assert "resets those of `slope` and `offset`: " in two.message
     assert two.help == "call `slope.grad.zero_()` and `offset.grad.zero_()` in every iteration, after the step"
     (each,) = findings(FLAGGED["each parameter"], CODE)
     assert each.help == "call `net.zero_grad()` in every iteration, after the step"
