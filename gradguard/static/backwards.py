@@ -12,6 +12,7 @@ from gradguard.static.clearing import AT_START
 from gradguard.static.constant_places import without_settings
 from gradguard.static.copies import is_of_a_copy, leaves_a_copy, left_on
 from gradguard.static.functions import FunctionRef
+from gradguard.static.made_leaves import made_leaf
 from gradguard.static.model import Backward, Form, GradCall, Loop, Store, ZeroGrad
 from gradguard.static.names import in_method
 from gradguard.static.roots import graphs, node_of, shared
@@ -32,6 +33,7 @@ def judge_backward(flow: Flow, backward: Backward) -> None:
     backward.freed_by = _freed_by(flow, backward)
     backward.carried_by = _carried_by(flow, backward)
     backward.cut_at = _cut_at(flow, backward)
+    backward.leaf_at = made_leaf(flow, backward)
     if backward.retain_graph is None:
         return
     loop = backward.loop

@@ -243,6 +243,7 @@ class Backward(Event):
         freed_by: the earlier backward that surely freed this graph; itself, if it did so in the iteration before.
         carried_by: what brings the graph of the iteration before, which this backward has freed.
         cut_at: where the graph was cut, if the value surely has none.
+        leaf_at: where the leaf was made that the value is, or is the sum or the mean of: no parameter is behind it.
     """
 
     value: Value = field(default_factory=Value)
@@ -255,6 +256,7 @@ class Backward(Event):
     freed_by: Backward | GradCall | None = None
     carried_by: Store | None = None
     cut_at: Site | None = None
+    leaf_at: Site | None = None
     resets: list[ZeroGrad] = field(default_factory=list)
     reset_around: bool = False
     asks_callers: bool = False
