@@ -29,6 +29,21 @@ for i, (x, y) in enumerate(loader):
         optimizer.step()
 ```
 
+And the same by the order of an iteration, or by an indentation that is one too few: the step comes before the backward,
+whose gradients the next iteration throws away; or it stands behind the loop, and sees the last batch alone.
+
+```python
+for x, y in loader:
+    optimizer.zero_grad()
+    optimizer.step()                      # finds nothing
+    criterion(model(x), y).backward()
+
+for x, y in loader:
+    optimizer.zero_grad()
+    criterion(model(x), y).backward()
+optimizer.step()                          # of all batches the last one counts
+```
+
 **Not flagged.** A reset that ends the iteration (a guard against NaN: `optimizer.zero_grad(); continue`), the reset
 of another optimizer, a reset in a branch that the step is not in, a second backward after the reset, gradients that are
 set by hand after it (`p.grad.copy_(g)`: A-GEM, PCGrad), or by a function that cannot be read.
@@ -41,7 +56,8 @@ from collections.abc import Iterator
 from gradguard.catalogue import Rule
 from gradguard.findings import Confidence, Finding, Related, Severity
 from gradguard.signs import TRAINS
-from gradguard.static.model import Function, Step, ZeroGrad
+from gradguard.static.model import Backward, Event, Function, Loop, Step, ZeroGrad
+from gradguard.static.rounds import Round, round_of
 
 rule = Rule("GG202", "zero-grad-misplaced", Severity.ERROR, TRAINS)
 
@@ -50,6 +66,10 @@ rule = Rule("GG202", "zero-grad-misplaced", Severity.ERROR, TRAINS)
 def wipes(function: Function) -> Iterator[Finding]:
     yield from _before_the_step(function)
     yield from _while_accumulating(function)
+    for step in function.steps:
+        if step.lost is None and not step.conditional and step.inner is None:
+            yield from _of_the_iteration_before(function, step)
+            yield from _in_the_loop_before(function, step)
 
 
 def _before_the_step(function: Function) -> Iterator[Finding]:
@@ -95,3 +115,62 @@ def _while_accumulating(function: Function) -> Iterator[Finding]:
                     # A number from a configuration is often one, and then nothing is accumulated.
                     confidence=Confidence.HIGH if all(s.period and s.period > 1 for s in own) else Confidence.LOW,
                 )
+
+
+def _of_the_iteration_before(function: Function, step: Step) -> Iterator[Finding]:
+    """``zero_grad(); step(); backward()``, in each iteration."""
+    around = round_of(function, step)
+    if around is None or around.loop is None or around.loop is not step.loop:
+        return
+    reset, backward = _last_two(around, step)
+    comes_after = backward is not None and function.events.index(backward) > function.events.index(step)
+    if (
+        isinstance(backward, Backward)
+        and comes_after
+        and around.resets(reset, step)
+        and _is_always(backward, step.loop)
+    ):
+        yield rule.finding(
+            reset.site if reset is not None else step.site,
+            "the gradients of the iteration before are thrown away here: the optimizer never sees them",
+            help="step after `backward()`, and reset after the step or before `backward()`",
+            related=(_there(step, "this step finds no gradients, or zeros"), _there(backward, "this computes them")),
+        )
+
+
+def _in_the_loop_before(function: Function, step: Step) -> Iterator[Finding]:
+    """A loop that resets the gradients in each iteration, and a step behind it."""
+    around = round_of(function, step)
+    events = _last_two(around, step) if around is not None else (None, None)
+    reset = next((event for event in events if isinstance(event, ZeroGrad)), None)
+    backward = next((event for event in events if isinstance(event, Backward)), None)
+    loop = backward.loop if backward is not None else None
+    if around is None or reset is None or backward is None or loop is None or loop.parent is not step.loop:
+        return
+    is_of_step = reset.target is not None and reset.target == around.optimizer and not loop.steps
+    if is_of_step and _is_always(reset, loop) and _is_always(backward, loop) and _runs_again(loop):
+        yield rule.finding(
+            reset.site,
+            f"the gradients are reset in each iteration, and `{step.target}` steps after the loop: the last iteration "
+            "alone counts",
+            help="step in the loop, after `backward()`; or reset before the loop, to use the sum of all",
+            related=(_there(step, "this step sees the gradients of the last iteration"),),
+        )
+
+
+def _last_two(around: Round, step: Step) -> tuple[Event | None, Event | None]:
+    before = around.before(step)
+    return next(before, None), next(before, None)
+
+
+def _is_always(event: Event, loop: Loop) -> bool:
+    """Whether it happens once in each iteration."""
+    return event.loop is loop and not event.conditional and event.inner is None
+
+
+def _runs_again(loop: Loop) -> bool:
+    return not loop.leaves_early and not loop.is_once_by_default and (loop.count is None or loop.count >= 2)
+
+
+def _there(event: Event, message: str) -> Related:
+    return Related(event.site.path, event.site.cell, event.site.line, message)

@@ -10,6 +10,42 @@ from tests.rules.snippets import assert_clean, assert_flagged
 CODE = "GG202"
 
 FLAGGED = {
+    "a step before the backward": """
+        def train(model, loader, optimizer):
+            for x, y in loader:
+                optimizer.zero_grad()  # !
+                optimizer.step()
+                loss = F.cross_entropy(model(x), y)
+                loss.backward()
+    """,
+    "a step before the backward, of a class": """
+        class Learner:
+            def run(self, epochs):
+                for epoch in range(epochs):
+                    for batch in self.loader:
+                        error = self.criterion(self.net(batch.x), batch.y)
+                        self.opt.zero_grad()  # !
+                        self.opt.step()
+                        error.backward()
+                        self.log(error.item())
+    """,
+    "a step behind the loop": """
+        def train(model, loader, optimizer):
+            for epoch in range(10):
+                for x, y in loader:
+                    optimizer.zero_grad()  # !
+                    loss = F.cross_entropy(model(x), y)
+                    loss.backward()
+                optimizer.step()
+    """,
+    "a step behind the loop, and a reset at its end": """
+        class Agent:
+            def learn(self, tasks):
+                for task in tasks:
+                    self.net(task).square().mean().backward()
+                    self.optim.zero_grad()  # !
+                self.optim.step()
+    """,
     "the whole model, beside the optimizer's own": """
         class Client:
             def fit(self, loader):
@@ -114,6 +150,91 @@ FLAGGED = {
 }
 
 CLEAN = {
+    "a step before the backward, and no reset in between": """
+        def train(model, loader, optimizer):
+            for x, y in loader:
+                optimizer.step()
+                optimizer.zero_grad()
+                F.cross_entropy(model(x), y).backward()
+    """,
+    "a step behind a loop that accumulates": """
+        def train(model, chunks, optimizer):
+            for epoch in range(10):
+                optimizer.zero_grad()
+                for x, y in chunks:
+                    F.cross_entropy(model(x), y).backward()
+                optimizer.step()
+    """,
+    "a last step of what is left": """
+        def train(model, loader, optimizer):
+            for i, (x, y) in enumerate(loader):
+                F.cross_entropy(model(x), y).backward()
+                if (i + 1) % 4 == 0:
+                    optimizer.step()
+                    optimizer.zero_grad()
+            optimizer.step()
+    """,
+    "a loop that looks for a batch": """
+        def train(model, loader, optimizer):
+            for x, y in loader:
+                optimizer.zero_grad()
+                loss = F.cross_entropy(model(x), y)
+                loss.backward()
+                if loss.isfinite():
+                    break
+            optimizer.step()
+    """,
+    "an attack in a loop, and a step on what it found": """
+        def train(model, x, y, optimizer):
+            for _ in range(10):
+                model.zero_grad()
+                F.cross_entropy(model(x), y).backward()
+                x = (x + 0.01 * x.grad.sign()).detach().requires_grad_()
+            optimizer.step()
+    """,
+    "a generator behind its critic": """
+        def train(gen, critic, loader, opt_g, opt_c):
+            for x in loader:
+                for _ in range(5):
+                    opt_c.zero_grad()
+                    critic(gen(x)).mean().backward()
+                    opt_c.step()
+                opt_g.zero_grad()
+                critic(gen(x)).neg().mean().backward()
+                opt_g.step()
+    """,
+    "a schedule that steps first": """
+        def train(model, loader, optimizer, schedule):
+            for x, y in loader:
+                optimizer.zero_grad()
+                schedule.step()
+                F.cross_entropy(model(x), y).backward()
+                optimizer.step()
+    """,
+    "a first step in vain, by a condition": """
+        def train(model, loader, optimizer):
+            for i, (x, y) in enumerate(loader):
+                optimizer.zero_grad()
+                if i > 0:
+                    optimizer.step()
+                F.cross_entropy(model(x), y).backward()
+    """,
+    "gradients set by hand between the reset and the step": """
+        def train(model, loader, optimizer, kept):
+            for x, y in loader:
+                optimizer.zero_grad()
+                for p, g in zip(model.parameters(), kept):
+                    p.grad = g
+                optimizer.step()
+                F.cross_entropy(model(x), y).backward()
+    """,
+    "a loop that a function of one batch runs once": """
+        def train(model, batch, optimizer):
+            for x, y in [batch]:
+                optimizer.zero_grad()
+                F.cross_entropy(model(x), y).backward()
+            optimizer.step()
+    """,
     "in one branch, and the step in another": """
         def train(model, loader, optimizer, every):
             for i, (x, y) in enumerate(loader):
