@@ -233,9 +233,10 @@ def _torch(c: Called, name: str, tail: str) -> Value | None:
         plain = holding(DATA, Held.CUT, c.node) if tail in ("tensor", "from_numpy") else DATA
         return leaf if requires_grad else plain
     if name == "torch.autograd.Variable":
-        # Whatever it is given: torch takes the graph away, as `detach` does.
-        own = frozenset((Root(Source.LEAF, c.node),)) if requires_grad else NONE
-        return (c.first or UNKNOWN)._replace(kind=Kind.TENSOR, roots=own, maybe=NONE, must=NONE)
+        made = (c.first or UNKNOWN)._replace(kind=Kind.TENSOR)
+        # Whatever it is given: it is a leaf then, with no history.
+        its_own = frozenset((Root(Source.LEAF, c.node),))
+        return made._replace(roots=its_own, maybe=NONE, must=NONE) if requires_grad else made
     if name in ("torch.utils.data.random_split", "torch.utils.data.Subset", "torch.utils.data.ConcatDataset"):
         return each_of(c.first or UNKNOWN) if tail == "random_split" else c.first
     if name.startswith("torch.utils.checkpoint."):
