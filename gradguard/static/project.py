@@ -6,19 +6,19 @@ Other files are read on demand, when a name leads there; nothing is imported or 
 from __future__ import annotations
 
 import builtins
-import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from gradguard.findings import FileError
 from gradguard.static import knowledge as k
 from gradguard.static import tree as t
 from gradguard.static.asked import Questions
 from gradguard.static.classes import Class
+from gradguard.static.faults import fault
 from gradguard.static.functions import FunctionRef
 from gradguard.static.gate import SourceError
 from gradguard.static.imports import Imports
@@ -34,6 +34,8 @@ from gradguard.static.without_grad import WithoutGrad
 
 if TYPE_CHECKING:
     from gradguard.static.flow import Flow
+
+_Asked: TypeAlias = set[tuple["Module", str]]
 
 _MAX_REEXPORTS = 6
 _TEST_LIBRARY = re.compile(r"^\s*(?:import|from)\s+(?:unittest|pytest)\b", re.M)
@@ -89,15 +91,32 @@ class Module(Remembers):
     @cached_property
     def uses_torch(self) -> bool:
         """Whether it imports torch, or everything of a file that does, or is imported by one."""
-        if not self.outline.imported_roots.isdisjoint(k.TORCH_LIBRARIES):
+        all_of_it = self._with_star_imports()
+        if any(module._imports(k.TORCH_LIBRARIES) for module in all_of_it):
             return True
-        if not self.outline.imported_roots.isdisjoint(k.OTHER_LIBRARIES):
-            return False
-        for base in self.outline.star_imports:
-            found = self.project.find(base, self)
-            if found is not None and found[0] is not self and found[0].uses_torch:
-                return True
-        return self.project.survey.serves_torch(self)
+        return any(map(self.project.survey.serves_torch, all_of_it))
+
+    def _imports(self, libraries: frozenset[str]) -> bool:
+        return not self.outline.imported_roots.isdisjoint(libraries)
+
+    def _with_star_imports(self) -> list[Module]:
+        """It, and each file of which it imports everything, in any number of steps; none that uses another library.
+
+        Of one that imports torch, nothing more is asked. Files may import everything of each other.
+        """
+        found: list[Module] = []
+        waiting = [self]
+        while waiting:
+            module = waiting.pop()
+            if module in found:
+                continue
+            if module._imports(k.TORCH_LIBRARIES):
+                return [module]
+            if not module._imports(k.OTHER_LIBRARIES):
+                found.append(module)
+                places = (self.project.find(base, module) for base in module.outline.star_imports)
+                waiting += [place[0] for place in places if place is not None]
+        return found
 
     def function(self, name: str) -> FunctionRef | None:
         if name not in self._functions and name in self.outline.functions:
@@ -157,14 +176,25 @@ class Module(Remembers):
 
     # --- names ---
 
-    def resolve(self, name: str, depth: int = 0) -> Value | None:
+    def resolve(self, name: str) -> Value | None:
         """What a module-level name refers to; None when the module does not bind it."""
         if name not in self._values:
             self._values[name] = None
-            self._values[name] = self._resolve(name, depth)
+            self._values[name] = self._resolve(name, set())
         return self._values[name]
 
-    def _resolve(self, name: str, depth: int) -> Value | None:
+    def _resolve(self, name: str, asked: _Asked) -> Value | None:
+        """The same, on the way from another file.
+
+        What a file on the way answers is not kept: in a cycle of imports it is not asked for all that it knows.
+
+        Args:
+            asked: the names that were asked of files on the way here, which this one joins.
+        """
+        known = self._values.get(name)
+        if known is not None or (self, name) in asked:
+            return known
+        asked.add((self, name))
         if name in self.outline.functions:
             function = self.function(name)
             return Value(kind=Kind.FUNCTION, ref=function) if function else Value()
@@ -172,15 +202,15 @@ class Module(Remembers):
             cls = self.klass(name)
             return Value(kind=Kind.CLASS, ref=cls) if cls else Value()
         if name in self.outline.imports:
-            return self.imported(self.outline.imports[name], depth)
+            return self._imported(self.outline.imports[name], asked)
         if name in self.outline.variables:
             return self._variable(name)
         if name.startswith("__") or hasattr(builtins, name):
             return None  # nobody means what a star import may hide
         for base in self.outline.star_imports:
-            found = self.project.find(base, self, name) if depth < _MAX_REEXPORTS else None
+            found = self.project.find(base, self, name)
             if found is not None and found[0] is not self:
-                value = found[0].resolve(name, depth + 1)
+                value = found[0]._resolve(name, asked)
                 if value is not None:
                     return value
             elif base.startswith(("torch", "math", "numpy")) and found is None and not name.startswith("_"):
@@ -214,15 +244,18 @@ class Module(Remembers):
                         return registered(self, name) or value if is_blank(value) else value
         return Value()
 
-    def imported(self, dotted: str, depth: int = 0) -> Value:
+    def imported(self, dotted: str) -> Value:
         """What an imported dotted name (with leading dots when relative) refers to."""
-        found = self.project.find(dotted, self) if depth < _MAX_REEXPORTS else None
+        return self._imported(dotted, set())
+
+    def _imported(self, dotted: str, asked: _Asked) -> Value:
+        found = self.project.find(dotted, self)
         if found is None:
             return Value(kind=Kind.EXTERNAL, ref=dotted.lstrip("."))
         module, rest = found
         if not rest:
             return Value(kind=Kind.EXTERNAL, ref=module)
-        value: Value | None = module.resolve(rest[0], depth + 1)
+        value: Value | None = module._resolve(rest[0], asked)
         for name in rest[1:]:
             value = member(value, name) if value else None
         return value or Value()
@@ -388,10 +421,9 @@ class Project:
                         errors.append(FileError(module.source.path, error.line, str(error)))
                     continue
                 except Exception as wrong:
-                    if errors is None or os.environ.get("GRADGUARD_DEBUG"):
+                    if errors is None:
                         raise
-                    reason = f"internal error in `{ref.qualified}`, please report it: {type(wrong).__name__}: {wrong}"
-                    errors.append(FileError(module.source.path, None, reason))
+                    errors.append(fault(module.source.path, wrong, f" in `{ref.qualified}`"))
                     continue
                 if flow is not None:
                     self._flows[key].append(flow)

@@ -8,17 +8,22 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from gradguard.catalogue import Rule
 from gradguard.findings import FileError, Finding
 from gradguard.static import source as sources
 from gradguard.static.discover import shown
+from gradguard.static.faults import fault
 from gradguard.static.gate import SourceError
 from gradguard.static.last_run import Part, Reading
 from gradguard.static.outline import SCRIPT, Extent, Outline
 from gradguard.static.project import Module, Project
 from gradguard.static.screen import Screen, Selection, everything
 from gradguard.static.source import Source
+
+if TYPE_CHECKING:
+    from gradguard.static.flow import Flow
 
 _RECURSION_LIMIT = 10_000
 
@@ -76,26 +81,40 @@ class Reader:
             return Part((), (FileError(shown(path), error.line, str(error)),))
         source = module.source
         errors = list(source.problems)
-        findings: tuple[Finding, ...] = ()
-        if module.uses_torch:
-            calls_training = partial(self.project.survey.imports_training, module)
-            selection = self._screen.select(source, calls_training) if self._screen else everything(source)
-            findings = tuple(self._findings(module, selection, errors)) if selection else ()
+        findings: list[Finding] = []
+        try:
+            findings.extend(self._findings(module, errors))  # what comes before a fault stays
+        except Exception as wrong:
+            errors.append(fault(source.path, wrong))
         source.forget()
-        return Part(findings, tuple(errors))
+        return Part(tuple(findings), tuple(errors))
 
-    def _findings(self, module: Module, selection: Selection, errors: list[FileError]) -> Iterator[Finding]:
+    def _findings(self, module: Module, errors: list[FileError]) -> Iterator[Finding]:
+        if not module.uses_torch:
+            return
+        calls_training = partial(self.project.survey.imports_training, module)
+        selection = self._screen.select(module.source, calls_training) if self._screen else everything(module.source)
+        if not selection:
+            return
         for extent in _parsed_for(selection, module.outline):
             problem = sources.problem_error(module.source, extent)
             if problem is not None:
                 errors.append(problem)
         for flow in self.project.flows(module, selection, errors):
             for rule in self.rules:
-                assert rule.source_check is not None
-                try:
-                    yield from rule.source_check(flow.facts)
-                except SourceError as error:
-                    errors.append(FileError(module.source.path, error.line, str(error)))
+                yield from _found_by(rule, flow, errors)
+
+
+def _found_by(rule: Rule, flow: Flow, errors: list[FileError]) -> Iterator[Finding]:
+    """What a rule finds in a function."""
+    path = flow.module.source.path
+    assert rule.source_check is not None
+    try:
+        yield from rule.source_check(flow.facts)
+    except SourceError as error:
+        errors.append(FileError(path, error.line, str(error)))
+    except Exception as wrong:
+        errors.append(fault(path, wrong, f" of {rule.code} in `{flow.ref.qualified}`"))
 
 
 @contextmanager

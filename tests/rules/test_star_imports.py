@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import textwrap
 from pathlib import Path
 
 import pytest
 
 from gradguard.static.project import Project
+from gradguard.static.values import Kind
 from tests.rules.snippets import lines_in_files
 
 CODE = "GG201"
@@ -85,3 +87,72 @@ def test_the_names_are_of_no_torch(tmp_path: Path, imported: str) -> None:
     module = Project([tmp_path / "train.py"]).module(tmp_path / "train.py")
     assert module is not None
     assert module.resolve("nn") is None
+
+
+TRAINING = """
+    def train(model, optimizer, batches):
+        total = 0
+        for x, y in batches:
+            optimizer.zero_grad()
+            loss = ((model(x) - y) ** 2).mean()
+            loss.backward()
+            optimizer.step()
+            plt.figure()
+            total += loss
+        return total
+"""
+
+CYCLES = {
+    "two files": {"a.py": "from c import *", "c.py": "from a import *\n"},
+    "three files": {"a.py": "from b import *", "b.py": "from c import *", "c.py": "from a import *\n"},
+    "a file and itself": {"c.py": "from c import *\n"},
+    "two ways round": {
+        "a.py": "from b import *\nfrom c import *",
+        "b.py": "from c import *",
+        "c.py": "from a import *\n",
+    },
+}
+
+
+@pytest.mark.parametrize("cycle", CYCLES)
+@pytest.mark.parametrize("torch", [None, "a.py", "b.py", "c.py", "user.py"])
+def test_files_that_import_everything_of_each_other(tmp_path: Path, cycle: str, torch: str | None) -> None:
+    """They use torch where one of them does, or one that imports them, whichever is read first."""
+    files = {**CYCLES[cycle], "user.py": "import a, c"}
+    files["c.py"] += textwrap.dedent(TRAINING)
+    if torch in files:
+        files[torch] = f"import torch\n{files[torch]}"
+    line = files["c.py"].splitlines().index("        total += loss") + 1
+    assert lines_in_files(tmp_path, files, "GG103") == ([("c.py", line)] if torch in files else [])
+
+
+@pytest.mark.parametrize("first", ["a.py", "b.py", "c.py"])
+@pytest.mark.parametrize("cycle", list(CYCLES)[:2])
+def test_whichever_is_asked_first(tmp_path: Path, cycle: str, first: str) -> None:
+    """What a file answers on the way from another is not all that it knows."""
+    for name, text in {**CYCLES[cycle], "d.py": "class Net: ..."}.items():
+        (tmp_path / name).write_text(text)
+    with (tmp_path / "a.py").open("a") as file:
+        file.write("\nfrom d import *\n")
+    project = Project(sorted(tmp_path.iterdir()))
+    names = sorted(CYCLES[cycle], key=lambda name: name != first)
+    modules = [project.module(tmp_path / name) for name in names]
+    found = [(module.resolve("Net"), module.uses_torch) for module in modules if module is not None]
+    assert len(found) == len(names)
+    assert all(value is not None and value.kind is Kind.CLASS and not torch for value, torch in found)
+
+
+def test_names_that_two_files_import_from_each_other(tmp_path: Path) -> None:
+    files = {"a.py": "import torch\nfrom c import f, g\nx = g\n", "c.py": "from a import g, x\nf = x\n"}
+    files["b.py"] = (
+        "import torch\nfrom a import *\nfrom c import *\ndef h(xs):\n    for x in xs:\n        f(g(x)).backward()\n"
+    )
+    assert lines_in_files(tmp_path, files) == []
+
+
+def test_classes_of_two_files_that_derive_from_each_other(tmp_path: Path) -> None:
+    files = {
+        "a.py": "import torch\nfrom c import *\nclass A(C):\n    def forward(self, x):\n        self.kept.append(x)\n",
+        "c.py": "from a import *\nclass C(A):\n    def forward(self, x):\n        self.kept.append(x)\n",
+    }
+    assert lines_in_files(tmp_path, files) == []

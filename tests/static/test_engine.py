@@ -1,14 +1,19 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from gradguard import catalogue
 from gradguard.config import Settings
-from gradguard.findings import CheckResult, Confidence
+from gradguard.findings import CheckResult, Confidence, Finding
 from gradguard.static.engine import check
+from gradguard.static.flow import Flow
+from gradguard.static.model import Function
+from gradguard.static.project import Module
+from gradguard.static.source import Source
 from tests.support import CHECKOUT, write
 
 LEAK = """\
@@ -217,13 +222,53 @@ def test_the_screen_skips_nothing_that_matters(monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.mark.usefixtures("as_written")
 def test_an_internal_fault_is_reported_as_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from gradguard.static.flow import Flow
-
     monkeypatch.delenv("GRADGUARD_DEBUG", raising=False)
     monkeypatch.setattr(Flow, "run", lambda self: 1 / 0)
     result = run(tmp_path, {"a.py": LEAK.format(comment="")})
     assert result.errors
     assert "internal error" in result.errors[0].message
+
+
+@pytest.mark.usefixtures("as_written")
+@pytest.mark.parametrize("wrong", [RecursionError, AttributeError])
+@pytest.mark.parametrize("place", ["flow", "rule", "file"])
+def test_a_fault_in_one_file_costs_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str, wrong: type[Exception]
+) -> None:
+    """It is an error of that file, which ends in status 2; what the other rules and files say stands."""
+
+    def fails(source: Source) -> None:
+        if source.path == "b.py":
+            raise wrong
+
+    def runs(flow: Flow, before: Callable[[Flow], None] = Flow.run) -> None:
+        fails(flow.module.source)
+        before(flow)
+
+    def uses_torch(module: Module) -> bool:
+        fails(module.source)
+        return True
+
+    def finds(function: Function) -> Iterator[Finding]:
+        if function.site is not None:
+            fails(function.site.chunk.source)
+        return iter(())
+
+    monkeypatch.delenv("GRADGUARD_DEBUG", raising=False)
+    loaded = catalogue.load()
+    if place == "flow":
+        monkeypatch.setattr(Flow, "run", runs)
+    elif place == "file":
+        monkeypatch.setattr(Module, "uses_torch", property(uses_torch))
+    else:
+        rule = next(rule for rule in loaded.rules if rule.code == "GG104")
+        monkeypatch.setattr(rule, "source_check", finds)
+    files = {name: LEAK.format(comment="") for name in ("a.py", "b.py", "c.py")}
+    result = run(tmp_path, files)
+    found = [finding.path for finding in result.findings]
+    assert found == (["a.py", "b.py", "c.py"] if place == "rule" else ["a.py", "c.py"])
+    assert {error.path for error in result.errors} == {"b.py"}
+    assert result.exit_status == 2
 
 
 def test_a_file_without_torch_that_a_program_with_torch_imports(tmp_path: Path) -> None:
