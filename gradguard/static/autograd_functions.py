@@ -31,7 +31,7 @@ def applied(c: Called) -> Value | None:
     if any(value.kind in (Kind.MODULE, Kind.FUNCTION) for value in c.arguments):
         return None  # it runs something of its own
     forward = cls.method("forward")
-    if forward is None or any("mark_non_differentiable" in each.chunk.text for each in cls.lineage()):
+    if forward is None or any("mark_non_differentiable" in each.chunk.program for each in cls.lineage()):
         return None
     returned = [s.value for s in forward.define.statements if isinstance(s, t.Return) and s.value is not None]
     given = [item for value in returned for item in (value.items if isinstance(value, t.Display) else [value])]
@@ -186,4 +186,4 @@ def _is_dropped(flow: Flow, target: t.Expr) -> bool:
     """Whether the class takes it off ``ctx`` again: ``del ctx.y``, ``ctx.y = None``, ``ctx.outputs.pop()``."""
     name = re.escape(target.name) if isinstance(target, t.Attribute) else ""
     drops = rf"del\s+\w+\.{name}\b|\w+\.{name}\s*=\s*None|\w+\.{name}\.(?:pop|clear)\("
-    return flow.ref.owner is not None and re.search(drops, flow.ref.owner.chunk.text) is not None
+    return flow.ref.owner is not None and re.search(drops, flow.ref.owner.chunk.program) is not None

@@ -24,7 +24,7 @@ def is_called_again(flow: Flow, hook: HookRegistration) -> bool:
         return False  # that of a tensor goes with the tensor
     if any(isinstance(s, t.Return) for s in define.statements) or _is_of_new_module(flow, hook):
         return False
-    text = "\n".join(cls.chunk.text for cls in owner.lineage())
+    text = "\n".join(cls.chunk.program for cls in owner.lineage())
     ends = {name for name in re.findall(r"\bdef\s+(\w+)", text) if k.FINAL_METHOD.match(name)}
     if any(re.search(rf"\.{name}\(", text) for name in ends) or FREES_HOOKS.search(text) is not None:
         return False

@@ -316,7 +316,7 @@ def _optimizer_class(cls: Class) -> bool:
 
 
 def _detaches(forward: FunctionRef) -> bool:
-    text = forward.chunk.text
+    text = forward.chunk.program
     return "no_grad" in text or "detach" in text
 
 

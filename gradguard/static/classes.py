@@ -273,7 +273,7 @@ class Class(Remembers):
     @cached_property
     def _leaves(self) -> frozenset[str]:
         """The attributes whose gradients its methods ask for: ``self.log_alpha.requires_grad = True``."""
-        return frozenset(re.findall(r"\bself\.(\w+)\.requires_grad(?:_\(|\s*=\s*True)", self.chunk.text))
+        return frozenset(re.findall(r"\bself\.(\w+)\.requires_grad(?:_\(|\s*=\s*True)", self.chunk.program))
 
     @cached_property
     def _assignments(self) -> dict[str, list[tuple[FunctionRef, t.Expr]]]:
@@ -332,7 +332,7 @@ class Class(Remembers):
     def holds_model(self) -> bool:
         """Whether an object of it has a module or an optimizer, each of its own."""
         constructor = self.method("__init__")
-        return constructor is not None and _MODEL.search(constructor.chunk.text) is not None
+        return constructor is not None and _MODEL.search(constructor.chunk.program) is not None
 
     @cached_property
     def may_learn(self) -> bool:
@@ -382,19 +382,19 @@ class Class(Remembers):
         """Whether it has something to train, so that what it computes, and what comes into it, carries graphs."""
         if any("Norm" in n for n in self.external_bases):
             return True
-        if re.search(r"\bParameter\(|\b(?:nn|torch\.nn)\.(?!Module\b)[A-Z]\w*\(", self.chunk.text) is not None:
+        if re.search(r"\bParameter\(|\b(?:nn|torch\.nn)\.(?!Module\b)[A-Z]\w*\(", self.chunk.program) is not None:
             return True
         return any(map(self._runs, self._assignments))
 
     @cached_property
     def registers_buffers(self) -> bool:
         """Whether it, or a base of it, has buffers, by whatever names."""
-        return any("register_buffer(" in cls.chunk.text for cls in self.lineage())
+        return any("register_buffer(" in cls.chunk.program for cls in self.lineage())
 
     @cached_property
     def buffers(self) -> frozenset[str]:
         """Names given to ``register_buffer``."""
-        own = frozenset(re.findall(r"register_buffer\(\s*['\"](\w+)['\"]", self.chunk.text))
+        own = frozenset(re.findall(r"register_buffer\(\s*['\"](\w+)['\"]", self.chunk.program))
         normalizes = any("BatchNorm" in n or "_NormBase" in n for n in self.external_bases)
         return own | {"running_mean", "running_var"} if normalizes else own
 

@@ -39,7 +39,7 @@ def call_of_handed(c: Called) -> Value | None:
     if found is None:
         return None
     path, functions = found
-    resets = may_reset and all("zero_grad(" in function.chunk.text for function in functions)
+    resets = may_reset and all("zero_grad(" in function.chunk.program for function in functions)
     if not resets and not may_matter:
         return None
     if not resets and not takes_a_graph:

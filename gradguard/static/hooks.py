@@ -186,7 +186,7 @@ def is_left_open(flow: Flow, made: t.Call, cls: Class | None) -> bool:
 def _may_close(cls: Class, name: str) -> bool:
     """Whether what an object has under a name is a method, or has handles of its hooks."""
     registers = re.compile(rf"self\.{name}\b[^\n]*\.register_\w*hook")
-    return cls.method(name) is not None or registers.search(cls.chunk.text) is not None
+    return cls.method(name) is not None or registers.search(cls.chunk.program) is not None
 
 
 def _contexts(flow: Flow) -> set[str]:

@@ -60,7 +60,7 @@ def gradient_context(flow: Flow, expr: t.Expr, state: State | None = None) -> Mo
             return Mode.ON if told else Mode.OFF
         return _as_in_training(flow, setting, state)
     if isinstance(value, Value) and isinstance(value.ref, FunctionRef) and "." not in path:
-        text = value.ref.chunk.text
+        text = value.ref.chunk.program
         return Mode.UNKNOWN if any(w in text for w in ("no_grad", "inference_mode", "set_grad_enabled")) else None
     is_code = value is not None and value.kind in (Kind.FUNCTION, Kind.CLASS, Kind.EXTERNAL)
     if path in flow.locals - set(flow.params) and not is_code:

@@ -130,7 +130,7 @@ def _trains(flow: Flow) -> bool:
     if any(loop.trains for loop in flow.facts.loops) or any(b.is_in_loop_of_callee for b in flow.facts.backwards):
         return True
     owner = flow.ref.owner
-    return owner is not None and ".backward(" in owner.chunk.text and flow.facts.name == "__init__"
+    return owner is not None and ".backward(" in owner.chunk.program and flow.facts.name == "__init__"
 
 
 def _loops_from(flow: Flow, call: Call, start: str) -> list[Loop]:

@@ -145,7 +145,9 @@ def may_learn_again(cls: Class, name: str) -> bool:
     family = list(cls.lineage())
     methods = (ref for each in family for ref in each.methods.values())
     inner = (path for ref in methods for path, _ in _attributes_named(ref.define))
-    return any(_THAWING.search(each.chunk.text) for each in family) or any(is_within(p, f"self.{name}") for p in inner)
+    return any(_THAWING.search(each.chunk.program) for each in family) or any(
+        is_within(p, f"self.{name}") for p in inner
+    )
 
 
 def _frozen_by(stmt: t.Stmt) -> Iterator[str]:
@@ -209,7 +211,7 @@ def wraps_frozen(cls: Class) -> bool:
             plain = {p.name for p in ref.define.params if _is_plain(p)}
             for name, value in _attributes_named(ref.define):
                 found.setdefault(name, set()).add(_is_frozen_value(each, value, plain))
-    registered = any(f"{word}(" in each.chunk.text for each in family for word in _GIVING)
+    registered = any(f"{word}(" in each.chunk.program for each in family for word in _GIVING)
     return (
         not registered
         and any(True in each for each in found.values())

@@ -21,6 +21,7 @@ from gradguard.findings import Edit, FileError, Span
 from gradguard.static.gate import SourceError, parsed, problem_of
 from gradguard.static.memo import Remembers, cached_property, memo_of
 from gradguard.static.outline import Extent, Outline, extent_of, outline_of
+from gradguard.static.prose import without_prose
 
 if TYPE_CHECKING:
     from gradguard.static.build import Piece, Tree
@@ -159,6 +160,11 @@ class Chunk(Remembers):
     @property
     def text(self) -> str:
         return self.written if isinstance(self.written, str) else _statement(self.source, self.written)
+
+    @cached_property
+    def program(self) -> str:
+        """Its text without its comments and docstrings, for searches: what these show of code runs nowhere."""
+        return without_prose(self.text.encode(errors="surrogatepass")).decode(errors="surrogatepass")
 
     @cached_property
     def problem(self) -> str | None:

@@ -1375,3 +1375,36 @@ def test_an_output_is_no_number() -> None:
     assert ".item()" not in (output.help or "")
     assert "detach()" in (output.help or "")
     assert "detach()" in (loss.help or "")
+
+
+REWARDED = """
+    class Reinforce(nn.Module):
+        def __init__(self, decay=0.99):
+            DOC
+            super().__init__()
+            self.decay = decay
+            MADE
+            self.criterion = nn.CrossEntropyLoss()
+
+        def forward(self, reward, logits, target):
+            self.baseline -= (1 - self.decay) * (self.baseline - reward)FLAG
+            return self.criterion(logits, target) * (reward - self.baseline)
+"""
+
+BUFFER = "self.register_buffer('baseline', torch.zeros(()))"
+
+
+def _rewarded(doc: str, made: str, flag: str = "") -> str:
+    return REWARDED.replace("DOC", doc).replace("MADE", made).replace("FLAG", flag)
+
+
+@pytest.mark.parametrize("doc", ["pass", f"# {BUFFER}", f'"""{BUFFER}"""'])
+def test_a_buffer_whose_loss_is_given_a_reward(doc: str) -> None:
+    assert_flagged(_rewarded(doc, BUFFER, "  # !"), CODE)
+
+
+@pytest.mark.parametrize("made", ["self.baseline = 0.", "self.baseline = 0.0  # a number"])
+@pytest.mark.parametrize("doc", ["pass", f"# {BUFFER}", f"    # {BUFFER}", f'"""{BUFFER}"""', f'"""Once: {BUFFER}"""'])
+def test_what_only_a_comment_calls_a_buffer(doc: str, made: str) -> None:
+    assert_clean(_rewarded(doc, made), CODE)
+    assert_clean(_rewarded(doc, made), "GG103")
