@@ -169,7 +169,7 @@ def _take_apart(
 ) -> None:
     """Bind each part of a tuple to its target."""
     whole = isinstance(source, t.Display) and len(source.items) == len(target.items)
-    beside_loss = any(isinstance(item, t.Name) and k.LOSS_RESULT.search(item.id) for item in target.items)
+    beside_loss = any(k.LOSS_RESULT.search(_name_of(item)) for item in target.items)
     takes_one = _is_taken_apart(source) and any(map(_is_dropped, target.items))
     flow.unpacked.update(root.key for root in value.roots if not value.parts and root.source is Source.GRAPH)
     same = flow.unchanged.get(source, {}) if isinstance(source, t.Call) and not plain else {}
@@ -354,8 +354,12 @@ def _is_taken_apart(source: t.Expr | None) -> bool:
 
 def _is_extra(target: t.Expr, beside_loss: bool) -> bool:
     """Whether one of several results is a count or a measure, by its name; beside a loss, all but outputs."""
-    if not isinstance(target, t.Name):
-        return beside_loss
-    if k.NUMBER_NAME.match(target.id):
+    name = _name_of(target)
+    if k.NUMBER_NAME.match(name):
         return True
-    return beside_loss and not k.LOSS_RESULT.search(target.id) and not k.OUTPUT_RESULT.search(target.id)
+    return beside_loss and not k.LOSS_RESULT.search(name) and not k.OUTPUT_RESULT.search(name)
+
+
+def _name_of(target: t.Expr) -> str:
+    """The name of a variable or an attribute; of others nothing."""
+    return target.id if isinstance(target, t.Name) else target.name if isinstance(target, t.Attribute) else ""

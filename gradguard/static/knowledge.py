@@ -216,7 +216,7 @@ NUMBER_NAME = re.compile(
 )
 # Names of results that carry a graph where a model returns its loss and more.
 LOSS_RESULT = re.compile(
-    r"loss(?!_?(?:scales?|weights?|hist\w*|names?|masks?|stats?|counts?|infos?|logs?|fn|func\w*)$)|cost$|objective|elbo",
+    r"loss(?!_?(?:scales?|weights?|hist\w*|names?|masks?|stats?|counts?|items|infos?|logs?|fn|func\w*)$)|cost$|objective|elbo",
     re.I,
 )
 OUTPUT_RESULT = re.compile(

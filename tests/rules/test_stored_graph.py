@@ -2153,3 +2153,42 @@ def test_the_same_object_added_in_each_iteration_is_one() -> None:
 )
 def test_another_object_in_each_iteration(begins: str) -> None:
     assert findings(ONE_OBJECT.format(begins=begins), CODE)
+
+
+BESIDE_A_LOSS = """
+    class Trainer:
+        def __init__(self, config):
+            self.model = build(config)
+            self.optimizer = torch.optim.SGD(self.model.parameters(), 0.1)
+            self.kept = []
+
+        def epoch(self, loader):
+            mean = None
+            for i, batch in enumerate(loader):
+                BOTH = self.model(batch)
+                mean = (mean * i + SECOND) / (i + 1) if mean is not None else SECOND
+                self.kept.append(SECOND)FLAG
+                self.optimizer.zero_grad()
+                FIRST.backward()
+                self.optimizer.step()
+            return mean
+"""
+
+
+def _beside_a_loss(first: str, second: str, flag: str = "") -> str:
+    snippet = BESIDE_A_LOSS.replace("BOTH", f"{first}, {second}").replace("FLAG", flag)
+    return snippet.replace("FIRST", first).replace("SECOND", second)
+
+
+@pytest.mark.parametrize("first", ["loss", "self.loss", "self.last.total_loss"])
+@pytest.mark.parametrize("second", ["loss_items", "items", "parts", "self.loss_items", "self.items", "self.last.parts"])
+def test_what_a_model_reports_beside_its_loss(first: str, second: str) -> None:
+    """Whether it has a graph is not known: the losses of many detectors detach it."""
+    assert_clean(_beside_a_loss(first, second), CODE)
+    assert_clean(_beside_a_loss(first, second), "GG106")
+
+
+@pytest.mark.parametrize("first", ["loss", "self.loss"])
+@pytest.mark.parametrize("second", ["logits", "box_loss", "self.logits", "self.box_loss"])
+def test_what_a_model_computes_beside_its_loss(first: str, second: str) -> None:
+    assert_flagged(_beside_a_loss(first, second, "  # !"), CODE)
