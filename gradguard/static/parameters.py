@@ -57,11 +57,49 @@ def _may_make_parameters(cls: Class) -> bool:
             if isinstance(node, t.Call) and (t.path_of(node.func) or "").rsplit(".", 1)[-1] in _GIVING:
                 return True
         for path, value in _attributes_named(ref.define):
-            if _may_bring_parameters(value, plain):
+            if _may_bring_parameters(value, plain, cls):
                 if not isinstance(value, t.Name):
                     return True
                 given.add(path)
-    return bool(given) and not given <= _used_as_numbers(cls)
+    return bool(given) and not given <= _used_as_numbers(cls) | _used_as_data(cls, given)
+
+
+def _used_as_data(cls: Class, paths: set[str]) -> set[str]:
+    """Those of some attributes with which it does nothing that one does with modules: they are tested, or numbers.
+
+    A ``flag`` of ``if self.flag:``, a ``table`` of ``x / self.table.view(1, -1)``.
+    """
+    nodes = [node for ref in cls.methods.values() for node in ref.define.nodes]
+    seen = {id(part) for node in nodes for part in _parts_of_data(node)}
+    return paths - {path for node in nodes if id(node) not in seen and (path := _attribute(node)) in paths}
+
+
+def _parts_of_data(node: t.Node) -> Iterator[t.Node]:
+    """The parts of an expression or a statement that are numbers, truths or tensors, if they are not bound there."""
+    if isinstance(node, t.Assign):
+        yield from node.targets
+    elif isinstance(node, t.If | t.Conditional | t.Repeat) and node.test is not None:
+        yield from _tested(node.test)
+    elif isinstance(node, t.Operation) and node.operator not in _CHOOSING:
+        yield from node.operands
+    elif isinstance(node, t.Attribute) and node.name in _OF_TENSORS:
+        yield node.value
+
+
+def _tested(test: t.Expr) -> Iterator[t.Expr]:
+    yield test
+    if isinstance(test, t.Operation) and test.operator in _CHOOSING:
+        for operand in test.operands:
+            yield from _tested(operand)
+
+
+def _attribute(node: t.Node) -> str | None:
+    """The path of an attribute of the object, ``self.table``."""
+    return t.path_of(node) if isinstance(node, t.Attribute) and t.path_of(node.value) == "self" else None
+
+
+_CHOOSING = ("and", "or")
+_OF_TENSORS = k.DIFFERENTIABLE_METHODS | k.BREAKING_ATTRIBUTES | {"size", "dim"}
 
 
 def _used_as_numbers(cls: Class) -> set[str]:
@@ -97,23 +135,50 @@ def is_plain(param: t.Param) -> bool:
     return all((node.id if isinstance(node, t.Name) else node.name) in k.PLAIN_TYPES for node in parts)
 
 
-def _may_bring_parameters(value: t.Expr, plain: set[str]) -> bool:
-    while isinstance(value, t.Call) and isinstance(value.func, t.Attribute) and value.func.name in k.MOVING_METHODS:
+def _may_bring_parameters(value: t.Expr, plain: set[str], cls: Class | None = None) -> bool:
+    """Whether what an attribute is bound to may be a module or a parameter, or hold one.
+
+    Args:
+        plain: the parameters of the function that are settings.
+        cls: the class whose methods may be called for it.
+    """
+    while isinstance(value, t.Call) and isinstance(value.func, t.Attribute) and _is_of_tensors(value.func):
         value = value.func.value  # weight.to(device)
-    if isinstance(value, t.Constant):
-        return False
+    if isinstance(value, t.Constant) or (t.path_of(value) or "").startswith(("self.", *_PLAIN_MODULES)):
+        return False  # what another attribute is bound to is asked where that is done
     if isinstance(value, t.Name):
         return value.id not in plain
     if isinstance(value, t.Conditional):
-        return _may_bring_parameters(value.body, plain) or _may_bring_parameters(value.orelse, plain)
+        return any(_may_bring_parameters(way, plain, cls) for way in (value.body, value.orelse))
+    if isinstance(value, t.Operation):
+        parts = (part for part in value.operands if value.operator not in _OF_NUMBERS or not isinstance(part, t.Name))
+        return any(_may_bring_parameters(part, plain, cls) for part in parts)
     if not isinstance(value, t.Call):
-        return any(isinstance(node, t.Call | t.Name) and _may_bring_parameters(node, plain) for node in t.walk(value))
+        nodes = (node for node in t.walk(value) if isinstance(node, t.Call | t.Name))
+        return any(_may_bring_parameters(node, plain, cls) for node in nodes)
     name = t.path_of(value.func) or ""
     last = name.rsplit(".", 1)[-1]
     if last in k.WITHOUT_PARAMETERS or last.endswith("Loss"):
         return False
     of_torch = name.startswith("torch.") and name.count(".") == 1 and last not in ("load", "compile")
-    return not (of_torch or name in _PLAIN or name.startswith(_PLAIN_MODULES))
+    is_plain = of_torch or name in _PLAIN or name.startswith(_PLAIN_MODULES)
+    return not is_plain and not (cls is not None and name == f"self.{last}" and _makes_data(cls, last))
+
+
+def _is_of_tensors(func: t.Attribute) -> bool:
+    """Whether a function is a method by which tensors, or modules, become others: no ``torch.split``."""
+    return func.name in k.DIFFERENTIABLE_METHODS and t.path_of(func.value) not in ("torch", "np", "numpy", "math")
+
+
+# What is computed by these is no list of modules; a list may be added to another one, and be repeated.
+_OF_NUMBERS = ("-", "*", "/", "//", "%", "**")
+
+
+def _makes_data(cls: Class, name: str) -> bool:
+    """Whether a method of a class returns what torch makes of data, without parameters: ``self.filters(size)``."""
+    method = cls.method(name)
+    returns = [stmt for stmt in method.define.statements if isinstance(stmt, t.Return)] if method is not None else []
+    return bool(returns) and not any(s.value is not None and _may_bring_parameters(s.value, set()) for s in returns)
 
 
 def is_frozen(cls: Class, made: t.Call | None = None) -> bool:
