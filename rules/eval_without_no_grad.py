@@ -81,11 +81,12 @@ def _in_loops(function: Function) -> Iterator[Finding]:
             continue
         if function.returns_graph_of(forward) and function.callers_backpropagate(function):
             continue  # a trainer's `_predict`, named so by the template that calls it and trains
+        trains = function.returns_graphs_besides(loop)
         yield rule.finding(
             forward.site,
             "evaluation records a graph: each forward pass saves its activations for a backward that never comes",
-            help="run the loop under `torch.no_grad()`, or decorate the function with it",
-            fix=function.without_grad(),
+            help="run the loop under `torch.no_grad()`" + (", or decorate the function with it" if not trains else ""),
+            fix=function.without_grad() if not trains else None,
             confidence=Confidence.HIGH if _is_sure(function, forward, loop) else Confidence.LOW,
             related=_inside(forward),
         )

@@ -149,6 +149,10 @@ class Function:
         """Whether what a module call records is handed to the caller."""
         return _begins_at(forward, self.returns.reach)
 
+    def returns_graphs_besides(self, loop: Loop) -> bool:
+        """Whether it hands to its caller what a module call outside of a loop records: it trains on another way."""
+        return any(self.returns_graph_of(forward) for forward in self.forwards if forward not in loop.forwards)
+
     @property
     def frees_gradients(self) -> bool:
         """Whether the gradients of a step are tensors of their own: nothing zeroes them in place."""

@@ -1231,6 +1231,44 @@ def test_no_edit_that_cannot_work() -> None:
     assert check_text(decorated, "x.py", settings, catalogue.load()).findings
 
 
+TRAINS_AND_DRAWS = """
+    class Sketcher(nn.Module):
+        def __init__(self, encoder, decoder):
+            super().__init__()
+            self.encoder = Encoder(encoder)
+            self.decoder = nn.LSTM(8, 8)
+
+        def learn(self, x):
+            return self.decoder(self.encoder(x))[0]
+
+        def forward(self, x, count=None):
+            BEFORE
+            self.decoder.eval()
+            z, h, drawn = self.encoder(x), None, []
+            for i in range(count):
+                z, h = self.decoder(z, h)
+                drawn.append(z.argmax(-1).item())
+            return drawn
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "trains"),
+    [
+        ("if self.training: return self.decoder(self.encoder(x))", True),
+        ("if count is None: return self.learn(x)", True),
+        ("if self.training: return {'out': self.decoder(self.encoder(x))[0]}", True),
+        ("if count is None: return []", False),
+        ("print(self.encoder(x).argmax(-1).tolist())", False),
+    ],
+)
+def test_what_trains_on_another_way_is_not_decorated(before: str, trains: bool) -> None:
+    (finding,) = findings(TRAINS_AND_DRAWS.replace("BEFORE", before))
+    assert finding.code == CODE
+    assert (finding.fix is None) == trains
+    assert ("decorate" in (finding.help or "")) != trains
+
+
 def test_fix_decorates_a_function_that_only_evaluates() -> None:
     (finding,) = findings(FLAGGED["in a class"], CODE)
     assert finding.fix is not None
