@@ -43,10 +43,20 @@ def pins(function: Function) -> Iterator[Finding]:
             taken = store.where_taken
             yield rule.finding(
                 taken.site,
-                f"`{taken.view_code}` is a view of a larger tensor: {store.place} keeps the whole storage of each",
-                help=f"store a copy: `{taken.view_code}.clone()`",
+                f"{_view(taken)} of a larger tensor: {store.place} keeps the whole storage of each",
+                help=_help(taken),
                 confidence=Confidence.LOW if _is_one_sample(store) else Confidence.HIGH,
             )
+
+
+def _view(taken: Store) -> str:
+    return f"`{taken.view_code}` {'holds' if taken.has_view_within else 'is'} a view"
+
+
+def _help(taken: Store) -> str:
+    if taken.has_view_within:
+        return f"store a copy of that part of `{taken.view_code}`: call `.clone()` on it"
+    return f"store a copy: `{taken.view_code}.clone()`"
 
 
 def _is_one_sample(store: Store) -> bool:

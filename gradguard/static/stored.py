@@ -253,6 +253,11 @@ class Store(Event):
         return one_line(Site(self.site.chunk, here[0]).code) if len(here) == len(taken) == 1 else self.value_code
 
     @property
+    def has_view_within(self) -> bool:
+        """Whether what is stored is no tensor but has a view in it, taken elsewhere: a tuple that a model returns."""
+        return self.is_tensor is False and self.view_code == self.value_code
+
+    @property
     def takes_one_item(self) -> bool:
         """Whether it is one item of another, by its number: ``image[0].numpy()``; not of what takes it apart."""
         return all(_is_one_item(node_within(held.key)) for held in self.value.holding(Held.VIEW))

@@ -21,6 +21,7 @@ from gradguard.static.values import (
     holding,
     viewed,
 )
+from gradguard.static.wholes import is_used_up
 
 if TYPE_CHECKING:
     from gradguard.static.flow import Flow
@@ -51,13 +52,13 @@ def indexed(flow: Flow, base: Value, expr: t.Subscript, state: State) -> Value:
     if isinstance(expr.value, t.Call) and k.MEASURE_OF_CLASSES.search(t.path_of(expr.value.func) or ""):
         return base  # precision(predicted, y, classes)[1]: the whole is hardly larger
     is_tensor = _has_dimensions(expr.index) or (base.kind is Kind.TENSOR and base.ref != "batch")
-    return holding(base, Held.VIEW, expr) if is_tensor and _narrows(flow, expr, state) else base
+    return holding(base, Held.VIEW, expr) if is_tensor and _is_small_part(flow, expr, state) else base
 
 
 def of_given(flow: Flow, base: Value, expr: t.Subscript, state: State) -> Value:
     """``x[index]``, where what ``x`` is only the caller knows: what is taken out of it, if that is a small part."""
     params = [root for root in base.roots if root.source is Source.PARAM]
-    if base.kind is not Kind.UNKNOWN or not params or not _narrows(flow, expr, state):
+    if base.kind is not Kind.UNKNOWN or not params or not _is_small_part(flow, expr, state):
         return base
     taken = (Holding(Held.PART, Taken(root, _has_dimensions(expr.index), expr)) for root in params)
     return base._replace(holds=base.holds | frozenset(taken))
@@ -71,6 +72,11 @@ def taken_from(taken: Taken, given: Value, call: t.Node) -> Holdings:
     by_position = taken.by_position and given.kind in (Kind.TENSOR, Kind.OUTPUT)
     is_tensor = by_position or (given.kind is Kind.TENSOR and given.ref != "batch")
     return frozenset((Holding(Held.VIEW, (call, taken.where)),)) if is_tensor else NOTHING_HELD
+
+
+def _is_small_part(flow: Flow, expr: t.Subscript, state: State) -> bool:
+    """Whether it is a part of a tensor that keeps more than is used."""
+    return _narrows(flow, expr, state) and not is_used_up(flow.ref.define, expr)
 
 
 def _narrows(flow: Flow, expr: t.Subscript, state: State) -> bool:

@@ -21,18 +21,23 @@ def note_wholes(flow: Flow) -> None:
     """Mark the stores of views that lie side by side and are all kept: ``mu = h[:, 0]``, ``var = h[:, 1]``."""
     kept = [store for store in flow.facts.stores if store.piles_up(Held.VIEW)]
     by_tensor: dict[object, set[Index]] = defaultdict(set)
-    for tensor, index in (*(part for store in kept for part in _parts(store)), *_rests(flow, bool(kept))):
+    for tensor, index in (part for store in kept for part in _parts(store)):
         by_tensor[tensor].add(index)
     for store in kept:
         parts = list(_parts(store))
         store.whole_is_kept = bool(parts) and all(_is_completed(index, by_tensor[tensor]) for tensor, index in parts)
 
 
-def _rests(flow: Flow, wanted: bool) -> Iterator[tuple[object, Index]]:
-    """What the function takes of tensors that is no small part of them, ``h[:, 20:]``: wherever it goes."""
-    for node in flow.ref.define.nodes if wanted else ():
-        if isinstance(node, t.Subscript) and isinstance(node.index, t.Slice) and not node.index.narrows:
-            yield ((), _name(node.value)), node.index.bounds
+def is_used_up(define: t.Define, part: t.Subscript) -> bool:
+    """Whether a function takes the rest of a tensor too, wherever that goes: ``h[:, 20:]`` beside ``h[:, :20]``."""
+    name, index = _name(part.value), _index(part.index)
+    return name is not None and _is_completed(index, {index, *_rests(define, name)})
+
+
+def _rests(define: t.Define, name: object) -> Iterator[Index]:
+    """What a function takes of a tensor that is no small part of it."""
+    taken = (node for node in define.nodes if isinstance(node, t.Subscript) and _name(node.value) == name)
+    yield from (node.index.bounds for node in taken if isinstance(node.index, t.Slice) and not node.index.narrows)
 
 
 def _parts(store: Store) -> list[tuple[object, Index]]:

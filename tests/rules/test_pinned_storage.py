@@ -909,3 +909,58 @@ def test_a_view_of_a_sample(shown: str) -> None:
 )
 def test_copies_of_a_sample(shown: str) -> None:
     assert_clean(twin(GREY.replace("SHOWN", shown)), CODE)
+
+
+HEADS = """
+    from torch.utils.data import DataLoader
+
+    class Gaussian(nn.Module):
+        def __init__(self, features):
+            super().__init__()
+            self.model = nn.Linear(features, 2)
+
+        def forward(self, x):
+            output = self.model(x)
+            return GIVEN
+
+        @torch.no_grad()
+        def predict(self, dataset):
+            self.eval()
+            kept = []
+            for x, y in DataLoader(dataset, batch_size=64):
+                STORED
+            return kept
+
+        @torch.no_grad()
+        def predict_at_once(self, dataset):
+            self.eval()
+            return [AT_ONCE for x, y in DataLoader(dataset, batch_size=64)]
+"""
+
+
+def _heads(given: str, stored: str, at_once: str) -> str:
+    return HEADS.replace("GIVEN", given).replace("STORED", stored).replace("AT_ONCE", at_once)
+
+
+@pytest.mark.parametrize(
+    "given",
+    ["output[:, :1], F.softplus(output[:, 1:])", "output[:, :1].squeeze(1), output[:, 1:].exp()",
+     "F.relu(output[:, :4]), output[:, 4:]", "output[:, :1].clone(), output.mean(1)"],
+)  # fmt: skip
+@pytest.mark.parametrize("stored", ["kept.append(self(x))", "mean, var = self(x); kept.append(mean)"])
+def test_heads_that_share_out_all_of_an_output(given: str, stored: str) -> None:
+    assert_clean(_heads(given, stored, "self(x)"), CODE)
+
+
+@pytest.mark.parametrize("given", ["output[:, 0], output.mean(1)", "output[:, :1], F.softplus(output[:, 0])"])
+def test_a_view_in_a_tuple_that_a_model_returns(given: str) -> None:
+    loop, at_once = findings(_heads(given, "kept.append(self(x))", "self(x)"), CODE)
+    for finding in (loop, at_once):
+        assert "`self(x)` holds a view" in finding.message
+        assert finding.help == "store a copy of that part of `self(x)`: call `.clone()` on it"
+
+
+def test_a_view_that_a_model_returns() -> None:
+    for finding in findings(_heads("output[:, 0]", "kept.append(self(x))", "self(x)"), CODE):
+        assert finding.help == "store a copy: `self(x).clone()`"
+    assert_flagged(_heads("output[:, 0]", "kept.append(self(x))  # !", "self(x).clone()"), CODE)
