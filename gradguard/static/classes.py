@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from gradguard.static import knowledge as k
 from gradguard.static import objects, parameters, same_object
 from gradguard.static import tree as t
+from gradguard.static.conditions import tested_flag, word_asked
 from gradguard.static.functions import FunctionRef
 from gradguard.static.memo import Remembers, cached_property, memo_of
 from gradguard.static.selves import with_self
@@ -376,6 +377,19 @@ class Class(Remembers):
         is_made = any(isinstance(v, t.Call) and isinstance(v.func, t.Name) and v.func.id in given for v in made)
         calls = (node.func for node in forward.define.nodes if isinstance(node, t.Call) and node.args)
         return is_made and any(t.path_of(func) == f"self.{name}" for func in calls)
+
+    @cached_property
+    def choices(self) -> tuple[str, ...]:
+        """The attributes by which its methods choose between two values: ``self.total += a if self.whole else b``."""
+        tests = (
+            node.test
+            for cls in self.lineage()
+            for ref in cls.methods.values()
+            for node in ref.define.nodes
+            if isinstance(node, t.Conditional)
+        )
+        paths = (tested_flag(test)[0] or word_asked(test) or "" for test in tests)
+        return tuple(sorted({path[5:] for path in paths if path.startswith("self.") and path[5:].isidentifier()}))
 
     @cached_property
     def trains(self) -> bool:

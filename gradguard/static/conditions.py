@@ -328,9 +328,13 @@ def word_asked(test: t.Expr) -> str | None:
     if not isinstance(test, t.Operation) or test.operator not in _OF_WORDS or len(test.operands) != 2:
         return None
     left, right = test.operands
-    is_turned = isinstance(right, t.Name) and test.operator.endswith("in")
-    asked, words = (right, left) if is_turned else (left, right)
-    return asked.id if isinstance(asked, t.Name) and _words(words) else None
+    asked, words = (right, left) if _is_part_asked(test) else (left, right)
+    return t.path_of(asked) if isinstance(asked, t.Name | t.Attribute) and _words(words) else None
+
+
+def _is_part_asked(test: t.Operation) -> bool:
+    """Whether a condition asks for a part of a text: ``"val" in mode``."""
+    return isinstance(test.operands[-1], t.Name | t.Attribute) and test.operator.endswith("in")
 
 
 def _of_word(test: t.Expr, word: str) -> bool | None:
@@ -340,8 +344,7 @@ def _of_word(test: t.Expr, word: str) -> bool | None:
         return word.startswith(part) if test.func.name == "startswith" else word.endswith(part)
     assert isinstance(test, t.Operation)
     left, right = test.operands
-    is_part = isinstance(right, t.Name) and test.operator.endswith("in")
-    holds = all(part in word for part in _words(left)) if is_part else word in _words(right)
+    holds = all(part in word for part in _words(left)) if _is_part_asked(test) else word in _words(right)
     return holds == (test.operator in ("==", "in"))
 
 
@@ -378,7 +381,7 @@ def tested_flag(test: t.Expr) -> tuple[str | None, bool]:
         is_none = isinstance(none, t.Constant) and none.value is None
         if is_none and isinstance(asked, t.Name) and named_kind(asked.id) is Kind.OPTIMIZER:
             return asked.id, test.operator == "is not"
-    return (test.id, True) if isinstance(test, t.Name) else (None, True)
+    return (t.path_of(test), True) if isinstance(test, t.Name | t.Attribute) else (None, True)
 
 
 def tested_names(define: t.Define) -> frozenset[str]:

@@ -129,9 +129,10 @@ class Flow(FlowNotes):
         """Read the whole function."""
         state = State({}, self.entry_mode())
         self.facts.entry_mode = state.mode
+        known = dict(self.ref.bindings)
         for param in self.ref.define.params:
-            known = dict(self.ref.bindings).get(param.name)
-            state.env[param.name] = known or places.parameter(self, param)
+            state.env[param.name] = known.get(param.name) or places.parameter(self, param)
+        state.env.update((path, value) for path, value in known.items() if path.startswith("self."))
         for name in self.declared:  # bound on one way only, it is on the other as it was on entry
             state.env[name] = self.read(name, state)
         end = self.block(self.ref.define.body, state)

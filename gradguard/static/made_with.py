@@ -6,17 +6,45 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from gradguard.static import tree as t
 from gradguard.static.classes import Class
-from gradguard.static.module_calls import made_at
+from gradguard.static.module_calls import assigned_at, made_at
+from gradguard.static.values import NUMBER, Flag, Value, Word
 
 if TYPE_CHECKING:
+    from gradguard.static.called import Called
     from gradguard.static.flow import Flow
+    from gradguard.static.functions import FunctionRef
     from gradguard.static.model import Event
     from gradguard.static.translation import Translation
+
+
+def as_made(c: Called, ref: FunctionRef, receiver: str | None) -> FunctionRef:
+    """A method as it runs for the object that it is called on, where what that was made with decides its way.
+
+    Args:
+        receiver: the path of the object, where the call itself does not name it.
+    """
+    owner, path = ref.owner, receiver if receiver is not None else c.receiver_path
+    if owner is None or owner.is_module or not path:
+        return ref
+    if path == "self":
+        known = tuple(each for each in c.flow.ref.bindings if each[0].startswith("self."))
+    else:
+        known = tuple(_settled(c.flow, owner, path))
+    return ref.bound((*ref.bindings, *known), (ref.variant, tuple((n, v.ref) for n, v in known))) if known else ref
+
+
+def _settled(flow: Flow, owner: Class, path: str) -> Iterator[tuple[str, Value]]:
+    """The attributes that decide between two ways somewhere in a class, each with what an object of it has there."""
+    for name in owner.choices:
+        value = _kept(flow, path, name)
+        if value is not None:
+            yield f"self.{name}", NUMBER._replace(ref=Word(value) if isinstance(value, str) else Flag(bool(value)))
 
 
 def leaves_out(here: Translation, event: Event) -> bool:
@@ -68,6 +96,8 @@ def _test(test: t.Expr, value: object) -> bool:
 def _kept(flow: Flow, path: str, name: str) -> object:
     """What every call that makes the object at a path gives for an attribute; None where that is not known."""
     made = made_at(flow, path)
+    if path in flow.params or len(made) < len(assigned_at(flow, path)) or f"{path}.{name}" in flow.ref.assigned:
+        return None
     values = {_given(flow, call, name) for call in made}
     return values.pop() if len(values) == 1 else None
 

@@ -209,14 +209,17 @@ def freezes_itself(flow: Flow, path: str | None, module: Class) -> bool:
     return known
 
 
-def made_at(flow: Flow, path: str) -> list[t.Call]:
-    """The calls that make what is at a path: an attribute of the object, or a variable of the function."""
+def assigned_at(flow: Flow, path: str) -> list[t.Expr]:
+    """What is assigned to a path: an attribute of the object, or a variable of the function."""
     name, owner = path.removeprefix("self."), flow.ref.owner
-    if path == f"self.{name}":
-        assigned = [value for _, value in owner.assigned(name)] if owner is not None else []
-    else:
-        assigned = flow.ref.assigned.get(path, [])
-    return [call for value in assigned if (call := making(value)) is not None]
+    if path != f"self.{name}":
+        return flow.ref.assigned.get(path, [])
+    return [value for _, value in owner.assigned(name)] if owner is not None else []
+
+
+def made_at(flow: Flow, path: str) -> list[t.Call]:
+    """The calls that make what is at a path."""
+    return [call for value in assigned_at(flow, path) if (call := making(value)) is not None]
 
 
 def _records_nothing(c: Called) -> bool:

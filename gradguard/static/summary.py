@@ -11,6 +11,7 @@ from gradguard.static.arguments import Given, bound, takes, with_flags
 from gradguard.static.edits import one_line
 from gradguard.static.expressions import recorded
 from gradguard.static.gate import SourceError
+from gradguard.static.made_with import as_made
 from gradguard.static.model import Form, Mode, Scope, Store
 from gradguard.static.modes import leave
 from gradguard.static.replay import replay
@@ -47,7 +48,8 @@ def apply_facts(c: Called, ref: FunctionRef, given: Given, receiver: str | None)
     if ref.owner is not None or takes(ref, [arg for arg, _ in (*ref.given, *given)]):  # else it raises
         flow.calls.append((ref.define, Mode.INHERITED if runs_later else c.state.mode))
     try:
-        callee = flow.project.flow(with_flags(flow.project.wrapper(ref) or ref, given))
+        runs = as_made(c, flow.project.wrapper(ref) or ref, receiver)
+        callee = flow.project.flow(with_flags(runs, given))
     except SourceError:
         callee = None
     if callee is None:
