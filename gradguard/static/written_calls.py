@@ -151,6 +151,7 @@ def _called(value: ast.expr) -> str:
 
 
 def _given(argument: ast.expr) -> Given:
+    argument = _moved(argument)
     if isinstance(argument, ast.List | ast.Tuple):
         return Given("", False, tuple(map(_given, argument.elts)))
     if isinstance(argument, ast.Call) and len(argument.args) == 1 and _called(argument).endswith("partial"):
@@ -158,6 +159,16 @@ def _given(argument: ast.expr) -> Given:
         return Given(_dotted(argument.args[0]), False, options=options)
     is_made = isinstance(argument, ast.Call)
     return Given(_called(argument) if is_made else _dotted(argument), is_made)
+
+
+def _moved(value: ast.expr) -> ast.expr:
+    """What an object is known by whose own methods return it: ``net`` of ``net.eval().cuda()``."""
+    object_ = value
+    while isinstance(object_, ast.Call) and isinstance(object_.func, ast.Attribute):
+        if object_.func.attr not in FLUENT_METHODS:
+            return value
+        object_ = object_.func.value
+    return object_ if isinstance(object_, ast.Name | ast.Attribute) else value
 
 
 def _decorating(decorator: ast.expr) -> str:
