@@ -254,11 +254,20 @@ class Module(Remembers):
             return Value(kind=Kind.EXTERNAL, ref=dotted.lstrip("."))
         module, rest = found
         if not rest:
-            return Value(kind=Kind.EXTERNAL, ref=module)
+            return self._of_package(dotted, module, asked) or Value(kind=Kind.EXTERNAL, ref=module)
         value: Value | None = module._resolve(rest[0], asked)
         for name in rest[1:]:
             value = member(value, name) if value else None
         return value or Value()
+
+    def _of_package(self, dotted: str, module: Module, asked: _Asked) -> Value | None:
+        """What a package binds to the name of a file of its own: ``from .Net import Net`` in its ``__init__.py``."""
+        package, _, name = dotted.rpartition(".")
+        found = self.project.find(package, self) if package.strip(".") else None
+        if found is None or found[1] or found[0] in (self, module):
+            return None
+        value: Value | None = found[0]._resolve(name, asked)
+        return value if value is not None and value.kind in (Kind.CLASS, Kind.FUNCTION) else None
 
     def dotted(self, name: str) -> Value | None:
         """What ``package.module.name`` written in this module refers to."""
