@@ -36,7 +36,7 @@ from gradguard.static.model import (
 )
 from gradguard.static.names import OF_METHOD, named_kind
 from gradguard.static.other_libraries import note_foreign
-from gradguard.static.places import kind_by_name
+from gradguard.static.places import is_used_as_module, kind_by_name, may_have_modules
 from gradguard.static.project import member
 from gradguard.static.state import State
 from gradguard.static.summary import apply_facts, apply_one_of
@@ -201,14 +201,14 @@ def _bound(flow: Flow, node: t.Call, receiver: Value | None, state: State) -> Va
         if attribute is not None:
             return attribute
     path = t.path_of(func)
-    if path is not None and receiver is not None and receiver.kind in (Kind.UNKNOWN, Kind.INSTANCE, Kind.MODULE):
+    if path is not None and receiver is not None and may_have_modules(receiver):
         known = state.env.get(flow.canonical(path))
         if known is not None:
             return known
-
-        kind = kind_by_name(flow, path)
-        if kind is Kind.MODULE and func.name not in k.MODULE_METHODS:
-            return Value(kind=kind)
+        holder = receiver.ref if isinstance(receiver.ref, Class) else None
+        is_module = kind_by_name(flow, path) is Kind.MODULE or is_used_as_module(flow, path, holder)
+        if is_module and func.name not in k.MODULE_METHODS:
+            return Value(kind=Kind.MODULE)
     return UNKNOWN
 
 

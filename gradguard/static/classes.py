@@ -355,6 +355,11 @@ class Class(Remembers):
         return parameters.frozen_parts(self)
 
     @cached_property
+    def freezes_some(self) -> bool:
+        """Whether something in it, or its bases, says which parameters want gradients."""
+        return any("requires_grad" in cls.chunk.text for cls in self.lineage())
+
+    @cached_property
     def wraps_frozen(self) -> bool:
         """Whether all modules in it are frozen by themselves."""
         memo_of(self)["wraps_frozen"] = False  # one that holds its own kind
@@ -362,8 +367,9 @@ class Class(Remembers):
 
     @cached_property
     def modules(self) -> frozenset[str]:
-        """The attributes (``self.net``) that its methods use as only modules are used."""
-        return frozenset(path for ref in self.methods.values() for path in ref.modules)
+        """The attributes (``self.net``) that its methods, or its bases', use as only modules are used."""
+        methods = (ref for cls in self.lineage() for ref in cls.methods.values())
+        return frozenset(path for ref in methods for path in ref.modules if path.startswith("self."))
 
     def _runs(self, name: str) -> bool:
         """Whether its ``forward`` runs what is made by a class that it is given: ``self.net = base(dim)``."""

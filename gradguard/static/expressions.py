@@ -13,6 +13,7 @@ from gradguard.static.classes import Class
 from gradguard.static.conditions import outcome, steady_value, tensor_test
 from gradguard.static.model import GradRead, Mode
 from gradguard.static.periods import period
+from gradguard.static.places import is_module_of_unknown
 from gradguard.static.project import member
 from gradguard.static.values import (
     ARRAY,
@@ -118,6 +119,8 @@ def _attribute(flow: Flow, expr: t.Attribute, state: State) -> Value:
         if expr.name == "data":
             return cut(base, expr)
         return DETACHED if expr.name == "grad_fn" else NUMBER
+    if path is not None and is_module_of_unknown(flow, path, base):
+        return Value(kind=Kind.MODULE)
     if base.kind in (Kind.TENSOR, Kind.OUTPUT) or (part := base.part(expr.name)) is not None:
         part = base.part(expr.name)
         if part is None and base.kind is Kind.TENSOR and _is_call_result(base) and expr.name not in _OF_TENSORS:

@@ -290,7 +290,7 @@ PREPARES_NAME = re.compile(
 )
 # A name that says what is done, not what something is: `get_model`, `select_action_from_actor`.
 VERB = re.compile(
-    r"(?:select|get|sample|compute|choose|update|train|make|create|build|load|save|reset|set|run|add|sync|copy|freeze|"
+    r"_*(?:select|get|sample|compute|choose|update|train|make|create|build|load|save|reset|set|run|add|sync|copy|freeze|"
     r"print|register|apply|define|parse|prepare|setup)_"
 )
 # Methods that go over what a module has, each with its name.

@@ -10,7 +10,7 @@ from gradguard.static import values
 from gradguard.static.called import Called, last
 from gradguard.static.classes import Class
 from gradguard.static.functions import FunctionRef
-from gradguard.static.model import Forward, Function, Mode
+from gradguard.static.model import Forward, Function, Mode, Scope
 from gradguard.static.model_lookalikes import may_record_nothing
 from gradguard.static.names import structures_in
 from gradguard.static.parameters import making
@@ -191,7 +191,16 @@ def is_frozen(c: Called, path: str | None) -> bool:
         or c.state.freezes(path)
         or (module is not None and freezes_itself(c.flow, path, module))
         or is_frozen_part(c.flow, path)
+        or is_frozen_elsewhere(c)
     )
+
+
+def is_frozen_elsewhere(c: Called) -> bool:
+    """Whether the script freezes a global, or the class of an object one of its attributes, when it is made."""
+    if c.path in c.flow.module.names_of_frozen and c.flow.scope(c.path) is Scope.GLOBAL:
+        return True
+    holder = c.receiver.ref if c.receiver is not None else None
+    return isinstance(holder, Class) and any(is_part(f"self.{c.method}", part) for part in holder.frozen_parts)
 
 
 def is_frozen_part(flow: Flow, path: str | None) -> bool:

@@ -65,10 +65,15 @@ def in_method(path: str) -> str:
 
 
 def used_as_modules(calls: Iterable[t.Call]) -> frozenset[str]:
-    """The paths whose ``parameters()``, ``eval()`` or the like is among some calls."""
-    methods = (call.func for call in calls if isinstance(call.func, t.Attribute))
+    """The paths whose ``parameters()``, ``eval()`` or the like is among some calls; not ``eval(batch)``."""
+    methods = (call.func for call in calls if isinstance(call.func, t.Attribute) and _is_of_module(call))
     paths = (t.path_of(func.value) for func in methods if func.name in k.MODULE_METHODS)
     return frozenset(path for path in paths if path is not None)
+
+
+def _is_of_module(call: t.Call) -> bool:
+    """Whether it is no ``eval`` of another kind of object, which is given what to evaluate."""
+    return call.name != "eval" or not call.args
 
 
 def put_into_evaluation(expr: t.Expr | None) -> bool:

@@ -72,7 +72,14 @@ def parameter(flow: Flow, param: t.Param) -> Value:
         return Value(kind=Kind.OPTIMIZER)
     if param.name in flow.called_names and (cls := flow.project.passed.argument_class(flow.ref, param.name)):
         return Value(kind=Kind.MODULE if cls.is_module else Kind.INSTANCE, ref=cls)
+    if _is_module_elsewhere(flow, param.name):
+        return Value(kind=Kind.MODULE)
     return Value(root, must=root)
+
+
+def _is_module_elsewhere(flow: Flow, name: str) -> bool:
+    """Whether the function calls what another one of its file uses as a module, under the same name."""
+    return name in flow.called_names and name in flow.module.names_of_modules and not flow.module.is_numeric
 
 
 def read(flow: Flow, path: str, state: State) -> Value:
@@ -114,7 +121,7 @@ def read(flow: Flow, path: str, state: State) -> Value:
             return part._replace(must=container.must, kind=Kind.UNKNOWN) if part.kind is Kind.CONTAINER else part
         if element(read(flow, base, state), path[len(base) + 2 : -2] if path.endswith('"]') else None).bounded:
             return Value(must, must=must, kind=Kind.CONTAINER, bounded=True)
-    if path in flow.modules or (path.startswith("self.") and _module_in_class(flow, path)):
+    if is_used_as_module(flow, path, owner):
         kind = Kind.MODULE
     if kind is Kind.UNKNOWN:
         kind = kind_by_name(flow, path)
@@ -153,10 +160,31 @@ def field_of(record: Value | None, name: str) -> Value | None:
     return record.part(name) or record._replace(parts=(), kind=Kind.OUTPUT)
 
 
-def _module_in_class(flow: Flow, path: str) -> bool:
-    """Whether some method of the class uses the attribute as only modules are used."""
-    owner = flow.ref.owner
-    return owner is not None and path in owner.modules
+def is_used_as_module(flow: Flow, path: str, holder: Class | None) -> bool:
+    """Whether the function, a method of its class, or one of the holder's class, uses a path as only modules are used.
+
+    Args:
+        holder: the class of the object that it is an attribute of.
+    """
+    own = flow.ref.owner
+    if path in flow.modules or (own is not None and path in own.modules):
+        return True
+    return holder is not None and f"self.{path.rpartition('.')[2]}" in holder.modules and not holder.freezes_some
+
+
+def is_module_of_unknown(flow: Flow, path: str, holder: Value) -> bool:
+    """Whether an attribute of an object of a class that cannot be read is a module, which the function runs."""
+    if holder.kind is not Kind.OUTPUT or not may_have_modules(holder):
+        return False
+    is_run = any(t.path_of(call.func) == path for call in flow.ref.calls)
+    return is_run and kind_by_name(flow, path) is Kind.MODULE
+
+
+def may_have_modules(holder: Value) -> bool:
+    """Whether an object is none of torch's: of the program, or of a class that cannot be read, ``Trainer(config)``."""
+    if holder.kind is Kind.OUTPUT:
+        return all(root.source is not Source.GRAPH for root in holder.reach)
+    return holder.kind in (Kind.UNKNOWN, Kind.INSTANCE, Kind.MODULE)
 
 
 def owner_of(flow: Flow, path: str, state: State) -> Class | None:
@@ -198,7 +226,8 @@ def _outer_name(flow: Flow, name: str) -> Value:
             return known._replace(roots=root, maybe=frozenset(), must=root, parts=()) if known.kind in plain else known
         outer = outer.ref.outer
     value = flow.module.resolve(name)
-    if name in flow.modules and (value is None or value.kind in (Kind.UNKNOWN, Kind.TENSOR)):
+    is_module = name in flow.modules or _is_module_elsewhere(flow, name)
+    if is_module and (value is None or value.kind in (Kind.UNKNOWN, Kind.TENSOR)):
         return Value(kind=Kind.MODULE)  # torch.load(path), in another place
     if value is None or value.kind in (Kind.UNKNOWN, Kind.CONTAINER, Kind.TENSOR, Kind.NUMBER, Kind.NOTHING):
         kind = value.kind if value is not None and value.kind is not Kind.NOTHING else Kind.UNKNOWN  # set later

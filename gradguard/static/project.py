@@ -40,6 +40,11 @@ _Asked: TypeAlias = set[tuple["Module", str]]
 _MAX_REEXPORTS = 6
 _TEST_LIBRARY = re.compile(r"^\s*(?:import|from)\s+(?:unittest|pytest)\b", re.M)
 _OWNER = re.compile(r"\b(\w+)\.(?:\w+_)?(?:model|net|network)\b")
+_MODULE = re.compile(r"(?<![\w.])(\w+)\.(?:eval\(\)|(?:named_)?parameters\(\))")
+_FROZEN = re.compile(
+    r"(?<![\w.])(\w+)(?:\.\w+\(\))*\.requires_grad_\((?:requires_grad\s*=\s*)?False|"
+    r"\bin\s+(\w+)\.(?:named_)?parameters\(\):(?:[^\n]*\n){0,2}?[^\n]*\.requires_grad(?:_\(|\s*=\s*)False"
+)
 _UNIT_TESTS = re.compile(r"^\s*class\s+Test|^\s*def\s+test_\w*\((?:self\b|\))", re.M)
 
 
@@ -75,6 +80,18 @@ class Module(Remembers):
     def owners_of_models(self) -> frozenset[str]:
         """The names of objects whose models it takes, as no optimizer has any: ``solver`` of ``solver.model(x)``."""
         return frozenset(_OWNER.findall(self.source.text))
+
+    @cached_property
+    def names_of_modules(self) -> frozenset[str]:
+        """The variables that it uses somewhere as only modules are used, ``enc.parameters()``, and freezes nowhere."""
+        return frozenset(_MODULE.findall(self.source.text)) - self.names_of_frozen
+
+    @cached_property
+    def names_of_frozen(self) -> frozenset[str]:
+        """The variables that it uses somewhere as modules whose parameters want no gradients."""
+        text = self.source.text
+        found = _FROZEN.findall(text) if "requires_grad" in text else ()
+        return frozenset(name for names in found for name in names if name)
 
     @cached_property
     def uses_device(self) -> bool:
