@@ -167,12 +167,25 @@ def forward(c: Called, path: str | None = None) -> None:
     """
     flow = c.flow
     path = path or (c.receiver_path if c.method == "forward" else c.path)
+    is_evaluated = c.state.evaluates(path) or c.state.evaluates(_moved_from(flow, path))
     flow.record(Forward(
         flow.site(c.node), flow.loop, flow.branches > 0, module=path or None, mode=c.state.mode,
-        evaluates=bool(c.state.evaluating), is_evaluated=c.state.evaluates(path),
+        evaluates=bool(c.state.evaluating), is_evaluated=is_evaluated,
         is_frozen=is_frozen(c, path) or _records_nothing(c), is_shown=path in flow.modules,
         may_learn_itself=_may_learn_itself(c, path), may_record_nothing=lambda: may_record_nothing(c),
     ))  # fmt: skip
+
+
+def _moved_from(flow: Flow, path: str | None) -> str | None:
+    """The path of the module that a variable is another name of: ``net = self.net.to(device)``."""
+    origins = set(map(_moved, flow.ref.assigned.get(path or "", ())))
+    return flow.canonical(origins.pop() or "") if len(origins) == 1 else None
+
+
+def _moved(value: t.Expr) -> str | None:
+    while isinstance(value, t.Call) and isinstance(value.func, t.Attribute) and value.func.name in k.FLUENT_METHODS:
+        value = value.func.value
+    return t.path_of(value)
 
 
 def _may_learn_itself(c: Called, path: str | None) -> bool:
@@ -189,6 +202,7 @@ def is_frozen(c: Called, path: str | None) -> bool:
     return (
         any(map(values.is_frozen, called))
         or c.state.freezes(path)
+        or c.state.freezes(_moved_from(c.flow, path))
         or (module is not None and freezes_itself(c.flow, path, module))
         or is_frozen_part(c.flow, path)
         or is_frozen_elsewhere(c)
