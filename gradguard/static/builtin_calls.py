@@ -9,10 +9,10 @@ from gradguard.static import knowledge as k
 from gradguard.static import tree as t
 from gradguard.static.called import Called
 from gradguard.static.classes import Class
+from gradguard.static.evaluation_loops import is_evaluation
 from gradguard.static.expressions import recorded
 from gradguard.static.functions import FunctionRef
 from gradguard.static.item_stores import is_chained
-from gradguard.static.loops import is_evaluation
 from gradguard.static.model import Form, ZeroGrad
 from gradguard.static.values import (
     NOTHING,

@@ -12,6 +12,7 @@ from gradguard.static import counts, filled_later, volatile
 from gradguard.static import knowledge as k
 from gradguard.static import tree as t
 from gradguard.static.binding import bind_element
+from gradguard.static.evaluation_loops import begins_with_eval, evaluates_by_name, is_evaluation, takes_evaluation_batch
 from gradguard.static.model import Backward, Event, Form, Forward, Loop, Scope
 from gradguard.static.names import PARAMETERS, assigned_paths, collections_of, iterable_path, replaced_element
 from gradguard.static.paths import collections_around
@@ -232,7 +233,7 @@ def _new_loop(flow: Flow, stmt: t.Repeat, state: State, iterable: Value | None) 
     # What a network does with a list, `aug_test` of a detector, its caller runs as it wants.
     goes_over_data = over_loader or (named != "" and not flow.facts.is_module_method)
     evaluation = bool(k.EVALUATION_LOADER.search(named)) or (goes_over_data and is_evaluation(flow))
-    evaluation = evaluation or _begins_with_eval(stmt)
+    evaluation = evaluation or begins_with_eval(stmt) or takes_evaluation_batch(stmt)
     targets = frozenset(
         p for target in ([stmt.target] if stmt.target is not None else []) for e in t.names_in(target)
         if (p := t.path_of(e)) is not None
@@ -242,7 +243,7 @@ def _new_loop(flow: Flow, stmt: t.Repeat, state: State, iterable: Value | None) 
         stmt.assigned or assigned_paths(stmt), count=counts.written(stmt.iterable),
         over_parts=_goes_over_parts(flow, stmt.iterable), over_pairs=_takes_apart(stmt),
         over_samples=_goes_over_samples(flow, stmt, iterable),
-        evaluates_by_name=_evaluates_by_name(flow, stmt),
+        evaluates_by_name=evaluates_by_name(flow, stmt),
         parameters=NOTHING_HELD.union(*(v.holding(Held.PARAMETER) for v in state.env.values() if v.holds)),
         may_be_volatile=lambda: volatile.may_be(flow),
     )  # fmt: skip
@@ -253,82 +254,6 @@ def _goes_over_samples(flow: Flow, stmt: t.Repeat, iterable: Value | None) -> bo
     has_name = stmt.iterable is not None and t.path_of(stmt.iterable) is not None
     is_tensor = has_name and iterable is not None and iterable.kind is Kind.TENSOR
     return is_tensor and flow.loop is not None and flow.loop.over_loader
-
-
-def _begins_with_eval(stmt: t.Repeat) -> bool:
-    """Whether each iteration first puts a model into evaluation mode that it runs, and takes none out of it again."""
-    for inner in stmt.body:
-        calls = [node for node in t.walk(inner) if isinstance(node, t.Call)]
-        funcs = [c.func for c in calls if isinstance(c.func, t.Attribute) and c.func.name == "eval" and not c.args]
-        if isinstance(inner, t.Evaluate) and funcs:
-            return len(funcs) == len(calls) and _runs_as_it_is(stmt, {t.path_of(func.value) for func in funcs})
-        if not isinstance(inner, t.Assign) or not all(map(_takes_data, calls)):
-            return False
-    return False
-
-
-def _runs_as_it_is(stmt: t.Repeat, models: set[str | None]) -> bool:
-    """Whether one of some models is run in a loop, and none is put into training mode."""
-    made = [node for node in t.walk(stmt.body) if isinstance(node, t.Call)]
-    if any(isinstance(call.func, t.Attribute) and call.func.name == "train" for call in made):
-        return False
-    return any(t.path_of(each) in models for call in made for each in (call.func, *(a.value for a in call.args[:1])))
-
-
-def _takes_data(call: t.Call) -> bool:
-    """Whether a call only takes a batch apart, or moves it: ``x.cuda()``, ``batch.text.to(device)``."""
-    return isinstance(call.func, t.Attribute) and call.func.name in k.OF_PLAIN_DATA | k.MOVING_METHODS
-
-
-def _evaluates_by_name(flow: Flow, stmt: t.Repeat) -> bool:
-    is_named = is_evaluation(flow) and not flow.facts.is_module_method
-    return is_named and (_is_over_slices(stmt) or _is_by_number(stmt) or _plays(stmt))
-
-
-def _is_over_slices(stmt: t.Repeat) -> bool:
-    """Whether it goes over data by slices of one size: ``for i in range(0, len(x), size)``."""
-    call = stmt.iterable
-    while (
-        isinstance(call, t.Call)
-        and call.args
-        and (t.path_of(call.func) or "").endswith(("tqdm", "enumerate", "trange"))
-    ):
-        call = call.args[0].value
-    return isinstance(call, t.Call) and t.path_of(call.func) == "range" and len(call.args) == 3
-
-
-def _is_by_number(stmt: t.Repeat) -> bool:
-    """Whether it takes one sample after the other by its number: ``image, boxes = dataset.pull_item(i)``."""
-    counted = isinstance(stmt.iterable, t.Call) and t.path_of(stmt.iterable.func) in ("range", "trange")
-    if not counted or not isinstance(stmt.target, t.Name):
-        return False
-    number = stmt.target.id
-    taken = (inner.value for inner in stmt.body if isinstance(inner, t.Assign))
-    return any(_takes(value, number) for value in taken)
-
-
-def _takes(value: t.Expr, number: str) -> bool:
-    """Whether it is one item of something, by a number and nothing else: ``samples[i]``, ``dataset.pull_item(i)``."""
-    if isinstance(value, t.Subscript):
-        return t.path_of(value.index) == number
-    if not isinstance(value, t.Call) or not isinstance(value.func, t.Attribute) or len(value.args) != 1:
-        return False
-    return t.path_of(value.args[0].value) == number
-
-
-def _plays(stmt: t.Repeat) -> bool:
-    """Whether it plays in an environment: ``state, reward, done, _ = env.step(action)``."""
-    for inner in t.walk_statements(stmt.body):
-        func = inner.value.func if isinstance(inner, t.Assign) and isinstance(inner.value, t.Call) else None
-        target = inner.targets[0] if isinstance(inner, t.Assign) else None
-        if isinstance(func, t.Attribute) and func.name == "step" and isinstance(target, t.Display):
-            return len(target.items) >= 4
-    return False
-
-
-def is_evaluation(flow: Flow) -> bool:
-    """Whether the function is named as one that evaluates a model, and not as a test of the code."""
-    return not flow.module.holds_tests and k.EVALUATION_FUNCTION.search(flow.facts.name) is not None
 
 
 def _goes_over_objects(stmt: t.Repeat, loop: Loop) -> bool:

@@ -1,0 +1,112 @@
+"""Loops that evaluate a model, by what is written in them and what their functions are called."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from gradguard.static import knowledge as k
+from gradguard.static import tree as t
+
+if TYPE_CHECKING:
+    from gradguard.static.flow import Flow
+
+_EVALUATION = r"(?:val|valid|validation|test|testing|eval|evaluation|dev)"
+_NEXT_BATCH = re.compile(
+    rf"^_*(?:(?:get|next|fetch|load|draw)_(?:\w+_)?{_EVALUATION}|{_EVALUATION}_(?:get|next))"
+    rf"_(?:batch|data|sample|example|minibatch|mini_batch)$|^_*next_{_EVALUATION}$"
+)
+
+
+def takes_evaluation_batch(stmt: t.Repeat) -> bool:
+    """Whether each iteration takes a batch of the data that are there to evaluate on: ``x, y = data.next_val_batch()``.
+
+    By what is called for it, or the iterator that it is taken from: ``batch = next(val_iter)``.
+    """
+    assigned = (inner.value for inner in stmt.body if isinstance(inner, t.Assign))
+    return any(isinstance(value, t.Call) and _is_for_evaluation(value) for value in assigned)
+
+
+def _is_for_evaluation(call: t.Call) -> bool:
+    path = t.path_of(call.func) or ""
+    owner, _, name = path.rpartition(".")
+    if _NEXT_BATCH.search(name) is not None:
+        return True
+    iterator = t.path_of(call.args[0].value) if path == "next" and call.args else owner if name == "next" else None
+    return iterator is not None and k.EVALUATION_LOADER.search(iterator) is not None
+
+
+def begins_with_eval(stmt: t.Repeat) -> bool:
+    """Whether each iteration first puts a model into evaluation mode that it runs, and takes none out of it again."""
+    for inner in stmt.body:
+        calls = [node for node in t.walk(inner) if isinstance(node, t.Call)]
+        funcs = [c.func for c in calls if isinstance(c.func, t.Attribute) and c.func.name == "eval" and not c.args]
+        if isinstance(inner, t.Evaluate) and funcs:
+            return len(funcs) == len(calls) and _runs_as_it_is(stmt, {t.path_of(func.value) for func in funcs})
+        if not isinstance(inner, t.Assign) or not all(map(_takes_data, calls)):
+            return False
+    return False
+
+
+def _runs_as_it_is(stmt: t.Repeat, models: set[str | None]) -> bool:
+    """Whether one of some models is run in a loop, and none is put into training mode."""
+    made = [node for node in t.walk(stmt.body) if isinstance(node, t.Call)]
+    if any(isinstance(call.func, t.Attribute) and call.func.name == "train" for call in made):
+        return False
+    return any(t.path_of(each) in models for call in made for each in (call.func, *(a.value for a in call.args[:1])))
+
+
+def _takes_data(call: t.Call) -> bool:
+    """Whether a call only takes a batch apart, or moves it: ``x.cuda()``, ``batch.text.to(device)``."""
+    return isinstance(call.func, t.Attribute) and call.func.name in k.OF_PLAIN_DATA | k.MOVING_METHODS
+
+
+def evaluates_by_name(flow: Flow, stmt: t.Repeat) -> bool:
+    is_named = is_evaluation(flow) and not flow.facts.is_module_method
+    return is_named and (_is_over_slices(stmt) or _is_by_number(stmt) or _plays(stmt))
+
+
+def _is_over_slices(stmt: t.Repeat) -> bool:
+    """Whether it goes over data by slices of one size: ``for i in range(0, len(x), size)``."""
+    call = stmt.iterable
+    while (
+        isinstance(call, t.Call)
+        and call.args
+        and (t.path_of(call.func) or "").endswith(("tqdm", "enumerate", "trange"))
+    ):
+        call = call.args[0].value
+    return isinstance(call, t.Call) and t.path_of(call.func) == "range" and len(call.args) == 3
+
+
+def _is_by_number(stmt: t.Repeat) -> bool:
+    """Whether it takes one sample after the other by its number: ``image, boxes = dataset.pull_item(i)``."""
+    counted = isinstance(stmt.iterable, t.Call) and t.path_of(stmt.iterable.func) in ("range", "trange")
+    if not counted or not isinstance(stmt.target, t.Name):
+        return False
+    number = stmt.target.id
+    taken = (inner.value for inner in stmt.body if isinstance(inner, t.Assign))
+    return any(_takes(value, number) for value in taken)
+
+
+def _takes(value: t.Expr, number: str) -> bool:
+    """Whether it is one item of something, by a number and nothing else: ``samples[i]``, ``dataset.pull_item(i)``."""
+    if isinstance(value, t.Subscript):
+        return t.path_of(value.index) == number
+    if not isinstance(value, t.Call) or not isinstance(value.func, t.Attribute) or len(value.args) != 1:
+        return False
+    return t.path_of(value.args[0].value) == number
+
+
+def _plays(stmt: t.Repeat) -> bool:
+    """Whether it plays in an environment: ``state, reward, done, _ = env.step(action)``."""
+    for inner in t.walk_statements(stmt.body):
+        func = inner.value.func if isinstance(inner, t.Assign) and isinstance(inner.value, t.Call) else None
+        target = inner.targets[0] if isinstance(inner, t.Assign) else None
+        if isinstance(func, t.Attribute) and func.name == "step" and isinstance(target, t.Display):
+            return len(target.items) >= 4
+    return False
+
+
+def is_evaluation(flow: Flow) -> bool:
+    """Whether the function is named as one that evaluates a model, and not as a test of the code."""
+    return not flow.module.holds_tests and k.EVALUATION_FUNCTION.search(flow.facts.name) is not None
