@@ -123,6 +123,8 @@ MAY_TRAIN = sign(
     reaches=True,
     inherited=True,
 )  # fmt: skip
+# A function that may hand an evaluated model to one that runs it in a loop, wherever that is.
+PUTS_INTO_EVALUATION = sign(".eval(", pattern=r"\.eval\(\)", own=True)
 # A loop whose name says that it evaluates.
 EVALUATION_LOOP = sign(
     "val", "Val", "VAL", "test", "Test", "TEST", "dev", "Dev", "DEV",

@@ -53,7 +53,7 @@ from collections.abc import Iterator
 
 from gradguard.catalogue import Rule
 from gradguard.findings import Confidence, Finding, Related, Severity
-from gradguard.signs import EVALUATION, EVALUATION_LOOP, LOADER, LOOP, MAY_TRAIN, TRAINING
+from gradguard.signs import EVALUATION, EVALUATION_LOOP, LOADER, LOOP, MAY_TRAIN, PUTS_INTO_EVALUATION, TRAINING
 from gradguard.static.knowledge import EVALUATION_FUNCTION
 from gradguard.static.model import Forward, Function, Loop, Mode
 
@@ -61,7 +61,7 @@ rule = Rule(
     "GG301",
     "eval-without-no-grad",
     Severity.WARNING,
-    ((TRAINING, LOOP), (MAY_TRAIN, LOOP), (EVALUATION_LOOP, LOOP), (EVALUATION, LOADER, LOOP)),
+    ((TRAINING, LOOP), (MAY_TRAIN, LOOP), (EVALUATION_LOOP, LOOP), (EVALUATION, LOADER, LOOP), (PUTS_INTO_EVALUATION,)),
 )
 
 
@@ -155,7 +155,7 @@ def _records_in_callee(forward: Forward) -> bool:
     inner = forward.inner
     if not isinstance(inner, Forward) or inner.inner is not None or inner.loop is None:
         return False
-    if not forward.is_evaluated or forward.is_foreign:
+    if not forward.is_evaluated or forward.is_foreign or forward.is_frozen:
         return False
     loop, records = inner.loop, forward.mode in (Mode.INHERITED, Mode.ON) and not _is_left_alone(inner)
     reported_there = loop.evaluates and not loop.trains_otherwise

@@ -136,17 +136,18 @@ def mode_call(c: Called) -> Value | None:
         if mode is not None:
             state.mode = mode if c.method == "__enter__" else c.flow.facts.entry_mode
             return NOTHING
-    if c.receiver is None or c.receiver_path is None or isinstance(c.func.ref, FunctionRef):
+    path = c.receiver_path or c.module_path
+    if c.receiver is None or path is None or isinstance(c.func.ref, FunctionRef):
         return None
     setting = c.node.argument("mode", 0)
     if c.method == "eval" and not c.node.args and not c.external:
-        state.evaluating |= {c.receiver_path}
+        state.evaluating |= {path}
         return c.receiver
     if c.method == "train" and len(c.node.args) <= 1 and not c.external:
         if setting is not None and _is_false(c, setting):
-            state.evaluating |= {c.receiver_path}
+            state.evaluating |= {path}
         else:
-            state.evaluating -= {p for p in state.evaluating if p == c.receiver_path or c.receiver_path == "self"}
+            state.evaluating -= {p for p in state.evaluating if path in (p, "self")}
         return c.receiver
     return None
 
