@@ -166,7 +166,8 @@ def _is_reset(step: Step, loop: Loop) -> bool:
     for reset in loop.zero_grads:
         if reset.target is None or step.target is None or reset.target == step.target:
             return True
-        if overlap(reset.of, step.of) or (reset.of_module and not _is_of_same_scope(reset, step)):
+        from_elsewhere = reset.of_module or reset.inner is not None or step.inner is not None
+        if overlap(reset.of, step.of) or (from_elsewhere and not _is_of_same_scope(reset, step)):
             return True
     return False
 

@@ -132,9 +132,13 @@ class Loop(Remembers):
         return bool(self.backwards or self.grad_calls)
 
     def backward_before(self, step: Step) -> Backward | None:
-        """The last backward before a step, in the order of the source; the first one of all if none is before."""
+        """The last backward before a step, in the order of the source; the first one of all if none is before.
+
+        Rather one of the function that the step is in, where the loop calls several.
+        """
         earlier = [b for b in self.backwards if b.site.line <= step.site.line and not _is_later_inside(b, step)]
-        return earlier[-1] if earlier else next(iter(self.backwards), None)
+        beside = [b for b in earlier if b.source.site.chunk is step.source.site.chunk]
+        return next(reversed(beside or earlier), None) or next(iter(self.backwards), None)
 
     @property
     def resets_by_hand(self) -> bool:

@@ -74,9 +74,9 @@ def _grad_call(here: Translation, event: GradCall) -> None:
 
 def _zero_grad(here: Translation, event: ZeroGrad) -> None:
     flow, target = here.flow, here.path(event.target) if event.target else None
-    conditional = _is_conditional(here, event)
+    conditional, of = _is_conditional(here, event), event.of or _modules_of(here, target)
     flow.zero(
-        replace(event, site=_site(here), loop=flow.loop, conditional=conditional, inner=event, target=target),
+        replace(event, site=_site(here), loop=flow.loop, conditional=conditional, inner=event, target=target, of=of),
         here.state,
     )
 
@@ -87,8 +87,15 @@ def _step(here: Translation, event: Step) -> None:
     if lost is not None and not lost.of_module and lost.target is not None and event.lost is None:
         of_another = lost.target != target if target is not None else event.target is not None
         lost = None if of_another else lost
-    flow.record(replace(event, site=_site(here), loop=flow.loop, inner=event, target=target, lost=lost))
+    of = event.of or _modules_of(here, target)
+    flow.record(replace(event, site=_site(here), loop=flow.loop, inner=event, target=target, of=of, lost=lost))
     state.lost, state.computed = None, False
+
+
+def _modules_of(here: Translation, optimizer: str | None) -> frozenset[str] | None:
+    """The modules whose parameters an optimizer has that the caller made, and handed over."""
+    made = here.state.env.get(optimizer) if optimizer is not None else None
+    return made.ref if made is not None and made.kind is Kind.OPTIMIZER and isinstance(made.ref, frozenset) else None
 
 
 def _call(here: Translation, event: Call) -> None:
