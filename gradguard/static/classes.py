@@ -208,6 +208,8 @@ class Class(Remembers):
                 found = kind_of(ref, value)
                 if found.kind in (Kind.UNKNOWN, Kind.OUTPUT) and cls._runs(name):
                     return Value(kind=Kind.MODULE)
+                if found.kind is Kind.UNKNOWN and cls._is_part(name, ref, value):
+                    return Value(kind=Kind.MODULE)
                 if found.kind is Kind.LOADER and f"self.{name}" in self.modules:
                     return Value(kind=Kind.MODULE)  # `self.net = generator.cuda()`: by that name it may be either
                 if found.holding(Held.FROZEN) and parameters.may_learn_again(self, name):
@@ -219,6 +221,23 @@ class Class(Remembers):
                 if found.kind not in (Kind.UNKNOWN, Kind.NOTHING) or found.roots or found.parts:
                     return found.with_roots(Root(Source.LEAF, value)) if name in cls._leaves else found
         return None
+
+    def _is_part(self, name: str, ref: FunctionRef, value: t.Expr) -> bool:
+        """Whether a module keeps, and runs, a part of a module of unknown class: ``self.features = self.net.base``.
+
+        What is called so is a method where some module of the program has one of that name.
+        """
+        from gradguard.static.places import kind_of
+
+        if not self.is_module or self.freezes_some or not isinstance(value, t.Attribute):
+            return False
+        calls = (call for other in self.methods.values() for call in other.calls)
+        if not any(call.args and t.path_of(call.func) == f"self.{name}" for call in calls):
+            return False
+        whole = kind_of(ref, value.value)
+        survey = self.module.project.survey
+        is_of_module = whole.kind is Kind.MODULE and whole.ref is None
+        return is_of_module and not survey.methods_of_modules(value.name, self.module)
 
     def _member(self, name: str) -> Value | None:
         """What its methods put into the collection ``self.name``, or itself: objects of one class of the project."""
