@@ -39,6 +39,7 @@ _Asked: TypeAlias = set[tuple["Module", str]]
 
 _MAX_REEXPORTS = 6
 _TEST_LIBRARY = re.compile(r"^\s*(?:import|from)\s+(?:unittest|pytest)\b", re.M)
+_TEST_CASE = re.compile(r"^class\s+\w+\([^)\n]*\bTestCase\b", re.M)
 _OWNER = re.compile(r"\b(\w+)\.(?:\w+_)?(?:model|net|network)\b")
 _MODULE = re.compile(r"(?<![\w.])(\w+)\.(?:eval\(\)|(?:named_)?parameters\(\))")
 _FROZEN = re.compile(
@@ -65,8 +66,10 @@ class Module(Remembers):
         """Whether it holds unit tests, whose `test_...` functions do not evaluate models; `test_net.py` may do that."""
         path = self.path if self.path is not None else Path(self.source.path)
         named = path.name.startswith("test_") or path.name.endswith("_test.py") or "tests" in path.parts
-        if not named or _TEST_LIBRARY.search(self.source.text) is not None:
-            return named
+        if not named:
+            return _TEST_CASE.search(self.source.text) is not None
+        if _TEST_LIBRARY.search(self.source.text) is not None:
+            return True
         # A script that evaluates takes arguments; `def test_transform():` is what it does to its images.
         return "argparse" not in self.outline.imported_roots and _UNIT_TESTS.search(self.source.text) is not None
 

@@ -201,3 +201,30 @@ def test_lookalikes_of_an_attribute(edits: list[tuple[str, str]]) -> None:
 )
 def test_lookalikes_of_an_attribute_of_a_known_class(edits: list[tuple[str, str]]) -> None:
     assert_clean(twin(OF_CLASS, *edits), CODE)
+
+
+UNIT_TESTS = """
+import unittest
+
+def run_layer(layer, size):
+    x = torch.randn(size)
+    assert (layer.inverse(layer(x)) - x).norm() < 1e-3
+
+class TestLayers(unittest.TestCase):
+    def test_norm(self):
+        layer = make(3)
+        layer.eval()
+        for i in range(2):
+            with self.subTest(i=i):
+                run_layer(layer, 3)
+"""
+
+
+@pytest.mark.parametrize("bases", ["unittest.TestCase", "TestCase", "Mixin, unittest.TestCase"])
+def test_unit_tests_in_a_file_of_another_name(bases: str) -> None:
+    assert_clean(UNIT_TESTS.replace("unittest.TestCase", bases), CODE)
+
+
+def test_the_same_where_nothing_is_tested() -> None:
+    text = UNIT_TESTS.replace("(unittest.TestCase)", "").replace("with self.subTest(i=i)", "if self.shows")
+    assert_flagged(text.replace("run_layer(layer, 3)", "run_layer(layer, 3)  # !"), CODE)
