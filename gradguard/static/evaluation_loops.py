@@ -17,14 +17,18 @@ _NEXT_BATCH = re.compile(
     rf"_(?:batch|data|sample|example|minibatch|mini_batch)$|^_*next_{_EVALUATION}$"
 )
 
+_TRAINING = ("backward", "step", "train")
+
 
 def takes_evaluation_batch(stmt: t.Repeat) -> bool:
     """Whether each iteration takes a batch of the data that are there to evaluate on: ``x, y = data.next_val_batch()``.
 
-    By what is called for it, or the iterator that it is taken from: ``batch = next(val_iter)``.
+    By what is called for it, or the iterator that it is taken from: ``batch = next(val_iter)``. A search for an
+    architecture trains on such batches.
     """
     assigned = (inner.value for inner in stmt.body if isinstance(inner, t.Assign))
-    return any(isinstance(value, t.Call) and _is_for_evaluation(value) for value in assigned)
+    takes = any(isinstance(value, t.Call) and _is_for_evaluation(value) for value in assigned)
+    return takes and not any(isinstance(node, t.Call) and node.name in _TRAINING for node in t.walk(stmt.body))
 
 
 def _is_for_evaluation(call: t.Call) -> bool:

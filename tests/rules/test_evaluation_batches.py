@@ -87,3 +87,29 @@ def test_takes_some_batch(takes: str) -> None:
 )
 def test_lookalikes(edits: list[tuple[str, str]]) -> None:
     assert_clean(twin(_with("x, y = data.next_valid_batch()"), *edits), CODE)
+
+
+SEARCH = """
+def search(net, alphas, train_iter, val_iter, optimizer):
+    logged = []
+    for _ in range(1000):
+        x, y = next(train_iter)
+        x_val, y_val = next(val_iter)
+        alphas.step(x_val, y_val)
+        optimizer.zero_grad()
+        loss = F.cross_entropy(net(x), y)
+        loss.backward()
+        optimizer.step()
+        logged.append(loss)  # !
+"""
+
+
+def test_a_training_that_takes_such_batches_too() -> None:
+    assert_clean(twin(SEARCH), CODE)
+    assert_flagged(SEARCH, "GG104")
+
+
+@pytest.mark.parametrize("trains", ["alphas.step(net(x_val), y_val)", "fit(net).train(x_val)"])
+def test_another_object_trains_on_them(trains: str) -> None:
+    text = SEARCH.split("        optimizer.zero_grad()")[0].replace("alphas.step(x_val, y_val)", trains)
+    assert_clean(text, CODE)
