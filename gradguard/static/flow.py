@@ -43,6 +43,7 @@ from gradguard.static.model import (
     ZeroGrad,
 )
 from gradguard.static.names import filled_in, given_words, is_field, numbers_set, summed_in
+from gradguard.static.outline import SCRIPT
 from gradguard.static.paths import is_part
 from gradguard.static.project import Project
 from gradguard.static.source import Site
@@ -127,7 +128,7 @@ class Flow(FlowNotes):
 
     def run(self) -> None:
         """Read the whole function."""
-        state = State({}, self.entry_mode())
+        state = State({}, self.entry_mode(), self.evaluated_before())
         self.facts.entry_mode = state.mode
         known = dict(self.ref.bindings)
         for param in self.ref.define.params:
@@ -169,6 +170,11 @@ class Flow(FlowNotes):
         if owner is not None and owner.framework_methods and k.NO_GRAD_METHOD.match(self.facts.name):
             return Mode.OFF
         return Mode.INHERITED
+
+    def evaluated_before(self) -> frozenset[str]:
+        """The globals that the function finds in evaluation mode, as the script left them there."""
+        evaluated = self.module.evaluated_by_script if self.ref.define.name != SCRIPT else _NO_NAMES
+        return (evaluated & self.ref.mentioned) - self.locals - set(self.params) if evaluated else _NO_NAMES
 
     @cached_property
     def receivers(self) -> frozenset[str]:

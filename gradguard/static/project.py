@@ -41,7 +41,10 @@ _MAX_REEXPORTS = 6
 _TEST_LIBRARY = re.compile(r"^\s*(?:import|from)\s+(?:unittest|pytest)\b", re.M)
 _TEST_CASE = re.compile(r"^class\s+\w+\([^)\n]*\bTestCase\b", re.M)
 _OWNER = re.compile(r"\b(\w+)\.(?:\w+_)?(?:model|net|network)\b")
-_MODULE = re.compile(r"(?<![\w.])(\w+)\.(?:eval\(\)|(?:named_)?parameters\(\))")
+_MOVED = r"(?:\.(?:to|cuda|cpu|float|half|double)\([^()\n]*\))*"
+_MODULE = re.compile(rf"(?<![\w.])(\w+){_MOVED}\.(?:eval\(\)|(?:named_)?parameters\(\))")
+_EVALUATED = re.compile(rf"^(\w+)(?:\s*=[^\n=]*|{_MOVED})\.eval\(\)", re.M)
+_TRAINED = re.compile(r"(?<![\w.])(\w+)\.train\((?!\s*(?:mode\s*=\s*)?False)")
 _FROZEN = re.compile(
     r"(?<![\w.])(\w+)(?:\.\w+\(\))*\.requires_grad_\((?:requires_grad\s*=\s*)?False|"
     r"\bin\s+(\w+)\.(?:named_)?parameters\(\):(?:[^\n]*\n){0,2}?[^\n]*\.requires_grad(?:_\(|\s*=\s*)False"
@@ -88,6 +91,13 @@ class Module(Remembers):
     def names_of_modules(self) -> frozenset[str]:
         """The variables that it uses somewhere as only modules are used, ``enc.parameters()``, and freezes nowhere."""
         return frozenset(_MODULE.findall(self.source.text)) - self.names_of_frozen
+
+    @cached_property
+    def evaluated_by_script(self) -> frozenset[str]:
+        """The globals that its own statements put into evaluation mode, and nothing in it into the other one."""
+        text = self.source.text
+        found = _EVALUATED.findall(text) if ".eval()" in text else ()
+        return frozenset(found) - frozenset(_TRAINED.findall(text)) if found else frozenset()
 
     @cached_property
     def names_of_frozen(self) -> frozenset[str]:
