@@ -15,9 +15,10 @@ A `zero_grad()` before the loop, or once per epoch, is no help: it has to happen
 
 **Instead**, call `optimizer.zero_grad()` once per step, before `backward()`.
 
-Of two optimizers each needs its own reset, unless they have the same parameters; a `zero_grad` of the program's own may
-forget one of them. A reset of another module (`self.critic_target.zero_grad()` before the critic's step) is none, where
-it is seen that the two share no parameters: a deep copy, or made by its own class. An `opt.zero_grad()` that stands
+Of two optimizers each needs its own reset, unless they have the same parameters: what they were made of, here or by the
+caller that hands them over. A `zero_grad` of the program's own may forget one of them. A reset of another module
+(`self.critic_target.zero_grad()` before the critic's step) is none, where it is seen that the two share no parameters:
+a deep copy, or made by its own class. An `opt.zero_grad()` that stands
 after `for opt in optimizers: opt.step()`, not in it, is that of the last one.
 
 Without an optimizer, too: a loop that moves its parameters itself (`w -= rate * w.grad` after each backward) has to
