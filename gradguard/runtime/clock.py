@@ -100,7 +100,7 @@ class Clock:
             if source == self.source and key == self.key:
                 self.step_passes(perf_counter_ns())
                 return
-            if self.unheard and _RANK[source] >= self._rank:
+            if self.unheard and not self._is_better(source, key):
                 self.unheard -= 1
                 return
             self._let_none_pass()  # who ends the steps has been silent for long, or somebody better ticks
@@ -190,6 +190,8 @@ class Clock:
             return False
         if self._is_better(source, key) or self._silence >= self._patience():
             if source != self.source:
+                if self.source == "optimizer":
+                    self.deciding = 0  # its next step takes over again: it must be looked at
                 self._silence = self._usual_silence = 0
                 self._least_patience = PATIENCE
                 self.counted = 0

@@ -1,8 +1,10 @@
 """The forward hook that ends steps where nothing better does, kept only as long as it is needed.
 
 A global module hook costs a microsecond per module call. It is taken off when an optimizer or a loader ticks. When
-those fall silent (an evaluation after training), somebody has to notice: Python's cyclic collector runs whenever a
-program keeps making objects that stay, and a leaking loop does; its callback looks at the clock.
+those fall silent (an evaluation after training), somebody has to notice. The class of a module that the program calls
+tells of each look-up of its ``forward``, for a fraction of a microsecond, and one look in some says whether steps
+still end. What calls other modules then is left to Python's cyclic collector: it runs whenever a program keeps making
+objects that stay, and a leaking loop does; its callback looks at the clock.
 """
 
 from __future__ import annotations
@@ -10,12 +12,79 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable
 from time import monotonic
+from types import FunctionType
 from typing import Any
 
-from gradguard.runtime.clock import Clock
-from gradguard.runtime.steps import module_hook
+from gradguard.runtime.clock import PATIENCE, Clock
+from gradguard.runtime.steps import Attribute, module_hook
 
 SILENCE_SECONDS = 1.0
+
+BETWEEN_LOOKS = 16
+"""Forwards after which it is asked whether a step has ended."""
+
+MOST_CLASSES = 8
+"""Of modules whose forwards are counted: a program that makes classes as it runs has ever more."""
+
+
+class Forwards:
+    """Counts the calls of the program's own modules after the last step.
+
+    Args:
+        steps: how many have ended.
+        on_silence: called when steps have ceased to end, though modules are called.
+    """
+
+    def __init__(self, steps: Callable[[], int], on_silence: Callable[[], None]) -> None:
+        self._steps = steps
+        self._on_silence = on_silence
+        self._known: dict[type, Attribute] = {}
+        self._left = BETWEEN_LOOKS
+        self._steps_seen = 0
+        self._silent = self._usual = 0
+        self._before_silence: int | None = None
+        self._heard = 0
+
+    def of(self, module: Any) -> None:
+        """Count those of a module's class from now on, if it is written in Python."""
+        owner = type(module)
+        if owner in self._known or len(self._known) >= MOST_CLASSES:
+            return
+        if isinstance(getattr(owner, "forward", None), FunctionType):
+            self._known[owner] = listener = Attribute(owner, "forward", self._begins)
+            listener.install()
+
+    def remove(self) -> None:
+        """Count no more."""
+        while self._known:
+            self._known.popitem()[1].remove()
+
+    @property
+    def after_last_step(self) -> int:
+        """Forwards after the last step, to within the few between two looks; never too many."""
+        return self._silent + BETWEEN_LOOKS - self._left if self._steps() == self._steps_seen else 0
+
+    def heard(self) -> None:
+        """From now on they are steps, for want of better ones."""
+        if self._before_silence is None:
+            self._before_silence, self._heard = self._silent, self._steps()
+
+    def steps_again(self) -> None:
+        """The better steps go on: that they were silent for so many forwards is usual in this program."""
+        if self._before_silence is not None:
+            self._usual = max(self._usual, self._before_silence + self._steps() - self._heard)
+            self._before_silence = None
+
+    def _begins(self, module: Any) -> None:
+        self._left -= 1
+        if self._left:
+            return
+        self._left = BETWEEN_LOOKS
+        steps = self._steps()
+        self._silent = self._silent + BETWEEN_LOOKS if steps == self._steps_seen else 0
+        self._steps_seen = steps
+        if self._silent >= max(PATIENCE, 8 * self._usual):
+            self._on_silence()
 
 
 class ModuleSteps:
@@ -46,6 +115,7 @@ class ModuleSteps:
         self._handle: Any = None
         self.registered = 0
         self._is_wanted = True
+        self._forwards = Forwards(steps, self._take_over)
 
     def install(self) -> None:
         """Listen."""
@@ -55,11 +125,13 @@ class ModuleSteps:
     def remove(self) -> None:
         """Listen no more."""
         self.rest()
+        self._forwards.remove()
         gc.callbacks.remove(self._collected)
 
     def stay_away(self) -> None:
         """Something is compiled: code that torch.compile made with the hook would be made again without it."""
         self.rest()
+        self._forwards.remove()
         self._is_wanted = False
 
     def rest(self) -> None:
@@ -67,11 +139,23 @@ class ModuleSteps:
         if self._handle is not None:
             self._handle.remove()
             self._handle = None
+            self._forwards.steps_again()
+
+    @property
+    def unwatched(self) -> int:
+        """Calls of the program's modules after the last step, as far as they are counted."""
+        return self._forwards.after_last_step
 
     def _listen(self) -> None:
         if self._handle is None and self._is_wanted:
-            self._handle = self._register(module_hook(self._clock, self._is_compiling))
+            self._handle = self._register(module_hook(self._clock, self._is_compiling, self._forwards.of))
             self.registered += 1
+
+    def _take_over(self) -> None:
+        if self._handle is None and self._clock.source != "explicit":
+            self._forwards.heard()
+            self._listen()
+            self._clock.hand_over()
 
     def _collected(self, phase: str, info: dict[str, int]) -> None:
         if phase == "stop" and self._handle is None and self._clock.source != "explicit":
@@ -79,5 +163,4 @@ class ModuleSteps:
             if steps != self._seen[0]:  # of a step that only passed it is not known when it ended
                 self._seen = steps, now if self._clock.passed else self._clock.last
             if now - self._seen[1] > max(SILENCE_SECONDS, 20 * (self._seconds_per_step() or 0.0)):
-                self._listen()
-                self._clock.hand_over()
+                self._take_over()

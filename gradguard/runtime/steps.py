@@ -154,14 +154,21 @@ def _is_within(call: FrameType) -> bool:
     return False
 
 
-def module_hook(clock: Clock, is_compiling: Callable[[], bool]) -> Callable[..., None]:
-    """A global forward pre-hook; the module that was called first is taken for the top-level one."""
+def module_hook(clock: Clock, is_compiling: Callable[[], bool], note: Callable[[Any], None]) -> Callable[..., None]:
+    """A global forward pre-hook; the module that was called first is taken for the top-level one.
+
+    Args:
+        clock: ticks.
+        is_compiling: whether torch.compile is tracing.
+        note: called with each module that the program calls by itself, not as a part of another one.
+    """
 
     def called(module: Any, inputs: Any) -> None:
         if is_compiling():
             return
         caller = sys._getframe(1)
         if clock.key == id(module) or not _is_within(caller):
+            note(module)
             clock.tick("module", id(module), caller)
 
     return called

@@ -23,6 +23,7 @@ from gradguard.runtime.gradients import Gradients
 from gradguard.runtime.import_hook import when_imported
 from gradguard.runtime.module_steps import ModuleSteps
 from gradguard.runtime.pace import Pace
+from gradguard.runtime.phases import said_of_phases
 from gradguard.runtime.recording import Recording
 from gradguard.runtime.reserve import Reserve
 from gradguard.runtime.sensors.cuda import Cuda
@@ -378,9 +379,10 @@ class Watch:
     def _count_passed(self) -> None:
         """Count the steps that passed since the last one in which there was something to do."""
         passed = self._clock.take_passed()
-        self._steps += passed
-        self._sources[self._source] += passed
-        self._own_steps += passed
+        if passed:
+            self._steps += passed
+            self._sources[self._source] += passed
+            self._own_steps += passed
 
     def _awaits_optimizer(self) -> bool:
         """Whether there is an optimizer, and none has stepped yet."""
@@ -452,6 +454,8 @@ class Watch:
             notes.append("the program did not import torch")
         elif not self.steps:
             notes.append("no step was seen; `guard.step()` or `gradguard.steps(...)` in the loop says where one ends")
+        unwatched = self._module_steps.unwatched if self._module_steps is not None else 0
+        notes += said_of_phases(self._sources, unwatched)
         if self._torch is not None and not any(name.startswith("cuda") for name in self.series):
             notes.append("no CUDA device was used")
         report = verdict.conclude(
