@@ -42,7 +42,7 @@ class Forwards:
         self._left = BETWEEN_LOOKS
         self._steps_seen = 0
         self._silent = self._usual = 0
-        self._before_silence: int | None = None
+        self._before_silence: int | None = 0  # what comes before the first of the better steps is one, too
         self._heard = 0
 
     def of(self, module: Any) -> None:

@@ -303,6 +303,7 @@ def test_when_no_step_ends_for_long_it_is_said(steps: int) -> None:
 
 def test_a_silence_that_ended_is_usual() -> None:
     program = Program()
+    program.forwards.steps_again()
     program.step(40)
     program.call(100)
     program.forwards.heard()
