@@ -83,7 +83,7 @@ class Forwards:
         steps = self._steps()
         self._silent = self._silent + BETWEEN_LOOKS if steps == self._steps_seen else 0
         self._steps_seen = steps
-        if self._silent >= max(PATIENCE, 8 * self._usual):
+        if self._silent >= max(2 * PATIENCE, 8 * self._usual):
             self._on_silence()
 
 
