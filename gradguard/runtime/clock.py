@@ -188,12 +188,14 @@ class Clock:
             return True
         if self.source == "explicit":
             return False
-        if self._is_better(source, key) or self._silence >= self._patience():
+        is_better = self._is_better(source, key)
+        if is_better or self._silence >= self._patience():
             if source != self.source:
                 if self.source == "optimizer":
                     self.deciding = 0  # its next step takes over again: it must be looked at
                 self._silence = self._usual_silence = 0
                 self._least_patience = PATIENCE
+            if source != self.source and is_better:
                 self.counted = 0
                 self._counted_by.clear()
             self.source, self.key, self._rank = source, key, _RANK[source]

@@ -12,9 +12,7 @@ from gradguard.runtime.holders import Suspect
 from gradguard.runtime.references import ANY_ITEM
 from gradguard.runtime.source import place_of
 from gradguard.runtime.tracer import step_into
-
-LARGE_BUFFER = 512 << 20
-"""A bounded buffer that will hold more than this many bytes when it is full is as good as unbounded."""
+from gradguard.runtime.verdict import LARGE_BUFFER
 
 LONG_BUFFER = 1_000
 """Entries: a bounded buffer of so many graphs is nobody's intention, whatever they weigh."""

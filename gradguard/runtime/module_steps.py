@@ -40,10 +40,11 @@ class Forwards:
         self._on_silence = on_silence
         self._known: dict[type, Attribute] = {}
         self._left = BETWEEN_LOOKS
+        self._looked_at = 0
         self._steps_seen = 0
         self._silent = self._usual = 0
-        self._before_silence: int | None = 0  # what comes before the first of the better steps is one, too
-        self._heard = 0
+        self._silent_since: int | None = 0
+        """The call after which no better step ended; what comes before the first of them is a silence, too."""
 
     def of(self, module: Any) -> None:
         """Count those of a module's class from now on, if it is written in Python."""
@@ -66,24 +67,32 @@ class Forwards:
 
     def heard(self) -> None:
         """From now on they are steps, for want of better ones."""
-        if self._before_silence is None:
-            self._before_silence, self._heard = self._silent, self._steps()
+        if self._silent_since is None:
+            self._silent_since = self._calls - self._silent
 
     def steps_again(self) -> None:
         """The better steps go on: that they were silent for so many forwards is usual in this program."""
-        if self._before_silence is not None:
-            self._usual = max(self._usual, self._before_silence + self._steps() - self._heard)
-            self._before_silence = None
+        if self._silent_since is not None:
+            self._usual = max(self._usual, self._calls - self._silent_since)
+            self._silent_since = None
+
+    @property
+    def _calls(self) -> int:
+        return self._looked_at + BETWEEN_LOOKS - self._left
 
     def _begins(self, module: Any) -> None:
         self._left -= 1
         if self._left:
             return
         self._left = BETWEEN_LOOKS
+        self._looked_at += BETWEEN_LOOKS
         steps = self._steps()
-        self._silent = self._silent + BETWEEN_LOOKS if steps == self._steps_seen else 0
+        if steps != self._steps_seen:
+            self._usual, self._silent = max(self._usual, self._silent), 0
+        else:
+            self._silent += BETWEEN_LOOKS
         self._steps_seen = steps
-        if self._silent >= max(2 * PATIENCE, 8 * self._usual):
+        if self._silent >= max(PATIENCE, 8 * self._usual):
             self._on_silence()
 
 

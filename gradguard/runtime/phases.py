@@ -15,6 +15,15 @@ UNITS = {
 WORTH_A_WORD = 30
 """Calls of a model below which it says nothing that they were not watched: so few are judged nowhere."""
 
+PART = 0.1
+"""Of all steps: what is less is not told as a kind of its own."""
+
+
+def evaluates(sources: Mapping[str, int]) -> bool:
+    """Whether beside the steps of an optimizer there are others, as far as the sources of steps tell."""
+    kinds = _kinds(sources)
+    return "optimizer" in kinds and len(kinds) > 1
+
 
 def said_of_phases(sources: Mapping[str, int], unwatched: int) -> list[str]:
     """What is counted as a step, where that changes, and what was not watched at the end.
@@ -24,11 +33,17 @@ def said_of_phases(sources: Mapping[str, int], unwatched: int) -> list[str]:
         unwatched: calls of the program's modules after the last step.
     """
     said = []
-    parts = [f"{count:,} {UNITS[source]}" for source, count in sources.items() if count]
-    if len(parts) > 1:
+    kinds = _kinds(sources)
+    if len(kinds) > 1:
+        parts = (f"{count:,} {UNITS[source]}" for source, count in kinds.items())
         said.append(f"not all steps are of one kind: {', '.join(parts)}")
-    if parts and unwatched >= WORTH_A_WORD:
+    if kinds and unwatched >= WORTH_A_WORD:
         said.append(
             f"after the last step the model was called at least {unwatched:,} times more, which was not watched"
         )
     return said
+
+
+def _kinds(sources: Mapping[str, int]) -> dict[str, int]:
+    least = PART * sum(sources.values())
+    return {source: count for source, count in sources.items() if count > least}

@@ -24,6 +24,9 @@ UNATTRIBUTED_FLOOR = 4_096.0
 UNATTRIBUTED_LEAST = 1_000_000.0
 """Bytes in all below which it is not, either: libraries below have caches (oneDNN keeps what it made for a shape)."""
 
+LARGE_BUFFER = 512 << 20
+"""What is bounded and will hold more than this many bytes when it is full is as good as unbounded."""
+
 BYTES_OF_A_NODE = 800.0
 """Of host memory, measured on torch 2.13: what stays of an autograd node when its saved tensors are freed."""
 
@@ -196,6 +199,7 @@ def conclude(
     microseconds: float | None,
     diagnosis_seconds: float,
     is_early: bool = False,
+    evaluates: bool = False,
 ) -> RunReport:
     """The report.
 
@@ -215,10 +219,13 @@ def conclude(
         microseconds: own work in a step.
         diagnosis_seconds: own work in censuses and tracing.
         is_early: the run was ended when no step of its optimizer had been seen; what was counted is something else.
+        evaluates: beside the steps of training there are some of an evaluation.
     """
     said = list(notes)
     tells = telling(growing, series)
     kept = _standing(found, series, tells, steps, said)
+    if evaluates:
+        kept = _beyond_an_evaluation(kept, steps, said)
     if is_early:
         kept = _beyond_the_first_step(kept, said)
     total = bytes_per_step(tells)
@@ -305,6 +312,14 @@ def _beyond_the_first_step(kept: Sequence[Diagnosed], notes: list[str]) -> list[
         if not each.freed:
             notes.append(f"`{each.path}` grew, and may be what the first step of an optimizer is made from")
     return [each for each in kept if each.freed]
+
+
+def _beyond_an_evaluation(kept: Sequence[Diagnosed], steps: int, notes: list[str]) -> list[Diagnosed]:
+    """What an evaluation beside the training does not collect on purpose, or collects too much of."""
+    results = [d for d in kept if d.leak.kind == "collected" and d.storage_per_step * steps < LARGE_BUFFER]
+    for each in results:
+        notes.append(f"`{each.path}` collects the results of an evaluation")
+    return [each for each in kept if each not in results]
 
 
 def _is_bounded(each: Diagnosed) -> bool:

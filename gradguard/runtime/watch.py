@@ -23,7 +23,7 @@ from gradguard.runtime.gradients import Gradients
 from gradguard.runtime.import_hook import when_imported
 from gradguard.runtime.module_steps import ModuleSteps
 from gradguard.runtime.pace import Pace
-from gradguard.runtime.phases import said_of_phases
+from gradguard.runtime.phases import evaluates, said_of_phases
 from gradguard.runtime.recording import Recording
 from gradguard.runtime.reserve import Reserve
 from gradguard.runtime.sensors.cuda import Cuda
@@ -474,6 +474,7 @@ class Watch:
             microseconds=self.own_nanoseconds / 1000 / self._own_steps if self._own_steps else None,
             diagnosis_seconds=self._escalation.seconds,
             is_early=_is_cut_short(error) and self._awaits_optimizer(),
+            evaluates=evaluates(self._sources),
         )
         lines = lines_around(report.leaks)
         return replace(report, source=lines, notes=(*report.notes, *said_of_files(report.leaks)))

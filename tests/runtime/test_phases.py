@@ -292,12 +292,21 @@ def test_while_steps_end_nothing_is_said(forwards: int) -> None:
     assert program.forwards.after_last_step <= BETWEEN_LOOKS
 
 
+@pytest.mark.parametrize("forwards", [20, 60])
+def test_a_few_times_as_many_forwards_as_usual_are_no_silence(forwards: int) -> None:
+    program = Program()
+    program.forwards.steps_again()
+    for factor in (1, 2, 3, 4):
+        program.step(3, forwards * factor)
+    assert program.told == []
+
+
 @pytest.mark.parametrize("steps", [40, 41, 47])
 def test_when_no_step_ends_for_long_it_is_said(steps: int) -> None:
     program = Program()
     program.step(steps)
     program.call(200)
-    assert steps + 2 * PATIENCE <= program.told[0] <= steps + 2 * PATIENCE + 2 * BETWEEN_LOOKS
+    assert steps + PATIENCE <= program.told[0] <= steps + PATIENCE + 2 * BETWEEN_LOOKS
     assert 200 - 2 * BETWEEN_LOOKS <= program.forwards.after_last_step <= 200
 
 
