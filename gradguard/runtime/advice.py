@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+TENSOR = "torch.Tensor"
+_COLLECTIONS = ("list", "tuple", "dict", "collections.")
 
-def for_leak(kind: str, form: str | None, name: str, value: str | None, *, trains: bool) -> str:
+
+def for_leak(kind: str, form: str | None, name: str, value: str | None, *, trains: bool, holds: str = TENSOR) -> str:
     """Advice for a diagnosed leak.
 
     Args:
         kind: as in :class:`gradguard.findings.Leak`.
         form: how the statement stores.
-        name: the holder's last name.
+        name: the holder's last name; of a value that is carried on, as the statement writes it: ``self.state``.
         value: the variable that is stored, if it is one.
         trains: backward is called on what is stored, so that the loop cannot run under ``no_grad``.
+        holds: the type of what the holder holds.
     """
+    if kind == "graph" and form == "carried":
+        return _for_carried(name, holds) + ("" if trains else _OR_NO_GRAD)
     if kind == "graph":
         return _for_graph(form, name, value) + ("" if trains else _OR_NO_GRAD)
     return _BY_KIND.get(kind, f"bound `{name}`: keep the last few, or what is needed of each").format(name=name)
@@ -22,11 +28,17 @@ def _for_graph(form: str | None, name: str, value: str | None) -> str:
     stored = value or "the value"
     if form in ("sum", "average"):
         return f"add `{stored}.detach()` or `{stored}.item()`" if value else "add the number or the detached value"
-    if form == "carried":
-        return f"cut the graph between the steps: `{name} = {name}.detach()`"
     if form in ("append", "assign", "index"):
         return f"store `{stored}.detach()`" if value else _DETACHED
     return _DETACHED
+
+
+def _for_carried(name: str, holds: str) -> str:
+    if holds == TENSOR:
+        return f"cut the graph between the steps: `{name} = {name}.detach()`"
+    if holds.startswith(_COLLECTIONS):
+        return f"cut the graph between the steps: `.detach()` each tensor in `{name}`"
+    return f"cut what comes from earlier steps: let `{name}` lead to nothing of them, or `.detach()` the tensors in it"
 
 
 _DETACHED = "store detached values (`.detach()`, `.item()`)"

@@ -11,7 +11,14 @@ from dataclasses import dataclass
 from gradguard.runtime import caches, lifetime, origin
 from gradguard.runtime.holders import SAVED, Suspect
 from gradguard.runtime.source import Sources
-from gradguard.runtime.stores import adds_to_itself, form_of, form_of_carried, keeps_no_graph, makes_a_place
+from gradguard.runtime.stores import (
+    adds_to_itself,
+    form_of,
+    form_of_carried,
+    keeps_no_graph,
+    makes_a_place,
+    only_binds_others,
+)
 from gradguard.runtime.tracer import Line
 
 LAST_KEY = re.compile(r'\["([^"]*)"\]$')
@@ -95,7 +102,11 @@ def _storing_lines(suspect: Suspect, traced: Traced, sources: Sources) -> list[L
 def _that_store(lines: list[Line], name: str, sources: Sources) -> list[Line]:
     """The lines that store something: not ``rows.append(None)`` before ``rows[place] = row``."""
     statements = ((line, sources.statement(line.filename, line.number, name)) for line in lines)
-    return [line for line, statement in statements if statement is None or not makes_a_place(statement)]
+    return [
+        line
+        for line, statement in statements
+        if statement is None or not (makes_a_place(statement) or only_binds_others(statement, name))
+    ]
 
 
 def _is_list(suspect: Suspect) -> bool:

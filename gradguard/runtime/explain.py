@@ -11,7 +11,7 @@ from gradguard.runtime.diagnosed import CARRIED, Diagnosed
 from gradguard.runtime.evidence import LAST_KEY, Evidence, Traced, calls, evidence
 from gradguard.runtime.holders import LEAST_BYTES, SAVED, Suspect
 from gradguard.runtime.source import Sources
-from gradguard.runtime.stores import form_of, stored_value, value_code
+from gradguard.runtime.stores import form_of, stored_value, target_code, value_code
 
 
 def explain(suspect: Suspect, traced: Traced, sources: Sources, step: int, rate: float) -> Diagnosed:
@@ -32,7 +32,6 @@ def explain(suspect: Suspect, traced: Traced, sources: Sources, step: int, rate:
     if kind == "heap" and made is not None and (made.code or "").startswith("for "):
         made = None  # the number of the step, in a row of numbers
     excuse, at = excuses.excuse(seen, kind)
-    value = _value(seen)
     leak = Leak(
         kind=kind,
         holder=_without_open_keys(suspect.holder, seen.statement),
@@ -46,7 +45,7 @@ def explain(suspect: Suspect, traced: Traced, sources: Sources, step: int, rate:
         operation=suspect.operation if suspect.kind != "hook" else None,
         devices=suspect.devices,
         freed_by_gc=False if kind == "graph" else None,
-        advice=advice.for_leak(_advised(suspect, kind), _advised_form(seen), name, value, trains=suspect.freed),
+        advice=_advice(seen, kind),
     )
     nodes = gain.nodes or gain.attached * max(suspect.graph_nodes, 1.0)
     return Diagnosed(
@@ -64,6 +63,19 @@ def explain(suspect: Suspect, traced: Traced, sources: Sources, step: int, rate:
         asked=suspect.asked,
         # An entry whose graph contains that which it had before grows, however many entries there are.
         entries=entries.of(suspect.chain, suspect.root, step) if seen.form == "index" and not gain.nodes else None,
+    )
+
+
+def _advice(seen: Evidence, kind: str) -> str:
+    form, suspect = _advised_form(seen), seen.suspect
+    carried = seen.statement is not None and form == "carried"
+    return advice.for_leak(
+        _advised(suspect, kind),
+        form,
+        target_code(seen.statement, seen.name) if carried and seen.statement is not None else seen.name,
+        _value(seen),
+        trains=suspect.freed,
+        holds=suspect.holder.type,
     )
 
 
@@ -147,6 +159,8 @@ def _is_made_from_others(seen: Evidence) -> bool:
 def _kind(seen: Evidence, stored: Place | None, made: Place | None) -> str:
     """What is kept, seen from the statement that keeps it."""
     kind = seen.suspect.kind
+    if kind == "optimizer" and seen.form == "append":
+        kind = "tensor"  # what the program's own optimizer collects in its state
     if kind == "tensor" and seen.suspect.holder.name == "grad":
         return "gradient"
     if kind in ("tensor", "view"):

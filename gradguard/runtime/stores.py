@@ -48,6 +48,19 @@ def makes_a_place(statement: ast.stmt) -> bool:
     return bool(call.args) and all(isinstance(arg, ast.Constant) for arg in call.args)
 
 
+def only_binds_others(statement: ast.stmt, name: str) -> bool:
+    """Whether it only gives variables a value, and neither mentions ``name`` nor puts anything anywhere.
+
+    What such a line was seen to store was stored while it ran: by another thread.
+    """
+    if not isinstance(statement, ast.Assign) or not all(isinstance(target, ast.Name) for target in statement.targets):
+        return False
+    nodes = list(ast.walk(statement))
+    mentioned = {node.id for node in nodes if isinstance(node, ast.Name)}
+    attributes = {node.attr for node in nodes if isinstance(node, ast.Attribute)}
+    return name not in mentioned | attributes and attributes.isdisjoint(STORING)
+
+
 def keeps_no_graph(statement: ast.stmt, name: str) -> bool:
     """Whether what is stored is a number, or cut from its graph: ``losses.append(loss.item())``."""
     value = stored_value(statement, name)
@@ -224,3 +237,11 @@ def bound_names(node: ast.AST) -> set[str]:
     return {
         n.id for target in targets for n in ast.walk(target) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
     }
+
+
+def target_code(statement: ast.stmt, name: str) -> str:
+    """The variable or attribute that a statement binds to what is kept, as it is written there: ``self.state``."""
+    targets = statement.targets if isinstance(statement, ast.Assign) else [getattr(statement, "target", None)]
+    parts = (part for target in targets if target is not None for part in ast.walk(target))
+    bound = (part for part in parts if isinstance(part, ast.Name | ast.Attribute) and names(part, name))
+    return next(map(ast.unparse, bound), name)

@@ -6,7 +6,16 @@ import ast
 
 import pytest
 
-from gradguard.runtime.stores import form_of_carried, keeps_no_graph, makes_a_place, only_begins, value_code, value_name
+from gradguard.runtime.stores import (
+    form_of_carried,
+    keeps_no_graph,
+    makes_a_place,
+    only_begins,
+    only_binds_others,
+    target_code,
+    value_code,
+    value_name,
+)
 
 
 def statement(code: str) -> ast.stmt:
@@ -99,6 +108,38 @@ def test_how_an_entry_is_made_from_what_it_was(code: str, form: str) -> None:
 def test_what_a_collection_begins_with(value: str, begins: bool) -> None:
     assert only_begins(statement(f"kept = {value}")) is begins
     assert only_begins(statement(f"self.kept: Kept = {value}")) is begins
+
+
+@pytest.mark.parametrize(
+    ("code", "binds"),
+    [
+        ("h = torch.relu(adj @ self.w1(x))", True),
+        ("a = b = f(x)", True),
+        ("h = f(self.rows)", False),
+        ("rows = f(x)", False),
+        ("h = kept.append(x)", False),
+        ("self.h = f(x)", False),
+        ("h[0] = f(x)", False),
+        ("h += f(x)", False),
+        ("f(x)", False),
+    ],
+)
+def test_what_only_gives_others_a_value(code: str, binds: bool) -> None:
+    assert only_binds_others(statement(code), "rows") is binds
+
+
+@pytest.mark.parametrize(
+    ("code", "target"),
+    [
+        ("state = cell(x, state)", "state"),
+        ("self.kv = [k[-8:] for k in kv]", "self.kv"),
+        ("out, self.kv = net(x, self.kv)", "self.kv"),
+        ("self.parts[0].kv = step(self.parts[0].kv)", "self.parts[0].kv"),
+        ("kv *= 2", "kv"),
+    ],
+)
+def test_what_is_bound_as_it_is_written(code: str, target: str) -> None:
+    assert target_code(statement(code), target.rpartition(".")[2]) == target
 
 
 @pytest.mark.parametrize(
