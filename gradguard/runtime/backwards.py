@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from gradguard.runtime.sensors.graphs import Graphs
 from gradguard.runtime.steps import Attribute
-from gradguard.runtime.unstepped import Unstepped
+from gradguard.runtime.unstepped import SteppedNoMore, Unstepped
 
 if TYPE_CHECKING:
     from gradguard.runtime.clock import Clock
@@ -82,6 +82,7 @@ class Backwards:
     ) -> None:
         self.graphs = Graphs(steps) if internals.has_node_metadata else None
         self._unstepped = Unstepped(internals, lambda: clock.optimizer_has_stepped, note)
+        self._stepped_no_more = SteppedNoMore(internals, note)
         self._internals = internals
         self._clock = clock
         self._gradients = gradients
@@ -126,6 +127,8 @@ class Backwards:
                 self._gradients.before_backward(tensor)
             if self._unstepped.is_on:
                 self._unstepped.before_backward(tensor, sys._getframe(2))
+            elif self._stepped_no_more.next_step <= self._steps():
+                self._stepped_no_more.before_backward(tensor, self._steps(), sys._getframe(2))
             node = tensor.grad_fn if type(tensor) is self._internals.tensor_type else None
             if node is not None and self.graphs is not None:
                 step = self._steps() + 1

@@ -19,6 +19,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from gradguard.runtime.graph_size import leaves_below
+from gradguard.runtime.unreached import Unreached
 from gradguard.runtime.usercode import shown, user_frames
 from gradguard.runtime.variables import variables
 
@@ -125,6 +126,7 @@ class Gradients:
         self._torch = internals
         self._note = note
         self._seen: weakref.WeakKeyDictionary[Any, _Seen | None] = weakref.WeakKeyDictionary()
+        self._unreached = Unreached()
         self.open: list[_Seen] = []
         """Those that are looked at now; empty for most of a run, so that a backward need not even ask."""
         self._calls = 0
@@ -173,6 +175,8 @@ class Gradients:
             return
         try:
             self._look(optimizer, frame)
+            if (said := self._unreached.stepped(optimizer, frame)) is not None:
+                self._note(said)
         except Exception:  # gradients of somebody's own making: nothing can be told
             self.stop()
 

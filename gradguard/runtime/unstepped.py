@@ -13,6 +13,7 @@ gradients itself: of those that move, and that nothing clears, each step is take
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable
 from types import FrameType
@@ -28,6 +29,9 @@ FIRST = 16
 
 LAST = 48
 """The backward at which they are judged."""
+
+LATER = 100
+"""The step after which they are looked at again, and when half as many more have ended, and so on."""
 
 
 class Unstepped:
@@ -86,6 +90,55 @@ class Unstepped:
                     self._note(_said_of_moved(found, frame) if self._by_hand else _said(found, frame))
         except Exception:  # leaves without values, or of somebody's own making: nothing can be told
             self.is_on = False
+
+
+class SteppedNoMore:
+    """Looks now and then at what backward gives gradients to: a part that is replaced leaves the optimizer behind.
+
+    Args:
+        internals: of torch.
+        note: called with what the reader of the report should know.
+    """
+
+    def __init__(self, internals: TorchInternals, note: Callable[[str], None]) -> None:
+        self._torch = internals
+        self._note = note
+        self._noted: list[leaves.Noted] = []
+        self._noted_after = self._thread = 0
+        self.next_step = LATER
+
+    def before_backward(self, tensor: Any, steps: int, frame: FrameType) -> None:
+        """A backward begins, after ``next_step`` or later.
+
+        Args:
+            tensor: whose ``backward`` it is.
+            steps: how many have ended.
+            frame: that calls it.
+        """
+        try:
+            with self._torch.without_overrides():
+                self._look(tensor, steps, frame)
+        except Exception:  # leaves without values, or of somebody's own making: nothing can be told
+            self.next_step = sys.maxsize
+
+    def _look(self, tensor: Any, steps: int, frame: FrameType) -> None:
+        here = threading.get_ident()
+        if self._torch.is_capturing() or self._torch.has_compiled():
+            self.next_step = sys.maxsize
+        elif not self._noted:
+            self._noted = [each for each in leaves.noted(tensor, self._torch) if not leaves.is_cleared(each)]
+            self._noted_after, self._thread = steps, here
+            self.next_step = steps + LAST - FIRST if self._noted else _later(steps)
+        elif here == self._thread:
+            noted = [each for each in self._noted if not leaves.is_cleared(each)]
+            found = leaves.added_up(noted, self._torch, steps - self._noted_after, moved=False)
+            self._noted, self.next_step = [], sys.maxsize if found else _later(steps)
+            if found:
+                self._note(_said(found, frame))
+
+
+def _later(steps: int) -> int:
+    return steps + steps // 2
 
 
 def _said(found: list[Any], frame: FrameType) -> str:

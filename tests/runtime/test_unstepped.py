@@ -300,3 +300,63 @@ def test_what_another_thread_backpropagates_is_not_counted() -> None:
 
     (note,) = moved(in_between)
     assert note.startswith("`in_between.weight` changes")
+
+
+# --- what comes later ---------------------------------------------------------------------------------------------
+
+
+def _grown(at: int, steps: int, after: Callable[[Net, Any], object] = lambda net, optimizer: None) -> list[str]:
+    """What is said where a head is replaced by a new one after some steps, and the optimizer is not told."""
+
+    def training(net: Net) -> None:
+        optimizer = sgd(net.parameters())
+        for step in range(steps):
+            if step == at:
+                net.head = nn.Linear(8, 1)
+                after(net, optimizer)
+            optimizer.zero_grad()
+            net.loss().backward()
+            optimizer.step()
+
+    return said(training)
+
+
+@pytest.mark.parametrize("at", [60, 90, 140])
+def test_a_head_that_is_replaced_when_the_optimizer_has_the_old_one(at: int) -> None:
+    (note,) = _grown(at, 300)
+    assert "`said.net.head.weight`" in note or "`training.net.head.weight`" in note
+    assert "are in no optimizer" in note
+
+
+def _given(net: Net, optimizer: Any) -> None:
+    optimizer.add_param_group({"params": list(net.head.parameters())})
+
+
+def _frozen_then(net: Net, optimizer: Any) -> None:
+    net.head.requires_grad_(False)
+
+
+def _with_one_of_its_own(net: Net, optimizer: Any) -> None:
+    optimizer.register_step_post_hook(lambda *_: own.step())
+    optimizer.register_step_post_hook(lambda *_: own.zero_grad())
+    own = sgd(net.head.parameters())
+
+
+def _whole_model_is_cleared(net: Net, optimizer: Any) -> None:
+    optimizer.register_step_pre_hook(lambda *_: net.head.zero_grad())
+
+
+def _cleared_through_data(net: Net, optimizer: Any) -> None:
+    def clear(*_: Any) -> None:
+        for parameter in net.head.parameters():
+            parameter.grad.data.zero_()
+
+    optimizer.register_step_post_hook(clear)
+
+
+@pytest.mark.parametrize(
+    "after", [_given, _frozen_then, _with_one_of_its_own, _whole_model_is_cleared, _cleared_through_data]
+)
+@pytest.mark.parametrize("at", [60, 140])
+def test_a_head_that_is_replaced_and_looked_after(at: int, after: Callable[[Net, Any], object]) -> None:
+    assert _grown(at, 300, after) == []
