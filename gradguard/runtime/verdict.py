@@ -288,7 +288,7 @@ def _standing(
             notes.append(f"what is in `{path.partition('[*]')[0]}` gets larger, not more: larger inputs, not a leak")
         elif each.excuse in ("emptied", "consumed") and _fell(series, each):
             notes.append(f"`{path}` grows and is emptied again ({_at(each)})")
-        elif each.excuse is None and each.is_retracted:
+        elif each.excuse in (None, "consumed") and each.is_retracted:
             notes.append(f"`{path}` grows until it is backpropagated")
         elif _has_settled(each, steps):
             notes.append(f"`{path}` is mostly asked for what it has, and grows ever more slowly")
