@@ -38,7 +38,7 @@ from collections.abc import Iterator
 from gradguard.catalogue import Rule
 from gradguard.findings import Finding, Leak, Related, Severity
 from gradguard.signs import HOOK, HOOK_IN_FILE, LOOP
-from gradguard.static.model import Function, HookRegistration
+from gradguard.static.model import Function, HookRegistration, Store
 
 rule = Rule("GG109", "hook-keeps-tensor", Severity.ERROR, ((HOOK,), (HOOK_IN_FILE, LOOP)))
 
@@ -52,7 +52,7 @@ def keeps(function: Function) -> Iterator[Finding]:
                 store.site,
                 f"the hook adds `{store.value_code}` to {store.place} in every forward pass, with its graph, and "
                 "nothing empties it in time",
-                help=f"store {store.advice}, overwrite instead of adding, or empty {store.place} in each step",
+                help=_help(store),
                 fix=store.detach_fix(),
                 related=(where,),
             )
@@ -74,6 +74,12 @@ def keeps(function: Function) -> Iterator[Finding]:
                 "with the whole graph behind it",
                 help=f"let the hook use a copy: `kept = {name}.detach()`",
             )
+
+
+def _help(store: Store) -> str:
+    if store.may_be_needed:
+        return f"empty {store.place} in each step, after the backward that may need what it keeps, or overwrite it"
+    return f"store {store.advice}, overwrite instead of adding, or empty {store.place} in each step"
 
 
 def _given(hook: HookRegistration, function: Function) -> str | None:

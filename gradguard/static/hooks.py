@@ -17,6 +17,7 @@ from gradguard.static.guards import guards, loop_names
 from gradguard.static.lines import lines_with
 from gradguard.static.model import Form, HookRegistration, Mode, Scope, Store
 from gradguard.static.paths import is_part
+from gradguard.static.read_again import is_read_again
 from gradguard.static.roots import graphs
 from gradguard.static.values import Held, Kind, Root, Source, Value
 
@@ -45,6 +46,7 @@ def judge_hook(flow: Flow, hook: HookRegistration) -> None:
     if hook.callback is not None and hook.inner is None:
         for store in _kept(flow, hook):
             (hook.kept if _has_graph(hook, store) else hook.kept_plain).append(store)
+            _note_readers(flow, store)
         closes_over = _closes_over(flow, hook)
         hook.closes_over = closes_over if _has_history(hook.of) else None
         hook.closes_over_given = closes_over if closes_over in flow.params and hook.receiver in flow.params else None
@@ -210,6 +212,11 @@ def _is_made_for(flow: Flow, hook: HookRegistration, callback: FunctionRef) -> b
     return not used.isdisjoint(given)
 
 
+def _note_readers(flow: Flow, store: Store) -> None:
+    """Tell where a backward of the program may need what a hook keeps: a loss is computed of it."""
+    store.is_read_again = lambda: flow.project.survey.mentions(_ASKS, flow.module) and is_read_again(flow, store)
+
+
 def _kept(flow: Flow, hook: HookRegistration) -> Iterator[Store]:
     """The stores by which a hook collects what it is given, from one forward or backward to the next."""
     callback = _flow_of(flow, hook)
@@ -365,9 +372,15 @@ def _is_called_late(project: Project, method: FunctionRef, levels: int) -> bool 
         inside = {id(node) for loop in loops for node in t.walk(loop)}
         if any(id(call) in inside for call in calls):
             return False
+        if any(_backpropagates(call) and id(call) not in inside for call in function.calls):
+            loops = []  # it is one step, and they go over parts of it
         if not loops and not (levels and function.owner and _is_called_late(project, function, levels - 1)):
             return False
     return is_called
+
+
+def _backpropagates(call: t.Call) -> bool:
+    return isinstance(call.func, t.Attribute) and call.func.name in ("backward", "manual_backward")
 
 
 def _emptied_inside(flow: Flow, path: str) -> bool:

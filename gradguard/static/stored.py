@@ -406,12 +406,12 @@ class Store(Event):
             do: what is to be done with the value: ``store``.
             number: that it may become a number is said, too.
         """
-        if self._may_be_needed:
+        if self.may_be_needed:
             return f"empty {self.place} when it was used; if nothing backpropagates it, {do} {self.advice}"
         return f"{do} {self.advice}" + (self.number_advice if number else "")
 
     @property
-    def _may_be_needed(self) -> bool:
+    def may_be_needed(self) -> bool:
         """Whether a backward may still go through what is stored."""
         return not self.freed and not self.evaluating and self.is_read_again()
 
@@ -461,7 +461,7 @@ class Store(Event):
         site = self.value_site
         if site is None or (self.inner is not None and not self.parameter) or self.is_tensor is False or self.goes_on:
             return None
-        edit = detached(site) if not self._may_be_needed else None
+        edit = detached(site) if not self.may_be_needed else None
         return Fix(f"detach `{one_line(site.code)}`", (edit,), safe=self.is_tensor is True) if edit else None
 
     def where_stored(self) -> tuple[Related, ...]:
