@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gradguard.static import filled_later
+from gradguard.static import filled_later, queues
 from gradguard.static import knowledge as k
 from gradguard.static import tree as t
 from gradguard.static.binding import bind, freeze_each, unmarked
@@ -45,6 +45,7 @@ def container_call(c: Called) -> Value | None:
     if c.receiver is None or c.receiver_path is None or isinstance(c.func.ref, FunctionRef) or c.external:
         return None
     takes_out = c.method in k.CLEARING_METHODS or (c.method == "remove" and len(c.values) == 1)  # not handle.remove()
+    takes_out |= c.receiver.kind is Kind.CONTAINER and queues.takes_out(c.node)
     if takes_out and c.receiver.kind in (Kind.CONTAINER, Kind.UNKNOWN):
         return _taken_out(c, c.receiver)
     always = ("append", "extend", "appendleft", "extendleft")
@@ -138,11 +139,16 @@ def _put_into(c: Called, base: str, is_container: bool) -> None:
     flow, state = c.flow, c.state
     while base.endswith("[*]"):
         base = base[:-3]
+    base = queues.where_it_ends(flow, base) if c.method in queues.PUTTING else base
     holder = flow.read(base, state)
     if c.method == "update" and holder.kind in (Kind.CONTAINER, Kind.UNKNOWN) and (entries := written_entries(c)):
         put_entries(c, base, entries)
         return
-    one = c.first is not None and len(c.values) == 1 and c.method in ("append", "appendleft", "add", "push", "put")
+    one = (
+        c.first is not None
+        and len(c.values) == 1
+        and c.method in ("append", "appendleft", "add", "push", "put", "put_nowait")
+    )
     stored = c.first if one and c.first is not None else union(c.arguments, Kind.CONTAINER)
     stored = flow.with_fields(stored, c.node.args[0].value, state) if one else stored
     if c.method in ("extend", "extendleft") and c.first is not None and c.first.kind is Kind.NUMBER:

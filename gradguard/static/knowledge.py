@@ -239,7 +239,9 @@ MEASURE_OF_CLASSES = re.compile(
 
 # --- containers -------------------------------------------------------------------------------------------------
 
-ADDING_METHODS = frozenset("append extend add insert appendleft extendleft update push put setdefault".split())
+ADDING_METHODS = frozenset(
+    "append extend add insert appendleft extendleft update push put put_nowait setdefault".split()
+)
 MAPPING_METHODS = frozenset("items values keys get append extend update pop clear setdefault push add".split())
 CLEARING_METHODS = frozenset("clear pop popleft popitem".split())
 # They go over all of a generator, and keep what it gives until they are done or longer.

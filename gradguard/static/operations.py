@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from gradguard.static import containers
+from gradguard.static import containers, queues
 from gradguard.static import knowledge as k
 from gradguard.static import tree as t
 from gradguard.static.binding import forget_frames
@@ -93,7 +93,8 @@ def external_call(c: Called) -> Value | None:
     if name == "heapq.heappop" and c.node.args:
         return containers.pop(c)
     if name.startswith(_QUEUES) and tail.endswith("Queue"):
-        return Value(kind=Kind.CONTAINER, bounded=c.node.argument("maxsize", 0) is not None)
+        bounded = c.node.argument("maxsize", 0) is not None or queues.is_read(c.flow)
+        return Value(kind=Kind.CONTAINER, bounded=bounded)
     if name in _PUSHING and len(c.node.args) > 1:
         return containers.push(c)
     if name == "functools.partial" and c.first is not None:
