@@ -17,6 +17,7 @@ from gradguard.static.events import LONG_LOOP, Event, Loop, Mode
 from gradguard.static.knowledge import LOSS_NAME, MOVING_METHODS, REARRANGING, SPLITTING
 from gradguard.static.names import PARAMETERS, attributes_of, in_method
 from gradguard.static.saved import saves_nothing
+from gradguard.static.scalars import is_scalar
 from gradguard.static.source import Site
 from gradguard.static.values import Held, Kind, Source, Value, node_within
 
@@ -370,7 +371,7 @@ class Store(Event):
         if (
             self.in_structure
             or self.value.parts
-            or self.value.kind in (Kind.FUNCTION, Kind.INSTANCE)
+            or self.value.kind in (Kind.FUNCTION, Kind.INSTANCE, Kind.CONTAINER)
             or isinstance(node, several)
         ):
             return False
@@ -387,17 +388,17 @@ class Store(Event):
 
     @property
     def number_advice(self) -> str:
-        """As a number, where one may be meant: not in place of a module's output as it is, nor of a parameter."""
-        if self.is_tensor is False or self.is_of_leaves or self._is_output:
+        """As a number, where it surely is one: a loss, a mean; not a module's output, nor a parameter."""
+        if self.is_tensor is False or self.is_of_leaves or not self._is_number:
             return ""
         return f", or `{self._called('item')}` where a number is meant"
 
     @property
-    def _is_output(self) -> bool:
-        """Whether it is what a module gives, and no loss."""
-        is_loss = self.is_loss or LOSS_NAME.search(self.value_code.rsplit(".", 1)[-1]) is not None
-        has_loss = any(root.source is Source.LOSS for root in self.value.roots)
-        return self.value.kind is Kind.OUTPUT and not is_loss and not has_loss
+    def _is_number(self) -> bool:
+        """Whether it has one element, as what computes it tells, or else its name: a loss."""
+        site = self.value_site
+        told = is_scalar(site.node, site.chunk.statements) if site is not None else None
+        return LOSS_NAME.search(self.value_code.rsplit(".", 1)[-1]) is not None if told is None else told
 
     def instead(self, do: str, *, number: bool = False) -> str:
         """The edit in words: without its graph, or where a backward may need that, not for longer.

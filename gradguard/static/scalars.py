@@ -1,0 +1,69 @@
+"""Whether a tensor has one element, as far as that is written: what ``.item()`` may be called on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gradguard.static import tree as t
+from gradguard.static.knowledge import LOSS_CALLABLE, LOSS_NAME, MOVING_METHODS
+
+_REDUCING = frozenset("sum mean prod norm std var median nansum nanmean".split())
+_JOINING = frozenset("cat concat stack vstack hstack".split())
+_WITH_METHODS = MOVING_METHODS | {"clone", "abs", "neg", "exp", "sqrt", "square"}
+_LEVELS = 4
+"""Names that are followed to what they are bound to, one after another."""
+
+
+def is_scalar(expr: t.Node | None, body: Sequence[t.Stmt], levels: int = _LEVELS) -> bool | None:
+    """Whether an expression is one number as a tensor: surely, surely not in general, or None when nothing tells.
+
+    Args:
+        expr: a tensor.
+        body: statements around it, which bind its names.
+        levels: how many names are followed.
+    """
+    if isinstance(expr, t.Name):
+        found = _all_alike([is_scalar(v, body, levels - 1) for v in _bound_to(expr.id, body)]) if levels else None
+        return True if found is None and (LOSS_NAME.search(expr.id) or _is_backpropagated(expr.id, body)) else found
+    if isinstance(expr, t.Operation) and expr.operator in ("+", "-", "*", "/", "**"):
+        return _all_alike([is_scalar(o, body, levels) for o in expr.operands if not isinstance(o, t.Constant)])
+    if isinstance(expr, t.Subscript) and isinstance(expr.value, t.Call):
+        return False if is_scalar(expr.value, body, levels) is False else None
+    return _of_call(expr, body, levels) if isinstance(expr, t.Call) else None
+
+
+def _of_call(call: t.Call, body: Sequence[t.Stmt], levels: int) -> bool | None:
+    func = call.func
+    path = t.path_of(func) or ""
+    name = func.name if isinstance(func, t.Attribute) else path
+    of_torch = path.startswith(("torch.", "F."))
+    if name in _REDUCING and isinstance(func, t.Attribute):
+        return len(call.args) == of_torch  # of all dimensions
+    if name in _JOINING:
+        return False
+    if name in _WITH_METHODS and isinstance(func, t.Attribute) and not of_torch:
+        return is_scalar(func.value, body, levels)
+    if LOSS_CALLABLE.search(path):
+        reduction = call.argument("reduction")
+        return not (isinstance(reduction, t.Constant) and reduction.value == "none")
+    return None
+
+
+def _is_backpropagated(name: str, body: Sequence[t.Stmt]) -> bool:
+    """Whether ``x.backward()`` is called, which torch refuses where there are several elements."""
+    funcs = (node.func for node in t.walk(body) if isinstance(node, t.Call) and not node.args)
+    return any(isinstance(f, t.Attribute) and f.name == "backward" and t.path_of(f.value) == name for f in funcs)
+
+
+def _all_alike(found: Sequence[bool | None]) -> bool | None:
+    """What holds of a result: one that is computed of a tensor with several elements has several."""
+    if False in found:
+        return False
+    return True if found and None not in found else None
+
+
+def _bound_to(name: str, body: Sequence[t.Stmt]) -> list[t.Expr]:
+    """What a name is bound to, wherever that is written."""
+    assigns = (stmt for stmt in t.walk(body) if isinstance(stmt, t.Assign))
+    pairs = (pair for stmt in assigns for pair in t.pairs(stmt.targets, stmt.value))
+    return [value for target, value in pairs if isinstance(target, t.Name) and target.id == name]
