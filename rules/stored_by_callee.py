@@ -72,7 +72,7 @@ def _help(store: Store) -> str:
         return "detach it where it is stored: what the call computes of it needs the graph"
     if store.path.endswith(".*"):  # which of its collections: one that backward uses needs the graph until then
         return f"empty each of its collections when it was used, or pass {store.advice}"
-    return store.instead("pass", number=True)
+    return store.instead("pass", number=True) + store.growth_advice
 
 
 def _is_sure(function: Function, store: Store) -> bool:

@@ -63,7 +63,7 @@ def stores(function: Function) -> Iterator[Finding]:
             yield rule.finding(
                 store.site,
                 _message(store),
-                help=store.instead("store") + ("" if store.freed else ", or run the loop under `torch.no_grad()`"),
+                help=_help(store),
                 fix=store.detach_fix(),
                 severity=Severity.WARNING if store.freed else Severity.ERROR,
                 confidence=store.confidence if _is_sure(function, store) else Confidence.LOW,
@@ -80,6 +80,11 @@ def _is_sure(function: Function, store: Store) -> bool:
     around = list(loop.around()) if loop is not None else []
     over_batches = any(each.over_loader or (each.evaluates and each.over_pairs) for each in around)
     return loop is None or loop.trains or (over_batches and not function.is_among_tests)
+
+
+def _help(store: Store) -> str:
+    without = "" if store.freed else ", or run the loop under `torch.no_grad()`"
+    return store.instead("store") + without + store.growth_advice
 
 
 def _message(store: Store) -> str:

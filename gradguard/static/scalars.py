@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from gradguard.static import tree as t
@@ -9,6 +10,7 @@ from gradguard.static.knowledge import LOSS_CALLABLE, LOSS_NAME, MOVING_METHODS
 
 _REDUCING = frozenset("sum mean prod norm std var median nansum nanmean".split())
 _JOINING = frozenset("cat concat stack vstack hstack".split())
+_LOSS_FUNCTION = re.compile(r"\b(?:cross_entropy|binary_cross_entropy\w*|kl_div)$")
 _WITH_METHODS = MOVING_METHODS | {"clone", "abs", "neg", "exp", "sqrt", "square"}
 _LEVELS = 4
 """Names that are followed to what they are bound to, one after another."""
@@ -23,7 +25,7 @@ def is_scalar(expr: t.Node | None, body: Sequence[t.Stmt], levels: int = _LEVELS
         levels: how many names are followed.
     """
     if isinstance(expr, t.Name):
-        found = _all_alike([is_scalar(v, body, levels - 1) for v in _bound_to(expr.id, body)]) if levels else None
+        found = _all_alike([is_scalar(v, body, levels - 1) for v in bound_to(expr.id, body)]) if levels else None
         return True if found is None and (LOSS_NAME.search(expr.id) or _is_backpropagated(expr.id, body)) else found
     if isinstance(expr, t.Operation) and expr.operator in ("+", "-", "*", "/", "**"):
         return _all_alike([is_scalar(o, body, levels) for o in expr.operands if not isinstance(o, t.Constant)])
@@ -43,7 +45,7 @@ def _of_call(call: t.Call, body: Sequence[t.Stmt], levels: int) -> bool | None:
         return False
     if name in _WITH_METHODS and isinstance(func, t.Attribute) and not of_torch:
         return is_scalar(func.value, body, levels)
-    if LOSS_CALLABLE.search(path):
+    if LOSS_CALLABLE.search(path) or _LOSS_FUNCTION.search(path):
         reduction = call.argument("reduction")
         return not (isinstance(reduction, t.Constant) and reduction.value == "none")
     return None
@@ -62,7 +64,7 @@ def _all_alike(found: Sequence[bool | None]) -> bool | None:
     return True if found and None not in found else None
 
 
-def _bound_to(name: str, body: Sequence[t.Stmt]) -> list[t.Expr]:
+def bound_to(name: str, body: Sequence[t.Stmt]) -> list[t.Expr]:
     """What a name is bound to, wherever that is written."""
     assigns = (stmt for stmt in t.walk(body) if isinstance(stmt, t.Assign))
     pairs = (pair for stmt in assigns for pair in t.pairs(stmt.targets, stmt.value))

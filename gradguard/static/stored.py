@@ -17,7 +17,7 @@ from gradguard.static.events import LONG_LOOP, Event, Loop, Mode
 from gradguard.static.knowledge import LOSS_NAME, MOVING_METHODS, REARRANGING, SPLITTING
 from gradguard.static.names import PARAMETERS, attributes_of, in_method
 from gradguard.static.saved import saves_nothing
-from gradguard.static.scalars import is_scalar
+from gradguard.static.scalars import bound_to, is_scalar
 from gradguard.static.source import Site
 from gradguard.static.values import Held, Kind, Source, Value, node_within
 
@@ -410,6 +410,26 @@ class Store(Event):
         if self.may_be_needed:
             return f"empty {self.place} when it was used; if nothing backpropagates it, {do} {self.advice}"
         return f"{do} {self.advice}" + (self.number_advice if number else "")
+
+    @property
+    def growth_advice(self) -> str:
+        """That more than the graphs piles up, where an object keeps whole tensors and nothing empties it."""
+        source = self.source
+        stays = isinstance(source, Store) and source.scope in (Scope.ATTRIBUTE, Scope.GLOBAL)
+        adds = self.form in (Form.APPEND, Form.ITEM) and not (self.few_keys or self.may_be_needed)
+        return f"; {self.place} grows all the same: bound it, or empty it" if stays and adds and self._is_large else ""
+
+    @property
+    def _is_large(self) -> bool:
+        """Whether it surely is more than a few numbers: a dict of weights, a callback with its tensors, an output."""
+        node, site = self._stored, self.value_site
+        if site is None or LOSS_NAME.search(self.value_code):
+            return False
+        body = site.chunk.statements
+        made = [node, *(bound_to(node.id, body) if isinstance(node, t.Name) else ())]
+        outputs = {root.key for root in self.value.roots if root.source is Source.GRAPH}
+        is_many = any(isinstance(each, t.Comprehension) or each in outputs for each in made)
+        return is_many or self.value.kind is Kind.FUNCTION or is_scalar(node, body) is False
 
     @property
     def may_be_needed(self) -> bool:

@@ -116,3 +116,60 @@ def test_a_tensor_has(made: str) -> None:
     [finding] = findings(KEPT.format(made=made), "GG104")
     assert finding.fix is not None
     assert "store `stored.detach()`" in (finding.help or "")
+
+
+BOARD = """
+        class Board:
+            def __init__(self):
+                self.rows, self.last = [], None
+
+            def add(self, row):
+                {adds}
+
+        def train(net, loader, opt):
+            board = Board()
+            for step, (x, y) in enumerate(loader):
+                out = net(x)
+                loss = F.cross_entropy(out, y)
+                opt.zero_grad()
+                loss.backward()
+                opt.step()
+                board.add({given})
+"""
+GROWS = "`board.rows` grows all the same"
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        "out",
+        "net(x)",
+        "{name: w * 0.9 for name, w in net.named_parameters()}",
+        "[w * 0.9 for w in net.parameters()]",
+        "partial(train, out)",
+        "out.mean(0)",
+        "torch.cat([out, out])",
+    ],
+)
+def test_whole_tensors_pile_up_without_their_graphs_too(given: str) -> None:
+    [finding] = findings(
+        "        from functools import partial\n" + BOARD.format(adds="self.rows.append(row)", given=given), "GG107"
+    )
+    assert GROWS in (finding.help or "")
+
+
+@pytest.mark.parametrize("given", ["loss", "(step, loss)", "{'loss': loss}", "out.mean()", "0.5 * loss", "[loss]"])
+def test_numbers_may(given: str) -> None:
+    [finding] = findings(BOARD.format(adds="self.rows.append(row)", given=given), "GG107")
+    assert "grows" not in (finding.help or "")
+
+
+def test_the_outputs_of_one_call_may() -> None:
+    [finding] = findings(KEPT.format(made="stored = net(x)"), "GG104")
+    assert "grows" not in (finding.help or "")
+
+
+def test_a_sum_does_not_grow() -> None:
+    snippet = BOARD.replace("None", "0").format(adds="self.last = self.last + row", given="out.mean(0)")
+    [finding] = findings(snippet, "GG107")
+    assert "grows" not in (finding.help or "")
