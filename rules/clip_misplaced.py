@@ -31,8 +31,9 @@ scaler.step(optimizer)
 ```
 
 **Not flagged.** Two optimizers in one loop, a step with a closure or one that resets by itself, a reset under another
-condition than the clipping, a call in between that cannot be read; `unscale_`, or a division by `get_scale()`, anywhere
-in the program; `accelerator.clip_grad_norm_`, which unscales by itself.
+condition than the clipping, a call in between that cannot be read; `unscale_`, or arithmetic with `get_scale()`,
+anywhere in the program (a scale that is only logged does not count); `accelerator.clip_grad_norm_`, which unscales by
+itself.
 
 **Waits at low confidence.** A clipping whose result is used: it may be there to measure the norm.
 
@@ -100,7 +101,8 @@ def _while_scaled(function: Function, around: Round, clip: Call) -> Iterator[Fin
         return
     yield rule.finding(
         clip.site,
-        "the gradients are still scaled here: the threshold is compared with a norm that is some 65,536 times as large",
+        "the gradients are still scaled here: the threshold is compared with a norm that is larger by the scaler's "
+        "scale, at first 65,536 unless `init_scale` says otherwise",
         help=f"call `scaler.unscale_({step.target or 'optimizer'})` before it",
         related=(_there(backward, "this computes the gradients of the scaled loss"),),
     )

@@ -501,7 +501,14 @@ class Flow(FlowNotes):
         return state
 
 
-_UNSCALES = re.compile(r"unscale|get_scale")
+# A scale that is only logged, or compared with the one before, divides nothing.
+_SCALE, _NAMED = r"\bget_scale\(\)", r"\b\1\b"
+_IN_ARITHMETIC = r"[*/]=?[ \t]*(?:\w+\()?[\w.]*{0}|{0}\)?[ \t]*[*/]|(?:div|mul)\w*\([^\n]*{0}"
+_HANDED_ON = rf"[(,][ \t]*[\w.]*{_NAMED}[ \t]*[,)]"
+_UNSCALES = re.compile(
+    rf"unscale|{_IN_ARITHMETIC.format(_SCALE)}|\breturn\b[^\n]*{_SCALE}"
+    rf"|\b(\w+)[ \t]*=(?!=)[^\n=]*{_SCALE}(?=[\s\S]*?(?:{_IN_ARITHMETIC.format(_NAMED)}|{_HANDED_ON}))"
+)
 _OF_LISTS = ("append", "extend", "backward", "keys", "items", "values", "size", "item")
 
 

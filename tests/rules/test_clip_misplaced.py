@@ -475,3 +475,56 @@ def test_unscaled_in_another_file(tmp_path: Path) -> None:
         ),
     }
     assert lines_in_files(tmp_path, files, CODE) == []
+
+
+SCALED = """
+        def train(model, loader, optimizer, log):
+            scaler = torch.amp.GradScaler("cuda", init_scale=2.0**12)
+            for step, (x, y) in enumerate(loader):
+                optimizer.zero_grad()
+                scaler.scale(F.cross_entropy(model(x), y)).backward()
+                {before}
+                nn.utils.clip_grad_norm_(model.parameters(), 1.0)  # !
+                scaler.step(optimizer)
+                {after}
+                scaler.update()
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("pass", "pass"),
+        ("pass", 'print(f"{step} scale {scaler.get_scale():.0f} of {len(loader) / 2}")'),
+        ("pass", 'print(step, "scale", scaler.get_scale())'),
+        ("pass", 'log.add_scalar("scale", scaler.get_scale(), step)'),
+        ("scale = scaler.get_scale()", "skipped = scaler.get_scale() < scale"),
+        ("assert scaler.get_scale() > 0", "pass"),
+        ("pass", 'log.rows.append({"scale": scaler.get_scale()})'),
+    ],
+)
+def test_a_scale_that_is_logged_divides_nothing(before: str, after: str) -> None:
+    assert_flagged(SCALED.format(before=before, after=after), CODE)
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        "scaler.unscale_(optimizer)",
+        "for p in model.parameters(): p.grad /= scaler.get_scale()",
+        "for p in model.parameters(): p.grad.div_(scaler.get_scale())",
+        "for p in model.parameters(): p.grad.mul_(1.0 / scaler.get_scale())",
+        "scale = scaler.get_scale(); [p.grad.div_(scale) for p in model.parameters()]",
+        "inverse = 1.0 / float(scaler.get_scale()); [p.grad.mul_(inverse) for p in model.parameters()]",
+        "scale = scaler.get_scale(); torch._foreach_div_([p.grad for p in model.parameters()], scale)",
+        "scale = scaler.get_scale(); log.divide(model, scale)",
+        "model.scale = scaler.get_scale(); [p.grad.div_(model.scale) for p in model.parameters()]",
+    ],
+)
+def test_a_scale_that_is_divided_by_does(before: str) -> None:
+    assert_clean(twin(SCALED.format(before=before, after="pass")), CODE)
+
+
+def test_the_scale_is_said_to_be_what_it_is_by_default_only() -> None:
+    [finding] = findings(SCALED.format(before="pass", after="pass"), CODE)
+    assert "unless `init_scale` says otherwise" in finding.message
