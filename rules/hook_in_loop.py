@@ -26,6 +26,9 @@ where nothing calls the method that removes it. So is a handle in whose place th
 removed. And one that a callback registers before each epoch or batch (`before_epoch`, `on_train_batch_start`), where
 its class removes them when the training is over, or never.
 
+A hook on a parameter (`net.fc.weight.register_hook(...)`) stays with it in the same way; where it changes the gradient,
+each of them changes it again.
+
 **Not flagged.** One registration per module in a loop over `model.modules()`; one that is made the first time only
 (`if self.handle is None: ...`); a handle that is removed; an object that is closed, or used in a `with`; a hook on a
 tensor of this iteration (`out.register_hook(...)`), which dies with the tensor.

@@ -42,6 +42,7 @@ def judge_hook(flow: Flow, hook: HookRegistration) -> None:
         may_be = not source.discarded and not hook.is_left_open
         hook.removed = hook.removed or (may_be and _is_removed(flow, hook))
         hook.removed_at_exit = hook.removed_at_exit or (hook.removed and not _is_removed(flow, hook, at_exit=False))
+        hook.removed |= FREES_HOOKS.search(flow.module.source.text) is not None  # net._forward_hooks.clear()
     _judge_guards(flow, hook)
     if hook.callback is not None and hook.inner is None:
         for store in _kept(flow, hook):

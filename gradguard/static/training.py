@@ -23,6 +23,7 @@ from gradguard.static.model import (
 )
 from gradguard.static.names import named_kind
 from gradguard.static.proof import prove, prove_terms
+from gradguard.static.roots import node_of
 from gradguard.static.separate_modules import is_separate
 from gradguard.static.summary import apply_facts
 from gradguard.static.values import (
@@ -333,7 +334,8 @@ def hook_call(c: Called) -> Value | None:
         method, receiver, path = c.method or last(c.path), c.receiver or UNKNOWN, c.receiver_path
     else:
         return None
-    fresh = method == "register_hook" and bool(receiver.roots) and receiver.kind in (Kind.TENSOR, Kind.OUTPUT)
+    is_tensor = method == "register_hook" and bool(receiver.roots) and receiver.kind in (Kind.TENSOR, Kind.OUTPUT)
+    fresh = is_tensor and not _stays(flow, receiver, path or "")
     event = HookRegistration(
         flow.site(c.node), flow.loop, flow.branches > 0, method=method, receiver=path, fresh=fresh, of=receiver
     )
@@ -348,6 +350,18 @@ def hook_call(c: Called) -> Value | None:
         event.receiver_site = flow.site(c.node.func.value)
     flow.record(event)
     return Value(kind=Kind.HANDLE, ref=event)
+
+
+def _stays(flow: Flow, tensor: Value, path: str) -> bool:
+    """Whether a tensor outlives the iterations around it: a parameter, or a leaf that was made before the loops."""
+    made = [node_of(root.key) for root in tensor.roots if root.source is Source.LEAF]
+    if not made or any(root.source not in (Source.LEAF, Source.PLACE) for root in tensor.roots):
+        return False
+    if path.isidentifier():
+        loops = [frame.loop for frame in flow.frames]
+        return all(path not in loop.targets and path not in loop.assigned for loop in loops)
+    is_declared = all(isinstance(call, t.Call) and call.name.endswith("Parameter") for call in made)
+    return is_declared or bool(tensor.holding(Held.PARAMETER)) or last(path) in ("weight", "bias")
 
 
 def _function_of(callback: Value | None) -> object:
