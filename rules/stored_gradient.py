@@ -12,6 +12,9 @@ for x, y in loader:
     history.append(model.fc.weight.grad)
 ```
 
+An optimizer that appends a copy of each gradient to its state (`self.state[p]["recent"].append(p.grad.clone())`) and
+looks only at the last few keeps all of them as well.
+
 **Instead**, store what is wanted of it: `model.fc.weight.grad.norm().item()`.
 
 **Not flagged.** A copy (`.grad.clone()`), which is kept on purpose, a norm or a mean; a list that is made or emptied
@@ -27,7 +30,7 @@ from collections.abc import Iterator
 from gradguard.catalogue import Rule
 from gradguard.findings import Finding, Leak, Severity
 from gradguard.signs import TRAINS
-from gradguard.static.model import Function
+from gradguard.static.model import Form, Function, Store
 from gradguard.static.values import Held
 
 rule = Rule("GG402", "stored-gradient", Severity.WARNING, TRAINS)
@@ -44,6 +47,21 @@ def stores(function: Function) -> Iterator[Finding]:
                 help="store a number, `.norm().item()`, or a copy where the values are wanted: `.clone()`",
                 related=store.where_stored(),
             )
+        elif function.is_optimizer_method and _is_in_its_state(store):
+            yield rule.finding(
+                store.site,
+                f"{store.place} gets one more gradient of each parameter in every step, and drops none",
+                help="keep the last few, `deque(maxlen=...)`, or delete the old ones: `del ...[:-n]`",
+            )
+
+
+def _is_in_its_state(store: Store) -> bool:
+    """Whether an optimizer puts it into a list that it keeps for a parameter: ``self.state[p]["recent"].append(...)``.
+
+    Elsewhere a copy is kept on purpose, for as long as somebody wants to look at it.
+    """
+    is_added = store.inner is None and store.form is Form.APPEND and store.path.startswith("self.state[")
+    return is_added and store.is_copied_gradient and store.grows is not None and not store.is_trimmed_by_class
 
 
 @rule.in_run

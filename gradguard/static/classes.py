@@ -145,6 +145,11 @@ class Class(Remembers):
         return False
 
     @cached_property
+    def is_optimizer(self) -> bool:
+        """Whether it is derived from an optimizer of torch."""
+        return any(name.startswith("torch.optim.") for name in self.external_bases)
+
+    @cached_property
     def has_foreign_base(self) -> bool:
         """Whether a base comes from a package that cannot be read, and may run its methods, in whatever mode."""
         known = (*k.NUMERIC_PACKAGES, *sys.stdlib_module_names, "torch")

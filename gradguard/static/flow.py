@@ -84,6 +84,7 @@ class Flow(FlowNotes):
         site = Site(ref.chunk, define) if define.origin is not None else None
         self.facts = Function(define.name, ref.qualified, site)
         self.facts.is_module_method = bool(ref.owner and ref.owner.is_module)
+        self.facts.is_optimizer_method = bool(ref.owner and ref.owner.is_optimizer)
         self.params = [p.name for p in define.params]
         self.modules = ref.modules
         self.frames: list[LoopFrame] = []

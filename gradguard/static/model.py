@@ -91,6 +91,7 @@ class Function:
     site: Site | None
     entry_mode: Mode = Mode.INHERITED
     is_module_method: bool = False
+    is_optimizer_method: bool = False
     loops: list[Loop] = field(default_factory=list)
     backwards: list[Backward] = field(default_factory=list)
     grad_calls: list[GradCall] = field(default_factory=list)

@@ -5,6 +5,7 @@ Part of the model (see ``model``). Nothing here imports libcst.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
@@ -99,6 +100,10 @@ def _parts(node: t.Expr) -> Iterator[t.Expr]:
             yield from _parts(item)
     elif isinstance(part, t.Expr):
         yield part
+
+
+_SHORTENS = re.compile(r"\bmaxlen\b|\.(?:pop|popleft|popitem|clear|remove)\(|\bdel\b|\[:\]\s*=")
+_COPYING = MOVING_METHODS | {"clone", "detach", "flatten"}
 
 
 @dataclass(eq=False, repr=False, slots=True)
@@ -290,6 +295,19 @@ class Store(Event):
     @property
     def _stored(self) -> t.Node | None:
         return self.value_site.node if self.value_site else None
+
+    @property
+    def is_copied_gradient(self) -> bool:
+        """Whether it is a copy of a whole gradient: ``p.grad.clone()``, or the name of one."""
+        node, site = self._stored, self.value_site
+        made = bound_to(node.id, site.chunk.statements) if isinstance(node, t.Name) and site is not None else [node]
+        wholes = [_without_methods(value, _COPYING) for value in made]
+        return bool(wholes) and all(isinstance(whole, t.Attribute) and whole.name == "grad" for whole in wholes)
+
+    @property
+    def is_trimmed_by_class(self) -> bool:
+        """Whether the class around it may shorten some list, or makes short ones, whichever that is."""
+        return _SHORTENS.search(self.site.chunk.text) is not None
 
     @property
     def is_rearranged(self) -> bool:

@@ -427,3 +427,70 @@ def test_the_gradients_of_the_losses_of_one_batch(losses: str) -> None:
 )
 def test_the_gradients_of_batches(edit: tuple[str, str]) -> None:
     assert_flagged(SURGERY.replace(*edit).replace('["params"]]', '["params"]]  # !'), CODE)
+
+
+OPTIMIZER = """
+        class Agreeable(torch.optim.Optimizer):
+            def __init__(self, params, lr=0.05, window=4):
+                super().__init__(params, dict(lr=lr, window=window))
+
+            @torch.no_grad()
+            def step(self, closure=None):
+                for group in self.param_groups:
+                    for p in group["params"]:
+                        if p.grad is None:
+                            continue
+                        {gets}
+                        {adds}  # !
+                        span = torch.stack(list(recent)[-group["window"]:])
+                        p.sub_(span.mean(0), alpha=group["lr"])
+                        {drops}
+"""
+GETS = 'recent = self.state[p].setdefault("recent", [])'
+ADDS = "recent.append(p.grad.clone())"
+
+
+@pytest.mark.parametrize(
+    ("gets", "adds"),
+    [
+        (GETS, ADDS),
+        (GETS, "recent.append(p.grad.detach().clone())"),
+        (GETS, "recent.append(p.grad.clone().cpu())"),
+        (GETS, "g = p.grad.clone(); recent.append(g)"),
+        ('recent = self.state[p]["recent"]', ADDS),
+    ],
+)
+def test_copies_in_the_state_of_an_optimizer(gets: str, adds: str) -> None:
+    assert_flagged(OPTIMIZER.format(gets=gets, adds=adds, drops="pass"), CODE)
+
+
+@pytest.mark.parametrize(
+    ("gets", "adds", "drops"),
+    [
+        (GETS, ADDS, 'del recent[:-group["window"]]'),
+        (GETS, ADDS, "del recent[0]"),
+        (GETS, ADDS, "if len(recent) > 4: recent.pop(0)"),
+        (GETS, ADDS, "while len(recent) > 4: recent.pop(0)"),
+        (GETS, ADDS, "recent[:] = recent[-4:]"),
+        (GETS, ADDS, 'self.state[p]["recent"] = recent[-4:]'),
+        (GETS, ADDS, "if len(recent) == 4: recent.clear()"),
+        ('recent = self.state[p].setdefault("recent", deque(maxlen=4))', ADDS, "pass"),
+        ("recent = self.state[p].setdefault('recent', deque(maxlen=4)) if closure else []", ADDS, "pass"),
+        ('recent = self.state[p]["recent"] = []', ADDS, "pass"),
+        ('self.state[p].setdefault("recent", deque(maxlen=4)); recent = self.state[p]["recent"]', ADDS, "pass"),
+        ("recent = []", ADDS, "pass"),
+        (GETS, "recent.append(p.grad.norm())", "pass"),
+        (GETS, "recent.append(p.grad.norm().item())", "pass"),
+        (GETS, "recent.append(p.grad.mean(0))", "pass"),
+        (GETS, "if len(recent) < 4: recent.append(p.grad.clone())", "pass"),
+        ('recent = [p.grad]; self.state[p]["last"] = p.grad.clone()', "pass", "pass"),
+    ],
+)
+def test_what_the_state_of_an_optimizer_may_have(gets: str, adds: str, drops: str) -> None:
+    snippet = OPTIMIZER.format(gets=gets, adds=adds, drops=drops).replace("  # !", "")
+    assert_clean(snippet, CODE)
+
+
+def test_a_log_that_is_no_optimizer_keeps_its_copies_on_purpose() -> None:
+    snippet = OPTIMIZER.format(gets=GETS, adds=ADDS, drops="pass").replace("  # !", "")
+    assert_clean(snippet.replace("torch.optim.Optimizer", "Recorder"), CODE)
