@@ -7,6 +7,9 @@ and a tensor that carries a graph keeps the whole graph: `losses.append(loss)`, 
 After `loss.backward()` only the graph's nodes stay (kilobytes a step, on the host). Where no backward ran over the
 graph, or with `retain_graph=True`, all its activations stay (megabytes a step, on the device).
 
+So it is with the keys of a dict: a tensor is told apart by its identity, so `counts[cell] += 1` makes a new entry for
+each tensor, and keeps it. Key it by numbers: `counts[tuple(cell.tolist())]`.
+
 An object that is filled after it was put into a list is in the list all the same: `rows.append(row)`, then
 `row["loss"] = loss`.
 
@@ -83,7 +86,7 @@ def _is_sure(function: Function, store: Store) -> bool:
 
 
 def _help(store: Store) -> str:
-    without = "" if store.freed else ", or run the loop under `torch.no_grad()`"
+    without = "" if store.freed or store.is_kept_as_key else ", or run the loop under `torch.no_grad()`"
     return store.instead("store") + without + store.growth_advice
 
 

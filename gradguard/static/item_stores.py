@@ -105,6 +105,7 @@ def store_item(
         new = stmt.value if isinstance(stmt, t.Assign) else source
         if any(t.path_of(n) == path for n in t.walk(new) if isinstance(n, t.Subscript)):
             flow.slots.add((base, store.key))  # hidden[i] = detach(hidden[i])
+        store.is_key = source is target.index
         store.bounded_key = _bounded_key(flow, target.index) or (base, store.key) in flow.slots
         store.few_keys = form is Form.ITEM and few_keys.are_few(flow, base, target.index)
     state.env[base] = with_content(holder, value)._replace(parts=_with_element(holder, value))

@@ -24,6 +24,7 @@ from gradguard.static.model import Backward, Event, Form, GradCall, Loop, Mode, 
 from gradguard.static.module_inputs import may_get_graphs
 from gradguard.static.noted import judge_call, judge_construction
 from gradguard.static.other_libraries import judge_foreign
+from gradguard.static.paths import is_within
 from gradguard.static.read_again import is_read_again
 from gradguard.static.renewal import is_renewed
 from gradguard.static.reset_by_callers import is_reset_by_callers
@@ -130,6 +131,9 @@ def _longest_route(flow: Flow, store: Store, roots: list[Root]) -> tuple[str, ..
 
 
 def _judge_lifetime(flow: Flow, store: Store) -> None:
+    if store.is_kept_as_key:
+        _judge_key(flow, store)
+        return
     loop: Loop | None = store.loop
     while loop is not None:
         carry = flow.carries.get((store.path, loop))
@@ -148,6 +152,19 @@ def _judge_lifetime(flow: Flow, store: Store) -> None:
                 return
         loop = loop.parent
     _judge_call(flow, store)
+
+
+def _judge_key(flow: Flow, store: Store) -> None:
+    """A tensor is the key of a dict: all of them stay, whatever becomes of what is there under them."""
+    for loop in store.loop.around() if store.loop is not None else ():
+        assigned = loop.site.node.assigned if isinstance(loop.site.node, t.Repeat) else None
+        carry = flow.carries.get((store.path, loop))
+        is_of_iteration = any(is_within(store.path, path) for path in (*loop.targets, *(assigned or ())))
+        if is_of_iteration or (carry is not None and not carry.grows):
+            return
+        if loop.needs_gradients or loop.over_loader:
+            store.outlives, store.used = loop, cleared(flow, store)
+            return
 
 
 def _judge_in_loop(flow: Flow, store: Store, loop: Loop, fresh: bool) -> None:

@@ -148,6 +148,7 @@ class Store(Event):
         few_keys: it seems to be one for each of some objects that there are, and to take the place of the one before.
         few_times: a local variable gets no more of them than a setting says, which is small by default.
         is_item: it is stored under a key or an index.
+        is_key: it is a key itself.
         is_buffer: it updates a registered buffer of a module.
         gets_graphs: whether the buffer's module may be given what has a graph (reads other files).
         whole_is_kept: it is a view, and those beside it are kept as well, up to the whole of their tensor.
@@ -191,6 +192,7 @@ class Store(Event):
     few_keys: bool = False
     few_times: bool = False
     is_item: bool = False
+    is_key: bool = False
     growth: Callable[[], Growth] = field(default=no_growth, repr=False)
     is_buffer: bool = False
     gets_graphs: Callable[[], bool] = field(default=surely, repr=False)
@@ -295,6 +297,11 @@ class Store(Event):
     @property
     def _stored(self) -> t.Node | None:
         return self.value_site.node if self.value_site else None
+
+    @property
+    def is_kept_as_key(self) -> bool:
+        """Whether it is a key of a dict, here or in the function that is called."""
+        return isinstance(self.source, Store) and self.source.is_key
 
     @property
     def is_copied_gradient(self) -> bool:
@@ -425,6 +432,8 @@ class Store(Event):
             do: what is to be done with the value: ``store``.
             number: that it may become a number is said, too.
         """
+        if self.is_kept_as_key:
+            return f"key {self.place} by numbers, `tuple({self.value_code}.tolist())`: each tensor is another key"
         if self.may_be_needed:
             return f"empty {self.place} when it was used; if nothing backpropagates it, {do} {self.advice}"
         return f"{do} {self.advice}" + (self.number_advice if number else "")
@@ -499,6 +508,8 @@ class Store(Event):
         """Store the value without its graph."""
         site = self.value_site
         if site is None or (self.inner is not None and not self.parameter) or self.is_tensor is False or self.goes_on:
+            return None
+        if self.is_kept_as_key:
             return None
         edit = detached(site) if not self.may_be_needed else None
         return Fix(f"detach `{one_line(site.code)}`", (edit,), safe=self.is_tensor is True) if edit else None

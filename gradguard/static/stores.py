@@ -219,6 +219,14 @@ def _adds_by_method(flow: Flow, stmt: t.Augment, state: State) -> t.Call | None:
     return t.Call(stmt.origin, t.Attribute(stmt.origin, stmt.target, "__iadd__"), [t.Arg(stmt.value)])
 
 
+def _keep_key(flow: Flow, stmt: t.Augment, index: t.Expr, path: str, state: State) -> None:
+    """``counts[cell] += 1``: a dict keeps its keys, and each tensor is another one."""
+    key = flow.value(index, state)
+    if key.kind is Kind.TENSOR and any(root.source is Source.GRAPH for root in key.roots):
+        store = flow.store(path, key, state, stmt, index, Form.ITEM)
+        store.key, store.is_key = t.path_of(index), True
+
+
 def augment(flow: Flow, stmt: t.Augment, state: State) -> State:
     gradient_sums.note(flow, stmt, state)
     generators = flow.generators
@@ -246,6 +254,8 @@ def augment(flow: Flow, stmt: t.Augment, state: State) -> State:
     is_generator = flow.generators > generators and added.kind is Kind.CONTAINER
     if is_generator and before.kind in (Kind.NUMBER, Kind.TENSOR):
         return state  # to a number none can be added
+    if isinstance(stmt.target, t.Subscript) and before.kind is Kind.CONTAINER:
+        _keep_key(flow, stmt, stmt.target.index, path, state)
     item = isinstance(stmt.target, t.Subscript) and not isinstance(stmt.value, t.Display | t.Comprehension)
     is_ours = item and before.kind is not Kind.TENSOR and flow.scope(path) is not Scope.LOCAL
     if is_ours and flow.project.survey.mentions(_ADDS_ITS_OWN_WAY, flow.module, "__iadd__"):
