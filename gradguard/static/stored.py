@@ -6,7 +6,7 @@ Part of the model (see ``model``). Nothing here imports libcst.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
@@ -100,6 +100,22 @@ def _parts(node: t.Expr) -> Iterator[t.Expr]:
             yield from _parts(item)
     elif isinstance(part, t.Expr):
         yield part
+
+
+def _taken_apart(node: t.Node | None, body: Sequence[t.Stmt]) -> Iterator[t.Expr]:
+    """What a collection is made of, part by part: ``cell(x, state)`` of ``[h * 1.0 for h in new]``, by that name."""
+    while isinstance(node, t.Call) and node.name in ("tuple", "list") and len(node.args) == 1:
+        node = node.args[0].value
+    if isinstance(node, t.Comprehension):
+        names = {clause.iterable.id for clause in node.clauses[:1] if isinstance(clause.iterable, t.Name)}
+    else:
+        items = t.walk(node) if isinstance(node, t.Display) else ()
+        names = {n.value.id for n in items if isinstance(n, t.Subscript) and isinstance(n.value, t.Name)}
+    assigns = (stmt for stmt in t.walk(body) if isinstance(stmt, t.Assign)) if names else ()
+    for stmt in assigns:
+        bound = {each.id for target in stmt.targets for each in t.names_in(target) if isinstance(each, t.Name)}
+        if names & bound:
+            yield stmt.value
 
 
 _SHORTENS = re.compile(r"\bmaxlen\b|\.(?:pop|popleft|popitem|clear|remove)\(|\bdel\b|\[:\]\s*=")
@@ -327,7 +343,8 @@ class Store(Event):
         source = self.source
         if isinstance(source, Store) and source.recurs:
             return True
-        calls = (node for node in t.walk(source.site.node) if isinstance(node, t.Call))
+        computed = [source.site.node, *_taken_apart(self._stored, source.site.chunk.statements)]
+        calls = (node for node in t.walk(computed) if isinstance(node, t.Call))
         path = source.path if isinstance(source, Store) else self.path
         given = (f"{t.path_of(part)}." for call in calls for arg in call.args for part in _parts(arg.value))
         return any(f"{path}.".startswith(whole) for whole in given)

@@ -207,12 +207,21 @@ def _left(here: Translation, path: str, value: Value) -> Value:
     return value._replace(roots=value.roots & before.roots, maybe=value.maybe & before.maybe, parts=())
 
 
+def _is_computed_anew(here: Translation, path: str) -> bool:
+    """Whether the callee puts a collection there of what a call gave that was given the one before."""
+    rebinds = (
+        store for store in here.callee.facts.stores if store.form is Form.REBIND and here.path(store.path) == path
+    )
+    return any(store.is_recurrent for store in rebinds)
+
+
 def _note_carried(here: Translation, path: str, value: Value) -> None:
     """``slots.advance(memory)``: the callee does not see that what it is given came from what it replaces."""
     if path.endswith("[*]") and len(here.callee.words_put) > 1:
         return  # of a dict in a dict: which of its entries came from which is not told
     carried = any(r.source is Source.CARRIED and r.key[0] == path for r in value.roots if isinstance(r.key, tuple))
-    if carried and value.kind in (Kind.TENSOR, Kind.OUTPUT, Kind.UNKNOWN):
+    is_collection = value.kind is Kind.CONTAINER and _is_computed_anew(here, path)
+    if carried and (is_collection or value.kind in (Kind.TENSOR, Kind.OUTPUT, Kind.UNKNOWN)):
         store = here.flow.store(path, value, here.state, here.c.node, here.c.node, Form.REBIND)
         store.recurs = True
 
