@@ -23,7 +23,7 @@ or break the cycle in each iteration with `model.zero_grad()`, or `optimizer.zer
 parameters (one of `model.head.parameters()` leaves the others' gradients with their graphs): it sets the gradients to
 None, or detaches them with `set_to_none=False`. `p.grad.zero_()` by hand does not: the gradient keeps its graph, and
 the next backward adds to it. For a copy of the model, made anew for each task, a reset *before* the backward is of no
-use: the last one ties it for ever.
+use: the last one ties it for ever. So it is with the model that a function makes for each fold and trains.
 Measured on torch 2.13 with a small MLP: 290 KB a step with `zero_()`, nothing with either form of `zero_grad()`.
 
 **Not flagged.** A loop that resets the gradients (as AdaHessian is used): the memory is given back at the reset.
@@ -60,17 +60,25 @@ def keeps_a_cycle(function: Function) -> Iterator[Finding]:
             continue
         yield rule.finding(
             backward.source.site,
-            f"`backward(create_graph=True)` ties each parameter to its gradient's graph, and {_left(backward)}: "
-            "every activation of every iteration stays, and gc.collect() cannot free them",
-            help="use `torch.autograd.grad(..., create_graph=True)`, or reset the gradients of all parameters in "
-            "each iteration: `model.zero_grad()`",
+            f"`backward(create_graph=True)` ties each parameter to its gradient's graph, and {_left(backward)}, and "
+            "gc.collect() cannot free them",
+            help="use `torch.autograd.grad(..., create_graph=True)`, or reset the gradients of all parameters "
+            + ("after the last iteration, too" if _makes_model(backward) else "in each iteration")
+            + ": `model.zero_grad()`",
         )
 
 
+def _makes_model(backward: Backward) -> bool:
+    return backward.of_copy and backward.inner is None
+
+
 def _left(backward: Backward) -> str:
+    if _makes_model(backward):
+        return "no reset comes after the last one: the model of each call stays, with its last activations"
+    every = "every activation of every iteration stays"
     if backward.of_copy:
-        return "no reset comes after the last one for the copy that this is given"
-    return "nothing resets all of the gradients"
+        return f"no reset comes after the last one for the copy that this is given: {every}"
+    return f"nothing resets all of the gradients: {every}"
 
 
 @rule.in_run

@@ -10,7 +10,7 @@ from gradguard.static import tree as t
 from gradguard.static.classes import Class
 from gradguard.static.clearing import AT_START
 from gradguard.static.constant_places import without_settings
-from gradguard.static.copies import is_of_a_copy, leaves_a_copy, left_on
+from gradguard.static.copies import is_of_a_copy, leaves_a_copy, leaves_a_model, left_on
 from gradguard.static.functions import FunctionRef
 from gradguard.static.made_leaves import made_leaf
 from gradguard.static.model import Backward, Form, GradCall, Loop, Store, ZeroGrad
@@ -29,7 +29,7 @@ def judge_backward(flow: Flow, backward: Backward) -> None:
         backward.reset_around = _is_reset_around(flow)
         backward.asks_callers = backward.loop is None and not is_of_a_copy(flow, backward)
         backward.left_on = left_on(flow, backward) if backward.inner is None else backward.left_on
-        backward.of_copy = leaves_a_copy(flow, backward)
+        backward.of_copy = leaves_a_copy(flow, backward) or leaves_a_model(flow, backward)
     backward.freed_by = _freed_by(flow, backward)
     backward.carried_by = _carried_by(flow, backward)
     backward.cut_at = _cut_at(flow, backward)

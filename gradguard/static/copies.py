@@ -46,6 +46,48 @@ def leaves_a_copy(flow: Flow, backward: Backward) -> bool:
     return backward.of_copy and again and not _resets_after(flow, backward, _names_of_copy(flow, backward))
 
 
+def leaves_a_model(flow: Flow, backward: Backward) -> bool:
+    """Whether a function makes a model of its own, and leaves it with its last gradients, once for each of many folds.
+
+    The model goes nowhere else: somebody who gets it may reset it, or want it.
+    """
+    ran = _ran(flow, backward)
+    name = ran.pop() if len(ran) == 1 else None
+    if backward.inner is not None or name is None or not _is_made_here(flow, name, backward):
+        return False
+    if _resets_after(flow, backward, {name}) or any(flow.facts.calls_of(k.SETTING_GRADIENTS)):
+        return False
+    return _stays_here(flow.ref.define, name) and _is_called_in_loop(flow)
+
+
+def _is_made_here(flow: Flow, name: str, backward: Backward) -> bool:
+    """Whether a function binds a local name to what a call makes, once, and before the loop that trains it."""
+    around = set(backward.loop.around()) if backward.loop is not None else set()
+    bound = [s for s in flow.ref.define.statements if isinstance(s, t.Assign) and name in map(t.path_of, s.targets)]
+    is_before = all(stmt not in loop.nodes for stmt in bound for loop in around)
+    is_own = name in flow.locals and name not in flow.params and name not in flow.declared
+    return bool(around) and is_own and is_before and len(bound) == 1 and isinstance(bound[0].value, t.Call)
+
+
+def _stays_here(define: t.Define, name: str) -> bool:
+    """Whether a function only calls what it has by a name, and its methods: it neither returns it nor hands it on."""
+    called = {node.func for node in define.nodes if isinstance(node, t.Call)}
+    read = {node.value for node in define.nodes if isinstance(node, t.Attribute)}
+    bound = {to for stmt in define.statements if isinstance(stmt, t.Assign) for to in stmt.targets}
+    uses = (node for node in define.nodes if isinstance(node, t.Name) and node.id == name)
+    return all(node in called or node in read or node in bound for node in uses)
+
+
+def _is_called_in_loop(flow: Flow) -> bool:
+    """Whether a function of the program calls this one in a loop."""
+    for caller in flow.project.written_calling(flow.ref):
+        loops = [node for node in caller.define.nodes if isinstance(node, t.Repeat | t.Comprehension)]
+        calls = (node for loop in loops for node in t.walk(loop) if isinstance(node, t.Call))
+        if any(call.name == flow.facts.name for call in calls):
+            return True
+    return False
+
+
 def _names_of_copy(flow: Flow, backward: Backward) -> set[str]:
     """What the function calls the model that it gives to a call, or gets back from it."""
     call = backward.site.node
