@@ -134,7 +134,7 @@ def _keeps_too_many(suspect: Suspect) -> bool:
 
 def _is_history_of_torch(suspect: Suspect) -> bool:
     """Whether it lies in the state of an optimizer of torch: what one of the program's own keeps may have no end."""
-    spots = zip(suspect.chain, suspect.chain[1:], strict=False)
+    spots = zip(suspect.chain, suspect.chain[1:-1], strict=False)
     owners = [type(owner.thing) for owner, spot in spots if spot.label == ".state"]
     return any(owner.__module__.startswith("torch.") for owner in owners)
 

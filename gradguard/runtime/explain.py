@@ -159,7 +159,11 @@ def _is_made_from_others(seen: Evidence) -> bool:
 def _kind(seen: Evidence, stored: Place | None, made: Place | None) -> str:
     """What is kept, seen from the statement that keeps it."""
     kind = seen.suspect.kind
-    if kind == "optimizer" and seen.form == "append":
+    if (
+        kind == "optimizer"
+        and seen.form == "append"
+        and any(spot.label == ".state" for spot in seen.suspect.chain[:-1])
+    ):
         kind = "tensor"  # what the program's own optimizer collects in its state
     if kind == "tensor" and seen.suspect.holder.name == "grad":
         return "gradient"
