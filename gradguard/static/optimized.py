@@ -15,7 +15,7 @@ _PARAMETERS = ("parameters", "named_parameters")
 
 
 def optimized(c: Called) -> frozenset[str] | None:
-    """The modules whose parameters an optimizer is given; None when not seen.
+    """The modules whose parameters an optimizer is given, and the leaves; None when not seen.
 
     Args:
         c: the call that makes it.
@@ -29,6 +29,8 @@ def optimized(c: Called) -> frozenset[str] | None:
     named = [_owner(call) for call in calls if _is_of_module(call)]
     if named:
         return _all_known([_as_kept(c, path) for path in named])
+    if isinstance(parameters, t.Display) and not calls:
+        return _all_known([t.path_of(item) if _is_made_leaf(c, item) else None for item in parameters.items])
     method = parameters if isinstance(parameters, t.Call) else None
     ref = c.flow.value(method.func, c.state).ref if method is not None and method in calls else None
     base = _owner(method) if method is not None and isinstance(ref, FunctionRef) else None
@@ -36,6 +38,17 @@ def optimized(c: Called) -> frozenset[str] | None:
         return None
     inside = _all_known(list(_given_back(ref)))  # of `net.table_parameters()`: what its method gives
     return frozenset(base + path[len("self") :] for path in inside) if inside is not None else None
+
+
+def _is_made_leaf(c: Called, item: t.Expr) -> bool:
+    """Whether it is a tensor that its function makes to be trained, and no parameter of a module under another name."""
+    made = c.flow.ref.assigned.get(t.path_of(item) or "", [])
+    return bool(made) and all(isinstance(value, t.Call) and _makes_leaf(value) for value in made)
+
+
+def _makes_leaf(call: t.Call) -> bool:
+    name = call.func.name if isinstance(call.func, t.Attribute) else t.path_of(call.func)
+    return name in ("Parameter", "requires_grad_") or call.is_true("requires_grad")
 
 
 def _as_kept(c: Called, path: str | None) -> str | None:

@@ -119,3 +119,46 @@ def main(net, batches):
 
 def test_a_reset_by_an_object_that_has_the_same_module_under_another_name(tmp_path: Path) -> None:
     assert lines_in_files(tmp_path, {"trainer.py": TRAINER, "loop.py": LOOP}, CODE) == []
+
+
+AGENT = """
+class Agent:
+    def __init__(self):
+        self.actor, self.one, self.other = nn.Linear(8, 4), nn.Linear(12, 1), nn.Linear(12, 1)
+        self.log_alpha = {leaf}
+        self.actor_opt = torch.optim.Adam(self.actor.parameters(), 1e-3)
+        self.critic_opt = torch.optim.Adam([*self.one.parameters(), *self.other.parameters()], 1e-3)
+        self.alpha_opt = torch.optim.Adam([self.log_alpha], 1e-3)
+
+    def learn(self, s, a, y):
+        x = torch.cat([s, a], -1)
+        loss = sum((q(x) - y).square().mean() for q in (self.one, self.other))
+        self.critic_opt.zero_grad()
+        loss.backward()
+        self.critic_opt.step()
+        chosen = self.actor(s)
+        value = self.one(torch.cat([s, chosen], -1))
+        gain = (self.log_alpha.exp().detach() * chosen.norm() - value).mean()
+        self.{first}.zero_grad()
+        gain.backward(){mark}
+        self.actor_opt.step()
+        alpha_loss = -(self.log_alpha * chosen.norm().detach())
+        self.alpha_opt.zero_grad()
+        alpha_loss.backward()
+        self.alpha_opt.step()
+
+def main(replay):
+    agent = Agent()
+    for batch in replay:
+        agent.learn(*batch)
+"""
+
+
+def test_an_actor_whose_gradients_nobody_resets_beside_a_leaf_with_an_optimizer() -> None:
+    leaf = "torch.zeros((), requires_grad=True)"
+    assert_flagged(AGENT.format(leaf=leaf, first="critic_opt", mark="  # !"), CODE)
+    assert_clean(AGENT.format(leaf=leaf, first="actor_opt", mark=""), CODE)
+
+
+def test_a_leaf_that_may_be_the_actors_own() -> None:
+    assert_clean(AGENT.format(leaf="self.actor.bias", first="alpha_opt", mark=""), CODE)
