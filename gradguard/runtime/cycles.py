@@ -41,6 +41,7 @@ class _Kind:
     Args:
         circle: what closes the circle.
         is_model: as in :class:`Waiting`.
+        with_model: as there.
         count: objects at the last look.
         size: the most bytes of tensors at one look.
         rate: bytes a step that came, at least: what waited at one look, since the look before.
@@ -51,6 +52,7 @@ class _Kind:
 
     circle: Circle
     is_model: bool
+    with_model: bool = False
     count: int = 0
     size: int = 0
     rate: float = 0.0
@@ -165,7 +167,9 @@ class Cycles:
             devices=tuple(sorted(kind.devices)) or ("cpu",),
             advice=advice.for_garbage(kind.circle.sort, kind.circle.holder.name),
         )
-        return Diagnosed(leak, rate, 0.0, False, None, None, step, rate, comes_back=not self._waits)
+        return Diagnosed(
+            leak, rate, 0.0, False, None, None, step, rate, comes_back=not self._waits, with_model=kind.with_model
+        )
 
 
 def _add(kind: _Kind, waiting: Waiting, steps: int, *, waits: bool, fewest: int) -> None:
@@ -173,6 +177,7 @@ def _add(kind: _Kind, waiting: Waiting, steps: int, *, waits: bool, fewest: int)
     fresh = waiting.count - (kind.count if waits else 0)
     kind.is_again |= kind.count > 0 and fresh >= fewest
     kind.count = waiting.count
+    kind.with_model |= waiting.with_model
     kind.devices |= waiting.devices
     kind.size = max(kind.size, waiting.size)
     kind.rate = max(kind.rate, waiting.size / max(steps, 1))

@@ -38,6 +38,7 @@ class Diagnosed:
         asked: what the cache is asked for, if it is one of ``functools``.
         entries: of the dict that it stores into under keys.
         comes_back: the cyclic collector runs and frees it: memory is taken for longer than needed, and is not lost.
+        with_model: what waits for it are models, or contexts of an autograd function.
     """
 
     leak: Leak
@@ -54,6 +55,7 @@ class Diagnosed:
     asked: caches.Asked | None = None
     entries: entries.Entries | None = None
     comes_back: bool = False
+    with_model: bool = False
 
     @property
     def path(self) -> str:
@@ -85,9 +87,14 @@ class Diagnosed:
 
     @property
     def is_garbage(self) -> bool:
-        """Whether it waits for a collector that runs, and is nothing that a class or an autograd function keeps."""
-        path = self.leak.holder
-        return self.comes_back and path is not None and path.scope != "attribute" and not path.path.startswith("ctx.")
+        """Whether it waits for a collector that runs, and is no model that a class keeps: a tree whose nodes know their
+        parents is Python's everyday garbage.
+        """
+        holder = self.leak.holder
+        if not self.comes_back or holder is None:
+            return False
+        is_kept = holder.scope == "attribute" or holder.path.startswith("ctx.")
+        return not (is_kept and self.with_model)
 
     @property
     def is_retracted(self) -> bool:

@@ -58,6 +58,7 @@ class Waiting:
         circle: what they have in common.
         count: how many.
         is_model: they are modules, or contexts of an autograd function: what waits with them is never small.
+        with_model: a module waits with them, or they are such contexts.
         size: bytes of the tensors that wait with them.
         devices: where those are.
     """
@@ -65,6 +66,7 @@ class Waiting:
     circle: Circle
     count: int
     is_model: bool
+    with_model: bool = False
     size: int = 0
     devices: set[str] = field(default_factory=set)
 
@@ -101,7 +103,7 @@ def sorted_out(garbage: list[Any], internals: TorchInternals) -> dict[Any, Waiti
             if circle is None:
                 continue
             is_model = tell.is_context or issubclass(type(things[0]), internals.module_type)
-            waiting = Waiting(circle, len(things), is_model)
+            waiting = Waiting(circle, len(things), is_model, with_model=is_model)
             _claim(waiting, things, ids, claimed, internals)
             if waiting.size or is_model:
                 found[key] = waiting
@@ -114,6 +116,7 @@ def _claim(waiting: Waiting, things: list[Any], ids: set[int], claimed: set[int]
     claimed.update(map(id, fresh))
     while fresh:
         thing = fresh.pop()
+        waiting.with_model |= issubclass(type(thing), internals.module_type)
         if issubclass(type(thing), internals.tensor_type):
             address, size = internals.storage_of(thing)
             if address not in claimed:

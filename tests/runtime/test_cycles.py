@@ -248,6 +248,7 @@ def penalty(model: nn.Module) -> float:
 
 def test_what_the_collector_frees_has_no_end_of_memory_and_says_what_it_costs_at_its_peak() -> None:
     report = steps_of(large_tree, collector=True)
+    assert report.verdict == "suspect"  # nodes that know their parents: the collector is there for them
     (leak,) = report.leaks
     assert leak.holder is not None
     assert (leak.kind, leak.freed_by_gc, leak.explained) == ("cycle", True, None)
@@ -255,6 +256,27 @@ def test_what_the_collector_frees_has_no_end_of_memory_and_says_what_it_costs_at
     assert report.forecast is None
     assert not report.unexplained_bytes_per_step
     assert any("waited behind" in note and "MB" in note for note in report.notes)
+
+
+class Trial:
+    """A plain object that refers to itself, and has a model."""
+
+    def __init__(self) -> None:
+        self.model = nn.Linear(500, 500)
+        self.on_end = self.end
+
+    def end(self) -> None:
+        return None
+
+
+def a_trial_of_its_own(model: nn.Module) -> None:
+    Trial()
+
+
+def test_a_model_behind_a_plain_object_is_a_leak_though_the_collector_frees_it() -> None:
+    report = steps_of(a_trial_of_its_own, collector=True)
+    assert report.verdict == "leak"
+    assert [leak.holder.path for leak in report.leaks if leak.holder] == ["Trial.on_end"]
 
 
 def test_what_nothing_frees_has_one() -> None:
