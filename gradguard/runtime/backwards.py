@@ -10,6 +10,7 @@ from collections.abc import Callable
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
+from gradguard.runtime import training_threads
 from gradguard.runtime.sensors.graphs import Graphs
 from gradguard.runtime.steps import Attribute
 from gradguard.runtime.unstepped import SteppedNoMore, Unstepped
@@ -122,6 +123,7 @@ class Backwards:
         if self._is_stopped:
             return
         start = perf_counter_ns()
+        training_threads.note()
         try:
             if self._gradients.open:
                 self._gradients.before_backward(tensor)

@@ -16,7 +16,7 @@ from time import thread_time
 from types import FrameType, FunctionType
 from typing import TYPE_CHECKING, Any
 
-from gradguard.runtime import caches, graph_size
+from gradguard.runtime import caches, graph_size, training_threads
 from gradguard.runtime.references import ANY_ITEM, ATOMS, is_array, items_of, references
 from gradguard.runtime.roots import Root, roots
 from gradguard.runtime.spots import Spot
@@ -320,7 +320,7 @@ class _Walker:
 
     def _of_tensor(self, tensor: Any) -> list[tuple[str, Any]]:
         found: list[tuple[str, Any]] = []
-        if tensor.is_leaf and tensor.grad is not None:
+        if tensor.is_leaf and not training_threads.are_others() and tensor.grad is not None:
             found.append((".grad", tensor.grad))
         if tensor._backward_hooks:
             found.append(("._backward_hooks", tensor._backward_hooks))
@@ -375,13 +375,14 @@ def _orphans(visited: set[int], internals: TorchInternals) -> Orphans:
 
     found = Orphans()
     samples: deque[Any] = deque(maxlen=SAMPLES)
+    may_read = not training_threads.are_others()
     for thing in gc.get_referrers(internals.tensor_type, internals.parameter_type):
         if issubclass(type(thing), internals.tensor_type) and id(thing) not in visited:
             found.tensors += 1
             if thing.grad_fn is not None:
                 found.attached += 1
                 samples.append(weakref.ref(thing))
-            if thing.is_leaf and thing.grad is not None and thing.grad.grad_fn is not None:
+            if may_read and thing.is_leaf and thing.grad is not None and thing.grad.grad_fn is not None:
                 found.second_order += 1
             if thing._backward_hooks:
                 found.hooked += 1

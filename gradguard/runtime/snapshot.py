@@ -14,7 +14,7 @@ from types import FrameType
 from typing import Any
 
 from gradguard.alive import KINDS, Allocated, Amount, HeldBy, Kind, Snapshot
-from gradguard.runtime import census
+from gradguard.runtime import census, training_threads
 from gradguard.runtime.census import Reached
 from gradguard.runtime.naming import describe
 from gradguard.runtime.references import ANY_ITEM
@@ -219,7 +219,7 @@ def _alive(internals: TorchInternals) -> _Alive:
 
 
 def _gradients(tensors: list[Any]) -> Iterator[Any]:
-    for tensor in tensors:
+    for tensor in tensors if not training_threads.are_others() else ():
         if (tensor.is_leaf or tensor.retains_grad) and tensor.grad is not None:  # of others, asking warns
             yield tensor.grad
 

@@ -11,6 +11,8 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from gradguard.runtime import training_threads
+
 Listener = Callable[[Any, Any, Any], None]
 
 
@@ -43,6 +45,7 @@ class StepHook:
         def hand_on(optimizer: Any, args: Any, kwargs: Any) -> None:
             if is_compiling():
                 return
+            training_threads.note()
             for listener in self._listeners:
                 listener(optimizer, args, kwargs)
 

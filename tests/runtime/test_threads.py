@@ -12,6 +12,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import gradguard  # noqa: E402
+from gradguard.runtime import training_threads  # noqa: E402
 from gradguard.runtime.grad_calls import ENGINE, GradCalls  # noqa: E402
 from gradguard.runtime.step_hook import StepHook  # noqa: E402
 from gradguard.runtime.steps import Attribute  # noqa: E402
@@ -211,3 +212,31 @@ def test_a_function_is_put_back_in_whatever_order(order: tuple[int, int]) -> Non
     x = torch.ones(1, requires_grad=True)
     for _ in range(3):
         torch.autograd.grad(x.square(), x)
+
+
+# --- whose gradients may be read ----------------------------------------------------------------------------------
+
+
+def test_a_thread_that_trains_is_known_while_it_lives_and_its_gradients_are_not_read() -> None:
+    """Torch writes them without Python's lock: to read one meanwhile may end the process."""
+    trained, goes_on = threading.Event(), threading.Event()
+
+    def loop() -> None:
+        train(2)
+        trained.set()
+        goes_on.wait()
+
+    own = torch.nn.Linear(4, 4)
+    with gradguard.watch(report=False) as guard:
+        own(torch.randn(2, 4)).sum().backward()
+        alone = guard.snapshot()
+        thread = threading.Thread(target=loop)
+        thread.start()
+        trained.wait()
+        assert training_threads.are_others()
+        beside = guard.snapshot()
+        goes_on.set()
+        thread.join()
+        assert not training_threads.are_others()
+    assert "gradients" in {each.kind for each in alone.amounts}
+    assert "gradients" not in {each.kind for each in beside.amounts}
