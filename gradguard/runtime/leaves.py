@@ -43,7 +43,11 @@ class Noted:
 
     def has_moved(self, leaf: Any) -> bool:
         """Whether the leaf has other values now."""
-        return bool(leaf._version != self.version or _total(leaf) != self.total)
+        return self.was_written(leaf) or _total(leaf) != self.total
+
+    def was_written(self, leaf: Any) -> bool:
+        """Whether the leaf was written to since, as optimizers do."""
+        return bool(leaf._version != self.version)
 
     def has_added_up(self, leaf: Any, backwards: int) -> bool:
         """Whether each backward since has added to the same gradient, and nothing else wrote to it.
@@ -63,10 +67,26 @@ def noted(tensor: Any, internals: TorchInternals) -> list[Noted]:
         return []
     has = optimized(internals)
     leaves = [leaf for leaf in leaves_below(tensor.grad_fn) if id(leaf) not in has and leaf.grad is not None]
-    return [
-        Noted(weakref.ref(leaf), id(leaf.grad), leaf.grad._version, leaf._version, _total(leaf))
-        for leaf in leaves[:MOST]
-    ]
+    return [_noted(leaf, _total(leaf)) for leaf in leaves[:MOST]]
+
+
+def with_gradients(tensor: Any) -> list[Noted]:
+    """The leaves that a backward from a tensor adds to the gradient of, whoever has them; without their sums."""
+    leaves = leaves_below(tensor.grad_fn) if tensor.grad_fn is not None else ()
+    return [_noted(leaf, 0.0) for leaf in leaves if leaf.grad is not None]
+
+
+def _noted(leaf: Any, total: float) -> Noted:
+    return Noted(weakref.ref(leaf), id(leaf.grad), leaf.grad._version, leaf._version, total)
+
+
+def are_left_alone(before: list[Noted], backwards: int) -> bool:
+    """Whether some leaf only gets gradients, as far as is told without asking who has it: nothing wrote to it.
+
+    An optimizer writes to what it has in each step. To find all optimizers is a walk over all objects; this is not.
+    """
+    living = ((each, leaf) for each in before if (leaf := each.leaf()) is not None)
+    return any(each.has_added_up(leaf, backwards) and not each.was_written(leaf) for each, leaf in living)
 
 
 def is_cleared(before: Noted) -> bool:

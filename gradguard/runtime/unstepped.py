@@ -19,7 +19,7 @@ from collections.abc import Callable
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
-from gradguard.runtime import leaves
+from gradguard.runtime import leaves, training_threads
 
 if TYPE_CHECKING:
     from gradguard.runtime.torch_internals import TorchInternals
@@ -32,6 +32,9 @@ LAST = 48
 
 LATER = 100
 """The step after which they are looked at again, and when half as many more have ended, and so on."""
+
+BRIEFLY = 4
+"""Steps in which an optimizer would have written to what it has."""
 
 
 class Unstepped:
@@ -95,6 +98,8 @@ class Unstepped:
 class SteppedNoMore:
     """Looks now and then at what backward gives gradients to: a part that is replaced leaves the optimizer behind.
 
+    First at what nothing writes to, which is cheap and nearly always nothing; only then at what no optimizer has.
+
     Args:
         internals: of torch.
         note: called with what the reader of the report should know.
@@ -104,7 +109,9 @@ class SteppedNoMore:
         self._torch = internals
         self._note = note
         self._noted: list[leaves.Noted] = []
-        self._noted_after = self._thread = 0
+        self._noted_after = 0
+        self._is_asked = False
+        """Whether those that are noted are known to be in no optimizer."""
         self.next_step = LATER
 
     def before_backward(self, tensor: Any, steps: int, frame: FrameType) -> None:
@@ -116,29 +123,36 @@ class SteppedNoMore:
             frame: that calls it.
         """
         try:
-            with self._torch.without_overrides():
-                self._look(tensor, steps, frame)
+            if self._torch.is_capturing() or self._torch.has_compiled():
+                self.next_step = sys.maxsize
+            elif training_threads.are_others():
+                self._wait_for([], steps)
+            else:
+                with self._torch.without_overrides():
+                    self._look(tensor, steps, frame)
         except Exception:  # leaves without values, or of somebody's own making: nothing can be told
             self.next_step = sys.maxsize
 
     def _look(self, tensor: Any, steps: int, frame: FrameType) -> None:
-        here = threading.get_ident()
-        if self._torch.is_capturing() or self._torch.has_compiled():
-            self.next_step = sys.maxsize
-        elif not self._noted:
-            self._noted = [each for each in leaves.noted(tensor, self._torch) if not leaves.is_cleared(each)]
-            self._noted_after, self._thread = steps, here
-            self.next_step = steps + LAST - FIRST if self._noted else _later(steps)
-        elif here == self._thread:
-            noted = [each for each in self._noted if not leaves.is_cleared(each)]
-            found = leaves.added_up(noted, self._torch, steps - self._noted_after, moved=False)
-            self._noted, self.next_step = [], sys.maxsize if found else _later(steps)
+        before, backwards = self._noted, steps - self._noted_after
+        if not before:
+            self._wait_for(leaves.with_gradients(tensor), steps)
+        elif not self._is_asked:
+            fresh = leaves.noted(tensor, self._torch) if leaves.are_left_alone(before, backwards) else []
+            self._wait_for([each for each in fresh if not leaves.is_cleared(each)], steps, is_asked=True)
+        else:
+            noted = [each for each in before if not leaves.is_cleared(each)]
+            found = leaves.added_up(noted, self._torch, backwards, moved=False)
+            self._wait_for([], steps)
             if found:
                 self._note(_said(found, frame))
+                self.next_step = sys.maxsize
 
-
-def _later(steps: int) -> int:
-    return steps + steps // 2
+    def _wait_for(self, noted: list[leaves.Noted], steps: int, *, is_asked: bool = False) -> None:
+        """Look again, after a while at the same leaves, or much later at any."""
+        self._noted, self._noted_after, self._is_asked = noted, steps, is_asked
+        window = LAST - FIRST if is_asked else BRIEFLY
+        self.next_step = steps + (window if noted else steps // 2)
 
 
 def _said(found: list[Any], frame: FrameType) -> str:

@@ -12,6 +12,7 @@ torch = pytest.importorskip("torch")
 
 from torch import nn  # noqa: E402
 
+from gradguard.runtime import leaves  # noqa: E402
 from gradguard.runtime.watch import Watch  # noqa: E402
 
 STEPS = 80
@@ -360,3 +361,21 @@ def _cleared_through_data(net: Net, optimizer: Any) -> None:
 @pytest.mark.parametrize("at", [60, 140])
 def test_a_head_that_is_replaced_and_looked_after(at: int, after: Callable[[Net, Any], object]) -> None:
     assert _grown(at, 300, after) == []
+
+
+@pytest.mark.parametrize("to_none", [True, False])
+def test_a_steady_training_is_not_searched_for_optimizers(to_none: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """That is a walk over all objects: once early in a run, and not again, where each leaf is stepped."""
+    searched = []
+    optimized = leaves.optimized
+    monkeypatch.setattr(leaves, "optimized", lambda internals: searched.append(1) or optimized(internals))
+
+    def training(net: Net) -> None:
+        optimizer = sgd(net.parameters())
+        for _ in range(600):
+            optimizer.zero_grad(set_to_none=to_none)
+            net.loss().backward()
+            optimizer.step()
+
+    assert said(training) == []
+    assert len(searched) <= 2
