@@ -132,17 +132,10 @@ def _keeps_too_many(suspect: Suspect) -> bool:
     return suspect.gain.attached > 0 and (suspect.maxlen or 0) >= LONG_BUFFER
 
 
-def _is_history_of_torch(suspect: Suspect) -> bool:
-    """Whether it lies in the state of an optimizer of torch: what one of the program's own keeps may have no end."""
-    spots = zip(suspect.chain, suspect.chain[1:-1], strict=False)
-    owners = [type(owner.thing) for owner, spot in spots if spot.label == ".state"]
-    return any(owner.__module__.startswith("torch.") for owner in owners)
-
-
 def _is_filling(suspect: Suspect, kind: str, rate: float) -> bool:
     """Whether it is a bounded buffer that may well become full."""
-    if kind == "optimizer" and _is_history_of_torch(suspect):
-        return True  # of LBFGS, up to its history_size
+    if kind == "optimizer" and any(spot.label == ".state" for spot in suspect.chain[:-1]):
+        return True  # the history of LBFGS, up to its history_size
     if suspect.is_in_block:
         return True
     entries = items_gained(suspect) or suspect.gain.attached or (suspect.gain.tensors if kind == "cache" else 0)

@@ -67,12 +67,11 @@ def explain(suspect: Suspect, traced: Traced, sources: Sources, step: int, rate:
 
 
 def _advice(seen: Evidence, kind: str) -> str:
-    form, suspect = _advised_form(seen), seen.suspect
-    carried = seen.statement is not None and form == "carried"
+    form, suspect, statement = _advised_form(seen), seen.suspect, seen.statement
     return advice.for_leak(
         _advised(suspect, kind),
         form,
-        target_code(seen.statement, seen.name) if carried and seen.statement is not None else seen.name,
+        target_code(statement, seen.name) if statement is not None and form == "carried" else seen.name,
         _value(seen),
         trains=suspect.freed,
         holds=suspect.holder.type,
@@ -159,12 +158,6 @@ def _is_made_from_others(seen: Evidence) -> bool:
 def _kind(seen: Evidence, stored: Place | None, made: Place | None) -> str:
     """What is kept, seen from the statement that keeps it."""
     kind = seen.suspect.kind
-    if (
-        kind == "optimizer"
-        and seen.form == "append"
-        and any(spot.label == ".state" for spot in seen.suspect.chain[:-1])
-    ):
-        kind = "tensor"  # what the program's own optimizer collects in its state
     if kind == "tensor" and seen.suspect.holder.name == "grad":
         return "gradient"
     if kind in ("tensor", "view"):

@@ -20,8 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from gradguard.runtime.graph_size import leaves_below
 from gradguard.runtime.unreached import Unreached
-from gradguard.runtime.usercode import shown, user_frames
-from gradguard.runtime.variables import variables
+from gradguard.runtime.variables import optimizer_in_words
 
 if TYPE_CHECKING:
     from gradguard.runtime.torch_internals import TorchInternals
@@ -221,11 +220,7 @@ def _was_added_to(sampled: _Sampled) -> bool:
 
 
 def _said(optimizer: Any, seen: _Seen, frame: FrameType) -> str:
-    name = next((name for name, value in variables(frame) if value is optimizer), None)
-    kind = type(optimizer).__name__
-    frames = user_frames(frame)
-    at = f" ({shown(frames[-1].f_code.co_filename)}:{frames[-1].f_lineno})" if frames else ""
-    who = f"`{name}` ({kind})" if name else f"an optimizer ({kind})"
+    who, at = optimizer_in_words(optimizer, frame)
     what = (
         "that something clears once in some steps only, so that they add up in between"
         if seen.cleared

@@ -11,6 +11,7 @@ import sys
 from collections import OrderedDict, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 from gradguard.findings import Holder
@@ -355,7 +356,7 @@ def _suspect(spot: Spot, gain: Gain, entries: int, root: Root, steps: int) -> Su
         kind = "view" if gain.storage > 2 * gain.logical else "tensor"
     else:
         kind = "heap"
-    if any(_is_optimizer(thing) for thing in things):
+    if any(_is_optimizer(thing) for thing in things) and not (entries and _is_in_own_state(chain)):
         kind = "optimizer"
     elif kind == "tensor" and any(_is_state(each.thing) for each in below):
         kind = "snapshot"
@@ -407,6 +408,14 @@ def _is_passing_tensor(thing: Any) -> bool:
 
 def _is_optimizer(thing: Any) -> bool:
     return any(c.__module__ == "torch.optim.optimizer" and c.__name__ == "Optimizer" for c in type(thing).__mro__)
+
+
+def _is_in_own_state(chain: list[Spot]) -> bool:
+    """Whether it is a collection that an optimizer of the program's own, not of torch, keeps in its state."""
+    return any(
+        spot.label == ".state" and _is_optimizer(owner.thing) and not type(owner.thing).__module__.startswith("torch.")
+        for owner, spot in pairwise(chain[:-1])
+    )
 
 
 def _is_unfreezing(suspect: Suspect, before: Census) -> bool:

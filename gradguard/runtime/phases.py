@@ -20,9 +20,13 @@ PART = 0.1
 
 
 def evaluates(sources: Mapping[str, int]) -> bool:
-    """Whether beside the steps of an optimizer there are others, as far as the sources of steps tell."""
-    kinds = _kinds(sources)
-    return "optimizer" in kinds and len(kinds) > 1
+    """Whether others came after the steps of an optimizer: what comes before the first one is its warm-up.
+
+    Args:
+        sources: how many steps each source has ended, in the order in which they came.
+    """
+    kinds = list(_kinds(sources))
+    return "optimizer" in kinds[:-1]
 
 
 def said_of_phases(sources: Mapping[str, int], unwatched: int) -> list[str]:

@@ -13,9 +13,8 @@ from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any
 
-from gradguard.runtime import leaves
-from gradguard.runtime.usercode import shown, user_frames
-from gradguard.runtime.variables import variables
+from gradguard.runtime import leaves, training_threads
+from gradguard.runtime.variables import optimizer_in_words
 
 LOOKS = (4, 8, 16, 24)
 """The steps of an optimizer at whose end its parameters are looked at."""
@@ -52,9 +51,13 @@ class Unreached:
         """
         seen = self._seen.setdefault(optimizer, _Seen())
         seen.steps += 1
-        if seen.steps == LOOKS[0]:
+        if seen.steps not in LOOKS:
+            return None
+        if training_threads.are_others():
+            seen.waiting = []  # somebody else's backward may be at these gradients
+        elif seen.steps == LOOKS[0]:
             seen.waiting = [(weakref.ref(p), p._version) for p in _trained(optimizer) if p.grad is None]
-        elif seen.steps in LOOKS and seen.waiting:
+        else:
             seen.waiting = [(ref, version) for ref, version in seen.waiting if _waits(ref(), version)]
         if seen.steps != LOOKS[-1] or not seen.waiting:
             return None
@@ -73,11 +76,7 @@ def _waits(parameter: Any, version: int) -> bool:
 
 
 def _said(optimizer: Any, waiting: list[Any], count: int, frame: FrameType) -> str:
-    name = next((name for name, value in variables(frame) if value is optimizer), None)
-    kind = type(optimizer).__name__
-    frames = user_frames(frame)
-    at = f" ({shown(frames[-1].f_code.co_filename)}:{frames[-1].f_lineno})" if frames else ""
-    who = f"`{name}` ({kind})" if name else f"an optimizer ({kind})"
+    who, at = optimizer_in_words(optimizer, frame)
     how = "under `no_grad`, detached, or copied through `.data`"
     if len(waiting) == count:
         return (

@@ -7,7 +7,7 @@ from types import FrameType
 from typing import Any
 
 from gradguard.runtime.roots import is_function_frame, may_read, read_locals
-from gradguard.runtime.usercode import is_user_type, user_frames
+from gradguard.runtime.usercode import is_user_type, shown, user_frames
 
 MOST_ITEMS = 1_000
 """Items of one collection that are gone through."""
@@ -31,6 +31,19 @@ def variables(frame: FrameType) -> Iterator[tuple[str, Any]]:
             if is_user_type(type(value)):
                 for attribute, part in list(getattr(value, "__dict__", {}).items()):
                     yield from _with_items(f"{type(value).__name__}.{attribute}", part)
+
+
+def optimizer_in_words(optimizer: Any, frame: FrameType) -> tuple[str, str]:
+    """Who an optimizer is, by the variable that the user has it in, and where it steps: "`opt` (Adam)", " (a.py:3)".
+
+    Args:
+        optimizer: that has stepped.
+        frame: in which its step has ended.
+    """
+    name = next((name for name, value in variables(frame) if value is optimizer), None)
+    kind, frames = type(optimizer).__name__, user_frames(frame)
+    at = f" ({shown(frames[-1].f_code.co_filename)}:{frames[-1].f_lineno})" if frames else ""
+    return (f"`{name}` ({kind})" if name else f"an optimizer ({kind})"), at
 
 
 def _with_items(name: str, value: Any) -> Iterator[tuple[str, Any]]:

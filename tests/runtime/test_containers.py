@@ -30,6 +30,50 @@ for model, output, loss in training():
 
 
 LEAKS = {
+    "gradients in the state of an optimizer of one's own": (
+        "attribute",
+        "Agreeing.state[*]",
+        "gradient",
+        """
+class Agreeing(torch.optim.Optimizer):
+    def __init__(self, parameters, window=4):
+        super().__init__(parameters, {"window": window})
+    @torch.no_grad()
+    def step(self):
+        for group in self.param_groups:
+            for p in (each for each in group["params"] if each.grad is not None):
+                recent = self.state[p].setdefault("recent", [])
+                recent.append(p.grad.flatten().repeat(20))  # here
+                p.sub_(1e-3 * p.grad)
+for model, output, loss in training():
+    if "own" not in globals():
+        own = Agreeing(model.parameters())
+    own.step()
+""",
+    ),
+    "a list that another thread fills from a queue": (
+        "attribute",
+        "Sink.table",
+        "graph",
+        """
+import queue
+class Sink(threading.Thread):
+    def __init__(self):
+        super().__init__(daemon=True)
+        self.waiting, self.table = queue.Queue(), []
+        self.start()
+    def run(self):
+        while (row := self.waiting.get()) is not None:
+            self.table.append(row)  # here
+sink = Sink()
+for model, output, loss in training():
+    sink.waiting.put({"loss": loss})
+    busy = torch.randn(200, 200) @ torch.randn(200, 200)
+    busy = torch.relu(busy)
+sink.waiting.put(None)
+sink.join()
+""",
+    ),
     "a list in a context variable": (
         "global",
         "trail",
@@ -441,6 +485,23 @@ for model, output, loss in training():
 
 
 CLEAN = {
+    "the last gradients in the state of an optimizer of one's own": """
+class Agreeing(torch.optim.Optimizer):
+    def __init__(self, parameters, window=4):
+        super().__init__(parameters, {"window": window})
+    @torch.no_grad()
+    def step(self):
+        for group in self.param_groups:
+            for p in (each for each in group["params"] if each.grad is not None):
+                recent = self.state[p].setdefault("recent", [])
+                recent.append(p.grad.flatten().repeat(20))
+                del recent[:-group["window"]]
+                p.sub_(1e-3 * p.grad)
+for model, output, loss in training():
+    if "own" not in globals():
+        own = Agreeing(model.parameters())
+    own.step()
+""",
     "numbers added to lists under keys": """
 from collections import defaultdict
 norms = defaultdict(list)

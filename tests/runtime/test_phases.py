@@ -13,7 +13,7 @@ from torch import nn  # noqa: E402
 from gradguard.findings import RunReport  # noqa: E402
 from gradguard.runtime.clock import PATIENCE  # noqa: E402
 from gradguard.runtime.module_steps import BETWEEN_LOOKS, MOST_CLASSES, Forwards  # noqa: E402
-from gradguard.runtime.phases import said_of_phases  # noqa: E402
+from gradguard.runtime.phases import evaluates, said_of_phases  # noqa: E402
 from gradguard.runtime.steps import Attribute  # noqa: E402
 from gradguard.runtime.watch import Watch  # noqa: E402
 
@@ -258,6 +258,22 @@ def test_no_class_is_changed_when_the_watch_is_over() -> None:
 )
 def test_what_is_said_of_phases(sources: dict[str, int], unwatched: int, said: list[str]) -> None:
     assert said_of_phases(sources, unwatched) == said
+
+
+@pytest.mark.parametrize(
+    ("sources", "does"),
+    [
+        ({"optimizer": 120, "module": 300}, True),
+        ({"optimizer": 120, "loader": 20}, True),
+        ({"module": 40, "optimizer": 120, "loader": 30}, True),
+        ({"module": 40, "optimizer": 120}, False),  # a rollout before the first step
+        ({"optimizer": 120, "module": 5}, False),
+        ({"module": 300}, False),
+        ({}, False),
+    ],
+)
+def test_what_comes_after_an_optimizers_steps_evaluates(sources: dict[str, int], does: bool) -> None:
+    assert evaluates(sources) is does
 
 
 # --- counting forwards --------------------------------------------------------------------------------------------
