@@ -33,7 +33,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gradguard.catalogue import Rule
-from gradguard.findings import Finding, Related, Severity
+from gradguard.findings import Finding, Severity
 from gradguard.signs import ACTS, BACKWARD, sign
 from gradguard.static.edits import one_line
 from gradguard.static.model import Function
@@ -49,7 +49,7 @@ def trains_nothing(function: Function) -> Iterator[Finding]:
         made = backward.leaf_at
         if made is None:
             continue
-        where = Related(made.path, made.cell, made.line, f"the leaf is made at `{one_line(made.code)}`")
+        where = made.related(f"the leaf is made at `{one_line(made.code)}`")
         yield rule.finding(
             backward.site,
             "this trains nothing: the value is a leaf that was made anew, and no parameter is behind it",

@@ -31,7 +31,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gradguard.catalogue import Rule
-from gradguard.findings import Finding, Related, Severity
+from gradguard.findings import Finding, Severity
 from gradguard.signs import ACTS, BACKWARD
 from gradguard.static.model import Backward, Function, GradCall, Store
 
@@ -51,9 +51,7 @@ def raises(function: Function) -> Iterator[Finding]:
             backward.site,
             _message(backward, first),
             help="add the losses and call backward once, or pass `retain_graph=True` to the first backward",
-            related=(Related(first.site.path, first.site.cell, first.site.line, "this frees the graph"),)
-            if first is not backward
-            else (),
+            related=(first.site.related("this frees the graph"),) if first is not backward else (),
         )
 
 
@@ -63,7 +61,7 @@ def _carried(backward: Backward, store: Store) -> Finding:
         f"this raises in the second iteration: {store.place} brings the graph of the iteration before, "
         "which this backward has freed",
         help=f"detach {store.place} between iterations: `.detach()`, on each tensor where it is a tuple",
-        related=(Related(store.site.path, store.site.cell, store.site.line, "this keeps it for the next iteration"),),
+        related=(store.site.related("this keeps it for the next iteration"),),
     )
 
 

@@ -27,7 +27,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gradguard.catalogue import Rule
-from gradguard.findings import Confidence, Finding, Related, Severity
+from gradguard.findings import Confidence, Finding, Severity
 from gradguard.signs import ACTS, BACKWARD, GRAD_CALL
 from gradguard.static.edits import one_line
 from gradguard.static.model import Backward, Function, GradCall
@@ -42,7 +42,7 @@ def raises(function: Function) -> Iterator[Finding]:
         cut = backward.cut_at
         if cut is None:
             continue
-        where = Related(cut.path, cut.cell, cut.line, f"the graph ends at `{one_line(cut.code)}`")
+        where = cut.related(f"the graph ends at `{one_line(cut.code)}`")
         yield rule.finding(
             backward.site,
             f"this raises: the value has no graph since `{one_line(cut.code)}`",

@@ -45,7 +45,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gradguard.catalogue import Rule
-from gradguard.findings import Confidence, Finding, Leak, Related, Severity
+from gradguard.findings import Confidence, Finding, Leak, Severity
 from gradguard.signs import CACHE, CACHE_GIVEN, CACHE_IN_FILE, FORWARD
 from gradguard.static.model import Function
 from gradguard.static.source import Site
@@ -92,7 +92,7 @@ def _by_its_definition(function: Function) -> Iterator[Finding]:
     else:
         return
     by = function.cached_by
-    related = (Related(by.path, by.cell, by.line, "they are kept here"),) if by is not None else ()
+    related = (by.related("they are kept here"),) if by is not None else ()
     yield rule.finding(function.cached, reason, help=help, confidence=confidence, related=related)
 
 

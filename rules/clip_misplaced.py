@@ -46,7 +46,7 @@ from collections.abc import Iterator
 from itertools import takewhile
 
 from gradguard.catalogue import Rule
-from gradguard.findings import Confidence, Finding, Related, Severity
+from gradguard.findings import Confidence, Finding, Severity
 from gradguard.signs import TRAINS
 from gradguard.static import tree as t
 from gradguard.static.knowledge import CLIPS
@@ -78,7 +78,7 @@ def _of_no_use(around: Round, clip: Call, before: Event, after: Event) -> Iterat
             "nothing",
             help="clip them between `backward()` and `step()`",
             confidence=confidence,
-            related=(_there(before, "this step has used them"), _there(after, "this throws them away")),
+            related=(before.site.related("this step has used them"), after.site.related("this throws them away")),
         )
     elif around.resets(before, clip) and isinstance(after, Backward):
         yield rule.finding(
@@ -87,7 +87,7 @@ def _of_no_use(around: Round, clip: Call, before: Event, after: Event) -> Iterat
             "none yet",
             help="clip them between `backward()` and `step()`",
             confidence=confidence,
-            related=(_there(before, "this resets them"), _there(after, "this computes them")),
+            related=(before.site.related("this resets them"), after.site.related("this computes them")),
         )
 
 
@@ -104,7 +104,7 @@ def _while_scaled(function: Function, around: Round, clip: Call) -> Iterator[Fin
         "the gradients are still scaled here: the threshold is compared with a norm that is larger by the scaler's "
         "scale, at first 65,536 unless `init_scale` says otherwise",
         help=f"call `scaler.unscale_({step.target or 'optimizer'})` before it",
-        related=(_there(backward, "this computes the gradients of the scaled loss"),),
+        related=(backward.site.related("this computes the gradients of the scaled loss"),),
     )
 
 
@@ -122,7 +122,3 @@ def _does_nothing(clip: Call) -> bool:
     text = limit.args[0].value if isinstance(limit, t.Call) and limit.args else None
     is_text = isinstance(text, t.Constant) and text.value in ("inf", "Inf", "infinity")
     return is_text or (limit is not None and (t.path_of(limit) or "").rpartition(".")[2] == "inf")
-
-
-def _there(event: Event, message: str) -> Related:
-    return Related(event.site.path, event.site.cell, event.site.line, message)

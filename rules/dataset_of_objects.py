@@ -28,7 +28,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gradguard.catalogue import Rule
-from gradguard.findings import Confidence, Finding, Leak, Related, Severity
+from gradguard.findings import Confidence, Finding, Leak, Severity
 from gradguard.signs import sign
 from gradguard.static.model import Function
 
@@ -40,7 +40,7 @@ def is_copied(function: Function) -> Iterator[Finding]:
     for call in function.calls_of("torch.utils.data.DataLoader"):
         if not call.has("num_workers") or call.literal("num_workers") == 0:
             continue
-        where = Related(call.site.path, call.site.cell, call.site.line, "its workers are started here")
+        where = call.site.related("its workers are started here")
         for site in call.object_lists:
             yield rule.finding(
                 site,

@@ -150,7 +150,7 @@ def _is_run_by_others(function: Function) -> bool:
 def _inside(forward: Forward) -> tuple[Related, ...]:
     """Where the module is called, if that is in a function that is called here."""
     site = forward.source.site
-    return (Related(site.path, site.cell, site.line, "the forward pass"),) if forward.inner is not None else ()
+    return (site.related("the forward pass"),) if forward.inner is not None else ()
 
 
 def _records_in_callee(forward: Forward) -> bool:

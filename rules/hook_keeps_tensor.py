@@ -97,7 +97,7 @@ def _given(hook: HookRegistration, function: Function) -> str | None:
 
 def _registered(hook: HookRegistration) -> Related:
     site = hook.site
-    return Related(site.path, site.cell, site.line, "the hook is registered here")
+    return site.related("the hook is registered here")
 
 
 @rule.in_run

@@ -50,7 +50,7 @@ from gradguard.signs import TRAINS
 from gradguard.static import tree as t
 from gradguard.static.edits import statement_before
 from gradguard.static.learners import goes_over_learners, loop_it_follows, resets_beside
-from gradguard.static.model import Backward, Function, Loop, Step, ZeroGrad
+from gradguard.static.model import Function, Loop, Step, ZeroGrad
 from gradguard.static.optimized import overlap
 from gradguard.static.steps_by_hand import site_of, steps_never_reset
 
@@ -101,7 +101,7 @@ def _but_the_last(function: Function) -> Iterator[Finding]:
                 reset.site,
                 "after the loop, this is the last of its optimizers: nothing resets the gradients of the others",
                 help="move it into the loop",
-                related=(Related(loop.site.path, loop.site.cell, loop.site.line, "this loop steps each of them"),),
+                related=(loop.site.related("this loop steps each of them"),),
             )
 
 
@@ -137,13 +137,8 @@ def _where_no_optimizer_steps(function: Function) -> Iterator[Finding]:
                 f"{'that' if len(names) == 1 else 'those'} of {' and '.join(names)}: each "
                 "step is taken with the sum of the gradients of all iterations",
                 help=f"call {' and '.join(resets)} in every iteration, after the step",
-                related=(_line_of_backward(backward),),
+                related=(backward.site.related("this backward adds to it"),),
             )
-
-
-def _line_of_backward(backward: Backward) -> Related:
-    site = backward.site
-    return Related(site.path, site.cell, site.line, "this backward adds to it")
 
 
 def _optimizer(step: Step) -> str:
@@ -159,7 +154,7 @@ def _optimizer(step: Step) -> str:
 def _where_it_steps(step: Step) -> tuple[Related, ...]:
     """The step, where the loop runs it by a call: that does not name the optimizer."""
     site = step.source.site
-    return (Related(site.path, site.cell, site.line, "this is its step"),) if step.inner is not None else ()
+    return (site.related("this is its step"),) if step.inner is not None else ()
 
 
 def _is_reset(step: Step, loop: Loop) -> bool:

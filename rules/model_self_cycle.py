@@ -36,7 +36,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gradguard.catalogue import Rule
-from gradguard.findings import Finding, Leak, Related, Severity
+from gradguard.findings import Finding, Leak, Severity
 from gradguard.signs import LOOP, TRAINS, TRIALS
 from gradguard.static.model import Function
 
@@ -48,9 +48,7 @@ def lives_on(function: Function) -> Iterator[Finding]:
     for made in function.constructions:
         if not made.repeats or not made.cycles or made.is_kept or any(function.calls_of("gc.collect")):
             continue
-        where = Related(
-            made.site.path, made.site.cell, made.site.line, f"a `{made.name}` is made here in each iteration"
-        )
+        where = made.site.related(f"a `{made.name}` is made here in each iteration")
         for site in made.cycles:
             yield rule.finding(
                 site,

@@ -33,7 +33,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gradguard.catalogue import Rule
-from gradguard.findings import Confidence, Finding, Leak, Related, Severity
+from gradguard.findings import Confidence, Finding, Leak, Severity
 from gradguard.signs import sign
 from gradguard.static.model import Function
 
@@ -54,7 +54,7 @@ def returns_its_argument(function: Function) -> Iterator[Finding]:
                 "without a backward nothing frees it",
                 help="return `.detach()` of it, or what it can be made from again",
                 confidence=Confidence.LOW if call.packs_otherwise or frees else Confidence.HIGH,
-                related=(Related(here.path, here.cell, here.line, "the hooks are installed here"),),
+                related=(here.related("the hooks are installed here"),),
             )
 
 

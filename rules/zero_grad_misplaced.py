@@ -54,10 +54,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gradguard.catalogue import Rule
-from gradguard.findings import Confidence, Finding, Related, Severity
+from gradguard.findings import Confidence, Finding, Severity
 from gradguard.signs import TRAINS
-from gradguard.static.model import Backward, Event, Function, Loop, Step, ZeroGrad
-from gradguard.static.rounds import Round, round_of
+from gradguard.static.lost_gradients import lost_but_of_last_iteration, lost_in_next_iteration
+from gradguard.static.model import Function, Step, ZeroGrad
 
 rule = Rule("GG202", "zero-grad-misplaced", Severity.ERROR, TRAINS)
 
@@ -83,7 +83,7 @@ def _before_the_step(function: Function) -> Iterator[Finding]:
             reset,
             "the gradients are reset after `backward()` and before `step()`: the optimizer never sees them",
             help="move the reset before `backward()`",
-            related=(Related(site.path, site.cell, site.line, "this step finds no gradients, or zeros"),),
+            related=(site.related("this step finds no gradients, or zeros"),),
         )
 
 
@@ -119,58 +119,27 @@ def _while_accumulating(function: Function) -> Iterator[Finding]:
 
 def _of_the_iteration_before(function: Function, step: Step) -> Iterator[Finding]:
     """``zero_grad(); step(); backward()``, in each iteration."""
-    around = round_of(function, step)
-    if around is None or around.loop is None or around.loop is not step.loop:
-        return
-    reset, backward = _last_two(around, step)
-    comes_after = backward is not None and function.events.index(backward) > function.events.index(step)
-    if (
-        isinstance(backward, Backward)
-        and comes_after
-        and around.resets(reset, step)
-        and _is_always(backward, step.loop)
-    ):
+    lost = lost_in_next_iteration(function, step)
+    if lost is not None:
         yield rule.finding(
-            reset.site if reset is not None else step.site,
+            lost.reset.site,
             "the gradients of the iteration before are thrown away here: the optimizer never sees them",
             help="step after `backward()`, and reset after the step or before `backward()`",
-            related=(_there(step, "this step finds no gradients, or zeros"), _there(backward, "this computes them")),
+            related=(
+                step.site.related("this step finds no gradients, or zeros"),
+                lost.backward.site.related("this computes them"),
+            ),
         )
 
 
 def _in_the_loop_before(function: Function, step: Step) -> Iterator[Finding]:
     """A loop that resets the gradients in each iteration, and a step behind it."""
-    around = round_of(function, step)
-    events = _last_two(around, step) if around is not None else (None, None)
-    reset = next((event for event in events if isinstance(event, ZeroGrad)), None)
-    backward = next((event for event in events if isinstance(event, Backward)), None)
-    loop = backward.loop if backward is not None else None
-    if around is None or reset is None or backward is None or loop is None or loop.parent is not step.loop:
-        return
-    is_of_step = reset.target is not None and reset.target == around.optimizer and not loop.steps
-    if is_of_step and _is_always(reset, loop) and _is_always(backward, loop) and _runs_again(loop):
+    lost = lost_but_of_last_iteration(function, step)
+    if lost is not None:
         yield rule.finding(
-            reset.site,
+            lost.reset.site,
             f"the gradients are reset in each iteration, and `{step.target}` steps after the loop: the last iteration "
             "alone counts",
             help="step in the loop, after `backward()`; or reset before the loop, to use the sum of all",
-            related=(_there(step, "this step sees the gradients of the last iteration"),),
+            related=(step.site.related("this step sees the gradients of the last iteration"),),
         )
-
-
-def _last_two(around: Round, step: Step) -> tuple[Event | None, Event | None]:
-    before = around.before(step)
-    return next(before, None), next(before, None)
-
-
-def _is_always(event: Event, loop: Loop) -> bool:
-    """Whether it happens once in each iteration."""
-    return event.loop is loop and not event.conditional and event.inner is None
-
-
-def _runs_again(loop: Loop) -> bool:
-    return not loop.leaves_early and not loop.is_once_by_default and (loop.count is None or loop.count >= 2)
-
-
-def _there(event: Event, message: str) -> Related:
-    return Related(event.site.path, event.site.cell, event.site.line, message)

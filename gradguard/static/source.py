@@ -17,7 +17,7 @@ from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from gradguard.findings import Edit, FileError, Span
+from gradguard.findings import Edit, FileError, Related, Span
 from gradguard.static.gate import SourceError, parsed, problem_of
 from gradguard.static.memo import Remembers, cached_property, memo_of
 from gradguard.static.outline import Extent, Outline, extent_of, outline_of
@@ -303,6 +303,10 @@ class Site:
         """The white space before the first character of the site's line."""
         line = self.chunk.source_line(self.node.origin)
         return line[: min(len(line) - len(line.lstrip()), self.span.column - 1)]
+
+    def related(self, message: str) -> Related:
+        """This place, as one that a finding mentions."""
+        return Related(self.path, self.cell, self.line, message)
 
     def replace(self, text: str) -> Edit:
         """An edit that puts ``text`` in this place."""

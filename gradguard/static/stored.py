@@ -536,7 +536,7 @@ class Store(Event):
         site = self.source.site
         if self.inner is None or site.node is self.site.node:
             return ()
-        return (Related(site.path, site.cell, site.line, "it is stored here"),)
+        return (site.related("it is stored here"),)
 
     def origin(self) -> tuple[Related, ...]:
         """Where the graph starts, as a related place."""
@@ -544,4 +544,4 @@ class Store(Event):
         if site is None:
             return ()
         way = ": " + " <- ".join(f"`{code}`" for code in self.route) if len(self.route) > 2 else ""
-        return (Related(site.path, site.cell, site.line, f"the graph comes from `{one_line(site.code)}`{way}"),)
+        return (site.related(f"the graph comes from `{one_line(site.code)}`{way}"),)
