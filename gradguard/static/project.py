@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from gradguard.findings import FileError
 from gradguard.static import knowledge as k
+from gradguard.static import names_told
 from gradguard.static import tree as t
 from gradguard.static.asked import Questions
 from gradguard.static.classes import Class
@@ -40,15 +41,6 @@ _Asked: TypeAlias = set[tuple["Module", str]]
 _MAX_REEXPORTS = 6
 _TEST_LIBRARY = re.compile(r"^\s*(?:import|from)\s+(?:unittest|pytest)\b", re.M)
 _TEST_CASE = re.compile(r"^class\s+\w+\([^)\n]*\bTestCase\b", re.M)
-_OWNER = re.compile(r"\b(\w+)\.(?:\w+_)?(?:model|net|network)\b")
-_MOVED = r"(?:\.(?:to|cuda|cpu|float|half|double)\([^()\n]*\))*"
-_MODULE = re.compile(rf"(?<![\w.])(\w+){_MOVED}\.(?:eval\(\)|(?:named_)?parameters\(\))")
-_EVALUATED = re.compile(rf"^(\w+)(?:\s*=[^\n=]*|{_MOVED})\.eval\(\)", re.M)
-_TRAINED = re.compile(r"(?<![\w.])(\w+)\.train\((?!\s*(?:mode\s*=\s*)?False)")
-_FROZEN = re.compile(
-    r"(?<![\w.])(\w+)(?:\.\w+\(\))*\.requires_grad_\((?:requires_grad\s*=\s*)?False|"
-    r"\bin\s+(\w+)\.(?:named_)?parameters\(\):(?:[^\n]*\n){0,2}?[^\n]*\.requires_grad(?:_\(|\s*=\s*)False"
-)
 _UNIT_TESTS = re.compile(r"^\s*class\s+Test|^\s*def\s+test_\w*\((?:self\b|\))", re.M)
 
 
@@ -85,26 +77,22 @@ class Module(Remembers):
     @cached_property
     def owners_of_models(self) -> frozenset[str]:
         """The names of objects whose models it takes, as no optimizer has any: ``solver`` of ``solver.model(x)``."""
-        return frozenset(_OWNER.findall(self.source.text))
+        return names_told.owners(self.source.text)
 
     @cached_property
     def names_of_modules(self) -> frozenset[str]:
         """The variables that it uses somewhere as only modules are used, ``enc.parameters()``, and freezes nowhere."""
-        return frozenset(_MODULE.findall(self.source.text)) - self.names_of_frozen
+        return names_told.modules(self.source.text) - self.names_of_frozen
 
     @cached_property
     def evaluated_by_script(self) -> frozenset[str]:
         """The globals that its own statements put into evaluation mode, and nothing in it into the other one."""
-        text = self.source.text
-        found = _EVALUATED.findall(text) if ".eval()" in text else ()
-        return frozenset(found) - frozenset(_TRAINED.findall(text)) if found else frozenset()
+        return names_told.evaluated(self.source.text)
 
     @cached_property
     def names_of_frozen(self) -> frozenset[str]:
         """The variables that it uses somewhere as modules whose parameters want no gradients."""
-        text = self.source.text
-        found = _FROZEN.findall(text) if "requires_grad" in text else ()
-        return frozenset(name for names in found for name in names if name)
+        return names_told.frozen(self.source.text)
 
     @cached_property
     def uses_device(self) -> bool:
