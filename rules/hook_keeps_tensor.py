@@ -38,6 +38,7 @@ from collections.abc import Iterator
 from gradguard.catalogue import Rule
 from gradguard.findings import Finding, Leak, Related, Severity
 from gradguard.signs import HOOK, HOOK_IN_FILE, LOOP
+from gradguard.static import store_advice
 from gradguard.static.model import Function, HookRegistration, Store
 
 rule = Rule("GG109", "hook-keeps-tensor", Severity.ERROR, ((HOOK,), (HOOK_IN_FILE, LOOP)))
@@ -53,7 +54,7 @@ def keeps(function: Function) -> Iterator[Finding]:
                 f"the hook adds `{store.value_code}` to {store.place} in every forward pass, with its graph, and "
                 "nothing empties it in time",
                 help=_help(store),
-                fix=store.detach_fix(),
+                fix=store_advice.detach(store),
                 related=(where,),
             )
         for store in hook.kept_plain if hook.inner is None else ():
@@ -79,7 +80,9 @@ def keeps(function: Function) -> Iterator[Finding]:
 def _help(store: Store) -> str:
     if store.may_be_needed:
         return f"empty {store.place} in each step, after the backward that may need what it keeps, or overwrite it"
-    return f"store {store.advice}, overwrite instead of adding, or empty {store.place} in each step"
+    return (
+        f"store {store_advice.without_graph(store)}, overwrite instead of adding, or empty {store.place} in each step"
+    )
 
 
 def _given(hook: HookRegistration, function: Function) -> str | None:

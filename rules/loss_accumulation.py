@@ -50,6 +50,7 @@ from collections.abc import Iterator
 from gradguard.catalogue import Rule
 from gradguard.findings import Finding, Leak, Severity
 from gradguard.signs import STORING
+from gradguard.static import store_advice
 from gradguard.static.model import Form, Function, Store
 
 rule = Rule("GG103", "loss-accumulation", Severity.ERROR, STORING)
@@ -62,8 +63,8 @@ def accumulates(function: Function) -> Iterator[Finding]:
             yield rule.finding(
                 store.site,
                 _message(store),
-                help=f"add {store.advice}{store.number_advice}",
-                fix=store.detach_fix(),
+                help=f"add {store_advice.without_graph(store)}{store_advice.or_a_number(store)}",
+                fix=store_advice.detach(store),
                 severity=Severity.WARNING if store.freed else Severity.ERROR,
                 confidence=store.confidence,
                 related=store.origin(),

@@ -49,6 +49,7 @@ from collections.abc import Iterator
 from gradguard.catalogue import Rule
 from gradguard.findings import Confidence, Finding, Leak, Severity
 from gradguard.signs import STORING
+from gradguard.static import store_advice
 from gradguard.static.model import Function, Store
 
 rule = Rule("GG106", "moving-average-graph", Severity.ERROR, STORING)
@@ -62,7 +63,7 @@ def averages(function: Function) -> Iterator[Finding]:
                 store.site,
                 _message(store),
                 help=_help(store),
-                fix=None if _is_leaf_itself(store) else store.detach_fix(),
+                fix=None if _is_leaf_itself(store) else store_advice.detach(store),
                 severity=Severity.WARNING if store.freed else Severity.ERROR,
                 confidence=store.confidence if _is_of_training(store) else Confidence.LOW,
                 related=store.origin(),
@@ -94,9 +95,10 @@ def _is_leaf_itself(store: Store) -> bool:
 def _help(store: Store) -> str:
     if _is_leaf_itself(store):
         return f"begin each iteration with a leaf: `({store.value_code}).detach().requires_grad_()`"
+    without = store_advice.without_graph(store) + store_advice.or_a_number(store)
     if (store.is_of_itself or store.is_sum) and not store.is_buffer:
-        return f"go on with {store.advice}{store.number_advice}"
-    return f"average {store.advice}{store.number_advice}, or update it under `torch.no_grad()`"
+        return f"go on with {without}"
+    return f"average {without}, or update it under `torch.no_grad()`"
 
 
 @rule.in_run

@@ -43,6 +43,7 @@ from collections.abc import Iterator
 from gradguard.catalogue import Rule
 from gradguard.findings import Confidence, Finding, Severity
 from gradguard.signs import STORING
+from gradguard.static import store_advice
 from gradguard.static.model import Function, Store
 
 rule = Rule("GG107", "stored-by-callee", Severity.ERROR, STORING)
@@ -58,7 +59,7 @@ def hands_over(function: Function) -> Iterator[Finding]:
                 store.site,
                 f"`{store.value_code}` is kept in {store.place} by this call, with its graph ({store.keeps})",
                 help=_help(store),
-                fix=store.detach_fix(),
+                fix=store_advice.detach(store),
                 severity=Severity.WARNING if store.freed else Severity.ERROR,
                 confidence=store.confidence if _is_sure(function, store) else Confidence.LOW,
                 related=(*store.where_stored(), *store.origin()),
@@ -71,8 +72,8 @@ def _help(store: Store) -> str:
     if store.goes_on:  # a layer whose statistics are kept, say: the caller goes on with what it gives back
         return "detach it where it is stored: what the call computes of it needs the graph"
     if store.path.endswith(".*"):  # which of its collections: one that backward uses needs the graph until then
-        return f"empty each of its collections when it was used, or pass {store.advice}"
-    return store.instead("pass", number=True) + store.growth_advice
+        return f"empty each of its collections when it was used, or pass {store_advice.without_graph(store)}"
+    return store_advice.instead(store, "pass", number=True) + store_advice.grows_all_the_same(store)
 
 
 def _is_sure(function: Function, store: Store) -> bool:

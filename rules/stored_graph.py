@@ -52,6 +52,7 @@ from collections.abc import Iterator
 from gradguard.catalogue import Rule
 from gradguard.findings import Confidence, Finding, Leak, Severity
 from gradguard.signs import STORING
+from gradguard.static import store_advice
 from gradguard.static.model import Form, Function, Store
 
 rule = Rule("GG104", "stored-graph", Severity.ERROR, STORING)
@@ -67,7 +68,7 @@ def stores(function: Function) -> Iterator[Finding]:
                 store.site,
                 _message(store),
                 help=_help(store),
-                fix=store.detach_fix(),
+                fix=store_advice.detach(store),
                 severity=Severity.WARNING if store.freed else Severity.ERROR,
                 confidence=store.confidence if _is_sure(function, store) else Confidence.LOW,
                 related=store.origin(),
@@ -87,7 +88,7 @@ def _is_sure(function: Function, store: Store) -> bool:
 
 def _help(store: Store) -> str:
     without = "" if store.freed or store.is_kept_as_key else ", or run the loop under `torch.no_grad()`"
-    return store.instead("store") + without + store.growth_advice
+    return store_advice.instead(store, "store") + without + store_advice.grows_all_the_same(store)
 
 
 def _message(store: Store) -> str:

@@ -51,8 +51,13 @@ def build(module: ast.Module) -> Tree:
 
 def _number(node: ast.stmt | ast.expr) -> int:
     """The next number, for a node; the line that it begins in is noted."""
-    _lines.append(node.lineno)
+    _lines.append(_first_line(node))
     return next(_numbers)
+
+
+def _first_line(node: ast.stmt | ast.expr) -> int:
+    """Where a node begins; a tuple without its brackets, which may stand in a line of their own, as LibCST tells it."""
+    return node.elts[0].lineno if isinstance(node, ast.Tuple) and node.elts else node.lineno
 
 
 class Piece(NamedTuple):

@@ -11,14 +11,14 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
 
-from gradguard.findings import Confidence, Fix, Related
+from gradguard.findings import Confidence, Related
 from gradguard.static import tree as t
-from gradguard.static.edits import detached, one_line
+from gradguard.static.edits import one_line
 from gradguard.static.events import LONG_LOOP, Event, Loop, Mode
 from gradguard.static.knowledge import LOSS_NAME, MOVING_METHODS, REARRANGING, SPLITTING
 from gradguard.static.names import PARAMETERS, attributes_of, in_method
 from gradguard.static.saved import saves_nothing
-from gradguard.static.scalars import bound_to, is_scalar
+from gradguard.static.scalars import bound_to
 from gradguard.static.source import Site
 from gradguard.static.values import Held, Kind, Source, Value, node_within
 
@@ -422,68 +422,9 @@ class Store(Event):
         return None
 
     @property
-    def advice(self) -> str:
-        """How to store the value without its graph, in words."""
-        if self.is_tensor is False:
-            return f"the values in `{self.value_code}` without their graphs (`.detach()` each of them)"
-        return f"`{self._called('detach')}`"
-
-    @property
-    def number_advice(self) -> str:
-        """As a number, where it surely is one: a loss, a mean; not a module's output, nor a parameter."""
-        if self.is_tensor is False or self.is_of_leaves or not self._is_number:
-            return ""
-        return f", or `{self._called('item')}` where a number is meant"
-
-    @property
-    def _is_number(self) -> bool:
-        """Whether it has one element, as what computes it tells, or else its name: a loss."""
-        site = self.value_site
-        told = is_scalar(site.node, site.chunk.statements) if site is not None else None
-        return LOSS_NAME.search(self.value_code.rsplit(".", 1)[-1]) is not None if told is None else told
-
-    def instead(self, do: str, *, number: bool = False) -> str:
-        """The edit in words: without its graph, or where a backward may need that, not for longer.
-
-        Args:
-            do: what is to be done with the value: ``store``.
-            number: that it may become a number is said, too.
-        """
-        if self.is_kept_as_key:
-            return f"key {self.place} by numbers, `tuple({self.value_code}.tolist())`: each tensor is another key"
-        if self.may_be_needed:
-            return f"empty {self.place} when it was used; if nothing backpropagates it, {do} {self.advice}"
-        return f"{do} {self.advice}" + (self.number_advice if number else "")
-
-    @property
-    def growth_advice(self) -> str:
-        """That more than the graphs piles up, where an object keeps whole tensors and nothing empties it."""
-        source = self.source
-        stays = isinstance(source, Store) and source.scope in (Scope.ATTRIBUTE, Scope.GLOBAL)
-        adds = self.form in (Form.APPEND, Form.ITEM) and not (self.few_keys or self.may_be_needed)
-        return f"; {self.place} grows all the same: bound it, or empty it" if stays and adds and self._is_large else ""
-
-    @property
-    def _is_large(self) -> bool:
-        """Whether it surely is more than a few numbers: a dict of weights, a callback with its tensors, an output."""
-        node, site = self._stored, self.value_site
-        if site is None or LOSS_NAME.search(self.value_code):
-            return False
-        body = site.chunk.statements
-        made = [node, *(bound_to(node.id, body) if isinstance(node, t.Name) else ())]
-        outputs = {root.key for root in self.value.roots if root.source is Source.GRAPH}
-        is_many = any(isinstance(each, t.Comprehension) or each in outputs for each in made)
-        return is_many or self.value.kind is Kind.FUNCTION or is_scalar(node, body) is False
-
-    @property
     def may_be_needed(self) -> bool:
         """Whether a backward may still go through what is stored."""
         return not self.freed and not self.evaluating and self.is_read_again()
-
-    def _called(self, method: str) -> str:
-        node = self.value_site.node if self.value_site else None
-        primary = node is None or isinstance(node, t.Name | t.Attribute | t.Subscript | t.Call)
-        return f"{self.value_code}.{method}()" if primary else f"({self.value_code}).{method}()"
 
     @property
     def confidence(self) -> Confidence:
@@ -520,16 +461,6 @@ class Store(Event):
         if self.is_sum:
             return "the graph's nodes: a sum saves nothing for backward"
         return "with what each iteration saved for backward"
-
-    def detach_fix(self) -> Fix | None:
-        """Store the value without its graph."""
-        site = self.value_site
-        if site is None or (self.inner is not None and not self.parameter) or self.is_tensor is False or self.goes_on:
-            return None
-        if self.is_kept_as_key:
-            return None
-        edit = detached(site) if not self.may_be_needed else None
-        return Fix(f"detach `{one_line(site.code)}`", (edit,), safe=self.is_tensor is True) if edit else None
 
     def where_stored(self) -> tuple[Related, ...]:
         """The statement that stores it, as a related place, where a callee does, and it is not what is reported."""

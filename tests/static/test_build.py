@@ -135,6 +135,22 @@ def lines_of(path: str, text: str) -> list[int]:
     return found
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "x = (\n    1,\n    2,\n)\n",
+        "rows.append((\n    loss,\n    x,\n))\n",
+        "x = (\n    (1, 2),\n    3,\n)\n",
+        "x = ((\n    1, 2),\n    3,\n)\n",
+        "for a, b in (\n    c,\n    d,\n):\n    pass\n",
+        "x = (\n    a + b\n)\n",
+        "(\n    a,\n    b,\n) = c\n",
+    ],
+)
+def test_a_tuple_begins_with_its_first_element(text: str) -> None:
+    assert lines_of("x.py", text)
+
+
 def test_every_line_is_the_one_that_libcst_tells() -> None:
     assert len(lines_of("snippets.py", SNIPPETS)) > 250
     assert sum(len(lines_of(str(path), path.read_text())) for path in (ROOT / "rules").rglob("*.py")) > 1_000
