@@ -84,6 +84,23 @@ def test_where_some_steps_are_marked_they_count_for_all(dense: int) -> None:
     assert alive(lambda step, each: total.__setitem__(0, total[0] + each), 1_000, dense) > 1_000 - 2 * SELDOM
 
 
+@pytest.mark.parametrize("dense", [0, 600])
+def test_the_last_graph_of_a_training_is_one_however_long_nothing_is_backpropagated(dense: int) -> None:
+    now, seen = [0], []
+    graphs = Graphs(lambda: now[0])
+    last = loss()
+    for step in range(1, 601):
+        graphs.choose(step - 1, each=step <= dense)
+        if step == graphs.next_step and step <= 300:
+            last = loss()
+            graphs.mark(last.grad_fn, step)
+        now[0] = step
+        seen.append(graphs.read())
+    assert last.grad_fn is not None
+    assert max(seen[300:]) <= (1 if dense else 2 * SELDOM)
+    assert len(set(seen[300 + 2 * SELDOM :])) == 1
+
+
 @pytest.mark.parametrize(("every", "first"), [(7, 3), (16, 0), (16, 5), (32, 31), (100, 50)])
 def test_what_is_kept_now_and_then_is_neither_missed_nor_counted_many_times(every: int, first: int) -> None:
     kept: list[torch.Tensor] = []

@@ -178,6 +178,25 @@ def test_an_evaluation_that_keeps_nothing_in_the_end(evaluate: Callable[[Recurre
     assert f"{60 * epochs} are those of an optimizer" in " ".join(report.notes)
 
 
+@pytest.mark.parametrize("steps", [40, 400])
+def test_the_last_loss_of_the_training_is_still_there(steps: int) -> None:
+    """One graph, in however many steps of an evaluation."""
+
+    def program(model: Recurrent) -> None:
+        optimizer = torch.optim.SGD(model.parameters(), 0.01)
+        for batch in batches(steps):
+            model.state = None
+            loss = model(batch).square().mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        counted(model)
+        assert loss.grad_fn is not None
+
+    report = watched(program)
+    assert (report.verdict, report.leaks) == ("clean", ())
+
+
 def test_a_policy_acts_before_each_update() -> None:
     """What a rollout keeps is emptied after the update; the first rollout is taken for a phase, and no other."""
 

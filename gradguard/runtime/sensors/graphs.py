@@ -170,6 +170,11 @@ class Graphs:
             step: that has just ended.
             each: whether it is to be the very next one.
         """
+        if self._newest.step is not None and self._newest.step < self.next_step <= step:
+            # Nothing was backpropagated in the step that was chosen, as in an evaluation: what is alive of the last
+            # training step is no more than that.
+            self._newest.stand_for(self.next_step - self._newest.step)
+            self._newest = _Marked(self._total)
         if each:
             self.next_step = step + 1
         elif self.next_step <= step:
@@ -178,5 +183,5 @@ class Graphs:
 
     def read(self) -> int:
         """Graphs alive now, that of the current step included; in the steady state about as many."""
-        since = self._now() - self._newest.step if self._newest.step is not None else 0
+        since = min(self._now(), self.next_step) - self._newest.step if self._newest.step is not None else 0
         return self._total[0] + self._newest.alive * max(since, 0)
