@@ -183,5 +183,5 @@ class Graphs:
 
     def read(self) -> int:
         """Graphs alive now, that of the current step included; in the steady state about as many."""
-        since = min(self._now(), self.next_step) - self._newest.step if self._newest.step is not None else 0
+        since = min(self._now(), self.next_step - 1) - self._newest.step if self._newest.step is not None else 0
         return self._total[0] + self._newest.alive * max(since, 0)
