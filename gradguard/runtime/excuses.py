@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from itertools import pairwise
 
 from gradguard.findings import Place
 from gradguard.runtime import bounds, lifetime
@@ -58,8 +59,22 @@ def _emptied(seen: Evidence) -> Place | None:
     key = LAST_KEY.search(suspect.holder.path)
     stored = (seen.lines[0].filename, seen.statement) if seen.statement is not None else None
     return lifetime.emptied_in_a_loop(
-        seen.sources, seen.name, suspect.holder.scope, suspect.home, seen.outlived, key[1] if key else None, stored
+        seen.sources,
+        seen.name,
+        suspect.holder.scope,
+        suspect.home,
+        seen.outlived,
+        key[1] if key else None,
+        stored,
+        _kinds_of_owner(seen),
     )
+
+
+def _kinds_of_owner(seen: Evidence) -> frozenset[str]:
+    """The names of the classes that the object is of whose attribute grows, where one has it."""
+    spots = pairwise(seen.suspect.chain)
+    owners = [spot.owner or type(parent.thing) for parent, spot in spots if spot.label == f".{seen.name}"]
+    return frozenset(cls.__name__ for cls in owners[-1].__mro__ if cls is not object) if owners else frozenset()
 
 
 def _written_bound(seen: Evidence) -> int | None:

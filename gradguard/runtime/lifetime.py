@@ -11,6 +11,7 @@ from gradguard.runtime.source import FunctionNode, LoopNode, Source, Sources, ow
 from gradguard.runtime.stores import bound_names, called_name, names, only_begins, reads, stores
 
 JOINING = frozenset({"cat", "concat", "concatenate", "stack", "hstack", "vstack", "append"})
+KINDS_OF_TORCH = frozenset({"Module", "Optimizer"})
 EMPTYING = frozenset({"clear", "pop", "popleft", "popitem", "reset"})
 
 
@@ -22,6 +23,7 @@ def emptied_in_a_loop(
     outlived: frozenset[tuple[str, int]] = frozenset(),
     key: str | None = None,
     stored: tuple[str, ast.stmt] | None = None,
+    kinds: frozenset[str] = frozenset(),
 ) -> Place | None:
     """A statement that empties ``name`` again and again, outside the loop that fills it: once an epoch.
 
@@ -33,6 +35,7 @@ def emptied_in_a_loop(
         outlived: file and line of what ran while the lines were followed, and emptied something else or nothing.
         key: under which the collection is in a dict of that name, where it is: ``train`` of ``seen["train"]``.
         stored: file and statement that fills it.
+        kinds: the names of the classes that the object is of whose attribute it is, if they are known.
     """
     for source in sources.all():
         as_attribute = scope in ("attribute", "class") or source.filename != home
@@ -43,7 +46,9 @@ def emptied_in_a_loop(
                 continue
             if as_attribute and not any(isinstance(n, ast.Attribute) and n.attr == name for n in ast.walk(node)):
                 continue
-            if stored is not None and _is_of_another(sources, source, node, *stored, name, scope):
+            if stored is not None and scope == "closure" and _is_of_another_function(sources, source, node, *stored):
+                continue
+            if scope == "attribute" and _is_of_another_class(sources, source, node, name, stored, kinds):
                 continue
             function = source.function_of(node)
             if getattr(function, "name", "") in ("__init__", "__new__"):
@@ -120,29 +125,60 @@ def _is_of_another_key(statement: ast.stmt, name: str, key: str) -> bool:
     return bool(keys) and key not in keys
 
 
-def _is_of_another(
-    sources: Sources, source: Source, node: ast.stmt, filename: str, stored: ast.stmt, name: str, scope: str
-) -> bool:
-    """Whether a statement is about another variable of that name: of another function, or of an unrelated class."""
+def _is_of_another_function(sources: Sources, source: Source, node: ast.stmt, filename: str, stored: ast.stmt) -> bool:
+    """Whether a statement is about a variable of that name that another function closes over."""
     home = sources.get(filename)
-    if home is None:
-        return False
-    if scope == "closure":
-        return source is not home or _outermost(source, node) is not _outermost(home, stored)
-    ours, theirs = (_class_whose_own(s, n, name) for s, n in ((source, node), (home, stored)))
-    return ours is not None and theirs is not None and not _are_related(ours, theirs)
+    return home is not None and (source is not home or _outermost(source, node) is not _outermost(home, stored))
+
+
+def _is_of_another_class(
+    sources: Sources,
+    source: Source,
+    node: ast.stmt,
+    name: str,
+    stored: tuple[str, ast.stmt] | None,
+    kinds: frozenset[str],
+) -> bool:
+    """Whether a statement is about the attribute of an object that is of an unrelated class."""
+    ours = _kinds_of_owner(source, node, name)
+    home = sources.get(stored[0]) if stored is not None else None
+    known = kinds or (_kinds_of_owner(home, stored[1], name) if home is not None and stored is not None else kinds)
+    return bool(ours and known) and ours.isdisjoint(known)
 
 
 def _outermost(source: Source, node: ast.AST) -> ast.AST | None:
     return next((n for n in reversed([*source.around(node)]) if isinstance(n, FunctionNode)), None)
 
 
-def _class_whose_own(source: Source, statement: ast.stmt, name: str) -> ast.ClassDef | None:
-    """The class whose method has ``self.name`` in a statement."""
-    attributes = (n for n in ast.walk(statement) if isinstance(n, ast.Attribute) and n.attr == name)
-    if not any(isinstance(n.value, ast.Name) and n.value.id == "self" for n in attributes):
-        return None
-    return next((n for n in source.around(statement) if isinstance(n, ast.ClassDef)), None)
+def _kinds_of_owner(source: Source, statement: ast.stmt, name: str) -> frozenset[str]:
+    """The classes of the object whose attribute a statement has, ``self.rows``, ``memory.rows``; none if not known."""
+    owners = {_first_name(n.value) for n in ast.walk(statement) if isinstance(n, ast.Attribute) and n.attr == name}
+    if "self" in owners:
+        cls = next((n for n in source.around(statement) if isinstance(n, ast.ClassDef)), None)
+        return _kinds(cls) if cls is not None else frozenset()
+    told = [_kinds_of_local(source, statement, owner) for owner in owners]
+    return told[0] if len(told) == 1 else frozenset()
+
+
+def _kinds_of_local(source: Source, statement: ast.stmt, owner: str) -> frozenset[str]:
+    """The classes that a function says a name is of: by an annotation, or where it makes the object."""
+    function = source.function_of(statement)
+    arguments = function.args if isinstance(function, FunctionNode) else None
+    given = (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs) if arguments is not None else ()
+    told = [argument.annotation for argument in given if argument.arg == owner]
+    for made in own_nodes(function):
+        if isinstance(made, ast.stmt) and stores(made, owner):
+            told.append(made.value.func if isinstance(made, ast.Assign) and isinstance(made.value, ast.Call) else None)
+    known = {ast.unparse(each).rpartition(".")[2] if each is not None else "" for each in told}
+    called = known.pop() if len(known) == 1 else ""
+    classes = {n.name: n for n in ast.walk(source.tree) if isinstance(n, ast.ClassDef)}
+    return _kinds(classes[called]) if called in classes else KINDS_OF_TORCH & {called}
+
+
+def _kinds(cls: ast.ClassDef) -> frozenset[str]:
+    """The names of a class and of those that it derives from, as far as they tell it from others."""
+    bases = {ast.unparse(base).rpartition(".")[2] for base in cls.bases}
+    return frozenset({cls.name, *bases} - {"object"})
 
 
 def _has_run(source: Source, statement: ast.stmt) -> set[tuple[str, int]]:
@@ -309,8 +345,7 @@ def _may_be_a(source: Source, call: ast.Call, owner: ast.ClassDef) -> bool:
 
 def _are_related(cls: ast.ClassDef, other: ast.ClassDef) -> bool:
     """Whether two classes are one, or one derives from the other, or both from a third."""
-    bases, others = ({ast.unparse(base).rpartition(".")[2] for base in each.bases} for each in (cls, other))
-    return cls.name == other.name or other.name in bases or cls.name in others or bool(bases & others - {"object"})
+    return not _kinds(cls).isdisjoint(_kinds(other))
 
 
 def _is_own_attribute(called: ast.expr) -> bool:

@@ -317,3 +317,41 @@ def test_what_empties_a_list_in_the_loop_that_fills_it(inner: str, tmp_path: Pat
 def test_what_does_not(outer: str, inner: str, tmp_path: Path) -> None:
     """Once an epoch is the classic leak: the list is local to it."""
     assert not emptied_in_place(outer, inner, tmp_path)
+
+
+OF_A_LOCAL = """
+class Memory:
+    def keep(self, loss):
+        rows = self.pending
+        rows.append(loss)
+
+class Other:
+    pass
+
+{}
+"""
+
+TOLD = [
+    ("def run(held: Other):\n    for _ in range(9): held.pending.clear()", {"Memory"}, False),
+    ("def run(held: Memory):\n    for _ in range(9): held.pending.clear()", {"Memory"}, True),
+    ("def run(held: Memory):\n    for _ in range(9): held.pending.clear()", {"Longer", "Memory"}, True),
+    ("def run(held):\n    for _ in range(9): held.pending.clear()", {"Memory"}, True),
+    ("def run():\n    held = Other()\n    for _ in range(9): held.pending.clear()", {"Memory"}, False),
+    ("def run():\n    held = Memory()\n    for _ in range(9): held.pending.clear()", {"Memory"}, True),
+    ("def run():\n    held = made()\n    for _ in range(9): held.pending.clear()", {"Memory"}, True),
+    ("def run(held: Other):\n    held = held.memory\n    for _ in range(9): held.pending.clear()", {"Memory"}, True),
+    ("def run(held: nn.Module):\n    for _ in range(9): held.pending = []", {"Own", "Optimizer"}, False),
+    ("def run(held: nn.Module):\n    for _ in range(9): held.pending = []", {"Own", "Module"}, True),
+    ("def run(held: Kept):\n    for _ in range(9): held.pending = []", {"Memory"}, True),
+    ("def run(held: Other):\n    for _ in range(9): held.pending.clear()", set(), True),
+]
+
+
+@pytest.mark.parametrize(("text", "kinds", "found"), TOLD)
+def test_what_is_said_to_be_of_another_class_is_another_s(
+    text: str, kinds: set[str], found: bool, tmp_path: Path
+) -> None:
+    (tmp_path / "home.py").write_text(OF_A_LOCAL.format(text))
+    home = str(tmp_path / "home.py")
+    place = emptied_in_a_loop(Files(tmp_path), "pending", "attribute", home, kinds=frozenset(kinds))
+    assert (place is not None) is found
