@@ -165,8 +165,8 @@ def _said(found: list[Any], frame: FrameType) -> str:
     size = sum(leaf.grad.nbytes for leaf in found)
     return (
         f"{who} get gradients from each backward and are in no optimizer: they never change, and their gradients"
-        f" ({size:,} bytes) only add up. Give them to an optimizer; if they are to stay as they are,"
-        " `requires_grad_(False)`"
+        f" ({size:,} bytes) only add up. Give them to an optimizer (one that was made before they were does not know"
+        " them, GG210); if they are to stay as they are, `requires_grad_(False)`"
     )
 
 

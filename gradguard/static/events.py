@@ -388,6 +388,7 @@ class Call(Event):
             ``add_param_group``, something takes groups out again.
         lags: (of ``itertools.tee``) the end that is not read in each iteration of the training that reads another one.
         lags_in_object: the same of two ends that an object keeps, and that is gone through.
+        replaced_at: (of an optimizer) where a module whose parameters it was given is replaced, before it steps.
     """
 
     name: str = ""
@@ -406,6 +407,7 @@ class Call(Event):
     is_harmless: bool = False
     lags: str | None = None
     lags_in_object: str | None = None
+    replaced_at: Site | None = None
     packs_as_given: tuple[Site, ...] = ()
     packs_otherwise: bool = False
 

@@ -1,0 +1,60 @@
+"""A module is replaced after its optimizer was made: the new one is never trained.
+
+**What happens.** An optimizer is given parameters, not a model: `optim.SGD(model.parameters())` goes through them once
+and keeps the tensors. A layer that is replaced afterwards, or a model that is made or loaded anew, has others. backward
+computes their gradients, `step()` moves the old ones, which nobody calls any more and the optimizer keeps alive with
+their state, and nothing raises. The new ones stay as they were made, and their gradients add up, since
+`optimizer.zero_grad()` does not know them either.
+
+```python
+model = models.resnet18(weights="DEFAULT")
+optimizer = optim.SGD(model.parameters(), lr=0.01)
+model.fc = nn.Linear(512, 2)        # the head is never trained
+```
+
+**Instead**, make the optimizer when the model is as it is to be trained, or add what is new with
+`optimizer.add_param_group({"params": model.fc.parameters()})`.
+
+```python
+model = models.resnet18(weights="DEFAULT")
+model.fc = nn.Linear(512, 2)
+optimizer = optim.SGD(model.parameters(), lr=0.01)
+```
+
+**Not flagged.** What wraps the model and keeps its parameters (`nn.DataParallel(model)`, `torch.compile(model)`,
+`model.to(device)`, `load_state_dict`), modules without parameters (`nn.Identity()`), an optimizer that is made anew or
+gets more parameters afterwards, or that does not step any more: a model that is loaded for the test. A part that has an
+optimizer of its own, is frozen, or copies another one (a target network).
+
+**References.** <https://docs.pytorch.org/docs/stable/optim.html#constructing-it>.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gradguard.catalogue import Rule
+from gradguard.findings import Finding, Severity
+from gradguard.signs import sign
+from gradguard.static.edits import one_line
+from gradguard.static.model import Function
+
+# The left side of what a constructor binds is not seen.
+_MAKES = sign(
+    "parameters", pattern=r"(?s:parameters\b.*?\n[^\n#]*?\b(?:[A-Z]\w*|models\.\w+|load)\()", own=True, across=True
+)
+_OPTIMIZER = sign("optim", pattern=r"\boptim\b|\b\w*[oO]ptim\w*\s*=")
+
+rule = Rule("GG210", "stale-optimizer", Severity.ERROR, ((_MAKES, _OPTIMIZER),))
+
+
+@rule.in_source
+def trains_the_old_one(function: Function) -> Iterator[Finding]:
+    for made in function.calls_of("torch.optim"):
+        if made.replaced_at is not None:
+            yield rule.finding(
+                made.replaced_at,
+                f"what is made here is never trained: `{made.bound_to}` has the parameters of what was there before",
+                help=f"make `{made.bound_to}` after this, or give it the new parameters with `add_param_group`",
+                related=(made.site.related(f"the optimizer is made at `{one_line(made.site.code)}`"),),
+            )

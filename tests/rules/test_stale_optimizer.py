@@ -1,0 +1,240 @@
+from __future__ import annotations
+
+from textwrap import dedent
+
+import pytest
+
+from tests.rules.snippets import assert_clean, assert_flagged
+
+CODE = "GG210"
+IMPORTS = """
+import torchvision
+from torch import optim
+from torchvision import models
+"""
+
+FLAGGED = {
+    "a head that is replaced": """
+        model = torchvision.models.resnet18(weights="DEFAULT")
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+        model.fc = nn.Linear(512, 2)  # !
+        for x, y in loader:
+            optimizer.zero_grad()
+            F.cross_entropy(model(x), y).backward()
+            optimizer.step()
+    """,
+    "an item of the classifier, and a function that trains": """
+        def main(args):
+            net = models.vgg16()
+            opt = optim.AdamW(net.parameters(), lr=args.lr)
+            net.classifier[6] = nn.Linear(4096, args.classes).to(args.device)  # !
+            net = net.to(args.device)
+            for epoch in range(args.epochs):
+                train_one_epoch(net, opt, epoch)
+    """,
+    "a model for each fold, one optimizer": """
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.body = nn.Linear(4, 2)
+
+            def forward(self, x):
+                return self.body(x)
+
+        def validate(folds):
+            net = Net()
+            opt = torch.optim.Adam(net.parameters())
+            for fold in folds:
+                net = Net()  # !
+                for x, y in fold:
+                    opt.zero_grad()
+                    F.mse_loss(net(x), y).backward()
+                    opt.step()
+    """,
+    "a model that is loaded where one goes on": """
+        def main(args):
+            model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2)).cuda()
+            optimizer = torch.optim.Adam(filter(lambda p: p.requires_grad, model.parameters()), lr=1e-3)
+            if args.resume:
+                model = torch.load(args.resume)  # !
+            for x, y in loader:
+                optimizer.zero_grad()
+                F.cross_entropy(model(x), y).backward()
+                optimizer.step()
+    """,
+    "a layer that comes after the optimizer in a constructor": """
+        class Critic(nn.Module):
+            def __init__(self, dim):
+                super().__init__()
+                self.body = nn.Linear(dim, 64)
+                self.optimizer = optim.Adam(self.parameters(), lr=1e-3)
+                self.value = nn.Sequential(nn.ReLU(), nn.Linear(64, 1))  # !
+
+            def learn(self, x, y):
+                self.optimizer.zero_grad()
+                F.mse_loss(self.value(self.body(x)), y).backward()
+                self.optimizer.step()
+    """,
+    "a part of what the object has": """
+        class Tuner:
+            def __init__(self, net, classes):
+                self.net = net
+                self.opt = torch.optim.SGD(self.net.parameters(), lr=0.1)
+                self.net.head = nn.Linear(64, classes)  # !
+
+            def fit(self, loader):
+                for x, y in loader:
+                    self.opt.zero_grad()
+                    F.cross_entropy(self.net(x), y).backward()
+                    self.opt.step()
+    """,
+    "rates that are changed": """
+        model = torchvision.models.resnet18()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+        model.fc = nn.Linear(512, 2)  # !
+        for epoch in range(9):
+            for group in optimizer.param_groups:
+                group["lr"] *= 0.9
+            for x, y in loader:
+                optimizer.zero_grad()
+                F.cross_entropy(model(x), y).backward()
+                optimizer.step()
+    """,
+}
+
+STEP = """
+for x, y in loader:
+    optimizer.zero_grad()
+    F.cross_entropy(model(x), y).backward()
+    optimizer.step()
+"""
+
+BETWEEN = {
+    "nothing that has parameters": "model.fc = nn.Identity()",
+    "a loss": "model.criterion = nn.CrossEntropyLoss()",
+    "no module": "model.names = list(range(9))",
+    "a wrapper": "model = nn.DataParallel(model)",
+    "a compiled one": "model = torch.compile(model)",
+    "a device": "model = model.to(device)",
+    "what has the old part": "model.fc = nn.Sequential(nn.Dropout(0.1), model.fc)",
+    "what it is made of is not known": "model.fc = make(512, 2)",
+    "a state": "model.load_state_dict(torch.load(path))",
+    "another model": "teacher = nn.Linear(512, 2)",
+    "a model with a like name": "model_ema = nn.Linear(512, 2)",
+    "a part of another one": "teacher.fc = nn.Linear(512, 2)",
+    "an optimizer that is made anew": (
+        "model.fc = nn.Linear(512, 2)\noptimizer = torch.optim.SGD(model.parameters(), lr=0.01)"
+    ),
+    "parameters that are added": (
+        "model.fc = nn.Linear(512, 2)\noptimizer.add_param_group({'params': model.fc.parameters()})"
+    ),
+    "parameters that are put into a group": (
+        "model.fc = nn.Linear(512, 2)\noptimizer.param_groups[0]['params'] = list(model.parameters())"
+    ),
+    "a group that is put beside": (
+        "model.fc = nn.Linear(512, 2)\noptimizer.param_groups.append({'params': list(model.parameters())})"
+    ),
+    "where it ends": "if test:\n    model = torch.load(path)\n    raise SystemExit(run(model))",
+}
+
+CLEAN = {
+    "the head is replaced first": """
+        model = torchvision.models.resnet18()
+        model.fc = nn.Linear(512, 2)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+        for x, y in loader:
+            optimizer.zero_grad()
+            F.cross_entropy(model(x), y).backward()
+            optimizer.step()
+    """,
+    "a model that is loaded for the test": """
+        model = nn.Linear(4, 2)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+        for x, y in loader:
+            optimizer.zero_grad()
+            F.cross_entropy(model(x), y).backward()
+            optimizer.step()
+        model = torch.load("best.pt")
+        evaluate(model, test_loader)
+        torch.save({"optimizer": optimizer.state_dict()}, path)
+    """,
+    "the other way": """
+        def main(args):
+            model = nn.Linear(4, 2)
+            if args.adam:
+                optimizer = torch.optim.Adam(model.parameters())
+            else:
+                model = nn.Linear(4, 2)
+                optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+            train(model, optimizer)
+    """,
+    "a model and an optimizer for each fold": """
+        def validate(folds):
+            for fold in folds:
+                net = nn.Linear(4, 2)
+                opt = torch.optim.Adam(net.parameters())
+                for x, y in fold:
+                    opt.zero_grad()
+                    F.mse_loss(net(x), y).backward()
+                    opt.step()
+    """,
+    "a target network": """
+        class Agent(nn.Module):
+            def __init__(self, dim):
+                super().__init__()
+                self.q = nn.Linear(dim, 4)
+                self.optimizer = optim.Adam(self.parameters(), lr=1e-3)
+                self.target = nn.Linear(dim, 4)
+                self.target.load_state_dict(self.q.state_dict())
+
+            def learn(self, x, y):
+                self.optimizer.zero_grad()
+                F.mse_loss(self.q(x), y).backward()
+                self.optimizer.step()
+    """,
+    "a part with an optimizer of its own": """
+        class Agent(nn.Module):
+            def __init__(self, dim):
+                super().__init__()
+                self.q = nn.Linear(dim, 4)
+                self.optimizer = optim.Adam(self.parameters(), lr=1e-3)
+                self.critic = nn.Linear(dim, 1)
+                self.critic_optimizer = optim.Adam(self.critic.parameters(), lr=1e-3)
+
+            def learn(self, x, y):
+                self.optimizer.zero_grad()
+                F.mse_loss(self.q(x), y).backward()
+                self.optimizer.step()
+    """,
+    "an optimizer that another method makes anew": """
+        class Tuner:
+            def __init__(self, net, classes):
+                self.net = net
+                self.opt = torch.optim.SGD(self.net.parameters(), lr=0.1)
+                self.net.head = nn.Linear(64, classes)
+
+            def begin(self):
+                self.opt = torch.optim.SGD(self.net.parameters(), lr=0.1)
+
+            def fit(self, x, y):
+                self.opt.zero_grad()
+                F.cross_entropy(self.net(x), y).backward()
+                self.opt.step()
+    """,
+}
+
+
+@pytest.mark.parametrize("name", FLAGGED)
+def test_what_is_replaced_after_its_optimizer_was_made_is_flagged(name: str) -> None:
+    assert_flagged(IMPORTS + dedent(FLAGGED[name]), CODE)
+
+
+@pytest.mark.parametrize("name", BETWEEN)
+def test_what_keeps_the_parameters_or_gives_them_to_the_optimizer_is_not(name: str) -> None:
+    head = "model = torchvision.models.resnet18()\noptimizer = torch.optim.SGD(model.parameters(), lr=0.01)\n"
+    assert_clean(IMPORTS + head + BETWEEN[name] + STEP, CODE)
+
+
+@pytest.mark.parametrize("name", CLEAN)
+def test_what_looks_alike_is_not(name: str) -> None:
+    assert_clean(IMPORTS + dedent(CLEAN[name]), CODE)
