@@ -39,22 +39,21 @@ from gradguard.signs import sign
 from gradguard.static.edits import one_line
 from gradguard.static.model import Function
 
-# The left side of what a constructor binds is not seen.
-_MAKES = sign(
-    "parameters", pattern=r"(?s:parameters\b.*?\n[^\n#]*?\b(?:[A-Z]\w*|models\.\w+|load)\()", own=True, across=True
-)
-_OPTIMIZER = sign("optim", pattern=r"\boptim\b|\b\w*[oO]ptim\w*\s*=")
+_MAKES = sign("parameters", "ptim", "opt", pattern=r"parameters\(|\b\w*[oO]pt\w*\s*=", own=True)
+_TRAINED = sign("optim", pattern=r"\boptim\b")
 
-rule = Rule("GG210", "stale-optimizer", Severity.ERROR, ((_MAKES, _OPTIMIZER),))
+rule = Rule("GG210", "stale-optimizer", Severity.ERROR, ((_MAKES, _TRAINED),))
 
 
 @rule.in_source
 def trains_the_old_one(function: Function) -> Iterator[Finding]:
-    for made in function.calls_of("torch.optim"):
-        if made.replaced_at is not None:
-            yield rule.finding(
-                made.replaced_at,
-                f"what is made here is never trained: `{made.bound_to}` has the parameters of what was there before",
-                help=f"make `{made.bound_to}` after this, or give it the new parameters with `add_param_group`",
-                related=(made.site.related(f"the optimizer is made at `{one_line(made.site.code)}`"),),
-            )
+    for each in function.replacements:
+        notes = [each.made.related(f"the optimizer is made at `{one_line(each.made.code)}`")]
+        if each.replaced != each.site:
+            notes.append(each.replaced.related(f"this is where it is made anew: `{one_line(each.replaced.code)}`"))
+        yield rule.finding(
+            each.site,
+            f"what is made here is never trained: `{each.optimizer}` has the parameters of what was there before",
+            help=f"make `{each.optimizer}` after this, or give it the new parameters with `add_param_group`",
+            related=tuple(notes),
+        )

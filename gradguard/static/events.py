@@ -388,7 +388,6 @@ class Call(Event):
             ``add_param_group``, something takes groups out again.
         lags: (of ``itertools.tee``) the end that is not read in each iteration of the training that reads another one.
         lags_in_object: the same of two ends that an object keeps, and that is gone through.
-        replaced_at: (of an optimizer) where a module whose parameters it was given is replaced, before it steps.
     """
 
     name: str = ""
@@ -407,7 +406,6 @@ class Call(Event):
     is_harmless: bool = False
     lags: str | None = None
     lags_in_object: str | None = None
-    replaced_at: Site | None = None
     packs_as_given: tuple[Site, ...] = ()
     packs_otherwise: bool = False
 
@@ -461,6 +459,23 @@ class Construction(Event):
     cycles: tuple[Site, ...] = ()
     repeats: bool = False
     is_kept: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Replacement:
+    """A module is replaced after an optimizer was made that has its parameters, and that steps afterwards.
+
+    Args:
+        optimizer: the path of the optimizer.
+        made: where it is made.
+        site: the statement that replaces the module, or calls what does.
+        replaced: the statement that does.
+    """
+
+    optimizer: str
+    made: Site
+    site: Site
+    replaced: Site
 
 
 @dataclass(eq=False, repr=False, slots=True)

@@ -27,6 +27,7 @@ from gradguard.static.other_libraries import judge_foreign
 from gradguard.static.paths import is_within
 from gradguard.static.read_again import is_read_again
 from gradguard.static.renewal import is_renewed
+from gradguard.static.replaced import replacements
 from gradguard.static.reset_by_callers import is_reset_by_callers
 from gradguard.static.roots import attaching_roots, graphs, node_of, site_of, wholes
 from gradguard.static.route import route
@@ -62,6 +63,7 @@ def judge(flow: Flow) -> None:
             loop.is_once_by_default = counts.is_once_by_default(flow, loop.site.node.iterable)
     for loop in flow.facts.loops:
         judge_forwards(flow, loop)
+    flow.facts.replacements = list(replacements(flow))
     flow.facts.kept_outputs = kept_outputs(flow)
     if len({step.target for step in flow.facts.steps}) > 1:
         for step in flow.facts.steps:  # whose parameters the module's reset concerns cannot be told

@@ -22,6 +22,7 @@ from gradguard.static.events import (
     Loop,
     Mode,
     OpaqueCall,
+    Replacement,
     Step,
     ZeroGrad,
 )
@@ -44,6 +45,7 @@ __all__ = [
     "Loop",
     "Mode",
     "OpaqueCall",
+    "Replacement",
     "Scope",
     "Site",
     "Step",
@@ -71,6 +73,7 @@ class Function:
         calling: the functions of the program that may call it (reads other files).
         kept_outputs: of the ``forward`` of an ``autograd.Function``: the statements that put an output on ``ctx``.
         unscales: something in its program divides scaled gradients (reads other files).
+        replacements: modules that are replaced after an optimizer was made that has their parameters.
         assigns_gradients: its program sets ``x.grad`` to something.
         cached: the decorator that keeps its arguments and results (``functools.lru_cache``).
         cached_by: the statement that does so, where the decorator is one of the program.
@@ -104,6 +107,7 @@ class Function:
     constructions: list[Construction] = field(default_factory=list)
     grad_reads: list[GradRead] = field(default_factory=list)
     gradient_sums: list[GradientSum] = field(default_factory=list)
+    replacements: list[Replacement] = field(default_factory=list)
     kept_outputs: list[Site] = field(default_factory=list)
     opaque_calls: list[OpaqueCall] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)

@@ -11,7 +11,6 @@ from gradguard.static import tree as t
 from gradguard.static.classes import Class
 from gradguard.static.functions import FunctionRef
 from gradguard.static.model import Call, Construction, Loop, Mode
-from gradguard.static.replaced import replaced_part
 from gradguard.static.roots import graphs
 from gradguard.static.source import Site
 from gradguard.static.tee_ends import lagging_attribute
@@ -39,9 +38,7 @@ def judge_call(flow: Flow, call: Call) -> None:
         call.lags_in_object = lagging_attribute(flow, call) if call.inner is None else None
     if call.inner is not None:
         return
-    if call.name == "torch.optim":
-        call.replaced_at = replaced_part(flow, call)
-    elif call.name == "retain_grad":
+    if call.name == "retain_grad":
         call.too_late = _too_late(flow, call)
     elif "anomaly" in call.name:
         mentioned = flow.project.survey.mentions(_BACKWARD, flow.module)

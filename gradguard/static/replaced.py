@@ -9,41 +9,54 @@ from typing import TYPE_CHECKING
 from gradguard.static import knowledge as k
 from gradguard.static import tree as t
 from gradguard.static.classes import Class
-from gradguard.static.model import Call
+from gradguard.static.functions import FunctionRef
+from gradguard.static.model import Replacement
+from gradguard.static.separate_modules import is_setting
+from gradguard.static.source import Site
 from gradguard.static.values import Kind
 
 if TYPE_CHECKING:
     from gradguard.static.flow import Flow
-    from gradguard.static.source import Site
 
-_OWN = frozenset("parameters named_parameters load_state_dict requires_grad_ eval".split())
 _TRAINING = re.compile(r"train|fit|learn|step|epoch|update|optimi[sz]e|backward")
+_OWN = frozenset("parameters named_parameters load_state_dict requires_grad_ eval".split())
 
 
-def replaced_part(flow: Flow, call: Call) -> Site | None:
-    """Where a module whose parameters an optimizer was given is replaced, before the optimizer is used.
-
-    Args:
-        call: that makes the optimizer.
-    """
-    path = call.bound_to
-    if path is None or call.inner is not None:
-        return None
-    given = flow.read(flow.canonical(path), flow.final).ref
-    after = list(_after(flow.ref.define.body, call.site.node))
-    for place, stmt in enumerate(after) if isinstance(given, frozenset) else ():
-        if isinstance(stmt, t.Assign) and isinstance(given, frozenset) and _replaces(flow, stmt, given):
-            return flow.site(stmt) if _is_used(flow, path, stmt, after[place + 1 :]) else None
-    return None
+def replacements(flow: Flow) -> Iterator[Replacement]:
+    """Where a function replaces modules whose parameters an optimizer has that steps afterwards."""
+    for stmt in flow.ref.define.statements:
+        path = t.path_of(stmt.targets[0]) if isinstance(stmt, t.Assign) and isinstance(stmt.value, t.Call) else None
+        if path is None or flow.read(flow.canonical(path), flow.final).kind is not Kind.OPTIMIZER:
+            continue
+        given, after = _given(flow, stmt, path), list(_after(flow.ref.define.body, stmt))
+        for place, later in enumerate(after) if given else ():
+            if (made := _replaced(flow, later, given)) is not None:
+                if _is_used(flow, path, made.node, after[place + 1 :]):
+                    yield Replacement(path, flow.site(stmt), flow.site(later), made)
+                break
 
 
-def _after(body: Sequence[t.Stmt], made: t.Node) -> Iterator[t.Stmt]:
-    """What comes, in the order of the text, after the statement that binds ``made``, in its block."""
-    for place, stmt in enumerate(body):
-        if isinstance(stmt, t.Assign) and stmt.value is made:
+def _given(flow: Flow, stmt: t.Stmt, path: str) -> frozenset[str]:
+    """The modules whose parameters an optimizer has, by the paths that they have where it is made."""
+    made = stmt.value if isinstance(stmt, t.Assign) else None
+    if not isinstance(made, t.Call):
+        return frozenset()
+    helper = flow.module.value_of(made.func).ref
+    if not isinstance(helper, FunctionRef):
+        known = flow.read(flow.canonical(path), flow.final).ref
+        return known if isinstance(known, frozenset) else frozenset()
+    names = {name for arg in made.args if (name := t.path_of(arg.value)) is not None}
+    modules = {name for name in names if flow.read(flow.canonical(name), flow.final).kind is Kind.MODULE}
+    return frozenset(modules) if "parameters(" in helper.chunk.text else frozenset()
+
+
+def _after(body: Sequence[t.Stmt], stmt: t.Stmt) -> Iterator[t.Stmt]:
+    """What comes after a statement, in the order of the text, in its block."""
+    for place, each in enumerate(body):
+        if each is stmt:
             yield from _in_order(body[place + 1 :])
-        for block in t.blocks(stmt):
-            yield from _after(block, made)
+        for block in t.blocks(each):
+            yield from _after(block, stmt)
 
 
 def _in_order(body: Sequence[t.Stmt]) -> Iterator[t.Stmt]:
@@ -54,14 +67,37 @@ def _in_order(body: Sequence[t.Stmt]) -> Iterator[t.Stmt]:
                 yield from _in_order(block)
 
 
-def _replaces(flow: Flow, stmt: t.Assign, given: frozenset[str]) -> bool:
-    """Whether a module, or a part of it, is made anew: of nothing that the old one had."""
+def _replaced(flow: Flow, stmt: t.Stmt, given: frozenset[str]) -> Site | None:
+    """The statement by which a module, or a part of it, is made anew: this one, or one of the method that it calls."""
+    if isinstance(stmt, t.Assign):
+        return flow.site(stmt) if _replaces(flow.ref, stmt, given) else None
+    call = stmt.value if isinstance(stmt, t.Evaluate) else None
+    if not isinstance(call, t.Call) or not isinstance(call.func, t.Attribute):
+        return None
+    owner = t.path_of(call.func.value)
+    of_self = flow.ref.owner if owner == "self" else flow.read(flow.canonical(owner), flow.final).ref if owner else None
+    method = of_self.method(call.func.name) if isinstance(of_self, Class) else None
+    seen = frozenset("self" + f"{path}."[len(f"{owner}") :].rstrip(".") for path in given if _is_below(path, owner))
+    for each in method.define.body if method is not None and seen else ():
+        if isinstance(each, t.Assign) and method is not None and _replaces(method, each, seen):
+            return Site(method.chunk, each)
+    return None
+
+
+def _is_below(path: str, owner: str | None) -> bool:
+    return f"{path}.".startswith(f"{owner}.")
+
+
+def _replaces(ref: FunctionRef, stmt: t.Assign, given: frozenset[str]) -> bool:
+    """Whether a module is made anew, of nothing that the old one had but its settings: ``net.fc.in_features``."""
     target = t.path_of(_held(stmt.targets[0])) if len(stmt.targets) == 1 else None
-    if target is None or not any(f"{target}.".startswith(f"{path}.") for path in given):
+    if target is None or not any(_is_below(target, path) for path in given):
         return False
-    names = {t.path_of(node) or "" for node in t.walk(stmt.value) if isinstance(node, t.Name | t.Attribute)}
-    of_the_old = any(f"{name}.".startswith(f"{path}.") for name in names for path in given)
-    return not of_the_old and _is_made(flow, stmt.value)
+    value: t.Expr = stmt.value
+    if isinstance(value, t.Name):  # wider = nn.Linear(...); self.head = wider
+        bound = ref.assigned.get(value.id, [])
+        value = bound[0] if len(bound) == 1 else value
+    return _is_made(ref, value) and not any(_is_of_the_old(name, given) for name in _longest(value))
 
 
 def _held(target: t.Expr) -> t.Expr:
@@ -69,24 +105,36 @@ def _held(target: t.Expr) -> t.Expr:
     return target.value if isinstance(target, t.Subscript) else target
 
 
-def _is_made(flow: Flow, value: t.Expr) -> bool:
+def _longest(value: t.Expr) -> list[t.Name | t.Attribute]:
+    """The names in an expression, each whole: ``net.fc.in_features``, and neither ``net.fc`` nor ``net``."""
+    names = [node for node in t.walk(value) if isinstance(node, t.Name | t.Attribute)]
+    within = {id(node.value) for node in names if isinstance(node, t.Attribute)}
+    return [node for node in names if id(node) not in within]
+
+
+def _is_of_the_old(name: t.Name | t.Attribute, given: frozenset[str]) -> bool:
+    path = t.path_of(name) or ""
+    return any(_is_below(path, each) for each in given) and not (isinstance(name, t.Attribute) and is_setting(name))
+
+
+def _is_made(ref: FunctionRef, value: t.Expr) -> bool:
     """Whether an expression makes a module that has parameters: ``nn.Linear(512, 2).to(device)``."""
     while isinstance(value, t.Call) and isinstance(value.func, t.Attribute) and value.func.name in k.FLUENT_METHODS:
         value = value.func.value
     if not isinstance(value, t.Call):
         return False
-    maker = flow.module.value_of(value.func)
+    maker = ref.module.value_of(value.func)
     if isinstance(maker.ref, Class):
         return maker.kind is Kind.CLASS and maker.ref.is_module and maker.ref.may_learn
     name = str(maker.ref) if maker.kind is Kind.EXTERNAL else ""
     if name == "torch.nn.Sequential":
-        return any(_is_made(flow, arg.value) for arg in value.args)
+        return any(_is_made(ref, arg.value) for arg in value.args)
     if name.startswith("torch.nn.") and not name.startswith(k.NOT_MODULES):
         return value.name not in k.WITHOUT_PARAMETERS and "Loss" not in value.name
     return name.startswith("torchvision.models.") or name == "torch.load"
 
 
-def _is_used(flow: Flow, path: str, stmt: t.Assign, rest: Sequence[t.Stmt]) -> bool:
+def _is_used(flow: Flow, path: str, replaced: t.Node, rest: Sequence[t.Stmt]) -> bool:
     """Whether the optimizer that has ``path`` steps after a statement, and gets no parameters in between."""
     owner = flow.ref.owner if path.startswith("self.") else None
     methods = [ref for cls in owner.lineage() for ref in cls.methods.values()] if owner is not None else []
@@ -94,7 +142,7 @@ def _is_used(flow: Flow, path: str, stmt: t.Assign, rest: Sequence[t.Stmt]) -> b
     nodes += (node for ref in methods if ref is not flow.ref for node in ref.define.nodes)
     if any(_is_given_more(node, path) for node in nodes):
         return False
-    part = t.path_of(stmt.targets[0]) or ""
+    part = (t.path_of(replaced.targets[0]) or "") if isinstance(replaced, t.Assign) else ""
     is_new = part.startswith("self.") and path.rpartition(".")[0] == "self"
     return any(_steps(node, path) for node in nodes) and not (is_new and any(_has_its_own(n, part) for n in nodes))
 
@@ -122,6 +170,7 @@ def _is_given_more(node: t.Node, path: str) -> bool:
 
 
 def _is_of_group(target: t.Expr, path: str) -> bool:
+    """Whether it is an item of what an optimizer has in its groups; a rate is no such item, it is one of a group."""
     while isinstance(target, t.Subscript):
         target = target.value
     return t.path_of(target) == f"{path}.param_groups"
@@ -130,5 +179,4 @@ def _is_of_group(target: t.Expr, path: str) -> bool:
 def _has_its_own(node: t.Node, part: str) -> bool:
     """Whether a part gets an optimizer of its own, is frozen, or is made a copy of another one: a target network."""
     func = node.func if isinstance(node, t.Call) else None
-    asked = isinstance(func, t.Attribute) and t.path_of(func.value) == part
-    return asked and isinstance(func, t.Attribute) and func.name in _OWN
+    return isinstance(func, t.Attribute) and t.path_of(func.value) == part and func.name in _OWN

@@ -74,10 +74,10 @@ def _is_made_alone(flow: Flow, value: t.Expr) -> bool:
     parts = [part for arg in value.args for part in t.walk(arg)]
     stars = any(arg.star for arg in value.args) or any(isinstance(part, t.Starred | t.Comprehension) for part in parts)
     names = (part for part in parts if isinstance(part, t.Name | t.Attribute))
-    return of_project and not stars and all(map(_is_setting, names))
+    return of_project and not stars and all(map(is_setting, names))
 
 
-def _is_setting(part: t.Expr) -> bool:
+def is_setting(part: t.Expr) -> bool:
     """Whether a name is that of a number, a setting or a package: ``dim``, ``args.hidden``, ``nn`` of ``nn.ReLU()``."""
     names = (t.path_of(part) or "").removeprefix("self.").split(".")
     is_package = names[0] in ("nn", "torch", "F", "self")

@@ -88,6 +88,59 @@ FLAGGED = {
                     F.cross_entropy(self.net(x), y).backward()
                     self.opt.step()
     """,
+    "a head of the old one's size": """
+        model = models.resnet50()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+        model.fc = nn.Linear(model.fc.in_features, 2)  # !
+        for x, y in loader:
+            optimizer.zero_grad()
+            F.cross_entropy(model(x), y).backward()
+            optimizer.step()
+    """,
+    "a method of the object that replaces": """
+        class Tuner:
+            def __init__(self, args):
+                self.net = load(args.weights)
+                self.opt = torch.optim.SGD(self.net.parameters(), lr=0.1)
+                self.replace(args.classes)  # !
+
+            def replace(self, classes):
+                self.net.fc = nn.Linear(self.net.fc.in_features, classes)
+
+            def fit(self, x, y):
+                self.opt.zero_grad()
+                F.cross_entropy(self.net(x), y).backward()
+                self.opt.step()
+    """,
+    "a method of the model that widens it, and a helper that makes the optimizer": """
+        class Net(nn.Module):
+            def __init__(self, classes):
+                super().__init__()
+                self.body = nn.Linear(30, 64)
+                self.head = nn.Linear(64, classes)
+
+            def forward(self, x):
+                return self.head(self.body(x))
+
+            def widen(self, extra):
+                old = self.head
+                new = nn.Linear(old.in_features, old.out_features + extra)
+                new.weight.data[: old.out_features].copy_(old.weight.data)
+                self.head = new
+
+        def make(net):
+            return torch.optim.SGD(net.parameters(), lr=0.05)
+
+        def main(tasks):
+            net = Net(4)
+            opt = make(net)
+            for task in tasks:
+                net.widen(4)  # !
+                for x, y in task:
+                    opt.zero_grad()
+                    F.cross_entropy(net(x), y).backward()
+                    opt.step()
+    """,
     "rates that are changed": """
         model = torchvision.models.resnet18()
         optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
@@ -205,6 +258,71 @@ CLEAN = {
                 self.optimizer.zero_grad()
                 F.mse_loss(self.q(x), y).backward()
                 self.optimizer.step()
+    """,
+    "a method that makes the optimizer anew, too": """
+        class Tuner:
+            def __init__(self, args):
+                self.net = load(args.weights)
+                self.opt = torch.optim.SGD(self.net.parameters(), lr=0.1)
+                self.replace(args.classes)
+
+            def replace(self, classes):
+                self.net.fc = nn.Linear(self.net.fc.in_features, classes)
+                self.opt = torch.optim.SGD(self.net.parameters(), lr=0.1)
+
+            def fit(self, x, y):
+                self.opt.zero_grad()
+                F.cross_entropy(self.net(x), y).backward()
+                self.opt.step()
+    """,
+    "a method that replaces what is missing": """
+        class Net(nn.Module):
+            def __init__(self, classes):
+                super().__init__()
+                self.body = nn.Linear(30, 64)
+                self.head = nn.Linear(64, classes)
+
+            def forward(self, x):
+                return self.head(self.body(x))
+
+            def complete(self):
+                if self.head is None:
+                    self.head = nn.Linear(64, 2)
+
+        def main(loader):
+            net = Net(4)
+            opt = torch.optim.SGD(net.parameters(), lr=0.05)
+            net.complete()
+            for x, y in loader:
+                opt.zero_grad()
+                F.cross_entropy(net(x), y).backward()
+                opt.step()
+    """,
+    "an optimizer for each width": """
+        class Net(nn.Module):
+            def __init__(self, classes):
+                super().__init__()
+                self.head = nn.Linear(64, classes)
+
+            def forward(self, x):
+                return self.head(x)
+
+            def widen(self, extra):
+                self.head = nn.Linear(self.head.in_features, self.head.out_features + extra)
+
+        def make(net):
+            return torch.optim.SGD(net.parameters(), lr=0.05)
+
+        def main(tasks):
+            net = Net(4)
+            opt = make(net)
+            for task in tasks:
+                net.widen(4)
+                opt = make(net)
+                for x, y in task:
+                    opt.zero_grad()
+                    F.cross_entropy(net(x), y).backward()
+                    opt.step()
     """,
     "an optimizer that another method makes anew": """
         class Tuner:
