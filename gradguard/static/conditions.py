@@ -57,11 +57,24 @@ def steady_way(stmt: t.If) -> str:
         return "first" if is_set else "second"
     if is_set and "False" in _given(stmt.body, paths) and "something" not in _given(stmt.orelse, paths):
         return "second"  # if first: total, first = loss, False
+    if is_set and not stmt.orelse and _goes_on_with(stmt.body, paths):
+        return "first"  # if past is not None: keys = torch.cat([past, keys])
     counted, is_late = count_test(stmt.test)
     goes_on, makes = (stmt.body, stmt.orelse) if is_late else (stmt.orelse, stmt.body)
     if counted is not None and _bound(goes_on, anew=False) & _bound(makes, anew=True):
         return "first" if is_late else "second"
     return "both"
+
+
+def _goes_on_with(block: list[t.Stmt], paths: frozenset[str]) -> bool:
+    """Whether all that a block does is to bind what it makes of what is at some paths."""
+    used = set(paths)
+    for stmt in block:
+        if not isinstance(stmt, t.Assign | t.Augment) or used.isdisjoint(_paths_in(stmt.value)):
+            return False
+        targets = stmt.targets if isinstance(stmt, t.Assign) else [stmt.target]
+        used |= {path for e in targets for n in t.names_in(e) if (path := t.path_of(n)) is not None}
+    return bool(block)
 
 
 def steady_value(expr: t.Conditional) -> str:

@@ -16,7 +16,7 @@ from gradguard.static.model import (
     Mode,
 )
 from gradguard.static.names import PARAMETERS, is_of_gradient
-from gradguard.static.stores import made_by_comprehension
+from gradguard.static.stores import in_each_part, is_begun_here, made_by_comprehension
 from gradguard.static.values import (
     DETACHED,
     NOTHING,
@@ -178,6 +178,7 @@ def _put_into(c: Called, base: str, is_container: bool) -> None:
     state.env[base] = holder._replace(
         roots=holder.roots | stored.roots, maybe=holder.maybe | stored.maybe, parts=_with_element(c, holder),
         kind=Kind.CONTAINER if is_container else holder.kind, holds=holder.holds | stored.holds,
+        must=holder.must | in_each_part(stored) if one and is_begun_here(flow, base, holder) else holder.must,
     )  # fmt: skip
 
 

@@ -116,7 +116,7 @@ def _iterate(
     if end is not None and frame.late <= assigned:
         _carry(flow, frame, end)
     endless = isinstance(stmt.test, t.Constant) and bool(stmt.test.value)
-    after = None if endless else merge(entry, end)
+    after = None if endless else _after(frame, entry, end)
     for other in frame.breaks:
         _as_left(flow, frame, other)
         after = merge(after, other)
@@ -126,6 +126,20 @@ def _iterate(
     if after is not None and frame.replaces is not None and frame.replacement is not None:
         _replace_elements(flow, frame.replaces, frame.replacement, after)
     return after, frame.late, Left(_left_as_leaves(flow, frame, end), _left_as_records(flow, frame, end))
+
+
+def _after(frame: LoopFrame, entry: State, end: State | None) -> State | None:
+    """What holds after a loop: one over something has run, in the steady state, at least once."""
+    stmt = frame.loop.site.node
+    if end is None or not isinstance(stmt, t.Repeat) or stmt.iterable is None:
+        return merge(entry, end)
+    run = end.copy()
+    carried = {Root(Source.CARRIED, (path, frame.loop)): before.must for path, before in frame.phis.items()}
+    for path, value in run.env.items():
+        if not value.must.isdisjoint(carried):  # what each iteration goes on with was there before the first one
+            must = value.must.difference(carried).union(*(carried.get(root, frozenset()) for root in value.must))
+            run.env[path] = value._replace(must=must)
+    return merge(entry, run, "second")
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,7 @@ from gradguard.static.values import (
     Held,
     Kind,
     Root,
+    Roots,
     Source,
     Value,
     is_record,
@@ -227,6 +228,22 @@ def _keep_key(flow: Flow, stmt: t.Augment, index: t.Expr, path: str, state: Stat
         store.key, store.is_key = t.path_of(index), True
 
 
+def is_begun_here(flow: Flow, base: str, holder: Value) -> bool:
+    """Whether what is put into a container is all that is in it, from here or from earlier iterations of a loop."""
+    if holder.kind is not Kind.CONTAINER or not flow.frames:
+        return holder.kind is Kind.CONTAINER and not holder.must and not holder.keeps
+    frame = flow.frames[-1]
+    before = frame.phis.get(base, holder)
+    carried = {Root(Source.CARRIED, (base, frame.loop))}
+    return not before.must and not before.keeps and holder.must <= carried and holder.roots <= carried
+
+
+def in_each_part(value: Value) -> Roots:
+    """What a value surely contains, whichever part of it is looked at."""
+    parts = [in_each_part(part) for _, part in value.parts]
+    return parts[0].intersection(*parts[1:]) if parts else value.must
+
+
 def augment(flow: Flow, stmt: t.Augment, state: State) -> State:
     gradient_sums.note(flow, stmt, state)
     generators = flow.generators
@@ -274,7 +291,9 @@ def augment(flow: Flow, stmt: t.Augment, state: State) -> State:
         added = added._replace(roots=frozenset(), maybe=frozenset())
     elif any(r.source is Source.LEAF for r in added.roots):
         added = added.with_roots(Root(Source.GRAPH, stmt.value))
-    result = union((before, added))._replace(kind=kind, must=before.must, bounded=before.bounded)
+    begun = form is Form.APPEND and is_begun_here(flow, path, before)
+    must = before.must | in_each_part(added) if begun else before.must
+    result = union((before, added))._replace(kind=kind, must=must, bounded=before.bounded)
     if added.keeps:
         single = isinstance(stmt.value, t.Display) and len(stmt.value.items) == 1
         source = stmt.value.items[0] if isinstance(stmt.value, t.Display) and single else stmt.value
