@@ -97,15 +97,27 @@ def _while_scaled(function: Function, around: Round, clip: Call) -> Iterator[Fin
     steps = takewhile(lambda event: isinstance(event, Step), around.after(clip))
     backward = next((b for b in backwards if _is_scaled(b)), None)
     step = next((s for s in steps if isinstance(s, Step) and s.by_scaler), None)
-    if "." not in clip.name or backward is None or step is None or function.unscales():
+    if "." not in clip.name or backward is None or step is None:
         return
+    late = _unscaled_afterwards(function, clip)
+    if late is None and function.unscales():
+        return
+    where = (late.site.related("this unscales them, too late"),) if late is not None else ()
     yield rule.finding(
         clip.site,
         "the gradients are still scaled here: the threshold is compared with a norm that is larger by the scaler's "
         "scale, at first 65,536 unless `init_scale` says otherwise",
         help=f"call `scaler.unscale_({step.target or 'optimizer'})` before it",
-        related=(backward.site.related("this computes the gradients of the scaled loss"),),
+        related=(backward.site.related("this computes the gradients of the scaled loss"), *where),
     )
+
+
+def _unscaled_afterwards(function: Function, clip: Call) -> Call | None:
+    """The ``unscale_`` that comes after a clip, where none comes before: a second one would raise."""
+    calls = [call for call in function.calls if call is clip or call.name == "unscale_"]
+    place = calls.index(clip)
+    after = calls[place + 1 :]
+    return after[0] if after and not any(call.name == "unscale_" for call in calls[:place]) else None
 
 
 def _is_scaled(backward: Event) -> bool:

@@ -338,7 +338,10 @@ def _unknown(c: Called) -> Value:
     arguments = [value for value in c.arguments if value.kind is not Kind.FUNCTION]
     given = union([*arguments, *([c.receiver] if c.receiver is not None else [])])
     kinds = (Kind.OPTIMIZER, Kind.MODULE)
-    if any(v.kind in kinds for v in c.arguments) or any(t.path_of(a.value) == "self" for a, _ in c.values):
+    is_known = c.method == "unscale_"  # it divides the gradients, and neither resets nor steps
+    if not is_known and (
+        any(v.kind in kinds for v in c.arguments) or any(t.path_of(a.value) == "self" for a, _ in c.values)
+    ):
         flow.record(OpaqueCall(flow.site(c.node), flow.loop, flow.branches > 0))
         state.lost = None  # it may set them
     if k.GRADIENT_SEEKING_NAME.search(c.path):

@@ -376,6 +376,8 @@ def closing_over(flow: Flow, function: Value, define: t.Define, state: State) ->
 
 
 def _walrus(flow: Flow, expr: t.Walrus, state: State) -> Value:
+    if isinstance(expr.target, t.Name):
+        flow.touch(flow.canonical(expr.target.id), state)  # no statement of the loop names it
     value = evaluate(flow, expr.value, state)
     bind(flow, expr.target, value, state, expr, expr.value)
     return value

@@ -25,7 +25,7 @@ from gradguard.static.module_inputs import may_get_graphs
 from gradguard.static.noted import judge_call, judge_construction
 from gradguard.static.other_libraries import judge_foreign
 from gradguard.static.paths import is_within
-from gradguard.static.read_again import is_read_again
+from gradguard.static.read_again import is_read_again, is_read_at_its_end
 from gradguard.static.renewal import is_renewed
 from gradguard.static.replaced import replacements
 from gradguard.static.reset_by_callers import is_reset_by_callers
@@ -176,6 +176,9 @@ def _judge_in_loop(flow: Flow, store: Store, loop: Loop, fresh: bool) -> None:
     inside: list[Backward | GradCall] = [b for b in loop.backwards if (graphs(b.value.reach) | wholes(b.value)) & own]
     inside += [g for g in loop.grad_calls if graphs(g.value.reach) & own or carried in g.value.reach]
     again = [b for b in loop.backwards if carried in b.value.reach]
+    store.newest_needed = bool(again) and is_read_at_its_end(flow, store)
+    if store.newest_needed:
+        again = []
     freeing = [b for b in inside if not b.keeps]
     store.outlives = loop
     store.freed = any(_goes_through(b, own, carried) for b in freeing)

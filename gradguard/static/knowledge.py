@@ -410,7 +410,7 @@ NOTED_FUNCTIONS = frozenset(
 NOTED_FUNCTIONS |= frozenset(PYPLOT + name for name in "figure subplots subplot_mosaic close clf cla show".split())
 NOTED_FUNCTIONS |= frozenset(f"torch.nn.utils.{file}{name}" for name in CLIPS for file in ("", "clip_grad."))
 NOTED_METHODS = frozenset((
-    *"add_param_group retain_grad numpy requires_grad_ add_figure clf clear show".split(), *CLIPS
+    *"add_param_group retain_grad numpy requires_grad_ add_figure clf clear show unscale_".split(), *CLIPS
 ))  # fmt: skip
 CACHES = frozenset("functools.lru_cache functools.cache".split())
 # Contexts in which an error is expected.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from gradguard.static.model import Scope, Store
+from gradguard.static.model import Form, Scope, Store
 
 if TYPE_CHECKING:
     from gradguard.static.flow import Flow
@@ -13,6 +13,20 @@ if TYPE_CHECKING:
 _WITH = r"\b(?:sum|stack|cat|concat|mean|fsum)\s*\([^\n]*\b{0}\b"
 _EACH = r"\bfor\b[^\n]*\bin\b[^\n]*\b{0}\b"
 _ONE = r"(?:=|\breturn\b|[-+*/(,])[ \t]*[\w.]*\b{0}\[(?![^\n]*\][ \t]*=(?!=))"
+
+_MORE_THAN_ITS_END = r"\b{0}\b(?!\.append\(|\[-|\s*(?::[^=\n]+)?=\s*(?:\[\]|list\(\))\s*$)"
+
+
+def is_read_at_its_end(flow: Flow, store: Store) -> bool:
+    """Whether all that a program reads of a list are the newest items: ``torch.stack(policy.entropies[-steps:])``.
+
+    Told from text. What is older is never needed again, though a backward goes through what the list gives.
+    """
+    name = re.escape(store.holder)
+    if store.form is not Form.APPEND or not name.isidentifier():
+        return False
+    pattern = re.compile(_MORE_THAN_ITS_END.format(name), re.M)
+    return not flow.project.survey.mentions(pattern, flow.module, store.holder)
 
 
 def is_read_again(flow: Flow, store: Store) -> bool:

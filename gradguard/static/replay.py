@@ -184,6 +184,13 @@ def _changes(here: Translation) -> frozenset[str]:
     return frozenset(mapped for path in outer if (mapped := here.path(path)) is not None)
 
 
+def _is_computed(store: Store) -> bool:
+    """Whether a callee computes what it binds a place to: ``self.points = torch.cat([self.points, x[worst]])[-n:]``."""
+    node = store.value_site.node if store.value_site is not None else None
+    is_bound = store.form in (Form.REBIND, Form.CONCATENATE) and store.value.kind is Kind.TENSOR
+    return is_bound and isinstance(node, t.Call | t.Subscript | t.Operation)
+
+
 def _store(here: Translation, store: Store) -> None:
     flow, state = here.flow, here.state
     if store.form is Form.REBIND and Root(Source.PLACE, store.path) not in store.value.must and not store.waits:
@@ -200,7 +207,7 @@ def _store(here: Translation, store: Store) -> None:
         flow.record(replace(store, loop=flow.loop, inner=store, evaluating=True, value=here.value(store.value)))
         return
     value = here.value(store.value)
-    if store.form in (Form.AVERAGE, Form.SUM):
+    if store.form in (Form.AVERAGE, Form.SUM) or _is_computed(store):
         value = recorded(value, state, here.c.node)  # the callee did not know that it was given a leaf
     if store.form is Form.ITEM and flow.read(path, state).kind is Kind.TENSOR:
         value = value._replace(holds=NOTHING_HELD)  # the numbers are copied

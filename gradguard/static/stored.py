@@ -159,6 +159,7 @@ class Store(Event):
         capped: it is stored only while the collection is short.
         may_be_cut: whether a module whose class only the run knows may detach it (reads other files).
         is_read_again: whether something computes with what is there: a backward may need the graph (reads files).
+        newest_needed: a backward goes through the newest of what is there, and nothing reads the rest.
         renewed: what it is stored in, an entry of a collection, is made anew each time.
         fills: it is stored only until a long buffer is full.
         few_keys: it seems to be one for each of some objects that there are, and to take the place of the one before.
@@ -205,6 +206,7 @@ class Store(Event):
     fills: bool = False
     may_be_cut: Callable[[], bool] = field(default=lambda: False, repr=False)
     is_read_again: Callable[[], bool] = field(default=lambda: False, repr=False)
+    newest_needed: bool = False
     few_keys: bool = False
     few_times: bool = False
     is_item: bool = False
@@ -424,7 +426,7 @@ class Store(Event):
     @property
     def may_be_needed(self) -> bool:
         """Whether a backward may still go through what is stored."""
-        return not self.freed and not self.evaluating and self.is_read_again()
+        return self.newest_needed or (not self.freed and not self.evaluating and self.is_read_again())
 
     @property
     def confidence(self) -> Confidence:

@@ -528,3 +528,43 @@ def test_a_scale_that_is_divided_by_does(before: str) -> None:
 def test_the_scale_is_said_to_be_what_it_is_by_default_only() -> None:
     [finding] = findings(SCALED.format(before="pass", after="pass"), CODE)
     assert "unless `init_scale` says otherwise" in finding.message
+
+
+LATE = """
+        class Engine:
+            def __init__(self, model):
+                self.model, self.opt = model, torch.optim.SGD(model.parameters(), 0.1)
+                self.scaler = torch.amp.GradScaler("cuda")
+
+            def step(self, x, y):
+                self.opt.zero_grad()
+                self.scaler.scale(F.cross_entropy(self.model(x), y)).backward()
+                {first}
+                {then}
+                self.scaler.step(self.opt)
+                self.scaler.update()
+"""
+CLIPS, UNSCALES = "nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)", "self.scaler.unscale_(self.opt)"
+
+
+def test_what_is_unscaled_after_the_clip_is_clipped_while_it_is_scaled() -> None:
+    assert_flagged(LATE.format(first=CLIPS + "  # !", then=UNSCALES), CODE)
+    [finding] = findings(LATE.format(first=CLIPS, then=UNSCALES), CODE)
+    assert "too late" in finding.related[-1].message
+
+
+@pytest.mark.parametrize(
+    ("first", "then"),
+    [
+        (UNSCALES, CLIPS),
+        (f"if self.clips: {UNSCALES}", f"if self.clips: {CLIPS}"),
+        (UNSCALES, "pass"),
+        ("divide(self.scaler, self.opt)", CLIPS),
+    ],
+)
+def test_what_is_unscaled_before_is_not(first: str, then: str) -> None:
+    helper = """
+        def divide(scaler, optimizer):
+            scaler.unscale_(optimizer)
+"""
+    assert_clean(helper + LATE.format(first=first, then=then), CODE)

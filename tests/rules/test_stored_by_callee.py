@@ -2145,3 +2145,56 @@ def test_what_nobody_computes_with_is_detached(use: str) -> None:
     (finding,) = findings(KEPT_FOR_LATER.format(use=use), CODE)
     assert finding.fix is not None
     assert (finding.help or "").startswith("pass `p.pow(2).mean().detach()`")
+
+
+POOL = """
+        class Pool:
+            def __init__(self, size):
+                self.size, self.points = size, torch.empty(0, 2)
+
+            def some(self):
+                return self.points.detach() + 0.1
+
+            def update(self, x, r):
+                worst = r.detach().abs().topk(4).indices
+                {kept}
+
+        def main(steps):
+            field = nn.Linear(2, 1)
+            opt = torch.optim.Adam(field.parameters())
+            pool = Pool(192)
+            for step in range(steps):
+                x = torch.cat([torch.rand(30, 2), pool.some()]).requires_grad_()
+                r = field(x)
+                loss = r.square().mean()
+                opt.zero_grad()
+                loss.backward()
+                opt.step()
+                pool.update(x, r){mark}
+"""
+
+
+@pytest.mark.parametrize(
+    "kept",
+    [
+        "self.points = torch.cat([self.points, x[worst]])[-self.size:]",
+        "self.points = torch.cat([self.points[4:], x[worst]])",
+        "self.points = 0.9 * self.points + 0.1 * x[worst].mean(0)",
+    ],
+)
+def test_what_a_callee_computes_of_a_leaf_has_a_graph(kept: str) -> None:
+    assert_flagged(POOL.format(kept=kept, mark="  # !"), "GG107")
+
+
+@pytest.mark.parametrize(
+    "kept",
+    [
+        "self.points = torch.cat([self.points, x.detach()[worst]])[-self.size:]",
+        "self.points = torch.cat([self.points, x[worst]])[-self.size:].detach()",
+        "self.points = x[worst]",
+        "self.points = x",
+        "self.points = self.points if worst.any() else x",
+    ],
+)
+def test_what_a_callee_cuts_or_replaces_is_not_chained(kept: str) -> None:
+    assert_clean(POOL.format(kept=kept, mark=""), "GG107")

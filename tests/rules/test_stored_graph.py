@@ -2192,3 +2192,61 @@ def test_what_a_model_reports_beside_its_loss(first: str, second: str) -> None:
 @pytest.mark.parametrize("second", ["logits", "box_loss", "self.logits", "self.box_loss"])
 def test_what_a_model_computes_beside_its_loss(first: str, second: str) -> None:
     assert_flagged(_beside_a_loss(first, second, "  # !"), CODE)
+
+
+NEWEST = """
+        class Policy(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.body = nn.Linear(4, 2)
+                self.kept: list = []
+                self.rewards = []
+
+            def act(self, x):
+                m = torch.distributions.Categorical(logits=self.body(x))
+                action = m.sample()
+                self.kept.append(m.entropy()){mark}
+                return action
+
+        def finish(policy, optimizer):
+            steps = len(policy.rewards)
+            loss = -torch.stack({read}).mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            {after}
+
+        def main(env):
+            policy = Policy()
+            optimizer = torch.optim.Adam(policy.parameters())
+            for episode in range(1000):
+                state = env.reset()
+                for _ in range(100):
+                    policy.rewards.append(env.step(policy.act(state)))
+                finish(policy, optimizer)
+"""
+
+
+@pytest.mark.parametrize("read", ["policy.kept[-steps:]", "policy.kept[-100:]"])
+def test_a_list_of_which_only_the_newest_are_backpropagated(read: str) -> None:
+    text = NEWEST.format(mark="  # !", read=read, after="del policy.rewards[:]")
+    assert_flagged(text, CODE)
+    [finding] = findings(NEWEST.format(mark="", read=read, after="del policy.rewards[:]"), CODE)
+    assert finding.help is not None
+    assert finding.help.startswith("empty `policy.kept` when it was used")
+    assert finding.fix is None
+
+
+@pytest.mark.parametrize(
+    ("read", "after"),
+    [
+        ("policy.kept[-steps:]", "del policy.kept[:]"),
+        ("policy.kept[-steps:]", "policy.kept.clear()"),
+        ("policy.kept[-steps:]", "policy.kept = []"),
+        ("policy.kept[-steps:]", "policy.kept = policy.kept[-10:]"),
+        ("policy.kept", "del policy.rewards[:]"),  # torch raises that in the second episode
+        ("policy.kept[3:]", "del policy.rewards[:]"),
+    ],
+)
+def test_a_list_that_is_emptied_or_read_further_back(read: str, after: str) -> None:
+    assert_clean(NEWEST.format(mark="", read=read, after=after), CODE)
