@@ -10,6 +10,9 @@ for x, y in loader:
     optimizer.add_param_group({"params": [prompt]})
 ```
 
+`optimizer.param_groups.pop()` takes the group out, and leaves the parameter and its state in `optimizer.state`:
+`optimizer.state.pop(prompt)` ends that. Only a run tells of it.
+
 **Instead**, make parameters and optimizers once, before the loop.
 
 **Not flagged.** Set-up loops that do not train, a group that is added once (`if epoch == 5:`), groups

@@ -54,6 +54,8 @@ _BY_KIND = {
     "memo": "what is asked for once and never again stays in the cache: bound it (`maxsize=`)",
     "iterator": "it keeps every item of its first pass: use a generator, `while True: yield from ...`",
     "optimizer": "make the parameters and their optimizer once, or make a new optimizer: a group that was added stays",
+    "left": "what is taken out of `param_groups` stays in `{name}`: take it out there, too (`{name}.pop(parameter)`),"
+    " or make a new optimizer",
     "gradient": "keep a number (`p.grad.norm().item()`), or bound `{name}`",
     "snapshot": "keep the best or the last few in `{name}`, or save to disk",
     "view": "store `.clone()`, since a view keeps the whole storage that it looks into, and only the last few of them",

@@ -133,6 +133,8 @@ def _where_it_begins(suspect: Suspect, sources: Sources) -> list[Line]:
     if suspect.kind == "optimizer" and suspect.holder.name == "param_groups":
         owner = re.escape(suspect.holder.path.removesuffix(".param_groups").rpartition(".")[2])
         return calls(sources, rf"\b{owner}\.add_param_group\(") or calls(sources, r"\.add_param_group\(")
+    if suspect.kind == "optimizer" and suspect.holder.name == "state":
+        return calls(sources, r"\bparam_groups\.(?:pop|remove|clear)\(")
     return []
 
 

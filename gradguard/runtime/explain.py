@@ -84,6 +84,8 @@ def _advised(suspect: Suspect, kind: str) -> str:
         return "saved"
     if kind == "cache" and suspect.holder.scope != "cache":
         return "iterator"
+    if kind == "optimizer" and suspect.holder.name == "state":
+        return "left"
     return "memo" if kind == "cache" and not suspect.gain.cached else kind
 
 

@@ -44,9 +44,16 @@ def describe(chain: list[Spot], root: Root, kind: str) -> Holder:
     thing = chain[-1].thing
     if kind == "cache" and isinstance(thing, CACHE_TYPES):
         return _cache(thing, path, scope)
-    if kind == "optimizer" and path.endswith(".state"):
+    if kind == "optimizer" and path.endswith(".state") and not _has_left(chain[-2].thing):
         path = path.removesuffix("state") + "param_groups"
     return Holder(_last_name(path), path, type_name(thing), scope)
+
+
+def _has_left(optimizer: Any) -> bool:
+    """Whether most of what an optimizer keeps is of parameters that were taken out of its groups again."""
+    known = {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
+    left = sum(id(parameter) not in known for parameter in list(optimizer.state))
+    return 2 * left > len(optimizer.state)
 
 
 def home(chain: list[Spot], root: Root) -> str | None:

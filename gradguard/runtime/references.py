@@ -5,6 +5,7 @@ No code of the user is run: attributes come from ``__dict__`` and slots, items f
 
 from __future__ import annotations
 
+import asyncio.futures
 import functools
 import gc
 import itertools
@@ -183,6 +184,13 @@ def _suspended(thing: Any) -> Iterator[tuple[str, Any]]:
             yield f".{name}", value
 
 
+def _future(thing: Any) -> Iterator[tuple[str, Any]]:
+    """What a future or a task of asyncio has come to: to ask for it by a method would say that somebody has seen it."""
+    yield ".result()", getattr(thing, "_result", None)
+    yield ".exception()", getattr(thing, "_exception", None)
+    yield from _attributes(thing)
+
+
 def _context_variable(thing: ContextVar[Any]) -> Iterator[tuple[str, Any]]:
     yield CONTENT, value_of(thing)
 
@@ -243,6 +251,7 @@ _EXPANDERS: list[tuple[Any, Callable[[Any], References]]] = [
     (TracebackType, _traceback),
     (SUSPENDED, _suspended),
     (ContextVar, _context_variable),
+    (asyncio.futures.Future, _future),
     (threading.local, _thread_local),
     (TEE, tee_items),
     (CACHE_TYPES, _referents),

@@ -49,11 +49,13 @@ def makes_a_place(statement: ast.stmt) -> bool:
 
 
 def only_binds_others(statement: ast.stmt, name: str) -> bool:
-    """Whether it only gives variables a value, and neither mentions ``name`` nor puts anything anywhere.
+    """Whether it only gives variables a value, or the caller, and neither mentions ``name`` nor puts anything anywhere.
 
     What such a line was seen to store was stored while it ran: by another thread.
     """
-    if not isinstance(statement, ast.Assign) or not all(isinstance(target, ast.Name) for target in statement.targets):
+    targets = statement.targets if isinstance(statement, ast.Assign) else []
+    binds = bool(targets) and all(isinstance(target, ast.Name) for target in targets)
+    if not binds and not isinstance(statement, ast.Return):
         return False
     nodes = list(ast.walk(statement))
     mentioned = {node.id for node in nodes if isinstance(node, ast.Name)}

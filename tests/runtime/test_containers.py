@@ -74,6 +74,52 @@ sink.waiting.put(None)
 sink.join()
 """,
     ),
+    "tasks that are over, with what they gave": (
+        "attribute",
+        "Server.running",
+        "tensor",
+        """
+import asyncio
+class Server:
+    def __init__(self):
+        self.running = set()
+    async def job(self, output):
+        await asyncio.sleep(0)
+        return output.detach().repeat(20, 1)
+    async def serve(self):
+        for model, output, loss in training():
+            task = asyncio.create_task(self.job(output))
+            self.running.add(task)  # here
+            await asyncio.sleep(0)
+asyncio.run(Server().serve())
+""",
+    ),
+    "a list that worker threads give results for": (
+        "attribute",
+        "Index.rows",
+        "graph",
+        """
+from concurrent.futures import ThreadPoolExecutor
+class Encoder(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Linear(8, 64)
+    def forward(self, x):
+        busy = torch.randn(200, 200) @ torch.randn(200, 200)
+        return self.body(x) + busy.mean()
+class Index:
+    def __init__(self):
+        self.rows = []
+    def add(self, row):
+        self.rows.append(row)  # here
+encoder, index, waiting = Encoder(), Index(), []
+with ThreadPoolExecutor(2) as pool:
+    for model, output, loss in training():
+        waiting.append(pool.submit(encoder, torch.randn(32, 8)))
+        while len(waiting) >= 3:
+            index.add(waiting.pop(0).result())
+""",
+    ),
     "a list in a context variable": (
         "global",
         "trail",
@@ -501,6 +547,20 @@ for model, output, loss in training():
     if "own" not in globals():
         own = Agreeing(model.parameters())
     own.step()
+""",
+    "tasks that are dropped when they are over": """
+import asyncio
+running = set()
+async def job(output):
+    await asyncio.sleep(0)
+    return output.detach().repeat(20, 1)
+async def serve():
+    for model, output, loss in training():
+        task = asyncio.create_task(job(output))
+        running.add(task)
+        task.add_done_callback(running.discard)
+        await asyncio.sleep(0)
+asyncio.run(serve())
 """,
     "numbers added to lists under keys": """
 from collections import defaultdict

@@ -437,6 +437,21 @@ for model, output, loss in training():
     codes.zero_grad()
 """,
     ),
+    "groups that are taken out, and not what the optimizer keeps of them": (
+        "global",
+        "codes.state",
+        "optimizer",
+        """
+codes = torch.optim.Adam([nn.Parameter(torch.zeros(4))])
+for model, output, loss in training():
+    code = nn.Parameter(torch.zeros(2_000))
+    codes.add_param_group({"params": [code]})
+    code.square().sum().backward()
+    codes.step()
+    codes.zero_grad()
+    codes.param_groups.pop()  # here
+""",
+    ),
     "groups of small parameters": (
         "global",
         "codes.param_groups",

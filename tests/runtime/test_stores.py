@@ -115,6 +115,9 @@ def test_what_a_collection_begins_with(value: str, begins: bool) -> None:
     [
         ("h = torch.relu(adj @ self.w1(x))", True),
         ("a = b = f(x)", True),
+        ("return f(self.net(x))", True),
+        ("return self.rows", False),
+        ("return kept.append(x)", False),
         ("h = f(self.rows)", False),
         ("rows = f(x)", False),
         ("h = kept.append(x)", False),
