@@ -50,10 +50,9 @@ def describe(chain: list[Spot], root: Root, kind: str) -> Holder:
 
 
 def _has_left(optimizer: Any) -> bool:
-    """Whether most of what an optimizer keeps is of parameters that were taken out of its groups again."""
+    """Whether an optimizer that grows keeps what is of parameters that were taken out of its groups again."""
     known = {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
-    left = sum(id(parameter) not in known for parameter in list(optimizer.state))
-    return 2 * left > len(optimizer.state)
+    return sum(id(parameter) not in known for parameter in list(optimizer.state)) > 1
 
 
 def home(chain: list[Spot], root: Root) -> str | None:

@@ -41,13 +41,20 @@ def _given(flow: Flow, stmt: t.Stmt, path: str) -> frozenset[str]:
     made = stmt.value if isinstance(stmt, t.Assign) else None
     if not isinstance(made, t.Call):
         return frozenset()
+    known = flow.read(flow.canonical(path), flow.final).ref
+    found = known if isinstance(known, frozenset) else frozenset()
     helper = flow.module.value_of(made.func).ref
-    if not isinstance(helper, FunctionRef):
-        known = flow.read(flow.canonical(path), flow.final).ref
-        return known if isinstance(known, frozenset) else frozenset()
-    names = {name for arg in made.args if (name := t.path_of(arg.value)) is not None}
-    modules = {name for name in names if flow.read(flow.canonical(name), flow.final).kind is Kind.MODULE}
-    return frozenset(modules) if "parameters(" in helper.chunk.text else frozenset()
+    return frozenset(_as_given(helper, made, found)) if isinstance(helper, FunctionRef) else found
+
+
+def _as_given(helper: FunctionRef, call: t.Call, paths: frozenset[str]) -> Iterator[str]:
+    """The paths of what a helper has in its parameters, where it is called: ``net`` of ``make_optimizer(net)``."""
+    for position, param in enumerate(helper.define.params):
+        given = call.argument(param.name, position)
+        own = t.path_of(given) if given is not None else None
+        for path in paths:
+            if own is not None and _is_below(path, param.name):
+                yield own + path[len(param.name) :]
 
 
 def _after(body: Sequence[t.Stmt], stmt: t.Stmt) -> Iterator[t.Stmt]:
@@ -78,10 +85,28 @@ def _replaced(flow: Flow, stmt: t.Stmt, given: frozenset[str]) -> Site | None:
     of_self = flow.ref.owner if owner == "self" else flow.read(flow.canonical(owner), flow.final).ref if owner else None
     method = of_self.method(call.func.name) if isinstance(of_self, Class) else None
     seen = frozenset("self" + f"{path}."[len(f"{owner}") :].rstrip(".") for path in given if _is_below(path, owner))
-    for each in method.define.body if method is not None and seen else ():
-        if isinstance(each, t.Assign) and method is not None and _replaces(method, each, seen):
-            return Site(method.chunk, each)
-    return None
+    if method is None or not seen:
+        return _replaced_in_each(flow, stmt, call.func, given) if owner is not None and method is None else None
+    return _replacing(method, seen)
+
+
+def _replaced_in_each(flow: Flow, stmt: t.Stmt, call: t.Attribute, given: frozenset[str]) -> Site | None:
+    """The same for a part that a loop takes: ``for layer in adapters(model): layer.reset()``."""
+    each = t.path_of(call.value)
+    loops = (s for s in flow.ref.define.statements if isinstance(s, t.Repeat) and stmt in s.body)
+    loop = next((s for s in loops if s.target is not None and t.path_of(s.target) == each), None)
+    names = [t.path_of(name) or "" for name in _longest(loop.iterable)] if loop and loop.iterable is not None else []
+    if not any(_is_below(name, path) for name in names for path in given):
+        return None
+    methods = flow.project.survey.methods_of_modules(call.name, flow.module)
+    found = [_replacing(ref, frozenset(("self",))) for ref in methods]
+    return found[0] if found and all(found) else None
+
+
+def _replacing(method: FunctionRef, given: frozenset[str]) -> Site | None:
+    """The statement of a method that makes anew, each time, a part of what an optimizer was given."""
+    replacing = (s for s in method.define.body if isinstance(s, t.Assign) and _replaces(method, s, given))
+    return next((Site(method.chunk, stmt) for stmt in replacing), None)
 
 
 def _is_below(path: str, owner: str | None) -> bool:
@@ -97,7 +122,7 @@ def _replaces(ref: FunctionRef, stmt: t.Assign, given: frozenset[str]) -> bool:
     if isinstance(value, t.Name):  # wider = nn.Linear(...); self.head = wider
         bound = ref.assigned.get(value.id, [])
         value = bound[0] if len(bound) == 1 else value
-    return _is_made(ref, value) and not any(_is_of_the_old(name, given) for name in _longest(value))
+    return _is_made(ref, value) and not any(_is_of_the_old(name, target, given) for name in _longest(value))
 
 
 def _held(target: t.Expr) -> t.Expr:
@@ -112,9 +137,11 @@ def _longest(value: t.Expr) -> list[t.Name | t.Attribute]:
     return [node for node in names if id(node) not in within]
 
 
-def _is_of_the_old(name: t.Name | t.Attribute, given: frozenset[str]) -> bool:
+def _is_of_the_old(name: t.Name | t.Attribute, target: str, given: frozenset[str]) -> bool:
+    """Whether a name is of the module that is replaced, or of what the optimizer has; ``self`` has more than that."""
     path = t.path_of(name) or ""
-    return any(_is_below(path, each) for each in given) and not (isinstance(name, t.Attribute) and is_setting(name))
+    is_part = any(_is_below(path, each) for each in given if each != "self" or path == each)
+    return (is_part or _is_below(path, target)) and not (isinstance(name, t.Attribute) and is_setting(name))
 
 
 def _is_made(ref: FunctionRef, value: t.Expr) -> bool:
@@ -129,6 +156,8 @@ def _is_made(ref: FunctionRef, value: t.Expr) -> bool:
     name = str(maker.ref) if maker.kind is Kind.EXTERNAL else ""
     if name == "torch.nn.Sequential":
         return any(_is_made(ref, arg.value) for arg in value.args)
+    if name in ("torch.nn.Parameter", "torch.nn.parameter.Parameter"):
+        return True
     if name.startswith("torch.nn.") and not name.startswith(k.NOT_MODULES):
         return value.name not in k.WITHOUT_PARAMETERS and "Loss" not in value.name
     return name.startswith("torchvision.models.") or name == "torch.load"

@@ -141,6 +141,32 @@ FLAGGED = {
                     F.cross_entropy(net(x), y).backward()
                     opt.step()
     """,
+    "adapters that begin anew with each task": """
+        class Adapted(nn.Module):
+            def __init__(self, base, rank):
+                super().__init__()
+                self.base, self.rank = base.requires_grad_(False), rank
+                self.reset()
+
+            def reset(self):
+                out, inner = self.base.weight.shape
+                self.a = nn.Parameter(torch.randn(self.rank, inner))
+                self.b = nn.Parameter(torch.zeros(out, self.rank))
+
+        def adapted(model):
+            return [m for m in model.modules() if isinstance(m, Adapted)]
+
+        def trainable(model, lr):
+            return torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=lr)
+
+        def main(tasks):
+            model = load()
+            opt = trainable(model, 1e-3)
+            for task in tasks:
+                for layer in adapted(model):
+                    layer.reset()  # !
+                fit(model, opt, task)
+    """,
     "rates that are changed": """
         model = torchvision.models.resnet18()
         optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
@@ -297,6 +323,37 @@ CLEAN = {
                 opt.zero_grad()
                 F.cross_entropy(net(x), y).backward()
                 opt.step()
+    """,
+    "adapters that begin anew in place": """
+        class Adapted(nn.Module):
+            def __init__(self, base, rank):
+                super().__init__()
+                self.base, self.a = base.requires_grad_(False), nn.Parameter(torch.zeros(rank, 4))
+
+            def reset(self):
+                nn.init.zeros_(self.a)
+                self.scale = 1.0
+
+        def main(tasks):
+            model = load()
+            opt = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad])
+            for task in tasks:
+                for layer in model.modules():
+                    layer.reset()
+                fit(model, opt, task)
+    """,
+    "meters that begin anew": """
+        class Meter:
+            def reset(self):
+                self.net = nn.Linear(4, 2)
+
+        def main(tasks, meters):
+            model = load()
+            opt = torch.optim.AdamW(model.parameters())
+            for task in tasks:
+                for meter in meters.of(model):
+                    meter.reset()
+                fit(model, opt, task)
     """,
     "an optimizer for each width": """
         class Net(nn.Module):
