@@ -119,17 +119,37 @@ def _runs_to_the_end(node: t.Call) -> bool:
 
 
 def _draining(flow: Flow, node: t.Call, state: State) -> t.Call:
-    """``sum(f(x) for x in xs)`` runs to the end; ``list(run())`` is ``[each for each in run()]``."""
+    """``sum(f(x) for x in xs)`` runs to the end; ``list(run())`` is ``[each for each in run()]``.
+
+    And ``list(map(f, xs))``, where the program has ``f``, is ``[f(each) for each in xs]``.
+    """
     given = node.args[0].value
     if isinstance(given, t.Comprehension):
         flow.drained.add(given)
+    elif isinstance(given, t.Call) and node not in flow.rewritten and (called := _mapped_function(given)) is not None:
+        if isinstance(evaluate(flow, called, state).ref, FunctionRef):
+            item = t.Name(given.origin, t.EACH)
+            element = t.Call(given.origin, called, [t.Arg(item)])
+            whole = t.Comprehension(given.origin, "generator", None, element, [t.Clause(item, given.args[1].value, [])])
+            if isinstance(node.func, t.Name):  # of `rows.extend(...)` it is told that `rows` gets them
+                flow.drained.add(whole)
+            flow.rewritten[node] = t.Call(
+                node.origin, node.func, [t.Arg(whole, star=node.args[0].star), *node.args[1:]]
+            )
     elif isinstance(given, t.Call) and node not in flow.rewritten and t.path_of(given.func) is not None:
         ref = evaluate(flow, given.func, state).ref
         if isinstance(ref, FunctionRef) and ref.define.is_generator:
-            each = t.Name(given.origin, "each of them")
+            each = t.Name(given.origin, t.EACH)
             made = t.Comprehension(given.origin, "list", None, each, [t.Clause(each, given, [])])
             flow.rewritten[node] = t.Call(node.origin, node.func, [t.Arg(made, star=node.args[0].star), *node.args[1:]])
     return flow.rewritten.get(node, node)
+
+
+def _mapped_function(call: t.Call) -> t.Expr | None:
+    """The function that ``map(f, xs)`` calls with each, by its name."""
+    is_map = isinstance(call.func, t.Name) and call.func.id == "map" and len(call.args) == 2
+    plain = is_map and not any(arg.star or arg.keyword for arg in call.args)
+    return call.args[0].value if plain and isinstance(call.args[0].value, t.Name | t.Attribute) else None
 
 
 def _given_to(node: t.Call, state: State) -> list[t.Arg]:

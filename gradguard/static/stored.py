@@ -417,6 +417,7 @@ class Store(Event):
             or self.value.parts
             or self.value.kind in (Kind.FUNCTION, Kind.INSTANCE, Kind.CONTAINER)
             or isinstance(node, several)
+            or (isinstance(node, t.Call) and any(t.path_of(arg.value) == t.EACH for arg in node.args))
         ):
             return False
         if self.value.kind is Kind.TENSOR or any(r.source is Source.LOSS for r in self.value.roots):

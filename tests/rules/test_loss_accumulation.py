@@ -1118,3 +1118,39 @@ def test_a_sum_over_parts_of_what_was_made_of_one_batch(edit: tuple[str, str]) -
 def test_a_sum_of_more_than_what_was_made_of_one_batch(edit: tuple[str, str]) -> None:
     snippet = OF_LAYERS.replace("total = 0.0", "gap = 0.0").replace("ADDED", GAP)
     assert_flagged(snippet.replace(*edit), CODE)
+
+
+@pytest.mark.parametrize(
+    "shown",
+    [
+        "print((total := total + loss).item())",
+        "if (total := total + loss) > 9: print(step)",
+        "log((total := loss + total))",
+    ],
+)
+def test_a_sum_that_is_bound_within_an_expression(shown: str) -> None:
+    assert_flagged(WALRUS.format(shown=shown + "  # !"), CODE)
+
+
+@pytest.mark.parametrize(
+    "shown",
+    [
+        "print((total := total + loss.item()))",
+        "print((shown := total + loss).item())",
+        "if (value := loss.item()) > total: total = value",
+        "total = 0.0; print((total := total + loss).item())",
+    ],
+)
+def test_a_number_or_another_value_that_is(shown: str) -> None:
+    assert_clean(WALRUS.format(shown=shown), CODE)
+
+
+WALRUS = """
+        def train(model, optimizer, loader):
+            total = 0.0
+            for step, x in enumerate(loader):
+                optimizer.zero_grad()
+                (loss := model(x).square().mean()).backward()
+                optimizer.step()
+                {shown}
+"""

@@ -2250,3 +2250,44 @@ def test_a_list_of_which_only_the_newest_are_backpropagated(read: str) -> None:
 )
 def test_a_list_that_is_emptied_or_read_further_back(read: str, after: str) -> None:
     assert_clean(NEWEST.format(mark="", read=read, after=after), CODE)
+
+
+MAPPED = """
+        class Trainer:
+            def __init__(self, net, optimizer):
+                self.net, self.optimizer, self.losses = net, optimizer, []
+
+            def step(self, batch):
+                self.optimizer.zero_grad()
+                loss = self.net(batch).square().mean()
+                loss.backward()
+                self.optimizer.step()
+                return {returned}
+
+            def epoch(self, loader):
+                {kept}
+"""
+
+
+@pytest.mark.parametrize(
+    "kept", ["self.losses = list(map(self.step, loader))", "self.losses.extend(map(self.step, loader))"]
+)
+def test_what_map_gives_for_each(kept: str) -> None:
+    assert_flagged(MAPPED.format(returned="loss", kept=kept + "  # !"), CODE)
+    [finding] = findings(MAPPED.format(returned="loss", kept=kept), CODE)
+    assert finding.fix is None
+    assert finding.help is not None
+    assert "each of them" in finding.help
+
+
+@pytest.mark.parametrize(
+    ("returned", "kept"),
+    [
+        ("loss.item()", "self.losses = list(map(self.step, loader))"),
+        ("loss.detach()", "self.losses.extend(map(self.step, loader))"),
+        ("loss", "self.losses = list(map(float, map(self.step, loader)))"),
+        ("loss", "self.losses = [each.item() for each in map(self.step, loader)]"),
+    ],
+)
+def test_what_map_gives_without_a_graph(returned: str, kept: str) -> None:
+    assert_clean(MAPPED.format(returned=returned, kept=kept), CODE)
