@@ -117,12 +117,17 @@ def _names(node: object) -> set[str]:
 
 def _collects(flow: Flow, call: Call) -> bool:
     """Whether anything runs the cyclic collector; what a helper that sets up does, it does once."""
-    source = call.source.site.node
-    helpers = {
-        ref.name for ref in flow.applied if call.inner is not None and any(n is source for n in t.walk(ref.body))
-    }
+    repeats = call.inner is None or call.loop is not None or call.is_in_loop_of_callee
+    helpers = set() if repeats else {d.name for d in flow.applied if _collects_once(d, call.source.site.node)}
     acts = flow.project.survey.acts
     return acts("gc", _ENABLES, flow.module) or acts("gc", _COLLECTS, flow.module, besides=helpers)
+
+
+def _collects_once(helper: t.Define, statement: t.Node) -> bool:
+    """Whether a helper that has a statement in it collects in none of its loops."""
+    loops = (stmt for stmt in helper.statements if isinstance(stmt, t.Repeat))
+    again = (isinstance(node, t.Call) and node.name == "collect" for loop in loops for node in t.walk(loop.body))
+    return any(node is statement for node in t.walk(helper.body)) and not any(again)
 
 
 def _trains(flow: Flow) -> bool:

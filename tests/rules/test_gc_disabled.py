@@ -24,6 +24,20 @@ FLAGGED = {
                 F.mse_loss(model(x), y).backward()
                 optimizer.step()
     """,
+    "by a helper, which the script calls": """
+        import gc
+
+        def train(model, optimizer, loader):
+            gc.collect()
+            gc.disable()  # !
+            for x, y in loader:
+                optimizer.zero_grad()
+                F.mse_loss(model(x), y).backward()
+                optimizer.step()
+
+        if __name__ == "__main__":
+            train(nn.Linear(4, 3), make_optimizer(), make_loader())
+    """,
     "script": """
         import gc
 
@@ -131,6 +145,57 @@ CLEAN = {
                 optimizer.step()
                 if step % 1000 == 0:
                     gc.collect()
+    """,
+    "collected in each epoch, by the function that switches it off": """
+        import gc
+
+        def train(model, optimizer, loader, epochs=90):
+            gc.disable()
+            for epoch in range(epochs):
+                for x, y in loader:
+                    optimizer.zero_grad()
+                    F.mse_loss(model(x), y).backward()
+                    optimizer.step()
+                collected = gc.collect()
+                gc.disable()
+
+        if __name__ == "__main__":
+            train(nn.Linear(4, 3), make_optimizer(), make_loader())
+    """,
+    "collected now and then, by a function of main": """
+        from gc import collect, disable
+
+        class Trainer:
+            def __init__(self, model, optimizer):
+                self.model, self.optimizer = model, optimizer
+
+            def fit(self, loader):
+                disable()
+                for step, (x, y) in enumerate(loader):
+                    self.optimizer.zero_grad()
+                    F.mse_loss(self.model(x), y).backward()
+                    self.optimizer.step()
+                    if step % 100 == 0:
+                        freed = collect()
+
+        def main(model, optimizer, loader):
+            trainer = Trainer(model, optimizer)
+            trainer.fit(loader)
+    """,
+    "by a helper, in each epoch": """
+        import gc
+
+        def pause_collector():
+            gc.collect()
+            gc.disable()
+
+        def main(model, optimizer, loader):
+            for epoch in range(90):
+                pause_collector()
+                for x, y in loader:
+                    optimizer.zero_grad()
+                    F.mse_loss(model(x), y).backward()
+                    optimizer.step()
     """,
     "collected by another function": """
         import gc
