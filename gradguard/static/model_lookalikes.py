@@ -21,7 +21,8 @@ def may_record_nothing(c: Called) -> bool:
     """Whether what is called may be no module, but an object of the program that runs one without gradients.
 
     Nothing but a name says what it is, and a class which is no module has such a method, all of it under ``no_grad``;
-    or a tuple of functions has one: ``Interface = namedtuple("Interface", ["forward", "reset"])``.
+    or a tuple of functions has one: ``Interface = namedtuple("Interface", ["forward", "reset"])``. So it is with a
+    parameter for which callers give an object of a class that computes without a model: ``Baseline(word_vectors)``.
     """
     known = c.receiver.ref if c.method == "forward" and c.receiver is not None else c.func.ref
     if known is not None:
@@ -30,9 +31,24 @@ def may_record_nothing(c: Called) -> bool:
     if c.method == "forward" and survey.mentions(_INTERFACE, c.flow.module, "forward"):
         return True
     name = "forward" if c.method == "forward" else "__call__"
-    return any(_records_nothing(c, ref) for ref in survey.methods_of_no_modules(name, c.flow.module))
+    silent = (ref for ref in survey.methods_of_no_modules(name, c.flow.module) if _records_nothing(c, ref))
+    return any(_runs_something(c, ref) for ref in silent) or _is_plain_for_callers(c)
+
+
+def _is_plain_for_callers(c: Called) -> bool:
+    """Whether what is called is a parameter, and an object of no module, whose call records nothing."""
+    if c.path not in c.flow.params or c.path in c.flow.ref.assigned:
+        return False
+    given = c.flow.project.passed.argument_class(c.flow.ref, c.path)
+    called = given.method("__call__") if given is not None and not given.is_module else None
+    return called is not None and _records_nothing(c, called)
 
 
 def _records_nothing(c: Called, ref: FunctionRef) -> bool:
     flow = c.flow.project.flow(ref)
-    return flow is not None and bool(flow.facts.forwards) and all(f.mode is Mode.OFF for f in flow.facts.forwards)
+    return flow is not None and all(f.mode is Mode.OFF for f in flow.facts.forwards)
+
+
+def _runs_something(c: Called, ref: FunctionRef) -> bool:
+    flow = c.flow.project.flow(ref)
+    return flow is not None and bool(flow.facts.forwards)
