@@ -402,7 +402,7 @@ def tested_names(define: t.Define) -> frozenset[str]:
     nodes = define.nodes
     tests = [node.test for node in nodes if isinstance(node, t.If | t.Conditional)]
     calls_made = [node for node in nodes if isinstance(node, t.Call)]
-    tests += [flag for call in calls_made if (flag := call.argument("create_graph"))]
+    tests += [flag for call in calls_made for word in _OF_GRAPHS if (flag := call.argument(word))]
     tests += [flag for call in calls_made if _sets_mode(call) and (flag := call.argument("mode", 0))]
     found = {
         tested_flag(part)[0] or number_test(part)[0] or word_asked(part) for test in tests for part in _parts(test)
@@ -410,6 +410,10 @@ def tested_names(define: t.Define) -> frozenset[str]:
     found |= {t.path_of(asked) for asked in _asked_for(nodes)}
     named = (c.args[1].value for c in calls_made if len(c.args) > 1 and t.path_of(c.func) == "getattr")
     return frozenset(name for name in (*found, *map(t.path_of, named)) if name is not None)
+
+
+_OF_GRAPHS = ("create_graph", "no_grad")
+"""What other functions are told of graphs."""
 
 
 def _asked_for(nodes: Sequence[t.Node]) -> Iterator[t.Expr]:

@@ -104,6 +104,15 @@ def leave(flow: Flow, state: State, mode: Mode) -> None:
     state.left = state.left if flow.restoring else mode
 
 
+def told(c: Called) -> Mode:
+    """The mode in which a module runs of which nothing is known, that may be told so: ``net(x, no_grad=True)``."""
+    flag = c.node.argument("no_grad")
+    if flag is None or c.state.mode is Mode.OFF:
+        return c.state.mode
+    off = flag.value if isinstance(flag, t.Constant) else outcome(flag, lambda name: c.flow.given(name, c.state))
+    return Mode.UNKNOWN if off is None else Mode.OFF if off else c.state.mode
+
+
 def _is_restored(c: Called) -> bool:
     """``set_grad_enabled(before)``, where ``before = torch.is_grad_enabled()`` was asked first."""
     setting = c.node.argument("mode", 0)

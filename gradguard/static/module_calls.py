@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gradguard.static import knowledge as k
+from gradguard.static import modes, values
 from gradguard.static import tree as t
-from gradguard.static import values
+from gradguard.static.arguments import with_flags
 from gradguard.static.called import Called, last
 from gradguard.static.classes import Class
 from gradguard.static.functions import FunctionRef
@@ -43,9 +44,12 @@ def module_call(c: Called) -> Value | None:
         c.flow.facts.gradients_wanted = True
     if all(isinstance(arg.value, t.Constant) for arg in c.node.args) and last(c.path) == "head":
         return None  # table.head(5)
+    mode, c.state.mode = c.state.mode, modes.told(c)
     forward(c)
     note_tensors(c)
-    return module_result(c)
+    result = module_result(c)
+    c.state.mode = mode
+    return result
 
 
 def _only_changes_it(c: Called) -> bool:
@@ -113,6 +117,8 @@ def of_evaluated(c: Called) -> Value | None:
     """
     path, receiver = c.receiver_path, c.receiver
     if not c.method or receiver is None or not c.arguments or c.state.mode is Mode.OFF:
+        return None
+    if modes.told(c) is not c.state.mode:
         return None
     evaluated = c.state.evaluates(path)
     if not evaluated and not (receiver.kind is Kind.MODULE and c.flow.loop is not None and c.flow.loop.evaluates):
@@ -248,7 +254,7 @@ def made_at(flow: Flow, path: str) -> list[t.Call]:
 def _records_nothing(c: Called) -> bool:
     """Whether all modules that a module's ``forward`` runs are run without gradients: features for a metric."""
     ref = c.func.ref.method("forward") if isinstance(c.func.ref, Class) else None
-    flow = c.flow.project.flow(ref) if ref is not None else None
+    flow = c.flow.project.flow(with_flags(ref, c.values)) if ref is not None else None
     return flow is not None and bool(flow.facts.forwards) and all(f.mode is Mode.OFF for f in flow.facts.forwards)
 
 
