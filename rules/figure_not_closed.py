@@ -10,7 +10,7 @@ for epoch in range(epochs):
     fig.savefig(f"{epoch}.png")
 ```
 
-**Instead**: `plt.close(fig)` after saving.
+**Instead**: `plt.close(fig)` after saving; `plt.close()` where the figure has no name.
 
 **Not flagged.** `plt.close`, `plt.show` (the figure is the user's to close), a figure with a number that is used
 again, one that is returned or handed on, `SummaryWriter.add_figure` (it closes), `matplotlib.figure.Figure`, which is
@@ -47,7 +47,7 @@ def stays_registered(function: Function) -> Iterator[Finding]:
             yield rule.finding(
                 call.source.site,
                 "a new figure in every iteration, and none is closed: pyplot keeps each with all that is drawn into it",
-                help="call `plt.close(fig)` when it is saved",
+                help=f"call `{_closing(call.written)}` when it is saved",
                 confidence=Confidence.HIGH if certain else Confidence.LOW,
             )
 
@@ -55,3 +55,9 @@ def stays_registered(function: Function) -> Iterator[Finding]:
 def _is_reused(call: Call) -> bool:
     """Whether it has a number or a name: the second time it is the same figure."""
     return call.has("num") or (call.name.endswith(".figure") and call.literal("num", 0) is not None)
+
+
+def _closing(call: Call) -> str:
+    """What closes it: that of its name, or the one that was made last."""
+    name = call.bound_to or ""
+    return f"plt.close({name})" if all(map(str.isidentifier, name.split("."))) and name.strip("_") else "plt.close()"

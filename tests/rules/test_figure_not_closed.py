@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from gradguard.findings import Confidence
-from tests.rules.snippets import assert_clean, assert_flagged
+from tests.rules.snippets import assert_clean, assert_flagged, findings
 
 CODE = "GG505"
 
@@ -621,3 +621,34 @@ def test_a_figure_that_no_call_asks_for(call: str, default: str) -> None:
 @pytest.mark.parametrize("default", ["False", "True"])
 def test_a_figure_that_a_call_may_ask_for(call: str, default: str) -> None:
     assert_flagged(ASKED.replace("DEFAULT", default).replace("CALL", call), CODE, Confidence.LOW)
+
+
+NAMED = """
+    import matplotlib.pyplot as plt
+
+    def train(self, model, loader, optimizer, figures):
+        for i, (x, y) in enumerate(loader):
+            optimizer.zero_grad()
+            F.cross_entropy(model(x), y).backward()
+            optimizer.step()
+            {made}
+            plt.imshow(x[0])
+            plt.savefig(f"{{i}}.png")
+"""
+
+
+@pytest.mark.parametrize(
+    ("made", "closes"),
+    [
+        ("fig = plt.figure()", "plt.close(fig)"),
+        ("canvas, axes = plt.subplots(2)", "plt.close(canvas)"),
+        ("self.fig, _ = plt.subplots()", "plt.close(self.fig)"),
+        ("_, ax = plt.subplots(figsize=(4, 5))", "plt.close()"),
+        ("plt.figure(figsize=(10, 4))", "plt.close()"),
+        ("ax = plt.figure().gca()", "plt.close()"),
+        ("figures[i] = plt.figure()", "plt.close()"),
+    ],
+)
+def test_the_help_names_the_figure(made: str, closes: str) -> None:
+    (finding,) = findings(NAMED.format(made=made), CODE, Confidence.LOW)
+    assert finding.help == f"call `{closes}` when it is saved"
