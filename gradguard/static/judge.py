@@ -30,7 +30,7 @@ from gradguard.static.renewal import is_renewed
 from gradguard.static.replaced import replacements
 from gradguard.static.reset_by_callers import is_reset_by_callers
 from gradguard.static.roots import attaching_roots, graphs, node_of, site_of, wholes
-from gradguard.static.route import route
+from gradguard.static.route import in_words, route
 from gradguard.static.unknown_modules import may_cut
 from gradguard.static.values import Kind, Root, Roots, Source, Value
 from gradguard.static.wholes import note_wholes
@@ -98,7 +98,10 @@ def _judge_store(flow: Flow, store: Store) -> None:
     if store.leaks:
         store.may_be_cut = lambda: may_cut(flow, store)
         store.is_read_again = lambda: is_read_again(flow, store)
-        store.route = _longest_route(flow, store, roots)
+        way = _longest_way(flow, store, roots)
+        store.route = in_words(flow, way)
+        on_way = [root for root in roots if node_of(root.key) in way]
+        store.start = lambda: known() or _nearest(flow, on_way or roots)
 
 
 def _ends_with_few(flow: Flow, store: Store, loop: Loop) -> bool:
@@ -122,14 +125,14 @@ def _is_walk(store: Store, loop: Loop) -> bool:
     return is_sum and not trains and bool(loop.grad_calls) and all(_stops_at(g, carried) for g in loop.grad_calls)
 
 
-def _longest_route(flow: Flow, store: Store, roots: list[Root]) -> tuple[str, ...]:
+def _longest_way(flow: Flow, store: Store, roots: list[Root]) -> list[t.Node]:
     """The way of the graph, where it is written in this function."""
     source = store.value_site
     if source is None or source.chunk is not flow.ref.chunk or not isinstance(source.node, t.Expr):
-        return ()
+        return []
     starts = [node for root in roots if (node := node_of(root.key)) is not None]
-    routes = (route(flow, source.node, start) for start in starts)
-    return max(routes, key=lambda found: (len(found), found), default=())
+    ways = (route(flow, source.node, start) for start in starts)
+    return max(ways, key=lambda way: (len(way), in_words(flow, way)), default=[])
 
 
 def _judge_lifetime(flow: Flow, store: Store) -> None:

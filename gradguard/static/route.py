@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from gradguard.static import knowledge as k
 from gradguard.static import tree as t
 from gradguard.static.edits import one_line
 
@@ -14,7 +16,7 @@ MAX_STEPS = 6
 _WIDTH = 40
 
 
-def route(flow: Flow, value: t.Expr, start: t.Node) -> tuple[str, ...]:
+def route(flow: Flow, value: t.Expr, start: t.Node) -> list[t.Node]:
     """The expressions from ``value`` back to ``start``, where the graph begins; empty when it cannot be followed.
 
     Args:
@@ -22,14 +24,18 @@ def route(flow: Flow, value: t.Expr, start: t.Node) -> tuple[str, ...]:
         value: what carries the graph.
         start: the call or operation that began it.
     """
-    found = _search(flow, value, start, MAX_STEPS)
-    return tuple(one_line(flow.site(expr).code, _WIDTH) for expr in found or ())
+    return _search(flow, value, start, MAX_STEPS) or []
+
+
+def in_words(flow: Flow, way: list[t.Node]) -> tuple[str, ...]:
+    """Such a way as it is written."""
+    return tuple(one_line(flow.site(node).code, _WIDTH) for node in way)
 
 
 def _search(flow: Flow, value: t.Expr, start: t.Node, steps: int) -> list[t.Node] | None:
     if value is start:
         return [value]
-    parts = list(t.walk(value))
+    parts = list(_handing_on(flow, value))
     if any(part is start for part in parts):
         return [value, start]
     if steps == 0:
@@ -42,6 +48,23 @@ def _search(flow: Flow, value: t.Expr, start: t.Node, steps: int) -> list[t.Node
         if rest is not None:
             return [value, *rest]
     return None
+
+
+def _handing_on(flow: Flow, value: t.Expr) -> Iterator[t.Node]:
+    """The parts of an expression that may give it their graph: none of ``torch.ones_like(x)``, of ``x.detach()``."""
+    nodes = list(t.walk(value))
+    cut = {inner for node in nodes if _cuts(flow, node) for inner in t.walk(node)}
+    return (node for node in nodes if node not in cut)
+
+
+def _cuts(flow: Flow, node: t.Node) -> bool:
+    if isinstance(node, t.Attribute):
+        return node.name in k.BREAKING_ATTRIBUTES
+    if not isinstance(node, t.Call) or not isinstance(node.func, t.Attribute):
+        return False
+    name = node.func.name
+    is_torch = name in k.BREAKING_FUNCTIONS and str(flow.module.value_of(node.func).ref).startswith("torch.")
+    return is_torch or name in k.BREAKING_METHODS
 
 
 def _assigned(flow: Flow, path: str, line: int) -> t.Expr | None:

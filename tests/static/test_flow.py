@@ -916,6 +916,46 @@ def test_the_way_by_which_a_graph_came_is_told() -> None:
     )
 
 
+TWO_LOSSES = """
+        def train(policy, critic, loader, opt, shared):
+            kept = []
+            for x, old, y in loader:
+                logp = policy.logp(x)
+                labels = torch.ones_like(logp).to(x.device) * logp.detach()
+                ratio = torch.exp(logp - old)
+                if shared:
+                    v = policy.value(x)
+                else:
+                    v = critic(x)
+                error = F.mse_loss(v, y)
+                if shared:
+                    loss = ratio.mean() + error
+                else:
+                    loss = {made}
+                opt.zero_grad()
+                loss.backward()
+                opt.step()
+                kept.append(loss)
+"""
+
+
+@pytest.mark.parametrize(
+    ("made", "way"),
+    [
+        ("ratio.mean()", "`loss` <- `ratio.mean()` <- `torch.exp(logp - old)` <- `policy.logp(x)`"),
+        (
+            "F.binary_cross_entropy(ratio, labels)",
+            "`loss` <- `F.binary_cross_entropy(ratio, labels)` <- `torch.exp(logp - old)` <- `policy.logp(x)`",
+        ),
+        ("error * 2", "`loss` <- `error * 2` <- `F.mse_loss(v, y)` <- `critic(x)`"),
+    ],
+)
+def test_the_way_begins_where_it_is_said_to_begin(made: str, way: str) -> None:
+    (finding,) = findings(TWO_LOSSES.format(made=made), "GG104")
+    (where,) = finding.related
+    assert where.message == f"the graph comes from {way.rpartition(' <- ')[2]}: {way}"
+
+
 HANDED_BACK = """
         class Judge:
             def __init__(self, net):
