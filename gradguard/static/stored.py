@@ -473,9 +473,16 @@ class Store(Event):
         return (site.related("it is stored here"),)
 
     def origin(self) -> tuple[Related, ...]:
-        """Where the graph starts, as a related place."""
+        """Where the graph starts, as a related place; before it the loop that keeps it, where that is elsewhere."""
         site = self.start()
         if site is None:
-            return ()
+            return self._loop_of_caller()
         way = ": " + " <- ".join(f"`{code}`" for code in self.route) if len(self.route) > 2 else ""
-        return (site.related(f"the graph comes from `{one_line(site.code)}`{way}"),)
+        return (*self._loop_of_caller(), site.related(f"the graph comes from `{one_line(site.code)}`{way}"))
+
+    def _loop_of_caller(self) -> tuple[Related, ...]:
+        """The loop whose iterations it outlives, where a function stores it that is called there."""
+        loop = self.outlives
+        if self.inner is None or loop is None or any(node is self.site.node for node in loop.nodes):
+            return ()
+        return (loop.site.related("this loop runs it, and what it stores outlives each iteration"),)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from gradguard.findings import Confidence
-from tests.rules.snippets import assert_clean, assert_flagged, findings, lines_in_files, twin
+from tests.rules.snippets import HEADER, assert_clean, assert_flagged, findings, lines_in_files, twin
 
 CODE = "GG105"
 
@@ -1532,3 +1532,60 @@ def test_a_module_that_is_made_by_what_it_is_given(given: str, made: str) -> Non
 )
 def test_what_is_made_by_what_it_is_given_and_not_run_or_cut(made: str, run: str) -> None:
     assert_clean(GIVEN_A_CLASS.format(given="base", made=made, run=run), CODE)
+
+
+KEEPS_ITS_STATE = """
+    class Encoder(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.cell = nn.LSTMCell(8, 8)
+            self.h = self.c = torch.zeros(1, 8)
+
+        def forward(self, x):
+            self.h, self.c = self.cell(x, (self.h, self.c))
+            return self.h
+
+        def cut(self):
+            self.h, self.c = self.h.detach(), self.c.detach()
+
+    def train(loader, optimizer):
+        encoder = Encoder()
+        for x, y in loader:
+            loss = F.mse_loss(encoder(x), y)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            encoder.cut()
+
+    def play(env):
+        encoder = Encoder()
+        obs = env.reset()
+        for _ in range(10000):
+            action = encoder(torch.from_numpy(obs))
+            obs = env.step(action.argmax().item())
+"""
+
+
+def test_the_loop_that_keeps_a_state_is_named_where_a_module_stores_it() -> None:
+    (finding,) = findings(KEEPS_ITS_STATE, CODE)
+    lines = KEEPS_ITS_STATE.splitlines()
+    loop = next(number for number, line in enumerate(lines, HEADER.count("\n") + 1) if "range(10000)" in line)
+    assert [(where.line, where.message.split("`")[0]) for where in finding.related] == [
+        (loop, "this loop runs it, and what it stores outlives each iteration"),
+        (finding.span.line, "the graph comes from "),
+    ]
+
+
+def test_a_loop_that_is_seen_is_not_named() -> None:
+    (finding,) = findings(
+        """
+        def play(env, h):
+            cell = nn.GRUCell(8, 8)
+            obs = env.reset()
+            for _ in range(10000):
+                h = cell(torch.from_numpy(obs), h)
+                obs = env.step(h.argmax().item())
+        """,
+        CODE,
+    )
+    assert [where.message.split("`")[0] for where in finding.related] == ["the graph comes from "]
