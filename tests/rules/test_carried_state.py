@@ -1579,8 +1579,8 @@ def test_the_loop_that_keeps_a_state_is_named_where_a_module_stores_it() -> None
 def test_a_loop_that_is_seen_is_not_named() -> None:
     (finding,) = findings(
         """
-        def play(env, h):
-            cell = nn.GRUCell(8, 8)
+        def play(env):
+            cell, h = nn.GRUCell(8, 8), torch.zeros(1, 8)
             obs = env.reset()
             for _ in range(10000):
                 h = cell(torch.from_numpy(obs), h)
