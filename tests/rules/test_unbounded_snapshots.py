@@ -141,6 +141,18 @@ FLAGGED = {
                     self.optimizer.step()
                     self.checkpoints[step] = copy.deepcopy(self.model.state_dict())  # !
     """,
+    "an entry for each step, by an update": """
+        from copy import deepcopy
+
+        def train(model, loader, optimizer):
+            kept = {}
+            for step, (x, y) in enumerate(loader):
+                optimizer.zero_grad()
+                F.cross_entropy(model(x), y).backward()
+                optimizer.step()
+                kept.update({step: deepcopy(model.state_dict())})  # !
+            return kept
+    """,
     "in the step of a trainer": """
         import copy
 
@@ -324,6 +336,19 @@ CLEAN = {
                     if loss.item() < self.best:
                         self.best = loss.item()
                         self.state = deepcopy(model.state_dict())
+    """,
+    "one for each epoch": """
+        from copy import deepcopy
+
+        def train(model, loader, optimizer, epochs):
+            kept = {}
+            for epoch in range(epochs):
+                for x, y in loader:
+                    optimizer.zero_grad()
+                    F.cross_entropy(model(x), y).backward()
+                    optimizer.step()
+                kept.update({epoch: deepcopy(model.state_dict())})
+            return kept
     """,
     "the last": """
         import copy
