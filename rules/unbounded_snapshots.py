@@ -14,8 +14,8 @@ for x, y in loader:
 
 **Not flagged.** The best model so far, a bounded or trimmed list, copies for the clients of one round, members of an
 ensemble that are made before training, or taken now and then and each run later on (cyclic or Langevin ensembles), what
-elastic weight consolidation keeps of each task; one copy for each epoch, of which a training has few. `model.state_dict()`
-without a copy is no snapshot at all: its tensors are the model's own.
+elastic weight consolidation keeps of each task; one copy for each epoch, of which a training has few.
+`model.state_dict()` without a copy is no snapshot at all: its tensors are the model's own.
 
 **References.** choderalab/pinot#23.
 """

@@ -220,6 +220,8 @@ def _bound(flow: Flow, node: t.Call, receiver: Value | None, state: State) -> Va
         attribute = receiver.ref.attribute(func.name)
         if attribute is not None:
             return attribute
+    if receiver is not None and isinstance(receiver.ref, Choice) and (methods := _methods_of(receiver.ref, func.name)):
+        return Value(kind=Kind.FUNCTION, ref=Choice(methods))
     path = t.path_of(func)
     if path is not None and receiver is not None and may_have_modules(receiver):
         known = state.env.get(flow.canonical(path))
@@ -230,6 +232,13 @@ def _bound(flow: Flow, node: t.Call, receiver: Value | None, state: State) -> Va
         if is_module and func.name not in k.MODULE_METHODS:
             return Value(kind=Kind.MODULE)
     return UNKNOWN
+
+
+def _methods_of(chosen: Choice, name: str) -> tuple[FunctionRef, ...]:
+    """The methods of this name of the classes that a module may be of, where each has one."""
+    methods = [cls.method(name) if isinstance(cls, Class) else None for cls in chosen.functions]
+    found = tuple(dict.fromkeys(method for method in methods if method is not None))
+    return found if None not in methods else ()
 
 
 def _by_word(func: t.Call) -> t.Attribute | None:
@@ -246,8 +255,12 @@ def _project(c: Called) -> Value | None:
     ref = c.func.ref
     if isinstance(ref, Fields):
         return _record(c, ref.names)
-    if isinstance(ref, Choice):
-        return apply_one_of(c, [function for function in ref.functions if isinstance(function, FunctionRef)], None)
+    if isinstance(ref, Choice) and c.func.kind is Kind.CLASS:
+        return Value(kind=Kind.MODULE, ref=ref) if all(map(_is_module_class, ref.functions)) else None
+    if isinstance(ref, Choice) and c.func.kind is Kind.FUNCTION:
+        is_method = c.receiver is not None and isinstance(c.receiver.ref, Choice)
+        functions = [function for function in ref.functions if isinstance(function, FunctionRef)]
+        return apply_one_of(c, functions, c.receiver_path if is_method else None)
     if c.func.kind is Kind.FUNCTION and isinstance(ref, FunctionRef):
         if c.method == "forward" and c.receiver is not None and c.receiver.kind is Kind.MODULE:
             module_calls.forward(c)
@@ -294,6 +307,10 @@ def _project(c: Called) -> Value | None:
             result = module_calls.module_result(c)
             return result._replace(ref=returned.ref) if returned.kind is Kind.INSTANCE else result  # a record
     return None
+
+
+def _is_module_class(ref: object) -> bool:
+    return isinstance(ref, Class) and ref.is_module
 
 
 def _bound_to(c: Called, ref: FunctionRef) -> str | None:

@@ -124,7 +124,7 @@ def registered(module: Module, name: str) -> Value | None:
     found = (cls for ref, _, _ in _registering(module, name) for cls in passed.decorated_classes(ref, module))
     made = [Value(kind=Kind.CLASS, ref=cls) for cls in dict.fromkeys(found)]
     one = reduce(join, made) if made else UNKNOWN
-    return each_of(one) if one.ref is not None else None
+    return each_of(one) if isinstance(one.ref, Class) else None
 
 
 def _registering(module: Module, name: str) -> Iterator[tuple[FunctionRef, str, bool]]:

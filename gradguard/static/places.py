@@ -24,6 +24,7 @@ from gradguard.static.values import (
     element,
     holding,
     is_record,
+    join,
 )
 
 if TYPE_CHECKING:
@@ -255,6 +256,16 @@ def _is_kept(part: Value) -> bool:
     return part.kind in objects or part.bounded or bool(_bare(part).roots or _bare(part).holds)
 
 
+def _chosen_class(ref: FunctionRef, name: str) -> Value:
+    """The classes of which a variable is one, ``Net = Small if fast else Large``; any other is bound elsewhere."""
+    bound = ref.assigned.get(name, ())
+    either = bound[0] if len(bound) == 1 else None
+    if not isinstance(either, t.Conditional):
+        return UNKNOWN
+    chosen = join(ref.module.value_of(either.body), ref.module.value_of(either.orelse))
+    return chosen if chosen.kind is Kind.CLASS else UNKNOWN
+
+
 def kind_of(ref: FunctionRef, expr: t.Expr) -> Value:
     """What sort of object an expression makes, read by itself inside a function."""
     from gradguard.static.flow import Flow
@@ -268,7 +279,7 @@ def kind_of(ref: FunctionRef, expr: t.Expr) -> Value:
     )
     state = State({})
     names = {node.id for node in t.walk(expr) if isinstance(node, t.Name)}
-    state.env.update((name, UNKNOWN) for name in flow.locals & names)  # they are bound elsewhere in it
+    state.env.update((name, _chosen_class(ref, name)) for name in flow.locals & names)
     state.env.update((param.name, parameter(flow, param)) for param in ref.define.params if param.name in names)
     value = flow.value(expr, state)
     whole = value.kind is Kind.OUTPUT and is_record(value)

@@ -117,7 +117,7 @@ class Bound(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """One of several functions: ``steps[mode]``, ``train if training else test``."""
+    """One of several functions, or classes: ``steps[mode]``, ``train if training else test``."""
 
     functions: tuple[object, ...]
 
@@ -397,7 +397,7 @@ def _common(a: Value, b: Value) -> tuple[Kind, object]:
         one = a.ref if a.ref == b.ref or install else None
         if one is None and a.kind is Kind.CLASS:  # one of several: what they are all derived from
             one = nearest_base(a.ref, b.ref)
-        return a.kind, _choice(a.ref, b.ref) if one is None and a.kind is Kind.FUNCTION else one
+        return a.kind, _choice(a.ref, b.ref) if one is None and a.kind in (Kind.FUNCTION, Kind.CLASS) else one
     for one, other in ((a, b), (b, a)):
         if one.kind in (Kind.NOTHING, Kind.UNKNOWN) or (
             one.kind is Kind.NUMBER and other.kind in (Kind.TENSOR, Kind.OUTPUT)
@@ -407,7 +407,7 @@ def _common(a: Value, b: Value) -> tuple[Kind, object]:
 
 
 def _choice(*refs: object) -> Choice | None:
-    """One of some functions, if nothing else is among them."""
+    """One of some functions or classes, if nothing else is among them."""
     if any(ref is None or isinstance(ref, Registrar | Bound | Fields) for ref in refs):
         return None
     return Choice(
