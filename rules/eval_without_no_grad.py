@@ -31,8 +31,8 @@ So is the loop that takes its batches from the data to evaluate on (`x, y = data
 whatever function, a model that the file's own statements put into evaluation mode.
 
 A function that is named as an evaluation (`predict`, `test`) is one too where it goes over slices of its data or takes
-its samples by number (`image = dataset.pull_item(i)`), or plays in an environment, and the graph stays in it: only
-numbers leave it.
+its samples by number (`image = dataset.pull_item(i)`), or plays in an environment (so may `play` or `enjoy`), and the
+graph stays in it, or in the method that runs the model: only numbers leave it.
 
 **Not flagged.** A loop that needs gradients (training under `model.eval()` with frozen batch norm, adversarial
 attacks, MAML, energy models); a model whose parameters were all frozen, or whose `forward` runs everything without
@@ -155,14 +155,22 @@ def _inside(forward: Forward) -> tuple[Related, ...]:
 
 def _records_in_callee(forward: Forward) -> bool:
     """Whether a loop of the function that is called runs a model with a graph, which was put into evaluation mode."""
-    inner = forward.inner
-    if not isinstance(inner, Forward) or inner.inner is not None or inner.loop is None:
+    inner = _below(forward)
+    if inner is None or inner.loop is None or inner.is_in_loop_of_callee:
         return False
     if not forward.is_evaluated or forward.is_foreign or forward.is_frozen:
         return False
     loop, records = inner.loop, forward.mode in (Mode.INHERITED, Mode.ON) and not _is_left_alone(inner)
     reported_there = loop.evaluates and not loop.trains_otherwise
     return records and not (reported_there or loop.needs_gradients or loop.steps)
+
+
+def _below(forward: Forward) -> Forward | None:
+    """What the function that is called runs; where it only hands on what it is told, what that one runs."""
+    inner = forward.inner
+    while isinstance(inner, Forward) and inner.is_as_told and inner.loop is None:
+        inner = inner.inner
+    return inner if isinstance(inner, Forward) else None
 
 
 def _is_left_alone(forward: Forward) -> bool:
@@ -191,6 +199,6 @@ def _recording(loop: Loop) -> Forward | None:
         return None
     recorded = (f for f in loop.forwards if f.mode in (Mode.INHERITED, Mode.ON) and not _is_left_alone(f))
     if not loop.evaluates:  # what leaves the function may be trained elsewhere
-        return next((f for f in recorded if f.inner is None and not f.leaves), None)
+        return next((f for f in recorded if not f.leaves and not f.is_in_loop_of_callee), None)
     shown = (f for f in recorded if f.inner is None or ((f.is_evaluated or f.of_method) and not f.is_in_loop_of_callee))
     return next(shown, None)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from gradguard.static import tree as t
 from gradguard.static.conditions import keeping_names, tested_names
-from gradguard.static.memo import Remembers, cached_property
+from gradguard.static.memo import Remembers, cached_property, memo_of
 from gradguard.static.names import bound_names, makes_anew, put_under_words, used_as_modules
 from gradguard.static.recurrence import Binding, bindings
 from gradguard.static.same_keys import keyed_by
@@ -195,8 +195,34 @@ class FunctionRef(Remembers):
 
     @cached_property
     def tested(self) -> frozenset[str]:
-        """The parameters that decide which way it takes."""
-        return tested_names(self.define) & {param.name for param in self.define.params}
+        """The parameters that decide which way it takes, or a function of its class or file that it hands them on to.
+
+        ``def epoch(self, loader, train): return self.run(loader, train)``.
+        """
+        params = frozenset(param.name for param in self.define.params)
+        memo_of(self)["tested"] = own = tested_names(self.define) & params  # as far as one that calls itself asks
+        return own.union(*(self._handed_on(call, params - own) for call in self.calls))
+
+    def _handed_on(self, call: t.Call, params: frozenset[str]) -> Iterator[str]:
+        """Those of some parameters that a call hands on to what decides by them."""
+        given = [arg for arg in call.args if isinstance(arg.value, t.Name) and arg.value.id in params]
+        called = self._of_program(call.func) if given else None
+        if called is None:
+            return
+        names = [param.name for param in called.define.params if not param.star]
+        positional = names[1:] if called.owner is not None and names[:1] in (["self"], ["cls"]) else names
+        for position, name in enumerate(positional):
+            value = call.argument(name, position)
+            if isinstance(value, t.Name) and value.id in params and name in called.tested:
+                yield value.id
+
+    def _of_program(self, func: t.Expr) -> FunctionRef | None:
+        """The method of its own object, or the function of its file, that is called."""
+        if isinstance(func, t.Attribute):
+            is_own = self.owner is not None and t.path_of(func.value) == "self"
+            return self.owner.method(func.name) if self.owner is not None and is_own else None
+        is_global = isinstance(func, t.Name) and func.id not in self.names[0]
+        return self.module.function(func.id) if is_global and isinstance(func, t.Name) else None
 
     @cached_property
     def keeping(self) -> frozenset[str]:

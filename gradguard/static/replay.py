@@ -37,7 +37,7 @@ from gradguard.static.proof import prove
 from gradguard.static.source import Site
 from gradguard.static.stored import no_growth, surely
 from gradguard.static.translation import Translation
-from gradguard.static.values import NOTHING_HELD, Kind, Root, Source, Value
+from gradguard.static.values import NOTHING_HELD, Flag, Kind, Root, Source, Value, Whole, Word
 
 
 def replay(here: Translation, event: Event) -> None:
@@ -145,7 +145,14 @@ def _forward(here: Translation, event: Forward) -> None:
     here.flow.record(replace(
         event, site=_site(here), loop=here.flow.loop, inner=event, mode=mode, module=module, evaluates=evaluates,
         is_evaluated=is_evaluated, is_frozen=event.is_frozen or _is_frozen(here, module),
+        is_as_told=_hands_flags_on(here),
     ))  # fmt: skip
+
+
+def _hands_flags_on(here: Translation) -> bool:
+    """Whether the call gives what its own function was given to tell which way to take."""
+    names = (arg.value.id for arg in here.c.node.args if isinstance(arg.value, t.Name))
+    return any(isinstance(here.flow.given(name, here.state), Flag | Whole | Word) for name in names)
 
 
 def _is_frozen(here: Translation, module: str | None) -> bool:
