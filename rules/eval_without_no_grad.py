@@ -31,8 +31,8 @@ So is the loop that takes its batches from the data to evaluate on (`x, y = data
 whatever function, a model that the file's own statements put into evaluation mode.
 
 A function that is named as an evaluation (`predict`, `test`) is one too where it goes over slices of its data or takes
-its samples by number (`image = dataset.pull_item(i)`), or plays in an environment (so may `play` or `enjoy`), and the
-graph stays in it, or in the method that runs the model: only numbers leave it.
+its samples by number (`image = dataset.pull_item(i)`), or plays in an environment, and the graph stays in it, or
+in the method that runs the model: only numbers leave it.
 
 **Not flagged.** A loop that needs gradients (training under `model.eval()` with frozen batch norm, adversarial
 attacks, MAML, energy models); a model whose parameters were all frozen, or whose `forward` runs everything without

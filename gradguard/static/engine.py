@@ -118,9 +118,10 @@ def _kept(seen: Look, texts: Texts, screen: Screen | None) -> _Kept:
     applying = {path for path, traits in seen.traits.items() if traits.applies}
     applying |= _calling_what_trains(seen, texts, screen)
     rest = [path for path in seen.traits if path not in about_torch]
-    imported = _imported([path for path in rest if path in applying], rest, about_torch, texts)
-    files = (path for path in seen.traits if path in applying & (about_torch | imported))
-    return _Kept(tuple(files), frozenset(about_torch | imported))
+    unsure = [path for path in rest if path in applying]
+    about_torch |= _imported(unsure, rest, about_torch, texts) | _importing(unsure, about_torch, texts)
+    files = (path for path in seen.traits if path in applying & about_torch)
+    return _Kept(tuple(files), frozenset(about_torch))
 
 
 def _calling_what_trains(seen: Look, texts: Texts, screen: Screen | None) -> set[Path]:
@@ -135,6 +136,12 @@ def _calling_what_trains(seen: Look, texts: Texts, screen: Screen | None) -> set
             applies = screen.passes(texts.bytes_of(path), calls_training=True)
             seen.traits[path] = dataclasses.replace(seen.traits[path], applies_where_trained=applies)
     return {path for path in callers if seen.traits[path].applies_where_trained}
+
+
+def _importing(paths: list[Path], about_torch: set[Path], texts: Texts) -> set[Path]:
+    """Those files that import one about torch: a script needs none itself to play with an agent."""
+    names = {module_name(path) for path in about_torch} if paths else set()
+    return {path for path in paths if not names.isdisjoint(texts.imported(path))}
 
 
 def _imported(paths: list[Path], rest: list[Path], about_torch: set[Path], texts: Texts) -> set[Path]:
