@@ -34,18 +34,19 @@ A function that is named as an evaluation (`predict`, `test`) is one too where i
 its samples by number (`image = dataset.pull_item(i)`), or plays in an environment, and the graph stays in it, or
 in the method that runs the model: only numbers leave it.
 
-**Not flagged.** A loop that needs gradients (training under `model.eval()` with frozen batch norm, adversarial
-attacks, MAML, energy models); a model whose parameters were all frozen, or whose `forward` runs everything without
-gradients; inputs that are `volatile` (torch 0.3, where that was `no_grad`); a function that is only called under
-`no_grad`, or by one that runs a backward over what it returns (a trainer's `_predict`);
+**Not flagged.** A loop that needs gradients (training under `model.eval()` with frozen batch norm, adversarial attacks,
+MAML, energy models); a model whose parameters were all frozen, or whose `forward` runs everything without gradients, or
+that is told so (`net(x, no_grad=True)`); inputs that are `volatile` (torch 0.3, where that was `no_grad`); a function
+that is only called under `no_grad`, or by one that runs a backward over what it returns (a trainer's `_predict`);
 Lightning's `validation_step` and the like, which the framework runs without gradients; a model of another library, in a
 file that imports torch too.
 
 **Waits at low confidence.** A call beside a part of the loop that is under `no_grad`, or that a flag picks over the
 same call under `no_grad` (`predict(x, eval=False)`); what a function returns with its graph, unless it is named as an
 evaluation: an objective with dropout switched off. What is named as a model, and may be an object of the program that
-runs one without gradients (`policy.forward(x)`). A method that nobody calls, of a class whose base comes from a package
-that cannot be read: that may call it under `no_grad`. Unit tests, which run a model a few times.
+runs one without gradients (`policy.forward(x)`), or none: `evaluate(Baseline(word_vectors))`. A method that nobody
+calls, of a class whose base comes from a package that cannot be read: that may call it under `no_grad`. Unit tests,
+which run a model a few times.
 
 **References.** <https://pytorch.org/docs/stable/notes/autograd.html#evaluation-mode-nn-module-eval>.
 """

@@ -13,7 +13,7 @@ for x, y in loader: ...
 **Instead**, collect at a moment of your choosing: `if step % 500 == 0: gc.collect()`.
 
 **Not flagged.** A program that calls `gc.collect()` or `gc.enable()` anywhere; what a helper that switches it off
-collects just before is done once, and does not count.
+collects just before is done once, and does not count (where nothing calls it in a loop).
 
 **References.** facebookresearch/dinov3#150, allenai/OLMo#509 (with periodic collection).
 """
