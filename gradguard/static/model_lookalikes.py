@@ -22,11 +22,14 @@ def may_record_nothing(c: Called) -> bool:
 
     Nothing but a name says what it is, and a class which is no module has such a method, all of it under ``no_grad``;
     or a tuple of functions has one: ``Interface = namedtuple("Interface", ["forward", "reset"])``. So it is with a
-    parameter for which callers give an object of a class that computes without a model: ``Baseline(word_vectors)``.
+    parameter for which callers give an object of a class that computes without a model: ``Baseline(word_vectors)``;
+    and with a name in a file that has nothing of torch.
     """
     known = c.receiver.ref if c.method == "forward" and c.receiver is not None else c.func.ref
     if known is not None:
         return False
+    if not c.flow.module.names_torch:
+        return True
     survey = c.flow.project.survey
     if c.method == "forward" and survey.mentions(_INTERFACE, c.flow.module, "forward"):
         return True

@@ -42,6 +42,7 @@ _MAX_REEXPORTS = 6
 _TEST_LIBRARY = re.compile(r"^\s*(?:import|from)\s+(?:unittest|pytest)\b", re.M)
 _TEST_CASE = re.compile(r"^class\s+\w+\([^)\n]*\bTestCase\b", re.M)
 _UNIT_TESTS = re.compile(r"^\s*class\s+Test|^\s*def\s+test_\w*\((?:self\b|\))", re.M)
+_COLLECTED = re.compile(r"^\s*class\s+Test|^\s*def\s+test_\w*\(", re.M)
 
 
 @dataclass(eq=False, repr=False)
@@ -66,7 +67,9 @@ class Module(Remembers):
         if _TEST_LIBRARY.search(self.source.text) is not None:
             return True
         # A script that evaluates takes arguments; `def test_transform():` is what it does to its images.
-        return "argparse" not in self.outline.imported_roots and _UNIT_TESTS.search(self.source.text) is not None
+        # What pytest collects in a folder of tests is given its fixtures.
+        tests = _COLLECTED if path.name.startswith("test_") and "tests" in path.parts else _UNIT_TESTS
+        return "argparse" not in self.outline.imported_roots and tests.search(self.source.text) is not None
 
     @cached_property
     def is_numeric(self) -> bool:
@@ -109,10 +112,12 @@ class Module(Remembers):
     @cached_property
     def uses_torch(self) -> bool:
         """Whether it imports torch, or everything of a file that does, or is imported by one."""
-        all_of_it = self._with_star_imports()
-        if any(module._imports(k.TORCH_LIBRARIES) for module in all_of_it):
-            return True
-        return any(map(self.project.survey.serves_torch, all_of_it))
+        return self.names_torch or any(map(self.project.survey.serves_torch, self._with_star_imports()))
+
+    @cached_property
+    def names_torch(self) -> bool:
+        """Whether it imports torch itself, or everything of a file that does."""
+        return any(module._imports(k.TORCH_LIBRARIES) for module in self._with_star_imports())
 
     def _imports(self, libraries: frozenset[str]) -> bool:
         return not self.outline.imported_roots.isdisjoint(libraries)

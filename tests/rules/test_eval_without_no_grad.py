@@ -1291,6 +1291,10 @@ def test_fix_decorates_a_function_that_only_evaluates() -> None:
         ("test_net.py", "import argparse\n\n        def test_transform():\n            return 1", True),
         ("test_net.py", "import torch\n\n        def test_transform():\n            return 1", False),
         ("kernel.py", "import unittest", True),
+        ("tests/test_loss.py", "import torch\n\n        def test_loss(config, loader):\n            return 1", False),
+        ("tests/test_loss.py", "import argparse\n\n        def test_loss(net, loader):\n            return 1", True),
+        ("tests/loss.py", "import torch\n\n        def test_loss(net, loader):\n            return 1", True),
+        ("test_loss.py", "import torch\n\n        def test_loss(net, loader):\n            return 1", True),
     ],
 )
 def test_unit_tests_run_a_model_a_few_times(path: str, head: str, flagged: bool) -> None:

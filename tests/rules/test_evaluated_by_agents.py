@@ -121,3 +121,27 @@ def test_what_leaves_the_evaluation_may_be_trained_elsewhere(tmp_path: Path, ret
 def test_a_script_that_imports_nothing_of_torch(tmp_path: Path) -> None:
     numpy_agent = _edited(AGENT, "import torch\nimport torch.nn as nn\n", "import numpy as nn\nimport numpy as torch\n")
     assert _lines(tmp_path, agent=numpy_agent) == []
+
+
+PAGE = """
+{imports}
+from agent import CLASSIFIERS, data_loader
+
+def evaluate_classifier(classifier):
+    scores = []
+    for features, labels in data_loader:
+        out = classifier(features)
+        scores += out.max(-1)[0].tolist()
+    return scores
+
+def main(name):
+    print(evaluate_classifier(CLASSIFIERS[name]()))
+"""
+
+
+@pytest.mark.parametrize("imports", ["import streamlit", "import streamlit, torch", "from common import *"])
+def test_only_a_name_says_what_a_file_without_torch_runs(tmp_path: Path, imports: str) -> None:
+    (tmp_path / "common.py").write_text("import torch\n")
+    files = {"agent.py": AGENT, "script.py": PAGE.format(imports=imports)}
+    at = [] if imports == "import streamlit" else [("script.py", 8)]
+    assert lines_in_files(tmp_path, files, "GG301") == at
