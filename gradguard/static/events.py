@@ -518,6 +518,7 @@ class HookRegistration(Event):
         is_left_open: that object is made here, and is not.
         discarded: nothing keeps the handle.
         overwritten: the next one takes its place.
+        knowing: the methods that may remove it, where the next one takes its place when its method runs again.
         fresh: the receiver is a tensor of this very iteration, and the hook dies with it.
         repeats: the loop in which the same receiver gets one more hook each time, if any.
         by_call: a method registers it that a trainer calls for each epoch or batch, and none of its class removes it.
@@ -542,6 +543,7 @@ class HookRegistration(Event):
     is_left_open: bool = False
     discarded: bool = False
     overwritten: bool = False
+    knowing: tuple[object, ...] | None = None
     fresh: bool = False
     repeats: Loop | None = None
     by_call: bool = False

@@ -16,6 +16,7 @@ from gradguard.static.gate import SourceError
 from gradguard.static.guards import guards, loop_names
 from gradguard.static.lines import lines_with
 from gradguard.static.model import Form, HookRegistration, Mode, Scope, Store
+from gradguard.static.one_handle import is_removed_in_time, knowing_handle
 from gradguard.static.paths import is_part
 from gradguard.static.read_again import is_read_again
 from gradguard.static.roots import graphs
@@ -38,8 +39,10 @@ def judge_hook(flow: Flow, hook: HookRegistration) -> None:
     source = hook.source
     hook.overwritten = hook.inner is None and (_is_overwritten(flow, hook) or _is_lost(flow, hook))
     hook.discarded = hook.discarded or hook.overwritten
+    if hook.inner is None and not hook.discarded:
+        hook.knowing = knowing_handle(flow, hook)
     if isinstance(source, HookRegistration):
-        may_be = not source.discarded and not hook.is_left_open
+        may_be = not source.discarded and not hook.is_left_open and source.knowing is None
         hook.removed = hook.removed or (may_be and _is_removed(flow, hook))
         hook.removed_at_exit = hook.removed_at_exit or (hook.removed and not _is_removed(flow, hook, at_exit=False))
         hook.removed |= FREES_HOOKS.search(flow.module.source.text) is not None  # net._forward_hooks.clear()
@@ -54,8 +57,14 @@ def judge_hook(flow: Flow, hook: HookRegistration) -> None:
         hook.gives_back = hook.discarded and flow.ref.gives_back == hook.receiver
     elif isinstance(source, HookRegistration) and _has_history(hook.of):
         hook.closes_over = source.closes_over_given
-    if hook.fresh or hook.receiver is None:
-        return
+    if not hook.fresh and hook.receiver is not None:
+        _judge_repetition(flow, hook)
+    if isinstance(source, HookRegistration) and source.knowing is not None:
+        hook.removed = hook.removed or is_removed_in_time(flow, hook, source.knowing)
+
+
+def _judge_repetition(flow: Flow, hook: HookRegistration) -> None:
+    """The loop in which one receiver gets one more hook each time."""
     hook.by_call = hook.inner is None and is_called_again(flow, hook)
     call = hook.site.node
     receiver = call.func.value if isinstance(call, t.Call) and isinstance(call.func, t.Attribute) else None
@@ -64,14 +73,14 @@ def judge_hook(flow: Flow, hook: HookRegistration) -> None:
         if receiver is not None and hook.inner is None
         else set()
     )
-    names.add(hook.receiver.split(".", 1)[0].split("[", 1)[0])
+    names.add((hook.receiver or "").split(".", 1)[0].split("[", 1)[0])
     loop = hook.loop
     while loop is not None:
         node = loop.site.node
         assert isinstance(node, t.Repeat)
         if names & loop.targets:
             names = {n.id for n in t.walk(node.iterable) if isinstance(n, t.Name)}
-        elif any(is_part(hook.receiver, path) for path in node.assigned or ()):
+        elif any(is_part(hook.receiver or "", path) for path in node.assigned or ()):
             return
         elif (loop.forwards and flow.facts.name != "__init__") or loop.backwards or loop.over_loader:
             hook.repeats = loop
