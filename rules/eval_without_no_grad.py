@@ -34,6 +34,9 @@ A function that is named as an evaluation (`predict`, `test`) is one too where i
 its samples by number (`image = dataset.pull_item(i)`), or plays in an environment, and the graph stays in it, or
 in the method that runs the model: only numbers leave it.
 
+A `no_grad` holds for its own thread: what a pool of threads runs under it (`pool.submit(self.encode, x)`) records its
+graphs all the same. Put it into the function.
+
 **Not flagged.** A loop that needs gradients (training under `model.eval()` with frozen batch norm, adversarial attacks,
 MAML, energy models); a model whose parameters were all frozen, or whose `forward` runs everything without gradients, or
 that is told so (`net(x, no_grad=True)`); inputs that are `volatile` (torch 0.3, where that was `no_grad`); a function

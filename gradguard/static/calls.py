@@ -17,6 +17,7 @@ from gradguard.static import (
     modes,
     module_calls,
     operations,
+    threads,
     training,
     volatile,
 )
@@ -405,6 +406,8 @@ _READERS: tuple[Callable[[Called], Value | None], ...] = (
     training.step_call,
     training.hook_call,
     operations.scaled_loss,
+    threads.pool,
+    threads.run,
     containers.container_call,
     containers.in_place,
     autograd_functions.applied,
