@@ -26,6 +26,7 @@ from gradguard.static import tree as t
 from gradguard.static.arguments import takes
 from gradguard.static.called import Called, last
 from gradguard.static.classes import Class
+from gradguard.static.exit_stacks import entered_on
 from gradguard.static.expressions import evaluate, recorded
 from gradguard.static.functions import FunctionRef
 from gradguard.static.model import (
@@ -85,7 +86,8 @@ def call(flow: Flow, node: t.Call, state: State) -> Value:
     called = Called(flow, state, node, func, receiver, values, module)
     if called.method == "enter_context" and called.first is not None:
         if isinstance(called.first.ref, HookRegistration):
-            called.first.ref.removed = True  # the handle is a context
+            called.first.ref.stack = entered_on(flow, node.args[0].value)  # the handle is a context
+            called.first.ref.removed = True
         for event in flow.calls_giving(node.args[0].value):
             event.entered = True
     _note(called)

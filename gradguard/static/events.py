@@ -516,6 +516,7 @@ class HookRegistration(Event):
         removed: something removes it again, or may.
         removed_at_exit: only where its object is used as a context.
         is_left_open: that object is made here, and is not.
+        stack: the variable with the ``ExitStack`` that removes it at its end.
         discarded: nothing keeps the handle.
         overwritten: the next one takes its place.
         knowing: the methods that may remove it, where the next one takes its place when its method runs again.
@@ -541,6 +542,7 @@ class HookRegistration(Event):
     removed: bool = False
     removed_at_exit: bool = False
     is_left_open: bool = False
+    stack: str | None = None
     discarded: bool = False
     overwritten: bool = False
     knowing: tuple[object, ...] | None = None

@@ -11,6 +11,7 @@ from gradguard.static import knowledge as k
 from gradguard.static import tree as t
 from gradguard.static.callback_hooks import FREES_HOOKS, REMOVES, is_called_again
 from gradguard.static.classes import Class
+from gradguard.static.exit_stacks import is_left_in_time, removing
 from gradguard.static.functions import FunctionRef
 from gradguard.static.gate import SourceError
 from gradguard.static.guards import guards, loop_names
@@ -45,7 +46,7 @@ def judge_hook(flow: Flow, hook: HookRegistration) -> None:
         may_be = not source.discarded and not hook.is_left_open and source.knowing is None
         hook.removed = hook.removed or (may_be and _is_removed(flow, hook))
         hook.removed_at_exit = hook.removed_at_exit or (hook.removed and not _is_removed(flow, hook, at_exit=False))
-        hook.removed |= FREES_HOOKS.search(flow.module.source.text) is not None  # net._forward_hooks.clear()
+        hook.removed |= _frees(flow)
     _judge_guards(flow, hook)
     if hook.callback is not None and hook.inner is None:
         for store in _kept(flow, hook):
@@ -61,6 +62,15 @@ def judge_hook(flow: Flow, hook: HookRegistration) -> None:
         _judge_repetition(flow, hook)
     if isinstance(source, HookRegistration) and source.knowing is not None:
         hook.removed = hook.removed or is_removed_in_time(flow, hook, source.knowing)
+    if hook.inner is None and hook.stack is None:
+        hook.stack = removing(flow, [call for call in flow.ref.calls if _removes(call)])
+    if hook.stack is not None:
+        hook.removed = is_left_in_time(hook) or _frees(flow)
+
+
+def _frees(flow: Flow) -> bool:
+    """Whether something in the file drops all hooks: ``net._forward_hooks.clear()``."""
+    return FREES_HOOKS.search(flow.module.source.text) is not None
 
 
 def _judge_repetition(flow: Flow, hook: HookRegistration) -> None:
@@ -328,7 +338,7 @@ def _collects(flow: Flow, hook: HookRegistration, callback: Flow, store: Store, 
             return False  # both are of a context
         if REMOVES.search(flow.module.source.text) and _is_removed_in_time(flow):
             return False
-        if FREES_HOOKS.search(flow.module.source.text) or not (trains or _may_record(flow)):
+        if _frees(flow) or not (trains or _may_record(flow)):
             return False
         functions = {callback.defined}
         if (hook.receiver or "").split(".", 1)[0] == "self":  # it stays, and what is made anew beside it is so once

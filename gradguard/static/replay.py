@@ -11,6 +11,7 @@ from gradguard.static import tree as t
 from gradguard.static.arguments import SEEN, sureness
 from gradguard.static.classes import Class
 from gradguard.static.copies import is_made_for
+from gradguard.static.exit_stacks import entered_on
 from gradguard.static.expressions import recorded
 from gradguard.static.forms import key_of
 from gradguard.static.hooks import is_left_open
@@ -177,11 +178,12 @@ def _hook(here: Translation, event: HookRegistration) -> None:
         receiver = as_given(flow, receiver, here.state, here.c.node)
     of = flow.read(receiver, here.state) if receiver is not None else made  # on what the caller has no name for
     left_open = event.is_left_open or (event.removed_at_exit and is_left_open(flow, here.c.node, here.callee.ref.owner))
-    is_removed = event.removed and not left_open
+    stack = entered_on(flow, here.c.node) if event.removed else None
+    is_removed = (event.removed and not left_open and stack is None) or event.stack is not None
     if of is not None and not is_removed and (not event.fresh or event.closes_over_given):
         flow.record(replace(
             event, site=_site(here), loop=flow.loop, inner=event, receiver=receiver, of=of, repeats=None,
-            changes=_changes(here), removed=False, is_left_open=left_open,
+            changes=_changes(here), removed=False, is_left_open=left_open, stack=stack,
         ))  # fmt: skip
 
 
