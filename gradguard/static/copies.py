@@ -25,8 +25,11 @@ def is_of_a_copy(flow: Flow, backward: Backward) -> bool:
 
 
 def left_on(flow: Flow, backward: Backward) -> str | None:
-    """The parameter, a model, whose gradients have their graphs when the call ends: resets come before the last one."""
-    ran = _ran(flow, backward) or {path for path in flow.params if path in flow.modules}
+    """The parameter, a model, whose gradients have their graphs when the call ends: resets come before the last one.
+
+    Or a function that computes the loss: ``closure().backward(create_graph=True)``.
+    """
+    ran = _ran(flow, backward) or _asked(backward) or {path for path in flow.params if path in flow.modules}
     path = ran.pop() if len(ran) == 1 else None
     if path is None or path not in flow.params or path == "self" or _resets_after(flow, backward, {path}):
         return None
@@ -34,10 +37,26 @@ def left_on(flow: Flow, backward: Backward) -> str | None:
 
 
 def is_made_for(flow: Flow, given: t.Expr | None) -> bool:
-    """Whether what a call is given is a copy for it alone: ``adapt(copy.deepcopy(net))``."""
-    if isinstance(given, t.Name):
-        return any(t.path_of(target) == given.id for stmt in _copies(flow, flow.loop) for target in stmt.targets)
-    return given is not None and _copies_a_model(given)
+    """Whether what a call is given is a copy for it alone, or runs one: ``adapt(copy.deepcopy(net))``."""
+    copied = {t.path_of(target) for stmt in _copies(flow, flow.loop) for target in stmt.targets}
+    if given is None or (isinstance(given, t.Name) and given.id in copied):
+        return given is not None
+    inside = _inside(flow, given)
+    return any(name in copied for name in _run_in(inside)) if inside else _copies_a_model(given)
+
+
+def _inside(flow: Flow, given: t.Expr) -> list[t.Node]:
+    """What is written in a function that is handed over: a lambda, or one that is defined here."""
+    if isinstance(given, t.Lambda):
+        return list(t.walk(given.body))
+    defined = [ref.define for ref in flow.nested if isinstance(given, t.Name) and ref.define.name == given.id]
+    return [node for define in defined for node in define.nodes]
+
+
+def _run_in(nodes: list[t.Node]) -> Iterator[str]:
+    """The names of the modules that some code calls: ``net(x)``, ``net.loss(x)``."""
+    paths = (t.path_of(node.func) for node in nodes if isinstance(node, t.Call))
+    return (path.split(".", 1)[0] for path in paths if path is not None)
 
 
 def leaves_a_copy(flow: Flow, backward: Backward) -> bool:
@@ -91,7 +110,9 @@ def _is_called_in_loop(flow: Flow) -> bool:
 def _names_of_copy(flow: Flow, backward: Backward) -> set[str]:
     """What the function calls the model that it gives to a call, or gets back from it."""
     call = backward.site.node
-    given = {arg.value.id for arg in call.args if isinstance(arg.value, t.Name)} if isinstance(call, t.Call) else set()
+    args = [arg.value for arg in call.args] if isinstance(call, t.Call) else []
+    given = {arg.id for arg in args if isinstance(arg, t.Name)}
+    given |= {name for arg in args for name in _run_in(_inside(flow, arg))}
     bound = (s for s in flow.ref.define.statements if isinstance(s, t.Assign) and s.value is call)
     names = (t.path_of(name) for stmt in bound for target in stmt.targets for name in t.names_in(target))
     return given | {name for name in names if name is not None}
@@ -118,6 +139,12 @@ def _ran(flow: Flow, backward: Backward) -> set[str | None]:
     """The modules that the graph goes through, by the calls in this function that it began at."""
     nodes = {node_of(root.key) for root in backward.value.roots}
     return {forward.module for forward in flow.facts.forwards if forward.site.node in nodes}
+
+
+def _asked(backward: Backward) -> set[str | None]:
+    """The functions that gave the loss, each by a name."""
+    calls = [node_of(root.key) for root in backward.value.reach]
+    return {call.func.id for call in calls if isinstance(call, t.Call) and isinstance(call.func, t.Name)}
 
 
 def _copies(flow: Flow, loop: Loop | None) -> Iterator[t.Assign]:

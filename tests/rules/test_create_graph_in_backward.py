@@ -409,3 +409,89 @@ def test_an_optimizer_that_its_constructor_gives_a_part_of_the_model() -> None:
 )
 def test_the_gradients_of_the_rest_are_reset_or_have_no_graph(edit: tuple[str, str]) -> None:
     assert_clean(twin(PART, edit), "GG102")
+
+
+BY_CLOSURE = """
+    import copy
+
+    class Curved:
+        def __init__(self, params):
+            self.params = list(params)
+
+        def change(self, grads):
+            with torch.no_grad():
+                for p, g in zip(self.params, grads):
+                    p.sub_(0.1 * g)
+
+        def step(self, closure):
+            loss = closure()
+            loss.backward(create_graph=True)
+            grads = [p.grad for p in self.params]
+            self.change([torch.autograd.grad(g.sum(), p, retain_graph=True)[0] for g, p in zip(grads, self.params)])
+            for p in self.params:
+                p.grad = p.grad.detach().zero_()
+            return loss.item()
+
+    class Last(Curved):
+        def step(self, closure):
+            loss = closure()
+            loss.backward(create_graph=True)  # !
+            self.change([p.grad.detach() for p in self.params])
+            return loss.item()
+
+    def adapt(meta, x, y):
+        learner = copy.deepcopy(meta)
+        first = Curved(learner.parameters())
+        for _ in range(3):
+            first.step(lambda: F.mse_loss(learner(x), y))
+        last = Last(first.params)
+        last.step(lambda: F.mse_loss(learner(x), y))
+        return [p.detach() for p in learner.parameters()]
+
+    def train(meta, tasks):
+        for x, y in tasks:
+            for p, q in zip(meta.parameters(), adapt(meta, x, y)):
+                p.data.lerp_(q, 0.1)
+"""
+RETURN = "            return loss.item()"
+RESET = "            for p in self.params:\n                p.grad = None"
+LAST = "        last.step(lambda: F.mse_loss(learner(x), y))"
+CLOSURE = f"""        def closure():
+            out = learner(x)
+            return F.mse_loss(out, y)
+
+{LAST.replace("lambda: F.mse_loss(learner(x), y)", "closure")}"""
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        (LAST, LAST),
+        (LAST, CLOSURE),
+        (LAST, LAST.replace("lambda:", "closure=lambda:")),
+        (LAST, "        last.step(lambda: criterion(learner.encode(x), y))"),
+        (
+            "            loss = closure()\n            loss.backward(create_graph=True)  # !",
+            "            loss = closure() * 2\n            loss.backward(create_graph=True)  # !",
+        ),
+        ("last.step", "first.step(lambda: 0 * learner(x).sum())\n        last.step"),
+    ],
+)
+def test_the_last_step_of_a_copy_resets_nothing(edit: tuple[str, str]) -> None:
+    assert edit[0] in BY_CLOSURE
+    assert_flagged(BY_CLOSURE.replace(*edit), CODE)
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        (f"{RETURN}\n\n    def adapt", f"{RESET}\n{RETURN}\n\n    def adapt"),
+        (LAST, f"{LAST}\n        learner.zero_grad()"),
+        (LAST, f"{LAST}\n        for p in learner.parameters():\n            p.grad = None"),
+        (LAST, f"{LAST}\n        first.step(lambda: F.mse_loss(learner(x), y))"),
+        (LAST, "        last.step(lambda: F.mse_loss(meta(x), y))"),
+        (LAST, CLOSURE.replace("out = learner(x)", "out = meta(x)")),
+    ],
+)
+def test_the_last_step_of_a_copy_is_reset(edit: tuple[str, str]) -> None:
+    assert_clean(twin(BY_CLOSURE, edit), CODE)
