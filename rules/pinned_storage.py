@@ -16,7 +16,8 @@ with torch.no_grad():
 
 **Not flagged.** Copies (`.clone()`, `.cpu()`, `.item()`, `.tolist()`), an index that is a tensor, a mask or a list
 (they copy), rows taken one by one in a loop, the whole tensor, arithmetic with the part, parts that lie side by side
-and are all kept (`mu = h[:, 0]`, `logvar = h[:, 1]`).
+and are all kept (`mu = h[:, 0]`, `logvar = h[:, 1]`); a few slots that are filled again and again. Of a ring of many,
+each keeps a whole batch: that is flagged.
 
 **Waits at low confidence.** One item (`x[0]`) of what is no batch of a training: there may be no other.
 
@@ -62,7 +63,8 @@ def _help(taken: Store) -> str:
 def _is_one_sample(store: Store) -> bool:
     """Whether it is one item of what may well have no other: a batch of an evaluation, an action of an agent."""
     around = list(store.loop.around()) if store.loop is not None else []
-    trains = store.in_step or (any(x.trains for x in around) and any(x.over_loader for x in around))
+    trains = store.in_step or store.where_taken.is_picked_from_input
+    trains |= any(x.trains for x in around) and any(x.over_loader for x in around)
     return store.where_taken.takes_one_item and not trains
 
 

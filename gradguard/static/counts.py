@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 FEW = 9
 """Of a number that is no larger somebody thought when he wrote it: critic steps, restarts, heads."""
 _WRAPPERS = ("tqdm", "enumerate")
+_OF_RING = re.compile(r"(?:^|[._])(?:max_?)?(?:cap|size|slots)$", re.I)
 _OF_TRAINING = re.compile(r"epoch|iter|batch|episode|updates|^(?:n|num|total|max|train)_?steps?$|^steps?$", re.I)
 
 
@@ -197,6 +198,18 @@ def is_long_buffer(flow: Flow, length: t.Expr | None) -> bool:
     if isinstance(known, t.Constant):
         return type(known.value) is not int or known.value >= k.LONG_BUFFER
     return known is None or k.LONG_BUFFER_NAME.search(t.path_of(known) or "") is not None
+
+
+def goes_round(flow: Flow, index: t.Expr) -> bool:
+    """Whether an index goes round in a ring of more than a few slots: ``ring[step % 100]``, ``ring[self.head]``."""
+    path = t.path_of(index)
+    size = index.operands[-1] if isinstance(index, t.Operation) and index.operator == "%" else None
+    size = wraps_at(flow, path) if size is None and path is not None else size
+    known = _default(flow, size)
+    if isinstance(known, t.Constant):
+        return type(known.value) is int and known.value > FEW
+    name = (t.path_of(known) or "") if known is not None else ""
+    return _OF_RING.search(name) is not None or k.LONG_BUFFER_NAME.search(name) is not None
 
 
 def wraps_at(flow: Flow, index: str) -> t.Expr | None:

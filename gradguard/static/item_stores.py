@@ -107,6 +107,7 @@ def store_item(
             flow.slots.add((base, store.key))  # hidden[i] = detach(hidden[i])
         store.is_key = source is target.index
         store.bounded_key = _bounded_key(flow, target.index) or (base, store.key) in flow.slots
+        store.in_ring = holder.kind is Kind.CONTAINER and counts.goes_round(flow, target.index)
         store.few_keys = form is Form.ITEM and few_keys.are_few(flow, base, target.index)
     state.env[base] = with_content(holder, value)._replace(parts=_with_element(holder, value))
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from gradguard.static.flow import Flow
     from gradguard.static.functions import FunctionRef
 
+_PINNING = (Held.VIEW, Held.PART, Held.MEMBER, Held.CUT, Held.GIVEN)
 COLLECTING = (Form.APPEND, Form.ITEM, Form.CONCATENATE)
 
 
@@ -50,7 +51,7 @@ def _growth(flow: Flow, store: Store, before: Growth) -> Growth:
     loop: Loop | None = store.loop
     while loop is not None:
         carry = flow.carries.get((store.path, loop))
-        capped = store.capped or store.fills or (store.form is Form.ITEM and store.bounded_key)
+        capped = store.capped or store.fills or _is_in_slots(store)
         capped |= (
             store.is_item and store.form is Form.CONCATENATE and store.key in loop.targets
         )  # another one each time
@@ -65,6 +66,12 @@ def _growth(flow: Flow, store: Store, before: Growth) -> Growth:
         in_step = store.loop is None and (any(b.loop is None for b in flow.facts.backwards) or _is_called_back(flow))
         growth = growth._replace(by_call=not cleared(flow, store), in_step=in_step)
     return growth
+
+
+def _is_in_slots(store: Store) -> bool:
+    """Whether it replaces what was there; one view in each slot of a ring still pins as many whole tensors."""
+    pins = store.in_ring and all(each.held in _PINNING for each in store.value.holds)
+    return store.form is Form.ITEM and store.bounded_key and not pins
 
 
 def _grows_in(store: Store, loop: Loop, carry: Carry) -> bool:
@@ -112,7 +119,7 @@ def _outlives_call(flow: Flow, store: Store) -> bool:
     handed = store.parameter and bool(store.value.holding(Held.EXCEPTION))
     if store.scope in (Scope.LOCAL, Scope.PARAMETER) or (store.inner is not None and not handed):
         return False
-    if store.form is Form.ITEM and (store.bounded_key or store.key is None):
+    if store.form is Form.ITEM and (_is_in_slots(store) or store.key is None):
         return False
     final = flow.final.env.get(store.path)
     return final is not None and not final.bounded and Root(Source.PLACE, store.path) in final.must

@@ -85,6 +85,15 @@ def _is_one_item(node: object) -> bool:
     return not (isinstance(of, t.Attribute) and of.name in SPLITTING)
 
 
+def _is_picked_from(node: object, args: list[t.Expr]) -> bool:
+    """Whether a subscript is by a name, and what it is of is one of some arguments, or a method of it gives that."""
+    if not isinstance(node, t.Subscript) or not isinstance(node.index, t.Name) or not isinstance(node.value, t.Name):
+        return False
+    parts = [part for arg in args for part in t.walk(arg)]
+    parts_of = {part.value for part in parts if isinstance(part, t.Subscript)}
+    return any(isinstance(p, t.Name) and p.id == node.value.id and p not in parts_of for p in parts)
+
+
 def _without_methods(node: t.Node | None, names: frozenset[str]) -> t.Node | None:
     """What these methods are called on, one after the other."""
     while isinstance(node, t.Call) and isinstance(node.func, t.Attribute) and node.func.name in names:
@@ -162,6 +171,7 @@ class Store(Event):
         newest_needed: a backward goes through the newest of what is there, and nothing reads the rest.
         renewed: what it is stored in, an entry of a collection, is made anew each time.
         fills: it is stored only until a long buffer is full.
+        in_ring: its keys go round, in more than a few slots.
         few_keys: it seems to be one for each of some objects that there are, and to take the place of the one before.
         few_times: a local variable gets no more of them than a setting says, which is small by default.
         is_item: it is stored under a key or an index.
@@ -201,6 +211,7 @@ class Store(Event):
     is_returned: bool = False
     evaluating: bool = False
     bounded_key: bool = False
+    in_ring: bool = False
     capped: bool = False
     renewed: bool = False
     fills: bool = False
@@ -287,6 +298,18 @@ class Store(Event):
     def takes_one_item(self) -> bool:
         """Whether it is one item of another, by its number: ``image[0].numpy()``; not of what takes it apart."""
         return all(_is_one_item(node_within(held.key)) for held in self.value.holding(Held.VIEW))
+
+    @property
+    def is_picked_from_input(self) -> bool:
+        """Whether it is one item, by a number that was looked for, of what a loop that trains runs a module on.
+
+        What there is to choose from has several: ``best = int(losses.argmin())``, ``memory.put(x[best])``.
+        """
+        around = list(self.loop.around()) if self.loop is not None else []
+        runs = [f.site.node for loop in around if loop.trains for f in loop.forwards]
+        args = [arg.value for call in runs if isinstance(call, t.Call) for arg in call.args]
+        taken = [node_within(held.key) for held in self.value.holding(Held.VIEW)]
+        return bool(taken) and all(_is_picked_from(node, args) for node in taken)
 
     @property
     def is_part_of_part(self) -> bool:
