@@ -24,8 +24,9 @@ An object whose constructor registers a hook (a class for activation maps) is th
 where nothing calls the method that removes it. So is a handle in whose place the next line puts another one
 (`self.handles[name] = ...` twice), or the next layer (`for layer in layers: self.handle = ...`): only the last can be
 removed. So is one that a method binds whenever the loop calls it (`self.handle = ...`), where what removes the last one
-runs behind the loop. And one that a callback registers before each epoch or batch (`before_epoch`,
-`on_train_batch_start`), where its class removes them when the training is over, or never.
+runs behind the loop, and one that an `ExitStack` from outside of the loop is to remove. And one that a callback
+registers before each epoch or batch (`before_epoch`, `on_train_batch_start`), where its class removes them when the
+training is over, or never.
 
 A hook on a parameter (`net.fc.weight.register_hook(...)`) stays with it in the same way; where it changes the gradient,
 each of them changes it again.

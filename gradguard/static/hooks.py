@@ -42,6 +42,8 @@ def judge_hook(flow: Flow, hook: HookRegistration) -> None:
     hook.discarded = hook.discarded or hook.overwritten
     if hook.inner is None and not hook.discarded:
         hook.knowing = knowing_handle(flow, hook)
+    if hook.inner is None and not hook.removed:
+        hook.stack = removing(flow, [call for call in flow.ref.calls if _removes(call)])
     if isinstance(source, HookRegistration):
         may_be = not source.discarded and not hook.is_left_open and source.knowing is None
         hook.removed = hook.removed or (may_be and _is_removed(flow, hook))
@@ -62,8 +64,6 @@ def judge_hook(flow: Flow, hook: HookRegistration) -> None:
         _judge_repetition(flow, hook)
     if isinstance(source, HookRegistration) and source.knowing is not None:
         hook.removed = hook.removed or is_removed_in_time(flow, hook, source.knowing)
-    if hook.inner is None and hook.stack is None:
-        hook.stack = removing(flow, [call for call in flow.ref.calls if _removes(call)])
     if hook.stack is not None:
         hook.removed = is_left_in_time(hook) or _frees(flow)
 

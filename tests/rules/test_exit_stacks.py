@@ -72,6 +72,16 @@ FLAGGED = {
     ),
 }
 CLEAN = {
+    "a handle as a context, beside a callback": (
+        CALLBACK,
+        ("            for x", "            other = net.head.register_forward_hook(look)\n            for x"),
+        ("handle = net.block.register_forward_hook(look)\n", "stack.callback(other.remove)\n"),
+        ("                stack.callback(handle.remove)\n", ""),
+        (
+            "                loss = ",
+            "                with net.block.register_forward_hook(look):\n                    loss = ",
+        ),
+    ),
     "closed in the loop": (STACKED, ("opt.step()", "opt.step()\n                stack.close()")),
     "a handle, closed in the loop": (DIRECT, ("opt.step()", "opt.step()\n                stack.close()")),
     "a callback, closed in the loop": (CALLBACK, ("opt.step()", "opt.step()\n                stack.close()")),

@@ -93,6 +93,16 @@ FLAGGED = {
     ),
 }
 CLEAN = {
+    "armed in the first iteration only": (
+        GATE,
+        ("for x, y in loader:\n", "for step, (x, y) in enumerate(loader):\n"),
+        ("            gate.arm(loss.item())", "            if step == 0:\n                gate.arm(loss.item())"),
+    ),
+    "armed once, by a flag of the object": (
+        GATE,
+        ("def arm(self, scale):", "def arm(self, scale):\n            self.armed = True"),
+        ("            gate.arm(loss.item())", "            if not gate.armed:\n                gate.arm(loss.item())"),
+    ),
     "taken off in each iteration": (GATE, ("opt.step()", "opt.step()\n            gate.disarm()")),
     "taken off before, in each iteration": (GATE, ("opt.zero_grad()", "opt.zero_grad()\n            gate.disarm()")),
     "the method takes off the one before": (
