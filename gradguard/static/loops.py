@@ -129,17 +129,17 @@ def _iterate(
 
 
 def _after(frame: LoopFrame, entry: State, end: State | None) -> State | None:
-    """What holds after a loop: one over something has run, in the steady state, at least once."""
-    stmt = frame.loop.site.node
-    if end is None or not isinstance(stmt, t.Repeat) or stmt.iterable is None:
-        return merge(entry, end)
-    run = end.copy()
-    carried = {Root(Source.CARRIED, (path, frame.loop)): before.must for path, before in frame.phis.items()}
-    for path, value in run.env.items():
-        if not value.must.isdisjoint(carried):  # what each iteration goes on with was there before the first one
-            must = value.must.difference(carried).union(*(carried.get(root, frozenset()) for root in value.must))
-            run.env[path] = value._replace(must=must)
-    return merge(entry, run, "second")
+    """What holds after a loop: one over something has run, in the steady state, and filled what it began with empty."""
+    after, stmt = merge(entry, end), frame.loop.site.node
+    if after is None or end is None or not isinstance(stmt, t.Repeat) or stmt.iterable is None:
+        return after
+    carried = {Root(Source.CARRIED, (path, frame.loop)) for path in frame.phis}
+    for path, before in frame.phis.items():
+        if before.kind is Kind.CONTAINER and not before.must and not before.keeps and path in end.env:
+            filled = end.env[path]
+            filled = filled._replace(must=filled.must.difference(carried))
+            after.env[path] = join(before, filled, trusted="second")
+    return after
 
 
 @dataclass(frozen=True)
