@@ -131,11 +131,16 @@ def _where_it_begins(suspect: Suspect, sources: Sources) -> list[Line]:
     if suspect.holder.path == SAVED:
         return [Line(*place) for place in origin.packed_as_given(sources)]
     if suspect.kind == "optimizer" and suspect.holder.name == "param_groups":
-        owner = re.escape(suspect.holder.path.removesuffix(".param_groups").rpartition(".")[2])
-        return calls(sources, rf"\b{owner}\.add_param_group\(") or calls(sources, r"\.add_param_group\(")
+        return _calls_on_owner(sources, suspect, r"\.add_param_group\(")
     if suspect.kind == "optimizer" and suspect.holder.name == "state":
-        return calls(sources, r"\bparam_groups\.(?:pop|remove|clear)\(")
+        return _calls_on_owner(sources, suspect, r"\.param_groups\.(?:pop|remove|clear)\(")
     return []
+
+
+def _calls_on_owner(sources: Sources, suspect: Suspect, pattern: str) -> list[Line]:
+    """The calls that match behind the name of what has the holder; where there are none, behind any."""
+    owner = re.escape(suspect.holder.path.rpartition(".")[0].rpartition(".")[2])
+    return calls(sources, rf"\b{owner}{pattern}") or calls(sources, pattern)
 
 
 def calls(sources: Sources, pattern: str) -> list[Line]:

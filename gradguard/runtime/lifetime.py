@@ -48,7 +48,7 @@ def emptied_in_a_loop(
                 continue
             if stored is not None and scope == "closure" and _is_of_another_function(sources, source, node, *stored):
                 continue
-            if scope == "attribute" and _is_of_another_class(sources, source, node, name, stored, kinds):
+            if (scope == "attribute" or kinds) and _is_of_another_class(sources, source, node, name, stored, kinds):
                 continue
             function = source.function_of(node)
             if getattr(function, "name", "") in ("__init__", "__new__"):
