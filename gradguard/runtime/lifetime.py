@@ -7,11 +7,11 @@ import os
 from itertools import takewhile
 
 from gradguard.findings import Place
+from gradguard.runtime.owners import are_related, first_name, is_of_another_class, is_of_another_function
 from gradguard.runtime.source import FunctionNode, LoopNode, Source, Sources, own_nodes, place_of
 from gradguard.runtime.stores import bound_names, called_name, names, only_begins, reads, stores
 
 JOINING = frozenset({"cat", "concat", "concatenate", "stack", "hstack", "vstack", "append"})
-KINDS_OF_TORCH = frozenset({"Module", "Optimizer"})
 EMPTYING = frozenset({"clear", "pop", "popleft", "popitem", "reset"})
 
 
@@ -46,9 +46,9 @@ def emptied_in_a_loop(
                 continue
             if as_attribute and not any(isinstance(n, ast.Attribute) and n.attr == name for n in ast.walk(node)):
                 continue
-            if stored is not None and scope == "closure" and _is_of_another_function(sources, source, node, *stored):
+            if stored is not None and scope == "closure" and is_of_another_function(sources, source, node, *stored):
                 continue
-            if (scope == "attribute" or kinds) and _is_of_another_class(sources, source, node, name, stored, kinds):
+            if (scope == "attribute" or kinds) and is_of_another_class(sources, source, node, name, stored, kinds):
                 continue
             function = source.function_of(node)
             if getattr(function, "name", "") in ("__init__", "__new__"):
@@ -99,7 +99,7 @@ def _is_first(test: ast.expr, counters: set[str]) -> bool:
 
 def _is_in_a_loop(source: Source, statement: ast.stmt, name: str) -> bool:
     """Whether a loop runs the statement again, not only for another object: ``for each in all: each.rows = []``."""
-    owners = {_first_name(n.value) for n in ast.walk(statement) if isinstance(n, ast.Attribute) and n.attr == name}
+    owners = {first_name(n.value) for n in ast.walk(statement) if isinstance(n, ast.Attribute) and n.attr == name}
     for around in source.around(statement):
         if isinstance(around, FunctionNode):
             return False
@@ -115,7 +115,7 @@ def _is_about_each(loop: ast.AST, owners: set[str]) -> bool:
     bound = {n.id for n in ast.walk(loop.target) if isinstance(n, ast.Name)}
     calls = [n for statement in loop.body for n in ast.walk(statement) if isinstance(n, ast.Call)]
     others = (call.func for call in calls if called_name(call) not in ("isinstance", "hasattr", "getattr", "len"))
-    return owners <= bound and all(_first_name(func) in bound for func in others)
+    return owners <= bound and all(first_name(func) in bound for func in others)
 
 
 def _is_of_another_key(statement: ast.stmt, name: str, key: str) -> bool:
@@ -123,62 +123,6 @@ def _is_of_another_key(statement: ast.stmt, name: str, key: str) -> bool:
     written = [n.slice for n in ast.walk(statement) if isinstance(n, ast.Subscript) and names(n.value, name)]
     keys = [each.value for each in written if isinstance(each, ast.Constant) and isinstance(each.value, str)]
     return bool(keys) and key not in keys
-
-
-def _is_of_another_function(sources: Sources, source: Source, node: ast.stmt, filename: str, stored: ast.stmt) -> bool:
-    """Whether a statement is about a variable of that name that another function closes over."""
-    home = sources.get(filename)
-    return home is not None and (source is not home or _outermost(source, node) is not _outermost(home, stored))
-
-
-def _is_of_another_class(
-    sources: Sources,
-    source: Source,
-    node: ast.stmt,
-    name: str,
-    stored: tuple[str, ast.stmt] | None,
-    kinds: frozenset[str],
-) -> bool:
-    """Whether a statement is about the attribute of an object that is of an unrelated class."""
-    ours = _kinds_of_owner(source, node, name)
-    home = sources.get(stored[0]) if stored is not None else None
-    known = kinds or (_kinds_of_owner(home, stored[1], name) if home is not None and stored is not None else kinds)
-    return bool(ours and known) and ours.isdisjoint(known)
-
-
-def _outermost(source: Source, node: ast.AST) -> ast.AST | None:
-    return next((n for n in reversed([*source.around(node)]) if isinstance(n, FunctionNode)), None)
-
-
-def _kinds_of_owner(source: Source, statement: ast.stmt, name: str) -> frozenset[str]:
-    """The classes of the object whose attribute a statement has, ``self.rows``, ``memory.rows``; none if not known."""
-    owners = {_first_name(n.value) for n in ast.walk(statement) if isinstance(n, ast.Attribute) and n.attr == name}
-    if "self" in owners:
-        cls = next((n for n in source.around(statement) if isinstance(n, ast.ClassDef)), None)
-        return _kinds(cls) if cls is not None else frozenset()
-    told = [_kinds_of_local(source, statement, owner) for owner in owners]
-    return told[0] if len(told) == 1 else frozenset()
-
-
-def _kinds_of_local(source: Source, statement: ast.stmt, owner: str) -> frozenset[str]:
-    """The classes that a function says a name is of: by an annotation, or where it makes the object."""
-    function = source.function_of(statement)
-    arguments = function.args if isinstance(function, FunctionNode) else None
-    given = (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs) if arguments is not None else ()
-    told = [argument.annotation for argument in given if argument.arg == owner]
-    for made in own_nodes(function):
-        if isinstance(made, ast.stmt) and stores(made, owner):
-            told.append(made.value.func if isinstance(made, ast.Assign) and isinstance(made.value, ast.Call) else None)
-    known = {ast.unparse(each).rpartition(".")[2] if each is not None else "" for each in told}
-    called = known.pop() if len(known) == 1 else ""
-    classes = {n.name: n for n in ast.walk(source.tree) if isinstance(n, ast.ClassDef)}
-    return _kinds(classes[called]) if called in classes else KINDS_OF_TORCH & {called}
-
-
-def _kinds(cls: ast.ClassDef) -> frozenset[str]:
-    """The names of a class and of those that it derives from, as far as they tell it from others."""
-    bases = {ast.unparse(base).rpartition(".")[2] for base in cls.bases}
-    return frozenset({cls.name, *bases} - {"object"})
 
 
 def _has_run(source: Source, statement: ast.stmt) -> set[tuple[str, int]]:
@@ -331,31 +275,20 @@ def _calls(source: Source, call: ast.Call, home: Source, function: FunctionNode)
         return isinstance(call.func, ast.Attribute) and _may_be_a(source, call, owner)
     if isinstance(call.func, ast.Name) and source.filename == home.filename:
         return True
-    name = call.func.id if isinstance(call.func, ast.Name) else _first_name(call.func)
+    name = call.func.id if isinstance(call.func, ast.Name) else first_name(call.func)
     return _imports(source, name, home.filename)
 
 
 def _may_be_a(source: Source, call: ast.Call, owner: ast.ClassDef) -> bool:
     """Whether what a method is called on may be of class ``owner``: only of ``self`` the class is known."""
-    if _first_name(call.func) != "self" or not _is_own_attribute(call.func):
+    if first_name(call.func) != "self" or not _is_own_attribute(call.func):
         return True
     cls = next((n for n in source.around(call) if isinstance(n, ast.ClassDef)), None)
-    return cls is None or _are_related(cls, owner)
-
-
-def _are_related(cls: ast.ClassDef, other: ast.ClassDef) -> bool:
-    """Whether two classes are one, or one derives from the other, or both from a third."""
-    return not _kinds(cls).isdisjoint(_kinds(other))
+    return cls is None or are_related(cls, owner)
 
 
 def _is_own_attribute(called: ast.expr) -> bool:
     return isinstance(called, ast.Attribute) and isinstance(called.value, ast.Name)
-
-
-def _first_name(expression: ast.expr) -> str:
-    while isinstance(expression, ast.Attribute):
-        expression = expression.value
-    return expression.id if isinstance(expression, ast.Name) else ""
 
 
 def _imports(source: Source, name: str, filename: str) -> bool:

@@ -5,7 +5,6 @@ No code of the user is run: attributes come from ``__dict__`` and slots, items f
 
 from __future__ import annotations
 
-import asyncio.futures
 import functools
 import gc
 import itertools
@@ -29,6 +28,9 @@ NAMED_KEYS = 16
 _MODULE_PARTS = frozenset({"_parameters", "_buffers", "_modules"})
 """An ``nn.Module`` keeps its parts in these dicts; a user knows them by their own names."""
 
+_FUTURES = "_asyncio"
+"""The module of asyncio's futures and tasks, by its name: most programs import none of them."""
+
 References = Iterable[tuple[str, Any]]
 
 ATOMS = frozenset(
@@ -47,7 +49,7 @@ def references(thing: Any) -> References:
     for base, expand in _EXPANDERS:
         if issubclass(cls, base):
             return expand(thing)
-    return _attributes(thing)
+    return _future(thing) if cls.__module__ == _FUTURES else _attributes(thing)
 
 
 def _dict(thing: dict[Any, Any]) -> Iterator[tuple[str, Any]]:
@@ -251,7 +253,6 @@ _EXPANDERS: list[tuple[Any, Callable[[Any], References]]] = [
     (TracebackType, _traceback),
     (SUSPENDED, _suspended),
     (ContextVar, _context_variable),
-    (asyncio.futures.Future, _future),
     (threading.local, _thread_local),
     (TEE, tee_items),
     (CACHE_TYPES, _referents),

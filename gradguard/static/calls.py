@@ -14,6 +14,7 @@ from gradguard.static import (
     containers,
     dispatch,
     handed,
+    mapped,
     modes,
     module_calls,
     operations,
@@ -122,35 +123,31 @@ def _runs_to_the_end(node: t.Call) -> bool:
 
 
 def _draining(flow: Flow, node: t.Call, state: State) -> t.Call:
-    """``sum(f(x) for x in xs)`` runs to the end; ``list(run())`` is ``[each for each in run()]``.
-
-    And ``list(map(f, xs))``, where the program has ``f``, is ``[f(each) for each in xs]``.
-    """
+    """``sum(f(x) for x in xs)`` runs to the end; ``list(run())`` and ``list(map(f, xs))`` are loops."""
     given = node.args[0].value
     if isinstance(given, t.Comprehension):
         flow.drained.add(given)
-    elif isinstance(given, t.Call) and node not in flow.rewritten and (called := _mapped_function(given)) is not None:
-        if isinstance(evaluate(flow, called, state).ref, FunctionRef):
-            item = t.Name(given.origin, t.EACH)
-            element = t.Call(given.origin, called, [t.Arg(item)])
-            whole = t.Comprehension(given.origin, "generator", None, element, [t.Clause(item, given.args[1].value, [])])
-            if isinstance(node.func, t.Name):  # of `rows.extend(...)` it is told that `rows` gets them
-                flow.drained.add(whole)
-            flow.rewritten[node] = t.Call(
-                node.origin, node.func, [t.Arg(whole, star=node.args[0].star), *node.args[1:]]
-            )
-    elif isinstance(given, t.Call) and node not in flow.rewritten and t.path_of(given.func) is not None:
-        ref = evaluate(flow, given.func, state).ref
-        if isinstance(ref, FunctionRef) and ref.define.is_generator:
-            each = t.Name(given.origin, t.EACH)
-            made = t.Comprehension(given.origin, "list", None, each, [t.Clause(each, given, [])])
-            flow.rewritten[node] = t.Call(node.origin, node.func, [t.Arg(made, star=node.args[0].star), *node.args[1:]])
+    elif (
+        isinstance(given, t.Call) and node not in flow.rewritten and (each := _each_of(flow, given, state)) is not None
+    ):
+        if isinstance(node.func, t.Name):  # of `rows.extend(...)` it is told that `rows` gets them
+            flow.drained.add(each)
+        flow.rewritten[node] = t.Call(node.origin, node.func, [t.Arg(each, star=node.args[0].star), *node.args[1:]])
     return flow.rewritten.get(node, node)
+
+
+def _each_of(flow: Flow, given: t.Call, state: State) -> t.Comprehension | None:
+    """What a generator of the program gives, or a function of the program for each element, as a comprehension."""
+    function = _mapped_function(given)
+    if function is not None and isinstance(evaluate(flow, function, state).ref, FunctionRef):
+        return mapped.each_called(given.origin, "generator", function, given.args[1:])
+    ref = evaluate(flow, given.func, state).ref if t.path_of(given.func) is not None else None
+    return mapped.each_given(given) if isinstance(ref, FunctionRef) and ref.define.is_generator else None
 
 
 def _mapped_function(call: t.Call) -> t.Expr | None:
     """The function that ``map(f, xs)`` calls with each, by its name."""
-    is_map = isinstance(call.func, t.Name) and call.func.id == "map" and len(call.args) == 2
+    is_map = isinstance(call.func, t.Name) and call.func.id == "map" and len(call.args) > 1
     plain = is_map and not any(arg.star or arg.keyword for arg in call.args)
     return call.args[0].value if plain and isinstance(call.args[0].value, t.Name | t.Attribute) else None
 
@@ -378,10 +375,7 @@ def _unknown(c: Called) -> Value:
     arguments = [value for value in c.arguments if value.kind is not Kind.FUNCTION]
     given = union([*arguments, *([c.receiver] if c.receiver is not None else [])])
     kinds = (Kind.OPTIMIZER, Kind.MODULE)
-    is_known = c.method == "unscale_"  # it divides the gradients, and neither resets nor steps
-    if not is_known and (
-        any(v.kind in kinds for v in c.arguments) or any(t.path_of(a.value) == "self" for a, _ in c.values)
-    ):
+    if any(v.kind in kinds for v in c.arguments) or any(t.path_of(a.value) == "self" for a, _ in c.values):
         flow.record(OpaqueCall(flow.site(c.node), flow.loop, flow.branches > 0))
         state.lost = None  # it may set them
     if k.GRADIENT_SEEKING_NAME.search(c.path):

@@ -25,6 +25,7 @@ from gradguard.static.values import (
     Roots,
     Source,
     Value,
+    is_empty,
     is_record,
     iterated,
     join,
@@ -133,12 +134,11 @@ def _after(frame: LoopFrame, entry: State, end: State | None) -> State | None:
     after, stmt = merge(entry, end), frame.loop.site.node
     if after is None or end is None or not isinstance(stmt, t.Repeat) or stmt.iterable is None:
         return after
-    carried = {Root(Source.CARRIED, (path, frame.loop)) for path in frame.phis}
     for path, before in frame.phis.items():
-        if before.kind is Kind.CONTAINER and not before.must and not before.keeps and path in end.env:
+        if is_empty(before) and path in end.env:
             filled = end.env[path]
-            filled = filled._replace(must=filled.must.difference(carried))
-            after.env[path] = join(before, filled, trusted="second")
+            carried = {Root(Source.CARRIED, (each, frame.loop)) for each in frame.phis}
+            after.env[path] = join(before, filled._replace(must=filled.must.difference(carried)), trusted="second")
     return after
 
 

@@ -13,7 +13,7 @@ from gradguard.static.functions import FunctionRef
 from gradguard.static.model import Replacement
 from gradguard.static.separate_modules import is_setting
 from gradguard.static.source import Site
-from gradguard.static.values import Kind
+from gradguard.static.values import Kind, Value
 
 if TYPE_CHECKING:
     from gradguard.static.flow import Flow
@@ -26,25 +26,24 @@ def replacements(flow: Flow) -> Iterator[Replacement]:
     """Where a function replaces modules whose parameters an optimizer has that steps afterwards."""
     for stmt in flow.ref.define.statements:
         path = t.path_of(stmt.targets[0]) if isinstance(stmt, t.Assign) and isinstance(stmt.value, t.Call) else None
-        if path is None or flow.read(flow.canonical(path), flow.final).kind is not Kind.OPTIMIZER:
+        made = flow.final.env.get(flow.canonical(path)) if path is not None else None
+        if path is None or made is None or made.kind is not Kind.OPTIMIZER:
             continue
-        given, after = _given(flow, stmt, path), list(_after(flow.ref.define.body, stmt))
+        given, after = _given(flow, stmt, made), list(_after(flow.ref.define.body, stmt))
         for place, later in enumerate(after) if given else ():
-            if (made := _replaced(flow, later, given)) is not None:
-                if _is_used(flow, path, made.node, after[place + 1 :]):
-                    yield Replacement(path, flow.site(stmt), flow.site(later), made)
+            if (replaced := _replaced(flow, later, given)) is not None:
+                if _is_used(flow, path, replaced.node, after[place + 1 :]):
+                    yield Replacement(path, flow.site(stmt), flow.site(later), replaced)
                 break
 
 
-def _given(flow: Flow, stmt: t.Stmt, path: str) -> frozenset[str]:
+def _given(flow: Flow, stmt: t.Stmt, optimizer: Value) -> frozenset[str]:
     """The modules whose parameters an optimizer has, by the paths that they have where it is made."""
-    made = stmt.value if isinstance(stmt, t.Assign) else None
-    if not isinstance(made, t.Call):
+    call = stmt.value if isinstance(stmt, t.Assign) else None
+    if not isinstance(call, t.Call) or not isinstance(optimizer.ref, frozenset):
         return frozenset()
-    known = flow.read(flow.canonical(path), flow.final).ref
-    found = known if isinstance(known, frozenset) else frozenset()
-    helper = flow.module.value_of(made.func).ref
-    return frozenset(_as_given(helper, made, found)) if isinstance(helper, FunctionRef) else found
+    helper = flow.module.value_of(call.func).ref
+    return frozenset(_as_given(helper, call, optimizer.ref)) if isinstance(helper, FunctionRef) else optimizer.ref
 
 
 def _as_given(helper: FunctionRef, call: t.Call, paths: frozenset[str]) -> Iterator[str]:
@@ -82,12 +81,14 @@ def _replaced(flow: Flow, stmt: t.Stmt, given: frozenset[str]) -> Site | None:
     if not isinstance(call, t.Call) or not isinstance(call.func, t.Attribute):
         return None
     owner = t.path_of(call.func.value)
-    of_self = flow.ref.owner if owner == "self" else flow.read(flow.canonical(owner), flow.final).ref if owner else None
-    method = of_self.method(call.func.name) if isinstance(of_self, Class) else None
-    seen = frozenset("self" + f"{path}."[len(f"{owner}") :].rstrip(".") for path in given if _is_below(path, owner))
-    if method is None or not seen:
-        return _replaced_in_each(flow, stmt, call.func, given) if owner is not None and method is None else None
-    return _replacing(method, seen)
+    if owner is None:
+        return None
+    cls = flow.ref.owner if owner == "self" else flow.read(flow.canonical(owner), flow.final).ref
+    method = cls.method(call.func.name) if isinstance(cls, Class) else None
+    if method is None:
+        return _replaced_in_each(flow, stmt, call.func, given)
+    seen = frozenset("self" + path[len(owner) :] for path in given if _is_below(path, owner))
+    return _replacing(method, seen) if seen else None
 
 
 def _replaced_in_each(flow: Flow, stmt: t.Stmt, call: t.Attribute, given: frozenset[str]) -> Site | None:
@@ -109,7 +110,7 @@ def _replacing(method: FunctionRef, given: frozenset[str]) -> Site | None:
     return next((Site(method.chunk, stmt) for stmt in replacing), None)
 
 
-def _is_below(path: str, owner: str | None) -> bool:
+def _is_below(path: str, owner: str) -> bool:
     return f"{path}.".startswith(f"{owner}.")
 
 

@@ -16,6 +16,7 @@ from gradguard.static import tree as t
 from gradguard.static.edits import one_line
 from gradguard.static.events import LONG_LOOP, Event, Loop, Mode
 from gradguard.static.knowledge import LOSS_NAME, MOVING_METHODS, REARRANGING, SPLITTING
+from gradguard.static.mapped import is_of_each
 from gradguard.static.names import PARAMETERS, attributes_of, in_method
 from gradguard.static.saved import saves_nothing
 from gradguard.static.scalars import bound_to
@@ -440,7 +441,7 @@ class Store(Event):
             or self.value.parts
             or self.value.kind in (Kind.FUNCTION, Kind.INSTANCE, Kind.CONTAINER)
             or isinstance(node, several)
-            or (isinstance(node, t.Call) and any(t.path_of(arg.value) == t.EACH for arg in node.args))
+            or is_of_each(node)
         ):
             return False
         if self.value.kind is Kind.TENSOR or any(r.source is Source.LOSS for r in self.value.roots):

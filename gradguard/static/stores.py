@@ -29,6 +29,7 @@ from gradguard.static.values import (
     Roots,
     Source,
     Value,
+    is_empty,
     is_record,
     union,
 )
@@ -230,12 +231,12 @@ def _keep_key(flow: Flow, stmt: t.Augment, index: t.Expr, path: str, state: Stat
 
 def is_begun_here(flow: Flow, base: str, holder: Value) -> bool:
     """Whether what is put into a container is all that is in it, from here or from earlier iterations of a loop."""
-    if holder.kind is not Kind.CONTAINER or not flow.frames:
-        return holder.kind is Kind.CONTAINER and not holder.must and not holder.keeps
-    frame = flow.frames[-1]
-    before = frame.phis.get(base, holder)
+    frame = flow.frames[-1] if flow.frames else None
+    before = frame.phis.get(base) if frame is not None else None
+    if frame is None or before is None:
+        return is_empty(holder)
     carried = {Root(Source.CARRIED, (base, frame.loop))}
-    return not before.must and not before.keeps and holder.must <= carried and holder.roots <= carried
+    return is_empty(before) and holder.kind is Kind.CONTAINER and holder.must <= carried and holder.roots <= carried
 
 
 def in_each_part(value: Value) -> Roots:

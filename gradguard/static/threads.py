@@ -9,6 +9,7 @@ from __future__ import annotations
 from gradguard.static import tree as t
 from gradguard.static.called import Called, last
 from gradguard.static.functions import FunctionRef
+from gradguard.static.mapped import each_called
 from gradguard.static.model import Mode
 from gradguard.static.values import Value
 
@@ -63,17 +64,11 @@ def _run_by_pool(c: Called) -> t.Call | None:
     if method == "apply_async":
         rows = given[0].value if given else None
         return t.Call(c.node.origin, function, [t.Arg(e) for e in rows.items]) if isinstance(rows, t.Display) else None
-    return _for_each(c.node.origin, function, given) if method in _FOR_EACH and given else None
-
-
-def _for_each(origin: object, function: t.Expr, rows: list[t.Arg]) -> t.Call:
-    """``list([encode(x) for x in xs])``, for ``pool.map(encode, xs)``."""
-    names: list[t.Expr] = [t.Name(origin, f"each of {position}") for position in range(len(rows))]
-    over = rows[0].value if len(rows) == 1 else t.Call(origin, t.Name(origin, "zip"), rows)
-    target = names[0] if len(rows) == 1 else t.Display(origin, "tuple", names)
-    each = t.Call(origin, function, [t.Arg(name) for name in names])
-    made = t.Comprehension(origin, "list", None, each, [t.Clause(target, over, [])])
-    return t.Call(origin, t.Name(origin, "list"), [t.Arg(made)])
+    if method not in _FOR_EACH or not given:
+        return None
+    return t.Call(
+        c.node.origin, t.Name(c.node.origin, "list"), [t.Arg(each_called(c.node.origin, "list", function, given))]
+    )
 
 
 def _is_run_here(node: t.Node) -> bool:

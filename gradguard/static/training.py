@@ -282,6 +282,8 @@ def step_call(c: Called) -> Value | None:
             _stepped(c, path, receiver, runs_closure=closure is not None)
             return returned
         return None
+    if c.method == "unscale_" and not isinstance(c.func.ref, FunctionRef):
+        return NOTHING  # it divides the gradients, and neither resets nor steps
     if k.STEPPING_NAME.search(last(c.path)) and not isinstance(c.func.ref, FunctionRef):
         return _stepped(c, t.path_of(c.node.args[0].value) if c.node.args else None, c.first)
     takes_both = len(c.values) >= 2 and c.values[1][1].kind is Kind.OPTIMIZER

@@ -437,10 +437,6 @@ def names_in(target: Expr) -> Iterator[Expr]:
         yield target
 
 
-EACH = "each of them"
-"""The name of an element for which there is none in the text: of ``map(f, xs)``."""
-
-
 def as_function(expr: Lambda) -> Define:
     """The function that a lambda is."""
     return Define(expr.origin, "<lambda>", expr.params, [Return(expr.origin, expr.body)], [])

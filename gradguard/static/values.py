@@ -391,6 +391,11 @@ def is_blank(value: Value) -> bool:
     return all(r.source in (Source.CARRIED, Source.PLACE) for r in value.roots)
 
 
+def is_empty(value: Value) -> bool:
+    """A container that was begun here, with nothing in it."""
+    return value.kind is Kind.CONTAINER and not value.must and not value.keeps
+
+
 def _common(a: Value, b: Value) -> tuple[Kind, object]:
     if a.kind is b.kind:
         install = isinstance(a.ref, Registrar) and isinstance(b.ref, Registrar)

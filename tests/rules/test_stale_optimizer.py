@@ -92,10 +92,7 @@ FLAGGED = {
         model = models.resnet50()
         optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
         model.fc = nn.Linear(model.fc.in_features, 2)  # !
-        for x, y in loader:
-            optimizer.zero_grad()
-            F.cross_entropy(model(x), y).backward()
-            optimizer.step()
+        train(model, optimizer, loader)
     """,
     "a method of the object that replaces": """
         class Tuner:
@@ -221,18 +218,12 @@ CLEAN = {
         model = torchvision.models.resnet18()
         model.fc = nn.Linear(512, 2)
         optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-        for x, y in loader:
-            optimizer.zero_grad()
-            F.cross_entropy(model(x), y).backward()
-            optimizer.step()
+        train(model, optimizer, loader)
     """,
     "a model that is loaded for the test": """
         model = nn.Linear(4, 2)
         optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-        for x, y in loader:
-            optimizer.zero_grad()
-            F.cross_entropy(model(x), y).backward()
-            optimizer.step()
+        train(model, optimizer, loader)
         model = torch.load("best.pt")
         evaluate(model, test_loader)
         torch.save({"optimizer": optimizer.state_dict()}, path)
@@ -252,10 +243,7 @@ CLEAN = {
             for fold in folds:
                 net = nn.Linear(4, 2)
                 opt = torch.optim.Adam(net.parameters())
-                for x, y in fold:
-                    opt.zero_grad()
-                    F.mse_loss(net(x), y).backward()
-                    opt.step()
+                fit(net, opt, fold)
     """,
     "a target network": """
         class Agent(nn.Module):
@@ -376,10 +364,7 @@ CLEAN = {
             for task in tasks:
                 net.widen(4)
                 opt = make(net)
-                for x, y in task:
-                    opt.zero_grad()
-                    F.cross_entropy(net(x), y).backward()
-                    opt.step()
+                fit(net, opt, task)
     """,
     "an optimizer that another method makes anew": """
         class Tuner:

@@ -2242,6 +2242,9 @@ def test_a_list_of_which_only_the_newest_are_backpropagated(read: str) -> None:
     [
         ("policy.kept[-steps:]", "del policy.kept[:]"),
         ("policy.kept[-steps:]", "policy.kept.clear()"),
+        ("policy.kept[-steps:]", "del policy.kept[-steps:]"),
+        ("policy.kept[-steps:]", "del policy.kept[:-100]"),
+        ("policy.kept[-steps:]", "policy.kept[-steps:] = []"),
         ("policy.kept[-steps:]", "policy.kept = []"),
         ("policy.kept[-steps:]", "policy.kept = policy.kept[-10:]"),
         ("policy.kept", "del policy.rewards[:]"),  # torch raises that in the second episode

@@ -342,6 +342,9 @@ TOLD = [
     ("def run(held: Other):\n    held = held.memory\n    for _ in range(9): held.pending.clear()", {"Memory"}, True),
     ("def run(held: nn.Module):\n    for _ in range(9): held.pending = []", {"Own", "Optimizer"}, False),
     ("def run(held: nn.Module):\n    for _ in range(9): held.pending = []", {"Own", "Module"}, True),
+    ("class Net(nn.Module):\n    def f(self):\n        for _ in range(9): self.pending = []", {"Own", "Module"}, False),
+    ("class Own(nn.Module):\n    def f(self):\n        for _ in range(9): self.pending = []", {"Own", "Module"}, True),
+    ("class Net(Own):\n    def f(self):\n        for _ in range(9): self.pending = []", {"Own", "Module"}, True),
     ("def run(held: Kept):\n    for _ in range(9): held.pending = []", {"Memory"}, True),
     ("def run(held: Other):\n    for _ in range(9): held.pending.clear()", set(), True),
 ]
