@@ -92,8 +92,9 @@ def _in_loops(function: Function) -> Iterator[Finding]:
         yield rule.finding(
             forward.site,
             "evaluation records a graph: each forward pass saves its activations for a backward that never comes",
-            help="run the loop under `torch.no_grad()`" + (", or decorate the function with it" if not trains else ""),
-            fix=function.without_grad() if not trains else None,
+            help=_in_thread(forward)
+            or "run the loop under `torch.no_grad()`" + (", or decorate the function with it" if not trains else ""),
+            fix=function.without_grad() if not trains and forward.run_by_thread is None else None,
             confidence=Confidence.HIGH if _is_sure(function, forward, loop) else Confidence.LOW,
             related=_inside(forward),
         )
@@ -115,7 +116,7 @@ def _in_calls(function: Function) -> Iterator[Finding]:
             forward.site,
             "this call evaluates and records a graph: each forward pass in it saves its activations for a backward "
             "that never comes",
-            help="make the call under `torch.no_grad()`",
+            help=_in_thread(forward) or "make the call under `torch.no_grad()`",
             confidence=Confidence.LOW
             if function.returns_graph_of(forward) or _is_run_by_others(function) or _may_be_volatile(forward)
             else Confidence.HIGH,
@@ -138,6 +139,12 @@ def _in_phases(function: Function) -> Iterator[Finding]:
             if forward.leaves or _is_run_by_others(function) or loop.may_be_volatile()
             else Confidence.HIGH,
         )
+
+
+def _in_thread(forward: Forward) -> str | None:
+    """What to do where another thread runs it: a ``no_grad`` here does not reach that."""
+    function = forward.run_by_thread
+    return f"switch gradients off in `{function}`: another thread runs it, in a mode of its own" if function else None
 
 
 def _may_be_volatile(forward: Forward) -> bool:

@@ -347,6 +347,7 @@ class Forward(Event):
         is_picked: (in a loop that evaluates) a flag that the function is given picks it over one under ``no_grad``.
         is_foreign: it is a model of another library: what it gives is handed to that as it is.
         is_as_told: the call that runs it hands on what the function that calls is told: ``self.run(loader, train)``.
+        run_by_thread: the function in which another thread does it, as it is handed over: ``self.encode``.
         may_learn_itself: what it is cannot be seen, and a ``forward`` of the program computes gradients.
         may_record_nothing: whether it may be no module, but what runs one without gradients (reads other files).
     """
@@ -362,6 +363,7 @@ class Forward(Event):
     is_picked: bool = False
     is_foreign: bool = False
     is_as_told: bool = False
+    run_by_thread: str | None = None
     may_learn_itself: bool = False
     may_record_nothing: Callable[[], bool] = field(default=lambda: False, repr=False)
 

@@ -37,10 +37,12 @@ def run(c: Called) -> Value | None:
         if any(_is_run_here(node) for arg in c.node.args for node in t.walk(arg.value)):
             return None
         c.flow.rewritten[c.node] = call
-    mode, left = c.state.mode, c.state.left
+    mode, left, before = c.state.mode, c.state.left, len(c.flow.facts.forwards)
     c.state.mode = Mode.ON
     value = c.flow.value(c.flow.rewritten[c.node], c.state)
     c.state.mode, c.state.left = mode, left
+    for forward in c.flow.facts.forwards[before:]:
+        forward.run_by_thread = forward.run_by_thread or t.path_of(c.node.args[0].value)
     return value
 
 

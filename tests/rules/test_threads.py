@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.rules.snippets import assert_clean, assert_flagged, twin
+from tests.rules.snippets import assert_clean, assert_flagged, findings, twin
 
 HEAD = """
     import asyncio
@@ -135,6 +135,9 @@ def test_no_graph_is_recorded(edit: tuple[str, str]) -> None:
 
 def test_an_evaluation_by_threads() -> None:
     assert_flagged(EVALUATES, "GG301")
+    [finding] = findings(EVALUATES, "GG301")
+    assert finding.help == "switch gradients off in `self.encode`: another thread runs it, in a mode of its own"
+    assert finding.fix is None  # the function that starts it is under `no_grad`, and that is of no use
     assert_clean(twin(EVALUATES, ("def encode", "@torch.no_grad()\n        def encode")))
     assert_clean(twin(EVALUATES, ("pool.submit(self.encode, ids)", "self.encode(ids)"), (".result()", "")))
 
