@@ -18,8 +18,6 @@ from gradguard.static.conditions import (
     no_tensors,
     outcome,
     shape_test,
-    steady_branch,
-    steady_way,
     tensor_test,
 )
 from gradguard.static.counts import holds_in_one, is_long_buffer
@@ -27,6 +25,7 @@ from gradguard.static.limits import at_limit
 from gradguard.static.loops import loops_called
 from gradguard.static.model import Backward, Forward, GradCall, HookRegistration, Mode
 from gradguard.static.state import Cap, State, hedge, merge
+from gradguard.static.steady import steady_branch, steady_way
 from gradguard.static.values import NUMBER, UNKNOWN, Held, Kind, Value, Word, holding
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from gradguard.static import knowledge as k
 from gradguard.static import tree as t
 from gradguard.static.binding import bind
 from gradguard.static.classes import Class
-from gradguard.static.conditions import outcome, steady_value, tensor_test
+from gradguard.static.conditions import outcome, tensor_test
 from gradguard.static.model import GradRead, Mode
 from gradguard.static.periods import period
 from gradguard.static.places import is_module_of_unknown
@@ -45,7 +45,8 @@ from gradguard.static.views import indexed, of_given
 
 if TYPE_CHECKING:
     from gradguard.static.flow import Flow
-    from gradguard.static.state import State
+    from gradguard.static.steady import steady_value
+from gradguard.static.state import State
 
 _NOT_ARITHMETIC = frozenset(("==", "!=", "<", ">", "<=", ">=", "in", "not in", "is", "is not", "not"))
 

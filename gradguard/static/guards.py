@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 from gradguard.static import knowledge as k
 from gradguard.static import tree as t
-from gradguard.static.conditions import length_test, set_test
+from gradguard.static.conditions import length_test
 from gradguard.static.names import assigned_paths
 from gradguard.static.paths import is_part
+from gradguard.static.steady import set_test
 
 _JOINING = ("and", "or")
 
