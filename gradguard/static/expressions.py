@@ -15,6 +15,7 @@ from gradguard.static.model import GradRead, Mode
 from gradguard.static.periods import period
 from gradguard.static.places import is_module_of_unknown
 from gradguard.static.project import member
+from gradguard.static.steady import steady_value
 from gradguard.static.values import (
     ARRAY,
     DETACHED,
@@ -45,7 +46,6 @@ from gradguard.static.views import indexed, of_given
 
 if TYPE_CHECKING:
     from gradguard.static.flow import Flow
-    from gradguard.static.steady import steady_value
 from gradguard.static.state import State
 
 _NOT_ARITHMETIC = frozenset(("==", "!=", "<", ">", "<=", ">=", "in", "not in", "is", "is not", "not"))
