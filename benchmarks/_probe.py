@@ -28,6 +28,7 @@ import tracemalloc
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -304,10 +305,11 @@ PROBES = {
 
 
 def loops() -> dict[str, Callable[[], Callable[[], None]]]:
-    """The loops of own_work.py."""
+    """The loops of own_work.py, on ``$DEVICE``."""
     own_work = importlib.import_module("own_work")
     made = own_work.mlp, own_work.transformer, own_work.convnet, own_work.tiny_operations
-    return {loop.__name__.replace("_", " "): loop for loop in made}
+    device = os.environ.get("DEVICE", "cpu")
+    return {loop.__name__.replace("_", " "): partial(loop, device) for loop in made}
 
 
 def profiler(stacks: bool) -> Any:
@@ -344,6 +346,9 @@ def on(tool: str) -> Iterator[Look]:
             from torch.distributed._tools.mem_tracker import MemTracker
 
             needs = stack.enter_context(MemTracker()).reset_mod_stats
+        elif tool == "memory snapshot":
+            torch.cuda.memory._record_memory_history()
+            stack.callback(torch.cuda.memory._record_memory_history, None)
         else:
             stack.enter_context(profiler(stacks=tool == "profiler with stacks"))
         yield needs
@@ -357,7 +362,9 @@ def pace(step: Callable[[], None], seconds: float, steps: int = 3) -> float:
         step()
         count += 1
         now = time.perf_counter()
-    return (now - began) / count
+    if torch.cuda.is_initialized():  # what was launched is not done yet
+        torch.cuda.synchronize()
+    return (time.perf_counter() - began) / count
 
 
 def turns(tool: str, seconds: float) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """What the watch says of every fixture: leaks, clean twins and traps, at several lengths.
 
-    python benchmarks/fixtures.py --steps 60 200 1000
+    python benchmarks/fixtures.py --steps 60 200 1000 [--device cuda]
 
 Prints a Markdown table with one row for each wrong judgement, and the counts.
 """
@@ -21,7 +21,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-CHECKOUT = Path(__file__).resolve().parent.parent
+from _environment import CHECKOUT, environment
+
 FIXTURES = CHECKOUT / "fixtures"
 MARK = re.compile(r"# leak: (?P<holder>.+)$", re.M)
 
@@ -33,32 +34,36 @@ class Job:
     Args:
         role: ``leak``, ``clean`` or ``trap``.
         steps: how many optimizer steps, or iterations.
+        device: where its tensors are made.
     """
 
     script: Path
     role: str
     steps: int
+    device: str
 
 
-def jobs(steps: list[int]) -> Iterator[Job]:
+def jobs(steps: list[int], device: str) -> Iterator[Job]:
     """Every program at every length."""
     for length in steps:
         for folder in sorted(p for p in (FIXTURES / "leaks").iterdir() if p.is_dir()):
-            yield Job(folder / "leak.py", "leak", length)
-            yield Job(folder / "clean.py", "clean", length)
+            yield Job(folder / "leak.py", "leak", length, device)
+            yield Job(folder / "clean.py", "clean", length, device)
         for trap in sorted((FIXTURES / "traps").glob("*.py")):
-            yield Job(trap, "trap", length)
+            yield Job(trap, "trap", length, device)
 
 
 def run(job: Job) -> dict[str, Any]:
     """The report of one program, watched in a process of its own."""
-    environment = {**os.environ, "STEPS": str(job.steps), "PYTHONPATH": str(CHECKOUT), "OMP_NUM_THREADS": "1"}
     with tempfile.TemporaryDirectory() as folder:
         output = Path(folder) / "report.json"
         command = [sys.executable, "-m", "gradguard", "run", "--no-record", "--format", "json", "--output", str(output)]
-        subprocess.run([*command, job.script.name], cwd=job.script.parent, env=environment, capture_output=True)
-        report: dict[str, Any] = json.loads(output.read_text(encoding="utf-8"))
-    return report
+        around = environment(job.steps, job.device)
+        ended = subprocess.run(
+            [*command, job.script.name], cwd=job.script.parent, env=around, capture_output=True, text=True
+        )
+        report: dict[str, Any] = json.loads(output.read_text(encoding="utf-8")) if output.exists() else {}
+    return {**report, "said": (ended.stderr.strip().splitlines() or ["nothing"])[-1]} if ended.returncode else report
 
 
 def truth(folder: Path) -> tuple[str, int, str]:
@@ -73,6 +78,8 @@ def truth(folder: Path) -> tuple[str, int, str]:
 
 def judge(job: Job, report: dict[str, Any]) -> str:
     """``right``, or what is wrong."""
+    if "said" in report:
+        return f"did not run: {report['said']}"
     verdict, leaks = report["verdict"], report["leaks"]
     if verdict == "suspect" and [leak["kind"] for leak in leaks] == ["collected"]:
         verdict = {"leak": "leak", "trap": "clean"}.get(job.role, verdict)  # results kept on purpose: growth, no leak
@@ -92,8 +99,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--steps", type=int, nargs="+", default=[60, 200, 1000])
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
+    parser.add_argument("--device", default="cpu", help="where the tensors are made (default: cpu)")
     arguments = parser.parse_args()
-    todo = list(jobs(arguments.steps))
+    todo = list(jobs(arguments.steps, arguments.device))
     counts: Counter[tuple[str, int, bool]] = Counter()
     print("| program | as | steps | judgement |\n|---|---|---:|---|")
     with ThreadPoolExecutor(arguments.jobs) as pool:

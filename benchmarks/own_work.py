@@ -1,6 +1,6 @@
 """What watching costs: GradGuard's own microseconds in a step, and the ratio of a step with it to one without.
 
-    python benchmarks/own_work.py [--steps N]
+    python benchmarks/own_work.py [--steps N] [--device cuda]
 
 Four loops: three models, and 200 operations on eight elements. Own work is counted by the watch itself; the ratio comes
 from stretches with and without a watch in turn, in one process. Then a long run, a diagnosis beside a large data set,
@@ -34,14 +34,16 @@ TURNS = 16
 SECONDS_OF_A_TURN = 0.5
 
 
-def mlp() -> Callable[[], None]:
+def mlp(device: str = "cpu") -> Callable[[], None]:
     """Three layers of 512: 2 ms a step."""
     return training(
-        nn.Sequential(nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, 512)), (32, 512)
+        nn.Sequential(nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, 512)),
+        (32, 512),
+        device,
     )
 
 
-def convnet() -> Callable[[], None]:
+def convnet(device: str = "cpu") -> Callable[[], None]:
     """A small convolutional network."""
     layers = [
         nn.Conv2d(3, 16, 3),
@@ -51,36 +53,37 @@ def convnet() -> Callable[[], None]:
         nn.Flatten(),
         nn.LazyLinear(10),
     ]
-    return training(nn.Sequential(*layers), (8, 3, 24, 24))
+    return training(nn.Sequential(*layers), (8, 3, 24, 24), device)
 
 
-def transformer() -> Callable[[], None]:
+def transformer(device: str = "cpu") -> Callable[[], None]:
     """Two encoder layers: 60 modules."""
     layer = nn.TransformerEncoderLayer(64, 4, 128, batch_first=True)
-    return training(nn.TransformerEncoder(layer, 2, enable_nested_tensor=False), (4, 16, 64))
+    return training(nn.TransformerEncoder(layer, 2, enable_nested_tensor=False), (4, 16, 64), device)
 
 
-def training(model: nn.Module, shape: tuple[int, ...]) -> Callable[[], None]:
+def training(model: nn.Module, shape: tuple[int, ...], device: str) -> Callable[[], None]:
     """One step of training ``model`` on noise of ``shape``."""
-    model(torch.randn(*shape))  # lazy layers get their size
+    model.to(device)
+    model(torch.randn(*shape, device=device))  # lazy layers get their size
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-4)
 
     def step() -> None:
         optimizer.zero_grad()
-        model(torch.randn(*shape)).square().mean().backward()
+        model(torch.randn(*shape, device=device)).square().mean().backward()
         optimizer.step()
 
     return step
 
 
-def tiny_operations() -> Callable[[], None]:
+def tiny_operations(device: str = "cpu") -> Callable[[], None]:
     """200 operations on eight elements, and a step of an optimizer: 1 ms."""
-    parameter = nn.Parameter(torch.zeros(8))
-    parameter.grad = torch.zeros(8)
+    parameter = nn.Parameter(torch.zeros(8, device=device))
+    parameter.grad = torch.zeros(8, device=device)
     optimizer = torch.optim.SGD([parameter], lr=0.1)
 
     def step() -> None:
-        value = torch.ones(8)
+        value = torch.ones(8, device=device)
         for _ in range(200):
             value = value * 1.0001
         optimizer.step()
@@ -220,6 +223,8 @@ def timed(step: Callable[[], None], count: int) -> float:
     began = time.perf_counter()
     for _ in range(count):
         step()
+    if torch.cuda.is_initialized():  # what was launched is not done yet
+        torch.cuda.synchronize()
     return (time.perf_counter() - began) / count
 
 
@@ -227,14 +232,17 @@ def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description="Measure what watching costs.")
     parser.add_argument("--steps", type=int, default=100_000, help="of the long run (default: 100,000)")
-    steps = parser.parse_args().steps
+    parser.add_argument("--device", default="cpu", help="where the models of the first table are (default: cpu)")
+    arguments = parser.parse_args()
+    steps, device = arguments.steps, arguments.device
     torch.manual_seed(0)
     torch.set_num_threads(1)
-    print(f"torch {torch.__version__}, Python {platform.python_version()}, {platform.machine()}\n")
+    where = torch.cuda.get_device_name() if device.startswith("cuda") else platform.machine()
+    print(f"torch {torch.__version__}, Python {platform.python_version()}, {where}\n")
     print("| loop | ms a step | own us, first 200 steps | own us, steady (median) | (mean) | ratio with / without |")
     print("| --- | ---: | ---: | ---: | ---: | ---: |")
     for loop in (mlp, convnet, transformer, tiny_operations):
-        step = loop()
+        step = loop(device)
         first, median, mean = own_microseconds(step)
         milliseconds, times = ratio(step)
         name = loop.__name__.replace("_", " ")

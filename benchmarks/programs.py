@@ -1,6 +1,6 @@
 """What the watch says of ordinary training programs, as they are and with one slip each.
 
-    python benchmarks/programs.py --steps 200 1000
+    python benchmarks/programs.py --steps 200 1000 [--device cuda]
 
 Prints a Markdown table for each length. A program whose package is not installed is skipped, with a row that says so.
 """
@@ -23,7 +23,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-CHECKOUT = Path(__file__).resolve().parent.parent
+from _environment import CHECKOUT, environment
+
 PROGRAMS = CHECKOUT / "fixtures" / "programs"
 MARK = re.compile(r"# leak: (?P<holder>.+)$", re.M)
 NEEDS = {"lightning": ("lightning",), "trainer": ("transformers", "accelerate")}
@@ -39,11 +40,13 @@ class Job:
     Args:
         leaks: whether the slip is laid over the program.
         steps: how many optimizer steps, or iterations.
+        device: where its tensors are made.
     """
 
     folder: Path
     leaks: bool
     steps: int
+    device: str
 
 
 @dataclass(frozen=True)
@@ -113,14 +116,14 @@ def lay_out(job: Job, into: Path) -> None:
 
 def run(job: Job) -> Said:
     """What is said of one program, watched in a process of its own."""
-    environment = {**os.environ, "STEPS": str(job.steps), "PYTHONPATH": str(CHECKOUT), "OMP_NUM_THREADS": "1"}
+    around = environment(job.steps, job.device)
     with tempfile.TemporaryDirectory() as folder:
         lay_out(job, Path(folder))
         output = Path(folder) / "report.json"
         command = [sys.executable, "-m", "gradguard", "run", "--no-record", "--format", "json", "--output", str(output)]
-        ended = subprocess.run([*command, "train.py"], cwd=folder, env=environment, capture_output=True, text=True)
-        if not output.exists():
-            return Said(failure=f"no report: {(ended.stderr.strip().splitlines() or ['nothing on stderr'])[-1]}")
+        ended = subprocess.run([*command, "train.py"], cwd=folder, env=around, capture_output=True, text=True)
+        if not output.exists() or ended.returncode:
+            return Said(failure=f"did not run: {(ended.stderr.strip().splitlines() or ['nothing on stderr'])[-1]}")
         return Said.of(json.loads(output.read_text(encoding="utf-8")))
 
 
@@ -154,10 +157,14 @@ def row(folder: Path, clean: Said, leak: Said) -> tuple[str, bool, bool]:
     return f"| {folder.name} | {subject(folder)} | {first} | {second} | {size} |", silent, named
 
 
-def table(folders: list[Path], steps: int, pool: ThreadPoolExecutor) -> Iterator[str]:
+def table(folders: list[Path], steps: int, device: str, pool: ThreadPoolExecutor) -> Iterator[str]:
     """The table of one length, line by line as the runs end, and how many were judged rightly."""
     here = [folder for folder in folders if not missing(folder)]
-    runs = {(folder, leaks): pool.submit(run, Job(folder, leaks, steps)) for folder in here for leaks in (False, True)}
+    runs = {
+        (folder, leaks): pool.submit(run, Job(folder, leaks, steps, device))
+        for folder in here
+        for leaks in (False, True)
+    }
     silent = named = 0
     yield f"\n{steps} steps\n\n{HEAD}"
     for folder in folders:
@@ -176,12 +183,13 @@ def main() -> None:
     parser.add_argument("programs", nargs="*", help="names of programs; all when none is given")
     parser.add_argument("--steps", type=int, nargs="+", default=[200, 1000])
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
+    parser.add_argument("--device", default="cpu", help="where the tensors are made (default: cpu)")
     arguments = parser.parse_args()
     if unknown := sorted({*arguments.programs} - {folder.name for folder in programs([])}):
         parser.error(f"no such program: {', '.join(unknown)}")
     with ThreadPoolExecutor(arguments.jobs) as pool:
         for steps in arguments.steps:
-            for line in table(programs(arguments.programs), steps, pool):
+            for line in table(programs(arguments.programs), steps, arguments.device, pool):
                 print(line, flush=True)
 
 

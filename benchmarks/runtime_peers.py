@@ -1,6 +1,6 @@
 """What other tools that run with a program cost, and what they say of the leak fixtures, beside GradGuard.
 
-    python benchmarks/runtime_peers.py overhead [--envs DIR] [--seconds 0.3]
+    python benchmarks/runtime_peers.py overhead [--envs DIR] [--seconds 0.3] [--device cuda] [--tools NAME]
     python benchmarks/runtime_peers.py leaks [--envs DIR] [--steps 200] [--jobs 2] [--only NAME] [--tools NAME] [--list]
 
 Tools that are packages are installed at a fixed version, each into an environment of its own, with the torch of
@@ -10,7 +10,7 @@ be installed or run has a row that says why. Prints Markdown for docs/benchmarks
 `overhead` takes the loops of own_work.py. Scalene runs with --memory: its default adds torch.profiler, whose evaluation
 takes minutes after a few hundred steps. What can be switched on and off is: stretches without and with it in turn, in
 one process. Scalene and TraceML start the program themselves: whole processes without and with them in turn, each of
-which times its steady steps. Ratios are medians.
+which times its steady steps. Ratios are medians. On a CUDA device PyTorch's memory snapshot is measured too.
 
 `leaks` runs each tool over every leak of fixtures/, without its mark, as the tool's documentation has it look for a
 leak, and over the clean twin if it said something of the leak. Three questions:
@@ -271,7 +271,7 @@ def traced(python: Path, folder: str, arguments: list[str]) -> list[str]:
 
 def by_gradguard(peer: Peer, python: Path, program: Program, count: Count) -> Saying:
     """The first leak of GradGuard's JSON report."""
-    report = fixtures.run(fixtures.Job(script(program), program.twin, count.steps))
+    report = fixtures.run(fixtures.Job(script(program), program.twin, count.steps, "cpu"))
     leaks = report["leaks"][:1]
     rows = [
         Row(leak["stored_at"]["path"], leak["stored_at"]["line"], leak["holder"]["path"] if leak["holder"] else "")
@@ -323,6 +323,8 @@ PEERS = (
         by_traceml,
     ),
 )
+SNAPSHOT = Peer("memory snapshot", "", "")
+"""PyTorch's own record of what a CUDA device gave out, and to which lines: it is looked at by eye."""
 
 
 # Overhead
@@ -345,6 +347,7 @@ SWITCHED = (
     Switch("torch.profiler, memory and stacks", "torch.profiler", "profiler with stacks"),
     Switch("MemTracker", "MemTracker", "memtracker"),
 )
+ON_CUDA = (Switch("PyTorch's memory snapshot", "memory snapshot", "memory snapshot"),)
 STARTED = Switch("Scalene (memory)", "Scalene", "scalene"), Switch("TraceML", "TraceML", "traceml")
 
 Costs = dict[str, tuple[float, float]]
@@ -397,17 +400,27 @@ def paces(python: Path, tool: str, seconds: float) -> dict[str, float]:
 
 def named(name: str) -> Peer:
     """The peer of this name."""
-    return next(peer for peer in PEERS if peer.name == name)
+    return next(peer for peer in (*PEERS, SNAPSHOT) if peer.name == name)
 
 
-def overhead(environments: Path, seconds: float) -> None:
-    """Measure, and print a row for each tool."""
+def overhead(environments: Path, seconds: float, device: str, tools: list[str]) -> None:
+    """Measure, and print a row for each tool.
+
+    Args:
+        seconds: how long a stretch of steps is.
+        device: where the loops run.
+        tools: those that are measured; all when empty.
+    """
+    os.environ["DEVICE"] = device
+    chosen = [*SWITCHED, *(ON_CUDA if device.startswith("cuda") else ()), *STARTED]
     print(f"\n| tool | {' | '.join(LOOPS)} |\n| --- |{' ---: |' * len(LOOPS)}", flush=True)
     alone: list[Costs] = []
-    for switch in (*SWITCHED, *STARTED):
+    for switch in chosen:
+        if tools and switch.peer not in tools:
+            continue
         title = f"{switch.title} {named(switch.peer).version}".strip()
         try:
-            costs = (switched if switch in SWITCHED else started)(switch, environments, seconds)
+            costs = (started if switch in STARTED else switched)(switch, environments, seconds)
         except Failure as failure:
             print(f"| {title} | not run: {str(failure).replace('|', '/')} |{' |' * (len(LOOPS) - 1)}", flush=True)
         else:
@@ -522,7 +535,8 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--steps", type=int, default=200, help="STEPS of the fixtures (leaks)")
     parser.add_argument("--jobs", type=int, default=2, help="programs at a time (leaks)")
     parser.add_argument("--only", nargs="+", default=[], metavar="NAME", help="these fixtures alone (leaks)")
-    parser.add_argument("--tools", nargs="+", default=[], metavar="NAME", help="these tools alone (leaks)")
+    parser.add_argument("--tools", nargs="+", default=[], metavar="NAME", help="these tools alone")
+    parser.add_argument("--device", default="cpu", help="where the loops run (overhead; default: cpu)")
     parser.add_argument("--list", action="store_true", help="print what every tool says of every program (leaks)")
     return parser.parse_args()
 
@@ -534,7 +548,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="runtime-peers-") as scratch:
         environments = (options.envs or Path(scratch) / "environments").resolve()
         if options.part == "overhead":
-            overhead(environments, options.seconds)
+            overhead(environments, options.seconds, options.device, options.tools)
         else:
             marked = leaks_of(Path(scratch).resolve() / "programs", options.only)
             peers = [peer for peer in PEERS if not options.tools or peer.name in options.tools]

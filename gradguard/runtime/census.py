@@ -55,6 +55,7 @@ class Orphans:
         hooked: tensors with hooks on them.
         attached: tensors with a graph.
         samples: weak references to the last few of those.
+        devices: where those are that have a graph or hooks.
     """
 
     tensors: int = 0
@@ -62,6 +63,7 @@ class Orphans:
     second_order: int = 0
     hooked: int = 0
     samples: tuple[Any, ...] = ()
+    devices: set[Any] = field(default_factory=set)
 
 
 @dataclass(slots=True)
@@ -300,6 +302,7 @@ class _Walker:
 
     def _enter_tensor(self, spot: Spot, tensor: Any) -> Any:
         spot.tensors += 1
+        spot.devices.add(tensor.device)
         if self.tensors is not None:
             self.tensors.append((spot, tensor))
         if spot.tensors == 1:
@@ -379,12 +382,15 @@ def _orphans(visited: set[int], internals: TorchInternals) -> Orphans:
     for thing in gc.get_referrers(internals.tensor_type, internals.parameter_type):
         if issubclass(type(thing), internals.tensor_type) and id(thing) not in visited:
             found.tensors += 1
-            if thing.grad_fn is not None:
-                found.attached += 1
+            attached, hooked = thing.grad_fn is not None, bool(thing._backward_hooks)
+            grad = thing.grad if may_read and thing.is_leaf else None
+            second_order = grad is not None and grad.grad_fn is not None
+            if attached:
                 samples.append(weakref.ref(thing))
-            if may_read and thing.is_leaf and thing.grad is not None and thing.grad.grad_fn is not None:
-                found.second_order += 1
-            if thing._backward_hooks:
-                found.hooked += 1
+            if attached or hooked or second_order:
+                found.devices.add(thing.device)
+            found.attached += attached
+            found.second_order += second_order
+            found.hooked += hooked
     found.samples = tuple(samples)
     return found

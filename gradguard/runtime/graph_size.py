@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from gradguard.runtime.graph_walk import nodes_of
@@ -84,6 +85,12 @@ def measure(node: Any, key: str, limit: int) -> Graph:
         freed = freed or BACKPROPAGATED in metadata
         count += 1
     return Graph(count, chained, freed)
+
+
+def devices_of(node: Any) -> set[Any]:
+    """Where the first leaf is that is come upon below ``node``; empty where there is none soon."""
+    leaves = (each.variable for each in nodes_of(node, MOST_LOOKED_INTO) if type(each).__name__ == LEAF)
+    return {leaf.device for leaf in islice(leaves, 1)}
 
 
 def leaves_below(node: Any) -> list[Any]:

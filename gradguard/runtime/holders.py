@@ -17,6 +17,7 @@ from typing import Any
 from gradguard.findings import Holder
 from gradguard.runtime import caches, registries
 from gradguard.runtime.census import Census
+from gradguard.runtime.graph_size import devices_of
 from gradguard.runtime.naming import describe, home, type_name
 from gradguard.runtime.references import ANY_ITEM, CACHE_TYPES, TEE, tee_items
 from gradguard.runtime.roots import Root
@@ -364,7 +365,9 @@ def _suspect(spot: Spot, gain: Gain, entries: int, root: Root, steps: int) -> Su
     maxlen = spot.thing.maxlen if isinstance(spot.thing, deque) else next(filter(None, limits), None)
     heads = [tensor for each in below for tensor in each.slots]
     operation = heads[-1].grad_fn.name() if heads else None
-    devices = tuple(sorted({str(tensor.device) for tensor in heads})) or ("cpu",)
+    devices = {device for each in below for device in each.devices}
+    if heads:  # a loss that was moved to the host has its graph where it was computed
+        devices |= devices_of(heads[-1].grad_fn)
     held = Held(heads[-1].grad_fn) if kind == "graph" and heads else None
     holder = describe(chain, root, kind)
     nodes = sum(each.nodes for each in below if each.slots) / max(len(heads), 1)
@@ -380,7 +383,7 @@ def _suspect(spot: Spot, gain: Gain, entries: int, root: Root, steps: int) -> Su
         maxlen,
         False,
         operation,
-        devices,
+        names_of(devices),
         held,
         nodes,
         freed,
@@ -436,7 +439,8 @@ def _behind_cxx(before: Census, after: Census, steps: int) -> list[Suspect]:
             continue
         if gained >= least:
             holder = Holder(name, path, "cycle", "internal")
-            found.append(Suspect("cycle", Gain(tensors=gained, nodes=gained), steps, 0, holder, devices=("cpu",)))
+            gain = Gain(tensors=gained, nodes=gained)
+            found.append(Suspect("cycle", gain, steps, 0, holder, devices=names_of(after.orphans.devices)))
     return found[:1]
 
 
@@ -450,7 +454,13 @@ def _in_a_library(before: Census, after: Census, steps: int) -> list[Suspect]:
     spot.thing = kept.collection
     holder = Holder(kept.path.rpartition(".")[2], kept.path, type_name(kept.collection), kept.scope)
     gain = Gain(tensors=gained, attached=gained)
-    return [Suspect("graph", gain, steps, gained, holder, [spot], devices=("cpu",), wraps_tensors=True)]
+    devices = names_of(after.orphans.devices)
+    return [Suspect("graph", gain, steps, gained, holder, [spot], devices=devices, wraps_tensors=True)]
+
+
+def names_of(devices: set[Any]) -> tuple[str, ...]:
+    """Devices as torch writes them; the host's memory is what is left where there is no tensor."""
+    return tuple(sorted(map(str, devices))) or ("cpu",)
 
 
 def _waits_for_the_collector(samples: Sequence[Any]) -> bool:

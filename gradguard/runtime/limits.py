@@ -28,9 +28,9 @@ def room(series: Mapping[str, Series], internals: TorchInternals | None) -> dict
     found = {}
     for name, samples in series.items():
         if is_device(name) and internals is not None and samples.last is not None:
-            total = internals.cuda_total(int(name[5:]))
-            if total:
-                found[name] = max(total - int(samples.last), 0)
+            room_there = internals.cuda_room(int(name[5:]))
+            if room_there is not None:
+                found[name] = room_there.left(int(samples.last))
     host = host_room()
     if host is not None:
         found.update((name, host) for name in ("heap", "process") if name in series)

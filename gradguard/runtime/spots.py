@@ -18,6 +18,7 @@ class Spot:
         "below",
         "chained",
         "count",
+        "devices",
         "freed",
         "ident",
         "label",
@@ -53,6 +54,7 @@ class Spot:
         self.freed = False
         self.bare = False
         self.slots: list[Any] = []
+        self.devices: set[Any] = set()
         self.witness: Any = None
 
     def child(self, label: str) -> Spot:

@@ -10,8 +10,32 @@ import sys
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
+from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
+
+
+@dataclass(frozen=True)
+class DeviceRoom:
+    """Bytes of one device.
+
+    Args:
+        free: what nobody has: other processes take of it, too.
+        reserved: what the caching allocator has taken from the device.
+        allowed: the most that it may take (``torch.cuda.set_per_process_memory_fraction``).
+    """
+
+    free: int
+    reserved: int
+    allowed: int
+
+    def left(self, allocated: int) -> int:
+        """Bytes that tensors can still get.
+
+        Args:
+            allocated: what they have now; what is reserved beyond that is given out before more is taken.
+        """
+        return max(min(self.free, self.allowed - self.reserved), 0) + max(self.reserved - allocated, 0)
 
 
 class TorchInternals:
@@ -114,10 +138,19 @@ class TorchInternals:
         found: dict[str, Any] = raw(device) if raw else self.torch.cuda.memory_stats_as_nested_dict(device)
         return found
 
-    def cuda_total(self, device: int) -> int | None:
-        """Bytes of memory that the device has."""
-        total = _probe(lambda: self.torch.cuda.get_device_properties(device).total_memory)
-        return int(total) if total is not None else None
+    def cuda_room(self, device: int) -> DeviceRoom | None:
+        """What the caching allocator has of a device, and what it may still take; None where torch does not say.
+
+        Args:
+            device: one that the program uses.
+        """
+        cuda = self.torch.cuda
+        asked = _probe(lambda: (cuda.mem_get_info(device), cuda.memory_reserved(device)))
+        if asked is None:
+            return None
+        (free, total), reserved = asked
+        share = _probe(lambda: cuda.get_per_process_memory_fraction(device))  # torch 2.8
+        return DeviceRoom(int(free), int(reserved), int(total if share is None else total * share))
 
     def _node_metadata(self) -> bool:
         torch = self.torch

@@ -9,7 +9,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import gradguard  # noqa: E402
-from gradguard.runtime.torch_internals import TorchInternals  # noqa: E402
+from gradguard.runtime.torch_internals import DeviceRoom, TorchInternals  # noqa: E402
 
 
 class Device:
@@ -34,7 +34,8 @@ def device(monkeypatch: pytest.MonkeyPatch) -> Device:
     fake = Device()
     monkeypatch.setattr(TorchInternals, "cuda_devices", lambda self: 1)
     monkeypatch.setattr(TorchInternals, "stats", lambda self, number: fake.stats(number))
-    monkeypatch.setattr(TorchInternals, "cuda_total", lambda self, number: 1 << 30)
+    room = DeviceRoom(free=(1 << 30) - (100 << 20), reserved=100 << 20, allowed=1 << 40)
+    monkeypatch.setattr(TorchInternals, "cuda_room", lambda self, number: room)
     return fake
 
 
@@ -100,6 +101,19 @@ def test_a_program_without_cuda_is_told_so_and_cuda_is_not_initialised() -> None
     assert guard.report is not None
     assert "no CUDA device was used" in guard.report.notes
     assert not torch.cuda.is_initialized()
+
+
+def test_a_leak_is_where_its_tensors_are() -> None:
+    """The meta device stands for one that is not the host."""
+    kept = []
+    weight = torch.ones(64, device="meta", requires_grad=True)
+    with gradguard.watch(report=False) as guard:
+        for _ in gradguard.steps(range(80)):
+            kept.append(weight * torch.empty(64, device="meta"))
+    assert guard.report is not None
+    (leak,) = guard.report.leaks
+    assert leak.holder is not None
+    assert (leak.holder.name, leak.devices) == ("kept", ("meta",))
 
 
 @pytest.mark.cuda

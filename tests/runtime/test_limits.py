@@ -9,6 +9,7 @@ import pytest
 from gradguard.runtime import limits
 from gradguard.runtime.limits import host_room, room
 from gradguard.runtime.series import Series
+from gradguard.runtime.torch_internals import DeviceRoom
 from tests.support import write
 
 GB = 1 << 30
@@ -68,8 +69,8 @@ def test_nothing_known(tmp_path: Path) -> None:
 
 def test_devices_and_the_host() -> None:
     class Card:
-        def cuda_total(self, device: int) -> int:
-            return 10 * (device + 1)
+        def cuda_room(self, device: int) -> DeviceRoom:
+            return DeviceRoom(free=10 * (device + 1) - 5, reserved=5, allowed=100)
 
     series = {"cuda:0": Series(), "cuda:1": Series(), "heap": Series(), "graphs": Series()}
     for each in series.values():
@@ -77,3 +78,11 @@ def test_devices_and_the_host() -> None:
     found = room(series, Card())  # type: ignore[arg-type]
     assert (found["cuda:0"], found["cuda:1"]) == (6, 16)
     assert "graphs" not in found
+
+
+def test_a_device_is_shared_and_a_process_may_be_allowed_a_part() -> None:
+    """Others have half of this device; what is reserved and unused is given out again."""
+    assert DeviceRoom(free=40, reserved=10, allowed=80).left(allocated=4) == 40 + 6
+    assert DeviceRoom(free=40, reserved=10, allowed=30).left(allocated=4) == 20 + 6
+    assert DeviceRoom(free=0, reserved=10, allowed=80).left(allocated=10) == 0
+    assert DeviceRoom(free=40, reserved=30, allowed=20).left(allocated=25) == 5  # allowed less than it already has
