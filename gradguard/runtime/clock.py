@@ -1,7 +1,8 @@
 """Which of the things that tick end a step.
 
 In this order of preference: an explicit call, the optimizer that steps last in a cycle, an item asked of a DataLoader,
-a call of the top-level module, a backward. The clock lets the best source that is ticking decide.
+a call of the top-level module or a replay of a CUDA graph, a backward. The clock lets the best source that is ticking
+decide.
 """
 
 from __future__ import annotations

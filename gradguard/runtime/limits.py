@@ -19,7 +19,7 @@ CGROUPS = Path("/sys/fs/cgroup")
 
 
 def room(series: Mapping[str, Series], internals: TorchInternals | None) -> dict[str, int]:
-    """Bytes that are left, by signal: of each device in use, and of the host for the heap.
+    """Bytes that are left, by signal: of each device in use, and of the host for its memory.
 
     Args:
         series: the samples of the run.
@@ -33,7 +33,7 @@ def room(series: Mapping[str, Series], internals: TorchInternals | None) -> dict
                 found[name] = room_there.left(int(samples.last))
     host = host_room()
     if host is not None:
-        found.update((name, host) for name in ("heap", "process") if name in series)
+        found.update((name, host) for name in ("heap", "pinned", "process") if name in series)
     return found
 
 

@@ -185,6 +185,15 @@ def loader_note(clock: Clock) -> Callable[[Any], None]:
     return asked
 
 
+def replay_note(clock: Clock) -> Callable[[Any], None]:
+    """What to note when a CUDA graph is replayed: it stands for the calls of the modules that were captured in it."""
+
+    def replayed(graph: Any) -> None:
+        clock.tick("module", id(graph), sys._getframe(2))
+
+    return replayed
+
+
 def steps(iterable: Iterable[T]) -> Iterator[T]:
     """Go through ``iterable``; each item is one step of the watch that is on.
 
@@ -216,8 +225,12 @@ def install(clock: Clock, gradients: Gradients, internals: TorchInternals) -> li
     if internals.register_step_post_hook is not None:
         stepped = optimizer_hook(clock, gradients)
         removers.append(step_hook.add(stepped, internals.register_step_post_hook, internals.is_compiling))
-    if internals.loader_iterator is not None:
-        note = Attribute(internals.loader_iterator, "__next__", loader_note(clock))
-        note.install()
-        removers.append(note.remove)
+    for owner, name, note in (
+        (internals.loader_iterator, "__next__", loader_note(clock)),
+        (internals.cuda_graph, "replay", replay_note(clock)),
+    ):
+        if owner is not None and hasattr(owner, name):
+            attribute = Attribute(owner, name, note)
+            attribute.install()
+            removers.append(attribute.remove)
     return removers

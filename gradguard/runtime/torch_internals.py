@@ -60,6 +60,7 @@ class TorchInternals:
         self.loader_iterator: type | None = _probe(
             lambda: import_module("torch.utils.data.dataloader")._BaseDataLoaderIter
         )
+        self.cuda_graph: type | None = _probe(lambda: self.torch.cuda.CUDAGraph)
         self.has_node_metadata = _probe(self._node_metadata) is True
         self._optimizer: weakref.ref[Any] | None = None
 
@@ -136,6 +137,11 @@ class TorchInternals:
         """The caching allocator's statistics (see :class:`gradguard.runtime.sensors.cuda.Allocator`)."""
         raw = _probe(lambda: self.torch._C._cuda_memoryStats)
         found: dict[str, Any] = raw(device) if raw else self.torch.cuda.memory_stats_as_nested_dict(device)
+        return found
+
+    def pinned_stats(self) -> dict[str, Any] | None:
+        """The statistics of page-locked memory (see :class:`gradguard.runtime.sensors.pinned.HostAllocator`)."""
+        found: dict[str, Any] | None = _probe(lambda: self.torch._C._cuda_hostMemoryStats())  # torch 2.6
         return found
 
     def cuda_room(self, device: int) -> DeviceRoom | None:

@@ -95,6 +95,10 @@ def _is_told(name: str, series: Mapping[str, Series]) -> bool:
     return len(series[name].steps) >= (MIN_POINTS if name.startswith("tensors") else 1)
 
 
+HOST = ("heap", "pinned")
+"""Signals that are exact, of memory of the host; they have nothing in common."""
+
+
 def is_device(name: str) -> bool:
     """Whether a signal is what a device has allocated: ``cuda:0``, not ``cuda:0.reserved``."""
     return name.startswith("cuda") and not is_beside(name)
@@ -113,8 +117,8 @@ def bytes_per_step(growing: Mapping[str, Trend]) -> float:
 
 
 def _memory_signals(known: Sequence[str]) -> list[str]:
-    """Heap and devices; where they are not known the tensors, else resident memory, which is noisy."""
-    exact = [name for name in known if name == "heap" or is_device(name)]
+    """Those of the host and of devices; where none is known the tensors, else resident memory, which is noisy."""
+    exact = [name for name in known if name in HOST or is_device(name)]
     return exact or [name for name in ("tensors", "process") if name in known][:1]
 
 
@@ -425,7 +429,7 @@ def _verdict(kept: Sequence[Diagnosed], growing: Mapping[str, Trend], steps: int
 def growth_of(series: Mapping[str, Series], growing: Mapping[str, Trend]) -> dict[str, Growth | None]:
     """Each signal's growth for the report: None for one that is not available, zero for one that is flat."""
     result: dict[str, Growth | None] = {}
-    others = (n for n in series if n.startswith(("cuda", "tensors.")))
+    others = (n for n in series if n.startswith(("pinned", "cuda", "tensors.")))
     for name in ("graphs", "heap", "tensors", "process", *others):
         if name not in series or not _is_told(name, series):
             result[name] = None

@@ -29,6 +29,7 @@ from gradguard.runtime.reserve import Reserve
 from gradguard.runtime.sensors.cuda import Cuda
 from gradguard.runtime.sensors.heap import Heap
 from gradguard.runtime.sensors.hooks import Hooks
+from gradguard.runtime.sensors.pinned import Pinned
 from gradguard.runtime.sensors.process import BUDGET_BESIDE_HEAP, Process
 from gradguard.runtime.sensors.tensors import Tensors
 from gradguard.runtime.series import Series
@@ -414,6 +415,11 @@ class Watch:
         for device in range(internals.cuda_devices() if internals else 0):
             if f"cuda:{device}" not in self.series and internals is not None:
                 self._add(f"cuda:{device}", lambda d=device: Cuda(d, internals))  # type: ignore[misc]
+                self._find_pinned(internals)
+
+    def _find_pinned(self, internals: TorchInternals) -> None:
+        if "pinned" not in self.series and internals.pinned_stats():
+            self._add("pinned", lambda: Pinned(internals))
 
     # --- at the end -----------------------------------------------------------------------------------------------
 

@@ -149,7 +149,7 @@ def test_a_graph_that_is_captured_within_a_watch(kept: bool) -> None:
             out = model(x)
             out.square().mean().backward()
             optimizer.step()
-        for _ in gradguard.steps(range(120)):
+        for _ in range(200):  # the optimizer steps no more: each replay is a step
             x.copy_(torch.randn(32, 64, device="cuda"))
             graph.replay()
             if kept:
@@ -158,6 +158,40 @@ def test_a_graph_that_is_captured_within_a_watch(kept: bool) -> None:
     assert report is not None
     assert (report.verdict == "clean") is not kept
     assert [leak.holder.name for leak in report.leaks if leak.holder] == (["outputs"] if kept else [])
+
+
+def test_page_locked_memory_that_is_kept() -> None:
+    staged = []
+    model = small()
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-4)
+    with gradguard.watch(report=False) as guard:
+        for _ in range(120):
+            x = torch.randn(256, 64, device="cuda")
+            model(x).square().mean().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            buffer = torch.empty(256, 256, pin_memory=True)
+            buffer[:, :64].copy_(x, non_blocking=True)
+            staged.append(buffer)
+    report = guard.report
+    assert report is not None
+    pinned = report.growth["pinned"]
+    assert pinned is not None
+    assert pinned.bytes_per_step == pytest.approx(256 * 256 * 4, rel=0.1)
+    (leak,) = report.leaks
+    assert leak.holder is not None
+    assert (leak.holder.name, leak.devices) == ("staged", ("cpu",))
+    assert leak.bytes_per_step == pytest.approx(256 * 256 * 4, rel=0.1)
+
+
+def test_page_locked_buffers_that_are_used_again() -> None:
+    x = torch.randn(256, 64, device="cuda")
+    with gradguard.watch(report=False) as guard:
+        for _ in gradguard.steps(range(120)):
+            x = torch.empty(256, 64, pin_memory=True).normal_().to("cuda", non_blocking=True)
+    assert guard.report is not None
+    assert guard.report.verdict == "clean"
+    assert x.is_cuda
 
 
 ENDING = """

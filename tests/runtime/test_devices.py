@@ -83,6 +83,76 @@ def test_a_cache_in_fragments_grows_and_is_no_leak(device: Device) -> None:
     assert report.forecast is None
 
 
+def test_page_locked_memory_is_memory_of_the_host(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The heap does not have it: without its own signal a kept buffer would weigh what its Python object does."""
+    staged: list[torch.Tensor] = []
+
+    def stats(self: TorchInternals) -> dict[str, Any]:
+        return {"active_bytes": {"current": len(staged) << 20}}
+
+    monkeypatch.setattr(TorchInternals, "pinned_stats", stats)
+    with gradguard.watch(report=False) as guard:
+        for _ in gradguard.steps(range(80)):
+            staged.append(torch.empty(1 << 18))
+    report = guard.report
+    assert report is not None
+    pinned = report.growth["pinned"]
+    assert pinned is not None
+    assert pinned.bytes_per_step == pytest.approx(1 << 20, rel=0.01)
+    (leak,) = report.leaks
+    assert leak.holder is not None
+    assert (leak.holder.name, leak.bytes_per_step) == ("staged", pytest.approx(1 << 20, rel=0.05))
+    assert report.forecast is not None
+    assert report.forecast.device == "cpu"
+
+
+class Replayed:
+    """A CUDA graph that was captured, as far as a watch sees it."""
+
+    def replay(self) -> None:
+        """What was captured is launched."""
+
+
+@pytest.mark.parametrize("again", [1, 3])
+def test_a_replay_of_a_cuda_graph_is_a_step(monkeypatch: pytest.MonkeyPatch, again: int) -> None:
+    """Nothing else is to be seen of a training that was captured; of several graphs the first one counts."""
+    monkeypatch.setattr(torch.cuda, "CUDAGraph", Replayed)
+    graphs = [Replayed() for _ in range(again)]
+    original = Replayed.replay
+    outputs = []
+    with gradguard.watch(report=False) as guard:
+        for _ in range(100):
+            for graph in graphs:
+                graph.replay()
+            outputs.append(torch.randn(4096))
+    report = guard.report
+    assert report is not None
+    assert (report.step_source, report.steps) == ("module", 100)
+    (leak,) = report.leaks
+    assert leak.holder is not None
+    assert leak.holder.name == "outputs"
+    assert Replayed.__dict__["replay"] is original
+
+
+def test_a_training_that_was_captured_after_its_first_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "CUDAGraph", Replayed)
+    graph = Replayed()
+    model = torch.nn.Linear(4, 4)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    outputs = []
+    with gradguard.watch(report=False) as guard:
+        for step in range(200):
+            if step < 4:
+                model(torch.randn(2, 4)).sum().backward()
+                optimizer.step()
+            else:
+                graph.replay()
+            outputs.append(torch.randn(4096))
+    assert guard.report is not None
+    assert guard.report.verdict != "too-short"
+    assert [leak.holder.name for leak in guard.report.leaks if leak.holder] == ["outputs"]
+
+
 def test_a_pool_that_was_filled_is_no_growth(device: Device) -> None:
     with gradguard.watch(report=False) as guard:
         for step in range(100):

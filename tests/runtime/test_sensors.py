@@ -11,6 +11,7 @@ import pytest
 from gradguard.runtime.sensors import LONGEST_PERIOD, NOTHING, WANTED_STEPS, Metered
 from gradguard.runtime.sensors.cuda import Cuda
 from gradguard.runtime.sensors.heap import Heap
+from gradguard.runtime.sensors.pinned import Pinned
 from gradguard.runtime.sensors.process import Process
 
 
@@ -37,6 +38,30 @@ def test_cuda_reads_what_is_allocated_on_its_device() -> None:
     allocator.allocate(-1024)
     assert (sensor.name, sensor.read(), sensor.peak()) == ("cuda:1", 3072, 4096)
     assert set(allocator.asked) == {1}
+
+
+@pytest.mark.parametrize(
+    "stats",
+    [
+        {"active_bytes": {"current": 4096}, "allocated_bytes": {"current": 9999}},
+        {"allocated_bytes": {"current": 4096}, "reserved_bytes": {"current": 9999}},  # as torch 2.6 named them
+    ],
+)
+def test_page_locked_memory_is_what_is_in_use(stats: dict[str, Any]) -> None:
+    class Host:
+        def pinned_stats(self) -> dict[str, Any]:
+            return stats
+
+    assert (Pinned(Host()).name, Pinned(Host()).read()) == ("pinned", 4096)
+
+
+def test_a_torch_that_does_not_count_page_locked_memory() -> None:
+    class Host:
+        def pinned_stats(self) -> None:
+            return None
+
+    with pytest.raises(OSError, match="does not count"):
+        Pinned(Host())
 
 
 @pytest.mark.cuda
