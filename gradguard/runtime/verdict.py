@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from gradguard.findings import Forecast, Growth, Leak, OutOfMemory, RunReport, is_beside
+from gradguard.findings import Forecast, Growth, Leak, RunReport, is_beside
+from gradguard.runtime.out_of_memory import out_of_memory
 from gradguard.runtime.series import Series
 from gradguard.runtime.staircase import staircase
 from gradguard.runtime.trend import MIN_POINTS, Trend, has_fallen, is_back, is_beyond, late, stands_still, trend
@@ -238,7 +239,7 @@ def conclude(
     word = "too-short" if is_early and not kept else _verdict(kept, weighty, steps, found)
     shown = attribute(_listed(kept, word), tells if total or not kept else {**tells, **_slow(series)})
     shown.sort(key=_what_ends_the_run)
-    ended = _out_of_memory(error, steps)
+    ended = out_of_memory(error, steps)
     lasts = tells if lasting else weighty if word == "suspect" and not kept else {}
     return RunReport(
         verdict=word,
@@ -454,20 +455,3 @@ def _forecast(growing: Mapping[str, Trend], room: Mapping[str, int], seconds_per
         device = name if is_device(name) else "cpu"
         found.append(Forecast(device, left, round(left * seconds_per_step, 1) if seconds_per_step else None))
     return min(found, key=lambda f: f.steps_left, default=None)
-
-
-def is_out_of_memory(error: BaseException | None) -> bool:
-    """Whether an error says that memory has ended: of the host, or of a device."""
-    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
-        return True
-    # The CPU allocator of torch says it with a plain RuntimeError.
-    words = ("DefaultCPUAllocator: can't allocate memory", "DefaultCPUAllocator: not enough memory")
-    return isinstance(error, RuntimeError) and any(each in str(error) for each in words)
-
-
-def _out_of_memory(error: BaseException | None, steps: int) -> OutOfMemory | None:
-    if error is None or not is_out_of_memory(error):
-        return None
-    text = str(error).split("\n", 1)[0]
-    device = "cuda" if type(error).__name__ == "OutOfMemoryError" else "cpu"
-    return OutOfMemory(device, steps, text or type(error).__name__)

@@ -22,6 +22,7 @@ from gradguard.runtime.grad_calls import GradCalls
 from gradguard.runtime.gradients import Gradients
 from gradguard.runtime.import_hook import when_imported
 from gradguard.runtime.module_steps import ModuleSteps
+from gradguard.runtime.out_of_memory import is_out_of_memory
 from gradguard.runtime.pace import Pace
 from gradguard.runtime.phases import evaluates, said_of_phases
 from gradguard.runtime.recording import Recording
@@ -425,7 +426,7 @@ class Watch:
 
     def _look_at_the_end_of_memory(self, error: BaseException | None) -> None:
         """Who held what when memory ended: while the frames of the error are still there."""
-        if self._torch is None or error is None or not verdict.is_out_of_memory(error):
+        if self._torch is None or error is None or not is_out_of_memory(error):
             return
         try:
             from gradguard.runtime.post_mortem import who_held_what
@@ -489,7 +490,7 @@ class Watch:
 def _is_cut_short(error: BaseException | None) -> bool:
     """Whether the program was ended before its end, though memory was left."""
     ends_by_itself = error is None or (isinstance(error, SystemExit) and not isinstance(error, EndOfRun))
-    return not ends_by_itself and not verdict.is_out_of_memory(error)
+    return not ends_by_itself and not is_out_of_memory(error)
 
 
 def _next_look_for_devices(step: int) -> int:

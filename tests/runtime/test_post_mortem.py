@@ -12,10 +12,10 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import gradguard  # noqa: E402
+from gradguard.runtime.out_of_memory import is_out_of_memory  # noqa: E402
 from gradguard.runtime.reserve import Reserve  # noqa: E402
 from gradguard.runtime.sensors.heap import Heap  # noqa: E402
 from gradguard.runtime.sensors.process import Process  # noqa: E402
-from gradguard.runtime.verdict import is_out_of_memory  # noqa: E402
 from tests.support import Shell, write  # noqa: E402
 
 PROGRAM = """
@@ -93,6 +93,38 @@ def test_nothing_is_kept_alive() -> None:
 
 @pytest.mark.parametrize("error", [None, ValueError("no memory"), RuntimeError("shape mismatch"), KeyboardInterrupt()])
 def test_other_errors_are_none_of_it(error: BaseException | None) -> None:
+    assert not is_out_of_memory(error)
+
+
+CUDA = "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 1 has a total capacity of 79.18 GiB of which 3 are free."
+
+
+@pytest.mark.parametrize(
+    ("error", "device"),
+    [
+        (torch.OutOfMemoryError(CUDA), "cuda:1"),
+        (torch.OutOfMemoryError("Allocation on device would exceed the allowed memory"), "cuda"),
+        (torch.OutOfMemoryError("XPU out of memory. Tried to allocate 2 GiB"), "xpu"),
+        (RuntimeError("CUDA error: out of memory\nCUDA kernel errors might be asynchronously reported"), "cuda"),
+        (RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"), "cuda"),
+        (RuntimeError("MPS backend out of memory (MPS allocated: 5 GB, other allocations: 1 GB)"), "mps"),
+        (RuntimeError("HIP out of memory. Tried to allocate 1 GiB. GPU 0 has a total capacity of 16 GiB"), "cuda:0"),
+        (RuntimeError("[enforce fail at alloc_cpu.cpp:117] DefaultCPUAllocator: can't allocate memory"), "cpu"),
+        (MemoryError(), "cpu"),
+    ],
+)
+def test_where_memory_has_ended(error: BaseException, device: str) -> None:
+    with pytest.raises(type(error)), gradguard.watch(report=False) as guard:
+        raise error
+    assert guard.report is not None
+    assert guard.report.out_of_memory is not None
+    assert guard.report.out_of_memory.device == device
+
+
+@pytest.mark.parametrize(
+    "error", [RuntimeError("CUDA error: device-side assert triggered"), ValueError("CUDA out of memory is what I say")]
+)
+def test_other_errors_of_a_device(error: BaseException) -> None:
     assert not is_out_of_memory(error)
 
 
