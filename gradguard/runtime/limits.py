@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gradguard.runtime.series import Series
-from gradguard.runtime.verdict import is_device
+from gradguard.runtime.verdict import HOST, is_device
 
 if TYPE_CHECKING:
     from gradguard.runtime.torch_internals import TorchInternals
@@ -33,7 +33,7 @@ def room(series: Mapping[str, Series], internals: TorchInternals | None) -> dict
                 found[name] = room_there.left(int(samples.last))
     host = host_room()
     if host is not None:
-        found.update((name, host) for name in ("heap", "pinned", "process") if name in series)
+        found.update((name, host) for name in (*HOST, "process") if name in series)
     return found
 
 

@@ -11,7 +11,6 @@ from gradguard.runtime.collector import paused
 from gradguard.runtime.sensors import BUDGET_MICROSECONDS, MOST_RISES, RISES, Metered, Sensor
 from gradguard.runtime.sensors.cuda import Cuda
 from gradguard.runtime.sensors.heap import Heap
-from gradguard.runtime.sensors.pinned import Pinned
 from gradguard.runtime.sensors.tensors import BUDGET_WITHOUT_HEAP, FIRST_STEP, Tensors
 from gradguard.runtime.series import Series
 from gradguard.runtime.trend import FEW_POINTS, Trend, goes_on
@@ -146,8 +145,8 @@ class Signals:
         return self._heap.read() if self._heap is not None else 0
 
     def memory(self) -> dict[str, float]:
-        """Bytes in use now, by signal: of the heap, without our own, page-locked, and of each device that is sensed."""
-        exact = [each.sensor for each in self._sensors if isinstance(each.sensor, Heap | Pinned | Cuda)]
+        """Bytes in use now, by signal: of the host, without our own, and of each device that is sensed."""
+        exact = [each.sensor for each in self._sensors if verdict.is_exact(each.sensor.name)]
         return {each.name: each.read() - (self._own_heap if each.name == "heap" else 0) for each in exact}
 
     def growing(self) -> dict[str, Trend]:

@@ -97,12 +97,17 @@ def _is_told(name: str, series: Mapping[str, Series]) -> bool:
 
 
 HOST = ("heap", "pinned")
-"""Signals that are exact, of memory of the host; they have nothing in common."""
+"""Exact signals of the host's memory; they have no byte in common."""
 
 
 def is_device(name: str) -> bool:
     """Whether a signal is what a device has allocated: ``cuda:0``, not ``cuda:0.reserved``."""
     return name.startswith("cuda") and not is_beside(name)
+
+
+def is_exact(name: str) -> bool:
+    """Whether a signal counts bytes that tensors and nodes have got, on the host or a device, and nothing else."""
+    return name in HOST or is_device(name)
 
 
 def _slow(series: Mapping[str, Series]) -> dict[str, Trend]:
@@ -119,7 +124,7 @@ def bytes_per_step(growing: Mapping[str, Trend]) -> float:
 
 def _memory_signals(known: Sequence[str]) -> list[str]:
     """Those of the host and of devices; where none is known the tensors, else resident memory, which is noisy."""
-    exact = [name for name in known if name in HOST or is_device(name)]
+    exact = [name for name in known if is_exact(name)]
     return exact or [name for name in ("tensors", "process") if name in known][:1]
 
 

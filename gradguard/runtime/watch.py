@@ -13,7 +13,7 @@ from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any
 
 from gradguard.findings import Leak, RunReport
-from gradguard.runtime import limits, steps, verdict
+from gradguard.runtime import devices, limits, steps, verdict
 from gradguard.runtime.backwards import KEY, Backwards
 from gradguard.runtime.child_processes import ChildProcesses
 from gradguard.runtime.clock import Clock
@@ -27,10 +27,8 @@ from gradguard.runtime.pace import Pace
 from gradguard.runtime.phases import evaluates, said_of_phases
 from gradguard.runtime.recording import Recording
 from gradguard.runtime.reserve import Reserve
-from gradguard.runtime.sensors.cuda import Cuda
 from gradguard.runtime.sensors.heap import Heap
 from gradguard.runtime.sensors.hooks import Hooks
-from gradguard.runtime.sensors.pinned import Pinned
 from gradguard.runtime.sensors.process import BUDGET_BESIDE_HEAP, Process
 from gradguard.runtime.sensors.tensors import Tensors
 from gradguard.runtime.series import Series
@@ -347,7 +345,7 @@ class Watch:
 
     def _next_work(self, step: int) -> int:
         """The step after ``step`` at whose end there is something to do."""
-        work = min(self._signals.next_sample, self._escalation.next_step(step), _next_look_for_devices(step))
+        work = min(self._signals.next_sample, self._escalation.next_step(step), devices.next_look(step))
         return work if self._max_steps is None else min(work, self._max_steps)
 
     def _tell(self) -> None:
@@ -402,7 +400,7 @@ class Watch:
 
     def _sense(self) -> None:
         step = self.steps
-        if _next_look_for_devices(step - 1) == step:
+        if devices.next_look(step - 1) == step:
             self._find_devices()
         if step in (1, 2):
             remember()
@@ -412,15 +410,9 @@ class Watch:
             self._recording.sample(step, self._clock.last - self._began, read)
 
     def _find_devices(self) -> None:
-        internals = self._torch
-        for device in range(internals.cuda_devices() if internals else 0):
-            if f"cuda:{device}" not in self.series and internals is not None:
-                self._add(f"cuda:{device}", lambda d=device: Cuda(d, internals))  # type: ignore[misc]
-                self._find_pinned(internals)
-
-    def _find_pinned(self, internals: TorchInternals) -> None:
-        if "pinned" not in self.series and internals.pinned_stats():
-            self._add("pinned", lambda: Pinned(internals))
+        for name, make in devices.in_use(self._torch).items() if self._torch is not None else ():
+            if name not in self.series:
+                self._add(name, make)
 
     # --- at the end -----------------------------------------------------------------------------------------------
 
@@ -491,8 +483,3 @@ def _is_cut_short(error: BaseException | None) -> bool:
     """Whether the program was ended before its end, though memory was left."""
     ends_by_itself = error is None or (isinstance(error, SystemExit) and not isinstance(error, EndOfRun))
     return not ends_by_itself and not is_out_of_memory(error)
-
-
-def _next_look_for_devices(step: int) -> int:
-    """The step after ``step`` at which to see whether a device has come into use: early, and then now and then."""
-    return next((look for look in (2, 16) if look > step), (step // 256 + 1) * 256)

@@ -35,7 +35,7 @@ class Sensor(Protocol):
     """One signal.
 
     Args:
-        name: as in the report: ``graphs``, ``heap``, ``process``, ``cuda:0``.
+        name: as in the report: ``graphs``, ``heap``, ``pinned``, ``process``, ``cuda:0``.
         beside: what it saw with its last value, by name: no verdict rests on these.
     """
 

@@ -31,7 +31,7 @@ class Pinned:
     def __init__(self, allocator: HostAllocator) -> None:
         self._allocator = allocator
         stats = allocator.pinned_stats() or {}
-        # Until torch 2.9 what is in use was called allocated; since then that has the allocator's reserve in it.
+        # torch 2.8 calls what is in use allocated; where there is active, allocated has the allocator's reserve in it.
         known = [name for name in ("active_bytes", "allocated_bytes") if name in stats]
         if not known:
             raise OSError("this torch does not count it")
