@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from gradguard.runtime.source import FunctionNode, Source, own_nodes
-from gradguard.runtime.stores import called_name, names
+from gradguard.runtime.stores import called_name, is_of_another_key, names
 
 _LEAVING = ast.Return | ast.Continue | ast.Break | ast.Raise
 _REMOVING = frozenset({"pop", "popleft", "popitem", "remove", "discard"})
@@ -88,7 +88,9 @@ def _binds(statement: ast.stmt, name: str) -> bool:
     return isinstance(func, ast.Attribute) and func.attr == "clear" and names(func.value, name)
 
 
-def trimmed_at(source: Source, statement: ast.stmt, name: str) -> tuple[ast.stmt, ast.expr] | None:
+def trimmed_at(
+    source: Source, statement: ast.stmt, name: str, key: str | None = None
+) -> tuple[ast.stmt, ast.expr] | None:
     """The statement that keeps ``name`` short wherever it was lengthened, with the length; None where there is none.
 
     ``if len(rows) > most: rows.pop(0)``, ``rows = rows[-most:]``, ``del rows[most:]``, ``rows = sorted(rows)[:most]``.
@@ -97,10 +99,11 @@ def trimmed_at(source: Source, statement: ast.stmt, name: str) -> tuple[ast.stmt
         source: the file of the statement.
         statement: lengthens the collection.
         name: the collection's last name.
+        key: under which the collection is in a dict of that name, where it is.
     """
     loop = source.loop_of(statement)
     for node in own_nodes(source.function_of(statement)):
-        if isinstance(node, ast.stmt) and source.loop_of(node) is loop:
+        if isinstance(node, ast.stmt) and source.loop_of(node) is loop and not is_of_another_key(node, name, key):
             length = _length_after(node, name)
             if length is not None and _stays(source, length):
                 return node, length

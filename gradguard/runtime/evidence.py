@@ -66,6 +66,12 @@ class Evidence:
     def name(self) -> str:
         return self.suspect.holder.name
 
+    @property
+    def key(self) -> str | None:
+        """Under which the place is in a dict of that name: ``train`` of ``seen["train"]``."""
+        found = LAST_KEY.search(self.suspect.holder.path)
+        return found[1] if found else None
+
 
 def evidence(suspect: Suspect, traced: Traced, sources: Sources, rate: float) -> Evidence:
     name = suspect.holder.name

@@ -8,7 +8,7 @@ from itertools import pairwise
 from gradguard.findings import Place
 from gradguard.runtime import bounds, lifetime
 from gradguard.runtime.diagnosed import CARRIED
-from gradguard.runtime.evidence import LAST_KEY, Evidence, items_gained
+from gradguard.runtime.evidence import Evidence, items_gained
 from gradguard.runtime.holders import Suspect
 from gradguard.runtime.references import ANY_ITEM
 from gradguard.runtime.source import place_of
@@ -55,8 +55,7 @@ def _emptied(seen: Evidence) -> Place | None:
     if suspect.holder.scope == "local":
         if source is None or seen.statement is None:
             return None
-        return lifetime.emptied_in_its_loop(source, seen.statement, seen.name, seen.outlived)
-    key = LAST_KEY.search(suspect.holder.path)
+        return lifetime.emptied_in_its_loop(source, seen.statement, seen.name, seen.outlived, seen.key)
     stored = (seen.lines[0].filename, seen.statement) if seen.statement is not None else None
     return lifetime.emptied_in_a_loop(
         seen.sources,
@@ -64,7 +63,7 @@ def _emptied(seen: Evidence) -> Place | None:
         suspect.holder.scope,
         suspect.home,
         seen.outlived,
-        key[1] if key else None,
+        seen.key,
         stored,
         _kinds_of_owner(seen),
     )
@@ -113,7 +112,7 @@ def _trimmed(seen: Evidence) -> tuple[ast.stmt, ast.expr] | None:
     source = seen.sources.get(seen.lines[0].filename) if seen.lines else None
     if source is None or seen.statement is None or not items_gained(seen.suspect):
         return None
-    trimmed = bounds.trimmed_at(source, seen.statement, seen.name)
+    trimmed = bounds.trimmed_at(source, seen.statement, seen.name, seen.key)
     return None if trimmed is not None and _is_off(trimmed[1], seen) else trimmed
 
 

@@ -9,7 +9,7 @@ from itertools import takewhile
 from gradguard.findings import Place
 from gradguard.runtime.owners import are_related, first_name, is_of_another_class, is_of_another_function
 from gradguard.runtime.source import FunctionNode, LoopNode, Source, Sources, own_nodes, place_of
-from gradguard.runtime.stores import bound_names, called_name, names, only_begins, reads, stores
+from gradguard.runtime.stores import bound_names, called_name, is_of_another_key, names, only_begins, reads, stores
 
 JOINING = frozenset({"cat", "concat", "concatenate", "stack", "hstack", "vstack", "append"})
 EMPTYING = frozenset({"clear", "pop", "popleft", "popitem", "reset"})
@@ -42,7 +42,7 @@ def emptied_in_a_loop(
         for node in ast.walk(source.tree):
             if not isinstance(node, ast.stmt) or not _empties_or_begins(source, node, name):
                 continue
-            if _has_run(source, node) & outlived or (key is not None and _is_of_another_key(node, name, key)):
+            if _has_run(source, node) & outlived or is_of_another_key(node, name, key):
                 continue
             if as_attribute and not any(isinstance(n, ast.Attribute) and n.attr == name for n in ast.walk(node)):
                 continue
@@ -60,7 +60,11 @@ def emptied_in_a_loop(
 
 
 def emptied_in_its_loop(
-    source: Source, stored: ast.stmt, name: str, outlived: frozenset[tuple[str, int]] = frozenset()
+    source: Source,
+    stored: ast.stmt,
+    name: str,
+    outlived: frozenset[tuple[str, int]] = frozenset(),
+    key: str | None = None,
 ) -> Place | None:
     """A statement that empties ``name`` now and then, in the very loop that fills it: ``if step % 50 == 0: rows = []``.
 
@@ -69,10 +73,13 @@ def emptied_in_its_loop(
         stored: fills the collection.
         name: the collection's last name.
         outlived: as for :func:`emptied_in_a_loop`.
+        key: as there.
     """
     loop = source.loop_of(stored)
     for node in own_nodes(source.function_of(stored)) if loop is not None else ():
         if not isinstance(node, ast.stmt) or source.loop_of(node) is not loop or _has_run(source, node) & outlived:
+            continue
+        if is_of_another_key(node, name, key):
             continue
         if _empties_or_begins(source, node, name) and _at_first(source, node) is not loop:
             return place_of(source.filename, node)
@@ -116,13 +123,6 @@ def _is_about_each(loop: ast.AST, owners: set[str]) -> bool:
     calls = [n for statement in loop.body for n in ast.walk(statement) if isinstance(n, ast.Call)]
     others = (call.func for call in calls if called_name(call) not in ("isinstance", "hasattr", "getattr", "len"))
     return owners <= bound and all(first_name(func) in bound for func in others)
-
-
-def _is_of_another_key(statement: ast.stmt, name: str, key: str) -> bool:
-    """Whether a statement is about ``seen["dev"]``, where ``seen["train"]`` is meant."""
-    written = [n.slice for n in ast.walk(statement) if isinstance(n, ast.Subscript) and names(n.value, name)]
-    keys = [each.value for each in written if isinstance(each, ast.Constant) and isinstance(each.value, str)]
-    return bool(keys) and key not in keys
 
 
 def _has_run(source: Source, statement: ast.stmt) -> set[tuple[str, int]]:

@@ -35,6 +35,20 @@ def names(target: ast.expr, name: str) -> bool:
     )
 
 
+def is_of_another_key(statement: ast.stmt, name: str, key: str | None) -> bool:
+    """Whether a statement is about ``seen["dev"]``, where ``seen["train"]`` is meant.
+
+    Args:
+        statement: any.
+        name: of the dict.
+        key: the one that is meant; None where the collection is not in a dict.
+    """
+    written = [n.slice for n in ast.walk(statement) if isinstance(n, ast.Subscript) and names(n.value, name)]
+    keys = [each.value for each in written if isinstance(each, ast.Constant) and isinstance(each.value, str)]
+    is_open = any(not isinstance(each, ast.Constant | ast.UnaryOp | ast.Slice) for each in written)  # `seen[part]`
+    return key is not None and bool(keys) and not is_open and key not in keys
+
+
 def only_begins(statement: ast.stmt) -> bool:
     """Whether what is assigned is empty or a constant."""
     return _is_empty(statement.value) if isinstance(statement, ast.Assign | ast.AnnAssign) else False

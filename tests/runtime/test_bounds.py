@@ -123,15 +123,15 @@ NOT_TRIMMED = [
 ]
 
 
-def trimmed(body: str, folder: Path, after: str = "") -> str | None:
-    """The length to which a loop with ``body`` keeps ``rows``, as it is written."""
+def trimmed(body: str, folder: Path, after: str = "", key: str | None = None) -> str | None:
+    """The length to which a loop with ``body`` keeps ``rows``, or what it has under ``key``, as it is written."""
     file = folder / "loop.py"
     lines = "".join(f"        {line}\n" for line in body.splitlines())
     file.write_text(f"def run(rows, others, most, steps, count):\n    for step, row in steps:\n{lines}{after}")
     source = Sources().get(str(file))
     assert isinstance(source, Source)
     first = min((n for n in ast.walk(source.tree) if isinstance(n, ast.Expr | ast.Assign)), key=lambda n: n.lineno)
-    found = trimmed_at(source, first, "rows")
+    found = trimmed_at(source, first, "rows", key)
     return None if found is None else ast.unparse(found[1])
 
 
@@ -143,6 +143,24 @@ def test_what_keeps_a_collection_short(body: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("body", NOT_TRIMMED)
 def test_what_does_not(body: str, tmp_path: Path) -> None:
     assert trimmed(body, tmp_path) is None
+
+
+KEYED = {
+    'rows["b"].append(row)\nrows["a"] = rows["a"][-9:]': None,
+    'rows["b"].append(row)\nif len(rows["a"]) > 9:\n    rows["a"].pop(0)': None,
+    'rows["b"].append(row)\ndel rows["a"][9:]': None,
+    'rows["b"].append(row)\nrows["b"] = rows["b"][-9:]': "9",
+    'rows["b"].append(row)\nif len(rows["b"]) > 9:\n    rows["b"].pop(0)': "9",
+    'rows["b"].append(row)\nif len(rows["a"]) > 9:\n    rows["a"].pop(0)\n    rows["b"].pop(0)': "9",
+    'rows["b"].append(row)\nif len(rows["a"]) > 9:\n    rows["a"].pop(0)\n    rows[most].pop(0)': "9",
+    'rows["b"].append(row)\nrows[most] = rows[most][-9:]': "9",
+    'rows["b"].append(row)\nrows["a"], rows["b"] = rows["b"], rows["a"]\ndel rows["b"][9:]': "9",
+}
+
+
+@pytest.mark.parametrize("body", KEYED)
+def test_what_keeps_another_entry_of_a_dict_short(body: str, tmp_path: Path) -> None:
+    assert trimmed(body, tmp_path, key="b") == KEYED[body]
 
 
 def test_what_is_cut_after_the_loop_grew_in_it(tmp_path: Path) -> None:

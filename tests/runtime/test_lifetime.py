@@ -295,13 +295,34 @@ def train(steps):
 """
 
 
-def emptied_in_place(outer: str, inner: str, folder: Path, outlived: frozenset[tuple[str, int]] = frozenset()) -> bool:
+def emptied_in_place(
+    outer: str,
+    inner: str,
+    folder: Path,
+    outlived: frozenset[tuple[str, int]] = frozenset(),
+    key: str | None = None,
+) -> bool:
     file = folder / "home.py"
     file.write_text(IN_ITS_LOOP.format(outer, inner), encoding="utf-8")
     source = Sources().get(str(file))
     assert source is not None
     (stored,) = [n for n in ast.walk(source.tree) if isinstance(n, ast.Expr) and "append" in ast.dump(n)]
-    return emptied_in_its_loop(source, stored, "rows", outlived) is not None
+    return emptied_in_its_loop(source, stored, "rows", outlived, key) is not None
+
+
+@pytest.mark.parametrize(
+    ("inner", "is_emptied"),
+    [
+        ('rows["a"] = []', False),
+        ('rows["a"].clear()', False),
+        ('rows["b"] = []', True),
+        ('rows["b"].clear()', True),
+        ("rows[step].clear()", True),
+        ("rows.clear()", True),
+    ],
+)
+def test_what_empties_another_entry_of_a_dict(inner: str, is_emptied: bool, tmp_path: Path) -> None:
+    assert emptied_in_place("pass", inner, tmp_path, key="b") is is_emptied
 
 
 @pytest.mark.parametrize("inner", ["rows = []", "rows.clear()", "del rows[:]", "rows: list[int] = []"])
