@@ -105,7 +105,9 @@ class Encoder(nn.Module):
         super().__init__()
         self.body = nn.Linear(8, 64)
     def forward(self, x):
-        busy = torch.randn(200, 200) @ torch.randn(200, 200)
+        busy = torch.eye(30)  # little memory: how many of these are there at a step's end is chance
+        for _ in range(200):
+            busy = busy @ busy
         return self.body(x) + busy.mean()
 class Index:
     def __init__(self):
