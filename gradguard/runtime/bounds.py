@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import ast
 
-from gradguard.runtime.source import FunctionNode, Source, own_nodes
+from gradguard.runtime.source import FunctionNode, IsOff, Source, may_run, own_nodes
 from gradguard.runtime.stores import called_name, is_of_another_key, names
 
-_LEAVING = ast.Return | ast.Continue | ast.Break | ast.Raise
+LEAVING = ast.Return | ast.Continue | ast.Break | ast.Raise
 _REMOVING = frozenset({"pop", "popleft", "popitem", "remove", "discard"})
 _ADDING_ONE = frozenset({"append", "appendleft", "add", "insert"})
 _LENGTHS = frozenset({"len", "size", "qsize", "__len__"})
 
 
-def bound_of(source: Source, statement: ast.stmt, name: str) -> ast.expr | None:
+def bound_of(source: Source, statement: ast.stmt, name: str, is_off: IsOff = may_run) -> ast.expr | None:
     """What ``name`` is kept shorter than, or the index that is overwritten instead; None where nothing says so.
 
     ``if len(self.items) < self.capacity: self.items.append(x)``, the other branch of the opposite, a return before
@@ -23,6 +23,7 @@ def bound_of(source: Source, statement: ast.stmt, name: str) -> ast.expr | None:
         source: the file of the statement.
         statement: lengthens the collection.
         name: the collection's last name.
+        is_off: tells what is never run.
     """
     inside: ast.AST = statement
     for around in source.around(statement):
@@ -30,7 +31,8 @@ def bound_of(source: Source, statement: ast.stmt, name: str) -> ast.expr | None:
         if found is None and isinstance(around, ast.If):
             found = _is_shorter_than(around.test, name, holds=inside in around.body)
             other = around.orelse if inside in around.body else around.body
-            found = found or next(filter(None, (_overwritten(each, name) for each in other)), None)
+            written = (_overwritten(each, name) for each in other if not is_off(source, each))
+            found = found or next(filter(None, written), None)
         if found is None and inside is statement:
             found = _bound_of_beside(source, around, statement, name)
         if found is not None:
@@ -89,7 +91,7 @@ def _binds(statement: ast.stmt, name: str) -> bool:
 
 
 def trimmed_at(
-    source: Source, statement: ast.stmt, name: str, key: str | None = None
+    source: Source, statement: ast.stmt, name: str, key: str | None = None, is_off: IsOff = may_run
 ) -> tuple[ast.stmt, ast.expr] | None:
     """The statement that keeps ``name`` short wherever it was lengthened, with the length; None where there is none.
 
@@ -100,14 +102,25 @@ def trimmed_at(
         statement: lengthens the collection.
         name: the collection's last name.
         key: under which the collection is in a dict of that name, where it is.
+        is_off: tells what is never run.
     """
     loop = source.loop_of(statement)
     for node in own_nodes(source.function_of(statement)):
-        if isinstance(node, ast.stmt) and source.loop_of(node) is loop and not is_of_another_key(node, name, key):
+        if isinstance(node, ast.stmt) and source.loop_of(node) is loop:
             length = _length_after(node, name)
-            if length is not None and _stays(source, length):
+            if length is None or not _stays(source, length) or is_of_another_key(node, name, key):
+                continue
+            if not all(is_off(source, each) for each in _shortening(node, name)):
                 return node, length
     return None
+
+
+def _shortening(statement: ast.stmt, name: str) -> list[ast.stmt]:
+    """The simple statements that make a collection shorter: of a condition those under it, else the one itself."""
+    if not isinstance(statement, ast.If | ast.While):
+        return [statement]
+    inside = [n for n in ast.walk(statement) if isinstance(n, ast.stmt) and not hasattr(n, "body")]
+    return [each for each in inside if _removes(each, name)] or [statement]
 
 
 def _length_after(statement: ast.stmt, name: str) -> ast.expr | None:
@@ -198,7 +211,7 @@ def _bound_before(block: ast.AST, statement: ast.AST, name: str) -> ast.expr | N
     """The bound behind which a statement before this one leaves: ``if len(rows) >= self.most: return``."""
     body = getattr(block, "body", None)
     for each in body[: body.index(statement)] if isinstance(body, list) and statement in body else ():
-        if isinstance(each, ast.If) and isinstance(each.body[-1], _LEAVING):
+        if isinstance(each, ast.If) and isinstance(each.body[-1], LEAVING):
             found = _is_shorter_than(each.test, name, holds=False)
             if found is not None:
                 return found
@@ -232,6 +245,12 @@ def _is_shorter_than(test: ast.expr, name: str, *, holds: bool) -> ast.expr | No
     if less is not holds or (isinstance(bound, ast.Constant) and bound.value in (0, 1)):
         return None
     return bound
+
+
+def is_by_key(statement: ast.stmt, name: str) -> bool:
+    """Whether a statement is about an entry of a collection under a key that it computes: ``seen[word].pop()``."""
+    written = (n.slice for n in ast.walk(statement) if isinstance(n, ast.Subscript) and names(n.value, name))
+    return any(not isinstance(each, ast.Constant | ast.UnaryOp | ast.Slice) for each in written)
 
 
 def _is_length(expression: ast.expr, name: str) -> bool:

@@ -6,6 +6,7 @@ source. Nothing of the user's is kept when it is over.
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
@@ -23,6 +24,7 @@ from gradguard.runtime.naming import describe
 from gradguard.runtime.roots import Root
 from gradguard.runtime.source import Sources
 from gradguard.runtime.tracer import Tracer
+from gradguard.runtime.usercode import user_frames
 from gradguard.runtime.verdict import bytes_per_step
 
 if TYPE_CHECKING:
@@ -89,7 +91,7 @@ class Diagnosis:
         start = thread_time()
         if self._tracer is not None:
             if self._tracer.is_done():
-                self._explain(step)
+                self._explain(step, frame)
         elif self._before is not None and step >= self._due:
             self._look(step, frame)
         self.seconds += thread_time() - start
@@ -101,7 +103,7 @@ class Diagnosis:
         if self._tracer is None and self._suspects:
             self._tracer = Tracer(self._suspects, self._handles)  # it has seen nothing: the source will tell
         if self._tracer is not None:
-            self._explain(step)
+            self._explain(step, sys._getframe())
         self._close()
 
     def abandon(self) -> None:
@@ -185,23 +187,23 @@ class Diagnosis:
                 "another tracer is active: statements were found by reading the source, not by following the run"
             )
         self._tracer = tracer
-        self._explain(step)
+        self._explain(step, frame)
 
-    def _explain(self, step: int) -> None:
+    def _explain(self, step: int, frame: FrameType | None) -> None:
         tracer = self._tracer
         assert tracer is not None
         tracer.stop()
         if tracer.broken:
             self._note(f"following the lines failed: {tracer.broken}")
         self.seconds += tracer.seconds
-        sources = Sources()
+        sources, frames = Sources(), user_frames(frame)
         found = []
         seen = zip(self._suspects, tracer.stores, tracer.gained, tracer.rebound, tracer.outlived)
         for suspect, stores, gained, levels, outlived in seen:
             _outermost(suspect, levels)
             harmless = frozenset(outlived) if suspect.entries else frozenset()
             traced = Traced(stores, gained, tracer.steps, harmless)
-            found.append(explain(suspect, traced, sources, step, self._rate_at_first))
+            found.append(explain(suspect, traced, sources, step, self._rate_at_first, frames))
         hidden = [s.holder.path for s in self._suspects if s.holder.path == SAVED or (s.root is None and s.entries)]
         self.found = distinct([d for d in found if d.path not in hidden or d.leak.stored_at is not None])
         self.in_vain += not self.found

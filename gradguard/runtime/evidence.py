@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from types import FrameType
 
 from gradguard.runtime import caches, lifetime, origin
 from gradguard.runtime.holders import SAVED, Suspect
@@ -19,6 +20,7 @@ from gradguard.runtime.stores import (
     makes_a_place,
     only_binds_others,
 )
+from gradguard.runtime.switches import Switches
 from gradguard.runtime.tracer import Line
 
 LAST_KEY = re.compile(r'\["([^"]*)"\]$')
@@ -51,6 +53,7 @@ class Evidence:
         form: how that stores.
         outlived: file and line of what does not empty it.
         lengthens: what makes it longer: the statement, or the one that makes the place that it fills.
+        switches: tells which statements are never run.
     """
 
     suspect: Suspect
@@ -61,6 +64,7 @@ class Evidence:
     form: str | None
     outlived: frozenset[tuple[str, int]]
     lengthens: ast.stmt | None
+    switches: Switches
 
     @property
     def name(self) -> str:
@@ -73,7 +77,7 @@ class Evidence:
         return found[1] if found else None
 
 
-def evidence(suspect: Suspect, traced: Traced, sources: Sources, rate: float) -> Evidence:
+def evidence(suspect: Suspect, traced: Traced, sources: Sources, rate: float, frames: Sequence[FrameType]) -> Evidence:
     name = suspect.holder.name
     lines = _where_it_begins(suspect, sources)
     if suspect.holder.path != SAVED:  # only a pack hook that returns what it is given makes one
@@ -92,7 +96,8 @@ def evidence(suspect: Suspect, traced: Traced, sources: Sources, rate: float) ->
         form = "carried"
     makers = (sources.statement(line.filename, line.number, name) for line in traced.stores)
     place = next((maker for maker in makers if maker is not None and makes_a_place(maker)), None)
-    return Evidence(suspect, sources, rate, lines, statement, form, traced.outlived, place or statement)
+    switches = Switches(sources, [spot.thing for spot in suspect.chain], frames)
+    return Evidence(suspect, sources, rate, lines, statement, form, traced.outlived, place or statement, switches)
 
 
 def _storing_lines(suspect: Suspect, traced: Traced, sources: Sources) -> list[Line]:

@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import ast
 from itertools import pairwise
+from math import inf
 
 from gradguard.findings import Place
 from gradguard.runtime import bounds, lifetime
 from gradguard.runtime.diagnosed import CARRIED
 from gradguard.runtime.evidence import Evidence, items_gained
 from gradguard.runtime.holders import Suspect
+from gradguard.runtime.limits import host_room
 from gradguard.runtime.references import ANY_ITEM
-from gradguard.runtime.source import place_of
+from gradguard.runtime.source import IsOff, Source, place_of
+from gradguard.runtime.switches import is_unconditional
 from gradguard.runtime.tracer import step_into
 from gradguard.runtime.verdict import LARGE_BUFFER
 
 LONG_BUFFER = 1_000
 """Entries: a bounded buffer of so many graphs is nobody's intention, whatever they weigh."""
+
+SEVERAL_AT_ONCE = 8
+"""Entries beside twice its bound that a collection may have before it is cut: a step may store several."""
 
 
 def excuse(seen: Evidence, kind: str) -> tuple[str | None, Place | None]:
@@ -52,10 +58,11 @@ def _emptied(seen: Evidence) -> Place | None:
     source = seen.sources.get(seen.lines[0].filename) if seen.lines else None
     if suspect.entries <= 0:
         return None
+    is_off = _never_empties(seen)
     if suspect.holder.scope == "local":
         if source is None or seen.statement is None:
             return None
-        return lifetime.emptied_in_its_loop(source, seen.statement, seen.name, seen.outlived, seen.key)
+        return lifetime.emptied_in_its_loop(source, seen.statement, seen.name, seen.outlived, seen.key, is_off)
     stored = (seen.lines[0].filename, seen.statement) if seen.statement is not None else None
     return lifetime.emptied_in_a_loop(
         seen.sources,
@@ -66,6 +73,7 @@ def _emptied(seen: Evidence) -> Place | None:
         seen.key,
         stored,
         _kinds_of_owner(seen),
+        is_off,
     )
 
 
@@ -86,10 +94,13 @@ def _written_bound(seen: Evidence) -> int | None:
         return None
     bound = bounds.index_of_ring(seen.statement, seen.name)
     if bound is None and items_gained(seen.suspect):
-        bound = bounds.bound_of(source, seen.lengthens, seen.name) if not seen.suspect.gain.attached else None
-        trimmed = _trimmed(seen)
+        if not seen.suspect.gain.attached:
+            bound = bounds.bound_of(source, seen.lengthens, seen.name, seen.switches.is_off)
+        trimmed = _trimmed(seen) if bound is None else None
+        if trimmed is not None and _is_passed(*trimmed, source, seen):
+            return None  # cut later, or not at all
         bound = bound or (trimmed[1] if trimmed is not None else None)
-    if _is_off(bound, seen):
+    if _is_open(bound, source, seen):
         return None
     known = _value_of(bound, seen)
     if seen.suspect.gain.attached:
@@ -109,19 +120,59 @@ def _value_of(bound: ast.expr | None, seen: Evidence) -> int | None:
 
 def _trimmed(seen: Evidence) -> tuple[ast.stmt, ast.expr] | None:
     """The statement that keeps the collection short, with the length, where one does."""
+    source, written = _written_trim(seen)
+    if source is None or seen.statement is None or written is None or _is_open(written[1], source, seen):
+        return None
+    is_vain = _is_passed(*written, source, seen) and is_unconditional(source, written[0], seen.statement)
+    return None if is_vain else written
+
+
+def _written_trim(seen: Evidence) -> tuple[Source | None, tuple[ast.stmt, ast.expr] | None]:
+    """The statement that would keep the collection short, with the length, and its file."""
     source = seen.sources.get(seen.lines[0].filename) if seen.lines else None
     if source is None or seen.statement is None or not items_gained(seen.suspect):
-        return None
-    trimmed = bounds.trimmed_at(source, seen.statement, seen.name, seen.key)
-    return None if trimmed is not None and _is_off(trimmed[1], seen) else trimmed
+        return source, None
+    return source, bounds.trimmed_at(source, seen.statement, seen.name, seen.key, seen.switches.is_off)
 
 
-def _is_off(bound: ast.expr | None, seen: Evidence) -> bool:
-    """Whether a bound is an attribute of the object that holds the collection, and is None: there is no bound."""
+def _never_empties(seen: Evidence) -> IsOff:
+    """Tells what is never run, and what belongs to a statement that keeps the collection short, and does not."""
+    source, written = _written_trim(seen)
+    if written is None or _trimmed(seen) is not None:
+        return seen.switches.is_off
+    vain = set(ast.walk(written[0]))
+    return lambda where, node: (where is source and node in vain) or seen.switches.is_off(where, node)
+
+
+def _is_passed(statement: ast.stmt, bound: ast.expr, source: Source, seen: Evidence) -> bool:
+    """Whether the collection is far longer already than a statement would leave it."""
+    spot = seen.suspect.spot
+    if spot.count != 1 or bounds.is_by_key(statement, seen.name):
+        return False  # several collections, each of which is short
+    most = seen.switches.value(source, bound)
+    return type(most) is int and spot.length > 2 * most + SEVERAL_AT_ONCE
+
+
+def _is_open(bound: ast.expr | None, source: Source, seen: Evidence) -> bool:
+    """Whether a bound is none: infinite, or an attribute of the object that holds the collection, and None there."""
     written = bound.operand if isinstance(bound, ast.UnaryOp) else bound
+    if written is None:
+        return False
+    most = seen.switches.value(source, written)
+    if type(most) in (int, float) and _needs_more_than_there_is(most, seen.suspect):
+        return True
     if not isinstance(written, ast.Attribute) or len(seen.suspect.chain) < 2:
         return False
     return step_into(seen.suspect.chain[-2].thing, f".{written.attr}") is None
+
+
+def _needs_more_than_there_is(most: float, suspect: Suspect) -> bool:
+    """Whether so many items would take more memory than the host has left; of a device that is not asked here."""
+    items = items_gained(suspect)
+    if most == inf or items <= 0 or suspect.devices != ("cpu",):
+        return most == inf
+    left = host_room()
+    return left is not None and most * max(suspect.gain.storage, 0) / items > left
 
 
 def _lines_of(statement: ast.stmt) -> range:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Sequence
 from dataclasses import replace
+from types import FrameType
 
 from gradguard.findings import Holder, Leak, Place
 from gradguard.runtime import advice, entries, excuses, lifetime, origin
@@ -14,7 +16,14 @@ from gradguard.runtime.source import Sources
 from gradguard.runtime.stores import form_of, stored_value, target_code, value_code
 
 
-def explain(suspect: Suspect, traced: Traced, sources: Sources, step: int, rate: float) -> Diagnosed:
+def explain(
+    suspect: Suspect,
+    traced: Traced,
+    sources: Sources,
+    step: int,
+    rate: float,
+    frames: Sequence[FrameType] = (),
+) -> Diagnosed:
     """What is to be said of a place that grew.
 
     Args:
@@ -23,8 +32,9 @@ def explain(suspect: Suspect, traced: Traced, sources: Sources, step: int, rate:
         sources: the user's files.
         step: the step that has just ended.
         rate: bytes that the program's memory grew in a step, when growth was established.
+        frames: the user's that are live.
     """
-    seen = evidence(suspect, traced, sources, rate)
+    seen = evidence(suspect, traced, sources, rate, frames)
     name, gain = seen.name, suspect.gain
     places = list(dict.fromkeys(sources.place(line.filename, line.number, name) for line in seen.lines))
     made = None if suspect.kind == "hook" or not seen.lines else origin.made_at(sources, seen.lines[0], name)

@@ -8,7 +8,7 @@ from itertools import takewhile
 
 from gradguard.findings import Place
 from gradguard.runtime.owners import are_related, first_name, is_of_another_class, is_of_another_function
-from gradguard.runtime.source import FunctionNode, LoopNode, Source, Sources, own_nodes, place_of
+from gradguard.runtime.source import FunctionNode, IsOff, LoopNode, Source, Sources, may_run, own_nodes, place_of
 from gradguard.runtime.stores import bound_names, called_name, is_of_another_key, names, only_begins, reads, stores
 
 JOINING = frozenset({"cat", "concat", "concatenate", "stack", "hstack", "vstack", "append"})
@@ -24,6 +24,7 @@ def emptied_in_a_loop(
     key: str | None = None,
     stored: tuple[str, ast.stmt] | None = None,
     kinds: frozenset[str] = frozenset(),
+    is_off: IsOff = may_run,
 ) -> Place | None:
     """A statement that empties ``name`` again and again, outside the loop that fills it: once an epoch.
 
@@ -36,13 +37,14 @@ def emptied_in_a_loop(
         key: under which the collection is in a dict of that name, where it is: ``train`` of ``seen["train"]``.
         stored: file and statement that fills it.
         kinds: the names of the classes that the object is of whose attribute it is, if they are known.
+        is_off: tells what is never run.
     """
     for source in sources.all():
         as_attribute = scope in ("attribute", "class") or source.filename != home
         for node in ast.walk(source.tree):
             if not isinstance(node, ast.stmt) or not _empties_or_begins(source, node, name):
                 continue
-            if _has_run(source, node) & outlived or is_of_another_key(node, name, key):
+            if _has_run(source, node) & outlived or is_of_another_key(node, name, key) or is_off(source, node):
                 continue
             if as_attribute and not any(isinstance(n, ast.Attribute) and n.attr == name for n in ast.walk(node)):
                 continue
@@ -54,7 +56,7 @@ def emptied_in_a_loop(
             if getattr(function, "name", "") in ("__init__", "__new__"):
                 continue
             begins = _at_first(source, node) or node
-            if _is_in_a_loop(source, begins, name) or _called_in_a_loop(sources, source, function, set()):
+            if _is_in_a_loop(source, begins, name) or _called_in_a_loop(sources, source, function, set(), is_off):
                 return place_of(source.filename, node)
     return None
 
@@ -65,6 +67,7 @@ def emptied_in_its_loop(
     name: str,
     outlived: frozenset[tuple[str, int]] = frozenset(),
     key: str | None = None,
+    is_off: IsOff = may_run,
 ) -> Place | None:
     """A statement that empties ``name`` now and then, in the very loop that fills it: ``if step % 50 == 0: rows = []``.
 
@@ -72,14 +75,15 @@ def emptied_in_its_loop(
         source: the file of the statement.
         stored: fills the collection.
         name: the collection's last name.
-        outlived: as for :func:`emptied_in_a_loop`.
-        key: as there.
+        outlived: as for :func:`emptied_in_a_loop`, and so what follows.
+        key: under which the collection is in a dict of that name.
+        is_off: tells what is never run.
     """
     loop = source.loop_of(stored)
     for node in own_nodes(source.function_of(stored)) if loop is not None else ():
         if not isinstance(node, ast.stmt) or source.loop_of(node) is not loop or _has_run(source, node) & outlived:
             continue
-        if is_of_another_key(node, name, key):
+        if is_of_another_key(node, name, key) or is_off(source, node):
             continue
         if _empties_or_begins(source, node, name) and _at_first(source, node) is not loop:
             return place_of(source.filename, node)
@@ -240,7 +244,7 @@ def _makes_room(source: Source, statement: ast.stmt, name: str) -> bool:
     return False
 
 
-def _called_in_a_loop(sources: Sources, home: Source, function: ast.AST, seen: set[ast.AST]) -> bool:
+def _called_in_a_loop(sources: Sources, home: Source, function: ast.AST, seen: set[ast.AST], is_off: IsOff) -> bool:
     """Whether a loop calls ``function``, or another function that does.
 
     Args:
@@ -248,20 +252,21 @@ def _called_in_a_loop(sources: Sources, home: Source, function: ast.AST, seen: s
         home: the one that has the function.
         function: which.
         seen: functions that were asked for before.
+        is_off: tells what is never run.
     """
     if not isinstance(function, FunctionNode) or function in seen or len(seen) > 4:
         return False
     seen.add(function)
     for source in sources.all():
         for call in ast.walk(source.tree):
-            if not isinstance(call, ast.Call) or not _calls(source, call, home, function):
+            if not isinstance(call, ast.Call) or not _calls(source, call, home, function) or is_off(source, call):
                 continue
             caller = source.function_of(call)
             # One of the same name hands the call on: its loop is over the parts of a whole.
             hands_on = isinstance(caller, FunctionNode) and caller.name == function.name
             if source.loop_of(call) is not None and not hands_on:
                 return True
-            if _called_in_a_loop(sources, source, caller, seen):
+            if _called_in_a_loop(sources, source, caller, seen, is_off):
                 return True
     return False
 

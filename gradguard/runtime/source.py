@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from gradguard.findings import Leak, Place
@@ -99,6 +99,15 @@ class Source:
             if isinstance(each, FunctionNode | ast.Lambda):
                 return None
         return None
+
+
+IsOff = Callable[[Source, ast.AST], bool]
+"""Whether a statement or a call is known never to be run."""
+
+
+def may_run(source: Source, node: ast.AST) -> bool:
+    """What is said where nothing is known: that it is not off."""
+    return False
 
 
 class Sources:
