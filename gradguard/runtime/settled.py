@@ -9,6 +9,7 @@ from gradguard.runtime.source import FunctionNode, Source, Sources, own_nodes
 from gradguard.runtime.stores import called_name
 
 _MAKING = frozenset({"__init__", "__new__", "__post_init__", "__setstate__"})
+_READING = frozenset({"copy", "get", "items", "keys", "values"})
 _SETTING = frozenset({"setattr", "__setattr__", "delattr"})
 MOST_CALLERS = 6
 """Functions that call one another of which it is asked how often they run."""
@@ -77,14 +78,19 @@ def is_settled_attribute(sources: Sources, name: str, *, is_given: bool = False)
                 is_set = True
             elif isinstance(node, ast.Name) and node.id == name and isinstance(source.parents.get(node), ast.stmt):
                 is_set = is_set or (not isinstance(node.ctx, ast.Load) and _is_of_a_class(source, node))
-            elif (_sets(node, name) or _is_of_all(node)) and not _is_in_the_making(source, node):
+            elif (_sets(node, name) or _gives_out_all(source, node)) and not _is_in_the_making(source, node):
                 return False
     return is_set and name != "training"
 
 
-def _is_of_all(node: ast.AST) -> bool:
-    """Whether it is the dict of an object's attributes, which may be written to."""
-    return isinstance(node, ast.Attribute) and node.attr == "__dict__"
+def _gives_out_all(source: Source, node: ast.AST) -> bool:
+    """Whether it is the dict of an object's attributes where it may be written to, not only read."""
+    if not isinstance(node, ast.Attribute) or node.attr != "__dict__":
+        return False
+    user = source.parents.get(node)
+    is_read = isinstance(user, ast.Compare | ast.Dict) or (isinstance(user, ast.keyword) and user.arg is None)
+    is_looked_up = isinstance(user, ast.Subscript) and isinstance(user.ctx, ast.Load)
+    return not (is_read or is_looked_up or (isinstance(user, ast.Attribute) and user.attr in _READING))
 
 
 def _is_in_the_making(source: Source, node: ast.AST) -> bool:
