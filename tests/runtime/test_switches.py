@@ -149,8 +149,9 @@ def test_what_is_set_elsewhere_may_be_turned_on(more: str, tmp_path: Path, monke
     [
         "def later(memory):\n    print(memory.limit)\n",
         "def later(memory):\n    setattr(memory, 'other', 9)\n",
-        "def later(memory):\n    print(memory.__dict__['limit'], 'limit' in memory.__dict__, dict(**memory.__dict__))\n",
-        "def later(memory):\n    return {**memory.__dict__}, [name for name, _ in memory.__dict__.items()]\n",
+        "def later(memory):\n    print(memory.__dict__['limit'], 'limit' in memory.__dict__)\n",
+        "def later(memory):\n    return {**memory.__dict__}, dict(**memory.__dict__)\n",
+        "def later(memory):\n    return [name for name, _ in memory.__dict__.items()]\n",
         "class Other:\n    def __init__(self):\n        self.limit = 9\n",
     ],
 )
