@@ -198,11 +198,13 @@ class Diagnosis:
         self.seconds += tracer.seconds
         sources, frames = Sources(), user_frames(frame)
         found = []
-        seen = zip(self._suspects, tracer.stores, tracer.gained, tracer.rebound, tracer.outlived)
-        for suspect, stores, gained, levels, outlived in seen:
+        seen = zip(
+            self._suspects, tracer.stores, tracer.gained, tracer.rebound, tracer.outlived, tracer.aliases, strict=True
+        )
+        for suspect, stores, gained, levels, outlived, aliases in seen:
             _outermost(suspect, levels)
             harmless = frozenset(outlived) if suspect.entries else frozenset()
-            traced = Traced(stores, gained, tracer.steps, harmless)
+            traced = Traced(stores, gained, tracer.steps, harmless, tracer.beside, aliases)
             found.append(explain(suspect, traced, sources, step, self._rate_at_first, frames))
         hidden = [s.holder.path for s in self._suspects if s.holder.path == SAVED or (s.root is None and s.entries)]
         self.found = distinct([d for d in found if d.path not in hidden or d.leak.stored_at is not None])

@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from types import FrameType
 
-from gradguard.runtime import caches, lifetime, origin
+from gradguard.runtime import caches, elsewhere, lifetime, origin
+from gradguard.runtime.beside import Alias
 from gradguard.runtime.holders import SAVED, Suspect
 from gradguard.runtime.source import Sources
 from gradguard.runtime.stores import (
@@ -35,12 +36,16 @@ class Traced:
         gained: how many items that put into a collection.
         steps: for how many steps lines were followed.
         outlived: file and line of what ran before a store into it, and did not make it shorter.
+        beside: other threads were there, whose lines were not followed.
+        aliases: what functions of other threads call it.
     """
 
     stores: Counter[Line]
     gained: int
     steps: int
     outlived: frozenset[tuple[str, int]]
+    beside: bool = False
+    aliases: tuple[Alias, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,10 +109,35 @@ def _storing_lines(suspect: Suspect, traced: Traced, sources: Sources) -> list[L
     """What was seen to store, else what the source says; of both what stores something first."""
     name = suspect.holder.name
     seen = [line for line, _ in traced.stores.most_common()]
-    if stored := _that_store(seen, name, sources):
-        return stored
+    stored = _that_store(seen, name, sources)
+    if stored and (own := _of_this_thread(stored, suspect, traced, sources)):
+        return own
+    if others := _of_other_threads(suspect, traced, sources):
+        return others
     written = _from_source(suspect, sources)
-    return _that_store(written, name, sources) or seen or written
+    return stored or _that_store(written, name, sources) or seen or written
+
+
+def _of_this_thread(lines: list[Line], suspect: Suspect, traced: Traced, sources: Sources) -> list[Line]:
+    """Of what was seen to store, what can: while another thread runs, something gets longer at any line of this one."""
+    name, own = suspect.holder.name, []
+    for line in lines:
+        statement, source = sources.statement(line.filename, line.number, name), sources.get(line.filename)
+        is_alone = not traced.beside and not elsewhere.may_run_others(statement)
+        if is_alone or statement is None or source is None or elsewhere.names_it(source, statement, name):
+            own.append(line)
+    return own
+
+
+def _of_other_threads(suspect: Suspect, traced: Traced, sources: Sources) -> list[Line]:
+    """What other threads may store by, from the source; nothing where there are none."""
+    if not suspect.entries or not traced.stores:
+        return []
+    function = suspect.root.name if suspect.holder.scope == "local" and suspect.root else None
+    owners = [spot.owner for spot in suspect.chain if spot.label == f".{suspect.holder.name}" and spot.owner]
+    kinds = frozenset(cls.__name__ for owner in owners for cls in owner.__mro__ if cls is not object)
+    found = elsewhere.statements(sources, suspect.holder.name, function, suspect.home, traced.aliases, kinds)
+    return [Line(filename, statement.lineno) for filename, statement in found[:2]]
 
 
 def _that_store(lines: list[Line], name: str, sources: Sources) -> list[Line]:

@@ -26,9 +26,9 @@ def is_of_another_class(
     kinds: frozenset[str],
 ) -> bool:
     """Whether a statement is about the attribute of an object that is of an unrelated class."""
-    ours = _kinds_of_owner(source, node, name)
+    ours = kinds_of_owner(source, node, name)
     home = sources.get(stored[0]) if stored is not None else None
-    known = kinds or (_kinds_of_owner(home, stored[1], name) if home is not None and stored is not None else kinds)
+    known = kinds or (kinds_of_owner(home, stored[1], name) if home is not None and stored is not None else kinds)
     return bool(ours and known) and ours.isdisjoint(known)
 
 
@@ -36,7 +36,7 @@ def _outermost(source: Source, node: ast.AST) -> ast.AST | None:
     return next((n for n in reversed([*source.around(node)]) if isinstance(n, FunctionNode)), None)
 
 
-def _kinds_of_owner(source: Source, statement: ast.stmt, name: str) -> frozenset[str]:
+def kinds_of_owner(source: Source, statement: ast.stmt, name: str) -> frozenset[str]:
     """The classes of the object whose attribute a statement has, ``self.rows``, ``memory.rows``; none if not known."""
     owners = {first_name(n.value) for n in ast.walk(statement) if isinstance(n, ast.Attribute) and n.attr == name}
     if "self" in owners:

@@ -68,7 +68,8 @@ def only_binds_others(statement: ast.stmt, name: str) -> bool:
     What such a line was seen to store was stored while it ran: by another thread.
     """
     targets = statement.targets if isinstance(statement, ast.Assign) else []
-    binds = bool(targets) and all(isinstance(target, ast.Name) for target in targets)
+    parts = [part for target in targets for part in (target.elts if isinstance(target, ast.Tuple) else [target])]
+    binds = bool(parts) and all(isinstance(part, ast.Name) for part in parts)
     if not binds and not isinstance(statement, ast.Return):
         return False
     nodes = list(ast.walk(statement))

@@ -8,6 +8,7 @@ the source alone is asked (:mod:`gradguard.runtime.origin`).
 from __future__ import annotations
 
 import sys
+import threading
 from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from time import thread_time_ns
 from types import FrameType
 from typing import Any
 
+from gradguard.runtime import beside
 from gradguard.runtime.holders import Suspect
 from gradguard.runtime.references import ANY_ITEM, CONTENT, items_of, value_of
 from gradguard.runtime.roots import is_function_frame, may_read, read_locals
@@ -62,10 +64,15 @@ class Tracer:
         self.rebound: list[Counter[int]] = [Counter() for _ in suspects]
         self.outlived: list[set[tuple[str, int]]] = [set() for _ in suspects]
         """Lines that ran before a store into the holder, and did not make it shorter: they do not empty it."""
+        self.aliases: list[tuple[beside.Alias, ...]] = [() for _ in suspects]
+        """What the functions that other threads are in call the collections."""
+        self.beside = False
+        """Whether there are other threads: they may store while a line of this one runs."""
         self.steps = 0
         self.seconds = 0.0
         self.broken: str | None = None
         self._probes = [_probe(suspect, handles) for suspect in suspects]
+        self._collections = [suspect.spot.thing if suspect.entries else None for suspect in suspects]
         self._last: list[tuple[Any, ...] | None] = [None for _ in suspects]
         self._line: Line | None = None
         self._ran: set[tuple[str, int]] = set()
@@ -86,12 +93,17 @@ class Tracer:
                 each.f_trace = self._local
                 self._traced.append(each)
         sys.settrace(self._call)
+        if threading.gettrace() is None:
+            threading.settrace(self._thread_began)
         return True
 
     def stop(self) -> None:
         """Trace no more; nothing stays on any frame."""
+        self._look_beside()
         if sys.gettrace() == self._call:
             sys.settrace(None)
+        if threading.gettrace() == self._thread_began:
+            threading.settrace(None)
         for frame in self._traced:
             if frame.f_trace == self._local:
                 frame.f_trace = None
@@ -100,6 +112,14 @@ class Tracer:
         self._traced = []
         self._probes = []
         self._last = []
+        self._collections = []
+
+    def _look_beside(self) -> None:
+        """Note what other threads are at."""
+        self.beside = self.beside or beside.are_others()
+        for index, collection in enumerate(self._collections):
+            if collection is not None:
+                self.aliases[index] = beside.aliases(collection)
 
     def is_done(self) -> bool:
         """Whether enough was seen, or enough was spent; asked at the end of each step."""
@@ -117,6 +137,11 @@ class Tracer:
         if is_user_code(frame.f_code) and may_read(frame):
             return self._local
         return None
+
+    def _thread_began(self, frame: FrameType, event: str, arg: Any) -> None:
+        """Note that there is another thread, be it for a moment; it goes on without us."""
+        self.beside = True
+        sys.settrace(None)
 
     def _local(self, frame: FrameType, event: str, arg: Any) -> Any:
         start = thread_time_ns()

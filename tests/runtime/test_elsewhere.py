@@ -1,0 +1,268 @@
+"""Which statement stores, where another thread does: the lines of the loop have nothing to do with it."""
+
+from __future__ import annotations
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+HEAD = """
+import queue, threading
+from concurrent.futures import ThreadPoolExecutor
+from multiprocessing.pool import ThreadPool
+"""
+
+LEAKS = {
+    "a thread that empties a queue": (
+        "W.archive",
+        """
+class W(threading.Thread):
+    def __init__(self):
+        super().__init__(daemon=True)
+        self.inbox, self.archive = queue.Queue(4), []
+        self.start()
+    def run(self):
+        while True:
+            item = self.inbox.get()
+            if item is None: return
+            tag, step, value = item
+            self.archive.append((tag, step, value))  # here
+            del item, value
+    def write(self, *item):
+        self.inbox.put(item)
+def main():
+    w = W()
+    for step, (model, output, loss) in enumerate(training()):
+        a, b = (torch.relu(output @ output.T) for _ in range(2))
+        w.write("z", step, a.detach())
+    w.inbox.put(None)
+main()
+""",
+    ),
+    "a thread that was given the list": (
+        "main.rows",
+        """
+def consume(q, sink):
+    while (row := q.get()) is not None:
+        sink.append(row)  # here
+def main():
+    q, rows = queue.Queue(4), []
+    t = threading.Thread(target=consume, args=(q, rows), daemon=True)
+    t.start()
+    for model, output, loss in training():
+        a, b = (torch.relu(output @ output.T) for _ in range(2))
+        q.put(torch.randn(32, 64))
+main()
+""",
+    ),
+    "a method that a future calls": (
+        "Keeper.results",
+        """
+class Keeper:
+    def __init__(self):
+        self.pool = ThreadPoolExecutor(1)
+        self.results = []
+    def submit(self, x):
+        future = self.pool.submit(torch.relu, x)
+        future.add_done_callback(self.on_done)
+    def on_done(self, future):
+        self.results.append(future.result())  # here
+def main():
+    k = Keeper()
+    for model, output, loss in training():
+        a, b = (torch.relu(output @ output.T) for _ in range(2))
+        k.submit(torch.randn(32, 64))
+main()
+""",
+    ),
+    "a method of the list that a future calls": (
+        "main.results",
+        """
+def main():
+    pool, results = ThreadPoolExecutor(1), []
+    for model, output, loss in training():
+        a, b = (torch.relu(output @ output.T) for _ in range(2))
+        pool.submit(torch.relu, torch.randn(32, 64)).add_done_callback(results.append)  # here
+main()
+""",
+    ),
+    "a function that a pool calls with the list": (
+        "main.results",
+        """
+def keep(sink, x):
+    y = torch.relu(x)
+    sink.append(y)  # here
+def main():
+    pool, results = ThreadPoolExecutor(1), []
+    for model, output, loss in training():
+        a, b = (torch.relu(output @ output.T) for _ in range(2))
+        pool.submit(keep, results, torch.randn(32, 64))
+main()
+""",
+    ),
+    "another name in the thread": (
+        "W.rows",
+        """
+class W:
+    def __init__(self):
+        self.q, self.rows = queue.Queue(4), []
+        threading.Thread(target=self.loop, daemon=True).start()
+    def loop(self):
+        rows = self.rows
+        put = rows.append
+        while True:
+            x = self.q.get()
+            rows.append(x)  # here
+def main():
+    w = W()
+    for model, output, loss in training():
+        a, b = (torch.relu(output @ output.T) for _ in range(2))
+        w.q.put(torch.randn(32, 64))
+main()
+""",
+    ),
+    "a closure": (
+        "main.rows",
+        """
+def main():
+    q, rows = queue.Queue(4), []
+    def loop():
+        while True:
+            rows.append(q.get())  # here
+    threading.Thread(target=loop, daemon=True).start()
+    for model, output, loss in training():
+        a, b = (torch.relu(output @ output.T) for _ in range(2))
+        q.put(torch.randn(32, 64))
+main()
+""",
+    ),
+    "a dict": (
+        "W.rows",
+        """
+class W:
+    def __init__(self):
+        self.q, self.rows = queue.Queue(4), {}
+        threading.Thread(target=self.loop, daemon=True).start()
+    def loop(self):
+        while True:
+            k, x = self.q.get()
+            self.rows[k] = x  # here
+def main():
+    w = W()
+    for step, (model, output, loss) in enumerate(training()):
+        a, b = (torch.relu(output @ output.T) for _ in range(2))
+        w.q.put((step, torch.randn(32, 64)))
+main()
+""",
+    ),
+    "another class has such an attribute": (
+        "W.rows",
+        """
+class Reader:
+    def __init__(self): self.rows = []
+    def put(self, x):
+        self.rows.append(x)
+class W:
+    def __init__(self):
+        self.q, self.rows = queue.Queue(4), []
+        threading.Thread(target=self.loop, daemon=True).start()
+    def loop(self):
+        while True:
+            x = self.q.get()
+            self.rows.append(x)  # here
+def main():
+    w, r = W(), Reader()
+    r.put(1)
+    for step, (model, output, loss) in enumerate(training()):
+        a, b = (torch.relu(output @ output.T) for _ in range(2))
+        w.q.put(torch.randn(32, 64))
+main()
+""",
+    ),
+    "stored by the loop itself, beside a thread": (
+        "Log.rows",
+        """
+class Log:
+    def __init__(self): self.rows = []
+    def put(self, x):
+        rows = self.rows
+        rows.append(x)  # here
+    def other(self, x):
+        self.rows.append(x)
+def idle():
+    while True:
+        threading.Event().wait(0.001)
+def main():
+    threading.Thread(target=idle, daemon=True).start()
+    log = Log()
+    for step, (model, output, loss) in enumerate(training()):
+        a, b = (torch.relu(output @ output.T) for _ in range(2))
+        log.put(torch.randn(32, 64))
+main()
+""",
+    ),
+    "a lambda that a pool calls": (
+        "K.seen",
+        """
+class K:
+    def __init__(self):
+        self.seen = []
+    def go(self):
+        with ThreadPool(1) as pool:
+            for step, (model, output, loss) in enumerate(training()):
+                pool.apply_async(torch.relu, (torch.randn(32, 64),), callback=lambda y: self.seen.append(y))  # here
+                a, b = (torch.relu(output @ output.T) for _ in range(2))
+K().go()
+""",
+    ),
+    "a thread for each call": (
+        "K.seen",
+        """
+class K:
+    def __init__(self):
+        self.seen = []
+    def tick(self, x):
+        self.seen.append(x)  # here
+    def go(self):
+        for step, (model, output, loss) in enumerate(training()):
+            t = threading.Timer(0, self.tick, (torch.randn(32, 64),))
+            t.start()
+            a, b = (torch.relu(output @ output.T) for _ in range(2))
+K().go()
+""",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LEAKS)
+def test_the_statement_of_the_other_thread_is_named(name: str, run: object) -> None:
+    path, body = LEAKS[name]
+    report, text = run(HEAD + body)  # type: ignore[operator]
+    (leak,) = report.leaks
+    line = next(number for number, each in enumerate(text.splitlines(), 1) if each.endswith("# here"))
+    assert (report.verdict, leak.holder.path, leak.stored_at.line) == ("leak", path, line)
+
+
+CLEAN = {
+    "a thread that keeps the last few": "rows.append(row); del rows[:-4]",
+    "a thread that keeps numbers": "rows.append(row.mean().item())",
+}
+
+
+@pytest.mark.parametrize("name", CLEAN)
+def test_what_looks_alike_is_clean(name: str, run: object) -> None:
+    body = f"""
+def consume(q, rows):
+    while (row := q.get()) is not None:
+        {CLEAN[name]}
+def main():
+    q, rows = queue.Queue(4), []
+    threading.Thread(target=consume, args=(q, rows), daemon=True).start()
+    for model, output, loss in training():
+        a, b = (torch.relu(output @ output.T) for _ in range(2))
+        q.put(torch.randn(32, 64))
+    q.put(None)
+main()
+"""
+    report, _ = run(HEAD + body)  # type: ignore[operator]
+    assert (report.verdict, report.leaks) == ("clean", ()), report
