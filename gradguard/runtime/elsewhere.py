@@ -51,11 +51,18 @@ def statements(
         kinds: the classes of the object whose attribute it is.
     """
     found = [each for alias in known for each in _by_alias(sources, alias)]
-    for each in storing_statements(sources, name, function, home):
-        source = sources.get(each[0])
-        if source is not None and _may_lengthen(each[1], name) and _is_of(source, each[1], name, kinds):
-            found.append(each)
-    return found or _handed_over(sources, name, function)
+    written = [
+        each
+        for each in storing_statements(sources, name, function, home)
+        if (source := sources.get(each[0])) and _may_lengthen(each[1], name) and _is_of(source, each[1], name, kinds)
+    ]
+    handed = _handed_over(sources, name, function)
+    # Names are short, and programs have many files: that of the variable is asked first, whatever others say.
+    return found + _within(home, written) or _within(home, handed) or written or handed
+
+
+def _within(home: str | None, found: list[Written]) -> list[Written]:
+    return [each for each in found if each[0] == home]
 
 
 def _by_alias(sources: Sources, alias: Alias) -> list[Written]:
