@@ -16,7 +16,7 @@ from inspect import CO_NEWLOCALS, CO_OPTIMIZED
 from types import AsyncGeneratorType, CodeType, CoroutineType, FrameType, GeneratorType, ModuleType
 from typing import Any
 
-from gradguard.runtime.usercode import is_user_code, user_frames, user_modules
+from gradguard.runtime.usercode import is_user_code, is_user_type, user_frames, user_modules
 
 _LOCALS_IS_A_SNAPSHOT = sys.version_info < (3, 13)
 _PREFIXES: dict[type, str] = {GeneratorType: "gi", CoroutineType: "cr", AsyncGeneratorType: "ag"}
@@ -59,6 +59,7 @@ def roots(frame: FrameType | None) -> Iterator[Root]:
             yield from _of_frame(each)
     for waiting in _waiting_frames():
         yield from _of_frame(waiting)
+    yield Root("statement", "local", _of_statements(), None)
 
 
 def is_function_frame(frame: FrameType) -> bool:
@@ -112,3 +113,20 @@ def _waiting_frames() -> Iterator[FrameType]:
             frame = suspended_frame(each)
             if frame is not None and is_user_code(frame.f_code):
                 yield frame
+
+
+def _of_statements() -> dict[str, Any]:
+    """What a ``for`` may be going through, and a ``with`` may have entered: the interpreter holds it, no variable need.
+
+    Those that a variable holds as well are found there first.
+    """
+    kinds: dict[type, bool] = {}
+    found = {}
+    for each in gc.get_objects():
+        cls = type(each)
+        if cls not in kinds:
+            names = {name for base in cls.__mro__ for name in ("__next__", "__enter__") if name in vars(base)}
+            kinds[cls] = bool(names) and is_user_type(cls)
+        if kinds[cls]:
+            found[f"<{cls.__name__} {id(each):x}>"] = each  # by identity: the order of the collector's lists changes
+    return found

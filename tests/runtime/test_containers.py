@@ -480,6 +480,49 @@ for model, output, loss in training():
     memory.push(torch.randn(2048))
 """,
     ),
+    "what a loop goes through, in no variable": (
+        "attribute",
+        "Ahead._in_flight",
+        "tensor",
+        """
+class Ahead:
+    def __init__(self, source):
+        self.source, self._in_flight = iter(source), []
+        self._next = next(self.source)
+    def __iter__(self):
+        return self
+    def __next__(self):
+        batch, self._next = self._next, next(self.source, None)
+        if batch is None:
+            raise StopIteration
+        self._in_flight.append(batch)  # here
+        return batch
+def fit():
+    for x, (model, output, loss) in zip(Ahead(torch.randn(32, 64) for _ in range(71)), training()):
+        pass
+fit()
+""",
+    ),
+    "what a with statement has entered, in no variable": (
+        "attribute",
+        "Recorded.kept",
+        "graph",
+        """
+class Recorded:
+    def __init__(self):
+        self.kept = []
+    def __enter__(self):
+        self.handle = nn.modules.module.register_module_forward_hook(lambda module, args, out: self.keep(module, out))
+    def __exit__(self, *exc):
+        self.handle.remove()
+    def keep(self, module, out):
+        if isinstance(module, nn.Sequential):
+            self.kept.append(out)  # here
+with Recorded():
+    for model, output, loss in training():
+        pass
+""",
+    ),
     "a list of objects with all its places": (
         "attribute",
         "Curve.points",
@@ -549,6 +592,30 @@ for model, output, loss in training():
     if "own" not in globals():
         own = Agreeing(model.parameters())
     own.step()
+""",
+    "what a loop goes through, with the last two": """
+class Ahead:
+    def __init__(self, source):
+        self.source, self.last = iter(source), []
+    def __iter__(self):
+        return self
+    def __next__(self):
+        self.last = [*self.last[-1:], next(self.source)]
+        return self.last[-1]
+for x, (model, output, loss) in zip(Ahead(torch.randn(32, 64) for _ in range(71)), training()):
+    pass
+""",
+    "what is entered anew in each step": """
+class Timed:
+    def __enter__(self):
+        self.marks = [torch.randn(32, 64)]
+        self.me = self
+    def __exit__(self, *exc):
+        self.marks.clear()
+        del self.me
+for model, output, loss in training():
+    with Timed():
+        model(torch.randn(32, 8))
 """,
     "tasks that are dropped when they are over": """
 import asyncio
