@@ -1,4 +1,4 @@
-"""Bytes of page-locked host memory that tensors use: ``pin_memory()``, a loader's batches, what is offloaded.
+"""Bytes of page-locked host memory: ``pin_memory()``, a loader's batches, what is offloaded.
 
 The driver maps it, so the C heap does not show it (https://docs.pytorch.org/docs/stable/notes/cuda.html#use-pinned-memory-buffers).
 """
@@ -19,7 +19,10 @@ class HostAllocator(Protocol):
 
 
 class Pinned:
-    """The page-locked memory of this process, without what the allocator keeps for reuse; sizes are powers of two.
+    """The page-locked memory of this process, with what the allocator keeps for reuse; sizes are powers of two.
+
+    Not what is in use: torch 2.11 never counts a buffer back that was in no copy, and each reuse of it once more, so
+    ``active_bytes`` grows by a buffer a step where one is used again and again (measured on CUDA 13.0).
 
     Raises:
         OSError: this torch does not tell.
@@ -31,13 +34,13 @@ class Pinned:
     def __init__(self, allocator: HostAllocator) -> None:
         self._allocator = allocator
         stats = allocator.pinned_stats() or {}
-        # torch 2.8 calls what is in use allocated; where there is active, allocated has the allocator's reserve in it.
-        known = [name for name in ("active_bytes", "allocated_bytes") if name in stats]
+        # What newer versions call allocated had the name reserved up to torch 2.8, where allocated was what is in use.
+        known = [name for name in ("reserved_bytes", "allocated_bytes") if name in stats]
         if not known:
             raise OSError("this torch does not count it")
-        self._in_use = known[0]
+        self._taken = known[0]
 
     def read(self) -> int:
-        """Bytes in use."""
-        stats = self._allocator.pinned_stats() or {self._in_use: {"current": 0}}
-        return int(stats[self._in_use]["current"])
+        """Bytes that were taken from the driver."""
+        stats = self._allocator.pinned_stats() or {self._taken: {"current": 0}}
+        return int(stats[self._taken]["current"])
