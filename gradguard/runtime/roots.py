@@ -9,6 +9,7 @@ from __future__ import annotations
 import dis
 import gc
 import sys
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
@@ -50,16 +51,23 @@ def roots(frame: FrameType | None) -> Iterator[Root]:
     """
     for module in user_modules():
         yield Root(module.__name__, "global", vars(module), module)
-    stacks = [user_frames(frame)]
-    for other in sys._current_frames().values():
-        if not stacks[0] or other is not sys._getframe():
-            stacks.append([f for f in user_frames(other) if not any(f is known for known in stacks[0])])
+    stacks = [user_frames(frame) or user_frames(sys._getframe())]
+    for other in other_threads():
+        stacks.append([f for f in user_frames(other) if not any(f is known for known in stacks[0])])
     for stack in stacks:
         for each in stack:
             yield from _of_frame(each)
     for waiting in _waiting_frames():
         yield from _of_frame(waiting)
     yield Root("statement", "local", _of_statements(), None)
+
+
+def other_threads() -> list[FrameType]:
+    """The innermost frame of each thread but this one."""
+    found = sys._current_frames()
+    # This thread's would be in a variable of its own, or of its caller's: a cycle, with all that these hold.
+    found.pop(threading.get_ident(), None)
+    return list(found.values())
 
 
 def is_function_frame(frame: FrameType) -> bool:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import gc
+
 import pytest
+
+from gradguard.runtime.source import Source
 
 torch = pytest.importorskip("torch")
 
@@ -266,3 +270,15 @@ main()
 """
     report, _ = run(HEAD + body)  # type: ignore[operator]
     assert (report.verdict, report.leaks) == ("clean", ()), report
+
+
+@pytest.mark.parametrize("name", ["a thread that empties a queue", "a closure"])
+def test_nothing_of_ours_waits_for_the_collector(name: str, run: object) -> None:
+    """The frame of this thread in a variable of its own would keep every file that was read."""
+    gc.collect()
+    gc.disable()
+    try:
+        run(HEAD + LEAKS[name][1])  # type: ignore[operator]
+        assert [each.filename for each in gc.get_objects() if type(each) is Source] == []
+    finally:
+        gc.enable()
