@@ -17,6 +17,7 @@ from types import FrameType, FunctionType
 from typing import TYPE_CHECKING, Any
 
 from gradguard.runtime import caches, graph_size, training_threads
+from gradguard.runtime.native import is_native
 from gradguard.runtime.references import ANY_ITEM, ATOMS, is_array, items_of, references
 from gradguard.runtime.roots import Root, roots
 from gradguard.runtime.spots import Spot
@@ -260,6 +261,8 @@ class _Walker:
             return self._enter_array(spot, thing)
         elif cls is caches.CACHE:
             self.missed[id(thing)] = caches.misses(thing)
+        elif is_native(cls):  # type: ignore[arg-type]  # mypy: a class is no Hashable
+            spot.natives += 1
         try:
             return list(references(thing))
         except Exception:  # somebody else's object: changed under our hands, or of a kind nobody thought of

@@ -26,7 +26,7 @@ class Diagnosed:
     Args:
         leak: without its bytes per step, which the signals tell.
         storage_per_step: bytes of tensors that Python sees, in a step.
-        nodes_per_step: autograd nodes, in a step.
+        nodes_per_step: autograd nodes, or objects of extensions, in a step: what Python does not see is theirs.
         freed: the graphs were backpropagated: nodes are left, and no saved tensors.
         is_bare: that was looked at, as are the leaves: what its graphs keep is bounded by the number of nodes.
         excuse: why it is no leak after all: emptied, consumed, filling, inputs, items; None when it is one.

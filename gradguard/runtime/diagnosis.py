@@ -63,7 +63,7 @@ class Diagnosis:
         self._handles = handles
         self._growing = growing
         self._rate_at_first = 0.0
-        self._hooks_grow = False
+        self._hooks_grow = self._heap_grows = False
         self._before: census.Census | None = None
         self._began = self._due = 0
         self.in_vain = 0
@@ -76,7 +76,7 @@ class Diagnosis:
         start = thread_time()
         growing = self._growing()
         self._rate_at_first = bytes_per_step(growing)
-        self._hooks_grow = "hooks" in growing
+        self._hooks_grow, self._heap_grows = "hooks" in growing, "heap" in growing
         self._before = self._census(step, frame, mark=True)
         self._before.forget()
         self._began, self._due = step, step + BETWEEN
@@ -124,7 +124,7 @@ class Diagnosis:
     def _look(self, step: int, frame: FrameType | None) -> None:
         assert self._before is not None
         after = self._census(step, frame, mark=False)
-        found = compare(self._before, after)
+        found = compare(self._before, after, heap_grows=self._heap_grows)
         self._suspects = [s for s in found if s.kind != "hook" or self._hooks_grow or s.gain.hooks >= s.steps // 4]
         self._suspects = self._suspects[:MAX_SUSPECTS]
         self._looks += 1

@@ -57,7 +57,7 @@ def explain(
         freed_by_gc=False if kind == "graph" else None,
         advice=_advice(seen, kind),
     )
-    nodes = gain.nodes or gain.attached * max(suspect.graph_nodes, 1.0)
+    nodes = gain.nodes or gain.natives or gain.attached * max(suspect.graph_nodes, 1.0)
     return Diagnosed(
         leak=leak,
         storage_per_step=(gain.storage + gain.other) / suspect.steps,
@@ -187,8 +187,9 @@ def _kind(seen: Evidence, stored: Place | None, made: Place | None) -> str:
 
 def _is_collected(seen: Evidence) -> bool:
     """Results collected on purpose: without a graph, in a variable of the loop's own function that is used later."""
-    suspect = seen.suspect
-    if suspect.entries == 0 or seen.statement is None or suspect.gain.storage + suspect.gain.other < LEAST_BYTES:
+    suspect, gain = seen.suspect, seen.suspect.gain
+    is_light = gain.storage + gain.other < LEAST_BYTES and not gain.natives
+    if suspect.entries == 0 or seen.statement is None or is_light:
         return suspect.kind == "heap"
     return suspect.holder.scope in ("local", "global") and lifetime.read_after_loop(
         seen.sources, seen.lines[0].filename, seen.statement, seen.name

@@ -15,7 +15,7 @@ from itertools import pairwise
 from typing import Any
 
 from gradguard.findings import Holder
-from gradguard.runtime import caches, registries
+from gradguard.runtime import caches, native, registries
 from gradguard.runtime.census import Census
 from gradguard.runtime.graph_size import devices_of
 from gradguard.runtime.naming import describe, home, type_name
@@ -47,6 +47,7 @@ class Gain:
     """What a spot and all below it gained between two censuses.
 
     Args:
+        natives: objects of extensions, where these are what the heap grows by.
         cached: tensors in a cache or dict that is keyed by tensors: nobody finds what it keeps, however little that is.
     """
 
@@ -59,6 +60,7 @@ class Gain:
     logical: int = 0
     optimized: int = 0
     cached: int = 0
+    natives: int = 0
 
     def add(self, other: Gain) -> None:
         """Count ``other`` too."""
@@ -71,6 +73,7 @@ class Gain:
         self.logical += other.logical
         self.optimized += other.optimized
         self.cached += other.cached
+        self.natives += other.natives
 
     @property
     def weight(self) -> float:
@@ -139,7 +142,11 @@ class Suspect:
     @property
     def is_light(self) -> bool:
         """Whether it may be too little to be the growth: the weight of one graph is not seen, but several are kept."""
-        return self.graphs < SEVERAL and self.gain.storage + self.gain.other < LEAST_BYTES * self.steps
+        return (
+            self.graphs < SEVERAL
+            and not self.gain.natives
+            and self.gain.storage + self.gain.other < LEAST_BYTES * self.steps
+        )
 
     @property
     def spot(self) -> Spot:
@@ -147,8 +154,14 @@ class Suspect:
         return self.chain[-1]
 
 
-def compare(before: Census, after: Census) -> list[Suspect]:
-    """The places that grew from ``before`` to ``after``, the heaviest first."""
+def compare(before: Census, after: Census, *, heap_grows: bool = False) -> list[Suspect]:
+    """The places that grew from ``before`` to ``after``, the heaviest first.
+
+    Args:
+        before: an earlier census.
+        after: a later one.
+        heap_grows: what nobody tells the size of may be what the heap grows by.
+    """
     steps = max(after.step - before.step, 1)
     gains: dict[int, Gain] = {}
     found: list[Suspect] = []
@@ -167,6 +180,8 @@ def compare(before: Census, after: Census) -> list[Suspect]:
     found = found or _in_a_library(before, after, steps)
     if not found and after.orphans.tensors <= before.orphans.tensors + LEAST_ENTRIES:
         found = _larger_values(before, after, steps)
+    if not found and heap_grows:
+        found = _of_extensions(before, after, steps)
     return sorted(found, key=lambda s: -s.gain.weight)
 
 
@@ -190,6 +205,14 @@ def _larger_values(before: Census, after: Census, steps: int) -> list[Suspect]:
                 found.append(_suspect(spot, gain, 0, after.roots[label], steps))
                 found[-1].inputs = True
     return found[:1]
+
+
+def _of_extensions(before: Census, after: Census, steps: int) -> list[Suspect]:
+    """The collection of objects whose memory Python does not see, where nothing that it sees grows."""
+    kept = native.grown(before.top, after.top, max(steps // 4, LEAST_ENTRIES))
+    if kept is None:
+        return []
+    return [_suspect(kept.spot, Gain(natives=kept.objects), kept.entries, after.roots[kept.label], steps)]
 
 
 def _note_gains(old: Spot, new: Spot, gains: dict[int, Gain]) -> None:

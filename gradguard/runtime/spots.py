@@ -24,6 +24,7 @@ class Spot:
         "label",
         "length",
         "logical",
+        "natives",
         "nodes",
         "other",
         "owner",
@@ -49,6 +50,7 @@ class Spot:
         self.storage = 0
         self.logical = 0
         self.other = 0
+        self.natives = 0
         self.nodes = 0
         self.chained = False
         self.freed = False

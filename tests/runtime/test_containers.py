@@ -866,6 +866,65 @@ def test_what_grows_without_tensors_has_a_name(name: str, run: object) -> None:
     assert leak.made_at is None or not leak.made_at.code.startswith("for ")
 
 
+OF_EXTENSIONS = {
+    "generators in rows": (
+        "Augment.used",
+        """
+class Augment:
+    def __init__(self):
+        self.used = []
+    def draw(self, x):
+        generator = torch.Generator().manual_seed(1)
+        self.used.append({"generator": generator, "width": 3})  # here
+        return x + torch.rand(x.shape, generator=generator)
+augment, losses = Augment(), []
+for model, output, loss in training():
+    augment.draw(output)
+    losses.append((loss.item(), loss.device, loss.dtype, loss.shape))
+""",
+    ),
+    "a dict of them, by step": (
+        "fit.states",
+        """
+def fit():
+    states = {}
+    for step, (model, output, loss) in enumerate(training()):
+        states[step] = torch.Generator(), torch.Generator()  # here
+fit()
+""",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", OF_EXTENSIONS)
+def test_objects_of_an_extension_that_are_kept_have_a_name(name: str, run: object) -> None:
+    """Python does not see their memory: where the heap grows and nothing else, they are what it grows by."""
+    path, body = OF_EXTENSIONS[name]
+    report, text = run(HEAD + body)  # type: ignore[operator]
+    (leak,) = report.leaks
+    line = next(number for number, each in enumerate(text.splitlines(), 1) if each.endswith("# here"))
+    assert (report.verdict, leak.kind, leak.holder.path, leak.stored_at.line) == ("suspect", "heap", path, line)
+    assert leak.bytes_per_step == pytest.approx(report.growth["heap"].bytes_per_step, rel=0.1)
+
+
+OF_EXTENSIONS_AND_CLEAN = {
+    "the last few": "kept.append(torch.Generator()); del kept[:-3]",
+    "one that is used again": "kept[:] = [torch.Generator()]",
+    "values": "kept.append((output.device, output.dtype, output.shape))",
+}
+
+
+@pytest.mark.parametrize("name", OF_EXTENSIONS_AND_CLEAN)
+def test_objects_of_an_extension_that_are_not_kept(name: str, run: object) -> None:
+    body = f"""
+kept = []
+for model, output, loss in training():
+    {OF_EXTENSIONS_AND_CLEAN[name]}
+"""
+    report, _ = run(HEAD + body)  # type: ignore[operator]
+    assert (report.verdict, report.leaks) == ("clean", ()), report
+
+
 PLAIN_AND_CLEAN = {
     "the same text": "lines.append(text)",
     "short texts": "lines.append(f'{step}: {loss.item()}')",
