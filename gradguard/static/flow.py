@@ -42,7 +42,7 @@ from gradguard.static.model import (
     Store,
     ZeroGrad,
 )
-from gradguard.static.names import filled_in, given_words, is_field, numbers_set, summed_in
+from gradguard.static.names import computed_with, filled_in, given_words, is_field, items_called, numbers_set, summed_in
 from gradguard.static.outline import SCRIPT
 from gradguard.static.paths import is_part
 from gradguard.static.project import Project
@@ -233,6 +233,17 @@ class Flow(FlowNotes):
     def called_names(self) -> frozenset[str]:
         """The names that the function calls themselves."""
         return frozenset(c.func.id for c in self.ref.calls if isinstance(c.func, t.Name)) or _NO_NAMES
+
+    @cached_property
+    def run_names(self) -> frozenset[str]:
+        """The names that the function calls, or calls an item of."""
+        items = items_called(self.ref.define.body, self.ref.calls, self.called_names)
+        return self.called_names | items if items else self.called_names
+
+    @cached_property
+    def computed_with(self) -> frozenset[str]:
+        """The names that the function computes with, and does not call: no modules, whatever they say."""
+        return computed_with(self.ref.define.body) - self.called_names
 
     @property
     def one_graph(self) -> set[object]:

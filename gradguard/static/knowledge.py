@@ -304,6 +304,13 @@ MODULE_METHODS = frozenset(
     "parameters named_parameters eval train modules named_modules children named_children register_forward_hook "
     "register_forward_pre_hook register_full_backward_hook".split()
 )
+# Methods that only a tensor has: no `log`, `dist` or `inverse`, which models have as well.
+TENSOR_METHODS = frozenset(
+    "mean sum std var softmax log_softmax sigmoid tanh relu view reshape flatten squeeze unsqueeze permute transpose "
+    "detach item argmax max min exp pow sqrt abs size dim numel clamp repeat expand gather index_select numpy tolist "
+    "new_zeros unbind chunk".split()
+)
+ARITHMETIC = frozenset("+ - * / @ **".split())
 # Methods of a module that return it.
 FLUENT_METHODS = frozenset(
     "to cuda cpu half float double bfloat16 requires_grad_ share_memory apply eval train type".split()

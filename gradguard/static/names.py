@@ -140,6 +140,25 @@ def numbers_set(body: Sequence[t.Stmt]) -> frozenset[str]:
     return frozenset(path for path in found if path is not None)
 
 
+def computed_with(body: Sequence[t.Stmt]) -> frozenset[str]:
+    """The names of tensors, whatever they say: operands, or what has methods of tensors: ``teacher.mean(0)``."""
+    found: set[str] = set()
+    for node in t.walk(body):
+        if isinstance(node, t.Operation) and node.operator in k.ARITHMETIC:
+            found.update(each.id for each in node.operands if isinstance(each, t.Name))
+        elif isinstance(node, t.Call) and isinstance(node.func, t.Attribute) and node.func.name in k.TENSOR_METHODS:
+            found.update((node.func.value.id,) if isinstance(node.func.value, t.Name) else ())
+    return frozenset(found)
+
+
+def items_called(body: Sequence[t.Stmt], calls: Iterable[t.Call], called: frozenset[str]) -> frozenset[str]:
+    """The names of collections whose items are called: ``heads["a"](x)``, ``for layer in layers: x = layer(x)``."""
+    items = (call.func.value for call in calls if isinstance(call.func, t.Subscript))
+    loops = (stmt for stmt in walk_statements(body) if isinstance(stmt, t.Repeat) and stmt.iterable is not None)
+    through = (loop.iterable for loop in loops if isinstance(loop.target, t.Name) and loop.target.id in called)
+    return frozenset(each.id for each in (*items, *through) if isinstance(each, t.Name))
+
+
 def filled_in(calls: Iterable[t.Call]) -> frozenset[str]:
     """The names that something is put into as only collections take it: ``rows.append(x)``, ``d["loss"].append(x)``."""
     adds = [c.func.value for c in calls if isinstance(c.func, t.Attribute) and c.func.name in ("append", "extend")]

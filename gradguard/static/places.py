@@ -67,20 +67,21 @@ def parameter(flow: Flow, param: t.Param) -> Value:
         return Value(kind=Kind.MODULE)
     if k.LOADER_NAME.search(param.name):
         return Value(kind=Kind.LOADER)
-    if k.MODULE_NAME.search(param.name) and not flow.module.is_numeric:
+    if k.MODULE_NAME.search(param.name) and not flow.module.is_numeric and param.name not in flow.computed_with:
         return Value(kind=Kind.MODULE)
     if kind_by_name(flow, param.name) is Kind.OPTIMIZER:
         return Value(kind=Kind.OPTIMIZER)
     if param.name in flow.called_names and (cls := flow.project.passed.argument_class(flow.ref, param.name)):
         return Value(kind=Kind.MODULE if cls.is_module else Kind.INSTANCE, ref=cls)
     if _is_module_elsewhere(flow, param.name):
-        return Value(kind=Kind.MODULE)
+        parts = (("each", Value(kind=Kind.MODULE)),) if param.name not in flow.called_names else ()
+        return Value(kind=Kind.MODULE, parts=parts)
     return Value(root, must=root)
 
 
 def _is_module_elsewhere(flow: Flow, name: str) -> bool:
-    """Whether the function calls what another one of its file uses as a module, under the same name."""
-    return name in flow.called_names and name in flow.module.names_of_modules and not flow.module.is_numeric
+    """Whether the function calls, or an item of it, what another one of its file uses as a module under that name."""
+    return name in flow.run_names and name in flow.module.names_of_modules and not flow.module.is_numeric
 
 
 def read(flow: Flow, path: str, state: State) -> Value:
@@ -275,6 +276,7 @@ def kind_of(ref: FunctionRef, expr: t.Expr) -> Value:
     memo_of(flow).update(
         receivers=frozenset((expr.id,)) if isinstance(expr, t.Name) else frozenset(),
         called_names=frozenset(),
+        run_names=frozenset(),
         receivers_in=frozenset(),
     )
     state = State({})
