@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
 from gradguard.runtime.source import FunctionNode, Source, Sources, own_nodes
@@ -10,7 +11,11 @@ from gradguard.runtime.stores import called_name
 
 _MAKING = frozenset({"__init__", "__new__", "__post_init__", "__setstate__"})
 _READING = frozenset({"copy", "get", "items", "keys", "values"})
-_SETTING = frozenset({"setattr", "__setattr__", "delattr"})
+_SETTING = frozenset({"setattr", "delattr"})
+_SETTINGS = re.compile(r"arg|conf|cfg|opt|param|setting|namespace", re.IGNORECASE)
+"""Names of what a command line or a file says; what is put into that by a computed name is put into nothing else."""
+
+NO_KINDS: frozenset[str] = frozenset()
 MOST_CALLERS = 6
 """Functions that call one another of which it is asked how often they run."""
 
@@ -48,18 +53,36 @@ def _is_set_from_outside(source: Source, name: str) -> bool:
     """Whether something is put into an attribute of that name, of anything but ``self``: it may be the module's."""
     nodes = list(ast.walk(source.tree))
     stores = (n for n in nodes if isinstance(n, ast.Attribute) and n.attr == name and not isinstance(n.ctx, ast.Load))
-    return any(ast.unparse(each.value) != "self" for each in stores) or any(_sets(each, name) for each in nodes)
+    is_stored = any(ast.unparse(each.value) != "self" for each in stores)
+    return is_stored or any(_sets(source, each, name, NO_KINDS) for each in nodes)
 
 
-def _sets(node: ast.AST, name: str) -> bool:
-    """Whether an attribute is set by its name, which may be ``name``."""
-    if not isinstance(node, ast.Call) or called_name(node) not in _SETTING:
+def _sets(source: Source, node: ast.AST, name: str, kinds: frozenset[str]) -> bool:
+    """Whether an attribute is set by its name, which may be ``name``, of what may be of one of some classes."""
+    func = node.func if isinstance(node, ast.Call) else None
+    if isinstance(node, ast.Call) and isinstance(func, ast.Name) and func.id in _SETTING:
+        of, names = (node.args[0] if node.args else None), node.args[1:2]
+    elif isinstance(node, ast.Call) and isinstance(func, ast.Attribute) and func.attr == "__setattr__":
+        of, names = None, node.args
+    else:
         return False
-    given = [each.value for each in node.args if isinstance(each, ast.Constant) and isinstance(each.value, str)]
-    return not given or name in given
+    given = [each.value for each in names if isinstance(each, ast.Constant) and isinstance(each.value, str)]
+    return name in given if given else _may_be(source, node, of, kinds)
 
 
-def is_settled_attribute(sources: Sources, name: str, *, is_given: bool = False) -> bool:
+def _may_be(source: Source, node: ast.AST, of: ast.expr | None, kinds: frozenset[str]) -> bool:
+    """Whether what a statement writes to by a computed name may be an object of these classes; none: a module."""
+    if not isinstance(of, ast.Name):
+        return True
+    if of.id == "self":
+        cls = next((each for each in source.around(node) if isinstance(each, ast.ClassDef)), None)
+        return cls is not None and cls.name in kinds
+    return not _SETTINGS.search(of.id) or any(map(_SETTINGS.search, kinds))
+
+
+def is_settled_attribute(
+    sources: Sources, name: str, kinds: frozenset[str] = NO_KINDS, *, is_given: bool = False
+) -> bool:
     """Whether an attribute of that name is set where an object is made, or in the body of a class, and nowhere else.
 
     One that the user's code does not set at all belongs to a library, which may change it: ``module.training``.
@@ -67,6 +90,7 @@ def is_settled_attribute(sources: Sources, name: str, *, is_given: bool = False)
     Args:
         sources: the user's files.
         name: of the attribute.
+        kinds: the names of the classes that the object is of.
         is_given: the object has what it was given, once: a namespace of arguments.
     """
     is_set = is_given
@@ -78,14 +102,16 @@ def is_settled_attribute(sources: Sources, name: str, *, is_given: bool = False)
                 is_set = True
             elif isinstance(node, ast.Name) and node.id == name and isinstance(source.parents.get(node), ast.stmt):
                 is_set = is_set or (not isinstance(node.ctx, ast.Load) and _is_of_a_class(source, node))
-            elif (_sets(node, name) or _gives_out_all(source, node)) and not _is_in_the_making(source, node):
+            elif _sets(source, node, name, kinds) or _gives_out_all(source, node, kinds):
+                if _is_in_the_making(source, node):
+                    continue
                 return False
     return is_set and name != "training"
 
 
-def _gives_out_all(source: Source, node: ast.AST) -> bool:
+def _gives_out_all(source: Source, node: ast.AST, kinds: frozenset[str]) -> bool:
     """Whether it is the dict of an object's attributes where it may be written to, not only read."""
-    if not isinstance(node, ast.Attribute) or node.attr != "__dict__":
+    if not isinstance(node, ast.Attribute) or node.attr != "__dict__" or not _may_be(source, node, node.value, kinds):
         return False
     user = source.parents.get(node)
     is_read = isinstance(user, ast.Compare | ast.Dict) or (isinstance(user, ast.keyword) and user.arg is None)

@@ -158,7 +158,8 @@ class Switches:
             return self._global(home, owner, expression.attr) if home is not None else UNKNOWN
         value = UNKNOWN if owner is UNKNOWN else attribute_of(owner, expression.attr)
         is_given = type(owner) in (Namespace, SimpleNamespace)
-        if value is UNKNOWN or not is_settled_attribute(self.sources, expression.attr, is_given=is_given):
+        kinds = frozenset(cls.__name__ for cls in type(owner).__mro__ if cls is not object)
+        if value is UNKNOWN or not is_settled_attribute(self.sources, expression.attr, kinds, is_given=is_given):
             return UNKNOWN
         return value
 

@@ -133,6 +133,8 @@ def test_what_may_run(body: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         "def later(memory):\n    memory.limit = 9\n",
         "def later(memory, name):\n    setattr(memory, name, 9)\n",
         "def later(memory):\n    setattr(memory, 'limit', 9)\n",
+        "def later(args):\n    setattr(args, 'limit', 9)\n",
+        "class Later(Memory):\n    def put(self, name):\n        Memory.__setattr__(self, name, 9)\n",
         "def later(memory):\n    memory.__dict__.update(limit=9)\n",
         "def later(memory):\n    memory.__dict__['limit'] = 9\n",
         "def later(memory):\n    return memory.__dict__\n",
@@ -153,6 +155,10 @@ def test_what_is_set_elsewhere_may_be_turned_on(more: str, tmp_path: Path, monke
         "def later(memory):\n    return {**memory.__dict__}, dict(**memory.__dict__)\n",
         "def later(memory):\n    return [name for name, _ in memory.__dict__.items()]\n",
         "class Other:\n    def __init__(self):\n        self.limit = 9\n",
+        "class Other:\n    def put(self, name):\n        setattr(self, name, 9)\n",
+        "class Other:\n    def put(self, name):\n        self.__dict__[name] = 9\n",
+        "def later(config, name):\n    setattr(config, name, 9)\n",
+        "def later(patched, name):\n    patched.setattr(name, 9)\n",
     ],
 )
 def test_what_leaves_it_alone(more: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
