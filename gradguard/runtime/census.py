@@ -177,6 +177,7 @@ class _Walker:
         self.tensors: list[tuple[Spot, Any]] | None = None
         self.parameters: set[int] = set()
         self.missed: dict[int, int] = {}
+        self._natives: dict[type, bool] = {}
         self._storages: set[int] = set()
         self._hooks: list[tuple[Spot, Any]] = []
         self._torch = internals
@@ -236,6 +237,11 @@ class _Walker:
             self.visited.add(id(thing))
             spot.other += len(thing)
 
+    def _is_native(self, cls: type) -> bool:
+        if cls not in self._natives:
+            self._natives[cls] = is_native(cls)
+        return self._natives[cls]
+
     def _is_late(self) -> bool:
         if len(self.visited) > MAX_OBJECTS or thread_time() > self._deadline:
             self.cut = True
@@ -261,7 +267,7 @@ class _Walker:
             return self._enter_array(spot, thing)
         elif cls is caches.CACHE:
             self.missed[id(thing)] = caches.misses(thing)
-        elif is_native(cls):  # type: ignore[arg-type]  # mypy: a class is no Hashable
+        elif self._is_native(cls):
             spot.natives += 1
         try:
             return list(references(thing))

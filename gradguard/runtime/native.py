@@ -9,7 +9,6 @@ from __future__ import annotations
 import builtins
 import sys
 from dataclasses import dataclass
-from functools import lru_cache
 
 from gradguard.runtime.spots import Spot
 
@@ -37,7 +36,6 @@ class Grown:
     objects: int
 
 
-@lru_cache(maxsize=4096)
 def is_native(cls: type) -> bool:
     """Whether an extension makes objects of this class, and they are no values, which compare by what they are.
 

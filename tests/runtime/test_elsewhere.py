@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import threading
+from collections.abc import Iterator
 
 import pytest
 
@@ -15,6 +17,17 @@ import queue, threading
 from concurrent.futures import ThreadPoolExecutor
 from multiprocessing.pool import ThreadPool
 """
+
+
+@pytest.fixture(autouse=True)
+def _threads_end() -> Iterator[None]:
+    """Threads that go on would be beside the programs of other tests."""
+    before = set(threading.enumerate())
+    yield
+    for thread in set(threading.enumerate()) - before:
+        thread.join(5)
+        assert not thread.is_alive()
+
 
 LEAKS = {
     "a thread that empties a queue": (
@@ -56,6 +69,7 @@ def main():
     for model, output, loss in training():
         a, b = (torch.relu(output @ output.T) for _ in range(2))
         q.put(torch.randn(32, 64))
+    q.put(None)
 main()
 """,
     ),
@@ -76,6 +90,7 @@ def main():
     for model, output, loss in training():
         a, b = (torch.relu(output @ output.T) for _ in range(2))
         k.submit(torch.randn(32, 64))
+    k.pool.shutdown()
 main()
 """,
     ),
@@ -87,6 +102,7 @@ def main():
     for model, output, loss in training():
         a, b = (torch.relu(output @ output.T) for _ in range(2))
         pool.submit(torch.relu, torch.randn(32, 64)).add_done_callback(results.append)  # here
+    pool.shutdown()
 main()
 """,
     ),
@@ -101,6 +117,7 @@ def main():
     for model, output, loss in training():
         a, b = (torch.relu(output @ output.T) for _ in range(2))
         pool.submit(keep, results, torch.randn(32, 64))
+    pool.shutdown()
 main()
 """,
     ),
@@ -114,14 +131,14 @@ class W:
     def loop(self):
         rows = self.rows
         put = rows.append
-        while True:
-            x = self.q.get()
+        while (x := self.q.get()) is not None:
             rows.append(x)  # here
 def main():
     w = W()
     for model, output, loss in training():
         a, b = (torch.relu(output @ output.T) for _ in range(2))
         w.q.put(torch.randn(32, 64))
+    w.q.put(None)
 main()
 """,
     ),
@@ -131,12 +148,13 @@ main()
 def main():
     q, rows = queue.Queue(4), []
     def loop():
-        while True:
-            rows.append(q.get())  # here
+        while (row := q.get()) is not None:
+            rows.append(row)  # here
     threading.Thread(target=loop, daemon=True).start()
     for model, output, loss in training():
         a, b = (torch.relu(output @ output.T) for _ in range(2))
         q.put(torch.randn(32, 64))
+    q.put(None)
 main()
 """,
     ),
@@ -148,14 +166,15 @@ class W:
         self.q, self.rows = queue.Queue(4), {}
         threading.Thread(target=self.loop, daemon=True).start()
     def loop(self):
-        while True:
-            k, x = self.q.get()
+        while (item := self.q.get()) is not None:
+            k, x = item
             self.rows[k] = x  # here
 def main():
     w = W()
     for step, (model, output, loss) in enumerate(training()):
         a, b = (torch.relu(output @ output.T) for _ in range(2))
         w.q.put((step, torch.randn(32, 64)))
+    w.q.put(None)
 main()
 """,
     ),
@@ -171,8 +190,7 @@ class W:
         self.q, self.rows = queue.Queue(4), []
         threading.Thread(target=self.loop, daemon=True).start()
     def loop(self):
-        while True:
-            x = self.q.get()
+        while (x := self.q.get()) is not None:
             self.rows.append(x)  # here
 def main():
     w, r = W(), Reader()
@@ -180,6 +198,7 @@ def main():
     for step, (model, output, loss) in enumerate(training()):
         a, b = (torch.relu(output @ output.T) for _ in range(2))
         w.q.put(torch.randn(32, 64))
+    w.q.put(None)
 main()
 """,
     ),
@@ -193,15 +212,17 @@ class Log:
         rows.append(x)  # here
     def other(self, x):
         self.rows.append(x)
+over = threading.Event()
 def idle():
-    while True:
-        threading.Event().wait(0.001)
+    while not over.wait(0.001):
+        pass
 def main():
     threading.Thread(target=idle, daemon=True).start()
     log = Log()
     for step, (model, output, loss) in enumerate(training()):
         a, b = (torch.relu(output @ output.T) for _ in range(2))
         log.put(torch.randn(32, 64))
+    over.set()
 main()
 """,
     ),

@@ -935,7 +935,7 @@ def test_several_places_that_are_kept_short() -> None:
 
 def test_a_bound_that_is_none_is_not_called_one() -> None:
     report = statistics_of(lambda: Last(None))
-    assert report.verdict == "suspect"
+    assert report.verdict == "leak"
     assert not [note for note in report.notes if "is bounded" in note]
 
 
