@@ -57,6 +57,9 @@ NOISY = ("process", "tensors", "tensors.count", "tensors.attached", "hooks")
 MANY_GRAPHS = 8
 """Graphs of earlier steps that came to be alive at once: then their number shows what is kept."""
 
+MOST_BESIDE = 20
+"""How many times as fast as a collection memory may have grown where it is judged by what the collection took."""
+
 SLOW_FLOOR = 16.0
 """Bytes a step: where an old graph stays every so many steps, that is what may be left of it."""
 
@@ -370,7 +373,14 @@ def _levelled_off(series: Mapping[str, Series], each: Diagnosed, steps: int, *, 
     pause = max(5, int(3 / (each.leak.per_step or 1.0)))
     if in_teeth or (_is_graph_by_key(each) and each.excuse is None):
         pause = max(pause, steps // 3)  # a loop without a store, an evaluation, is no sign of a bound
-    return all(stands_still(s.steps, s.values, pause, each.rate) for s in _memory(series))
+    return all(stands_still(s.steps, s.values, pause, _own_rate(each)) for s in _memory(series))
+
+
+def _own_rate(each: Diagnosed) -> float:
+    """Bytes that it alone took in a step: what grew beside it at first, inputs that get longer, may have ended."""
+    if each.nodes_per_step or not each.storage_per_step:
+        return each.rate
+    return max(min(each.rate, each.storage_per_step), each.rate / MOST_BESIDE)
 
 
 def _at(each: Diagnosed) -> str:

@@ -480,6 +480,23 @@ for model, output, loss in training():
     memory.push(torch.randn(2048))
 """,
     ),
+    "a list beside inputs that get longer at first": (
+        "attribute",
+        "Scores.rows",
+        "tensor",
+        """
+class Scores:
+    def __init__(self):
+        self.rows = []
+    def add(self, row):
+        self.rows.append(row)  # here
+scores = Scores()
+for round in range(2):
+    for step, (model, output, loss) in enumerate(training()):
+        inputs = torch.randn(40_000 * min(70 * round + step, 24))
+        scores.add(inputs.new_ones(4096))
+""",
+    ),
     "what a loop goes through, in no variable": (
         "attribute",
         "Ahead._in_flight",
@@ -592,6 +609,14 @@ for model, output, loss in training():
     if "own" not in globals():
         own = Agreeing(model.parameters())
     own.step()
+""",
+    "a short list beside inputs that get longer at first": """
+rows = []
+for round in range(2):
+    for step, (model, output, loss) in enumerate(training()):
+        inputs = torch.randn(40_000 * min(70 * round + step, 24))
+        if len(rows) < 30:
+            rows.append(inputs.new_ones(4096))
 """,
     "what a loop goes through, with the last two": """
 class Ahead:
