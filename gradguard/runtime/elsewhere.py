@@ -37,6 +37,13 @@ def names_it(source: Source, statement: ast.stmt, name: str) -> bool:
     return any(isinstance(n, ast.stmt) and _mentions(n, name) for n in bindings)
 
 
+def puts(statement: ast.stmt) -> bool:
+    """Whether a statement puts something into a collection, whatever that is called there."""
+    targets = statement.targets if isinstance(statement, ast.Assign) else []
+    is_entry = any(isinstance(target, ast.Subscript) for target in targets)
+    return is_entry or isinstance(statement, ast.AugAssign) or bool(_puts(statement))
+
+
 def statements(
     sources: Sources, name: str, function: str | None, home: str | None, known: Sequence[Alias], kinds: frozenset[str]
 ) -> list[Written]:
@@ -51,10 +58,11 @@ def statements(
         kinds: the classes of the object whose attribute it is.
     """
     found = [each for alias in known for each in _by_alias(sources, alias)]
+    lengthening = [each for each in storing_statements(sources, name, function, home) if _may_lengthen(each[1], name)]
     written = [
-        each
-        for each in storing_statements(sources, name, function, home)
-        if (source := sources.get(each[0])) and _may_lengthen(each[1], name) and _is_of(source, each[1], name, kinds)
+        (filename, statement)
+        for filename, statement in lengthening
+        if (source := sources.get(filename)) is not None and _is_of(source, statement, name, kinds, home)
     ]
     handed = _handed_over(sources, name, function)
     # Names are short, and programs have many files: that of the variable is asked first, whatever others say.
@@ -80,9 +88,13 @@ def _may_lengthen(statement: ast.stmt, name: str) -> bool:
     return is_entry or (not is_another_name and _reads(statement.value, name))
 
 
-def _is_of(source: Source, statement: ast.stmt, name: str, kinds: frozenset[str]) -> bool:
+def _is_of(source: Source, statement: ast.stmt, name: str, kinds: frozenset[str], home: str | None) -> bool:
+    """Whether it is about an object of these classes, if the holder is an attribute; not known, it counts at home."""
+    if not kinds:
+        return True
     ours = kinds_of_owner(source, statement, name)
-    return not (ours and kinds) or not ours.isdisjoint(kinds)
+    is_attribute = any(isinstance(n, ast.Attribute) and n.attr == name for n in ast.walk(statement))
+    return not ours.isdisjoint(kinds) if ours else is_attribute and source.filename == home
 
 
 def _handed_over(sources: Sources, name: str, function: str | None) -> list[Written]:

@@ -226,6 +226,72 @@ def main():
 main()
 """,
     ),
+    "stored by a helper that is given the list, beside a thread": (
+        "Log.rows",
+        """
+def push(buffer, x):
+    buffer.append(x)  # here
+class Log:
+    def __init__(self): self.rows = []
+    def put(self, x):
+        push(self.rows, x)
+    def load(self, other):
+        self.rows.append(other)
+over = threading.Event()
+def idle():
+    while not over.wait(0.001):
+        pass
+def main():
+    threading.Thread(target=idle, daemon=True).start()
+    log = Log()
+    for step, (model, output, loss) in enumerate(training()):
+        log.put(torch.randn(32, 64))
+    over.set()
+main()
+""",
+    ),
+    "put under a key by a helper, beside a thread": (
+        "Log.rows",
+        """
+def put(table, key, x):
+    table[key] = x  # here
+class Log:
+    def __init__(self): self.rows = {}
+    def load(self, other):
+        self.rows[0] = other
+over = threading.Event()
+def idle():
+    while not over.wait(0.001):
+        pass
+def main():
+    threading.Thread(target=idle, daemon=True).start()
+    log = Log()
+    for step, (model, output, loss) in enumerate(training()):
+        put(log.rows, step, torch.randn(32, 64))
+    over.set()
+main()
+""",
+    ),
+    "stored by a library that the loop calls, beside a thread": (
+        "main.stack._exit_callbacks",
+        """
+import contextlib
+def other(_exit_callbacks):
+    _exit_callbacks.append(1)
+over = threading.Event()
+def idle():
+    while not over.wait(0.001):
+        pass
+def main():
+    threading.Thread(target=idle, daemon=True).start()
+    with contextlib.ExitStack() as stack:
+        for step, (model, output, loss) in enumerate(training()):
+            stack.callback(print, loss)  # here
+        stack.pop_all()
+    over.set()
+main()
+""",
+    ),
     "a lambda that a pool calls": (
         "K.seen",
         """
