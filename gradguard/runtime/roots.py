@@ -10,6 +10,7 @@ import dis
 import gc
 import sys
 import threading
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
@@ -22,6 +23,7 @@ from gradguard.runtime.usercode import is_user_code, is_user_type, user_frames, 
 _LOCALS_IS_A_SNAPSHOT = sys.version_info < (3, 13)
 _PREFIXES: dict[type, str] = {GeneratorType: "gi", CoroutineType: "cr", AsyncGeneratorType: "ag"}
 SUSPENDED = tuple(_PREFIXES)
+_COLLECTIONS = (list, tuple, dict, set, deque, BaseException)
 _OWNERS = frozenset({"locals", "exec"})
 """What gives a function that dict, or puts names of its own into it."""
 
@@ -126,7 +128,8 @@ def _waiting_frames() -> Iterator[FrameType]:
 def _of_statements() -> dict[str, Any]:
     """What a ``for`` may be going through, and a ``with`` may have entered: the interpreter holds it, no variable need.
 
-    Those that a variable holds as well are found there first.
+    Those that a variable holds as well are found there first. What such an object has is named by its class; a
+    collection by itself would have no name.
     """
     kinds: dict[type, bool] = {}
     found = {}
@@ -134,7 +137,7 @@ def _of_statements() -> dict[str, Any]:
         cls = type(each)
         if cls not in kinds:
             names = {name for base in cls.__mro__ for name in ("__next__", "__enter__") if name in vars(base)}
-            kinds[cls] = bool(names) and is_user_type(cls)
+            kinds[cls] = bool(names) and is_user_type(cls) and not issubclass(cls, _COLLECTIONS)
         if kinds[cls]:
             found[f"<{cls.__name__} {id(each):x}>"] = each  # by identity: the order of the collector's lists changes
     return found

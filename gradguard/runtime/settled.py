@@ -102,11 +102,14 @@ def is_settled_attribute(
                 is_set = True
             elif isinstance(node, ast.Name) and node.id == name and isinstance(source.parents.get(node), ast.stmt):
                 is_set = is_set or (not isinstance(node.ctx, ast.Load) and _is_of_a_class(source, node))
-            elif _sets(source, node, name, kinds) or _gives_out_all(source, node, kinds):
-                if _is_in_the_making(source, node):
-                    continue
+            elif _may_set(source, node, name, kinds) and not _is_in_the_making(source, node):
                 return False
     return is_set and name != "training"
+
+
+def _may_set(source: Source, node: ast.AST, name: str, kinds: frozenset[str]) -> bool:
+    """Whether it may set an attribute without naming it as one, or lets others do so."""
+    return _sets(source, node, name, kinds) or _gives_out_all(source, node, kinds)
 
 
 def _gives_out_all(source: Source, node: ast.AST, kinds: frozenset[str]) -> bool:

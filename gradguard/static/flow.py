@@ -237,13 +237,13 @@ class Flow(FlowNotes):
     @cached_property
     def run_names(self) -> frozenset[str]:
         """The names that the function calls, or calls an item of."""
-        items = items_called(self.ref.define.body, self.ref.calls, self.called_names)
+        items = items_called(self.ref.define.statements, self.ref.calls, self.called_names)
         return self.called_names | items if items else self.called_names
 
     @cached_property
     def computed_with(self) -> frozenset[str]:
         """The names that the function computes with, and does not call: no modules, whatever they say."""
-        return computed_with(self.ref.define.body) - self.called_names
+        return computed_with(self.ref.define.nodes) - self.called_names
 
     @property
     def one_graph(self) -> set[object]:

@@ -140,10 +140,10 @@ def numbers_set(body: Sequence[t.Stmt]) -> frozenset[str]:
     return frozenset(path for path in found if path is not None)
 
 
-def computed_with(body: Sequence[t.Stmt]) -> frozenset[str]:
+def computed_with(nodes: Iterable[t.Node]) -> frozenset[str]:
     """The names of tensors, whatever they say: operands, or what has methods of tensors: ``teacher.mean(0)``."""
     found: set[str] = set()
-    for node in t.walk(body):
+    for node in nodes:
         if isinstance(node, t.Operation) and node.operator in k.ARITHMETIC:
             found.update(each.id for each in node.operands if isinstance(each, t.Name))
         elif isinstance(node, t.Call) and isinstance(node.func, t.Attribute) and node.func.name in k.TENSOR_METHODS:
@@ -151,10 +151,10 @@ def computed_with(body: Sequence[t.Stmt]) -> frozenset[str]:
     return frozenset(found)
 
 
-def items_called(body: Sequence[t.Stmt], calls: Iterable[t.Call], called: frozenset[str]) -> frozenset[str]:
+def items_called(statements: Iterable[t.Stmt], calls: Iterable[t.Call], called: frozenset[str]) -> frozenset[str]:
     """The names of collections whose items are called: ``heads["a"](x)``, ``for layer in layers: x = layer(x)``."""
     items = (call.func.value for call in calls if isinstance(call.func, t.Subscript))
-    loops = (stmt for stmt in walk_statements(body) if isinstance(stmt, t.Repeat) and stmt.iterable is not None)
+    loops = (stmt for stmt in statements if isinstance(stmt, t.Repeat) and stmt.iterable is not None)
     through = (loop.iterable for loop in loops if isinstance(loop.target, t.Name) and loop.target.id in called)
     return frozenset(each.id for each in (*items, *through) if isinstance(each, t.Name))
 

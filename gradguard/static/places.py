@@ -81,7 +81,7 @@ def parameter(flow: Flow, param: t.Param) -> Value:
 
 def _is_module_elsewhere(flow: Flow, name: str) -> bool:
     """Whether the function calls, or an item of it, what another one of its file uses as a module under that name."""
-    return name in flow.run_names and name in flow.module.names_of_modules and not flow.module.is_numeric
+    return name in flow.module.names_of_modules and name in flow.run_names and not flow.module.is_numeric
 
 
 def read(flow: Flow, path: str, state: State) -> Value:

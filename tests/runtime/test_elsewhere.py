@@ -16,6 +16,10 @@ HEAD = """
 import queue, threading
 from concurrent.futures import ThreadPoolExecutor
 from multiprocessing.pool import ThreadPool
+over = threading.Event()
+def idle():
+    while not over.wait(0.001):
+        pass
 """
 
 
@@ -212,10 +216,6 @@ class Log:
         rows.append(x)  # here
     def other(self, x):
         self.rows.append(x)
-over = threading.Event()
-def idle():
-    while not over.wait(0.001):
-        pass
 def main():
     threading.Thread(target=idle, daemon=True).start()
     log = Log()
@@ -237,10 +237,6 @@ class Log:
         push(self.rows, x)
     def load(self, other):
         self.rows.append(other)
-over = threading.Event()
-def idle():
-    while not over.wait(0.001):
-        pass
 def main():
     threading.Thread(target=idle, daemon=True).start()
     log = Log()
@@ -259,10 +255,6 @@ class Log:
     def __init__(self): self.rows = {}
     def load(self, other):
         self.rows[0] = other
-over = threading.Event()
-def idle():
-    while not over.wait(0.001):
-        pass
 def main():
     threading.Thread(target=idle, daemon=True).start()
     log = Log()
@@ -278,10 +270,6 @@ main()
 import contextlib
 def other(_exit_callbacks):
     _exit_callbacks.append(1)
-over = threading.Event()
-def idle():
-    while not over.wait(0.001):
-        pass
 def main():
     threading.Thread(target=idle, daemon=True).start()
     with contextlib.ExitStack() as stack:

@@ -67,3 +67,27 @@ def test_a_module_is_its_globals() -> None:
     while frame.f_back is not None:
         frame = frame.f_back
     assert roots.may_read(frame)  # of whichever program runs the tests
+
+
+class Entered:
+    """What a ``with`` statement may hold alone."""
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, *exc: object) -> None: ...
+
+
+class EnteredDict(dict[str, int], Entered):
+    """A collection has no name by its class."""
+
+
+class Other(Entered):
+    """One that is no longer there."""
+
+
+def test_what_statements_may_hold() -> None:
+    kept = [Entered(), EnteredDict(), roots.Root("plain", "local", {}, None)]
+    Other()
+    (found,) = (root for root in roots.roots(None) if root.name == "statement")
+    mine = [each for each in found.variables.values() if isinstance(each, Entered)]
+    assert mine == kept[:1]
