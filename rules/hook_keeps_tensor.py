@@ -57,7 +57,7 @@ def keeps(function: Function) -> Iterator[Finding]:
                 fix=store_advice.detach(store),
                 related=(where,),
             )
-        for store in hook.kept_plain if hook.inner is None else ():
+        for store in (*hook.kept_plain, *hook.kept_by_probe()) if hook.inner is None else ():
             passes = "forward" if "forward" in hook.method else "backward"
             yield rule.finding(
                 store.site,

@@ -1,29 +1,31 @@
-"""The outputs of a whole evaluation, or of all steps of a training, are kept on the device.
+"""The outputs of a whole evaluation, or whole batches of all steps of a training, are kept on the device.
 
 **What happens.** Under `no_grad`, or detached, an output has no graph, but it lies where it was computed. A list of all
 outputs of an evaluation takes its memory from the model: logits over a vocabulary, or masks of full size, are
-gigabytes after some hundred batches. A list that gets the output of every training step, and that nothing empties,
-grows until the memory is full.
+gigabytes after some hundred batches. A list that gets the output, or the input, of every training step, and that
+nothing empties, grows until the memory is full. So does one of an evaluation that a training runs again and again.
 
 ```python
 for x, y in loader:
+    x = x.to(device)
     logits = model(x)
     ...
     self.seen.append(logits.detach())
+    self.hardest.append((loss.item(), x))
 ```
 
 A tensor that each step makes longer, `bank = torch.cat([bank, features])`, is the same, on a CPU as well: it is copied
 each time besides.
 
 **Instead**, move them to the host (`.cpu()`), or reduce each batch to what is wanted: `.argmax(1)`, a sum, a metric;
-empty the list after each epoch; of a bank keep the last few, `[-size:]`.
+empty the list after each epoch or evaluation; of a bank keep the last few, `[-size:]`.
 
-**Severity.** A warning for the outputs of all steps of a training. Information for those of an evaluation, and shown
-with `--min-confidence low` only: it may be meant, and small.
+**Severity.** A warning for what all steps of a training add, or all of its evaluations. Information for a single
+evaluation, and shown with `--min-confidence low` only: it may be meant, and small.
 
-**Not flagged.** Outputs that are moved, reduced or turned into numbers; lists that something empties, or that are made
-in each epoch anew, that are cut to a length, or get longer only while they are short; lists in code that puts nothing
-on a device.
+**Not flagged.** Outputs that are moved, reduced or turned into numbers, and losses; lists that something empties, or
+that are made in each epoch anew, that are cut to a length, or get longer only while they are short; lists in code that
+puts nothing on a device.
 
 **References.** huggingface/transformers#7232, #25313 (`eval_accumulation_steps`).
 """
@@ -36,7 +38,7 @@ from gradguard.catalogue import Rule
 from gradguard.findings import Confidence, Finding, Severity
 from gradguard.signs import LOADER, LOOP, NO_GRAD, TRAINS
 from gradguard.static.model import Form, Function, Mode, Store
-from gradguard.static.values import Held
+from gradguard.static.values import ON_DEVICE, Held
 
 rule = Rule("GG409", "kept-on-device", Severity.INFO, ((NO_GRAD, LOADER, LOOP), *TRAINS))
 
@@ -44,22 +46,40 @@ rule = Rule("GG409", "kept-on-device", Severity.INFO, ((NO_GRAD, LOADER, LOOP), 
 @rule.in_source
 def collects(function: Function) -> Iterator[Finding]:
     for store in function.stores:
-        trains = _is_of_training(store)
+        trains = _is_of_training(function, store)
         if trains and store.form is Form.CONCATENATE:
             yield _gets_longer(store)
         if not function.uses_device or store.form is Form.CONCATENATE:
             continue
-        if not trains and not _is_of_evaluation(store):
-            continue
-        yield rule.finding(
-            store.site,
-            f"{store.place} keeps `{store.value_code}` of every {'step' if trains else 'batch'} on the device",
-            help=("empty it now and then, " if trains else "")
-            + f"move it to the host: `{store.value_code}.cpu()`, or reduce it first",
-            severity=Severity.WARNING if trains else Severity.INFO,
-            confidence=Confidence.HIGH if trains else Confidence.LOW,
-            related=store.where_stored(),
-        )
+        again = not trains and _is_of_evaluations(store)
+        if trains or again:
+            yield _piles_up(store, "evaluation" if again else "step")
+        elif _is_of_evaluation(store):
+            yield rule.finding(
+                store.site,
+                f"{store.place} keeps `{store.value_code}` of every batch on the device",
+                help=f"{_to_host(store)}, or reduce it first",
+                confidence=Confidence.LOW,
+                related=store.where_stored(),
+            )
+
+
+def _piles_up(store: Store, each: str) -> Finding:
+    """What is added where nothing empties it, at the statement that does so, whoever calls for it."""
+    written = store.source if isinstance(store.source, Store) else store
+    is_here = written.site.node is store.site.node
+    return rule.finding(
+        written.site,
+        f"{written.place} keeps `{store.written_code}` of every {each} on the device",
+        help=f"empty it now and then, {_to_host(store)}, or reduce it first",
+        severity=Severity.WARNING,
+        related=() if is_here else (store.site.related("it is called here"),),
+    )
+
+
+def _to_host(store: Store) -> str:
+    code = store.written_code
+    return f"move it to the host: `{code}.cpu()`" if store.is_tensor is not False else "move the tensors to the host"
 
 
 def _gets_longer(store: Store) -> Finding:
@@ -81,6 +101,18 @@ def _is_of_evaluation(store: Store) -> bool:
     return is_collected and any(loop.over_loader for loop in store.loop.around())
 
 
-def _is_of_training(store: Store) -> bool:
+def _is_of_evaluations(store: Store) -> bool:
+    """Whether it keeps what an evaluation collects that a training runs again and again."""
+    if store.mode is not Mode.OFF or store.inner is None or store.form is not Form.APPEND:
+        return False
+    if not store.piles_up(*ON_DEVICE) or store.grows is None or not store.for_all_training:
+        return False
+    return store.grows.trains and store.grows.is_outermost and store.grows.is_long
+
+
+def _is_of_training(function: Function, store: Store) -> bool:
     adds = store.form in (Form.APPEND, Form.CONCATENATE)  # under an index it may replace what a full buffer has there
-    return adds and not store.carries_graph and store.piles_up_each_step(Held.OUTPUT) and store.for_all_training
+    if not adds or store.carries_graph or not store.piles_up_each_step(*ON_DEVICE) or not store.for_all_training:
+        return False
+    losses = {held for backward in function.backwards for held in backward.value.holding(*ON_DEVICE)}
+    return not store.value.holding(*ON_DEVICE) <= losses  # what a model gives that backward is called on is a number

@@ -41,6 +41,7 @@ from gradguard.static.values import (
     join,
     union,
     viewed,
+    whole,
 )
 from gradguard.static.views import indexed, of_given
 
@@ -288,7 +289,8 @@ def _operation(flow: Flow, expr: t.Operation, state: State) -> Value:
         return NUMBER
     if any(v.kind is Kind.CONTAINER for v in values) and expr.operator in "+*|":
         return union(values, Kind.CONTAINER)
-    return recorded(combined(values), state, expr)
+    result = combined(values)
+    return recorded(result._replace(holds=result.holds.union(*map(whole, values))), state, expr)
 
 
 def _conditional(flow: Flow, expr: t.Conditional, state: State) -> Value:

@@ -19,6 +19,7 @@ from gradguard.static.lines import lines_with
 from gradguard.static.model import Form, HookRegistration, Mode, Scope, Store
 from gradguard.static.one_handle import is_removed_in_time, knowing_handle
 from gradguard.static.paths import is_part
+from gradguard.static.probes import last_removal, removes, runs_in_training
 from gradguard.static.read_again import is_read_again
 from gradguard.static.roots import graphs
 from gradguard.static.values import Held, Kind, Root, Source, Value
@@ -43,7 +44,7 @@ def judge_hook(flow: Flow, hook: HookRegistration) -> None:
     if hook.inner is None and not hook.discarded:
         hook.knowing = knowing_handle(flow, hook)
     if hook.inner is None and not hook.removed:
-        hook.stack = removing(flow, [call for call in flow.ref.calls if _removes(call)])
+        hook.stack = removing(flow, [call for call in flow.ref.calls if removes(call)])
     if isinstance(source, HookRegistration):
         may_be = not source.discarded and not hook.is_left_open and source.knowing is None
         hook.removed = hook.removed or (may_be and _is_removed(flow, hook))
@@ -54,6 +55,7 @@ def judge_hook(flow: Flow, hook: HookRegistration) -> None:
         for store in _kept(flow, hook):
             (hook.kept if _has_graph(hook, store) else hook.kept_plain).append(store)
             _note_readers(flow, store)
+        hook.kept_by_probe = lambda: _kept_by_probe(flow, hook)
         closes_over = _closes_over(flow, hook)
         hook.closes_over = closes_over if _has_history(hook.of) else None
         hook.closes_over_given = closes_over if closes_over in flow.params and hook.receiver in flow.params else None
@@ -174,7 +176,7 @@ def _is_removed(flow: Flow, hook: HookRegistration, at_exit: bool = True) -> boo
     """
     text, survey = flow.module.source.text, flow.project.survey
     removes = REMOVES.search(text) is not None
-    if not removes or _last_removal(flow) != float("inf"):
+    if not removes or last_removal(flow) != float("inf"):
         return removes
     if hook.inner is None and flow.facts.name != "__init__":
         return True
@@ -197,7 +199,7 @@ def is_left_open(flow: Flow, made: t.Call, cls: Class | None) -> bool:
     define = flow.ref.define
     bound = [s for s in define.statements if isinstance(s, t.Assign) and s.value is made and len(s.targets) == 1]
     target = bound[0].targets[0] if bound else None
-    if cls is None or not isinstance(target, t.Name) or _last_removal(flow) != float("inf"):
+    if cls is None or not isinstance(target, t.Name) or last_removal(flow) != float("inf"):
         return False
     attributes = (node for node in define.nodes if isinstance(node, t.Attribute))
     read = {node.value for node in attributes if not _may_close(cls, node.name)}
@@ -237,7 +239,7 @@ def _note_readers(flow: Flow, store: Store) -> None:
     store.is_read_again = lambda: flow.project.survey.mentions(_ASKS, flow.module) and is_read_again(flow, store)
 
 
-def _kept(flow: Flow, hook: HookRegistration) -> Iterator[Store]:
+def _kept(flow: Flow, hook: HookRegistration, probes: bool = False) -> Iterator[Store]:
     """The stores by which a hook collects what it is given, from one forward or backward to the next."""
     callback = _flow_of(flow, hook)
     if callback is None or callback.facts.entry_mode is Mode.OFF:
@@ -249,8 +251,15 @@ def _kept(flow: Flow, hook: HookRegistration) -> Iterator[Store]:
             continue
         keeps_graph = _has_graph(hook, store) and store.mode is not Mode.OFF and _is_given(store.value, given)
         trains = not keeps_graph and _is_kept_whole(hook, store.value, given)
-        if (keeps_graph or trains) and _collects(flow, hook, callback, store, path, trains=trains):
+        if (keeps_graph or trains) and _collects(flow, hook, callback, store, path, trains=trains, probes=probes):
             yield store
+
+
+def _kept_by_probe(flow: Flow, hook: HookRegistration) -> list[Store]:
+    """The stores without a graph by which it does so while somebody else trains what it is registered on."""
+    known = (*hook.kept, *hook.kept_plain)
+    found = [store for store in _kept(flow, hook, probes=True) if store not in known and not _has_graph(hook, store)]
+    return found if found and runs_in_training(flow, hook) else []
 
 
 def _has_graph(hook: HookRegistration, store: Store) -> bool:
@@ -321,17 +330,20 @@ def _place_of(callback: Flow, name: str) -> str | None:
     return None
 
 
-def _collects(flow: Flow, hook: HookRegistration, callback: Flow, store: Store, path: str, *, trains: bool) -> bool:
+def _collects(
+    flow: Flow, hook: HookRegistration, callback: Flow, store: Store, path: str, *, trains: bool, probes: bool
+) -> bool:
     """Whether nothing empties what a hook adds to, while the module runs again and again.
 
     Args:
         trains: only a loop that trains counts; what runs over a data set once may collect what it wants.
+        probes: it is known that some loop that trains runs what the hook is registered on.
     """
     holder = callback.final.env.get(store.path)
     if (holder is not None and holder.bounded) or store.path in callback.emptied:
         return False
     if path.startswith("self."):
-        if trains and "forward" in hook.method:
+        if trains and "forward" in hook.method and not probes:
             return False
         attribute = path.split("[", 1)[0].rsplit(".", 1)[-1]
         if hook.removed and flow.ref.owner is not None and flow.ref.owner.method("__exit__") is not None:
@@ -351,9 +363,14 @@ def _collects(flow: Flow, hook: HookRegistration, callback: Flow, store: Store, 
         return False
     if hook.discarded and not flow.facts.forwards and flow.scope(path) is Scope.LOCAL and not trains:
         return not _emptied_inside(flow, path)  # set up here, and run by others for as long as the module lives
-    removed = _last_removal(flow)
+    removed = last_removal(flow)
     loops = (loop for loop in flow.facts.loops if path not in loop.assigned and loop.site.line <= removed)
-    return any(loop.backwards if trains else f.mode is not Mode.OFF for loop in loops for f in loop.forwards)
+    if any(loop.backwards if trains else f.mode is not Mode.OFF for loop in loops for f in loop.forwards):
+        return True
+    if not probes or flow.scope(path) is not Scope.GLOBAL:
+        return False
+    name = path.split(".", 1)[0].split("[", 1)[0]
+    return not flow.project.survey.empties(name, flow.module, {callback.defined}, bare=True)
 
 
 def _may_record(flow: Flow) -> bool:
@@ -423,18 +440,6 @@ def _holds(target: t.Expr, path: str) -> bool:
     return isinstance(target, t.Subscript) and t.path_of(target.value) == path
 
 
-def _last_removal(flow: Flow) -> float:
-    """The line of the last ``handle.remove()``; none at all: the hooks stay."""
-    lines = [flow.site(call).line for call in flow.ref.calls if _removes(call)]
-    return max(lines, default=float("inf"))
-
-
-def _removes(call: t.Call) -> bool:
-    """``handle.remove()``, or what is to call it later: ``stack.callback(handle.remove)``."""
-    given = (arg.value for arg in call.args) if call.args else (call.func,)
-    return any(isinstance(func, t.Attribute) and func.name == "remove" for func in given)
-
-
 def _closes_over(flow: Flow, hook: HookRegistration) -> str | None:
     """The tensor that a hook is registered on and refers to for ever: it holds itself through C++.
 
@@ -443,7 +448,7 @@ def _closes_over(flow: Flow, hook: HookRegistration) -> str | None:
     path, callback = hook.receiver, hook.callback
     if hook.method != "register_hook" or path is None or not path.isidentifier():
         return None
-    if not isinstance(callback, FunctionRef) or _last_removal(flow) != float("inf"):
+    if not isinstance(callback, FunctionRef) or last_removal(flow) != float("inf"):
         return None
     if path in hook.bound:
         return path  # partial(hook, out): the tensor itself, not the variable

@@ -131,6 +131,10 @@ REARRANGING = VIEWING_METHODS | frozenset(
 NOT_ONLY_OF_TENSORS = frozenset("log_prob rsample entropy to cuda cpu type mean sample where cat".split())
 # The result is on another device, of another type or in another order, if that differs from what the receiver has.
 MOVING_METHODS = frozenset("contiguous to cuda cpu type type_as float double half bfloat16".split())
+# Of these, those that leave a tensor on its device.
+KEEPING_DEVICE = MOVING_METHODS - frozenset(("to", "cuda", "cpu"))
+# What variables are called that stand for a device other than the host.
+DEVICE_NAME = re.compile(r"dev(?:ice)?(?:s|_?ids?|_\w*|\b)|cuda|gpu|rank", re.I)
 # Methods that nothing but a tensor has.
 ONLY_OF_TENSORS = frozenset("chunk narrow unsqueeze permute softmax log_softmax sigmoid unbind requires_grad_".split())
 # Methods of texts, dicts, tensors and arrays: where one is called, it is not asked what class the object has.
@@ -140,7 +144,9 @@ OF_PLAIN_DATA = ONLY_OF_TENSORS | VIEWING_METHODS | _OF_TEXTS | _OF_ARRAYS
 # Functions that keep the size of what they are given.
 SHAPE_KEEPING = frozenset(
     "softmax log_softmax sigmoid tanh relu exp log clamp float half double normalize dropout gelu elu silu leaky_relu "
-    "softplus logsigmoid layer_norm".split()
+    "softplus logsigmoid layer_norm clone abs absolute square sqrt rsqrt pow log2 log1p sin cos neg sign round clip "
+    "clamp_min clamp_max erf reciprocal add sub subtract mul multiply div divide masked_fill nan_to_num flip "
+    "roll".split()
 )
 # Operations whose graph needs saved tensors, so that it cannot be used twice.
 SAVING = frozenset(

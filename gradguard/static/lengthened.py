@@ -8,8 +8,10 @@ from gradguard.static import tree as t
 from gradguard.static.forms import rebind_form
 from gradguard.static.guards import guards
 from gradguard.static.model import Form, Scope
+from gradguard.static.paths import is_part
 from gradguard.static.state import State
-from gradguard.static.values import Held, Holding, Root, Roots, Source, Value, union
+from gradguard.static.steady import set_test
+from gradguard.static.values import Held, Holding, Root, Roots, Source, Value, union, whole
 
 if TYPE_CHECKING:
     from gradguard.static.called import Called
@@ -22,19 +24,32 @@ JOINING = frozenset("cat concat concatenate vstack hstack".split())
 def note_joined(c: Called) -> None:
     """Note what the tensors hold that a call puts one behind the other."""
     joined = union(c.arguments)
-    params = (root for root in joined.roots if root.source is Source.PARAM)
-    given = frozenset(Holding(Held.GIVEN, root) for root in params)
-    c.flow.joined[c.node] = joined.holding(Held.OUTPUT, Held.GIVEN) | given
+    c.flow.joined[c.node] = whole(joined)
 
 
 def lengthened(flow: Flow, path: str, value: Value, state: State, source: t.Expr | None) -> Value:
     """What is bound to a path; where that is what was there, made longer, with what both hold."""
-    if not isinstance(source, t.Call) or source not in flow.joined:
-        return value
-    if not _has_whole(source, path) or _is_kept_short(flow, path, source):
+    joining = joining_call(flow, path, source)
+    if joining is None or _is_kept_short(flow, path, joining, source):
         return value
     before = frozenset(Holding(Held.GROWN, root) for root in content(flow.read(path, state)))
-    return value._replace(holds=value.holds | flow.joined[source] | before)
+    return value._replace(holds=value.holds | flow.joined[joining] | before)
+
+
+def joining_call(flow: Flow, path: str, source: t.Expr | None) -> t.Call | None:
+    """The call that makes what is at a path longer, where that, or a pair of such, is bound to the path again.
+
+    ``self.past = torch.cat([self.past, x])``; ``x = torch.cat([self.past, x])``, then ``self.past = x.detach()``.
+    """
+    if isinstance(source, t.Display):
+        each = (joining_call(flow, f"{path}[*]", item) for item in source.items)
+        return next((found for found in each if found is not None), None)
+    source = _itself(source) if source is not None else None
+    if isinstance(source, t.Name):
+        bound = [made.value for made in flow.ref.bindings_made if source.id in made.names]
+        source = max(bound, key=lambda value: flow.site(value).line, default=None)  # what comes behind it may cut it
+    is_joining = isinstance(source, t.Call) and source in flow.joined and _has_whole(source, path)
+    return source if is_joining else None  # type: ignore[return-value]
 
 
 def lengthened_item(
@@ -45,7 +60,7 @@ def lengthened_item(
     Args:
         base: the path of the collection.
     """
-    if not isinstance(source, t.Call) or source not in flow.joined or _is_kept_short(flow, base, source):
+    if not isinstance(source, t.Call) or source not in flow.joined or _is_kept_short(flow, base, source, source):
         return None
     joined = source.args[0].value if source.args else None
     before = map(_itself, joined.items) if isinstance(joined, t.Display) else ()
@@ -85,18 +100,40 @@ def content(value: Value) -> Roots:
     return frozenset(r for r in value.must if r.source in (Source.CARRIED, Source.PLACE, Source.PARAM)) | grown
 
 
-def _is_kept_short(flow: Flow, path: str, source: t.Expr) -> bool:
-    """Whether something else in the function binds the path, or a condition is in the way of making it longer."""
+def _is_kept_short(flow: Flow, path: str, joining: t.Call, source: t.Expr | None) -> bool:
+    """Whether something else in the function binds the path, or a condition is in the way of making it longer.
+
+    What is there at first, ``if self.past is None: self.past = x``, does neither.
+
+    Args:
+        source: what is bound to the path: the call, or what is made of it.
+    """
     body = flow.ref.define.body
     binding = t.walk_statements(body)
     if flow.scope(path) is Scope.LOCAL:  # it is begun before the loop
         loops = [loop for loop in t.walk_statements(body) if isinstance(loop, t.Repeat)]
         binding = (stmt for loop in loops for stmt in t.walk_statements(loop.body))
+    asking = [stmt for stmt in t.walk_statements(body) if isinstance(stmt, t.If) and _asks_for(flow, stmt.test, path)]
+    first = {id(inner) for stmt in asking for inner in t.walk_statements(_taken_at_first(stmt))}
     others = (s for s in binding if isinstance(s, t.Assign | t.Augment | t.Delete) and not _assigns(s, source))
-    return any(_binds(flow, stmt, path) for stmt in others) or any(True for _ in guards(body, source))
+    tests = {id(stmt.test) for stmt in asking}
+    on_way = (guard for node in (joining, source) if node is not None for guard in guards(body, node))
+    is_conditional = any(id(guard.test) not in tests for guard in on_way)
+    return is_conditional or any(_binds(flow, stmt, path) for stmt in others if id(stmt) not in first)
 
 
-def _assigns(stmt: t.Stmt, source: t.Expr) -> bool:
+def _asks_for(flow: Flow, test: t.Expr, path: str) -> bool:
+    """Whether all that a condition asks is whether something is at a path yet."""
+    asked = [flow.canonical(found) for found in set_test(test)[0]]
+    return bool(asked) and all(found == path or is_part(found, path) or is_part(path, found) for found in asked)
+
+
+def _taken_at_first(stmt: t.If) -> list[t.Stmt]:
+    _, is_set = set_test(stmt.test)
+    return stmt.orelse if is_set else stmt.body
+
+
+def _assigns(stmt: t.Stmt, source: t.Expr | None) -> bool:
     return isinstance(stmt, t.Assign) and stmt.value is source
 
 

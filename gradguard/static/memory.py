@@ -83,15 +83,27 @@ def _grows_in(store: Store, loop: Loop, carry: Carry) -> bool:
 def _lasts(flow: Flow, store: Store, grows: Loop) -> bool:
     """Whether a collection is that of a whole training: an object's, of several epochs, or beside its optimizer.
 
-    An object's that the function begins anew, before its loop, is one epoch's. A loop over a step's items is no epoch.
+    An object's that the function begins anew, before its loop, is one epoch's. A loop over a step's items is no epoch,
+    and what a script does itself it does once.
     """
+    if flow.facts.name == "<module>":
+        return True
     carry = flow.carries.get((store.path, grows))
     begun_here = store.scope is Scope.LOCAL or (carry is not None and carry.fresh)
     within = takewhile(lambda loop: loop is not grows, store.loop.around() if store.loop is not None else ())
     if not begun_here or any(loop.over_loader or loop.is_step or loop.backwards for loop in within):
         return True
     made = (name for name, value in flow.final.env.items() if value.kind is Kind.OPTIMIZER)
-    return any("." not in name and name not in flow.params for name in made)
+    return any("." not in name and name not in flow.params for name in made) or _makes_optimizer(flow, store, grows)
+
+
+def _makes_optimizer(flow: Flow, store: Store, loop: Loop) -> bool:
+    """Whether the object that has a collection makes the optimizer itself with which it takes the loop's steps."""
+    head, _, _ = store.path.partition(".")
+    owner = places.owner_of(flow, head, flow.final)
+    stepped = (step.target.partition(".") for step in loop.steps if step.target is not None)
+    names = {name for base, _, name in stepped if base == head}
+    return owner is not None and any(isinstance(value, t.Call) for name in names for _, value in owner.assigned(name))
 
 
 def _is_called_back(flow: Flow) -> bool:

@@ -77,12 +77,19 @@ def items_stored(cls: Class) -> dict[str, list[tuple[FunctionRef, t.Expr]]]:
 def _puts(stmt: t.Stmt) -> Iterator[tuple[str, t.Expr]]:
     """The collections that a statement puts something into, each with that."""
     if isinstance(stmt, t.Assign):
-        holders = (target.value for target in stmt.targets if isinstance(target, t.Subscript))
+        targets = (target for target in stmt.targets if isinstance(target, t.Subscript))
+        holders = (target.value for target in targets if not _is_cut_of_entry(target, stmt.value))
         yield from ((t.path_of(holder) or "", stmt.value) for holder in holders)
     call = stmt.value if isinstance(stmt, t.Evaluate) else None
     func = call.func if isinstance(call, t.Call) and len(call.args) == 1 else None
     if isinstance(call, t.Call) and isinstance(func, t.Attribute) and func.name in ("append", "appendleft", "add"):
         yield t.path_of(func.value) or "", call.args[0].value
+
+
+def _is_cut_of_entry(target: t.Subscript, value: t.Expr) -> bool:
+    """Whether one entry is cut to a length, which says nothing of the others: ``rows["x"] = rows["x"][-20:]``."""
+    is_cut = isinstance(value, t.Subscript) and isinstance(value.index, t.Slice)
+    return is_cut and isinstance(target.index, t.Constant) and t.path_of(value.value) == t.path_of(target)  # type: ignore[attr-defined]
 
 
 def is_dict(cls: Class) -> bool:

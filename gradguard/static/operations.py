@@ -27,9 +27,12 @@ from gradguard.static.values import (
     NOTHING,
     NOTHING_HELD,
     NUMBER,
+    ON_DEVICE,
     UNKNOWN,
     Fields,
     Held,
+    Holding,
+    Holdings,
     Kind,
     Root,
     Source,
@@ -44,6 +47,7 @@ from gradguard.static.values import (
     structure,
     union,
     viewed,
+    whole,
 )
 
 _QUEUES = ("queue.", "collections.", "multiprocessing.", "torch.multiprocessing.", "asyncio.")
@@ -258,7 +262,7 @@ def _torch(c: Called, name: str, tail: str) -> Value | None:
     if tail in k.SAVING:
         c.flow.saving.add(c.node)
     if tail in k.SHAPE_KEEPING and c.first is not None:
-        result = result._replace(holds=result.holds | c.first.holding(Held.OUTPUT))
+        result = result._replace(holds=result.holds | whole(c.first))
     return _indexed(c, tail, result)
 
 
@@ -329,7 +333,7 @@ def tensor_method(c: Called) -> Value | None:
         return DETACHED  # torch.distributions draws under no_grad
     if c.method in k.MOVING_METHODS:
         moved = computed(receiver)._replace(parts=())
-        moved = moved._replace(holds=moved.holds | receiver.holding(Held.STATE))
+        moved = moved._replace(holds=moved.holds | receiver.holding(Held.STATE) | _on_device(c, receiver))
         return recorded(moved, c.state)  # to where it is already, it is the same tensor
     if c.method in k.SHAPING_METHODS:
         kind = Kind.TENSOR if _is_tensor(c, receiver) else receiver.kind
@@ -345,9 +349,30 @@ def tensor_method(c: Called) -> Value | None:
         if c.method in k.VIEWING_METHODS:
             result = result._replace(holds=result.holds | _viewed(c, receiver).holds)
         elif c.method in k.SHAPE_KEEPING:
-            result = result._replace(holds=result.holds | receiver.holding(Held.OUTPUT))
+            result = result._replace(holds=result.holds | whole(receiver))
         return _indexed(c, c.method, result)
     return None
+
+
+def _on_device(c: Called, receiver: Value) -> Holdings:
+    """What a batch keeps on the device that it is moved to, or is on already."""
+    to = c.node.args[0].value if c.node.args else c.node.argument("device", 0)
+    if c.method in k.KEEPING_DEVICE or (c.method == "to" and _names_a_type(to)):
+        return whole(receiver)
+    if c.method == "cpu" or (c.method == "to" and not _names_a_device(to)):
+        return NOTHING_HELD
+    return whole(receiver) | {Holding(Held.MOVED, c.node)}
+
+
+def _names_a_type(to: t.Expr | None) -> bool:
+    path = (t.path_of(to) if to is not None else None) or ""
+    return "dtype" in path or path.startswith("torch.")
+
+
+def _names_a_device(to: t.Expr | None) -> bool:
+    """Whether what a tensor is moved to is a device that is not the host, as far as its name says."""
+    named = to.value if isinstance(to, t.Constant) else t.path_of(to) if to is not None else None
+    return isinstance(named, int) or (isinstance(named, str) and k.DEVICE_NAME.search(named) is not None)
 
 
 def _is_of_dict(c: Called, receiver: Value) -> bool:
@@ -370,9 +395,9 @@ def _is_tensor(c: Called, receiver: Value) -> bool:
 def _viewed(c: Called, receiver: Value) -> Value:
     """The receiver as a view of itself; of a part of it, where the method picks one."""
     if c.method == "repeat":  # copies
-        return computed(receiver)._replace(holds=computed(receiver).holds | receiver.holding(Held.OUTPUT))
+        return computed(receiver)._replace(holds=computed(receiver).holds | whole(receiver))
     if c.method in ("narrow", "select"):
-        return holding(receiver._replace(holds=receiver.holds - receiver.holding(Held.OUTPUT)), Held.VIEW, c.node)
+        return holding(receiver._replace(holds=receiver.holds - receiver.holding(*ON_DEVICE)), Held.VIEW, c.node)
     return receiver if c.method == "requires_grad_" else viewed(receiver)
 
 

@@ -102,7 +102,9 @@ class Module(Remembers):
         """Whether it puts something on a GPU."""
         text = self.source.text
         on_cpu = re.search(r"torch\.device\(\s*['\"]cpu", text) and "cuda" not in text
-        return not on_cpu and re.search(r"\.cuda\(|\.to\([^)\n]*(?:device|cuda|gpu)|\bdevice=", text) is not None
+        return (
+            not on_cpu and re.search(r"\.cuda\(|\.to\([^)\n]*(?i:\bdev\b|device|cuda|gpu)|\bdevice=", text) is not None
+        )
 
     @cached_property
     def torch(self) -> str | None:
@@ -470,12 +472,15 @@ class Project:
         """Whether nobody is seen to call a function but, perhaps, the base class of another package."""
         return self._without_grad.is_left_to_others(ref)
 
-    def calling(self, ref: FunctionRef) -> Iterator[Flow]:
+    def calling(self, ref: FunctionRef, name: str = "") -> Iterator[Flow]:
         """What the functions do that mention one of this name, in its program, where few do; not while one is read.
 
         A template of a base comes twice, also as it runs with what the class of this one fills in.
+
+        Args:
+            name: the name that they mention, where it is another: a constructor is called by that of its class.
         """
-        for module, selection in self._mentioning(ref):
+        for module, selection in self._mentioning(ref, name):
             yield from self.flows(module, selection)
         templates = ref.owner.templates_of(ref.define.name) if ref.owner is not None else ()
         yield from (flow for template in templates if (flow := self.flow(template)) is not None)
@@ -489,8 +494,10 @@ class Project:
         for module, selection in self._mentioning(ref, anywhere=anywhere):
             yield from module.functions(selection)
 
-    def _mentioning(self, ref: FunctionRef, *, anywhere: bool = False) -> Iterator[tuple[Module, Selection]]:
-        name = ref.define.name
+    def _mentioning(
+        self, ref: FunctionRef, name: str = "", *, anywhere: bool = False
+    ) -> Iterator[tuple[Module, Selection]]:
+        name = name or ref.define.name
         if not self.survey.is_called_by_many(name, ref.module):
             found = self.survey.callers_anywhere if anywhere else self.survey.callers
             callers = tuple(found(name, ref.module))

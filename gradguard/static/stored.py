@@ -432,6 +432,11 @@ class Store(Event):
         return one_line(self.value_site.code) if self.value_site else self.given_as
 
     @property
+    def written_code(self) -> str:
+        """The same in the words of the function that stores it, whoever calls that."""
+        return self.source.value_code if isinstance(self.source, Store) else self.value_code
+
+    @property
     def is_tensor(self) -> bool | None:
         """Whether what is stored is one tensor: certainly, certainly not (a tuple, a dict), or None when not known."""
         node = self.value_site.node if self.value_site else None

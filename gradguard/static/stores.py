@@ -10,6 +10,7 @@ from gradguard.static import knowledge as k
 from gradguard.static import tree as t
 from gradguard.static.classes import Class
 from gradguard.static.forms import comprehension_of, rebind_form
+from gradguard.static.lengthened import joining_call
 from gradguard.static.model import (
     Form,
     Mode,
@@ -63,6 +64,9 @@ def store_rebind(flow: Flow, path: str, value: Value, state: State, stmt: t.Node
         is_told = not path.endswith('"]') or "[*]" not in path or len(flow.words_put) == 1
         if form is Form.REBIND and is_told and any(_is_from(root, path) for root in value.reach):
             form, part = _computed(flow, path, stmt, source)
+    joining = joining_call(flow, path, source) if grows else None
+    if form is Form.REBIND and not value.reach and joining is not None:
+        form, part = Form.CONCATENATE, _added(path, joining)
     if form is Form.SUM and (_is_step_of_leaf(value) or _has_no_graph(flow, part, state)):
         form, part = Form.REBIND, None
     if form is Form.AVERAGE and part is not None and _is_of_numbers(flow, part, state):
@@ -73,9 +77,15 @@ def store_rebind(flow: Flow, path: str, value: Value, state: State, stmt: t.Node
     store = flow.store(path, value, state, stmt, written, Form.APPEND if is_longer else form)
     store.in_structure = store.in_structure or is_longer
     store.descends = descends
+    store.conditional = store.conditional and joining is None  # it is but asked whether there is something yet
     made = stmt.value if source is None and isinstance(stmt, t.Assign) else source
     if form is Form.REBIND and made is not None and value.keeps:
         store.recurs = goes_round(flow.ref.bindings_made, path, made)
+
+
+def _added(path: str, joining: t.Call) -> t.Expr | None:
+    """What a call puts behind what is at a path, or behind an element of it."""
+    return rebind_form(path, joining)[1] or rebind_form(f"{path}[*]", joining)[1]
 
 
 def _is_told_apart(flow: Flow, path: str, name: object) -> bool:

@@ -14,6 +14,7 @@ from gradguard.static.places import field_of
 from gradguard.static.values import (
     NONE,
     NOTHING_HELD,
+    ON_DEVICE,
     UNKNOWN,
     Held,
     Holding,
@@ -28,6 +29,7 @@ from gradguard.static.values import (
     element,
     is_record,
     viewed,
+    whole,
 )  # fmt: skip
 from gradguard.static.views import Taken, taken_from
 
@@ -118,8 +120,12 @@ class Translation:
         return isinstance(root.key, Part) and is_record(given) and given.part(root.key.keys[0]) is not None
 
     def _holds(self, value: Value) -> Holdings:
-        own = frozenset(Holding(h.held, (self.c.node, h.key)) for h in value.holds if h.held not in _OF_THE_CALLEE)
-        return own | self._given_outputs(value) | self._views(value) | self._grown(value)
+        own = frozenset(h for h in value.holds if h.held not in _OF_THE_CALLEE)
+        return self._from(own) | self._given_outputs(value) | self._views(value) | self._grown(value)
+
+    def _from(self, holds: Holdings) -> Holdings:
+        """What began in the callee, as what began in its call."""
+        return frozenset(Holding(held.held, (self.c.node, held.key)) for held in holds)
 
     def returned(self, value: Value) -> Value:
         """What the callee returns: where it computed that from an argument, it did not know whether that is a leaf."""
@@ -150,14 +156,14 @@ class Translation:
         found: Holdings = NOTHING_HELD
         for held in value.holding(Held.GIVEN):
             outer = self.outer(held.key) if isinstance(held.key, Root) else UNKNOWN
-            params = (root for root in outer.roots if root.source is Source.PARAM)
-            found |= outer.holding(Held.OUTPUT, Held.GIVEN) | {Holding(Held.GIVEN, root) for root in params}
+            found |= whole(outer)
         return found
 
     def _viewed(self, given: Value, value: Value) -> Value:
-        """What is given, or that as a view of itself, where the callee took a part of it."""
-        views = self._views(value)
-        return given._replace(holds=viewed(given).holds | views) if views else given
+        """What is given, as it was moved to a device, or as a view of itself, where the callee took a part of it."""
+        views, moved = self._views(value), self._from(value.holding(*ON_DEVICE))
+        kept = viewed(given).holds | views if views else given.holds
+        return given._replace(holds=kept | moved) if views or moved else given
 
     def _views(self, value: Value) -> Holdings:
         """The storages that small parts of the arguments share."""

@@ -40,6 +40,7 @@ class Held(Enum):
     STATE = auto()  # a model's own state, not a copy
     SNAPSHOT = auto()  # a copy of a model or of its state
     OUTPUT = auto()  # what a module returned, on the device where it was computed
+    MOVED = auto()  # a batch that was moved to a device
     EXCEPTION = auto()  # an exception, with the frames that it passed through and what they hold
     OPTIMIZER = auto()  # an optimizer, with its state
     PARAMETER = auto()  # a new parameter
@@ -78,6 +79,8 @@ class Part(NamedTuple):
 Roots = frozenset[Root]
 Holdings = frozenset[Holding]
 NONE: Roots = frozenset()
+ON_DEVICE = (Held.OUTPUT, Held.MOVED)
+"""Whole batches, on the device, and what is as large."""
 NOTHING_HELD: Holdings = frozenset()
 
 
@@ -246,6 +249,14 @@ def _is_clear(value: Value) -> bool:
     """Whether it is known that a value has a graph, or that it has none."""
     data = value.kind in (Kind.NUMBER, Kind.NOTHING, Kind.LOADER) or value.ref in ("batch", "data")
     return data or bool(value.reach or value.holding(Held.CUT))
+
+
+def whole(value: Value) -> Holdings:
+    """What a tensor that is as large as this one keeps alive on the device; of an argument, what the caller knows."""
+    if value.kind not in (Kind.UNKNOWN, Kind.TENSOR, Kind.OUTPUT):
+        return NOTHING_HELD
+    given = (Holding(Held.GIVEN, root) for root in value.roots if root.source is Source.PARAM)
+    return value.holding(*ON_DEVICE, Held.GIVEN).union(given)
 
 
 _OF_A_RESULT = frozenset((Held.CUT,))

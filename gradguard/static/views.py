@@ -10,6 +10,7 @@ from gradguard.static.state import State
 from gradguard.static.values import (
     ARRAY,
     NOTHING_HELD,
+    ON_DEVICE,
     Held,
     Holding,
     Holdings,
@@ -45,10 +46,10 @@ def indexed(flow: Flow, base: Value, expr: t.Subscript, state: State) -> Value:
     """``tensor[index]``: a view for numbers and slices, a copy for lists, masks and tensors."""
     base = viewed(base)
     if _is_mask(expr.index):  # a copy of some of the rows
-        return computed(base)._replace(holds=base.holding(Held.OUTPUT, Held.GIVEN, Held.CUT))
+        return computed(base)._replace(holds=base.holding(*ON_DEVICE, Held.GIVEN, Held.CUT))
     if not _is_position(expr.index) and not _is_picked(flow, expr.index, state):
         base = computed(base)  # by a name: one of many rows, or a copy
-    base = base._replace(holds=base.holds - base.holding(Held.OUTPUT))
+    base = base._replace(holds=base.holds - base.holding(*ON_DEVICE))
     if isinstance(expr.value, t.Call) and k.MEASURE_OF_CLASSES.search(t.path_of(expr.value.func) or ""):
         return base  # precision(predicted, y, classes)[1]: the whole is hardly larger
     is_tensor = _has_dimensions(expr.index) or (base.kind is Kind.TENSOR and base.ref != "batch")

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.rules.snippets import assert_clean, assert_flagged, lines_in_files, twin
+from gradguard.findings import Severity
+from tests.rules.snippets import assert_clean, assert_flagged, findings, lines_in_files, marked, twin
 
 CODE = "GG109"
 
@@ -1097,6 +1098,12 @@ def test_a_collection_that_the_maker_has_by_another_name(name: str) -> None:
     assert_flagged(RECORDERS[name], CODE)
 
 
+@pytest.mark.parametrize("name", RECORDERS)
+def test_such_a_collection_of_what_has_no_graph(name: str) -> None:
+    found = findings(RECORDERS[name].replace("rows.append(output)", "rows.append(output.detach())"), CODE)
+    assert [(f.severity, f.span.line) for f in found] == [(Severity.WARNING, *marked(RECORDERS[name]))]
+
+
 LOOP = "            for x, y in loader:\n"
 
 
@@ -1104,7 +1111,7 @@ LOOP = "            for x, y in loader:\n"
 @pytest.mark.parametrize(
     "edit",
     [
-        ("rows.append(output)", "rows.append(output.detach())"),
+        ("rows.append(output)", "rows.append(output.detach().mean())"),
         ("rows.append(output)", "rows[:] = [output]"),
         ("rows.append(output)", "rows.append(output)\n                    del rows[:-3]"),
         ("def forward(self, x):", "def forward(self, x):\n                self.seen.clear()"),

@@ -76,6 +76,170 @@ OF_TRAINING = {
     .replace("seen.append(out.detach())", "seen.append(out.detach())  # !"),
 }
 
+BATCHES = """
+        def fit(net, loader, lr):
+            dev = torch.device("cuda")
+            net.to(dev)
+            optimizer = torch.optim.SGD(net.parameters(), lr=lr)
+            hardest = []
+            for epoch in range(20):
+                for feats, labels in loader:
+                    feats, labels = feats.to(dev, non_blocking=True), labels.to(dev)
+                    scores = net(feats)
+                    loss = F.cross_entropy(scores, labels)
+                    optimizer.zero_grad()
+                    loss.backward()
+                    optimizer.step()
+                    hardest.append(KEPT)MARK
+                    END
+            return hardest
+"""
+STATS = """
+        class Stats:
+            def __init__(self):
+                self.rows = []
+
+            def add(self, rows):
+                kept = rows.clone()
+                self.rows.append(kept)MARK
+
+            def drop(self):
+                DROP
+
+        class Trainer:
+            def __init__(self, net, optimizer):
+                self.net, self.optimizer, self.stats = net.cuda(), optimizer, Stats()
+
+            def step(self, x, y):
+                out = self.net(x.cuda())
+                self.optimizer.zero_grad()
+                F.mse_loss(out, y.cuda()).backward()
+                self.optimizer.step()
+                self.stats.add(GIVEN)
+
+            def fit(self, loader):
+                for x, y in loader:
+                    self.step(x, y)
+                    END
+"""
+POOL = """
+        class Pool:
+            def __init__(self, size):
+                self.size, self.images = size, []
+
+            def query(self, batch):
+                for image in batch.detach().unsqueeze(1).unbind(0):
+                    self.images.append(image.clone())MARK
+                TRIM
+                return torch.stack(random.sample(self.images, self.size))
+
+        def train(net, loader):
+            net.cuda()
+            pool = Pool(50)
+            optimizer = torch.optim.Adam(net.parameters())
+            for x, y in loader:
+                fake = net(x.cuda())
+                optimizer.zero_grad()
+                F.mse_loss(fake, y.cuda()).backward()
+                optimizer.step()
+                print(pool.query(fake).mean())
+"""
+VALIDATED = """
+        class Runner:
+            def __init__(self, net, loader, held_out):
+                self.net, self.loader, self.held_out = net.cuda(), loader, held_out
+                self.optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+                self.scores = []
+
+            @torch.no_grad()
+            def validate(self):
+                BEGIN
+                for x, y in self.held_out:
+                    self.scores.append(KEPT)MARK
+                return torch.cat(self.scores).mean()
+
+            def fit(self, epochs):
+                for epoch in range(epochs):
+                    for x, y in self.loader:
+                        loss = F.cross_entropy(self.net(x.cuda()), y.cuda())
+                        self.optimizer.zero_grad()
+                        loss.backward()
+                        self.optimizer.step()
+                    print(self.validate())
+                    END
+"""
+
+
+def told(code: str, **words: str) -> str:
+    """A program with some words replaced; those that are not named by nothing that matters."""
+    for word, instead in ({"MARK": "", "END": "pass", "BEGIN": "pass", "DROP": "pass", "TRIM": "pass"} | words).items():
+        code = code.replace(word, instead)
+    return code
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        told(BATCHES, KEPT="(loss.item(), feats, labels)", MARK="  # !"),
+        told(BATCHES, KEPT="feats", MARK="  # !"),
+        told(BATCHES, KEPT="{'x': feats, 'at': epoch}", MARK="  # !"),
+        told(BATCHES, KEPT="(scores.detach() - F.one_hot(labels)).abs()", MARK="  # !"),
+        told(BATCHES, KEPT="scores.detach().float().clone()", MARK="  # !"),
+        told(BATCHES, KEPT="feats[feats.sum(1) > 0]", MARK="  # !"),
+        told(STATS, GIVEN="out.detach()", MARK="  # !"),
+        told(STATS, GIVEN="x.to('cuda:0')", MARK="  # !"),
+        told(POOL, MARK="  # !"),
+        told(VALIDATED, KEPT="self.net(x.cuda())", MARK="  # !"),
+        told(VALIDATED, KEPT="(self.net(x.cuda()).softmax(1), y)", MARK="  # !"),
+    ],
+)
+def test_whole_batches_of_a_training(code: str) -> None:
+    assert_flagged(code, CODE)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        told(BATCHES, KEPT="loss.item()"),
+        told(BATCHES, KEPT="loss.detach()"),
+        told(BATCHES, KEPT="(loss.item(), feats.cpu(), labels.cpu())"),
+        told(BATCHES, KEPT="feats.to('cpu')"),
+        told(BATCHES, KEPT="feats.mean()"),
+        told(BATCHES, KEPT="scores.detach().argmax(1)"),
+        told(BATCHES, KEPT="(scores.detach() - labels).abs().mean()"),
+        told(BATCHES, KEPT="scores.detach().norm(dim=1).max()"),
+        told(BATCHES, KEPT="len(feats)"),
+        told(BATCHES, KEPT="feats.device"),
+        told(BATCHES, KEPT="feats", END="hardest = hardest[-8:]"),
+        told(BATCHES, KEPT="feats", END="if len(hardest) > 8: del hardest[0]"),
+        told(BATCHES, KEPT="feats").replace("hardest = []", "hardest = deque(maxlen=8)"),
+        told(BATCHES, KEPT="feats").replace(
+            "                for feats, labels", "                hardest = []\n                for feats, labels"
+        ),
+        told(BATCHES, KEPT="feats").replace("hardest.append(", "if epoch == 0 and len(hardest) < 4: hardest.append("),
+        told(BATCHES, KEPT="scores").replace(
+            "F.cross_entropy(scores, labels)", "scores"
+        ),  # a loss that the model gives
+        told(BATCHES, KEPT="scores.detach()").replace("F.cross_entropy(scores, labels)", "scores"),
+        told(STATS, GIVEN="out.detach().mean()"),
+        told(STATS, GIVEN="out.detach().cpu()"),
+        told(STATS, GIVEN="out.detach()", END="self.stats.rows.clear()"),
+        told(STATS, GIVEN="out.detach()", END="self.stats.drop()", DROP="self.rows = []"),
+        told(STATS, GIVEN="out.detach()").replace("self.rows.append(kept)", "self.rows = [kept]"),
+        told(STATS, GIVEN="out.detach()").replace(".cuda()", ""),
+        told(POOL, TRIM="del self.images[:-self.size]"),
+        told(POOL, TRIM="self.images = self.images[-self.size:]"),
+        told(VALIDATED, KEPT="self.net(x.cuda())", BEGIN="self.scores = []"),
+        told(VALIDATED, KEPT="self.net(x.cuda())", BEGIN="self.scores.clear()"),
+        told(VALIDATED, KEPT="self.net(x.cuda())", END="self.scores = []"),
+        told(VALIDATED, KEPT="self.net(x.cuda()).argmax(1).cpu()"),
+        told(VALIDATED, KEPT="F.cross_entropy(self.net(x.cuda()), y.cuda())"),
+    ],
+)
+def test_whole_batches_that_are_not_kept(code: str) -> None:
+    assert_clean(code, CODE)
+
+
 OF_TRAINING_CLEAN = {
     "an object of each epoch": RUN.replace("frames, lr)", "frames, optimizer)").replace(
         "optimizer = torch.optim.SGD(model.parameters(), lr=lr)", "print(optimizer)"
@@ -491,6 +655,95 @@ def test_a_tensor_that_gets_longer_in_each_step(parts: dict[str, str]) -> None:
 )
 def test_a_tensor_that_keeps_its_length_or_is_small(parts: dict[str, str]) -> None:
     assert_clean(bank(**parts), CODE, Confidence.LOW)
+
+
+CACHED = """
+    class Attention(nn.Module):
+        def __init__(self, size):
+            super().__init__()
+            self.keys, self.values = nn.Linear(size, size), nn.Linear(size, size)
+            self.past, self.caching = None, False
+
+        def reset(self):
+            {reset}
+
+        def forward(self, x):
+            k, v = self.keys(x), self.values(x)
+            {body}
+            return F.scaled_dot_product_attention(x, k, v)
+
+    def train(net, loader):
+        attention = Attention(8)
+        optimizer = torch.optim.Adam([*net.parameters(), *attention.parameters()])
+        for x, y in loader:
+            loss = F.cross_entropy(attention(net(x)), y)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            {step}
+"""
+
+
+def cached(*lines: str, reset: str = "pass", step: str = "pass") -> str:
+    return CACHED.format(body="\n            ".join(lines), reset=reset, step=step)
+
+
+JOIN = "if self.past is not None: k = torch.cat([self.past, k], 1)"
+PAIR = (
+    "if self.past is not None:",
+    "    k = torch.cat([self.past[0], k], 1)",
+    "    v = torch.cat([self.past[1], v], 1)",
+)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        cached(JOIN, "self.past = k.detach()  # !"),
+        cached(JOIN, "self.past = k.detach().clone()  # !"),
+        cached(*PAIR, "self.past = (k.detach(), v.detach())  # !"),
+        cached(*PAIR, "self.past = k.detach().clone(), v.detach().clone()  # !"),
+        cached(
+            "if self.past is None: self.past = k.detach()",
+            "else: self.past = torch.cat([self.past, k.detach()], 1)  # !",
+        ),
+        cached(
+            "if self.past is not None: self.past = torch.cat([self.past, k.detach()], 1)  # !",
+            "else: self.past = k.detach()",
+        ),
+        cached("self.past = k.detach() if self.past is None else torch.cat([self.past, k.detach()])  # !"),
+    ],
+)
+def test_a_cache_that_gets_longer_in_each_step(code: str) -> None:
+    assert_flagged(code, CODE)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        cached(JOIN, "self.past = k[:, -64:].detach()"),
+        cached(JOIN, "k = k[:, -64:]", "self.past = k.detach()"),
+        cached(JOIN, "if k.size(1) > 64: k = k[:, -64:]", "self.past = k.detach()"),
+        cached(JOIN, "if self.caching: self.past = k.detach()"),
+        cached(JOIN, "self.past = k.detach()", "if k.size(1) > 64: self.past = None"),
+        cached(JOIN, "self.past = k.detach()", step="attention.past = None"),
+        cached(JOIN, "self.past = k.detach()", reset="self.past = None", step="attention.reset()"),
+        cached(*PAIR, "self.past = (k[:, -9:].detach(), v[:, -9:].detach())"),
+        cached(*PAIR, "self.past = (k.detach(), v.detach())", reset="self.past = None", step="attention.reset()"),
+        cached(
+            "if self.past is None or self.past.size(1) > 64: self.past = k.detach()",
+            "else: self.past = torch.cat([self.past, k.detach()], 1)",
+        ),
+        cached(
+            "if self.past is None: self.past = k.detach()",
+            "else: self.past = torch.cat([self.past, k.detach()], 1)[:, -64:]",
+        ),
+        cached("self.past = k.detach()"),
+        cached("both = torch.cat([k, v])", "self.past = both.detach()"),
+    ],
+)
+def test_a_cache_that_is_kept_short(code: str) -> None:
+    assert_clean(code, CODE, Confidence.LOW)
 
 
 def test_a_sequence_that_a_model_writes_gets_longer() -> None:
