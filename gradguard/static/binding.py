@@ -90,6 +90,9 @@ def bind(
     _end_aliases(flow, path, state)
     _note_terms(flow, path, source, state)
     state.assign(path, value)
+    for other in flow.element_paths(path) if is_inner else ():  # for block in self.blocks: block.seen = []
+        if other != path and not value.keeps:
+            state.assign(other, value)
     state.env.update((f"{path}.{name}", field) for name, field in stores.fields_kept(path, value))
     if value.kind is Kind.MODULE and is_frozen_copy(source):
         flow.freeze(path, state, True)

@@ -293,7 +293,7 @@ def _project(c: Called) -> Value | None:
             if learns:
                 module_calls.forward(c)
                 module_calls.note_tensors(c, forward)
-            several = c.flow.element_paths(c.path) if c.path and c.func.kind is Kind.INSTANCE else ()
+            several = c.flow.element_paths(c.path) if c.path else ()
             receiver = several[0] if several else c.flow.canonical(c.path) if c.path else None
             returned = apply_facts(c, forward, c.values, receiver=receiver)
             if returned.parts and not returned.reach:

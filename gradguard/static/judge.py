@@ -23,6 +23,7 @@ from gradguard.static.memory import COLLECTING, cleared, is_cut, judge_memory
 from gradguard.static.model import Backward, Event, Form, GradCall, Loop, Mode, Scope, Site, Store
 from gradguard.static.module_inputs import may_get_graphs
 from gradguard.static.noted import judge_call, judge_construction
+from gradguard.static.objects import is_given
 from gradguard.static.other_libraries import judge_foreign
 from gradguard.static.paths import is_within
 from gradguard.static.read_again import is_read_again, is_read_at_its_end
@@ -447,10 +448,7 @@ def _is_over_parameters(store: Store) -> bool:
 def _is_shared(flow: Flow, store: Store) -> bool:
     """Whether a collection is one that whoever made the object gave it, and may empty by another name."""
     owner, (base, _, name) = flow.ref.owner, store.path.partition(".")
-    assigned = owner.assigned(name) if owner is not None and base == "self" else []
-    return bool(assigned) and all(
-        isinstance(value, t.Name) and any(p.name == value.id for p in define.params) for define, value in assigned
-    )
+    return owner is not None and base == "self" and is_given(owner, name)
 
 
 def _new_key(store: Store) -> bool:

@@ -92,6 +92,14 @@ def _is_cut_of_entry(target: t.Subscript, value: t.Expr) -> bool:
     return is_cut and isinstance(target.index, t.Constant) and t.path_of(value.value) == t.path_of(target)  # type: ignore[attr-defined]
 
 
+def is_given(cls: Class, name: str) -> bool:
+    """Whether all that is ever assigned to an attribute is what whoever made the object gave it."""
+    assigned = cls.assigned(name)
+    return bool(assigned) and all(
+        isinstance(value, t.Name) and any(p.name == value.id for p in define.params) for define, value in assigned
+    )
+
+
 def is_dict(cls: Class) -> bool:
     """Whether a class is derived from one of the dicts."""
     return _is_derived(cls, ("dict", "OrderedDict", "defaultdict", "UserDict"))

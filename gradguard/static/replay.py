@@ -34,6 +34,7 @@ from gradguard.static.model import (
     ZeroGrad,
 )  # fmt: skip
 from gradguard.static.module_calls import freezes_itself, is_frozen_part
+from gradguard.static.objects import is_given
 from gradguard.static.proof import prove
 from gradguard.static.source import Site
 from gradguard.static.stored import no_growth, surely
@@ -193,6 +194,12 @@ def _changes(here: Translation) -> frozenset[str]:
     return frozenset(mapped for path in outer if (mapped := here.path(path)) is not None)
 
 
+def _is_of_their_maker(here: Translation, store: Store, path: str) -> bool:
+    """Whether some elements add to a collection that their maker gave them, and may empty by a name of its own."""
+    owner, name = here.callee.ref.owner, store.path.removeprefix("self.")
+    return owner is not None and path.endswith(f"[*].{name}") and is_given(owner, name)
+
+
 def _is_computed(store: Store) -> bool:
     """Whether a callee computes what it binds a place to: ``self.points = torch.cat([self.points, x[worst]])[-n:]``."""
     node = store.value_site.node if store.value_site is not None else None
@@ -210,7 +217,7 @@ def _store(here: Translation, store: Store) -> None:
         return
     path = here.path(store.path)
     is_off = Mode.OFF in (state.mode, store.mode)
-    if path is None or (is_off and not store.value.holds):
+    if path is None or (is_off and not store.value.holds) or _is_of_their_maker(here, store, path):
         return
     if store.waits and state.evaluating and not is_off:
         flow.record(replace(store, loop=flow.loop, inner=store, evaluating=True, value=here.value(store.value)))

@@ -657,6 +657,61 @@ def test_a_tensor_that_keeps_its_length_or_is_small(parts: dict[str, str]) -> No
     assert_clean(bank(**parts), CODE, Confidence.LOW)
 
 
+STACKED = """
+    class Block(nn.Module):
+        def __init__(self, size, shared):
+            super().__init__()
+            self.inner, self.seen = nn.Linear(size, size), SEEN
+
+        def forward(self, x):
+            x = self.inner(x)
+            self.seen.append(x.detach())MARK
+            return x
+
+    class Net(nn.Module):
+        def __init__(self, depth):
+            super().__init__()
+            self.shared = []
+            self.blocks = nn.ModuleList([Block(8, self.shared) for _ in range(depth)])
+
+        def forward(self, x):
+            for block in self.blocks:
+                BEGIN
+                x = block(x)
+            return x
+
+    def train(loader):
+        net = Net(3).cuda()
+        optimizer = torch.optim.Adam(net.parameters())
+        for x, y in loader:
+            loss = F.cross_entropy(net(x.cuda()), y.cuda())
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            END
+"""
+
+
+def test_modules_of_a_list_that_keep_their_outputs() -> None:
+    assert_flagged(told(STACKED, SEEN="[]", MARK="  # !"), CODE)
+    assert_flagged(told(STACKED, SEEN="[]", END="print(len(net.blocks[0].seen))", MARK="  # !"), CODE)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        told(STACKED, SEEN="[]", BEGIN="block.seen.clear()"),
+        told(STACKED, SEEN="[]", END="for block in net.blocks: block.seen.clear()"),
+        told(STACKED, SEEN="[]", END="for block in net.blocks: block.seen = []"),
+        told(STACKED, SEEN="deque(maxlen=4)"),
+        told(STACKED, SEEN="shared", END="net.shared.clear()"),
+        told(STACKED, SEEN="[]").replace("x.detach()", "x.detach().mean()"),
+    ],
+)
+def test_modules_of_a_list_that_empty_what_they_keep(code: str) -> None:
+    assert_clean(code, CODE)
+
+
 CACHED = """
     class Attention(nn.Module):
         def __init__(self, size):
