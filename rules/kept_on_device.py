@@ -110,9 +110,21 @@ def _is_of_evaluations(store: Store) -> bool:
     return store.grows.trains and store.grows.is_outermost and store.grows.is_long
 
 
+def _adds(store: Store) -> bool:
+    """Whether it makes a collection longer; under an index it may replace what a full buffer has there."""
+    repeats = store.loop is not None and any(
+        store.key in loop.targets and loop.over_loader for loop in store.loop.around()
+    )
+    return store.form in (Form.APPEND, Form.CONCATENATE) or (store.counts_up and not repeats)
+
+
 def _is_of_training(function: Function, store: Store) -> bool:
-    adds = store.form in (Form.APPEND, Form.CONCATENATE)  # under an index it may replace what a full buffer has there
-    if not adds or store.carries_graph or not store.piles_up_each_step(*ON_DEVICE) or not store.for_all_training:
+    if (
+        not _adds(store)
+        or store.carries_graph
+        or not store.piles_up_each_step(*ON_DEVICE)
+        or not store.for_all_training
+    ):
         return False
     losses = {held for backward in function.backwards for held in backward.value.holding(*ON_DEVICE)}
     return not store.value.holding(*ON_DEVICE) <= losses  # what a model gives that backward is called on is a number

@@ -1,4 +1,4 @@
-"""What the keys of a collection tell of how many there will be."""
+"""What the keys of a collection tell of how many there will be: few, or one more in each step."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from gradguard.static import knowledge as k
 from gradguard.static import tree as t
+from gradguard.static.places import assigned_at
 
 if TYPE_CHECKING:
     from gradguard.static.flow import Flow
@@ -26,6 +27,33 @@ def are_few(flow: Flow, base: str, index: t.Expr) -> bool:
     """
     path = t.path_of(index)
     return path is not None and (_is_whose(_written(flow, path)) or _is_of_another(flow, base, path))
+
+
+def counts_up(flow: Flow, base: str, index: t.Expr) -> bool:
+    """Whether a dict gets one more key in each step of a training: ``self.seen[self.global_step] = x``.
+
+    A step of one epoch comes again in the next one: what counts the batches of a loader tells nothing.
+    """
+    path = t.path_of(index)
+    if path is None or _COUNTER.search(path) is None or not _is_dict(flow, base):
+        return False
+    return not any(path in frame.loop.targets and frame.loop.over_loader for frame in flow.frames)
+
+
+_COUNTER = re.compile(r"(?:^|[._])(?:steps?|iter|iters|iteration|n_?iter|updates?)(?:_(?:count|no|num|id))?$", re.I)
+
+
+def _is_dict(flow: Flow, path: str) -> bool:
+    """Whether all that is made for a path is an empty dict; a list would have an item for each key."""
+    made = assigned_at(flow, path)
+    return bool(made) and all(
+        (isinstance(value, t.DictDisplay) and not value.entries)
+        or (isinstance(value, t.Call) and (t.path_of(value.func) or "").rsplit(".", 1)[-1] in _DICTS)
+        for value in made
+    )
+
+
+_DICTS = frozenset("dict OrderedDict defaultdict".split())
 
 
 def _written(flow: Flow, key: str) -> str:

@@ -109,6 +109,7 @@ def store_item(
         store.bounded_key = _bounded_key(flow, target.index) or (base, store.key) in flow.slots
         store.in_ring = holder.kind is Kind.CONTAINER and counts.goes_round(flow, target.index)
         store.few_keys = form is Form.ITEM and few_keys.are_few(flow, base, target.index)
+        store.counts_up = form is Form.ITEM and few_keys.counts_up(flow, base, target.index)
     state.env[base] = with_content(holder, value)._replace(parts=_with_element(holder, value))
 
 

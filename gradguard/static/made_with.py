@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 from gradguard.static import tree as t
 from gradguard.static.classes import Class
-from gradguard.static.module_calls import assigned_at, made_at
+from gradguard.static.module_calls import made_at
+from gradguard.static.places import assigned_at
 from gradguard.static.values import NUMBER, Flag, Value, Word
 
 if TYPE_CHECKING:

@@ -16,6 +16,7 @@ from gradguard.static.model_lookalikes import may_record_nothing
 from gradguard.static.names import structures_in
 from gradguard.static.parameters import making
 from gradguard.static.paths import is_part
+from gradguard.static.places import assigned_at
 from gradguard.static.values import Held, Kind, Root, Source, Value, holding, union
 
 if TYPE_CHECKING:
@@ -236,14 +237,6 @@ def freezes_itself(flow: Flow, path: str | None, module: Class) -> bool:
         known = any(map(module.is_frozen_as, made)) if made else module.is_frozen
         flow.freezing[path, module] = known
     return known
-
-
-def assigned_at(flow: Flow, path: str) -> list[t.Expr]:
-    """What is assigned to a path: an attribute of the object, or a variable of the function."""
-    name, owner = path.removeprefix("self."), flow.ref.owner
-    if path != f"self.{name}":
-        return flow.ref.assigned.get(path, [])
-    return [value for _, value in owner.assigned(name)] if owner is not None else []
 
 
 def made_at(flow: Flow, path: str) -> list[t.Call]:

@@ -189,6 +189,14 @@ def may_have_modules(holder: Value) -> bool:
     return holder.kind in (Kind.UNKNOWN, Kind.INSTANCE, Kind.MODULE)
 
 
+def assigned_at(flow: Flow, path: str) -> list[t.Expr]:
+    """What is assigned to a path: an attribute of the object, or a variable of the function."""
+    name, owner = path.removeprefix("self."), flow.ref.owner
+    if path != f"self.{name}":
+        return flow.ref.assigned.get(path, [])
+    return [value for _, value in owner.assigned(name)] if owner is not None else []
+
+
 def owner_of(flow: Flow, path: str, state: State) -> Class | None:
     """The project class of the object at a path."""
     value = state.env.get(path)

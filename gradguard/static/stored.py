@@ -174,6 +174,7 @@ class Store(Event):
         fills: it is stored only until a long buffer is full.
         in_ring: its keys go round, in more than a few slots.
         few_keys: it seems to be one for each of some objects that there are, and to take the place of the one before.
+        counts_up: its key is another one in each step of a training, and it is put into a dict.
         few_times: a local variable gets no more of them than a setting says, which is small by default.
         is_item: it is stored under a key or an index.
         is_key: it is a key itself.
@@ -220,6 +221,7 @@ class Store(Event):
     is_read_again: Callable[[], bool] = field(default=lambda: False, repr=False)
     newest_needed: bool = False
     few_keys: bool = False
+    counts_up: bool = False
     few_times: bool = False
     is_item: bool = False
     is_key: bool = False

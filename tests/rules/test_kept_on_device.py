@@ -657,6 +657,58 @@ def test_a_tensor_that_keeps_its_length_or_is_small(parts: dict[str, str]) -> No
     assert_clean(bank(**parts), CODE, Confidence.LOW)
 
 
+KEYED = """
+        class Worker:
+            def __init__(self, net):
+                self.net, self.global_step = net.cuda(), 0
+                self.optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+                self.seen = SEEN
+
+            def step(self, x, y):
+                out = self.net(x.cuda())
+                self.optimizer.zero_grad()
+                F.mse_loss(out, y.cuda()).backward()
+                self.optimizer.step()
+                self.seen[KEY] = out.detach()MARK
+                self.global_step += 1
+                END
+
+            def fit(self, loader, epochs):
+                for epoch in range(epochs):
+                    for batch, (x, y) in enumerate(loader):
+                        self.step(x, y)
+"""
+
+
+def test_a_dict_with_a_key_of_each_step() -> None:
+    assert_flagged(told(KEYED, SEEN="{}", KEY="self.global_step", MARK="  # !"), CODE)
+    assert_flagged(told(KEYED, SEEN="OrderedDict()", KEY="self.global_step", MARK="  # !"), CODE)
+    code = told(KEYED, SEEN="{}", KEY="step", MARK="  # !")
+    code = code.replace("step(self, x, y)", "step(self, step, x, y)").replace(
+        "self.step(x", "self.step(self.global_step, x"
+    )
+    assert_flagged(code, CODE)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        told(KEYED, SEEN="{}", KEY="self.global_step % 8"),
+        told(KEYED, SEEN="{}", KEY="'last'"),
+        told(KEYED, SEEN="{}", KEY="y"),
+        told(KEYED, SEEN="[None] * 1000", KEY="self.global_step"),
+        told(KEYED, SEEN="torch.zeros(1000, 8)", KEY="self.global_step"),
+        told(KEYED, SEEN="{}", KEY="self.global_step", END="self.seen.pop(self.global_step - 9, None)"),
+        told(KEYED, SEEN="{}", KEY="self.global_step", END="if len(self.seen) > 9: self.seen.clear()"),
+        told(KEYED, SEEN="{}", KEY="step")
+        .replace("step(self, x, y)", "step(self, step, x, y)")
+        .replace("self.step(x", "self.step(batch, x"),  # the same batches again in each epoch
+    ],
+)
+def test_a_dict_whose_keys_come_again(code: str) -> None:
+    assert_clean(code, CODE)
+
+
 STACKED = """
     class Block(nn.Module):
         def __init__(self, size, shared):
