@@ -56,7 +56,12 @@ def _number(node: ast.stmt | ast.expr) -> int:
 
 
 def _first_line(node: ast.stmt | ast.expr) -> int:
-    """Where a node begins; a tuple without its brackets, which may stand in a line of their own, as LibCST tells it."""
+    """Where a node begins, as LibCST tells it.
+
+    A tuple and a generator begin without their brackets, which may stand in a line of their own.
+    """
+    if isinstance(node, ast.GeneratorExp):
+        return node.elt.lineno
     return node.elts[0].lineno if isinstance(node, ast.Tuple) and node.elts else node.lineno
 
 

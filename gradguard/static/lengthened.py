@@ -11,7 +11,7 @@ from gradguard.static.model import Form, Scope
 from gradguard.static.paths import is_part
 from gradguard.static.state import State
 from gradguard.static.steady import set_test
-from gradguard.static.values import Held, Holding, Root, Roots, Source, Value, union, whole
+from gradguard.static.values import Held, Holding, Kind, Root, Roots, Source, Value, union, whole
 
 if TYPE_CHECKING:
     from gradguard.static.called import Called
@@ -24,7 +24,7 @@ JOINING = frozenset("cat concat concatenate vstack hstack".split())
 def note_joined(c: Called) -> None:
     """Note what the tensors hold that a call puts one behind the other."""
     joined = union(c.arguments)
-    c.flow.joined[c.node] = whole(joined)
+    c.flow.joined[c.node] = whole(joined._replace(kind=Kind.UNKNOWN))
 
 
 def lengthened(flow: Flow, path: str, value: Value, state: State, source: t.Expr | None) -> Value:

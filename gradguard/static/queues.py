@@ -42,24 +42,39 @@ def where_it_ends(flow: Flow, path: str) -> str:
         taken = set(_taken(ref, path))
         for call in ref.calls if taken else ():
             func, given = call.func, [arg.value for arg in call.args]
-            kept = given[0] if len(given) == 1 else None
-            if isinstance(func, t.Attribute) and func.name in _ADDING and isinstance(kept, t.Name):
+            kept = _names(given[0]) if len(given) == 1 else ()
+            if isinstance(func, t.Attribute) and func.name in _ADDING and kept in taken:
                 to = t.path_of(func.value) or ""
-                if kept.id in taken and to.startswith("self.") and to != path:
+                if to.startswith("self.") and to != path:
                     return to
     return path
 
 
-def _taken(ref: FunctionRef, path: str) -> Iterator[str]:
-    """The names that a method gives to what it takes out of a queue, and leaves as it is."""
-    for stmt in ref.define.statements:
-        if isinstance(stmt, t.Assign) and len(stmt.targets) == 1 and isinstance(name := stmt.targets[0], t.Name):
-            func = stmt.value.func if isinstance(stmt.value, t.Call) and takes_out(stmt.value) else None
-            if isinstance(func, t.Attribute) and t.path_of(func.value) == path and _is_left(ref, name, stmt):
-                yield name.id
+def _names(expr: t.Expr) -> tuple[str, ...]:
+    """A name, or those of a tuple of names: ``item``, ``step, value``; none for anything else."""
+    items = expr.items if isinstance(expr, t.Display) else [expr]
+    return tuple(item.id for item in items if isinstance(item, t.Name)) if _are_names(items) else ()
 
 
-def _is_left(ref: FunctionRef, name: t.Name, taken: t.Assign) -> bool:
-    """Whether nothing else is bound to a name, nor to a part of what it has."""
+def _are_names(items: list[t.Expr]) -> bool:
+    return all(isinstance(item, t.Name) for item in items)
+
+
+def _taken(ref: FunctionRef, path: str) -> Iterator[tuple[str, ...]]:
+    """The names that a method gives to what it takes out of a queue, or to all parts of it, and leaves as they are."""
+    assigned = [s for s in ref.define.statements if isinstance(s, t.Assign) and len(s.targets) == 1]
+    named = [(names, s) for s in assigned if (names := _names(s.targets[0])) and _are_left(ref, names, s)]
+    whole = {names for names, stmt in named if _takes_from(stmt.value, path)}
+    yield from whole
+    yield from (names for names, stmt in named if _names(stmt.value) in whole)
+
+
+def _takes_from(value: t.Expr, path: str) -> bool:
+    func = value.func if isinstance(value, t.Call) and takes_out(value) else None
+    return isinstance(func, t.Attribute) and t.path_of(func.value) == path
+
+
+def _are_left(ref: FunctionRef, names: tuple[str, ...], taken: t.Assign) -> bool:
+    """Whether nothing else is bound to some names, nor to a part of what they have."""
     others = (s.targets for s in ref.define.statements if isinstance(s, t.Assign) and s is not taken)
-    return not any(isinstance(node, t.Name) and node.id == name.id for bound in others for node in t.walk(bound))
+    return not any(isinstance(node, t.Name) and node.id in names for bound in others for node in t.walk(bound))

@@ -34,7 +34,9 @@ if TYPE_CHECKING:
     from gradguard.static.project import Module, Project
 
 # Methods that somebody outside of the project calls.
-_CALLED_BY_OTHERS = re.compile(r"^(?:on_\w+|__\w+__|forward|training_step|\w+_epoch_end|setup|teardown|main|<module>)$")
+_CALLED_BY_OTHERS = re.compile(  # ``run`` by a thread that is started
+    r"^(?:on_\w+|__\w+__|forward|training_step|\w+_epoch_end|setup|teardown|main|run|<module>)$"
+)
 _SCRIPT = re.compile(r"^if\s+__name__\s*==\s*['\"]__main__['\"]", re.M)
 _BY_NAME = re.compile(r"\bfire\b|\bgetattr\(|\bglobals\(\)|\blocals\(\)|\bsys\.modules\b|\beval\(['\"\w]")
 _TORCH = re.compile(r"^\s*(?:from|import)\s+(?:torch|pytorch_lightning|lightning)\b", re.M)

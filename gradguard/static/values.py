@@ -255,8 +255,10 @@ def whole(value: Value) -> Holdings:
     """What a tensor that is as large as this one keeps alive on the device; of an argument, what the caller knows."""
     if value.kind not in (Kind.UNKNOWN, Kind.TENSOR, Kind.OUTPUT):
         return NOTHING_HELD
-    given = (Holding(Held.GIVEN, root) for root in value.roots if root.source is Source.PARAM)
-    return value.holding(*ON_DEVICE, Held.GIVEN).union(given)
+    known = value.holding(*ON_DEVICE, Held.GIVEN)
+    if value.kind is not Kind.UNKNOWN:  # it was computed, and may be smaller than what it was computed from
+        return known
+    return known.union(Holding(Held.GIVEN, root) for root in value.roots if root.source is Source.PARAM)
 
 
 _OF_A_RESULT = frozenset((Held.CUT,))

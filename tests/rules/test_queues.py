@@ -156,3 +156,58 @@ def test_a_reader_in_another_file(tmp_path: Path, row: str, expected: list[tuple
         def train{train}""",
     }
     assert lines_in_files(tmp_path, files, "GG107") == expected
+
+
+READ_IN_PARTS = """
+        import queue
+        import threading
+
+        class Archive(threading.Thread):
+            def __init__(self):
+                super().__init__(daemon=True)
+                self.inbox, self.rows, self.sum = queue.Queue(), [], 0.0
+                self.start()
+
+            def write(self, tag, value):
+                self.inbox.put((tag, value))
+
+            def run(self):
+                while True:
+                    item = self.inbox.get()
+                    if item is None:
+                        return
+                    tag, value = item
+                    self.sum += float(value.mean())
+                    self.rows.append((tag, value))
+
+        def train(net, loader):
+            net.cuda()
+            opt = torch.optim.SGD(net.parameters(), lr=0.1)
+            archive = Archive()
+            for x, y in loader:
+                z = net(x.cuda())
+                loss = F.cross_entropy(z, y.cuda())
+                opt.zero_grad()
+                loss.backward()
+                opt.step()
+                archive.write("z", GIVEN)
+"""
+
+
+def test_what_is_read_in_parts_and_kept_whole() -> None:
+    of_graphs = findings(READ_IN_PARTS.replace("GIVEN", "z"), "GG107")
+    of_memory = findings(READ_IN_PARTS.replace("GIVEN", "z.detach()"), "GG409")
+    assert [f.message.split(" ", 1)[0] for f in (*of_graphs, *of_memory)] == ["`z`", "`self.rows`"]
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        ("self.rows.append((tag, value))", "self.rows.append((tag, value.mean().item()))"),
+        ("self.rows.append((tag, value))", "self.rows.append(tag)"),
+        ("self.rows.append((tag, value))", "self.rows.append((tag, value))" + NEXT + "del self.rows[:-8]"),
+        ("tag, value = item", "tag, value = item; value = value.mean().item()"),
+    ],
+)
+def test_what_is_read_in_parts_and_not_kept(edit: tuple[str, str]) -> None:
+    assert_clean(twin(READ_IN_PARTS, edit, ("GIVEN", "z.detach()")))

@@ -145,9 +145,12 @@ def lines_of(path: str, text: str) -> list[int]:
         "for a, b in (\n    c,\n    d,\n):\n    pass\n",
         "x = (\n    a + b\n)\n",
         "(\n    a,\n    b,\n) = c\n",
+        "x = any(\n    y\n    for y in z\n)\n",
+        "x = (\n    y\n    for y in z\n)\n",
+        "x = any((\n    y for y in z\n))\n",
     ],
 )
-def test_a_tuple_begins_with_its_first_element(text: str) -> None:
+def test_a_tuple_or_a_generator_begins_with_its_first_element(text: str) -> None:
     assert lines_of("x.py", text)
 
 
