@@ -13,6 +13,7 @@ from gradguard.static import knowledge as k
 from gradguard.static import tree as t
 from gradguard.static.binding import bind_element
 from gradguard.static.evaluation_loops import begins_with_eval, evaluates_by_name, is_evaluation, takes_evaluation_batch
+from gradguard.static.iterators import advancing
 from gradguard.static.model import Backward, Event, Form, Forward, Loop, Scope
 from gradguard.static.names import PARAMETERS, assigned_paths, collections_of, iterable_path, replaced_element
 from gradguard.static.paths import collections_around
@@ -103,6 +104,8 @@ def _iterate(
         flow.value(stmt.test, state)
     if generates and stmt.iterable is not None:
         iterable = flow.value(stmt.iterable, state)  # a generator of the project runs in step with the loop
+    for call in advancing(flow, stmt, state):
+        flow.value(call, state)
     if stmt.target is not None and stmt.iterable is not None and iterable is not None:
         bind_element(flow, stmt.target, iterated(iterable), state, stmt, stmt.iterable)
     end = flow.block(stmt.body, state)

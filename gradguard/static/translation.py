@@ -187,11 +187,13 @@ class Translation:
         return must
 
     def _passed(self, roots: Roots) -> Holdings:
-        """What the arguments among the roots hold."""
+        """What the arguments among the roots hold; of what an object has, what lies on a device."""
         found: Holdings = NOTHING_HELD
         for root in roots:
             if root.source is Source.PARAM:
                 found = either(found, self.outer(root).holds)
+            elif root.source is Source.PLACE:
+                found = either(found, self.outer(root).holding(*ON_DEVICE))
         return found
 
     def _roots(self, roots: Roots) -> tuple[Roots, Roots]:
