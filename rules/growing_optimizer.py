@@ -15,10 +15,11 @@ for x, y in loader:
 
 **Instead**, make parameters and optimizers once, before the loop.
 
-**Not flagged.** Set-up loops that do not train, a group that is added once (`if epoch == 5:`), groups
-that the program takes out again (`optimizer.param_groups.pop()`), an optimizer that
-replaces the last one, or the one under the same key; an optimizer that is made beside its own model, one for each
-user or task.
+So does a new parameter every so many iterations (`if step % 100 == 0:`).
+
+**Not flagged.** Set-up loops that do not train, a group that is added once (`if epoch == 5:`), layers that thaw every
+few epochs, groups that the program takes out again (`optimizer.param_groups.pop()`), an optimizer that replaces the
+last one, or the one under the same key; an optimizer that is made beside its own model, one for each user or task.
 
 **References.** metaopt/torchopt#113 (related),
 <https://pytorch.org/docs/stable/generated/torch.optim.Optimizer.add_param_group.html>.
@@ -32,7 +33,7 @@ from gradguard.catalogue import Rule
 from gradguard.findings import Finding, Leak, Severity
 from gradguard.signs import TRAINS
 from gradguard.static.knowledge import GROWING_KEY
-from gradguard.static.model import Form, Function, Store
+from gradguard.static.model import Call, Form, Function, Store
 from gradguard.static.values import Held
 
 rule = Rule("GG411", "growing-optimizer", Severity.WARNING, TRAINS)
@@ -43,12 +44,12 @@ def grows(function: Function) -> Iterator[Finding]:
     for call in function.calls_of("add_param_group"):
         if call.loop is None or not call.loop.trains or not call.loop.is_long:
             continue
-        if not call.conditional and not call.is_replaced and not call.is_harmless:
-            yield rule.finding(
-                call.source.site,
-                f"`{call.receiver}` gets one more group of parameters in every iteration",
-                help="add the group once, before the loop",
-            )
+        if call.is_replaced or call.is_harmless:
+            continue
+        if not call.conditional:
+            yield _gets_more(call, "in every iteration", "add the group once, before the loop")
+        elif call.is_periodic and _adds_new_parameter(call):
+            yield _gets_more(call, "again and again", "take out the groups that are done, with their `optimizer.state`")
     for store in function.stores:
         replaces = store.form is Form.ITEM and not GROWING_KEY.search(store.key or "")
         if store.conditional or replaces:
@@ -59,6 +60,17 @@ def grows(function: Function) -> Iterator[Finding]:
                 f"{store.place} gets one more `{store.value_code}` in every iteration",
                 help="make it once, before the loop",
             )
+
+
+def _gets_more(call: Call, often: str, help: str) -> Finding:
+    return rule.finding(call.source.site, f"`{call.receiver}` gets one more group of parameters {often}", help=help)
+
+
+def _adds_new_parameter(call: Call) -> bool:
+    """Whether the group has a parameter that was just made; layers that thaw one after the other are few."""
+    source = call.source
+    given = source.given if isinstance(source, Call) else ()
+    return any(value.holding(Held.PARAMETER) for _, value in given)
 
 
 def _makes_optimizers(function: Function, store: Store) -> bool:

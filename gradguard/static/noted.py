@@ -32,6 +32,8 @@ def judge_call(flow: Flow, call: Call) -> None:
         bound = call.loop.assigned if call.loop is not None and call.inner is not None else ()
         kinds = (flow.read(flow.canonical(path), flow.final).kind for path in bound)
         anew = Kind.OPTIMIZER in kinds  # the object is given the optimizer of this iteration
+        made_here = call.loop is None and call.receiver in flow.ref.assigned
+        anew |= call.inner.is_harmless if isinstance(call.inner, Call) else made_here
         call.is_harmless = anew or flow.project.survey.mentions(_DROPS_GROUPS, flow.module, "param_groups")
     elif call.name == "itertools.tee":
         _judge_ends(flow, call)

@@ -446,3 +446,62 @@ def test_parameters_that_are_made_in_each_iteration(fast: str) -> None:
 @pytest.mark.parametrize("fast", ["list(params)", "[p for p in params]", "params[:1]", "tuple(params)", "params"])
 def test_parameters_that_were_there_before_the_loop(fast: str) -> None:
     assert_clean(twin(ADAPTED.format(fast=fast)), CODE)
+
+
+PROMPTS = """
+        class Learner:
+            def __init__(self, backbone):
+                self.backbone, self.head = backbone, nn.Linear(8, 2)
+                self.optimizer = torch.optim.AdamW(self.head.parameters())
+
+            def begin(self):
+                self.prompt = nn.Parameter(torch.zeros(4, 8))
+                self.optimizer.add_param_group({"params": [self.prompt], "lr": 1e-2})  # !
+
+            def update(self, x, y):
+                loss = F.cross_entropy(self.head(self.backbone(x + self.prompt)), y)
+                self.optimizer.zero_grad()
+                loss.backward()
+                self.optimizer.step()
+
+        def train(backbone, loader):
+            learner = Learner(backbone)
+            for step, (x, y) in enumerate(loader):
+                if step % 100 == 0:
+                    learner.begin()
+                learner.update(x, y)
+"""
+
+
+MADE_BEFORE = """
+        def train(model, loader):
+            optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+            for step, (x, y) in enumerate(loader):
+                if step % 50 == 0:
+                    delta = nn.Parameter(torch.zeros(8))
+                    optimizer.add_param_group({"params": [delta]})  # !
+                optimizer.zero_grad()
+                F.cross_entropy(model(x + delta), y).backward()
+                optimizer.step()
+"""
+
+
+@pytest.mark.parametrize("code", [PROMPTS, MADE_BEFORE])
+def test_a_new_parameter_every_so_many_steps(code: str) -> None:
+    assert_flagged(code, CODE)
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        ("if step % 100 == 0:", "if step == 0:"),
+        ('{"params": [self.prompt], "lr": 1e-2}', '{"params": self.backbone.layers[0].parameters()}'),
+        ("def begin(self):", "def begin(self):\n                self.optimizer.param_groups.pop()"),
+        (
+            "def begin(self):",
+            "def begin(self):\n                self.optimizer = torch.optim.AdamW(self.head.parameters())",
+        ),
+    ],
+)
+def test_a_group_that_is_added_once_or_taken_out(edit: tuple[str, str]) -> None:
+    assert_clean(twin(PROMPTS, edit), CODE)
