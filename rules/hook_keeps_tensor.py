@@ -48,7 +48,8 @@ rule = Rule("GG109", "hook-keeps-tensor", Severity.ERROR, ((HOOK,), (HOOK_IN_FIL
 def keeps(function: Function) -> Iterator[Finding]:
     for hook in function.hooks:
         where = _registered(hook)
-        for store in hook.kept if hook.inner is None else ():
+        with_graph, plain = hook.kept_by_probe() if hook.inner is None else ([], [])
+        for store in (*hook.kept, *with_graph) if hook.inner is None else ():
             yield rule.finding(
                 store.site,
                 f"the hook adds `{store.value_code}` to {store.place} in every forward pass, with its graph, and "
@@ -57,7 +58,7 @@ def keeps(function: Function) -> Iterator[Finding]:
                 fix=store_advice.detach(store),
                 related=(where,),
             )
-        for store in (*hook.kept_plain, *hook.kept_by_probe()) if hook.inner is None else ():
+        for store in (*hook.kept_plain, *plain) if hook.inner is None else ():
             passes = "forward" if "forward" in hook.method else "backward"
             yield rule.finding(
                 store.site,

@@ -530,7 +530,7 @@ class HookRegistration(Event):
         bound: the paths of what ``functools.partial`` gives to its first parameters.
         kept: the stores by which the hook keeps what it is given, with its graph.
         kept_plain: the same of what has no graph: gradients, detached outputs.
-        kept_by_probe: the same, where somebody else trains what the hook is registered on (reads other functions).
+        kept_by_probe: both, where somebody else trains what the hook is registered on (reads other functions).
         closes_over: the tensor that the hook is registered on, and that it refers to itself.
         closes_over_given: the parameter that it is registered on, and refers to: a tensor, if callers give one.
         gives_back: its function gives that parameter back, as what stands between two layers does.
@@ -557,7 +557,7 @@ class HookRegistration(Event):
     of: Value = field(default_factory=Value)
     kept: list[Store] = field(default_factory=list)
     kept_plain: list[Store] = field(default_factory=list)
-    kept_by_probe: Callable[[], list[Store]] = field(default=list)
+    kept_by_probe: Callable[[], tuple[list[Store], list[Store]]] = field(default=lambda: ([], []))
     closes_over: str | None = None
     closes_over_given: str | None = None
     gives_back: bool = False

@@ -255,11 +255,13 @@ def _kept(flow: Flow, hook: HookRegistration, probes: bool = False) -> Iterator[
             yield store
 
 
-def _kept_by_probe(flow: Flow, hook: HookRegistration) -> list[Store]:
-    """The stores without a graph by which it does so while somebody else trains what it is registered on."""
+def _kept_by_probe(flow: Flow, hook: HookRegistration) -> tuple[list[Store], list[Store]]:
+    """The stores by which it does so while somebody else trains what it is registered on: with a graph, and without."""
     known = (*hook.kept, *hook.kept_plain)
-    found = [store for store in _kept(flow, hook, probes=True) if store not in known and not _has_graph(hook, store)]
-    return found if found and runs_in_training(flow, hook) else []
+    found = [store for store in _kept(flow, hook, probes=True) if store not in known]
+    found = found if found and runs_in_training(flow, hook) else []
+    with_graph = [store for store in found if _has_graph(hook, store)]
+    return with_graph, [store for store in found if store not in with_graph]
 
 
 def _has_graph(hook: HookRegistration, store: Store) -> bool:
@@ -346,9 +348,10 @@ def _collects(
         if trains and "forward" in hook.method and not probes:
             return False
         attribute = path.split("[", 1)[0].rsplit(".", 1)[-1]
-        if hook.removed and flow.ref.owner is not None and flow.ref.owner.method("__exit__") is not None:
-            return False  # both are of a context
-        if REMOVES.search(flow.module.source.text) and _is_removed_in_time(flow):
+        is_context = flow.ref.owner is not None and flow.ref.owner.method("__exit__") is not None
+        if hook.removed and is_context and not probes:
+            return False
+        if REMOVES.search(flow.module.source.text) and _is_removed_in_time(flow, at_exit=not (probes and is_context)):
             return False
         if _frees(flow) or not (trains or _may_record(flow)):
             return False
@@ -379,9 +382,14 @@ def _may_record(flow: Flow) -> bool:
     return survey.mentions(_ASKS, flow.module) or not survey.mentions(_SWITCHES_OFF, flow.module)
 
 
-def _is_removed_in_time(flow: Flow) -> bool:
-    """Whether a hook may be removed before much was collected: not where that is done once, after a loop, or never."""
+def _is_removed_in_time(flow: Flow, at_exit: bool) -> bool:
+    """Whether a hook may be removed before much was collected: not where that is done once, after a loop, or never.
+
+    Args:
+        at_exit: what a context does at its end counts.
+    """
     removers = {line.function for line in lines_with("remove", flow.module.source.text) if REMOVES.search(line.text)}
+    removers -= set() if at_exit else {"__exit__"}
     return any(_runs_late(flow, name) is False for name in removers)
 
 

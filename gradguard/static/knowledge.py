@@ -134,7 +134,7 @@ MOVING_METHODS = frozenset("contiguous to cuda cpu type type_as float double hal
 # Of these, those that leave a tensor on its device.
 KEEPING_DEVICE = MOVING_METHODS - frozenset(("to", "cuda", "cpu"))
 # What variables are called that stand for a device other than the host.
-DEVICE_NAME = re.compile(r"dev(?:ice)?(?:s|_?ids?|_\w*|\b)|cuda|gpu|rank", re.I)
+DEVICE_NAME = re.compile(r"^(?!.*cpu).*(?:\bdev(?:s|ice|_?ids?|_\w*|\b)|device|cuda|gpu|rank)", re.I)
 # Methods that nothing but a tensor has.
 ONLY_OF_TENSORS = frozenset("chunk narrow unsqueeze permute softmax log_softmax sigmoid unbind requires_grad_".split())
 # Methods of texts, dicts, tensors and arrays: where one is called, it is not asked what class the object has.

@@ -12,6 +12,8 @@ from typing import NamedTuple, TypeVar
 
 _T = TypeVar("_T")
 _DEFINITION = re.compile(r"[ \t]*(?:async[ \t]+)?def[ \t]+(\w+)")
+# A function in one line: ``def reset(self): self.rows.clear()``.
+_GOES_ON = re.compile(r"\)[^:()]*:[ \t]*[^\s#]")
 # A definition, or a statement at the left edge, which ends the function before it.
 _EDGE = re.compile(rf"^(?:{_DEFINITION.pattern}|(?!@|class|[)\]}}#])\S)", re.M)
 _CLASS = re.compile(r"^class\b", re.M)
@@ -39,7 +41,7 @@ def lines_with(word: str, text: str) -> Iterator[Line]:
         end = text.find("\n", found)
         line = text[start : end if end >= 0 else len(text)]
         header = _DEFINITION.match(line)
-        if header is None or line.count(":", header.end()) > 1:
+        if header is None or line.count(":", header.end()) > 1 or _GOES_ON.search(line, header.end()) is not None:
             edge = bisect_right(starts, start) - 1
             yield Line(functions[edge] if edge >= 0 else "<module>", _without_comment(line), start)
         found = text.find(word, end) if end >= 0 else -1

@@ -135,3 +135,66 @@ def test_what_a_probe_keeps_of_a_whole_training(code: str) -> None:
 )
 def test_what_a_probe_drops_in_time(code: str) -> None:
     assert_clean(code, CODE)
+
+
+CONTEXT = """
+        class Recorder:
+            def __init__(self, net):
+                self.net, self.maps, self.handles = net, defaultdict(list), []
+
+            def _hook(self, name):
+                def note(layer, given, out):
+                    self.maps[name].append(KEPT)  # MARK
+                return note
+
+            def __enter__(self):
+                for name, layer in self.net.named_modules():
+                    self.handles.append(layer.register_forward_hook(self._hook(name)))
+                return self
+
+            def __exit__(self, *error):
+                while self.handles:
+                    self.handles.pop().remove()
+
+        def fit(net, loader):
+            optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+            for x, y in loader:
+                STEP
+                loss = F.cross_entropy(net(x), y)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+
+        def main(net, loader):
+            RUN
+"""
+AROUND = "with Recorder(net) as recorder:\n                fit(net, loader)"
+
+
+def _context(kept: str, mark: str = "", step: str = "pass", run: str = AROUND) -> str:
+    return CONTEXT.replace("KEPT", kept).replace("MARK", mark).replace("STEP", step).replace("RUN", run)
+
+
+def test_a_context_around_a_whole_training() -> None:
+    assert_flagged(_context("out", "!"), CODE)
+    assert_flagged(_context("out.detach()", "!"), CODE)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        _context("out.detach().mean()"),
+        _context("out", run="with Recorder(net) as recorder:\n                net(next(loader))"),
+        _context("out", run="fit(net, loader)", step="with Recorder(net) as recorder: net(x)"),
+        _context("out", run="fit(net, loader)\n            with Recorder(net) as recorder: net(next(loader))"),
+        _context("out").replace("self.maps[name].append(out)", "self.maps[name] = [out]"),
+        _context("out", step="recorder.forget()")
+        .replace("fit(net, loader)", "fit(net, loader, recorder)")
+        .replace("def __exit__", "def forget(self):\n                self.maps.clear()\n\n            def __exit__"),
+        _context("out", step="recorder.forget()")
+        .replace("fit(net, loader)", "fit(net, loader, recorder)")
+        .replace("def __exit__", "def forget(self): self.maps.clear()\n\n            def __exit__"),
+    ],
+)
+def test_a_context_around_less(code: str) -> None:
+    assert_clean(code, CODE)
