@@ -14,7 +14,7 @@ _WITH = r"\b(?:sum|stack|cat|concat|mean|fsum)\s*\([^\n]*\b{0}\b"
 _EACH = r"\bfor\b[^\n]*\bin\b[^\n]*\b{0}\b"
 _ONE = r"(?:=|\breturn\b|[-+*/(,])[ \t]*[\w.]*\b{0}\[(?![^\n]*\][ \t]*=(?!=))"
 
-_MORE_THAN_ITS_END = r"\b{0}\b(?!\.append\(|\[-|\s*(?::[^=\n]+)?=\s*(?:\[\]|list\(\))\s*$)"
+_MORE_THAN_ITS_END = r"{1}\b{0}\b(?!\.append\(|\[-|\s*(?::[^=\n]+)?=\s*(?:\[\]|list\(\))\s*$)"
 
 
 def is_read_at_its_end(flow: Flow, store: Store) -> bool:
@@ -25,7 +25,8 @@ def is_read_at_its_end(flow: Flow, store: Store) -> bool:
     name = re.escape(store.holder)
     if store.form is not Form.APPEND or not name.isidentifier():
         return False
-    pattern = re.compile(_MORE_THAN_ITS_END.format(name), re.M)
+    of_object = rf"(?<=\.)(?!{name}\(\))" if "." in store.path else ""  # no variable of that name
+    pattern = re.compile(_MORE_THAN_ITS_END.format(name, of_object), re.M)
     return not flow.project.survey.mentions(pattern, flow.module, store.holder)
 
 

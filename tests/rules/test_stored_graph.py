@@ -2237,6 +2237,14 @@ def test_a_list_of_which_only_the_newest_are_backpropagated(read: str) -> None:
     assert finding.fix is None
 
 
+def test_a_list_that_a_variable_of_the_same_name_is_made_of() -> None:
+    text = NEWEST.format(mark="  # !", read="policy.kept[-steps:]", after="del policy.rewards[:]")
+    named = "kept = torch.stack(policy.kept[-steps:])\n            print(kept.shape)\n            loss = -kept.mean()"
+    assert_flagged(text.replace("loss = -torch.stack(policy.kept[-steps:]).mean()", named), CODE)
+    read = named.replace("print(kept.shape)", "print(len(policy.kept), policy.kept[0])")
+    assert_clean(twin(text, ("loss = -torch.stack(policy.kept[-steps:]).mean()", read)), CODE)
+
+
 @pytest.mark.parametrize(
     ("read", "after"),
     [
