@@ -35,7 +35,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gradguard.catalogue import Rule
-from gradguard.findings import Confidence, Finding, Severity
+from gradguard.findings import Confidence, Finding, Leak, Severity
 from gradguard.signs import LOADER, LOOP, NO_GRAD, TRAINS
 from gradguard.static.model import Form, Function, Mode, Store
 from gradguard.static.values import ON_DEVICE, Held
@@ -128,3 +128,8 @@ def _is_of_training(function: Function, store: Store) -> bool:
         return False
     losses = {held for backward in function.backwards for held in backward.value.holding(*ON_DEVICE)}
     return not store.value.holding(*ON_DEVICE) <= losses  # what a model gives that backward is called on is a number
+
+
+@rule.in_run
+def matches(leak: Leak) -> bool:
+    return leak.kind == "tensor" and any(not device.startswith("cpu") for device in leak.devices)

@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from gradguard.findings import Confidence
+from gradguard.findings import Confidence, Leak
+from gradguard.join import with_rule
 from tests.rules.snippets import assert_clean, assert_flagged, findings
 
 CODE = "GG409"
@@ -1045,3 +1046,18 @@ OF_AN_OBJECT = """
 def test_what_an_object_begins_anew_for_each_epoch_is_of_one() -> None:
     assert_clean(OF_AN_OBJECT.format(begins="self.outputs = []"), CODE)
     assert findings(OF_AN_OBJECT.format(begins="print(len(self.outputs))"), CODE)
+
+
+@pytest.mark.parametrize(
+    ("kind", "devices", "code"),
+    [
+        ("tensor", ("cuda:0",), CODE),
+        ("tensor", ("cpu", "cuda:1"), CODE),
+        ("tensor", ("cpu",), None),
+        ("tensor", (), None),
+        ("graph", ("cuda:0",), None),
+    ],
+)
+def test_what_a_run_sees_on_a_device(kind: str, devices: tuple[str, ...], code: str | None) -> None:
+    leak = Leak(kind, None, 1e6, 1.0, 1.0, devices=devices)
+    assert with_rule(leak).rule == code
