@@ -75,7 +75,8 @@ class Called(Remembers):
             return None
         is_object = self.receiver is not None and self.receiver.kind in (Kind.INSTANCE, Kind.UNKNOWN, Kind.CONTAINER)
         paths = self.flow.element_paths(path) if is_object else ()
-        return paths[0] if len(paths) == 1 else self.flow.canonical(path)
+        is_of_one_class = self.receiver is not None and self.receiver.kind is Kind.INSTANCE  # the first for all of them
+        return paths[0] if len(paths) == 1 or (paths and is_of_one_class) else self.flow.canonical(path)
 
     @property
     def module_path(self) -> str | None:

@@ -259,9 +259,20 @@ def collections_of(target: t.Expr, iterable: t.Expr) -> Iterator[tuple[str, list
         if iterable.func.id == "enumerate" and len(items) == 2:
             yield from collections_of(items[1], iterable.args[0].value)
             return
+    if isinstance(target, t.Display) and (rows := _rows(iterable, len(target.items))):
+        for number, item in enumerate(target.items):
+            yield from collections_of(item, t.Display(None, "tuple", [row.items[number] for row in rows]))
+        return
     paths = _element_paths(iterable)
     if paths:
         yield from ((name.id, paths) for name in t.names_in(target) if isinstance(name, t.Name))
+
+
+def _rows(iterable: t.Expr, width: int) -> list[t.Display]:
+    """The rows of a table that is written out: ``((net_a, pool_a), (net_b, pool_b))``; none if it is none."""
+    rows = iterable.items if isinstance(iterable, t.Display) else []
+    tuples = [row for row in rows if isinstance(row, t.Display) and len(row.items) == width]
+    return tuples if len(tuples) == len(rows) else []
 
 
 _EACH = frozenset("enumerate iter list reversed set sorted tqdm tuple".split())

@@ -1061,3 +1061,42 @@ def test_what_an_object_begins_anew_for_each_epoch_is_of_one() -> None:
 def test_what_a_run_sees_on_a_device(kind: str, devices: tuple[str, ...], code: str | None) -> None:
     leak = Leak(kind, None, 1e6, 1.0, 1.0, devices=devices)
     assert with_rule(leak).rule == code
+
+
+TABLE = """
+        class Pool:
+            def __init__(self):
+                self.images = []
+
+            def query(self, batch):
+                self.images.append(batch.detach().clone())MARK
+                END
+                return torch.cat(random.sample(self.images, 1))
+
+        def train(dis_a, dis_b, loader):
+            optimizer = torch.optim.Adam([*dis_a.parameters(), *dis_b.parameters()])
+            gen_a, gen_b = nn.Linear(8, 8).cuda(), nn.Linear(8, 8).cuda()
+            pool_a, pool_b = Pool(), Pool()
+            for a, b in loader:
+                fake_a, fake_b = gen_a(b.cuda()), gen_b(a.cuda())
+                BEGIN
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+"""
+ROWS = "((dis_a, pool_a, fake_a), (dis_b, pool_b, fake_b))"
+IN_A_LOOP = (
+    f"loss = 0\n                for net, pool, fake in {ROWS}:\n"
+    "                    loss = loss + net(pool.query(fake)).mean()"
+)
+AT_ONCE = f"loss = sum(net(pool.query(fake)).mean() for net, pool, fake in {ROWS})"
+
+
+@pytest.mark.parametrize("begin", [IN_A_LOOP, AT_ONCE])
+def test_objects_of_a_table_that_is_written_out(begin: str) -> None:
+    assert_flagged(told(TABLE, BEGIN=begin, MARK="  # !"), CODE)
+    assert_clean(told(TABLE, BEGIN=begin, END="del self.images[:-50]"), CODE)
+    emptied = "\n                for pool in (pool_a, pool_b): pool.images.clear()"
+    assert_clean(told(TABLE, BEGIN=begin + emptied), CODE)
+    by_row = "\n                for pool, name in ((pool_a, 'a'), (pool_b, 'b')): pool.images = []"
+    assert_clean(told(TABLE, BEGIN=begin + by_row), CODE)
