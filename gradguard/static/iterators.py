@@ -8,6 +8,7 @@ from gradguard.static import places
 from gradguard.static import tree as t
 from gradguard.static.classes import Class
 from gradguard.static.state import State
+from gradguard.static.values import Kind, Value
 
 if TYPE_CHECKING:
     from gradguard.static.flow import Flow
@@ -15,13 +16,29 @@ if TYPE_CHECKING:
 _PASSING = frozenset("enumerate iter tqdm trange islice zip list".split())
 
 
-def advancing(flow: Flow, stmt: t.Repeat, state: State) -> list[t.Call]:
-    """The calls that a loop makes for each iteration: of ``__next__``, or of an ``__iter__`` that generates.
+def begin(stmt: t.Repeat, state: State, iterable: Value | None) -> None:
+    """Give a name to an object that only a loop has, ``for x in Batches(loader)``: it is made anew before the loop.
 
-    Only an object that has a name is looked at: what one keeps that only the loop has, has no name either.
+    Args:
+        iterable: the value of what the loop goes over.
     """
+    if iterable is not None and (name := _own_name(stmt, iterable)) is not None:
+        state.assign(name, iterable)
+
+
+def _own_name(stmt: t.Repeat, iterable: Value) -> str | None:
+    made = t.path_of(stmt.iterable.func) if isinstance(stmt.iterable, t.Call) else None
+    return f"{made}()" if made is not None and iterable.kind is Kind.INSTANCE else None
+
+
+def advancing(flow: Flow, stmt: t.Repeat, state: State, iterable: Value | None) -> list[t.Call]:
+    """The calls that a loop makes for each iteration: of ``__next__``, or of an ``__iter__`` that generates."""
+    if stmt.iterable is None or iterable is None:
+        return []
+    own = _own_name(stmt, iterable)
+    objects = _objects(stmt.iterable) if own is None else [t.Name(stmt.iterable.origin, own)]
     calls = []
-    for expr in _objects(stmt.iterable) if stmt.iterable is not None else ():
+    for expr in objects:
         path = t.path_of(expr)
         cls = places.owner_of(flow, flow.canonical(path), state) if path is not None else None
         if cls is not None and (method := _advances(cls)) is not None:

@@ -8,12 +8,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from gradguard.static import counts, filled_later, volatile
+from gradguard.static import counts, filled_later, iterators, volatile
 from gradguard.static import knowledge as k
 from gradguard.static import tree as t
 from gradguard.static.binding import bind_element
 from gradguard.static.evaluation_loops import begins_with_eval, evaluates_by_name, is_evaluation, takes_evaluation_batch
-from gradguard.static.iterators import advancing
 from gradguard.static.model import Backward, Event, Form, Forward, Loop, Scope
 from gradguard.static.names import PARAMETERS, assigned_paths, collections_of, iterable_path, replaced_element
 from gradguard.static.paths import collections_around
@@ -41,6 +40,7 @@ def repeat(flow: Flow, stmt: t.Repeat, state: State) -> State | None:
     generators = flow.generators
     iterable = flow.value(stmt.iterable, state) if stmt.iterable is not None else None
     generates = flow.generators > generators
+    iterators.begin(stmt, state, iterable)
     assigned = set(stmt.assigned if stmt.assigned is not None else assigned_paths(stmt))
     left = Left()
     for is_last in (False, False, True):
@@ -104,7 +104,7 @@ def _iterate(
         flow.value(stmt.test, state)
     if generates and stmt.iterable is not None:
         iterable = flow.value(stmt.iterable, state)  # a generator of the project runs in step with the loop
-    for call in advancing(flow, stmt, state):
+    for call in iterators.advancing(flow, stmt, state, iterable):
         flow.value(call, state)
     if stmt.target is not None and stmt.iterable is not None and iterable is not None:
         bind_element(flow, stmt.target, iterated(iterable), state, stmt, stmt.iterable)

@@ -56,9 +56,25 @@ NEXT = """
 SEEN = "self.seen.append((x, y))"
 
 
-@pytest.mark.parametrize(
-    "code", [GENERATES, GENERATES.replace("enumerate(self.batches)", "enumerate(tqdm(self.batches))"), NEXT]
+WITH_A_BAR = GENERATES.replace("enumerate(self.batches)", "enumerate(tqdm(self.batches))")
+UNNAMED = (
+    GENERATES.split("        class Trainer")[0]
+    + """
+        def train(loader):
+            net = nn.Linear(8, 2).cuda()
+            optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+            for x, y in Batches(loader):
+                loss = F.cross_entropy(net(x), y)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+"""
 )
+ROUND = "            for x, y in Batches"
+OF_EACH_EPOCH = UNNAMED.replace(ROUND, f"            for epoch in range(9):\n {ROUND}")
+
+
+@pytest.mark.parametrize("code", [GENERATES, WITH_A_BAR, NEXT, UNNAMED])
 def test_what_an_iterator_keeps_of_each_batch(code: str) -> None:
     assert_flagged(code, "GG409")
 
@@ -74,6 +90,8 @@ def test_what_an_iterator_keeps_of_each_batch(code: str) -> None:
         (NEXT, ("self.seen.append(x)", "self.seen.append(x)\n                self.seen.pop(0)")),
         (NEXT, ("self.seen.append(x)", "self.seen.append(x.mean().item())")),
         (NEXT, ('to("cuda")', "float()")),
+        (UNNAMED, (SEEN, "self.seen = [(x, y)]")),
+        (OF_EACH_EPOCH, ("self.loader", "self.loader")),
     ],
 )
 def test_what_an_iterator_does_not_keep(code: str, edit: tuple[str, str]) -> None:
