@@ -194,6 +194,16 @@ def _changes(here: Translation) -> frozenset[str]:
     return frozenset(mapped for path in outer if (mapped := here.path(path)) is not None)
 
 
+def _without_own_graphs(value: Value) -> Value:
+    """What a callee stores, without the graphs that it would have begun itself."""
+    parts = tuple((key, _without_own_graphs(part)) for key, part in value.parts)
+    roots, maybe = (
+        frozenset(root for root in of if root.source in (Source.PARAM, Source.PLACE))
+        for of in (value.roots, value.maybe)
+    )
+    return value._replace(roots=roots, maybe=maybe, parts=parts)
+
+
 def _is_of_their_maker(here: Translation, store: Store, path: str) -> bool:
     """Whether some elements add to a collection that their maker gave them, and may empty by a name of its own."""
     owner, name = here.callee.ref.owner, store.path.removeprefix("self.")
@@ -216,7 +226,10 @@ def _store(here: Translation, store: Store) -> None:
     if leaves_out(here, store):
         return
     path = here.path(store.path)
-    is_off = Mode.OFF in (state.mode, store.mode)
+    if state.mode is Mode.OFF:  # what the callee computes has no graph then; what it is given may have one
+        store = replace(store, value=_without_own_graphs(store.value))
+    brings_graph = bool(store.value.roots) and store.form in (Form.APPEND, Form.ITEM)
+    is_off = Mode.OFF in (state.mode, store.mode) and not brings_graph
     if path is None or (is_off and not store.value.holds) or _is_of_their_maker(here, store, path):
         return
     if store.waits and state.evaluating and not is_off:

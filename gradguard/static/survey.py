@@ -472,9 +472,10 @@ class Survey(Remembers):
 
 
 def _without(names: set[str], functions: Functions, text: str) -> set[str]:
-    """Those names that are of none of some functions in a file."""
+    """Those names that are of none of some functions in a file, or of another one of the name, too: ``forward``."""
     data = text.encode(errors="surrogatepass") if names and functions else b""
-    return names - {name for name, where in functions if where == data}
+    own = {name for name, where in functions if where == data and name in names}
+    return names - {name for name in own if len(re.findall(rf"\bdef {re.escape(name)}\(", text)) < 2}
 
 
 class _Holding:

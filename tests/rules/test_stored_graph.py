@@ -2194,6 +2194,54 @@ def test_what_a_model_computes_beside_its_loss(first: str, second: str) -> None:
     assert_flagged(_beside_a_loss(first, second, "  # !"), CODE)
 
 
+MAPS = """
+        class Attention(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.inner, self.maps = nn.Linear(8, 8), []
+
+            def forward(self, x):
+                a = self.inner(x).softmax(-1)
+                self.maps.append(a)  # !
+                return a
+
+        class Block(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.attention = Attention()
+
+            def forward(self, x):
+                return self.attention(x)
+
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.blocks = nn.ModuleList(Block() for _ in range(3))
+
+            def forward(self, x):
+                pass
+                for block in self.blocks:
+                    x = block(x)
+                return x
+
+        def train(loader):
+            net = Net()
+            optimizer = torch.optim.Adam(net.parameters())
+            for x, y in loader:
+                loss = F.cross_entropy(net(x), y)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+"""
+
+
+def test_a_forward_that_empties_what_other_modules_keep() -> None:
+    assert_flagged(MAPS, CODE)
+    emptied = "for block in self.blocks:\n                    block.attention.maps.clear()"
+    assert_clean(twin(MAPS, ("pass", emptied)), CODE)
+    assert_clean(twin(MAPS, ("pass", emptied.replace(".clear()", " = []"))), CODE)
+
+
 NEWEST = """
         class Policy(nn.Module):
             def __init__(self):
