@@ -10,7 +10,7 @@ graph, or with `retain_graph=True`, all its activations stay (megabytes a step, 
 So it is with the keys of a dict: a tensor is told apart by its identity, so `counts[cell] += 1` makes a new entry for
 each tensor, and keeps it. Key it by numbers: `counts[tuple(cell.tolist())]`.
 
-`torch.no_grad()` around the store changes nothing: it keeps new graphs from being recorded, and cuts none that is there.
+`torch.no_grad()` around the store changes nothing: no new graph is recorded there, and none that is there is cut.
 
 An object that is filled after it was put into a list is in the list all the same: `rows.append(row)`, then
 `row["loss"] = loss`.
