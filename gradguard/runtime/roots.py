@@ -59,8 +59,11 @@ def roots(frame: FrameType | None) -> Iterator[Root]:
     for stack in stacks:
         for each in stack:
             yield from _of_frame(each)
-    for waiting in _waiting_frames():
-        yield from _of_frame(waiting)
+    for waiting, delegate in _waiting_frames():
+        for root in _of_frame(waiting):
+            if delegate is not None:
+                root.variables.setdefault(type(delegate).__name__, delegate)
+            yield root
     yield Root("statement", "local", _of_statements(), None)
 
 
@@ -116,13 +119,17 @@ def suspended_frame(thing: Any) -> FrameType | None:
     return frame if isinstance(frame, FrameType) and not getattr(thing, f"{prefix}_running") else None
 
 
-def _waiting_frames() -> Iterator[FrameType]:
-    """Frames that wait: a generator that a loop goes through, a task of asyncio are on no stack, in no variable."""
+def _waiting_frames() -> Iterator[tuple[FrameType, Any]]:
+    """Frames that wait: a generator that a loop goes through, a task of asyncio are on no stack, in no variable.
+
+    Each with what it has handed over to, which no variable need have: ``yield from itertools.cycle(batches)``.
+    """
     for each in gc.get_objects():
         if type(each) in _PREFIXES:
             frame = suspended_frame(each)
             if frame is not None and is_user_code(frame.f_code):
-                yield frame
+                delegate = getattr(each, "gi_yieldfrom", None)
+                yield frame, None if type(delegate) in _PREFIXES else delegate
 
 
 def _of_statements() -> dict[str, Any]:

@@ -540,6 +540,20 @@ with Recorded():
         pass
 """,
     ),
+    "what a generator has handed over to, in no variable": (
+        "local",
+        "again.cycle",
+        "cache",
+        """
+import itertools
+def again(source):
+    yield from itertools.cycle(source)  # here
+def fit():
+    for x, (model, output, loss) in zip(again(torch.randn(32, 64) for _ in range(500)), training()):
+        pass
+fit()
+""",
+    ),
     "a list of objects with all its places": (
         "attribute",
         "Curve.points",
