@@ -84,6 +84,8 @@ def _left(hook: HookRegistration) -> str:
     source = hook.source
     if hook.stack is not None:
         return f"none is removed before `{hook.stack}` is left"
+    if hook.removed_late:
+        return "none is removed before the loop is over"
     overwritten = isinstance(source, HookRegistration) and (source.overwritten or source.knowing is not None)
     return "the next handle takes the place of this one" if overwritten else "none is removed"
 

@@ -516,6 +516,7 @@ class HookRegistration(Event):
         receiver: the path it is registered on.
         receiver_site: the receiver as written.
         removed: something removes it again, or may.
+        removed_late: only methods do so that are called after a loop.
         removed_at_exit: only where its object is used as a context.
         is_left_open: that object is made here, and is not.
         stack: the variable with the ``ExitStack`` that removes it at its end.
@@ -543,6 +544,7 @@ class HookRegistration(Event):
     receiver: str | None = None
     receiver_site: Site | None = None
     removed: bool = False
+    removed_late: bool = False
     removed_at_exit: bool = False
     is_left_open: bool = False
     stack: str | None = None

@@ -32,15 +32,28 @@ def are_few(flow: Flow, base: str, index: t.Expr) -> bool:
 def counts_up(flow: Flow, base: str, index: t.Expr) -> bool:
     """Whether a dict gets one more key in each step of a training: ``self.seen[self.global_step] = x``.
 
-    A step of one epoch comes again in the next one: what counts the batches of a loader tells nothing.
+    A step of one epoch comes again in the next one: what counts the batches of a loader tells nothing. With the epoch
+    beside it, ``self.seen[epoch, i]``, no key comes again.
     """
-    path = t.path_of(index)
-    if path is None or _COUNTER.search(path) is None or not _is_dict(flow, base):
+    return _is_dict(flow, base) and any(_counts(flow, part, pattern) for part, pattern in _parts(flow, index))
+
+
+def _parts(flow: Flow, index: t.Expr) -> list[tuple[t.Expr, re.Pattern[str]]]:
+    """What a key is made of, also one that has a name, each with what says that it counts."""
+    made = flow.ref.assigned.get(index.id, []) if isinstance(index, t.Name) else []
+    key = made[0] if len(made) == 1 else index
+    return [(part, _COUNTER_OR_EPOCH) for part in key.items] if isinstance(key, t.Display) else [(index, _COUNTER)]
+
+
+def _counts(flow: Flow, part: t.Expr, pattern: re.Pattern[str]) -> bool:
+    path = t.path_of(part)
+    if path is None or pattern.search(path) is None:
         return False
     return not any(path in frame.loop.targets and frame.loop.over_loader for frame in flow.frames)
 
 
 _COUNTER = re.compile(r"(?:^|[._])(?:steps?|iter|iters|iteration|n_?iter|updates?)(?:_(?:count|no|num|id))?$", re.I)
+_COUNTER_OR_EPOCH = re.compile(rf"{_COUNTER.pattern}|(?:^|[._])epoch$", re.I)
 
 
 def _is_dict(flow: Flow, path: str) -> bool:

@@ -16,6 +16,7 @@ from gradguard.static.functions import FunctionRef
 from gradguard.static.gate import SourceError
 from gradguard.static.guards import guards, loop_names
 from gradguard.static.lines import lines_with
+from gradguard.static.memory import makes_optimizer
 from gradguard.static.model import Form, HookRegistration, Mode, Scope, Store
 from gradguard.static.one_handle import is_removed_in_time, knowing_handle
 from gradguard.static.paths import is_part
@@ -47,7 +48,11 @@ def judge_hook(flow: Flow, hook: HookRegistration) -> None:
         hook.stack = removing(flow, [call for call in flow.ref.calls if removes(call)])
     if isinstance(source, HookRegistration):
         may_be = not source.discarded and not hook.is_left_open and source.knowing is None
-        hook.removed = hook.removed or (may_be and _is_removed(flow, hook))
+        hook.removed_late = hook.removed_late or (hook.inner is None and _is_removed_late(flow))
+        is_open = hook.removed_late and last_removal(flow) == float("inf")
+        if is_open and hook.inner is not None and hook.loop is not None:
+            is_open = makes_optimizer(flow)  # else the loop may be that of an epoch, or a task, and is over soon
+        hook.removed = hook.removed or (may_be and not is_open and _is_removed(flow, hook))
         hook.removed_at_exit = hook.removed_at_exit or (hook.removed and not _is_removed(flow, hook, at_exit=False))
         hook.removed |= _frees(flow)
     _judge_guards(flow, hook)
@@ -391,6 +396,12 @@ def _is_removed_in_time(flow: Flow, at_exit: bool) -> bool:
     removers = {line.function for line in lines_with("remove", flow.module.source.text) if REMOVES.search(line.text)}
     removers -= set() if at_exit else {"__exit__"}
     return any(_runs_late(flow, name) is False for name in removers)
+
+
+def _is_removed_late(flow: Flow) -> bool:
+    """Whether all methods that remove hooks are called after a loop only: each of its steps leaves its own there."""
+    removers = {line.function for line in lines_with("remove", flow.module.source.text) if REMOVES.search(line.text)}
+    return bool(removers) and all(_runs_late(flow, name) for name in removers)
 
 
 def _runs_late(flow: Flow, name: str) -> bool | None:

@@ -93,11 +93,16 @@ def _lasts(flow: Flow, store: Store, grows: Loop) -> bool:
     within = takewhile(lambda loop: loop is not grows, store.loop.around() if store.loop is not None else ())
     if not begun_here or any(loop.over_loader or loop.is_step or loop.backwards for loop in within):
         return True
+    return makes_optimizer(flow) or _object_makes_optimizer(flow, store, grows)
+
+
+def makes_optimizer(flow: Flow) -> bool:
+    """Whether a function makes an optimizer itself: it is a whole training, no epoch."""
     made = (name for name, value in flow.final.env.items() if value.kind is Kind.OPTIMIZER)
-    return any("." not in name and name not in flow.params for name in made) or _makes_optimizer(flow, store, grows)
+    return any("." not in name and name not in flow.params for name in made)
 
 
-def _makes_optimizer(flow: Flow, store: Store, loop: Loop) -> bool:
+def _object_makes_optimizer(flow: Flow, store: Store, loop: Loop) -> bool:
     """Whether the object that has a collection makes the optimizer itself with which it takes the loop's steps."""
     head, _, _ = store.path.partition(".")
     owner = places.owner_of(flow, head, flow.final)

@@ -866,3 +866,64 @@ def test_a_callback_that_registers_them_once_or_removes_them(
     method: str, register: str, last: str, remove: str
 ) -> None:
     assert_clean(callback(method, register, last, remove).replace("  # !", ""), "GG401")
+
+
+EXTRACTED = """
+        class Probe:
+            def __init__(self, net, names):
+                self.net, self.names, self.handles = net, names, []
+
+            def attach(self, sink):
+                modules = dict(self.net.named_modules())
+                for name in self.names:
+                    def keep(module, inputs, output, name=name):
+                        sink[name] = output
+                    self.handles.append(modules[name].register_forward_hook(keep))  # !
+
+            def extract(self, x):
+                found = {}
+                self.attach(found)
+                self.net(x)
+                return found
+
+            def close(self):
+                while self.handles:
+                    self.handles.pop().remove()
+
+        def train(gen, critic, steps):
+            optimizer = torch.optim.Adam(gen.parameters())
+            probe = Probe(critic, ["1", "3"])
+            with torch.no_grad():
+                wanted = probe.extract(torch.rand(1, 3, 8, 8))
+            probe.close()
+            for step in range(steps):
+                found = probe.extract(gen(torch.randn(2, 8)))
+                loss = sum((found[k] - wanted[k]).square().mean() for k in found)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+            probe.close()
+"""
+
+
+def test_hooks_that_are_removed_after_the_loop_only() -> None:
+    assert_flagged(EXTRACTED, CODE)
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        ("optimizer.step()", "optimizer.step()\n                probe.close()"),
+        ("self.net(x)\n", "self.net(x)\n                self.close()\n"),
+        ("found = {}", "self.close()\n                found = {}"),
+        ("for step in range(steps):", "for step in range(steps):\n                probe.close()"),
+        ("self.handles.append(modules[name].register_forward_hook(keep))", "print(modules[name], keep)"),
+    ],
+)
+def test_hooks_that_are_removed_in_each_step(edit: tuple[str, str]) -> None:
+    assert_clean(twin(EXTRACTED, edit), CODE)
+
+
+def test_hooks_that_are_removed_after_the_loop_of_a_task() -> None:
+    given = ("def train(gen, critic, steps):", "def one_task(gen, critic, optimizer, steps):")
+    assert_clean(twin(EXTRACTED, given, ("optimizer = torch.optim.Adam(gen.parameters())", "print(steps)")), CODE)

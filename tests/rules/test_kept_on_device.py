@@ -691,6 +691,25 @@ def test_a_dict_with_a_key_of_each_step() -> None:
     assert_flagged(code, CODE)
 
 
+def of_an_epoch(key: str, mark: str = "") -> str:
+    """The same, where a step is told the epoch and the number of its batch."""
+    code = told(KEYED, SEEN="{}", KEY=key, MARK=mark).replace("step(self, x, y)", "step(self, epoch, batch, x, y)")
+    return code.replace("self.step(x", "self.step(epoch, batch, x")
+
+
+def test_a_dict_whose_keys_have_the_epoch_in_them() -> None:
+    assert_flagged(of_an_epoch("epoch, batch", "  # !"), CODE)
+    assert_flagged(of_an_epoch("(batch, epoch)", "  # !"), CODE)
+    named = of_an_epoch("key", "  # !").replace(
+        "out = self.net", "key = (epoch, batch)\n                out = self.net"
+    )
+    assert_flagged(named, CODE)
+    assert_clean(of_an_epoch("batch"), CODE)
+    assert_clean(of_an_epoch("epoch"), CODE)
+    assert_clean(of_an_epoch("batch, len(y)"), CODE)
+    assert_clean(of_an_epoch("epoch % 2, batch"), CODE)
+
+
 @pytest.mark.parametrize(
     "code",
     [
