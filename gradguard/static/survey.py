@@ -265,7 +265,11 @@ class Survey(Remembers):
             if bare:
                 found |= clearing_methods(attribute, with_object(attribute, text), bare=True) - {"<module>"}
             is_read = slot in (None, TEXT)  # of one key it was not
-            yield from _without(found, functions, text) if is_read else found
+            kept = _without(found, functions, text) if is_read else found
+            if _have_namesakes(found - kept, text):  # another one of the name may empty what some other object has
+                others = _of_others(attribute, text)
+                kept |= (found - kept) & clearing_methods(attribute, others, anew, slot=slot, owner=owner)
+            yield from kept
 
     def is_called(self, method: str, near: Module, at_exit: bool = True) -> bool:
         """Whether a function runs at all: something calls it that runs, or that a user of the project may call."""
@@ -472,10 +476,19 @@ class Survey(Remembers):
 
 
 def _without(names: set[str], functions: Functions, text: str) -> set[str]:
-    """Those names that are of none of some functions in a file, or of another one of the name, too: ``forward``."""
+    """Those names that are of none of some functions in a file."""
     data = text.encode(errors="surrogatepass") if names and functions else b""
-    own = {name for name, where in functions if where == data and name in names}
-    return names - {name for name in own if len(re.findall(rf"\bdef {re.escape(name)}\(", text)) < 2}
+    return names - {name for name, where in functions if where == data}
+
+
+def _have_namesakes(names: set[str], text: str) -> bool:
+    """Whether some of these functions are defined more than once: a file has many that are called ``forward``."""
+    return any(len(re.findall(rf"\bdef {re.escape(name)}\(", text)) > 1 for name in names)
+
+
+def _of_others(attribute: str, text: str) -> str:
+    """A file without what its methods do to an attribute of their own object."""
+    return re.sub(rf"\bself\.{re.escape(attribute)}\b", "_", text)
 
 
 class _Holding:

@@ -843,6 +843,8 @@ PAIR = (
 )
 def test_a_cache_that_gets_longer_in_each_step(code: str) -> None:
     assert_flagged(code, CODE)
+    beside = "\n    class Other(nn.Module):\n        def forward(self, x):\n            return x\n"
+    assert_flagged(code + beside, CODE)
 
 
 @pytest.mark.parametrize(
