@@ -103,7 +103,7 @@ def _is_of_evaluation(store: Store) -> bool:
 
 def _is_of_evaluations(store: Store) -> bool:
     """Whether it keeps what an evaluation collects that a training runs again and again."""
-    if store.mode is not Mode.OFF or store.inner is None or store.form is not Form.APPEND:
+    if store.mode is not Mode.OFF or store.inner is None or store.form is not Form.APPEND or store.carries_graph:
         return False
     if not store.piles_up(*ON_DEVICE) or store.grows is None or not store.for_all_training:
         return False

@@ -11,7 +11,8 @@ from gradguard.static import tree as t
 from gradguard.static.classes import Class
 from gradguard.static.dtypes import whole_names
 from gradguard.static.functions import FunctionRef
-from gradguard.static.model import Site
+from gradguard.static.model import Mode, Site
+from gradguard.static.summary import apply_facts
 from gradguard.static.values import UNKNOWN, Fields, Kind
 
 if TYPE_CHECKING:
@@ -33,11 +34,20 @@ def applied(c: Called) -> Value | None:
     forward = cls.method("forward")
     if forward is None or any("mark_non_differentiable" in each.chunk.program for each in cls.lineage()):
         return None
+    _run(c, forward)
     returned = [s.value for s in forward.define.statements if isinstance(s, t.Return) and s.value is not None]
     given = [item for value in returned for item in (value.items if isinstance(value, t.Display) else [value])]
     if any(_has_no_gradient(forward, item) for item in given):
         return None  # which of several it is, is not told
     return c.result(kind=Kind.OUTPUT if len(given) > len(returned) else Kind.TENSOR, receiver=False)
+
+
+def _run(c: Called, forward: FunctionRef) -> None:
+    """Do what ``forward`` does: it records nothing, and what it is given keeps its graph, wherever that is put."""
+    mode, c.state.mode = c.state.mode, Mode.OFF
+    context = t.Arg(t.Name(c.node.origin, "ctx"))
+    apply_facts(c, forward, [(context, UNKNOWN), *c.values], None)
+    c.state.mode = mode
 
 
 def _has_no_gradient(forward: FunctionRef, given: t.Expr) -> bool:

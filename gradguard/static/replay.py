@@ -39,7 +39,7 @@ from gradguard.static.proof import prove
 from gradguard.static.source import Site
 from gradguard.static.stored import no_growth, surely
 from gradguard.static.translation import Translation
-from gradguard.static.values import NOTHING_HELD, Flag, Kind, Root, Source, Value, Whole, Word
+from gradguard.static.values import NONE, NOTHING_HELD, Flag, Kind, Part, Root, Roots, Source, Value, Whole, Word, union
 
 
 def replay(here: Translation, event: Event) -> None:
@@ -195,13 +195,20 @@ def _changes(here: Translation) -> frozenset[str]:
 
 
 def _without_own_graphs(value: Value) -> Value:
-    """What a callee stores, without the graphs that it would have begun itself."""
-    parts = tuple((key, _without_own_graphs(part)) for key, part in value.parts)
-    roots, maybe = (
-        frozenset(root for root in of if root.source in (Source.PARAM, Source.PLACE))
-        for of in (value.roots, value.maybe)
-    )
-    return value._replace(roots=roots, maybe=maybe, parts=parts)
+    """What a callee stores, without the graphs that it would begin, or go on with, itself."""
+    if value.parts:
+        parts = tuple((key, _without_own_graphs(part)) for key, part in value.parts)
+        given = union(part for _, part in parts)
+        return value._replace(roots=given.roots, maybe=given.maybe, parts=parts)
+    if value.kind in (Kind.TENSOR, Kind.OUTPUT):  # it was computed: it is not what was given
+        return value._replace(roots=NONE, maybe=NONE)
+    return value._replace(roots=_given(value.roots), maybe=_given(value.maybe))
+
+
+def _given(roots: Roots) -> Roots:
+    """Those of arguments and of what an object has, or of an entry of these; ``x[0]`` may be a view, with no graph."""
+    whole = (root for root in roots if not isinstance(root.key, Part) or isinstance(root.key.keys[-1], str))
+    return frozenset(root for root in whole if root.source in (Source.PARAM, Source.PLACE))
 
 
 def _is_of_their_maker(here: Translation, store: Store, path: str) -> bool:

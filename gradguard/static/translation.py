@@ -65,8 +65,9 @@ class Translation:
         same = self.callee.module is self.flow.module
         if self.callee.scope(path) is Scope.CLOSURE or (same and self.callee.ref.outer is not None):
             return path
-        if not same and self.callee.module.path is not None and "." not in path:
-            return f"{self.callee.module.path.stem}.{path}"  # a global of another file
+        of_class = head in self.callee.module.source.outline.classes
+        if not same and self.callee.module.path is not None and ("." not in path or of_class):
+            return f"{self.callee.module.path.stem}.{path}"  # a global of another file, or what its class has
         shadowed = self.flow.facts.name != "<module>" and self.flow.scope(path) is not Scope.GLOBAL
         return path if same and not shadowed else None
 

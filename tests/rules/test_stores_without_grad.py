@@ -107,6 +107,22 @@ def test_a_method_that_computes_or_is_given_none(store: str, given: str) -> None
     assert_clean(OBSERVER.replace("STORE", store).replace("GIVEN", given).replace("MARK", ""), "GG107")
 
 
+@pytest.mark.parametrize(
+    ("store", "leaks"),
+    [
+        ("self.kept.append(scores)", True),
+        ("self.kept.append((scores, 1))", True),
+        ("self.kept.append(scores * 2)", False),
+        ("self.kept.append((scores.mean(), 1))", False),
+        ("self.kept.append(scores[0])", False),
+    ],
+)
+def test_a_method_that_is_called_where_nothing_is_recorded(store: str, leaks: bool) -> None:
+    code = OBSERVER.replace("            @torch.no_grad()\n", "").replace("STORE", store).replace("MARK", "")
+    code = code.replace("judge.observe(GIVEN)", "with torch.no_grad():\n                    judge.observe(out)")
+    assert [f.code for f in findings(code, "GG107")] == ["GG107"] * leaks
+
+
 def test_an_evaluation_that_records_nothing() -> None:
     assert_clean(EVALUATION)
     assert {f.code for f in findings(EVALUATION.replace("@torch.no_grad()\n", "\n"))} & {"GG104", "GG107", "GG301"}
