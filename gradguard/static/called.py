@@ -75,8 +75,9 @@ class Called(Remembers):
             return None
         is_object = self.receiver is not None and self.receiver.kind in (Kind.INSTANCE, Kind.UNKNOWN, Kind.CONTAINER)
         paths = self.flow.element_paths(path) if is_object else ()
-        is_of_one_class = self.receiver is not None and self.receiver.kind is Kind.INSTANCE  # the first for all of them
-        return paths[0] if len(paths) == 1 or (paths and is_of_one_class) else self.flow.canonical(path)
+        if len(paths) > 1 and self.receiver is not None and self.receiver.kind is Kind.INSTANCE:
+            paths = paths[:1]  # of several objects of one class the first stands for all
+        return paths[0] if len(paths) == 1 else self.flow.canonical(path)
 
     @property
     def module_path(self) -> str | None:

@@ -418,8 +418,7 @@ class Flow(FlowNotes):
         caps = [cap for cap in self.caps if cap.is_below and _grows_with(path, cap.path)]
         event.capped, event.fills = any(not cap.is_long for cap in caps), any(cap.is_long for cap in caps)
         event.capped |= any(path.startswith(f"{scope}.") for scope in self.scoped)
-        brings_graph = bool(value.roots) and form in (Form.APPEND, Form.ITEM)  # no_grad cuts nothing that has one
-        if (state.mode is not Mode.OFF or value.holds or brings_graph) and not self.starting:
+        if (state.mode is not Mode.OFF or value.holds or event.brings_graph) and not self.starting:
             self.record(event)
         return event
 

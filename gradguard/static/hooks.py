@@ -47,14 +47,7 @@ def judge_hook(flow: Flow, hook: HookRegistration) -> None:
     if hook.inner is None and not hook.removed:
         hook.stack = removing(flow, [call for call in flow.ref.calls if removes(call)])
     if isinstance(source, HookRegistration):
-        may_be = not source.discarded and not hook.is_left_open and source.knowing is None
-        hook.removed_late = hook.removed_late or (hook.inner is None and _is_removed_late(flow))
-        is_open = hook.removed_late and last_removal(flow) == float("inf")
-        if is_open and hook.inner is not None and hook.loop is not None:
-            is_open = makes_optimizer(flow)  # else the loop may be that of an epoch, or a task, and is over soon
-        hook.removed = hook.removed or (may_be and not is_open and _is_removed(flow, hook))
-        hook.removed_at_exit = hook.removed_at_exit or (hook.removed and not _is_removed(flow, hook, at_exit=False))
-        hook.removed |= _frees(flow)
+        _judge_removal(flow, hook, source)
     _judge_guards(flow, hook)
     if hook.callback is not None and hook.inner is None:
         for store in _kept(flow, hook):
@@ -78,6 +71,18 @@ def judge_hook(flow: Flow, hook: HookRegistration) -> None:
 def _frees(flow: Flow) -> bool:
     """Whether something in the file drops all hooks: ``net._forward_hooks.clear()``."""
     return FREES_HOOKS.search(flow.module.source.text) is not None
+
+
+def _judge_removal(flow: Flow, hook: HookRegistration, source: HookRegistration) -> None:
+    """Whether anything may remove it in time."""
+    may_be = not source.discarded and not hook.is_left_open and source.knowing is None
+    hook.removed_late = hook.removed_late or (hook.inner is None and _is_removed_late(flow))
+    is_open = hook.removed_late and last_removal(flow) == float("inf")
+    if is_open and hook.inner is not None and hook.loop is not None:
+        is_open = makes_optimizer(flow)  # else the loop may be that of an epoch, or a task, and is over soon
+    hook.removed = hook.removed or (may_be and not is_open and _is_removed(flow, hook))
+    hook.removed_at_exit = hook.removed_at_exit or (hook.removed and not _is_removed(flow, hook, at_exit=False))
+    hook.removed |= _frees(flow)
 
 
 def _judge_repetition(flow: Flow, hook: HookRegistration) -> None:
@@ -185,7 +190,7 @@ def _is_removed(flow: Flow, hook: HookRegistration, at_exit: bool = True) -> boo
         return removes
     if hook.inner is None and flow.facts.name != "__init__":
         return True
-    removers = {line.function for line in lines_with("remove", text) if REMOVES.search(line.text)}
+    removers = _removers(flow)
     if removers & {"<module>", "__del__", flow.facts.name}:
         return True
     at_exit = at_exit and any(survey.is_entered(name, flow.module) for name in _contexts(flow))
@@ -387,20 +392,24 @@ def _may_record(flow: Flow) -> bool:
     return survey.mentions(_ASKS, flow.module) or not survey.mentions(_SWITCHES_OFF, flow.module)
 
 
+def _removers(flow: Flow) -> set[str]:
+    """The functions of the file that remove hooks."""
+    return {line.function for line in lines_with("remove", flow.module.source.text) if REMOVES.search(line.text)}
+
+
 def _is_removed_in_time(flow: Flow, at_exit: bool) -> bool:
     """Whether a hook may be removed before much was collected: not where that is done once, after a loop, or never.
 
     Args:
         at_exit: what a context does at its end counts.
     """
-    removers = {line.function for line in lines_with("remove", flow.module.source.text) if REMOVES.search(line.text)}
-    removers -= set() if at_exit else {"__exit__"}
+    removers = _removers(flow) - (set() if at_exit else {"__exit__"})
     return any(_runs_late(flow, name) is False for name in removers)
 
 
 def _is_removed_late(flow: Flow) -> bool:
     """Whether all methods that remove hooks are called after a loop only: each of its steps leaves its own there."""
-    removers = {line.function for line in lines_with("remove", flow.module.source.text) if REMOVES.search(line.text)}
+    removers = _removers(flow)
     return bool(removers) and all(_runs_late(flow, name) for name in removers)
 
 

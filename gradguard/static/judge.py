@@ -84,7 +84,7 @@ def _judge_store(flow: Flow, store: Store) -> None:
     if not roots and (roots := _buffer_statistics(flow, store)):
         store.gets_graphs = lambda: may_get_graphs(flow, store)
     roots = roots or _of_iteration_before(flow, store)
-    is_off = store.mode in (Mode.OFF, Mode.UNKNOWN) and store.form not in (Form.APPEND, Form.ITEM)
+    is_off = store.mode in (Mode.OFF, Mode.UNKNOWN) and not store.brings_graph
     if not roots or is_off or store.value.kind in (Kind.MODULE, Kind.HANDLE):
         return
     if not (roots := phases.possible(flow, store, roots)):

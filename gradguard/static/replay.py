@@ -235,8 +235,7 @@ def _store(here: Translation, store: Store) -> None:
     path = here.path(store.path)
     if state.mode is Mode.OFF:  # what the callee computes has no graph then; what it is given may have one
         store = replace(store, value=_without_own_graphs(store.value))
-    brings_graph = bool(store.value.roots) and store.form in (Form.APPEND, Form.ITEM)
-    is_off = Mode.OFF in (state.mode, store.mode) and not brings_graph
+    is_off = Mode.OFF in (state.mode, store.mode) and not store.brings_graph
     if path is None or (is_off and not store.value.holds) or _is_of_their_maker(here, store, path):
         return
     if store.waits and state.evaluating and not is_off:

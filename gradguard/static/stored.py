@@ -434,6 +434,11 @@ class Store(Event):
         return one_line(self.value_site.code) if self.value_site else self.given_as
 
     @property
+    def brings_graph(self) -> bool:
+        """Whether it puts what may have a graph somewhere as it is: ``no_grad`` cuts none that is there."""
+        return bool(self.value.roots) and self.form in (Form.APPEND, Form.ITEM)
+
+    @property
     def written_code(self) -> str:
         """The same in the words of the function that stores it, whoever calls that."""
         return self.source.value_code if isinstance(self.source, Store) else self.value_code
