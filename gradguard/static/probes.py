@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from gradguard.static import tree as t
+from gradguard.static.hook_removal import last_removal, removes
 from gradguard.static.model import HookRegistration, Loop
 
 if TYPE_CHECKING:
@@ -76,15 +77,3 @@ def _is_long(loop: Loop, line: int) -> bool:
     """Whether a loop begins behind a line, runs many times, and removes no hooks."""
     removing = any(isinstance(node, t.Call) and removes(node) for node in t.walk([loop.site.node]))
     return line < loop.site.line and loop.is_long and not removing
-
-
-def last_removal(flow: Flow) -> float:
-    """The line of the last ``handle.remove()``; none at all: the hooks stay."""
-    lines = [flow.site(call).line for call in flow.ref.calls if removes(call)]
-    return max(lines, default=float("inf"))
-
-
-def removes(call: t.Call) -> bool:
-    """``handle.remove()``, or what is to call it later: ``stack.callback(handle.remove)``."""
-    given = (arg.value for arg in call.args) if call.args else (call.func,)
-    return any(isinstance(func, t.Attribute) and func.name == "remove" for func in given)

@@ -14,7 +14,7 @@ from gradguard.static.copies import is_made_for
 from gradguard.static.exit_stacks import entered_on
 from gradguard.static.expressions import recorded
 from gradguard.static.forms import key_of
-from gradguard.static.hooks import is_left_open
+from gradguard.static.hook_removal import is_left_open
 from gradguard.static.local_objects import as_given
 from gradguard.static.made_with import leaves_out
 from gradguard.static.model import (
