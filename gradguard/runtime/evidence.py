@@ -172,7 +172,7 @@ def _where_it_begins(suspect: Suspect, sources: Sources) -> list[Line]:
         code = caches.code_of(spot.thing for spot in suspect.chain)
         return [Line(*place) for place in origin.cached_functions(sources, suspect.holder.name, code)]
     if suspect.kind == "cache":
-        return calls(sources, r"\b(cycle|tee)\(")
+        return calls(sources, r"\b(cycle|tee)\(", _function_of(suspect))
     if suspect.holder.path == SAVED:
         return [Line(*place) for place in origin.packed_as_given(sources)]
     if suspect.kind == "optimizer" and suspect.holder.name == "param_groups":
@@ -188,8 +188,14 @@ def _calls_on_owner(sources: Sources, suspect: Suspect, pattern: str) -> list[Li
     return calls(sources, rf"\b{owner}{pattern}") or calls(sources, pattern)
 
 
-def calls(sources: Sources, pattern: str) -> list[Line]:
-    return [Line(filename, statement.lineno) for filename, statement in origin.calls_with(sources, pattern)[:2]]
+def calls(sources: Sources, pattern: str, function: str | None = None) -> list[Line]:
+    found = origin.calls_with(sources, pattern, function)
+    return [Line(filename, statement.lineno) for filename, statement in found[:2]]
+
+
+def _function_of(suspect: Suspect) -> str | None:
+    """The function whose variable holds it."""
+    return suspect.root.name if suspect.holder.scope == "local" and suspect.root else None
 
 
 def _from_source(suspect: Suspect, sources: Sources) -> list[Line]:
@@ -205,8 +211,7 @@ def _from_source(suspect: Suspect, sources: Sources) -> list[Line]:
         by_name = origin.calls_with(sources, rf"^{holder.name}\(")  # x.norm() may be anybody's method
         found = by_name or origin.calls_with(sources, rf"\.{holder.name}\(")
     else:
-        function = suspect.root.name if holder.scope == "local" and suspect.root else None
-        found = origin.storing_statements(sources, holder.name, function, suspect.home, holder.scope)
+        found = origin.storing_statements(sources, holder.name, _function_of(suspect), suspect.home, holder.scope)
         key = LAST_KEY.search(holder.path)
         found = found or (origin.storing_by_key(sources, key[1], suspect.home) if key is not None else [])
     if suspect.kind == "graph":

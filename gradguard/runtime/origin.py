@@ -207,16 +207,22 @@ _TEXTS = re.compile(r"'(?:\\.|[^'\\])*'|\"(?:\\.|[^\"\\])*\"")
 """What stands in quotes: a text that speaks of a call calls nothing."""
 
 
-def calls_with(sources: Sources, pattern: str) -> list[tuple[str, ast.stmt]]:
-    """The statements of the user's files that call something whose source matches ``pattern``."""
-    found = []
+def calls_with(sources: Sources, pattern: str, function: str | None = None) -> list[tuple[str, ast.stmt]]:
+    """The statements of the user's files that call something whose source matches ``pattern``.
+
+    Args:
+        function: where some of them are in a function of this name, only those.
+    """
+    found, inside = [], []
     for source in sources.all():
         for node in ast.walk(source.tree):
             if isinstance(node, ast.Call) and re.search(pattern, _TEXTS.sub("''", ast.unparse(node))):
                 statement = next((n for n in source.around(node) if isinstance(n, ast.stmt)), None)
                 if statement is not None and not isinstance(statement, FunctionNode | ast.ClassDef):
                     found.append((source.filename, statement))
-    return found
+                    if function is not None and _is_nested_in(source, statement, function):
+                        inside.append(found[-1])
+    return inside or found
 
 
 def cached_functions(sources: Sources, name: str, code: CodeType | None = None) -> list[tuple[str, int]]:

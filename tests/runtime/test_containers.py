@@ -546,6 +546,9 @@ with Recorded():
         "cache",
         """
 import itertools
+def rests(source):
+    kept = itertools.cycle(source)
+    yield from kept
 def again(source):
     yield from itertools.cycle(source)  # here
 def fit():
