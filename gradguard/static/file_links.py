@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from gradguard.static.import_statements import imported_from
 from gradguard.static.memo import Remembers, cached_property
 from gradguard.static.programs import Programs
 from gradguard.static.texts import module_name
@@ -102,11 +103,16 @@ class FileLinks(Remembers):
     def _imports_of(self, path: Path) -> frozenset[Path]:
         """The files that a file imports, each looked up as it would be."""
         if path not in self._leads_to:
-            module = self._project.module(path)
-            names = (*module.outline.imports.values(), *module.outline.star_imports) if module is not None else ()
-            places = (self._project.origins(name, module) for name in names if module is not None)
+            places = (self._project.origins(name, path) for name in self._names_imported(path))
             self._leads_to[path] = frozenset(place for found in places for place in found)
         return self._leads_to[path]
+
+    def _names_imported(self, path: Path) -> tuple[str, ...]:
+        names = imported_from(self._texts.bytes_of(path)) if path.suffix != ".ipynb" else None
+        if names is None:
+            module = self._project.module(path)
+            names = (*module.outline.imports.values(), *module.outline.star_imports) if module is not None else ()
+        return names
 
     def _imported_files(self, path: Path) -> set[Path]:
         """The files that a file's import statements may name."""

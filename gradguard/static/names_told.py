@@ -6,7 +6,8 @@ import re
 
 _OWNER = re.compile(r"\b(\w+)\.(?:\w+_)?(?:model|net|network)\b")
 _MOVED = r"(?:\.(?:to|cuda|cpu|float|half|double)\([^()\n]*\))*"
-_MODULE = re.compile(rf"(?<![\w.])(\w+){_MOVED}\.(?:eval\(\)|(?:named_)?parameters\(\))")
+_OF_MODULES = re.compile(r"\.(?:eval|(?:named_)?parameters)\(\)")
+_MODULE_BEFORE = re.compile(rf"(?<![\w.])(\w+){_MOVED}\Z")
 _EVALUATED = re.compile(rf"^(\w+)(?:\s*=[^\n=]*|{_MOVED})\.eval\(\)", re.M)
 _TRAINED = re.compile(r"(?<![\w.])(\w+)\.train\((?!\s*(?:mode\s*=\s*)?False)")
 _FROZEN = re.compile(
@@ -22,7 +23,8 @@ def owners(text: str) -> frozenset[str]:
 
 def modules(text: str) -> frozenset[str]:
     """The variables that are used as only modules are used: ``enc.parameters()``."""
-    return frozenset(_MODULE.findall(text))
+    before = (text[text.rfind("\n", 0, use.start()) + 1 : use.start()] for use in _OF_MODULES.finditer(text))
+    return frozenset(found[1] for found in map(_MODULE_BEFORE.search, before) if found is not None)
 
 
 def evaluated(text: str) -> frozenset[str]:

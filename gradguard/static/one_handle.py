@@ -32,11 +32,12 @@ def knowing_handle(flow: Flow, hook: HookRegistration) -> tuple[FunctionRef, ...
     name = path.removeprefix("self.")
     if owner is None or path == name or not name.isidentifier() or define.name == "__init__":
         return None
-    if _uses(flow.ref, path) != 1 or any(owner.method(end) for end in _AT_END) or _is_known_outside(flow, owner, name):
+    if _uses(flow.ref, path) != 1 or any(owner.method(end) for end in _AT_END):
         return None
     methods = (method for cls in owner.lineage() for method in cls.methods.values())
     others = (method for method in methods if method.define is not define and method.define.name != "__init__")
-    return tuple(method for method in others if _uses(method, path)) or None
+    knowing = tuple(method for method in others if _uses(method, path))
+    return knowing if knowing and not _is_known_outside(flow, owner, name) else None
 
 
 def is_removed_in_time(flow: Flow, hook: HookRegistration, knowing: tuple[object, ...]) -> bool:
@@ -67,13 +68,16 @@ def is_removed_in_time(flow: Flow, hook: HookRegistration, knowing: tuple[object
 
 
 def _uses(ref: FunctionRef, path: str) -> int:
+    if path.removeprefix("self.") not in ref.chunk.text:
+        return 0
     return sum(isinstance(node, t.Attribute) and t.path_of(node) == path for node in ref.define.nodes)
 
 
 def _is_known_outside(flow: Flow, owner: Class, name: str) -> bool:
     """Whether code besides the methods of the class may remove what it has under a name."""
     survey, of_another = flow.project.survey, re.compile(rf"(?<!\bself)\.{name}\b|['\"]{name}['\"]")
-    lines = (line.text for text in survey.texts_used(name, flow.module) for line in lines_with(name, text))
+    texts = survey.texts_used(name, flow.module, of_another)
+    lines = (line.text for text in texts for line in lines_with(name, text))
     return survey.is_base(owner.name, flow.module) or any(of_another.search(line) is not None for line in lines)
 
 

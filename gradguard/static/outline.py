@@ -6,7 +6,7 @@ Told from ``ast``, so that only the definitions that are needed are read.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from gradguard.static.gate import MAX_WIDTH
@@ -129,6 +129,14 @@ def _is_data(stmt: ast.stmt) -> bool:
     if isinstance(value, ast.Dict):
         return len(value.values) > MAX_WIDTH
     return isinstance(value, ast.List | ast.Tuple | ast.Set) and len(value.elts) > MAX_WIDTH
+
+
+def imports_of(statements: Iterable[ast.stmt]) -> tuple[dict[str, str], list[str]]:
+    """What import statements bind: each name with what it stands for, and the modules that all names are taken of."""
+    outline = Outline()
+    for stmt in statements:
+        _variables(stmt, outline)
+    return outline.imports, outline.star_imports
 
 
 def _variables(stmt: ast.stmt, outline: Outline) -> None:

@@ -526,10 +526,10 @@ class Project:
         module = self.module(place[0])
         return (module, place[1]) if module else None
 
-    def origins(self, dotted: str, importer: Module, depth: int = 0) -> Iterator[Path]:
+    def origins(self, dotted: str, importer: Path | None, depth: int = 0) -> Iterator[Path]:
         """The files that a dotted name leads through: a package, and what it imports the name from; none is read."""
-        self.questions.of(importer.path).names.update(name for name in dotted.split(".") if name)
-        place = self.imports.place(dotted, importer.path) if importer.path is not None else None
+        self.questions.of(importer).names.update(name for name in dotted.split(".") if name)
+        place = self.imports.place(dotted, importer) if importer is not None else None
         if place is None:
             return
         yield place[0]
@@ -538,7 +538,7 @@ class Project:
             name = package.outline.imports.get(place[1][0])
             bases = (name,) if name else (f"{base}.{place[1][0]}" for base in package.outline.star_imports)
             for base in bases:
-                yield from self.origins(base, package, depth + 1)
+                yield from self.origins(base, package.path, depth + 1)
 
     def _may_bind(self, path: Path, name: str) -> bool:
         if self.texts.holds("import *", path) or name in self.texts.imported(path):

@@ -115,18 +115,23 @@ class Survey(Remembers):
             found |= users
         return found
 
-    def texts_used(self, word: str, near: Module) -> Iterator[str]:
+    def texts_used(self, word: str, near: Module, pattern: re.Pattern[str] | None = None) -> Iterator[str]:
         """The texts with a word in them of a file, of those that lead to it by imports, and of all that these import.
 
         Each import leads to the one file that it finds: of twenty programs beside each other, each with its own
         ``data.py``, only one is meant.
+
+        Args:
+            pattern: what they match besides. To find out where imports lead, files are parsed: hundreds, in a large
+                library, for nothing where no text of the program matches.
         """
-        here = word in near.source.text
-        holding = sum(1 for _ in self._with_word(word, near))
-        if here:
-            yield near.source.text
-        used = self.links.used(near) if holding > here else ()
-        yield from (self.texts.of(path) for path in used if path != near.path and self.texts.holds(word, path))
+        own = near.source.text
+        if word in own and (pattern is None or pattern.search(own) is not None):
+            yield own
+        others = self._others_with_word(word, near)
+        found = set(others if pattern is None else self._matching(pattern, near, others, word))
+        used = self.links.used(near) if found else ()
+        yield from (self.texts.of(path) for path in used if path in found)
 
     def _matching(
         self, pattern: re.Pattern[str], near: Module, paths: Iterable[Path], word: str = ""
@@ -167,7 +172,7 @@ class Survey(Remembers):
     def imports_training(self, module: Module) -> bool:
         """Whether a file imports something from one that calls backward: a loop that calls it trains."""
         imported = (*module.outline.imports.values(), *module.outline.star_imports)
-        places = {path for dotted in imported for path in self.project.origins(dotted, module)}
+        places = {path for dotted in imported for path in self.project.origins(dotted, module.path)}
         return any(True for _ in self._matching(_TRAINS, module, sorted(places), ".backward("))
 
     def mentions(self, pattern: re.Pattern[str], near: Module, word: str = "") -> bool:
