@@ -95,7 +95,7 @@ def _while_scaled(function: Function, around: Round, clip: Call) -> Iterator[Fin
     """``scaler.scale(loss).backward()``, a clip, ``scaler.step(optimizer)``, and no ``unscale_``."""
     backwards = takewhile(lambda event: isinstance(event, Backward), around.before(clip))
     steps = takewhile(lambda event: isinstance(event, Step), around.after(clip))
-    backward = next((b for b in backwards if _is_scaled(b)), None)
+    backward = next((b for b in backwards if isinstance(b, Backward) and b.is_scaled), None)
     step = next((s for s in steps if isinstance(s, Step) and s.by_scaler), None)
     if "." not in clip.name or backward is None or step is None:
         return
@@ -118,13 +118,6 @@ def _unscaled_afterwards(function: Function, clip: Call) -> Call | None:
     place = calls.index(clip)
     after = calls[place + 1 :]
     return after[0] if after and not any(call.name == "unscale_" for call in calls[:place]) else None
-
-
-def _is_scaled(backward: Event) -> bool:
-    """``scaler.scale(loss).backward()``."""
-    call = backward.source.site.node
-    loss = call.func.value if isinstance(call, t.Call) and isinstance(call.func, t.Attribute) else None
-    return isinstance(loss, t.Call) and isinstance(loss.func, t.Attribute) and loss.func.name == "scale"
 
 
 def _does_nothing(clip: Call) -> bool:

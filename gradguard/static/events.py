@@ -244,6 +244,7 @@ class Backward(Event):
         asks_callers: it is outside of a loop, of a model that lives on: a caller may reset them.
         left_on: the parameter, a model, whose gradients have their graphs when the function ends (``create_graph``).
         of_copy: that is a copy of a model, made for this call, and nothing resets its gradients.
+        is_scaled: a ``GradScaler`` has multiplied the value.
         freed_by: the earlier backward that surely freed this graph; itself, if it did so in the iteration before.
         carried_by: what brings the graph of the iteration before, which this backward has freed.
         cut_at: where the graph was cut, if the value surely has none.
@@ -266,6 +267,7 @@ class Backward(Event):
     asks_callers: bool = False
     left_on: str | None = None
     of_copy: bool = False
+    is_scaled: bool = False
 
     @property
     def retain_graph_argument(self) -> Site:

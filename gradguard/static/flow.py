@@ -46,6 +46,7 @@ from gradguard.static.names import computed_with, filled_in, given_words, is_fie
 from gradguard.static.outline import SCRIPT
 from gradguard.static.paths import is_part
 from gradguard.static.project import Project
+from gradguard.static.scaled import STEPS_BY_SCALER
 from gradguard.static.source import Site
 from gradguard.static.state import Cap, LoopFrame, State, merge
 from gradguard.static.values import (
@@ -123,6 +124,7 @@ class Flow(FlowNotes):
         facts.is_left_to_others = lambda: project.is_left_to_others(ref)
         facts.callers_backpropagate = backpropagate_result
         facts.unscales = lambda: project.survey.mentions(_UNSCALES, ref.module, "scale")
+        facts.steps_by_scaler = lambda: project.survey.mentions(STEPS_BY_SCALER, ref.module, ".step(")
         facts.calling = lambda: (flow.facts for flow in project.calling(ref))
 
     # --- running ---

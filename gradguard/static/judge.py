@@ -32,7 +32,9 @@ from gradguard.static.replaced import replacements
 from gradguard.static.reset_by_callers import is_reset_by_callers
 from gradguard.static.roots import attaching_roots, graphs, node_of, site_of, wholes
 from gradguard.static.route import in_words, route
+from gradguard.static.uncalled import uncalled
 from gradguard.static.unknown_modules import may_cut
+from gradguard.static.unregistered import unregistered
 from gradguard.static.values import Kind, Root, Roots, Source, Value
 from gradguard.static.wholes import note_wholes
 
@@ -65,6 +67,8 @@ def judge(flow: Flow) -> None:
     for loop in flow.facts.loops:
         judge_forwards(flow, loop)
     flow.facts.replacements = list(replacements(flow))
+    flow.facts.uncalled = list(uncalled(flow))
+    flow.facts.unregistered = lambda: unregistered(flow)
     flow.facts.kept_outputs = kept_outputs(flow)
     if len({step.target for step in flow.facts.steps}) > 1:
         for step in flow.facts.steps:  # whose parameters the module's reset concerns cannot be told

@@ -73,7 +73,11 @@ class Function:
         calling: the functions of the program that may call it (reads other files).
         kept_outputs: of the ``forward`` of an ``autograd.Function``: the statements that put an output on ``ctx``.
         unscales: something in its program divides scaled gradients (reads other files).
+        steps_by_scaler: something in its program takes a step that is given the optimizer (reads other files).
         replacements: modules that are replaced after an optimizer was made that has their parameters.
+        uncalled: where methods that train are named, and not called: ``optimizer.step``.
+        unregistered: the plain lists and dicts in which a module puts what has parameters, each with where
+            it does so first (reads other files).
         assigns_gradients: its program sets ``x.grad`` to something.
         cached: the decorator that keeps its arguments and results (``functools.lru_cache``).
         cached_by: the statement that does so, where the decorator is one of the program.
@@ -108,6 +112,8 @@ class Function:
     grad_reads: list[GradRead] = field(default_factory=list)
     gradient_sums: list[GradientSum] = field(default_factory=list)
     replacements: list[Replacement] = field(default_factory=list)
+    uncalled: list[Site] = field(default_factory=list)
+    unregistered: Callable[[], list[tuple[str, Site]]] = field(default=list, repr=False)
     kept_outputs: list[Site] = field(default_factory=list)
     opaque_calls: list[OpaqueCall] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
@@ -132,6 +138,7 @@ class Function:
     is_left_to_others: Callable[[], bool] = field(default=lambda: False, repr=False)
     callers_backpropagate: Callable[[Function], bool] = field(default=lambda _: False, repr=False)
     unscales: Callable[[], bool] = field(default=lambda: False, repr=False)
+    steps_by_scaler: Callable[[], bool] = field(default=lambda: False, repr=False)
     calling: Callable[[], Iterable[Function]] = field(default=lambda: (), repr=False)
 
     @property

@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from gradguard.static import knowledge as k
 from gradguard.static import tree as t
 from gradguard.static.classes import Class
 from gradguard.static.functions import FunctionRef
+from gradguard.static.made_modules import is_made
 from gradguard.static.model import Replacement
 from gradguard.static.separate_modules import is_setting
 from gradguard.static.source import Site
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from gradguard.static.flow import Flow
 
 _TRAINING = re.compile(r"train|fit|learn|step|epoch|update|optimi[sz]e|backward")
+_ADDING = frozenset("add_module register_module register_parameter append insert".split())
 _OWN = frozenset("parameters named_parameters load_state_dict requires_grad_ eval".split())
 
 
@@ -75,6 +76,8 @@ def _in_order(body: Sequence[t.Stmt]) -> Iterator[t.Stmt]:
 
 def _replaced(flow: Flow, stmt: t.Stmt, given: frozenset[str]) -> Site | None:
     """The statement by which a module, or a part of it, is made anew: this one, or one of the method that it calls."""
+    if _splits(flow.ref, stmt, given) or _adds(flow.ref, stmt, given):
+        return flow.site(stmt)
     if isinstance(stmt, t.Assign):
         return flow.site(stmt) if _replaces(flow.ref, stmt, given) else None
     call = stmt.value if isinstance(stmt, t.Evaluate) else None
@@ -93,21 +96,53 @@ def _replaced(flow: Flow, stmt: t.Stmt, given: frozenset[str]) -> Site | None:
 
 def _replaced_in_each(flow: Flow, stmt: t.Stmt, call: t.Attribute, given: frozenset[str]) -> Site | None:
     """The same for a part that a loop takes: ``for layer in adapters(model): layer.reset()``."""
-    each = t.path_of(call.value)
-    loops = (s for s in flow.ref.define.statements if isinstance(s, t.Repeat) and stmt in s.body)
-    loop = next((s for s in loops if s.target is not None and t.path_of(s.target) == each), None)
-    names = [t.path_of(name) or "" for name in _longest(loop.iterable)] if loop and loop.iterable is not None else []
-    if not any(_is_below(name, path) for name in names for path in given):
+    if not _is_of_each(flow.ref, stmt, t.path_of(call.value), given):
         return None
     methods = flow.project.survey.methods_of_modules(call.name, flow.module)
     found = [_replacing(ref, frozenset(("self",))) for ref in methods]
     return found[0] if found and all(found) else None
 
 
+def _is_of_each(ref: FunctionRef, stmt: t.Stmt, name: str | None, given: frozenset[str]) -> bool:
+    """Whether a loop around a statement takes ``name`` from what an optimizer was given."""
+    loops = (s for s in ref.define.statements if isinstance(s, t.Repeat) and stmt in t.walk_statements(s.body))
+    loop = next((s for s in loops if s.target is not None and name in map(t.path_of, t.names_in(s.target))), None)
+    names = [t.path_of(each) or "" for each in _longest(loop.iterable)] if loop and loop.iterable is not None else []
+    return any(_is_below(each, path) for each in names for path in given)
+
+
 def _replacing(method: FunctionRef, given: frozenset[str]) -> Site | None:
     """The statement of a method that makes anew, each time, a part of what an optimizer was given."""
-    replacing = (s for s in method.define.body if isinstance(s, t.Assign) and _replaces(method, s, given))
-    return next((Site(method.chunk, stmt) for stmt in replacing), None)
+    always = (s for s in method.define.body if isinstance(s, t.Assign) and _replaces(method, s, given))
+    in_each = (s for s in method.define.statements if _splits(method, s, given))
+    return next((Site(method.chunk, stmt) for stmt in (*always, *in_each)), None)
+
+
+def _splits(ref: FunctionRef, stmt: t.Stmt, given: frozenset[str]) -> bool:
+    """Whether a weight is taken apart into its norm and its direction, two new parameters: ``weight_norm(layer)``.
+
+    ``spectral_norm``, ``orthogonal`` and ``prune`` keep the parameter that there is (tried with torch 2.13).
+    """
+    call = stmt.value if isinstance(stmt, t.Evaluate | t.Assign) else None
+    if not isinstance(call, t.Call) or call.name != "weight_norm" or not call.args:
+        return False
+    maker, name = ref.module.value_of(call.func), t.path_of(_held(call.args[0].value))
+    if maker.kind is not Kind.EXTERNAL or not str(maker.ref).startswith("torch.nn.utils.") or name is None:
+        return False
+    return any(_is_below(name, path) for path in given) or _is_of_each(ref, stmt, name, given)
+
+
+def _adds(ref: FunctionRef, stmt: t.Stmt, given: frozenset[str]) -> bool:
+    """Whether a module gets one more part: ``net.add_module("head", nn.Linear(8, 2))``, ``net.blocks.append(...)``."""
+    call = stmt.value if isinstance(stmt, t.Evaluate) else None
+    func = call.func if isinstance(call, t.Call) else None
+    if not isinstance(call, t.Call) or not isinstance(func, t.Attribute) or func.name not in _ADDING:
+        return False
+    owner = t.path_of(_held(func.value)) or ""
+    made = next((arg.value for arg in reversed(call.args)), None)
+    if made is None or not any(_is_below(owner, path) for path in given):
+        return False
+    return is_made(ref, made) and not any(_is_of_the_old(name, owner, given) for name in _longest(made))
 
 
 def _is_below(path: str, owner: str) -> bool:
@@ -123,7 +158,7 @@ def _replaces(ref: FunctionRef, stmt: t.Assign, given: frozenset[str]) -> bool:
     if isinstance(value, t.Name):  # wider = nn.Linear(...); self.head = wider
         bound = ref.assigned.get(value.id, [])
         value = bound[0] if len(bound) == 1 else value
-    return _is_made(ref, value) and not any(_is_of_the_old(name, target, given) for name in _longest(value))
+    return is_made(ref, value) and not any(_is_of_the_old(name, target, given) for name in _longest(value))
 
 
 def _held(target: t.Expr) -> t.Expr:
@@ -143,25 +178,6 @@ def _is_of_the_old(name: t.Name | t.Attribute, target: str, given: frozenset[str
     path = t.path_of(name) or ""
     is_part = any(_is_below(path, each) for each in given if each != "self" or path == each)
     return (is_part or _is_below(path, target)) and not (isinstance(name, t.Attribute) and is_setting(name))
-
-
-def _is_made(ref: FunctionRef, value: t.Expr) -> bool:
-    """Whether an expression makes a module that has parameters: ``nn.Linear(512, 2).to(device)``."""
-    while isinstance(value, t.Call) and isinstance(value.func, t.Attribute) and value.func.name in k.FLUENT_METHODS:
-        value = value.func.value
-    if not isinstance(value, t.Call):
-        return False
-    maker = ref.module.value_of(value.func)
-    if isinstance(maker.ref, Class):
-        return maker.kind is Kind.CLASS and maker.ref.is_module and maker.ref.may_learn
-    name = str(maker.ref) if maker.kind is Kind.EXTERNAL else ""
-    if name == "torch.nn.Sequential":
-        return any(_is_made(ref, arg.value) for arg in value.args)
-    if name in ("torch.nn.Parameter", "torch.nn.parameter.Parameter"):
-        return True
-    if name.startswith("torch.nn.") and not name.startswith(k.NOT_MODULES):
-        return value.name not in k.WITHOUT_PARAMETERS and "Loss" not in value.name
-    return name.startswith("torchvision.models.") or name == "torch.load"
 
 
 def _is_used(flow: Flow, path: str, replaced: t.Node, rest: Sequence[t.Stmt]) -> bool:

@@ -24,6 +24,7 @@ from gradguard.static.model import (
 from gradguard.static.names import named_kind
 from gradguard.static.proof import prove, prove_terms
 from gradguard.static.roots import node_of
+from gradguard.static.scaled import is_scaled
 from gradguard.static.separate_modules import is_separate
 from gradguard.static.summary import apply_facts
 from gradguard.static.values import (
@@ -138,6 +139,7 @@ def handed_over(c: Called, value: Value) -> None:
         flow.site(node), flow.loop, flow.branches > 0, value=_with_own(c, value), keeps=keeps,
         retain_graph=literal("retain_graph"), create_graph=literal("create_graph"),
         retain_variables=flow.site(variables) if variables is not None else None,
+        is_scaled=is_scaled(c, given),
     )  # fmt: skip
     flow.record(event)
     c.state.lost = None

@@ -178,6 +178,144 @@ FLAGGED = {
     """,
 }
 
+WEIGHT_NORM = {
+    "of each layer": """
+        net = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 2))
+        opt = torch.optim.Adam(net.parameters())
+        for layer in net:
+            nn.utils.weight_norm(layer)  # !
+        train(net, loader, opt)
+    """,
+    "of those of a kind": """
+        from torch.nn.utils.parametrizations import weight_norm
+
+        def main(net, loader):
+            opt = torch.optim.Adam(net.parameters())
+            for name, layer in net.named_modules():
+                if isinstance(layer, nn.Conv1d):
+                    weight_norm(layer, dim=1)  # !
+            for x, y in loader:
+                opt.zero_grad()
+                F.mse_loss(net(x), y).backward()
+                opt.step()
+    """,
+    "of a part, bound again": """
+        def main(net, loader):
+            opt = torch.optim.Adam(net.parameters())
+            net.out = torch.nn.utils.weight_norm(net.out)  # !
+            train(net, loader, opt)
+    """,
+    "in a method of the network": """
+        class Vocoder(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.ups = nn.ModuleList([nn.ConvTranspose1d(8, 8, 4), nn.ConvTranspose1d(8, 8, 4)])
+
+            def normed(self):
+                return [m for m in self.modules() if isinstance(m, nn.ConvTranspose1d)]
+
+            def apply_weight_norm(self):
+                for up in self.normed():
+                    nn.utils.parametrizations.weight_norm(up)
+
+            def forward(self, x):
+                for up in self.ups:
+                    x = up(x)
+                return x
+
+        class Trainer:
+            def __init__(self, use_norm):
+                self.net = Vocoder()
+                self.opt = torch.optim.AdamW(self.net.parameters())
+                if use_norm:
+                    self.net.apply_weight_norm()  # !
+
+            def update(self, x, y):
+                self.opt.zero_grad()
+                F.l1_loss(self.net(x), y).backward()
+                self.opt.step()
+    """,
+}
+MORE_PARTS = {
+    "add_module": """
+        net = nn.Sequential(nn.Linear(4, 4), nn.ReLU())
+        opt = torch.optim.Adam(net.parameters())
+        net.add_module("head", nn.Linear(4, 2))  # !
+        train(net, loader, opt)
+    """,
+    "append": """
+        def main(net, loader):
+            opt = torch.optim.Adam(net.parameters())
+            net.blocks.append(nn.Linear(4, 2).to("cuda"))  # !
+            train(net, loader, opt)
+    """,
+    "a parameter": """
+        def main(net, loader):
+            opt = torch.optim.Adam(net.parameters())
+            net.register_parameter("scale", nn.Parameter(torch.ones(4)))  # !
+            train(net, loader, opt)
+    """,
+}
+KEPT = {
+    "weight norm before": """
+        net = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 2))
+        for layer in net:
+            nn.utils.weight_norm(layer)
+        opt = torch.optim.Adam(net.parameters())
+        train(net, loader, opt)
+    """,
+    "spectral norm keeps the parameter": """
+        net = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 2))
+        opt = torch.optim.Adam(net.parameters())
+        for layer in net:
+            nn.utils.spectral_norm(layer)
+        train(net, loader, opt)
+    """,
+    "weight norm of another network": """
+        def main(net, critic, loader):
+            opt = torch.optim.Adam(net.parameters())
+            for layer in critic.modules():
+                nn.utils.weight_norm(layer)
+            train(net, loader, opt)
+    """,
+    "taken away again, for the export": """
+        def main(net, loader):
+            opt = torch.optim.Adam(net.parameters())
+            train(net, loader, opt)
+            for layer in net:
+                nn.utils.weight_norm(layer)
+            torch.save(net, "net.pt")
+    """,
+    "a function of the program": """
+        def weight_norm(layer): return layer.weight.norm()
+
+        def main(net, loader):
+            opt = torch.optim.Adam(net.parameters())
+            for layer in net:
+                weight_norm(layer)
+            train(net, loader, opt)
+    """,
+    "what has no parameters": """
+        net = nn.Sequential(nn.Linear(4, 4))
+        opt = torch.optim.Adam(net.parameters())
+        net.append(nn.ReLU())
+        train(net, loader, opt)
+    """,
+    "given to the optimizer": """
+        def main(net, loader):
+            opt = torch.optim.Adam(net.parameters())
+            net.add_module("head", nn.Linear(4, 2))
+            opt.add_param_group({"params": net.head.parameters()})
+            train(net, loader, opt)
+    """,
+    "a list beside": """
+        def main(net, parts, loader):
+            opt = torch.optim.Adam(net.parameters())
+            parts.append(nn.Linear(4, 2))
+            train(net, loader, opt)
+    """,
+}
+
 STEP = """
 for x, y in loader:
     optimizer.zero_grad()
@@ -398,3 +536,13 @@ def test_what_keeps_the_parameters_or_gives_them_to_the_optimizer_is_not(name: s
 @pytest.mark.parametrize("name", CLEAN)
 def test_what_looks_alike_is_not(name: str) -> None:
     assert_clean(IMPORTS + dedent(CLEAN[name]), CODE)
+
+
+@pytest.mark.parametrize("name", [*WEIGHT_NORM, *MORE_PARTS])
+def test_parameters_that_are_made_after_the_optimizer_are_flagged(name: str) -> None:
+    assert_flagged({**WEIGHT_NORM, **MORE_PARTS}[name], CODE)
+
+
+@pytest.mark.parametrize("name", KEPT)
+def test_what_keeps_or_needs_no_parameters_is_not(name: str) -> None:
+    assert_clean(KEPT[name], CODE)

@@ -1,0 +1,147 @@
+"""Modules and parameters in a plain list or dict of a module: ``self.layers = [nn.Linear(8, 8) for _ in range(3)]``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from gradguard.static import tree as t
+from gradguard.static.classes import Class
+from gradguard.static.functions import FunctionRef
+from gradguard.static.lines import lines_with
+from gradguard.static.made_modules import is_made
+from gradguard.static.source import Site
+
+if TYPE_CHECKING:
+    from gradguard.static.flow import Flow
+
+# What registers parts under names that are not written there, hands out parameters otherwise, or freezes them.
+_BY_OTHER_WAYS = re.compile(
+    r"\b(?:setattr|add_module|register_module|register_parameter|__setattr__|__dict__|_modules|_parameters|"
+    r"requires_grad\w*)\b|\bdef\s+(?:\w*parameters|add_module|modules|children|_apply|train|eval|to|cuda)\b"
+)
+_IMPORTS = re.compile(r"\s*(?:from|import)\b")
+# What only goes through a collection.
+_GOES_THROUGH = frozenset("enumerate zip len reversed range iter sum next sorted list tuple print isinstance".split())
+
+
+def unregistered(flow: Flow) -> list[tuple[str, Site]]:
+    """Where the constructor of a module puts what has parameters into a collection that no module knows.
+
+    Each collection with the first such statement.
+    """
+    owner, ref = flow.ref.owner, flow.ref
+    if owner is None or ref.define.name != "__init__" or not _is_of_torch(owner):
+        return []
+    found: dict[str, Site] = {}
+    for name, stmt in _kept(ref):
+        if name not in found and _is_plain(ref, name) and _is_used(owner, name):
+            found[name] = flow.site(stmt)
+    if not found or any(_BY_OTHER_WAYS.search(cls.chunk.program) for cls in owner.lineage()):
+        return []
+    return [(f"self.{name}", site) for name, site in found.items() if not _is_known_outside(flow, owner, name)]
+
+
+def _is_of_torch(owner: Class) -> bool:
+    """Whether it is a module of torch: those of other libraries look into lists."""
+    bases = owner.external_bases
+    return owner.is_module and not any(name.endswith("nn.Module") and not name.startswith("torch.") for name in bases)
+
+
+def _kept(ref: FunctionRef) -> Iterator[tuple[str, t.Stmt]]:
+    """The statements that put something with parameters into a collection, each with the attribute that this is."""
+    for stmt in ref.define.statements:
+        for collection, value in _put(stmt):
+            if is_made(ref, _bound_once(ref, value)):
+                yield _attribute(collection), stmt
+
+
+def _put(stmt: t.Stmt) -> Iterator[tuple[t.Expr, t.Expr]]:
+    """What a statement puts into which collections: ``a = [x, y]``, ``a["k"] = x``, ``a.append(x)``."""
+    if isinstance(stmt, t.Assign) and len(stmt.targets) == 1:
+        target = stmt.targets[0]
+        if isinstance(target, t.Subscript):
+            yield from ((target.value, each) for each in (stmt.value, *_elements(stmt.value)))
+        else:
+            yield from ((target, element) for element in _elements(stmt.value))
+    call = stmt.value if isinstance(stmt, t.Evaluate) else None
+    func = call.func if isinstance(call, t.Call) else None
+    if isinstance(call, t.Call) and call.args and isinstance(func, t.Attribute) and func.name in ("append", "insert"):
+        given = call.args[-1].value
+        yield from ((func.value, each) for each in (given, *_elements(given)))
+
+
+def _elements(value: t.Expr) -> Iterator[t.Expr]:
+    """What a list, tuple or dict that is written out has in it; also one in another."""
+    if isinstance(value, t.Display):
+        items: list[t.Expr] = value.items
+    elif isinstance(value, t.DictDisplay):
+        items = [item for _, item in value.entries]
+    elif isinstance(value, t.Comprehension) and value.kind != "generator":
+        items = [value.element]
+    else:
+        items = []
+    for item in items:
+        yield item
+        yield from _elements(item)
+
+
+def _bound_once(ref: FunctionRef, value: t.Expr) -> t.Expr:
+    """What a variable is bound to, if once: ``layer = nn.Linear(8, 8)``, ``self.layers.append(layer)``."""
+    bound = ref.assigned.get(value.id, []) if isinstance(value, t.Name) else []
+    return bound[0] if len(bound) == 1 else value
+
+
+def _attribute(target: t.Expr) -> str:
+    path = t.path_of(target) or ""
+    return path.removeprefix("self.") if path.startswith("self.") else ""
+
+
+def _is_plain(ref: FunctionRef, name: str) -> bool:
+    """Whether an attribute is a list or a dict, and nothing else anywhere in the constructor."""
+    bound = ref.assigned.get(f"self.{name}", []) if name.isidentifier() else []
+    return bool(bound) and all(map(_is_collection, bound))
+
+
+def _is_collection(value: t.Expr) -> bool:
+    if isinstance(value, t.Call) and isinstance(value.func, t.Name):
+        return value.func.id in ("list", "dict", "tuple", "OrderedDict", "defaultdict")
+    return isinstance(value, t.Display | t.DictDisplay | t.Comprehension)
+
+
+def _is_used(owner: Class, name: str) -> bool:
+    """Whether a method goes through the collection, or takes something out, and none hands it to somebody else."""
+    path, used = f"self.{name}", False
+    for cls in owner.lineage():
+        for method in cls.methods.values():
+            if any(_hands_on(node, path) for node in method.define.nodes):
+                return False
+            is_constructor = method.define.name == "__init__"
+            used |= not is_constructor and any(_is_at(node, path) for node in method.define.nodes)
+    return used
+
+
+def _hands_on(node: t.Node, path: str) -> bool:
+    """Whether a call is given the collection, such as ``nn.ModuleList(self.layers)``; or it gets another name."""
+    if isinstance(node, t.Call):
+        given = [arg.value for arg in node.args]
+        inner = [each.value if isinstance(each, t.Starred) else each for each in given]
+        return any(_is_at(each, path) for each in inner) and node.name not in _GOES_THROUGH
+    if isinstance(node, t.Return):
+        return node.value is not None and _is_at(node.value, path)
+    return isinstance(node, t.Assign) and _is_at(node.value, path)
+
+
+def _is_at(node: t.Node, path: str) -> bool:
+    return isinstance(node, t.Attribute) and t.path_of(node) == path
+
+
+def _is_known_outside(flow: Flow, owner: Class, name: str) -> bool:
+    """Whether code besides the class uses what the attribute holds, or has a method that may."""
+    outside = re.compile(rf"(?<!\bself)\.{name}\b(?!\s*import\b)|['\"]{name}['\"]")
+    texts = flow.project.survey.texts_used(name, flow.module, outside)
+    lines = (line.text for text in texts for line in lines_with(name, text))
+    if any(outside.search(line) is not None for line in lines if _IMPORTS.match(line) is None):
+        return True
+    return flow.project.survey.is_base(owner.name, flow.module)

@@ -1,0 +1,64 @@
+"""An optimizer steps with scaled gradients.
+
+**What happens.** A `GradScaler` multiplies the loss, by 65,536 at the start, so that small gradients are not lost in
+float16. The gradients are as much too large until `scaler.step(optimizer)`, or `scaler.unscale_(optimizer)` before it,
+divides them. `optimizer.step()` does not know of that. Nothing raises: plain SGD moves the weights 65,536 times too
+far, Adam, which divides by the size of its gradients, nearly as it should, so that only weight decay, `eps` and
+clipping are off. Gradients that overflowed are not skipped: the first infinity makes all weights NaN.
+
+```python
+scaler.scale(loss).backward()
+optimizer.step()                # with gradients that are 65,536 times too large
+scaler.update()
+```
+
+**Instead**, let the scaler take the step; it leaves it out where gradients overflowed:
+
+```python
+scaler.scale(loss).backward()
+scaler.step(optimizer)
+scaler.update()
+```
+
+**Not flagged.** A program in which a scaler takes a step anywhere, or in which something unscales: `unscale_`,
+arithmetic with `get_scale()`. A step on another way than the backward; a call in between that cannot be read.
+
+**References.** <https://docs.pytorch.org/docs/stable/amp.html#gradient-scaling>,
+<https://docs.pytorch.org/docs/stable/notes/amp_examples.html#typical-mixed-precision-training>.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import takewhile
+
+from gradguard.catalogue import Rule
+from gradguard.findings import Finding, Severity
+from gradguard.signs import ACTS, sign
+from gradguard.static.model import Function, OpaqueCall, Step
+from gradguard.static.rounds import round_of
+
+_SCALES = sign(".scale(")
+
+rule = Rule("GG211", "scaled-gradients", Severity.ERROR, ((_SCALES, ACTS),))
+
+
+@rule.in_source
+def steps_with_scaled_gradients(function: Function) -> Iterator[Finding]:
+    for backward in function.backwards:
+        around = round_of(function, backward) if backward.is_scaled else None
+        if around is None:
+            continue
+        known = takewhile(lambda event: not isinstance(event, OpaqueCall), around.after(backward))
+        step = next((event for event in known if isinstance(event, Step)), None)
+        if step is None or step.by_scaler or step.zeroes or step.site.node is backward.site.node:
+            continue
+        if function.unscales() or function.steps_by_scaler():
+            continue
+        yield rule.finding(
+            step.site,
+            "the gradients are still scaled here, at first by 65,536: the scaler divides them only where it takes the "
+            "step itself",
+            help=f"write `scaler.step({step.target or 'optimizer'})`",
+            related=(backward.source.site.related("this computes the gradients of the scaled loss"),),
+        )

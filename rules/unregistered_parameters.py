@@ -1,0 +1,62 @@
+"""Layers in a plain list or dict of a module: its optimizer never gets them.
+
+**What happens.** `nn.Module` knows the modules and parameters that are its attributes, and looks into no list, tuple or
+dict. What stands there is missing in `parameters()`, so no optimizer trains it; in `state_dict()`, so no checkpoint has
+it; and `.to(device)`, `.train()` and `.eval()` pass it by. On a CPU nothing raises: backward computes its gradients,
+which add up from step to step, and the layers stay as they were made.
+
+```python
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = [nn.Linear(8, 8) for _ in range(3)]     # never trained
+```
+
+**Instead**, use the containers of torch, `nn.ModuleList`, `nn.ModuleDict`, `nn.ParameterList`, `nn.ParameterDict`:
+
+```python
+        self.layers = nn.ModuleList(nn.Linear(8, 8) for _ in range(3))
+```
+
+**Not flagged.** A list that is given to one of these, or to any other call; a class that registers its parts in another
+way (`setattr`, `add_module`, a `parameters` of its own) or says that some are frozen; a list that code outside of the
+class knows, which may train what is in it; modules without parameters; modules that were made elsewhere and are only
+put into a list, as is done to hide a teacher; a class that others are derived from.
+
+**References.** <https://docs.pytorch.org/docs/stable/generated/torch.nn.ModuleList.html>,
+<https://docs.pytorch.org/docs/stable/notes/modules.html>.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gradguard.catalogue import Rule
+from gradguard.findings import Finding, Severity
+from gradguard.signs import sign
+from gradguard.static.model import Function
+
+_CONSTRUCTOR = sign("__init__", pattern=r"\bdef __init__", own=True)
+_OF_MODULE = sign("super", "__init__(self", pattern=r"\bsuper\(|\.__init__\(self", own=True)
+# The attribute that is bound is no sign, and left out of the text of a constructor: `self.layers = [...]`.
+_COLLECTS = sign(
+    "[", "(", "{",
+    pattern=r"(?m)^[ \t]*(?:[\[({]|(?:list|tuple|dict|OrderedDict|defaultdict)\()",
+    own=True,
+    across=True,
+    usual=True,
+)  # fmt: skip
+_MAKES = sign("(", pattern=r"\b(?:\w+\.)*[A-Z]\w*\(", own=True, usual=True)
+
+rule = Rule("GG213", "unregistered-parameters", Severity.ERROR, ((_CONSTRUCTOR, _COLLECTS, _OF_MODULE, _MAKES),))
+
+
+@rule.in_source
+def are_never_trained(function: Function) -> Iterator[Finding]:
+    for collection, site in function.unregistered():
+        yield rule.finding(
+            site,
+            f"what is in `{collection}` is no part of the module: `parameters()` does not have it, and no optimizer "
+            "trains it",
+            help="use `nn.ModuleList`, `nn.ModuleDict`, `nn.ParameterList` or `nn.ParameterDict`",
+        )

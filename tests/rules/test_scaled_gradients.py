@@ -1,0 +1,149 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.rules.snippets import assert_clean, assert_flagged, lines_in_files
+
+CODE = "GG211"
+
+
+def loop(*lines: str) -> str:
+    body = "\n                ".join(lines)
+    return f"""
+        def train(model, loader, optimizer, scaler, accumulate):
+            for i, (x, y) in enumerate(loader):
+                with torch.autocast("cuda"):
+                    loss = F.cross_entropy(model(x), y)
+                {body}
+    """
+
+
+FLAGGED = {
+    "the optimizer steps itself": loop(
+        "optimizer.zero_grad()", "scaler.scale(loss).backward()", "optimizer.step()  # !", "scaler.update()"
+    ),
+    "by a name": loop(
+        "optimizer.zero_grad()", "scaled = scaler.scale(loss)", "scaled.backward()", "optimizer.step()  # !"
+    ),
+    "of several batches": loop(
+        "scaler.scale(loss / accumulate).backward()",
+        "if (i + 1) % accumulate == 0:",
+        "    optimizer.step()  # !",
+        "    optimizer.zero_grad()",
+    ),
+    "an attribute of a trainer": """
+        class Trainer:
+            def __init__(self, net, opt):
+                self.net, self.opt = net, opt
+                self.grad_scaler = torch.cuda.amp.GradScaler()
+
+            def step(self, x, y):
+                self.opt.zero_grad(set_to_none=True)
+                loss = F.mse_loss(self.net(x), y)
+                self.grad_scaler.scale(loss).backward()
+                self.opt.step()  # !
+                self.grad_scaler.update()
+                return loss.item()
+    """,
+    "the step is somewhere else": """
+        def update(optimizer):
+            optimizer.step()
+            optimizer.zero_grad()
+
+        def fit(net, data, optimizer):
+            scaler = torch.amp.GradScaler("cuda")
+            for x, y in data:
+                loss = F.mse_loss(net(x), y)
+                scaler.scale(loss).backward()
+                update(optimizer)  # !
+    """,
+    "clipped before": loop(
+        "optimizer.zero_grad()",
+        "scaler.scale(loss).backward()",
+        "torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)",
+        "optimizer.step()  # !",
+        "scaler.update()",
+    ),
+}
+
+CLEAN = {
+    "the scaler takes the step": loop(
+        "optimizer.zero_grad()", "scaler.scale(loss).backward()", "scaler.step(optimizer)", "scaler.update()"
+    ),
+    "unscaled before": loop(
+        "optimizer.zero_grad()", "scaler.scale(loss).backward()", "scaler.unscale_(optimizer)", "optimizer.step()"
+    ),
+    "divided by hand": loop(
+        "optimizer.zero_grad()",
+        "scaler.scale(loss).backward()",
+        "for p in model.parameters(): p.grad /= scaler.get_scale()",
+        "optimizer.step()",
+    ),
+    "not scaled": loop("optimizer.zero_grad()", "loss.backward()", "optimizer.step()"),
+    "with a scaler or without": loop(
+        "optimizer.zero_grad()",
+        "if scaler is not None:",
+        "    scaler.scale(loss).backward()",
+        "    scaler.step(optimizer)",
+        "    scaler.update()",
+        "else:",
+        "    loss.backward()",
+        "    optimizer.step()",
+    ),
+    "two conditions": loop(
+        "optimizer.zero_grad()",
+        "if scaler is not None: scaler.scale(loss).backward()",
+        "else: loss.backward()",
+        "if scaler is not None: scaler.step(optimizer)",
+        "else: optimizer.step()",
+    ),
+    "a helper that takes the scaler's step": loop(
+        "scaler.scale(loss).backward()", "take_step(scaler, optimizer)", "optimizer.step()"
+    ),
+    "apex": loop(
+        "optimizer.zero_grad()",
+        "with amp.scale_loss(loss, optimizer) as scaled_loss: scaled_loss.backward()",
+        "optimizer.step()",
+    ),
+    "a transform of features": """
+        def train(model, loader, optimizer, scaler):
+            for x, y in loader:
+                loss = F.mse_loss(model(scaler.transform(x)), y)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+    """,
+    "a loss that scales itself": loop("optimizer.zero_grad()", "criterion.scale(loss).backward()", "optimizer.step()"),
+    "the step of a schedule": loop(
+        "scaler.scale(loss).backward()", "scaler.step(optimizer)", "scaler.update()", "scheduler.step()"
+    ),
+}
+
+
+@pytest.mark.parametrize("snippet", FLAGGED.values(), ids=FLAGGED)
+def test_flagged(snippet: str) -> None:
+    assert_flagged(snippet, CODE)
+
+
+@pytest.mark.parametrize("snippet", CLEAN.values(), ids=CLEAN)
+def test_clean(snippet: str) -> None:
+    assert_clean(snippet, CODE)
+
+
+def test_a_step_in_another_file(tmp_path: Path) -> None:
+    train = """
+        import torch
+        from steps import take_step
+
+        def train(model, loader, optimizer, scaler):
+            for x in loader:
+                scaler.scale(model(x).mean()).backward()
+                take_step(optimizer, scaler)
+                optimizer.zero_grad()
+    """
+    right = "def take_step(optimizer, scaler):\n    scaler.step(optimizer)\n    scaler.update()\n"
+    wrong = "def take_step(optimizer, scaler):\n    optimizer.step()\n    scaler.update()\n"
+    assert lines_in_files(tmp_path, {"train.py": train, "steps.py": right}, CODE) == []
+    assert lines_in_files(tmp_path, {"train.py": train, "steps.py": wrong}, CODE) == [("train.py", 8)]

@@ -1,0 +1,202 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.rules.snippets import assert_clean, assert_flagged, lines_in_files
+
+CODE = "GG213"
+
+
+def net(*constructor: str, forward: str = "for layer in self.layers: x = layer(x)", more: str = "") -> str:
+    body = "\n                ".join(constructor)
+    return f"""
+        class Net(nn.Module):
+            def __init__(self, dim, depth):
+                super().__init__()
+                {body}
+
+            def forward(self, x):
+                {forward}
+                return x
+
+            {more}
+
+        def train(loader):
+            model = Net(8, 3)
+            optimizer = torch.optim.Adam(model.parameters())
+            for x, y in loader:
+                optimizer.zero_grad()
+                F.mse_loss(model(x), y).backward()
+                optimizer.step()
+    """
+
+
+FLAGGED = {
+    "a list": net("self.layers = [nn.Linear(dim, dim) for _ in range(depth)]  # !"),
+    "written out": net("self.layers = [nn.Conv1d(dim, dim, 3), nn.ReLU(), nn.Conv1d(dim, dim, 3)]  # !"),
+    "a tuple": net("self.layers = (nn.Linear(dim, dim), nn.Linear(dim, dim))  # !"),
+    "moved to a device": net("self.layers = [nn.Conv2d(1, dim, (k, dim)).to(device) for k in (2, 3)]  # !"),
+    "appended to": net(
+        "self.layers = []",
+        "for i in range(depth):",
+        "    self.layers.append(nn.Linear(dim, dim))  # !",
+    ),
+    "appended to, by a name": net(
+        "self.layers: list[nn.Module] = list()",
+        "for i in range(depth):",
+        "    cell = nn.GRUCell(dim, dim)",
+        "    self.layers.append(cell)  # !",
+    ),
+    "pairs": net(
+        "self.layers = []",
+        "for i in range(depth):",
+        "    self.layers.append([nn.Linear(dim, dim), nn.Tanh()])  # !",
+        forward="for linear, act in self.layers: x = act(linear(x))",
+    ),
+    "a dict": net(
+        "self.heads = {'a': nn.Linear(dim, 1), 'b': nn.Linear(dim, 2)}  # !",
+        forward="x = {name: head(x) for name, head in self.heads.items()}",
+    ),
+    "entries of a dict": net(
+        "self.heads = {}",
+        "for name in ('a', 'b'):",
+        "    self.heads[name] = nn.Linear(dim, dim)  # !",
+        forward="x = self.heads['a'](x)",
+    ),
+    "parameters": net(
+        "self.scales = [nn.Parameter(torch.ones(dim)) for _ in range(depth)]  # !",
+        forward="x = x * self.scales[0]",
+    ),
+    "blocks of the program": """
+        class Block(nn.Module):
+            def __init__(self, dim):
+                super().__init__()
+                self.fc = nn.Linear(dim, dim)
+
+            def forward(self, x):
+                return x + self.fc(x)
+
+        class Tower(nn.Module):
+            def __init__(self, dim):
+                super(Tower, self).__init__()
+                self.blocks = [Block(dim) for _ in range(4)]  # !
+                self.out = nn.Linear(dim, 1)
+
+            def forward(self, x):
+                for i in range(len(self.blocks)):
+                    x = self.blocks[i](x)
+                return self.out(x)
+    """,
+    "a module of Lightning": """
+        import lightning.pytorch as pl
+
+        class Lit(pl.LightningModule):
+            def __init__(self, dim):
+                super().__init__()
+                self.experts = [nn.Linear(dim, dim) for _ in range(4)]  # !
+
+            def training_step(self, batch, index):
+                x, y = batch
+                return F.mse_loss(sum(expert(x) for expert in self.experts), y)
+    """,
+}
+
+CLEAN = {
+    "a ModuleList": net("self.layers = nn.ModuleList([nn.Linear(dim, dim) for _ in range(depth)])"),
+    "made one afterwards": net(
+        "self.layers = [nn.Linear(dim, dim) for _ in range(depth)]", "self.layers = nn.ModuleList(self.layers)"
+    ),
+    "in a Sequential": net(
+        "self.layers = [nn.Linear(dim, dim), nn.Linear(dim, dim)]", "self.body = nn.Sequential(*self.layers)"
+    ),
+    "registered by hand": net(
+        "self.layers = [nn.Linear(dim, dim) for _ in range(depth)]",
+        "for i, layer in enumerate(self.layers): self.add_module(f'layer{i}', layer)",
+    ),
+    "registered by setattr": net(
+        "self.layers = []",
+        "for i in range(depth):",
+        "    layer = nn.Linear(dim, dim)",
+        "    setattr(self, f'layer{i}', layer)",
+        "    self.layers.append(layer)",
+    ),
+    "given to a method": net(
+        "self.layers = [nn.Linear(dim, dim) for _ in range(depth)]", "self.register_all(self.layers)"
+    ),
+    "parameters of its own": net(
+        "self.layers = [nn.Linear(dim, dim) for _ in range(depth)]",
+        more="def parameters(self): return [p for layer in self.layers for p in layer.weights()]",
+    ),
+    "frozen": net(
+        "self.layers = [nn.Linear(dim, dim) for _ in range(depth)]",
+        "for layer in self.layers:",
+        "    for p in layer.parameters(): p.requires_grad = False",
+    ),
+    "parts that it has anyway": net(
+        "self.first, self.second = nn.Linear(dim, dim), nn.Linear(dim, dim)", "self.layers = [self.first, self.second]"
+    ),
+    "a teacher that is hidden": net("self.layers = [teacher]"),
+    "without parameters": net("self.layers = [nn.ReLU(), nn.Dropout(0.1)]"),
+    "criteria": net("self.criteria = [nn.CrossEntropyLoss(), nn.L1Loss()]", forward="x = self.criteria[0](x, x)"),
+    "sizes": net("self.sizes = [dim * 2 for _ in range(depth)]", forward="x = x * self.sizes[0]"),
+    "it is never used": net("self.layers = [nn.Linear(dim, dim)]", forward="x = x + 1"),
+    "trained by somebody else": net("self.layers = [nn.Linear(dim, dim)]").replace(
+        "model.parameters()", "[p for layer in model.layers for p in layer.parameters()]"
+    ),
+    "no module": net("self.layers = [nn.Linear(dim, dim)]").replace("(nn.Module)", ""),
+    "a module of another library": net("self.layers = [nn.Linear(dim, dim) for _ in range(depth)]").replace(
+        "class Net", "import mlx.nn as nn\n\n        class Net"
+    ),
+    "a base of others": net("self.layers = [nn.Linear(dim, dim)]")
+    + """
+        class Wide(Net):
+            def __init__(self):
+                super().__init__(64, 2)
+                self.all = nn.ModuleList(self.layers)
+    """,
+    "returned by a method": net("self.layers = [nn.Linear(dim, dim)]", more="def parts(self): return self.layers"),
+    "a local list": net("layers = [nn.Linear(dim, dim)]", "self.layers = nn.Sequential(*layers)"),
+}
+
+
+@pytest.mark.parametrize("snippet", FLAGGED.values(), ids=FLAGGED)
+def test_flagged(snippet: str) -> None:
+    assert_flagged(snippet, CODE)
+
+
+@pytest.mark.parametrize("snippet", CLEAN.values(), ids=CLEAN)
+def test_clean(snippet: str) -> None:
+    assert_clean(snippet, CODE)
+
+
+MODEL = """
+    import torch.nn as nn
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.branches = [nn.Linear(4, 4) for _ in range(3)]
+
+        def forward(self, x):
+            return sum(branch(x) for branch in self.branches)
+"""
+TRAINING = """
+    import torch
+    from model import Net
+
+    net = Net()
+    {optimizer}
+    for x in loader:
+        optimizer.zero_grad()
+        net(x).mean().backward()
+        optimizer.step()
+"""
+
+
+def test_what_another_file_knows_of_it(tmp_path: Path) -> None:
+    plain = TRAINING.format(optimizer="optimizer = torch.optim.SGD(net.parameters(), lr=0.1)")
+    assert lines_in_files(tmp_path, {"model.py": MODEL, "train.py": plain}, CODE) == [("model.py", 7)]
+    knowing = TRAINING.format(optimizer="optimizer = torch.optim.SGD(make(net, net.branches), lr=0.1)")
+    assert lines_in_files(tmp_path, {"model.py": MODEL, "train.py": knowing}, CODE) == []
