@@ -293,12 +293,19 @@ class ZeroGrad(Event):
         target: the path of the optimizer or module, None for any.
         of: the modules whose parameters the optimizer has, or the module, where it surely shares none; None when not
             known.
+        named: the same by the names of this function, where a callee does it.
     """
 
     target: str | None = None
     of: frozenset[str] | None = None
+    named: frozenset[str] | None = None
     of_module: bool = False
     to_none: bool = True
+
+    @property
+    def modules(self) -> frozenset[str] | None:
+        """The modules whose gradients it resets, by the names of this function."""
+        return self.of if self.inner is None else self.named
 
 
 @dataclass(eq=False, repr=False, slots=True)
@@ -308,6 +315,7 @@ class Step(Event):
     Args:
         target: the path of the optimizer, None for any.
         of: the modules whose parameters it has, None when not known.
+        named: the same by the names of this function, where a callee does it.
         zeroes: it resets the gradients itself.
         by_scaler: a ``GradScaler`` takes it: ``scaler.step(optimizer)``.
         runs_closure: it is given the function that computes the gradients.
@@ -316,10 +324,16 @@ class Step(Event):
 
     target: str | None = None
     of: frozenset[str] | None = None
+    named: frozenset[str] | None = None
     zeroes: bool = False
     by_scaler: bool = False
     runs_closure: bool = False
     lost: ZeroGrad | None = None
+
+    @property
+    def modules(self) -> frozenset[str] | None:
+        """The modules whose parameters the optimizer has, by the names of this function."""
+        return self.of if self.inner is None else self.named
 
     @property
     def is_local_of_callee(self) -> bool:

@@ -20,6 +20,7 @@ from gradguard.static import tree as t
 from gradguard.static.callers import backpropagate_result
 from gradguard.static.classes import Class
 from gradguard.static.flow_notes import FlowNotes
+from gradguard.static.frozen_elsewhere import freezes_by_others
 from gradguard.static.functions import FunctionRef
 from gradguard.static.memo import cached_property
 from gradguard.static.model import (
@@ -125,6 +126,7 @@ class Flow(FlowNotes):
         facts.callers_backpropagate = backpropagate_result
         facts.unscales = lambda: project.survey.mentions(_UNSCALES, ref.module, "scale")
         facts.steps_by_scaler = lambda: project.survey.mentions(STEPS_BY_SCALER, ref.module, ".step(")
+        facts.switches_gradients = lambda: freezes_by_others(project.survey, ref)
         facts.calling = lambda: (flow.facts for flow in project.calling(ref))
 
     # --- running ---

@@ -73,6 +73,7 @@ class Function:
         calling: the functions of the program that may call it (reads other files).
         kept_outputs: of the ``forward`` of an ``autograd.Function``: the statements that put an output on ``ctx``.
         unscales: something in its program divides scaled gradients (reads other files).
+        switches_gradients: something in its program freezes parameters, or not, as it is told (reads other files).
         steps_by_scaler: something in its program takes a step that is given the optimizer (reads other files).
         replacements: modules that are replaced after an optimizer was made that has their parameters.
         uncalled: where methods that train are named, and not called: ``optimizer.step``.
@@ -139,6 +140,7 @@ class Function:
     callers_backpropagate: Callable[[Function], bool] = field(default=lambda _: False, repr=False)
     unscales: Callable[[], bool] = field(default=lambda: False, repr=False)
     steps_by_scaler: Callable[[], bool] = field(default=lambda: False, repr=False)
+    switches_gradients: Callable[[], bool] = field(default=lambda: False, repr=False)
     calling: Callable[[], Iterable[Function]] = field(default=lambda: (), repr=False)
 
     @property

@@ -78,9 +78,12 @@ def _zero_grad(here: Translation, event: ZeroGrad) -> None:
     flow, target = here.flow, here.path(event.target) if event.target else None
     conditional, of = _is_conditional(here, event), event.of or _modules_of(here, target)
     flow.zero(
-        replace(event, site=_site(here), loop=flow.loop, conditional=conditional, inner=event, target=target, of=of),
+        replace(
+            event, site=_site(here), loop=flow.loop, conditional=conditional, inner=event, target=target, of=of,
+            named=_named(here, event, target),
+        ),
         here.state,
-    )
+    )  # fmt: skip
 
 
 def _step(here: Translation, event: Step) -> None:
@@ -90,8 +93,19 @@ def _step(here: Translation, event: Step) -> None:
         of_another = lost.target != target if target is not None else event.target is not None
         lost = None if of_another else lost
     of = event.of or _modules_of(here, target)
-    flow.record(replace(event, site=_site(here), loop=flow.loop, inner=event, target=target, of=of, lost=lost))
+    named = _named(here, event, target)
+    flow.record(
+        replace(event, site=_site(here), loop=flow.loop, inner=event, target=target, of=of, named=named, lost=lost)
+    )
     state.lost, state.computed = None, False
+
+
+def _named(here: Translation, event: Step | ZeroGrad, optimizer: str | None) -> frozenset[str] | None:
+    """The modules that an event of the callee concerns, by the caller's names; None where it has none for one."""
+    if event.modules is None:
+        return _modules_of(here, optimizer)
+    paths = [here.path(module) for module in event.modules]
+    return frozenset(filter(None, paths)) if all(paths) else None
 
 
 def _modules_of(here: Translation, optimizer: str | None) -> frozenset[str] | None:

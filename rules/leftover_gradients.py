@@ -1,0 +1,64 @@
+"""An optimizer steps with what the loss of another one has left in its parameters.
+
+**What happens.** A loss may go through two networks and be for one of them: a generator's goes through the
+discriminator, an actor's through the critic. backward fills the gradients of both, the optimizer of one takes its step,
+and what is in the other one stays there. Where that is not reset before its own backward, its next step takes the sum:
+the discriminator is moved towards what the generator wants. Nothing raises, and the losses look like those of any GAN
+that does not converge.
+
+```python
+d_loss.backward()
+d_optimizer.step()
+d_optimizer.zero_grad()             # too early: the generator's loss comes after it
+g_loss = -D(G(z)).mean()
+g_loss.backward()                   # fills the gradients of D, too
+g_optimizer.step()
+g_optimizer.zero_grad()
+```
+
+**Instead**, reset right before the backward whose gradients are meant; or leave the other network out,
+`D.requires_grad_(False)` around the generator's loss:
+
+```python
+d_optimizer.zero_grad()
+d_loss.backward()
+d_optimizer.step()
+```
+
+**Not flagged.** Several losses for one step (`loss_a.backward()`, `loss_b.backward()`, `optimizer.step()`); one
+backward for two optimizers; a network that is frozen for the other one's loss, or given what is detached; networks or
+optimizers that are not known by name; a call in between that cannot be read; a program that freezes parameters by a
+flag (`p.requires_grad = on`).
+
+**References.** <https://docs.pytorch.org/docs/stable/generated/torch.optim.Optimizer.zero_grad.html>,
+<https://docs.pytorch.org/tutorials/beginner/dcgan_faces_tutorial.html> (which resets first).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gradguard.catalogue import Rule
+from gradguard.findings import Finding, Severity
+from gradguard.signs import TRAINS
+from gradguard.static.leftovers import leftovers
+from gradguard.static.model import Function
+
+rule = Rule("GG214", "leftover-gradients", Severity.ERROR, TRAINS)
+
+
+@rule.in_source
+def steps_with_them(function: Function) -> Iterator[Finding]:
+    for each in leftovers(function):
+        if function.switches_gradients():
+            return
+        yield rule.finding(
+            each.left_by.site,
+            f"this backward, which is for `{each.own.target}`, also fills gradients of `{each.used_by.target}`, and "
+            f"nothing resets them before its next step",
+            help=f"call `{each.used_by.target}.zero_grad()` right before its own backward",
+            related=(
+                each.added_to.site.related("this backward adds to them"),
+                each.used_by.site.related("this step uses the sum"),
+            ),
+        )

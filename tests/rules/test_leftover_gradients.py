@@ -1,0 +1,214 @@
+from __future__ import annotations
+
+import pytest
+
+from tests.rules.snippets import assert_clean, assert_flagged
+
+CODE = "GG214"
+
+D_STEP = (
+    "fake = G(torch.randn(len(x), 8))",
+    "d_loss = F.softplus(-D(x)).mean() + F.softplus(D(fake.detach())).mean()",
+    "d_loss.backward()",
+    "d_opt.step()",
+)
+G_STEP = ("g_loss = F.softplus(-D(G(torch.randn(len(x), 8)))).mean()", "g_loss.backward(){mark}", "g_opt.step()")
+MARK = "  # !"
+
+
+def gan(*lines: str, mark: str = "") -> str:
+    body = "\n                ".join(lines).format(mark=mark)
+    return f"""
+        def train(loader, epochs):
+            G, D = nn.Linear(8, 4), nn.Linear(4, 1)
+            g_opt = torch.optim.Adam(G.parameters(), lr=1e-3)
+            d_opt = torch.optim.Adam(D.parameters(), lr=1e-3)
+            for epoch in range(epochs):
+              for x in loader:
+                {body}
+    """
+
+
+PLAYERS = """
+    class Player:
+        def __init__(self, net, lr):
+            self.net = net
+            self.opt = torch.optim.RMSprop(net.parameters(), lr=lr)
+
+        def learn(self, loss):
+            {learn}
+
+    def main(data, steps):
+        painter = Player(nn.Linear(8, 2), 1e-3)
+        judge = Player(nn.Linear(2, 1), 1e-3)
+        for step in range(steps):
+            for _ in range(4):
+                with torch.no_grad():
+                    fake = painter.net(torch.randn(16, 8))
+                judge.learn(judge.net(fake).mean() - judge.net(next(data)).mean())
+            painter.learn(-judge.net(painter.net(torch.randn(16, 8))).mean()){mark}
+"""
+RESETS_LATE = "loss.backward(); self.opt.step(); self.opt.zero_grad()"
+RESETS_FIRST = "self.opt.zero_grad(); loss.backward(); self.opt.step()"
+
+AGENT = """
+    class Agent:
+        def __init__(self, actor, critic):
+            self.actor, self.critic = actor, critic
+            self.actor_optim = torch.optim.Adam(actor.parameters())
+            self.critic_optim = torch.optim.Adam(critic.parameters())
+
+        def run(self, replay, steps):
+            for step in range(steps):
+                s, a, y = replay.sample()
+                {before}
+                critic_loss = F.mse_loss(self.critic(s, a), y)
+                critic_loss.backward()
+                self.critic_optim.step()
+                {between}
+                actor_loss = -self.critic(s, self.actor(s)).mean()
+                actor_loss.backward(){mark}
+                self.actor_optim.step()
+                {after}
+"""
+
+FLAGGED = {
+    "each is reset behind its step": gan(*D_STEP, "d_opt.zero_grad()", *G_STEP, "g_opt.zero_grad()", mark=MARK),
+    "both are reset first, and the generator comes first": gan(
+        "g_opt.zero_grad(); d_opt.zero_grad()", *G_STEP, *D_STEP, mark=MARK
+    ),
+    "only the generator is reset between": gan(
+        "d_opt.zero_grad()", "g_opt.zero_grad()", *G_STEP, "g_opt.zero_grad()", *D_STEP, mark=MARK
+    ),
+    "by its module": gan(*D_STEP, "D.zero_grad()", *G_STEP, "G.zero_grad()", mark=MARK),
+    "every few steps": gan(
+        *D_STEP,
+        "d_opt.zero_grad()",
+        "if epoch % 5 == 0:",
+        "    g_loss = -D(G(torch.randn(len(x), 8))).mean()",
+        "    g_loss.backward(){mark}",
+        "    g_opt.step(); g_opt.zero_grad()",
+        mark=MARK,
+    ),
+    "two objects of one class": PLAYERS.format(learn=RESETS_LATE, mark=MARK),
+    "an actor and a critic": AGENT.format(
+        before="pass",
+        between="self.critic_optim.zero_grad()",
+        after="self.actor_optim.zero_grad()",
+        mark=MARK,
+    ),
+}
+
+CLEAN = {
+    "each is reset before its backward": gan("d_opt.zero_grad()", *D_STEP, "g_opt.zero_grad()", *G_STEP),
+    "both are reset behind both": gan(*D_STEP, *G_STEP, "g_opt.zero_grad(); d_opt.zero_grad()"),
+    "reset again before its step": gan(*D_STEP, "d_opt.zero_grad()", *G_STEP, "for net in (G, D): net.zero_grad()"),
+    "by hand": gan(*D_STEP, "d_opt.zero_grad()", *G_STEP, "for p in D.parameters(): p.grad = None"),
+    "frozen for the generator": gan(
+        *D_STEP, "d_opt.zero_grad()", "D.requires_grad_(False)", *G_STEP, "g_opt.zero_grad()", "D.requires_grad_(True)"
+    ),
+    "frozen by its parameters": gan(
+        *D_STEP,
+        "d_opt.zero_grad()",
+        "for p in D.parameters(): p.requires_grad = False",
+        *G_STEP,
+        "g_opt.zero_grad()",
+        "for p in D.parameters(): p.requires_grad = True",
+    ),
+    "a loss of the generator alone": gan(
+        *D_STEP,
+        "d_opt.zero_grad()",
+        "g_loss = G(x).square().mean()",
+        "g_loss.backward()",
+        "g_opt.step()",
+        "g_opt.zero_grad()",
+    ),
+    "two losses for one step": gan(
+        "d_opt.zero_grad()",
+        "D(x).mean().backward()",
+        "D(G(x).detach()).mean().backward()",
+        "d_opt.step()",
+        "g_opt.zero_grad()",
+        *G_STEP,
+    ),
+    "one backward for two optimizers": gan(
+        "g_opt.zero_grad(); d_opt.zero_grad()",
+        "loss = D(G(x)).mean()",
+        "loss.backward()",
+        "g_opt.step()",
+        "d_opt.step()",
+    ),
+    "two objects that reset first": PLAYERS.format(learn=RESETS_FIRST, mark=""),
+    "an actor and a critic that is reset first": AGENT.format(
+        before="self.critic_optim.zero_grad()", between="self.actor_optim.zero_grad()", after="pass", mark=""
+    ),
+    "an actor and a critic that are reset together": AGENT.format(
+        before="pass", between="pass", after="self.actor_optim.zero_grad(); self.critic_optim.zero_grad()", mark=""
+    ),
+    "a body that both losses are for": """
+        def train(body, head_a, head_b, loader):
+            body_opt = torch.optim.SGD(body.parameters(), lr=0.1)
+            a_opt = torch.optim.SGD(head_a.parameters(), lr=0.1)
+            b_opt = torch.optim.SGD(head_b.parameters(), lr=0.1)
+            for x in loader:
+                body_opt.zero_grad(); a_opt.zero_grad(); b_opt.zero_grad()
+                head_a(body(x)).mean().backward()
+                a_opt.step()
+                head_b(body(x)).mean().backward()
+                body_opt.step()
+                b_opt.step()
+    """,
+    "a helper that resets whatever it is given": gan(
+        *D_STEP, "d_opt.zero_grad()", *G_STEP, "reset_all(D, G, d_opt, g_opt)"
+    ),
+    "two helpers that freeze and thaw": """
+        def freeze(net):
+            for p in net.parameters():
+                p.requires_grad = False
+
+        def thaw(net):
+            for p in net.parameters():
+                p.requires_grad = True
+
+        def train(G, D, loader):
+            g_opt = torch.optim.Adam(G.parameters())
+            d_opt = torch.optim.Adam(D.parameters())
+            for x in loader:
+                thaw(D)
+                (D(x) - D(G(x).detach())).mean().backward()
+                d_opt.step()
+                d_opt.zero_grad()
+                freeze(D)
+                (-D(G(x))).mean().backward()
+                g_opt.step()
+                g_opt.zero_grad()
+    """,
+    "a helper that freezes": """
+        def toggle(net, on):
+            for p in net.parameters():
+                p.requires_grad = on
+
+        def train(G, D, loader):
+            g_opt = torch.optim.Adam(G.parameters())
+            d_opt = torch.optim.Adam(D.parameters())
+            for x in loader:
+                toggle(D, True)
+                (D(x) - D(G(x).detach())).mean().backward()
+                d_opt.step()
+                d_opt.zero_grad()
+                toggle(D, False)
+                (-D(G(x))).mean().backward()
+                g_opt.step()
+                g_opt.zero_grad()
+    """,
+}
+
+
+@pytest.mark.parametrize("snippet", FLAGGED.values(), ids=FLAGGED)
+def test_flagged(snippet: str) -> None:
+    assert_flagged(snippet, CODE)
+
+
+@pytest.mark.parametrize("snippet", CLEAN.values(), ids=CLEAN)
+def test_clean(snippet: str) -> None:
+    assert_clean(snippet, CODE)
