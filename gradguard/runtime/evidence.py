@@ -17,9 +17,11 @@ from gradguard.runtime.stores import (
     adds_to_itself,
     form_of,
     form_of_carried,
+    is_of_another_key,
     keeps_no_graph,
     makes_a_place,
     only_binds_others,
+    only_names,
 )
 from gradguard.runtime.switches import Switches
 from gradguard.runtime.tracer import Line
@@ -213,10 +215,16 @@ def _from_source(suspect: Suspect, sources: Sources) -> list[Line]:
     else:
         found = origin.storing_statements(sources, holder.name, _function_of(suspect), suspect.home, holder.scope)
         key = LAST_KEY.search(holder.path)
-        found = found or (origin.storing_by_key(sources, key[1], suspect.home) if key is not None else [])
+        if key is not None and all(_stores_nothing_under(key[1], each, holder.name) for _, each in found):
+            found = origin.storing_by_key(sources, key[1], suspect.home) or found
     if suspect.kind == "graph":
         found = [each for each in found if not keeps_no_graph(each[1], holder.name)] or found
     return [Line(filename, statement.lineno) for filename, statement in found[:2]]
+
+
+def _stores_nothing_under(key: str, statement: ast.stmt, name: str) -> bool:
+    """Whether a statement only names the dict, or stores under another key."""
+    return only_names(statement, name) or is_of_another_key(statement, name, key)
 
 
 def items_gained(suspect: Suspect) -> int:

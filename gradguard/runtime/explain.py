@@ -13,7 +13,7 @@ from gradguard.runtime.diagnosed import CARRIED, Diagnosed
 from gradguard.runtime.evidence import LAST_KEY, Evidence, Traced, calls, evidence
 from gradguard.runtime.holders import LEAST_BYTES, SAVED, Suspect
 from gradguard.runtime.source import Sources
-from gradguard.runtime.stores import form_of, stored_value, target_code, value_code
+from gradguard.runtime.stores import changed_in_place, form_of, stored_value, target_code, value_code
 
 
 def explain(
@@ -118,7 +118,9 @@ def _without_open_keys(holder: Holder, statement: ast.stmt | None) -> Holder:
     path = holder.path.removesuffix("[*]")  # an entry that is bound anew: the collection is what the user knows
     while statement is not None and (key := LAST_KEY.search(path)) is not None:
         written = {n.value for n in ast.walk(statement) if isinstance(n, ast.Constant)}
-        if key[1] in written or not any(isinstance(n, ast.Subscript | ast.Call) for n in ast.walk(statement)):
+        if key[1] in written or isinstance(changed_in_place(statement), ast.Name):
+            break
+        if not any(isinstance(n, ast.Subscript | ast.Call) for n in ast.walk(statement)):
             break
         path = path[: key.start()]
     return replace(holder, path=path) if path != holder.path else holder

@@ -380,7 +380,8 @@ def _suspect(spot: Spot, gain: Gain, entries: int, root: Root, steps: int) -> Su
         kind = "view" if gain.storage > 2 * gain.logical else "tensor"
     else:
         kind = "heap"
-    if any(_is_optimizer(thing) for thing in things) and not (entries and _is_in_own_state(chain)):
+    of_optimizer = any(_is_optimizer(thing) for thing in things) and not (entries and _is_in_own_state(chain))
+    if of_optimizer and kind != "graph":  # a state with a graph is one that is carried on, whoever keeps it
         kind = "optimizer"
     elif kind == "tensor" and any(_is_state(each.thing) for each in below):
         kind = "snapshot"

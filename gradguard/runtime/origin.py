@@ -4,11 +4,22 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterable, Iterator
 from types import CodeType
 
 from gradguard.findings import Place
 from gradguard.runtime.source import FunctionNode, LoopNode, Source, Sources, own_nodes, place_of
-from gradguard.runtime.stores import bound_names, called_name, handed_on, only_begins, stores, value_names
+from gradguard.runtime.stores import (
+    bound_names,
+    called_name,
+    changed_in_place,
+    handed_on,
+    only_begins,
+    only_names,
+    stores,
+    taken_from,
+    value_names,
+)
 from gradguard.runtime.tracer import Line
 
 
@@ -152,26 +163,61 @@ def storing_statements(
                     found.append((source.filename, node))
     at_home = [each for each in found if each[0] == home]
     # `self.shadow = {...}` is how it begins; what adds to it, or puts an entry in the place of another, mentions it.
-    return sorted(at_home or found, key=lambda each: not _loads(each[1], name))
+    return sorted(at_home or found, key=lambda each: (only_names(each[1], name), not _loads(each[1], name)))
 
 
 def storing_by_key(sources: Sources, key: str, home: str | None) -> list[tuple[str, ast.stmt]]:
     """Every statement that stores under a word, whatever it calls the dict: ``state["slow"] = slow``.
 
-    What is cut from its graph right there is left out.
+    What is cut from its graph right there is left out. What adds to the entry, ``state["mean"].mul_(0.9).add_(x)``,
+    comes first: the entry begins elsewhere.
 
     Args:
         sources: the user's files.
         key: the word.
         home: the file in which the variable lives; that of other files counts if there is none in this one.
     """
-    found: list[tuple[str, ast.stmt]] = [
-        (source.filename, node)
-        for source in sources.all()
-        for node in ast.walk(source.tree)
-        if isinstance(node, ast.Assign) and any(_is_entry(target, key) for target in node.targets) and not _cuts(node)
-    ]
+    found: list[tuple[str, ast.stmt]] = []
+    for source in sources.all():
+        named = {
+            name for node in ast.walk(source.tree) if isinstance(node, ast.Assign) for name in _names_of(node, key)
+        }
+        statements = [node for node in ast.walk(source.tree) if isinstance(node, ast.stmt)]
+        adding = [node for node in statements if _adds_in_place(node, key, named)]
+        binding = [node for node in statements if isinstance(node, ast.Assign) and _binds_entry(node, key)]
+        found += [(source.filename, node) for node in (*adding, *binding)]
     return [each for each in found if each[0] == home] or found
+
+
+def _names_of(statement: ast.Assign, key: str) -> Iterator[str]:
+    """The variables that get an entry: ``mean, square = state["mean"], state["square"]``."""
+    for target in statement.targets:
+        pairs: Iterable[tuple[ast.expr, ast.expr]] = [(target, statement.value)]
+        if isinstance(target, ast.Tuple) and isinstance(statement.value, ast.Tuple):
+            pairs = zip(target.elts, statement.value.elts)
+        yield from (name.id for name, value in pairs if isinstance(name, ast.Name) and _reads_entry(value, key))
+
+
+def _binds_entry(statement: ast.Assign, key: str) -> bool:
+    is_store = any(_is_entry(target, key) for target in statement.targets)
+    return is_store and not (only_begins(statement) or _cuts(statement))
+
+
+def _adds_in_place(statement: ast.stmt, key: str, named: set[str]) -> bool:
+    """Whether a statement adds to an entry, or to what a variable has of it, in place."""
+    if isinstance(statement, ast.AugAssign):
+        return _is_entry(statement.target, key)
+    changed = changed_in_place(statement)
+    is_name = isinstance(changed, ast.Name) and changed.id in named
+    return changed is not None and (is_name or _is_entry(changed, key))
+
+
+def _reads_entry(value: ast.expr, key: str) -> bool:
+    """``state["mean"]``, ``state.setdefault("mean", torch.zeros(8))``."""
+    if not isinstance(value, ast.Call):
+        return _is_entry(value, key)
+    given = value.args[0] if value.args and taken_from(value) is not None else None
+    return isinstance(given, ast.Constant) and given.value == key
 
 
 def _is_entry(target: ast.expr, key: str) -> bool:

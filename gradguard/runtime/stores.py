@@ -50,8 +50,42 @@ def is_of_another_key(statement: ast.stmt, name: str, key: str | None) -> bool:
 
 
 def only_begins(statement: ast.stmt) -> bool:
-    """Whether what is assigned is empty or a constant."""
-    return _is_empty(statement.value) if isinstance(statement, ast.Assign | ast.AnnAssign) else False
+    """Whether what is assigned is empty or a constant; where several are, ``count, mean = 0, torch.zeros(8)``, each."""
+    if not isinstance(statement, ast.Assign | ast.AnnAssign):
+        return False
+    targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+    value = statement.value
+    if isinstance(value, ast.Tuple) and all(isinstance(target, ast.Tuple | ast.List) for target in targets):
+        return all(map(_is_empty, value.elts))
+    return _is_empty(value)
+
+
+def only_names(statement: ast.stmt, name: str) -> bool:
+    """Whether a variable only gets what an attribute of its name has, or a part: ``state = self.state[p]``."""
+    if not isinstance(statement, ast.Assign) or not all(isinstance(each, ast.Name) for each in statement.targets):
+        return False
+    value: ast.expr | None = statement.value
+    while (inner := taken_from(value)) is not None:
+        value = inner
+    return isinstance(value, ast.Attribute) and value.attr == name
+
+
+def taken_from(value: ast.expr | None) -> ast.expr | None:
+    """The collection of which an expression is an item: of ``rows[0]``, ``rows.get(key)``; None where it is none."""
+    if isinstance(value, ast.Subscript):
+        return value.value
+    func = value.func if isinstance(value, ast.Call) else None
+    return func.value if isinstance(func, ast.Attribute) and func.attr in ("get", "setdefault") else None
+
+
+def changed_in_place(statement: ast.stmt) -> ast.expr | None:
+    """The tensor that a statement changes: ``mean`` of ``mean.mul_(0.9).add_(x)``."""
+    value: ast.expr | None = statement.value if isinstance(statement, ast.Expr) else None
+    changes = False
+    while isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute):
+        changes |= value.func.attr.endswith("_") and not value.func.attr.startswith(("_", "zero_", "requires_grad"))
+        value = value.func.value
+    return value if changes else None
 
 
 def makes_a_place(statement: ast.stmt) -> bool:

@@ -118,19 +118,36 @@ def _is_used(owner: Class, name: str) -> bool:
             if any(_hands_on(node, path) for node in method.define.nodes):
                 return False
             is_constructor = method.define.name == "__init__"
+            if is_constructor and any(_goes_through(node, path) for node in method.define.nodes):
+                return False  # what is taken out there may become an attribute
             used |= not is_constructor and any(_is_at(node, path) for node in method.define.nodes)
     return used
 
 
 def _hands_on(node: t.Node, path: str) -> bool:
-    """Whether a call is given the collection, such as ``nn.ModuleList(self.layers)``; or it gets another name."""
+    """Whether a call is given the collection or a part, ``nn.ModuleList(self.layers)``; or it gets another name."""
     if isinstance(node, t.Call):
         given = [arg.value for arg in node.args]
         inner = [each.value if isinstance(each, t.Starred) else each for each in given]
-        return any(_is_at(each, path) for each in inner) and node.name not in _GOES_THROUGH
+        return any(_is_of(each, path) for each in inner) and node.name not in _GOES_THROUGH
     if isinstance(node, t.Return):
         return node.value is not None and _is_at(node.value, path)
-    return isinstance(node, t.Assign) and _is_at(node.value, path)
+    return isinstance(node, t.Assign) and _is_of(node.value, path)
+
+
+def _goes_through(node: t.Node, path: str) -> bool:
+    return (
+        isinstance(node, t.Repeat) and node.iterable is not None and any(_is_at(n, path) for n in t.walk(node.iterable))
+    )
+
+
+def _is_of(node: t.Expr, path: str) -> bool:
+    """Whether an expression is the collection, an element, or a list of elements."""
+    if isinstance(node, t.Display):
+        return any(_is_of(item, path) for item in node.items)
+    while isinstance(node, t.Subscript):
+        node = node.value
+    return _is_at(node, path)
 
 
 def _is_at(node: t.Node, path: str) -> bool:

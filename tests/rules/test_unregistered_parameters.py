@@ -157,6 +157,18 @@ CLEAN = {
                 self.all = nn.ModuleList(self.layers)
     """,
     "returned by a method": net("self.layers = [nn.Linear(dim, dim)]", more="def parts(self): return self.layers"),
+    "its elements are parts of another": net(
+        "self.layers = [nn.Linear(dim, dim), nn.Linear(dim, dim)]",
+        "self.body = nn.Sequential(self.layers[0], nn.ReLU(), self.layers[1])",
+    ),
+    "its elements are attributes, too": net(
+        "self.layers = [nn.Linear(dim, dim), nn.Linear(dim, dim)]",
+        "self.first, self.second = self.layers[0], self.layers[1]",
+    ),
+    "a loop that may register them": net(
+        "self.layers = [nn.Linear(dim, dim), nn.Linear(dim, dim)]",
+        "for i, layer in enumerate(self.layers): vars(self)['_modules'][str(i)] = layer",
+    ),
     "a local list": net("layers = [nn.Linear(dim, dim)]", "self.layers = nn.Sequential(*layers)"),
 }
 

@@ -51,6 +51,58 @@ for model, output, loss in training():
     own.step()
 """,
     ),
+    "graphs in the state of an optimizer of one's own": (
+        "attribute",
+        'Curved.state[*]["mean"]',
+        "graph",
+        """
+class Curved(torch.optim.Optimizer):
+    def __init__(self, parameters):
+        super().__init__(parameters, {"decay": 0.9})
+    def step(self):
+        for group in self.param_groups:
+            for p in group["params"]:
+                state = self.state[p]
+                if not state:
+                    state["mean"] = torch.zeros_like(p)
+                state["mean"].mul_(group["decay"]).add_(p.grad, alpha=0.1)  # here
+                p.data.sub_(1e-3 * state["mean"].data)
+net = nn.Linear(8, 4)
+own = Curved(net.parameters())
+for model, output, loss in training():
+    own.zero_grad()
+    net(torch.randn(32, 8)).square().mean().backward(create_graph=True)
+    own.step()
+    own.zero_grad()
+""",
+    ),
+    "the same by a variable": (
+        "attribute",
+        'Curved.state[*]["mean"]',
+        "graph",
+        """
+class Curved(torch.optim.Optimizer):
+    def __init__(self, parameters):
+        super().__init__(parameters, {"decay": 0.9})
+    def step(self):
+        for group in self.param_groups:
+            for p in group["params"]:
+                state = self.state[p]
+                if "mean" not in state:
+                    state["count"], state["mean"] = 0, torch.zeros_like(p)
+                mean, count = state["mean"], state["count"]
+                state["count"] = count + 1
+                mean.mul_(group["decay"]).add_(p.grad, alpha=0.1)  # here
+                p.data.sub_(1e-3 * mean.data)
+net = nn.Linear(8, 4)
+own = Curved(net.parameters())
+for model, output, loss in training():
+    own.zero_grad()
+    net(torch.randn(32, 8)).square().mean().backward(create_graph=True)
+    own.step()
+    own.zero_grad()
+""",
+    ),
     "a list that another thread fills from a queue": (
         "attribute",
         "Sink.table",
@@ -626,6 +678,39 @@ for model, output, loss in training():
     if "own" not in globals():
         own = Agreeing(model.parameters())
     own.step()
+""",
+    "means of gradients in the state of an optimizer of one's own, without their graphs": """
+class Curved(torch.optim.Optimizer):
+    def __init__(self, parameters):
+        super().__init__(parameters, {"decay": 0.9})
+    @torch.no_grad()
+    def step(self):
+        for group in self.param_groups:
+            for p in group["params"]:
+                state = self.state[p]
+                if not state:
+                    state["mean"] = torch.zeros_like(p)
+                state["mean"].mul_(group["decay"]).add_(p.grad, alpha=0.1)
+                p.sub_(1e-3 * state["mean"])
+net = nn.Linear(8, 4)
+own = Curved(net.parameters())
+for model, output, loss in training():
+    own.zero_grad()
+    net(torch.randn(32, 8)).square().mean().backward(create_graph=True)
+    own.step()
+    own.zero_grad()
+""",
+    "the history of LBFGS": """
+net = nn.Linear(8, 4)
+line = torch.optim.LBFGS(net.parameters(), max_iter=2, history_size=60)
+x = torch.randn(32, 8)
+def closure():
+    line.zero_grad()
+    value = net(x).square().mean()
+    value.backward()
+    return value
+for model, output, loss in training():
+    line.step(closure)
 """,
     "a short list beside inputs that get longer at first": """
 rows = []
