@@ -13,6 +13,7 @@ from gradguard.static.functions import FunctionRef
 from gradguard.static.model import Call, Construction, Loop, Mode
 from gradguard.static.roots import graphs
 from gradguard.static.source import Site
+from gradguard.static.steady import steady_way
 from gradguard.static.tee_ends import lagging_attribute
 from gradguard.static.tree import walk_statements
 from gradguard.static.values import Kind, Source, Value
@@ -32,7 +33,9 @@ def judge_call(flow: Flow, call: Call) -> None:
         bound = call.loop.assigned if call.loop is not None and call.inner is not None else ()
         kinds = (flow.read(flow.canonical(path), flow.final).kind for path in bound)
         anew = Kind.OPTIMIZER in kinds  # the object is given the optimizer of this iteration
-        made_here = call.loop is None and call.receiver in flow.ref.assigned
+        first_time = _first_times(flow, call)
+        call.conditional = call.conditional and not (first_time and first_time == _ifs_around(flow, call))
+        made_here = call.loop is None and not first_time and call.receiver in flow.ref.assigned
         anew |= call.inner.is_harmless if isinstance(call.inner, Call) else made_here
         call.is_harmless = anew or flow.project.survey.mentions(_DROPS_GROUPS, flow.module, "param_groups")
     elif call.name == "itertools.tee":
@@ -58,6 +61,19 @@ def judge_call(flow: Flow, call: Call) -> None:
         call.loops = _loops_from(flow, call, f"{call.bound_to}.start")
     elif call.name.startswith(k.PYPLOT):
         call.handed_on = _is_handed_on(flow, call.bound_to)
+
+
+def _ifs_around(flow: Flow, call: Call) -> list[t.If]:
+    """The conditions on the way to a call, in the function that it is in."""
+    ifs = (stmt for stmt in flow.ref.define.statements if isinstance(stmt, t.If))
+    return [stmt for stmt in ifs if call.is_in(stmt.body) or call.is_in(stmt.orelse)]
+
+
+def _first_times(flow: Flow, call: Call) -> list[t.If]:
+    """Those of them whose other way is only for the first time: ``if self.opt is None: self.opt = SGD(...)``."""
+    steady = {"first": "body", "second": "orelse"}
+    ways = ((stmt, steady.get(steady_way(stmt))) for stmt in _ifs_around(flow, call))
+    return [stmt for stmt, way in ways if way is not None and call.is_in(getattr(stmt, way))]
 
 
 def _only_evaluates(flow: Flow) -> bool:

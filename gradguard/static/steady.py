@@ -43,6 +43,8 @@ def steady_way(stmt: t.If) -> str:
     known = steady_branch(stmt.test)
     if known != "both":
         return known
+    if _wraps_around(stmt):
+        return "second"
     paths, is_set = set_test(stmt.test)
     makes, goes_on = (stmt.orelse, stmt.body) if is_set else (stmt.body, stmt.orelse)
     if "something" in _given(makes, paths) and _given(goes_on, paths) <= {"something"}:
@@ -56,6 +58,22 @@ def steady_way(stmt: t.If) -> str:
     if counted is not None and _bound(goes_on, anew=False) & _bound(makes, anew=True):
         return "first" if is_late else "second"
     return "both"
+
+
+def _wraps_around(stmt: t.If) -> bool:
+    """Whether a place in the data is behind its end, and begins anew: ``if at + size >= len(text): at, h = 0, start``.
+
+    That is once in a pass over the data, as at the beginning of an epoch.
+    """
+    test = stmt.test
+    if not isinstance(test, t.Operation) or test.operator not in (">=", ">") or len(test.operands) != 2:
+        return False
+    place, end = test.operands
+    if not any(isinstance(node, t.Call) and node.name in ("len", "size") for node in t.walk(end)):
+        return False
+    bound = (pair for each in stmt.body if isinstance(each, t.Assign) for pair in t.pairs(each.targets, each.value))
+    begun = {t.path_of(target) for target, value in bound if isinstance(value, t.Constant)}
+    return not stmt.orelse and any(t.path_of(node) in begun for node in t.walk(place) if isinstance(node, t.Name))
 
 
 def _goes_on_with(block: list[t.Stmt], paths: frozenset[str]) -> bool:

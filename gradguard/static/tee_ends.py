@@ -83,7 +83,8 @@ def _elsewhere(cls: Class) -> set[str]:
 def _runs_once(ref: FunctionRef) -> bool:
     """Whether a method is called, and never in a loop, as far as is seen."""
     name = ref.define.name
-    if name == "__init__":
+    decorators = (t.path_of(each) or "" for each in ref.define.decorators)
+    if name == "__init__" or any(path.rpartition(".")[2] == "cached_property" for path in decorators):
         return True
     bodies = [caller.define.body for caller in ref.module.project.written_calling(ref)]
     calls = [

@@ -1589,3 +1589,44 @@ def test_a_loop_that_is_seen_is_not_named() -> None:
         CODE,
     )
     assert [where.message.split("`")[0] for where in finding.related] == ["the graph comes from "]
+
+
+PASSES = """
+    def train(rnn, optimizer, text, size, steps):
+        at, h = 0, torch.zeros(16)
+        for step in range(steps):
+            {again}
+            out, h = rnn(text[at:at + size], h)
+            loss = F.cross_entropy(out, text[at + 1:at + size + 1])
+            at += size
+            optimizer.zero_grad()
+            loss.backward(retain_graph=True)
+            optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    "again",
+    [
+        "if at + size + 1 >= len(text): at, h = 0, torch.zeros(16)",
+        "if at + size >= text.size(0) - 1:\n                at = 0\n                h = torch.zeros(16)",
+        "if at > len(text) - size: at = 0; h = torch.zeros(16)",
+        "if at + size >= len(text): at = 0",
+    ],
+)
+def test_a_state_that_is_begun_anew_once_in_a_pass_over_the_data(again: str) -> None:
+    assert len(findings(PASSES.format(again=again), CODE)) == 1
+
+
+@pytest.mark.parametrize(
+    "again",
+    [
+        "if step % 4 == 0: h = torch.zeros(16)",
+        "if at + size >= len(text): at = 0\n            h = h.detach()",
+        "if len(text) - at >= size: h = torch.zeros(16)",
+        "if is_end(step): at, h = 0, torch.zeros(16)",
+        "h = torch.zeros(16)",
+    ],
+)
+def test_a_state_that_is_begun_anew_or_cut_more_often(again: str) -> None:
+    assert_clean(PASSES.format(again=again), CODE)

@@ -454,6 +454,9 @@ SPELLINGS = {
     "read in the constructor": OBJECT.replace(
         "tee(stream)  # !", f"tee(stream)  # !{NEXT}self.size = next(self._first)[0].size(1)"
     ).replace(f"x, y = next(self._first){NEXT}return x.size(1)", "return self.size"),
+    "in a property that is computed once": OBJECT.replace("import itertools", "import itertools, functools")
+    .replace("def describe", "@functools.cached_property" + NEXT[:-4] + "def describe")
+    .replace("describe()", "describe"),
     "the other way about": OBJECT.replace("self._batches, self._first =", "self._first, self._batches ="),
 }
 IN_LOOP = "for x, y in self.source:"

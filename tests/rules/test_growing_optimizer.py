@@ -505,3 +505,62 @@ def test_a_new_parameter_every_so_many_steps(code: str) -> None:
 )
 def test_a_group_that_is_added_once_or_taken_out(edit: tuple[str, str]) -> None:
     assert_clean(twin(PROMPTS, edit), CODE)
+
+
+INNER = """
+    import copy
+
+    class Meta:
+        def __init__(self, net, lr):
+            self.net, self.lr = net, lr
+            self.inner = {start}
+
+        def optimizer_for(self, learner):
+            weights = list(learner.parameters())
+            {make}
+            return self.inner
+
+        def adapt(self, task, steps):
+            learner = copy.deepcopy(self.net)
+            inner = self.optimizer_for(learner)
+            for _ in range(steps):
+                x, y = task.sample()
+                loss = F.mse_loss(learner(x), y)
+                inner.zero_grad()
+                loss.backward()
+                inner.step()
+            return learner
+
+    def main(net, family):
+        meta = Meta(net, 0.1)
+        for step in range(100_000):
+            meta.adapt(family.draw(), 4)
+"""
+MADE = "self.inner = torch.optim.SGD(weights, lr=self.lr)"
+ADDED = 'self.inner.add_param_group({"params": weights})'
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        (f"if self.inner is None: {MADE}", f"else: {ADDED}  # !"),
+        (f"if self.inner is not None: {ADDED}  # !", f"else: {MADE}"),
+        (f"if not hasattr(self, 'inner'): {MADE}", f"else: {ADDED}  # !"),
+    ],
+)
+def test_an_optimizer_that_is_made_the_first_time_and_added_to_from_then_on(make: tuple[str, str]) -> None:
+    assert_flagged(INNER.format(start="None", make="\n            ".join(make)), CODE)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        (MADE,),
+        (MADE, ADDED),
+        (f"if self.lr > 0: {MADE}", f"else: {ADDED}"),
+        (f"if self.inner is None: {MADE}", "elif self.net.frozen:", f"    {ADDED}"),
+        (f"if self.inner is None: {MADE}", "else:", "    self.inner.param_groups.clear()", f"    {ADDED}"),
+    ],
+)
+def test_an_optimizer_that_is_made_anew_or_added_to_now_and_then(make: tuple[str, ...]) -> None:
+    assert_clean(INNER.format(start="None", make="\n            ".join(make)), CODE)
