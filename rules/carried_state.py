@@ -29,7 +29,8 @@ In an evaluation or a rollout use `torch.no_grad()`.
 
 A state may come out as a field, `out = net(x, state)`, `state = out.state`, or be entries of a dict:
 `out, (h, c) = net(x, (state["h"], state["c"]))`, `state.update(h=h, c=c)`. A reset that takes out other words,
-`state.pop("hx", None)`, leaves them there.
+`state.pop("hx", None)`, leaves them there. A state that begins anew only where a pass over the data ends
+(`if at + size >= len(text): at, hidden = 0, start`) is carried on through the whole pass.
 
 **Not flagged.** A variable that each iteration binds anew or leaves as it was (a step that is tried again, the best
 loss); a state that is detached, rebound or re-initialised in the loop, also only every k steps; a state that
