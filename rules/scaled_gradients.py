@@ -24,7 +24,8 @@ scaler.update()
 arithmetic with `get_scale()`. A step on another way than the backward; a call in between that cannot be read.
 
 **References.** <https://docs.pytorch.org/docs/stable/amp.html#gradient-scaling>,
-<https://docs.pytorch.org/docs/stable/notes/amp_examples.html#typical-mixed-precision-training>.
+<https://docs.pytorch.org/docs/stable/notes/amp_examples.html#typical-mixed-precision-training>,
+nerfstudio-project/nerfacc#307 (on purpose, there).
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ class knows, which may train what is in it; modules without parameters; modules 
 put into a list, as is done to hide a teacher; a class that others are derived from.
 
 **References.** <https://docs.pytorch.org/docs/stable/generated/torch.nn.ModuleList.html>,
-<https://docs.pytorch.org/docs/stable/notes/modules.html>.
+pytorch#715, pytorch#38639, pytorch#59925, meta-pytorch/torchfix#31.
 """
 
 from __future__ import annotations

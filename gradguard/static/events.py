@@ -498,6 +498,25 @@ class Replacement:
     replaced: Site
 
 
+@dataclass(frozen=True, slots=True)
+class TensorKey:
+    """A dict, or a set, is given an element of a tensor as a key, or asked for one.
+
+    Args:
+        site: where.
+        collection: its path.
+        key: the element as it is written.
+        of: the tensor, where a loop goes over it.
+        adds: the collection gets longer by it.
+    """
+
+    site: Site
+    collection: str
+    key: str
+    of: str | None
+    adds: bool
+
+
 @dataclass(eq=False, repr=False, slots=True)
 class GradRead(Event):
     """``tensor.grad`` is read of a tensor that surely is the result of an operation."""

@@ -32,6 +32,7 @@ from gradguard.static.replaced import replacements
 from gradguard.static.reset_by_callers import is_reset_by_callers
 from gradguard.static.roots import attaching_roots, graphs, node_of, site_of, wholes
 from gradguard.static.route import in_words, route
+from gradguard.static.tensor_keys import tensor_keys
 from gradguard.static.uncalled import uncalled
 from gradguard.static.unknown_modules import may_cut
 from gradguard.static.unregistered import unregistered
@@ -68,6 +69,7 @@ def judge(flow: Flow) -> None:
         judge_forwards(flow, loop)
     flow.facts.replacements = list(replacements(flow))
     flow.facts.uncalled = list(uncalled(flow))
+    flow.facts.tensor_keys = list(tensor_keys(flow))
     flow.facts.unregistered = lambda: unregistered(flow)
     flow.facts.kept_outputs = kept_outputs(flow)
     if len({step.target for step in flow.facts.steps}) > 1:

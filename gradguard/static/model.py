@@ -24,6 +24,7 @@ from gradguard.static.events import (
     OpaqueCall,
     Replacement,
     Step,
+    TensorKey,
     ZeroGrad,
 )
 from gradguard.static.source import Site
@@ -50,6 +51,7 @@ __all__ = [
     "Site",
     "Step",
     "Store",
+    "TensorKey",
     "ZeroGrad",
 ]
 
@@ -79,6 +81,7 @@ class Function:
         uncalled: where methods that train are named, and not called: ``optimizer.step``.
         unregistered: the plain lists and dicts in which a module puts what has parameters, each with where
             it does so first (reads other files).
+        tensor_keys: the dicts and sets of which it uses elements of tensors as keys.
         assigns_gradients: its program sets ``x.grad`` to something.
         cached: the decorator that keeps its arguments and results (``functools.lru_cache``).
         cached_by: the statement that does so, where the decorator is one of the program.
@@ -114,6 +117,7 @@ class Function:
     gradient_sums: list[GradientSum] = field(default_factory=list)
     replacements: list[Replacement] = field(default_factory=list)
     uncalled: list[Site] = field(default_factory=list)
+    tensor_keys: list[TensorKey] = field(default_factory=list)
     unregistered: Callable[[], list[tuple[str, Site]]] = field(default=list, repr=False)
     kept_outputs: list[Site] = field(default_factory=list)
     opaque_calls: list[OpaqueCall] = field(default_factory=list)

@@ -1,0 +1,130 @@
+"""Elements of tensors that are used as keys: ``for label in y: counts[label] += 1``. Each is a new key."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from gradguard.static import knowledge as k
+from gradguard.static import tree as t
+from gradguard.static.model import TensorKey
+from gradguard.static.values import Kind, Source
+
+if TYPE_CHECKING:
+    from gradguard.static.flow import Flow
+
+_DICTS = frozenset("dict defaultdict OrderedDict Counter set".split())
+_OF_TENSORS = k.TENSOR_METHODS | k.SHAPING_METHODS | k.BREAKING_ATTRIBUTES - {"names", "data"} | {"long", "float"}
+_BY_KEY = frozenset("setdefault pop get add discard remove".split())
+
+
+def tensor_keys(flow: Flow) -> Iterator[TensorKey]:
+    """Where a function does so, each dict with the first place for each key, one where it gets longer first."""
+    told: set[tuple[str, str]] = set()
+    for adds in (True, False):
+        for stmt in flow.ref.define.statements:
+            for path, key in _stored(stmt) if adds else _asked(stmt):
+                name, of = t.path_of(key) or "", _tensor_of(flow, key)
+                if of is not None and (path, name) not in told and _is_dict(flow, path):
+                    told.add((path, name))
+                    yield TensorKey(flow.site(stmt), path, flow.site(key).code, of or None, adds)
+
+
+def _stored(stmt: t.Stmt) -> Iterator[tuple[str, t.Expr]]:
+    """The collections that a statement puts something into, with its key: ``d[k] = x``, ``d[k].append(x)``."""
+    targets = stmt.targets if isinstance(stmt, t.Assign) else [stmt.target] if isinstance(stmt, t.Augment) else []
+    for target in targets:
+        if isinstance(target, t.Subscript):
+            yield t.path_of(target.value) or "", target.index
+    call = stmt.value if isinstance(stmt, t.Evaluate) else None
+    func = call.func if isinstance(call, t.Call) else None
+    fills = isinstance(func, t.Attribute) and func.name in ("append", "extend", "add")
+    if fills and isinstance(func, t.Attribute) and isinstance(func.value, t.Subscript):
+        yield t.path_of(func.value.value) or "", func.value.index
+    if isinstance(call, t.Call) and isinstance(func, t.Attribute) and func.name in ("add", "setdefault") and call.args:
+        yield t.path_of(func.value) or "", call.args[0].value
+
+
+def _asked(stmt: t.Stmt) -> Iterator[tuple[str, t.Expr]]:
+    """The collections that a statement asks for a key: ``d.pop(k, None)``, ``d.get(k)``."""
+    for node in t.walk(stmt) if isinstance(stmt, t.Assign | t.Evaluate | t.Augment) else ():
+        func = node.func if isinstance(node, t.Call) else None
+        if isinstance(node, t.Call) and isinstance(func, t.Attribute) and func.name in _BY_KEY and node.args:
+            yield t.path_of(func.value) or "", node.args[0].value
+
+
+def _tensor_of(flow: Flow, key: t.Expr) -> str | None:
+    """The tensor that a key is surely an element of; "" where no loop goes over it, None where it may be none."""
+    if isinstance(key, t.Subscript):
+        return "" if _is_element(flow, key) else None
+    if not isinstance(key, t.Name) or flow.read(key.id, flow.final).kind is not Kind.TENSOR:
+        return None
+    bound = flow.ref.assigned.get(key.id, [])
+    if bound:
+        return "" if all(isinstance(value, t.Subscript) and _is_element(flow, value) for value in bound) else None
+    loops = (stmt for stmt in flow.ref.define.statements if isinstance(stmt, t.Repeat))
+    pairs = (pair for loop in loops if loop.target and loop.iterable for pair in _pairs(loop.target, loop.iterable))
+    over = [iterable for target, iterable in pairs if t.path_of(target) == key.id]
+    paths = [t.path_of(iterable) for iterable in over]
+    return paths[0] if paths and all(path is not None and _is_data(flow, path) for path in paths) else None
+
+
+def _pairs(target: t.Expr, iterable: t.Expr) -> Iterator[tuple[t.Expr, t.Expr]]:
+    """What a loop binds, each with what it goes over: ``for i, (x, y) in enumerate(zip(xs, ys))``."""
+    name = iterable.func.id if isinstance(iterable, t.Call) and isinstance(iterable.func, t.Name) else None
+    args = [arg.value for arg in iterable.args] if isinstance(iterable, t.Call) else []
+    items = target.items if isinstance(target, t.Display) else []
+    if name == "zip" and len(items) == len(args):
+        for item, arg in zip(items, args):
+            yield from _pairs(item, arg)
+    elif name == "enumerate" and len(items) == 2 and args:
+        yield from _pairs(items[1], args[0])
+    else:
+        yield target, iterable
+
+
+def _is_element(flow: Flow, value: t.Subscript) -> bool:
+    """``y[i]`` of a tensor; no part of a batch, ``batch["label"]``, which may be anything."""
+    path = t.path_of(value.value)
+    if isinstance(value.index, t.Slice | t.Display) or path is None or "[" in path:
+        return False
+    is_word = isinstance(value.index, t.Constant) and not isinstance(value.index.value, int)
+    return not is_word and _is_data(flow, path)
+
+
+def _is_data(flow: Flow, path: str) -> bool:
+    """Whether something surely is a tensor, and not what may be a parameter, of which each is one object."""
+    found = flow.read(flow.canonical(path), flow.final)
+    if found.kind is not Kind.TENSOR or any(root.source is Source.LEAF for root in found.reach):
+        return False
+    is_declared = any(param.name == path and param.annotation is not None for param in flow.ref.define.params)
+    is_computed = any(isinstance(value, t.Call) for value in flow.ref.assigned.get(path, []))
+    return is_declared or is_computed or any(_shows_it(flow, node, path) for node in flow.ref.define.nodes)
+
+
+def _shows_it(flow: Flow, node: t.Node, path: str) -> bool:
+    """Whether a part of a batch is used as a tensor is: ``y.to(device)``, ``criterion(output, y)``; names are not."""
+    if isinstance(node, t.Attribute):
+        return node.name in _OF_TENSORS and t.path_of(node.value) == path
+    if not isinstance(node, t.Call) or all(t.path_of(arg.value) != path for arg in node.args):
+        return False
+    called = flow.module.value_of(node.func)
+    is_of_torch = called.kind is Kind.EXTERNAL and str(called.ref).startswith("torch.")
+    return is_of_torch or k.LOSS_CALLABLE.search(node.name) is not None
+
+
+def _is_dict(flow: Flow, path: str) -> bool:
+    """Whether all that a variable, or an attribute of the object, is ever bound to are dicts or sets."""
+    owner, name = flow.ref.owner, path.removeprefix("self.")
+    if path.startswith("self.") and owner is not None and name.isidentifier():
+        made = [value for _, value in owner.assigned(name)]
+    else:
+        made = flow.ref.assigned.get(path, [])
+    return bool(made) and all(map(_makes_dict, made))
+
+
+def _makes_dict(value: t.Expr) -> bool:
+    if isinstance(value, t.Call):
+        return value.name in _DICTS
+    is_written = isinstance(value, t.Comprehension | t.Display) and value.kind in ("dict", "set")
+    return is_written or isinstance(value, t.DictDisplay)

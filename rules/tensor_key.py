@@ -1,0 +1,61 @@
+"""An element of a tensor is used as a key: it is a new key each time.
+
+**What happens.** A tensor's hash is its identity. What a loop over a tensor gives, and `y[i]`, are tensors, each a new
+object: two labels that are both 3 are two keys. A dict that counts them gets one more entry for each, with the value 1,
+and keeps the storage of the whole batch with each key; `if label in seen` is never true, `seen.get(label)` finds
+nothing, and `open.pop(label, None)` takes nothing out. Nothing raises.
+
+```python
+counts = {}
+for x, y in loader:
+    for label in y:
+        counts[label] = counts.get(label, 0) + 1      # one entry for each sample
+```
+
+**Instead**, use the numbers:
+
+```python
+    for label in y.tolist():                          # or `label.item()`
+        counts[label] = counts.get(label, 0) + 1
+```
+
+**Not flagged.** Lists and tensors that are indexed so (`correct[label] += 1`): those take the number. Parameters as
+keys, of which each is one object; a key that may be no tensor; whole tensors.
+
+**References.** pytorch#7733, pytorch#10625 (to take the hash away from tensors, which code relied on),
+<https://docs.pytorch.org/docs/stable/generated/torch.Tensor.tolist.html>.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gradguard.catalogue import Rule
+from gradguard.findings import Finding, Severity
+from gradguard.signs import EVALUATES, LOOP, TRAINS, sign
+from gradguard.static.model import Function
+
+_KEYS = sign(
+    "[", ".pop(", ".setdefault(", ".add(", ".get(",
+    pattern=r"\w\[[^\]\n]+\]+\s*(?:[-+*/]?=(?!=)|\.(?:append|add|extend)\()|\.(?:pop|setdefault|add|get|discard|remove)\(\s*\w",
+    own=True,
+)  # fmt: skip
+_TENSOR = sign("Tensor", own=True)
+
+rule = Rule(
+    "GG412",
+    "tensor-key",
+    Severity.ERROR,
+    (*((*group, LOOP, _KEYS) for group in (*TRAINS, *EVALUATES)), (_TENSOR, LOOP, _KEYS)),
+)
+
+
+@rule.in_source
+def is_new_each_time(function: Function) -> Iterator[Finding]:
+    for each in function.tensor_keys:
+        consequence = "gets one more entry each time" if each.adds else "never has it"
+        yield rule.finding(
+            each.site,
+            f"`{each.key}` is a tensor, and each element of a tensor is a new key: `{each.collection}` {consequence}",
+            help=f"go over `{each.of}.tolist()`" if each.of else f"use the number: `{each.key}.item()`",
+        )
