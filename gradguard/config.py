@@ -7,6 +7,7 @@ misspelled key that is silently ignored would switch a rule on or off behind the
 from __future__ import annotations
 
 import difflib
+import operator
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping
@@ -102,8 +103,15 @@ def parse_selector(text: str, known: Mapping[str, str], where: str) -> str:
 def did_you_mean(word: str, candidates: Iterable[str]) -> str:
     """``; did you mean `...`?`` with the nearest candidate, or nothing when none is near."""
     by_lower = {candidate.lower(): candidate for candidate in candidates}
-    near = difflib.get_close_matches(word.lower(), by_lower, n=1)
-    return f"; did you mean `{by_lower[near[0]]}`?" if near else ""
+    lowered = word.lower()
+    near = difflib.get_close_matches(lowered, by_lower, n=len(by_lower) or 1)
+
+    def likeness(each: str) -> tuple[float, int]:
+        """Of two that share as much with the word, the one that has it in its place: GG1O3 is GG103, and not GG213."""
+        return difflib.SequenceMatcher(None, each, lowered).ratio(), sum(map(operator.eq, each, lowered))
+
+    best = max(near, key=likeness, default=None)
+    return f"; did you mean `{by_lower[best]}`?" if best else ""
 
 
 def _read_table(file: Path) -> dict[str, Any] | None:

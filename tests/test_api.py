@@ -17,6 +17,8 @@ import gradguard  # noqa: E402
 from gradguard.findings import Leak  # noqa: E402
 from gradguard.record import load  # noqa: E402
 
+pytestmark = pytest.mark.usefixtures("time_does_not_decide")
+
 
 def train(steps: int, each: Callable[[Any], object] = lambda loss: None) -> int:
     model = torch.nn.Linear(40, 40)
