@@ -16,7 +16,8 @@ for x, y in loader:
 **Instead**, make parameters and optimizers once, before the loop.
 
 So does a new parameter every so many iterations (`if step % 100 == 0:`), and an optimizer that is made the first time
-and gets one more group from then on (`if self.inner is None: self.inner = SGD(...)`, `else: self.inner.add_param_group(...)`).
+and gets one more group from then on (`if self.inner is None: self.inner = SGD(...)`, `else:
+self.inner.add_param_group(...)`).
 
 **Not flagged.** Set-up loops that do not train, a group that is added once (`if epoch == 5:`), layers that thaw every
 few epochs, groups that the program takes out again (`optimizer.param_groups.pop()`), an optimizer that replaces the
