@@ -69,6 +69,8 @@ class Sign:
         return False
 
 
+BOUND = "\x01"
+"""What stands in the text of a constructor for ``self.name =``: what is bound there first replaces nothing."""
 TRAINS_HERE = r"(?m)^[^#>\n]*\.backward\("
 """A call of backward that is no comment and no example of a docstring."""
 Signs = tuple[Sign, ...]

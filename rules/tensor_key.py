@@ -37,16 +37,17 @@ from gradguard.static.model import Function
 
 _KEYS = sign(
     "[", ".pop(", ".setdefault(", ".add(", ".get(",
-    pattern=r"\w\[[^\]\n]+\]+\s*(?:[-+*/]?=(?!=)|\.(?:append|add|extend)\()|\.(?:pop|setdefault|add|get|discard|remove)\(\s*\w",
+    pattern=r"\w\[[^\]\n]+\]+\s*(?:[-+*/]?=(?!=)|\.(?:append|add|extend)\()|\.(?:pop|setdefault|add|get)\(\s*\w",
     own=True,
 )  # fmt: skip
+_ASKED = sign(".pop(", ".setdefault(", ".add(", pattern=r"\.(?:pop|setdefault|add)\(\s*[a-z]\w*\s*[,)]", own=True)
 _TENSOR = sign("Tensor", own=True)
 
 rule = Rule(
     "GG412",
     "tensor-key",
     Severity.ERROR,
-    (*((*group, LOOP, _KEYS) for group in (*TRAINS, *EVALUATES)), (_TENSOR, LOOP, _KEYS)),
+    (*((*group, LOOP, _KEYS) for group in (*TRAINS, *EVALUATES)), (_TENSOR, LOOP, _ASKED)),
 )
 
 

@@ -33,22 +33,25 @@ from collections.abc import Iterator
 
 from gradguard.catalogue import Rule
 from gradguard.findings import Finding, Severity
-from gradguard.signs import sign
+from gradguard.signs import BOUND, sign
 from gradguard.static.model import Function
 
 _CONSTRUCTOR = sign("__init__", pattern=r"\bdef __init__", own=True)
 _OF_MODULE = sign("super", "__init__(self", pattern=r"\bsuper\(|\.__init__\(self", own=True)
-# The attribute that is bound is no sign, and left out of the text of a constructor: `self.layers = [...]`.
+_MADE = r"(?:\w+\.)*[A-Z]\w*\("
+_EMPTY = r"\[\s*\]|\{\s*\}|(?:list|dict|OrderedDict|defaultdict)\("
+# What is appended stands alone then: `self.layers.append(` is left out of the text, too.
+_PUT_IN = r"\bnn\.[A-Z]\w*\(|\bParameter\(|\n[ \t]*[A-Z]\w*\("
 _COLLECTS = sign(
     "[", "(", "{",
-    pattern=r"(?m)^[ \t]*(?:[\[({]|(?:list|tuple|dict|OrderedDict|defaultdict)\()",
+    pattern=rf"{BOUND}\s*(?:[\[(]+\s*{_MADE}|\{{\s*[^\s}}]+\s*:\s*{_MADE}|(?:{_EMPTY})(?s:.*?)(?:{_PUT_IN}))",
     own=True,
     across=True,
     usual=True,
 )  # fmt: skip
-_MAKES = sign("(", pattern=r"\b(?:\w+\.)*[A-Z]\w*\(", own=True, usual=True)
+_TORCH = sign("torch", pattern=r"\btorch\b")
 
-rule = Rule("GG213", "unregistered-parameters", Severity.ERROR, ((_CONSTRUCTOR, _COLLECTS, _OF_MODULE, _MAKES),))
+rule = Rule("GG213", "unregistered-parameters", Severity.ERROR, ((_CONSTRUCTOR, _COLLECTS, _OF_MODULE, _TORCH),))
 
 
 @rule.in_source

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from gradguard.catalogue import Rule
-from gradguard.signs import LOOP, TRAINING, Sign, Signs
+from gradguard.signs import BOUND, LOOP, TRAINING, Sign, Signs
 from gradguard.static.layout import Key
 from gradguard.static.layout import functions as layout
 from gradguard.static.outline import Extent
@@ -363,8 +363,8 @@ def _names_in(text: bytes, renamed: Mapping[str, str]) -> bytes:
 def _signs_in(key: Key, text: bytes) -> bytes:
     """The text of a function as far as it is a sign.
 
-    What a constructor binds replaces nothing, and a loop over layers in it or in ``forward`` is over when they return,
-    as a sum in a variable is.
+    What a constructor binds replaces nothing, a mark is left of it; and a loop over layers in it or in ``forward`` is
+    over when they return, as a sum in a variable is.
     """
     if key[1] not in ("__init__", "forward"):
         return text
@@ -372,5 +372,5 @@ def _signs_in(key: Key, text: bytes) -> bytes:
     before, after = (text[: nested.start()], text[nested.start() :]) if nested is not None else (text, b"")
     before = _LOOP.sub(b"", before)
     if key[1] == "__init__":
-        return _FIRST_ITEMS.sub(b"", _FIRST_BINDING.sub(b"", before)) + after
+        return _FIRST_ITEMS.sub(b"", _FIRST_BINDING.sub(BOUND.encode(), before)) + after
     return _LOCAL_SUM.sub(rb"\1=", before) + after
