@@ -35,7 +35,7 @@ from gradguard.static.route import in_words, route
 from gradguard.static.tensor_keys import tensor_keys
 from gradguard.static.uncalled import uncalled
 from gradguard.static.unknown_modules import may_cut
-from gradguard.static.unregistered import unregistered
+from gradguard.static.unregistered import kept_in_collections, unregistered
 from gradguard.static.values import Kind, Root, Roots, Source, Value
 from gradguard.static.wholes import note_wholes
 
@@ -69,8 +69,9 @@ def judge(flow: Flow) -> None:
         judge_forwards(flow, loop)
     flow.facts.replacements = list(replacements(flow))
     flow.facts.uncalled = list(uncalled(flow))
-    flow.facts.tensor_keys = list(tensor_keys(flow))
-    flow.facts.unregistered = lambda: unregistered(flow)
+    flow.facts.tensor_keys = tensor_keys(flow)
+    if kept := kept_in_collections(flow):
+        flow.facts.unregistered = lambda: unregistered(flow, kept)
     flow.facts.kept_outputs = kept_outputs(flow)
     if len({step.target for step in flow.facts.steps}) > 1:
         for step in flow.facts.steps:  # whose parameters the module's reset concerns cannot be told

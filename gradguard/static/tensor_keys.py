@@ -18,16 +18,18 @@ _OF_TENSORS = k.TENSOR_METHODS | k.SHAPING_METHODS | k.BREAKING_ATTRIBUTES - {"n
 _BY_KEY = frozenset("setdefault pop get add discard remove".split())
 
 
-def tensor_keys(flow: Flow) -> Iterator[TensorKey]:
+def tensor_keys(flow: Flow) -> list[TensorKey]:
     """Where a function does so, each dict with the first place for each key, one where it gets longer first."""
-    told: set[tuple[str, str]] = set()
-    for adds in (True, False):
-        for stmt in flow.ref.define.statements:
-            for path, key in _stored(stmt) if adds else _asked(stmt):
-                name, of = t.path_of(key) or "", _tensor_of(flow, key)
-                if of is not None and (path, name) not in told and _is_dict(flow, path):
-                    told.add((path, name))
-                    yield TensorKey(flow.site(stmt), path, flow.site(key).code, of or None, adds)
+    stored = [(stmt, *each) for stmt in flow.ref.define.statements for each in _stored(stmt)]
+    asked = [(call, *each) for call in flow.ref.calls for each in _asked(call)]
+    found: dict[tuple[str, str], TensorKey] = {}
+    for places in (stored, asked):
+        for node, path, key in places:
+            name, of = t.path_of(key) or "", _tensor_of(flow, key)
+            if of is not None and (path, name) not in found and _is_dict(flow, path):
+                site, code = flow.site(node), flow.site(key).code
+                found[path, name] = TensorKey(site, path, code, of or None, places is stored)
+    return list(found.values())
 
 
 def _stored(stmt: t.Stmt) -> Iterator[tuple[str, t.Expr]]:
@@ -45,12 +47,10 @@ def _stored(stmt: t.Stmt) -> Iterator[tuple[str, t.Expr]]:
         yield t.path_of(func.value) or "", call.args[0].value
 
 
-def _asked(stmt: t.Stmt) -> Iterator[tuple[str, t.Expr]]:
-    """The collections that a statement asks for a key: ``d.pop(k, None)``, ``d.get(k)``."""
-    for node in t.walk(stmt) if isinstance(stmt, t.Assign | t.Evaluate | t.Augment) else ():
-        func = node.func if isinstance(node, t.Call) else None
-        if isinstance(node, t.Call) and isinstance(func, t.Attribute) and func.name in _BY_KEY and node.args:
-            yield t.path_of(func.value) or "", node.args[0].value
+def _asked(call: t.Call) -> Iterator[tuple[str, t.Expr]]:
+    """The collection that a call asks for a key: ``d.pop(k, None)``, ``d.get(k)``."""
+    if isinstance(call.func, t.Attribute) and call.func.name in _BY_KEY and call.args:
+        yield t.path_of(call.func.value) or "", call.args[0].value
 
 
 def _tensor_of(flow: Flow, key: t.Expr) -> str | None:

@@ -26,21 +26,26 @@ _IMPORTS = re.compile(r"\s*(?:from|import)\b")
 _GOES_THROUGH = frozenset("enumerate zip len reversed range iter sum next sorted list tuple print isinstance".split())
 
 
-def unregistered(flow: Flow) -> list[tuple[str, Site]]:
-    """Where the constructor of a module puts what has parameters into a collection that no module knows.
+def kept_in_collections(flow: Flow) -> dict[str, Site]:
+    """The attributes that are lists or dicts in which the constructor of a module puts what has parameters.
 
-    Each collection with the first such statement.
+    Each with the first statement that does.
     """
     owner, ref = flow.ref.owner, flow.ref
-    if owner is None or ref.define.name != "__init__" or not _is_of_torch(owner):
-        return []
     found: dict[str, Site] = {}
-    for name, stmt in _kept(ref):
-        if name not in found and _is_plain(ref, name) and _is_used(owner, name):
-            found[name] = flow.site(stmt)
-    if not found or any(_BY_OTHER_WAYS.search(cls.chunk.program) for cls in owner.lineage()):
+    if owner is not None and ref.define.name == "__init__" and _is_of_torch(owner):
+        for name, stmt in _kept(ref):
+            if name not in found and _is_plain(ref, name) and _is_used(owner, name):
+                found[name] = flow.site(stmt)
+    return found
+
+
+def unregistered(flow: Flow, kept: dict[str, Site]) -> list[tuple[str, Site]]:
+    """Those of which the module does not learn in another way, and nobody else (reads other files)."""
+    owner = flow.ref.owner
+    if owner is None or any(_BY_OTHER_WAYS.search(cls.chunk.program) for cls in owner.lineage()):
         return []
-    return [(f"self.{name}", site) for name, site in found.items() if not _is_known_outside(flow, owner, name)]
+    return [(f"self.{name}", site) for name, site in kept.items() if not _is_known_outside(flow, owner, name)]
 
 
 def _is_of_torch(owner: Class) -> bool:
