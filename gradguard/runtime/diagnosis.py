@@ -41,6 +41,8 @@ MAX_SECONDS = 1.0
 """Of own work, after which no look is waited for: one beside a million objects takes a third of that."""
 
 MAX_SUSPECTS = 4
+FEW_HOOKS = 4
+"""Of one module: so many more are no accident."""
 
 
 class Diagnosis:
@@ -121,12 +123,19 @@ class Diagnosis:
         if text not in self.notes:
             self.notes.append(text)
 
+    def _are_left(self, suspect: Suspect) -> bool:
+        """Whether hooks of a module are left there, again and again: a few may only be there at the moment.
+
+        Those of each validation are too rare for the count of all hooks to show a trend.
+        """
+        hooks = suspect.gain.hooks
+        return self._hooks_grow or hooks >= suspect.steps // 4 or (self._heap_grows and hooks >= FEW_HOOKS)
+
     def _look(self, step: int, frame: FrameType | None) -> None:
         assert self._before is not None
         after = self._census(step, frame, mark=False)
         found = compare(self._before, after, heap_grows=self._heap_grows)
-        self._suspects = [s for s in found if s.kind != "hook" or self._hooks_grow or s.gain.hooks >= s.steps // 4]
-        self._suspects = self._suspects[:MAX_SUSPECTS]
+        self._suspects = [s for s in found if s.kind != "hook" or self._are_left(s)][:MAX_SUSPECTS]
         self._looks += 1
         for suspect in self._suspects:
             _detach(suspect, self._torch.tensor_type)

@@ -51,6 +51,28 @@ for model, output, loss in training():
     own.step()
 """,
     ),
+    "hooks that are left at each validation": (
+        "global",
+        "net.0._forward_hooks",
+        "hook",
+        """
+class Tap:
+    def __init__(self, net):
+        self.net, self.handles, self.seen = net, [], []
+    def __enter__(self):
+        see = lambda *given: self.seen.append(given[2].mean(0))
+        self.handles.append(self.net[0].register_forward_hook(see))  # here
+        return self
+    def __exit__(self, *exc):
+        map(lambda handle: handle.remove(), self.handles)
+net = nn.Sequential(nn.Linear(8, 64), nn.Tanh())
+for round in range(4):
+    for step, (model, output, loss) in enumerate(training()):
+        if step % 15 == 14:
+            with torch.no_grad(), Tap(net):
+                net(torch.randn(32, 8))
+""",
+    ),
     "graphs in the state of an optimizer of one's own": (
         "attribute",
         'Curved.state[*]["mean"]',
@@ -699,6 +721,26 @@ for model, output, loss in training():
     net(torch.randn(32, 8)).square().mean().backward(create_graph=True)
     own.step()
     own.zero_grad()
+""",
+    "hooks that each validation takes away, beside a list that stays short": """
+class Tap:
+    def __init__(self, net):
+        self.net, self.handles, self.seen = net, [], []
+    def __enter__(self):
+        for _ in range(6):
+            self.handles.append(self.net[0].register_forward_hook(lambda *given: self.seen.append(given[2].mean(0))))
+        return self
+    def __exit__(self, *exc):
+        for handle in self.handles:
+            handle.remove()
+net = nn.Sequential(nn.Linear(8, 64), nn.Tanh())
+last = deque(maxlen=20)
+for round in range(4):
+    for step, (model, output, loss) in enumerate(training()):
+        last.append(torch.randn(2_000))
+        if step % 15 == 14:
+            with torch.no_grad(), Tap(net):
+                net(torch.randn(32, 8))
 """,
     "the history of LBFGS": """
 net = nn.Linear(8, 4)
