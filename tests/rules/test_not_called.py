@@ -69,6 +69,15 @@ CLEAN = {
     "a docstring": loop('"loss.backward"', "loss.backward()", "optimizer.step()", "optimizer.zero_grad()"),
     "the training of a record": "def f(plan): plan.train; plan.eval",
     "asked for": loop("if model.training: loss.backward()", "assert optimizer.step", "optimizer.zero_grad()"),
+    "given as a default": "def fit(loss, optimizer, step=None): return (step or optimizer.step)()",
+    "returned": "def stepper(optimizer): return optimizer.step",
+    "yielded": "def steppers(optimizers):\n            for optimizer in optimizers: yield optimizer.step",
+    "an environment": "def play(env, policy):\n            env.step; env.train; env.eval",
+    "a name": "def f(backward, step): backward; step",
+    "a number of a module": "def f(net): net.step; net.update",
+    "in a list": loop("calls = [loss.backward, optimizer.step]", "for call in calls: call()", "optimizer.zero_grad()"),
+    "by partial": loop("functools.partial(optimizer.step)()", "loss.backward()", "optimizer.zero_grad()"),
+    "called on the next line": loop("loss.backward(", ")", "optimizer.step()", "optimizer.zero_grad()"),
     "a property of a loader": "def f(data): data.train_loader; data.update",
 }
 
