@@ -66,13 +66,12 @@ class Diagnosed:
     def is_certain(self) -> bool:
         """Whether it is a leak before the run is over: what holds no graph may be a cache that is being filled.
 
-        So may be a dict that gains an entry now and then: one for each class, or each client.
+        So may be a dict that gains an entry now and then, one for each class or each client, and a module that gets
+        its hooks one after the other.
         """
-        return (
-            self.excuse is None
-            and self.leak.kind in ("graph", "hook", "cycle", "exception")
-            and not (self.is_keyed and (self.leak.per_step or 1.0) < SELDOM)
-        )
+        is_sure = self.leak.kind in ("graph", "hook", "cycle", "exception")
+        may_fill = self.is_keyed or self.leak.kind == "hook"
+        return self.excuse is None and is_sure and not (may_fill and (self.leak.per_step or 1.0) < SELDOM)
 
     @property
     def is_keyed(self) -> bool:

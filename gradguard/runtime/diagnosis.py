@@ -41,8 +41,9 @@ MAX_SECONDS = 1.0
 """Of own work, after which no look is waited for: one beside a million objects takes a third of that."""
 
 MAX_SUSPECTS = 4
+
 FEW_HOOKS = 4
-"""Of one module: so many more are no accident."""
+"""Of one module: fewer may only be there at the moment. One that gets no more afterwards has settled."""
 
 
 class Diagnosis:

@@ -72,7 +72,9 @@ def explain(
         is_made_from_others=_is_made_from_others(seen),
         asked=suspect.asked,
         # An entry whose graph contains that which it had before grows, however many entries there are.
-        entries=entries.of(suspect.chain, suspect.root, step) if seen.form == "index" and not gain.nodes else None,
+        entries=entries.of(suspect.chain, suspect.root, step)
+        if kind == "hook" or (seen.form == "index" and not gain.nodes)
+        else None,
     )
 
 

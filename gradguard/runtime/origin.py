@@ -179,12 +179,11 @@ def storing_by_key(sources: Sources, key: str, home: str | None) -> list[tuple[s
     """
     found: list[tuple[str, ast.stmt]] = []
     for source in sources.all():
-        named = {
-            name for node in ast.walk(source.tree) if isinstance(node, ast.Assign) for name in _names_of(node, key)
-        }
         statements = [node for node in ast.walk(source.tree) if isinstance(node, ast.stmt)]
+        assigning = [node for node in statements if isinstance(node, ast.Assign)]
+        named = {name for node in assigning for name in _names_of(node, key)}
         adding = [node for node in statements if _adds_in_place(node, key, named)]
-        binding = [node for node in statements if isinstance(node, ast.Assign) and _binds_entry(node, key)]
+        binding = [node for node in assigning if _binds_entry(node, key)]
         found += [(source.filename, node) for node in (*adding, *binding)]
     return [each for each in found if each[0] == home] or found
 

@@ -29,6 +29,28 @@ for model, output, loss in training():
 """
 
 
+CURVED = """
+class Curved(torch.optim.Optimizer):
+    def __init__(self, parameters):
+        super().__init__(parameters, {{"decay": 0.9}})
+    def step(self):
+        for group in self.param_groups:
+            for p in group["params"]:
+                state = self.state[p]
+                if not state:
+                    state["count"], state["mean"] = 0, torch.zeros_like(p)
+                {step}
+                p.data.sub_(1e-3 * state["mean"].data)
+net = nn.Linear(8, 4)
+own = Curved(net.parameters())
+for model, output, loss in training():
+    own.zero_grad()
+    net(torch.randn(32, 8)).square().mean().backward(create_graph=True)
+    own.step()
+    own.zero_grad()
+"""
+
+
 LEAKS = {
     "gradients in the state of an optimizer of one's own": (
         "attribute",
@@ -77,53 +99,17 @@ for round in range(4):
         "attribute",
         'Curved.state[*]["mean"]',
         "graph",
-        """
-class Curved(torch.optim.Optimizer):
-    def __init__(self, parameters):
-        super().__init__(parameters, {"decay": 0.9})
-    def step(self):
-        for group in self.param_groups:
-            for p in group["params"]:
-                state = self.state[p]
-                if not state:
-                    state["mean"] = torch.zeros_like(p)
-                state["mean"].mul_(group["decay"]).add_(p.grad, alpha=0.1)  # here
-                p.data.sub_(1e-3 * state["mean"].data)
-net = nn.Linear(8, 4)
-own = Curved(net.parameters())
-for model, output, loss in training():
-    own.zero_grad()
-    net(torch.randn(32, 8)).square().mean().backward(create_graph=True)
-    own.step()
-    own.zero_grad()
-""",
+        CURVED.format(step='state["mean"].mul_(group["decay"]).add_(p.grad, alpha=0.1)  # here'),
     ),
     "the same by a variable": (
         "attribute",
         'Curved.state[*]["mean"]',
         "graph",
-        """
-class Curved(torch.optim.Optimizer):
-    def __init__(self, parameters):
-        super().__init__(parameters, {"decay": 0.9})
-    def step(self):
-        for group in self.param_groups:
-            for p in group["params"]:
-                state = self.state[p]
-                if "mean" not in state:
-                    state["count"], state["mean"] = 0, torch.zeros_like(p)
-                mean, count = state["mean"], state["count"]
+        CURVED.format(
+            step="""mean, count = state["mean"], state["count"]
                 state["count"] = count + 1
-                mean.mul_(group["decay"]).add_(p.grad, alpha=0.1)  # here
-                p.data.sub_(1e-3 * mean.data)
-net = nn.Linear(8, 4)
-own = Curved(net.parameters())
-for model, output, loss in training():
-    own.zero_grad()
-    net(torch.randn(32, 8)).square().mean().backward(create_graph=True)
-    own.step()
-    own.zero_grad()
-""",
+                mean.mul_(group["decay"]).add_(p.grad, alpha=0.1)  # here"""
+        ),
     ),
     "a list that another thread fills from a queue": (
         "attribute",
@@ -701,27 +687,9 @@ for model, output, loss in training():
         own = Agreeing(model.parameters())
     own.step()
 """,
-    "means of gradients in the state of an optimizer of one's own, without their graphs": """
-class Curved(torch.optim.Optimizer):
-    def __init__(self, parameters):
-        super().__init__(parameters, {"decay": 0.9})
-    @torch.no_grad()
-    def step(self):
-        for group in self.param_groups:
-            for p in group["params"]:
-                state = self.state[p]
-                if not state:
-                    state["mean"] = torch.zeros_like(p)
-                state["mean"].mul_(group["decay"]).add_(p.grad, alpha=0.1)
-                p.sub_(1e-3 * state["mean"])
-net = nn.Linear(8, 4)
-own = Curved(net.parameters())
-for model, output, loss in training():
-    own.zero_grad()
-    net(torch.randn(32, 8)).square().mean().backward(create_graph=True)
-    own.step()
-    own.zero_grad()
-""",
+    "means of gradients in the state of an optimizer of one's own, without their graphs": CURVED.format(
+        step='state["mean"].mul_(group["decay"]).add_(p.grad, alpha=0.1)'
+    ).replace("    def step", "    @torch.no_grad()\n    def step"),
     "hooks that each validation takes away, beside a list that stays short": """
 class Tap:
     def __init__(self, net):
@@ -1111,3 +1079,19 @@ for step, (model, output, loss) in enumerate(training()):
 """
     report, _ = run(HEAD + body)  # type: ignore[operator]
     assert (report.verdict, report.leaks) == ("clean", ()), report
+
+
+def test_hooks_that_a_module_gets_one_after_the_other_at_first(run: object) -> None:
+    body = """
+net = nn.Sequential(nn.Linear(8, 64), nn.Tanh())
+kept, done = [], 0
+for round in range(4):
+    for model, output, loss in training():
+        done += 1
+        kept.append(torch.randn(4_000))
+        if done in (20, 25, 30, 35, 40, 45):
+            net[0].register_forward_hook(lambda *given: None)
+"""
+    report, _ = run(HEAD + body)  # type: ignore[operator]
+    assert [leak.holder.path for leak in report.leaks] == ["kept"]
+    assert any("_forward_hooks` grew, and has levelled off" in note for note in report.notes)
