@@ -4,7 +4,8 @@
 float16. The gradients are as much too large until `scaler.step(optimizer)`, or `scaler.unscale_(optimizer)` before it,
 divides them. `optimizer.step()` does not know of that. Nothing raises: plain SGD moves the weights 65,536 times too
 far, Adam, which divides by the size of its gradients, nearly as it should, so that only weight decay, `eps` and
-clipping are off. Gradients that overflowed are not skipped: the first infinity makes all weights NaN.
+clipping are off. Gradients that overflowed are not skipped: the first infinity makes weights infinite (SGD) or
+NaN (Adam).
 
 ```python
 scaler.scale(loss).backward()

@@ -9,7 +9,7 @@ from gradguard.static import tree as t
 from gradguard.static.called import Called
 from gradguard.static.values import Kind
 
-STEPS_BY_SCALER = re.compile(r"\w*(?i:scaler)\w*(?:\(\))?\.step\(|\.step\(\s*(?:[\w.]*(?i:opt)|\*)")
+STEPS_BY_SCALER = re.compile(r"(?i:scaler)\w*(?:\(\))?\.step\(|\.step\(\s*(?:[\w.]*(?i:opt)|\*)")
 """A scaler takes a step, under whatever name: it is given an optimizer."""
 
 

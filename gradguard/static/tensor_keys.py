@@ -25,8 +25,9 @@ def tensor_keys(flow: Flow) -> list[TensorKey]:
     found: dict[tuple[str, str], TensorKey] = {}
     for places in (stored, asked):
         for node, path, key in places:
-            name, of = t.path_of(key) or "", _tensor_of(flow, key)
-            if of is not None and (path, name) not in found and _is_dict(flow, path):
+            name = t.path_of(key) or ""
+            of = _tensor_of(flow, key) if (path, name) not in found and _is_dict(flow, path) else None
+            if of is not None:
                 site, code = flow.site(node), flow.site(key).code
                 found[path, name] = TensorKey(site, path, code, of or None, places is stored)
     return list(found.values())
@@ -98,8 +99,15 @@ def _is_data(flow: Flow, path: str) -> bool:
     if found.kind is not Kind.TENSOR or any(root.source is Source.LEAF for root in found.reach):
         return False
     is_declared = any(param.name == path and param.annotation is not None for param in flow.ref.define.params)
-    is_computed = any(isinstance(value, t.Call) for value in flow.ref.assigned.get(path, []))
+    is_computed = any(_computes(flow, value) for value in flow.ref.assigned.get(path, []))
     return is_declared or is_computed or any(_shows_it(flow, node, path) for node in flow.ref.define.nodes)
+
+
+def _computes(flow: Flow, value: t.Expr) -> bool:
+    """Whether it is what torch, or a method of tensors, gives: ``out.argmax(1)``, ``torch.max(out, 1)[1]``."""
+    value = value.value if isinstance(value, t.Subscript) else value
+    is_method = isinstance(value, t.Call) and isinstance(value.func, t.Attribute) and value.func.name in _OF_TENSORS
+    return is_method or (isinstance(value, t.Call) and _is_of_torch(flow, value))
 
 
 def _shows_it(flow: Flow, node: t.Node, path: str) -> bool:
@@ -108,9 +116,12 @@ def _shows_it(flow: Flow, node: t.Node, path: str) -> bool:
         return node.name in _OF_TENSORS and t.path_of(node.value) == path
     if not isinstance(node, t.Call) or all(t.path_of(arg.value) != path for arg in node.args):
         return False
-    called = flow.module.value_of(node.func)
-    is_of_torch = called.kind is Kind.EXTERNAL and str(called.ref).startswith("torch.")
-    return is_of_torch or k.LOSS_CALLABLE.search(node.name) is not None
+    return _is_of_torch(flow, node) or k.LOSS_CALLABLE.search(node.name) is not None
+
+
+def _is_of_torch(flow: Flow, call: t.Call) -> bool:
+    called = flow.module.value_of(call.func)
+    return called.kind is Kind.EXTERNAL and str(called.ref).startswith("torch.")
 
 
 def _is_dict(flow: Flow, path: str) -> bool:

@@ -50,8 +50,8 @@ def unregistered(flow: Flow, kept: dict[str, Site]) -> list[tuple[str, Site]]:
 
 def _is_of_torch(owner: Class) -> bool:
     """Whether it is a module of torch: those of other libraries look into lists."""
-    bases = owner.external_bases
-    return owner.is_module and not any(name.endswith("nn.Module") and not name.startswith("torch.") for name in bases)
+    others = (name for name in owner.external_bases if not name.startswith("torch."))
+    return owner.is_module and all(name.rpartition(".")[2] != "Module" for name in others)
 
 
 def _kept(ref: FunctionRef) -> Iterator[tuple[str, t.Stmt]]:
@@ -118,14 +118,13 @@ def _is_collection(value: t.Expr) -> bool:
 def _is_used(owner: Class, name: str) -> bool:
     """Whether a method goes through the collection, or takes something out, and none hands it to somebody else."""
     path, used = f"self.{name}", False
-    for cls in owner.lineage():
-        for method in cls.methods.values():
-            if any(_hands_on(node, path) for node in method.define.nodes):
-                return False
-            is_constructor = method.define.name == "__init__"
-            if is_constructor and any(_goes_through(node, path) for node in method.define.nodes):
-                return False  # what is taken out there may become an attribute
-            used |= not is_constructor and any(_is_at(node, path) for node in method.define.nodes)
+    for method in (method for cls in owner.lineage() for method in cls.methods.values()):
+        nodes, is_constructor = method.define.nodes, method.define.name == "__init__"
+        if any(_hands_on(node, path) for node in nodes):
+            return False
+        if is_constructor and any(_goes_through(node, path) for node in nodes):
+            return False  # what is taken out there may become an attribute
+        used |= not is_constructor and any(_is_at(node, path) for node in nodes)
     return used
 
 
@@ -141,9 +140,10 @@ def _hands_on(node: t.Node, path: str) -> bool:
 
 
 def _goes_through(node: t.Node, path: str) -> bool:
-    return (
-        isinstance(node, t.Repeat) and node.iterable is not None and any(_is_at(n, path) for n in t.walk(node.iterable))
-    )
+    """Whether a loop, or a comprehension, is over the collection."""
+    over = [node.iterable] if isinstance(node, t.Repeat) else []
+    over += [clause.iterable for clause in node.clauses] if isinstance(node, t.Comprehension) else []
+    return any(_is_at(part, path) for part in t.walk(over))
 
 
 def _is_of(node: t.Expr, path: str) -> bool:
@@ -161,7 +161,7 @@ def _is_at(node: t.Node, path: str) -> bool:
 
 def _is_known_outside(flow: Flow, owner: Class, name: str) -> bool:
     """Whether code besides the class uses what the attribute holds, or has a method that may."""
-    outside = re.compile(rf"(?<!\bself)\.{name}\b(?!\s*import\b)|['\"]{name}['\"]")
+    outside = re.compile(rf"(?<!\bself)\.{name}\b|['\"]{name}['\"]")
     texts = flow.project.survey.texts_used(name, flow.module, outside)
     lines = (line.text for text in texts for line in lines_with(name, text))
     if any(outside.search(line) is not None for line in lines if _IMPORTS.match(line) is None):

@@ -36,6 +36,9 @@ FLAGGED = {
     "by position": counting("for i in range(len(y)):", "    counts[y[i]] = i  # !"),
     "by position, with a name": counting("for i in range(len(y)):", "    label = y[i]", "    counts[label] = i  # !"),
     "what was predicted": counting("pred = out.argmax(1)", "for p in pred:", "    counts[p] = 1  # !"),
+    "the labels of a batch, once each": counting(
+        "found = torch.unique(y)", "for f in found:", "    counts[f] = 1  # !"
+    ),
     "numbered": counting("for i, label in enumerate(y):", "    counts.setdefault(label, i)  # !"),
     "a set": counting("for label in y:", "    counts.add(label)  # !", made="counts = set()"),
     "an attribute that is taken from, and never is": """
@@ -90,6 +93,17 @@ CLEAN = {
                 optimizer.zero_grad(); loss.backward(); optimizer.step()
                 for name, label in zip(names, y):
                     seen[name] = label.item()
+    """,
+    "words that something gives": """
+        def train(model, loader, optimizer, tokenizer):
+            seen = {}
+            for x, y, meta in loader:
+                loss = F.cross_entropy(model(x), y)
+                optimizer.zero_grad(); loss.backward(); optimizer.step()
+                words, texts, paths = next(meta), tokenizer.decode(y), meta.pop("path")
+                for word in words: seen[word] = 1
+                for text in texts: seen[text] = 1
+                for path in paths: seen[path] = 1
     """,
     "parameters": """
         def train(model, loader, optimizer):

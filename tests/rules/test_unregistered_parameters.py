@@ -169,6 +169,27 @@ CLEAN = {
         "self.layers = [nn.Linear(dim, dim), nn.Linear(dim, dim)]",
         "for i, layer in enumerate(self.layers): vars(self)['_modules'][str(i)] = layer",
     ),
+    "a comprehension that registers them": net(
+        "self.layers = [nn.Linear(dim, dim), nn.Linear(dim, dim)]",
+        "self.body = nn.ModuleList(layer for layer in self.layers)",
+    ),
+    "a module of Haiku": """
+        import haiku as hk
+
+        class Block(hk.Module):
+            def __init__(self, dim):
+                super().__init__()
+                self.scale = nn.Parameter(torch.ones(dim))
+
+        class Net(hk.Module):
+            def __init__(self, dim):
+                super().__init__()
+                self.blocks = [Block(dim) for _ in range(3)]
+
+            def __call__(self, x):
+                for block in self.blocks: x = block(x)
+                return x
+    """,
     "a local list": net("layers = [nn.Linear(dim, dim)]", "self.layers = nn.Sequential(*layers)"),
 }
 
