@@ -481,42 +481,6 @@ class Construction(Event):
     is_kept: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Replacement:
-    """A module is replaced after an optimizer was made that has its parameters, and that steps afterwards.
-
-    Args:
-        optimizer: the path of the optimizer.
-        made: where it is made.
-        site: the statement that replaces the module, or calls what does.
-        replaced: the statement that does.
-    """
-
-    optimizer: str
-    made: Site
-    site: Site
-    replaced: Site
-
-
-@dataclass(frozen=True, slots=True)
-class TensorKey:
-    """A dict, or a set, is given an element of a tensor as a key, or asked for one.
-
-    Args:
-        site: where.
-        collection: its path.
-        key: the element as it is written.
-        of: the tensor, where a loop goes over it.
-        adds: the collection gets longer by it.
-    """
-
-    site: Site
-    collection: str
-    key: str
-    of: str | None
-    adds: bool
-
-
 @dataclass(eq=False, repr=False, slots=True)
 class GradRead(Event):
     """``tensor.grad`` is read of a tensor that surely is the result of an operation."""

@@ -22,11 +22,10 @@ from gradguard.static.events import (
     Loop,
     Mode,
     OpaqueCall,
-    Replacement,
     Step,
-    TensorKey,
     ZeroGrad,
 )
+from gradguard.static.mistakes import Replacement, TensorKey
 from gradguard.static.source import Site
 from gradguard.static.stored import Form, Scope, Store
 from gradguard.static.values import Roots, Source, Value
