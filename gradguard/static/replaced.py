@@ -105,10 +105,14 @@ def _replaced_in_each(flow: Flow, stmt: t.Stmt, call: t.Attribute, given: frozen
 
 def _is_of_each(ref: FunctionRef, stmt: t.Stmt, name: str | None, given: frozenset[str]) -> bool:
     """Whether a loop around a statement takes ``name`` from what an optimizer was given."""
-    loops = (s for s in ref.define.statements if isinstance(s, t.Repeat) and stmt in t.walk_statements(s.body))
-    loop = next((s for s in loops if s.target is not None and name in map(t.path_of, t.names_in(s.target))), None)
+    taking = (s for s in ref.define.statements if isinstance(s, t.Repeat) and _takes(s, name))
+    loop = next((s for s in taking if any(each is stmt for each in t.walk_statements(s.body))), None)
     names = [t.path_of(each) or "" for each in _longest(loop.iterable)] if loop and loop.iterable is not None else []
     return any(_is_below(each, path) for each in names for path in given)
+
+
+def _takes(loop: t.Repeat, name: str | None) -> bool:
+    return loop.target is not None and name in map(t.path_of, t.names_in(loop.target))
 
 
 def _replacing(method: FunctionRef, given: frozenset[str]) -> Site | None:

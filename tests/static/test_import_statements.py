@@ -92,6 +92,7 @@ def found(folder: Path) -> list[str]:
     return [finding.code for finding in result.findings]
 
 
+@pytest.mark.usefixtures("as_written")
 def test_where_imports_lead_is_not_asked_where_no_text_would_matter(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
