@@ -10,6 +10,7 @@ from gradguard.static import tree as t
 from gradguard.static.classes import Class
 from gradguard.static.clearing import AT_START
 from gradguard.static.constant_places import without_settings
+from gradguard.static.constant_terms import constant_terms
 from gradguard.static.copies import is_of_a_copy, leaves_a_copy, leaves_a_model, left_on
 from gradguard.static.functions import FunctionRef
 from gradguard.static.made_leaves import made_leaf
@@ -34,6 +35,7 @@ def judge_backward(flow: Flow, backward: Backward) -> None:
     backward.carried_by = _carried_by(flow, backward)
     backward.cut_at = _cut_at(flow, backward)
     backward.leaf_at = made_leaf(flow, backward)
+    backward.numbers = constant_terms(flow, backward)
     if backward.retain_graph is None:
         return
     loop = backward.loop

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from functools import reduce
 
+from gradguard.static import constant_terms
 from gradguard.static import knowledge as k
 from gradguard.static import tree as t
 from gradguard.static.called import Called
@@ -40,6 +41,8 @@ from gradguard.static.values import (
 
 def builtin(c: Called, name: str) -> Value | None:
     """What one of them gives, by its name; None for any other function."""
+    if name == "float" and c.first is not None:
+        return constant_terms.number_of(c.first, c.flow.site(c.node))
     if name in k.HARMLESS_BUILTINS:
         return NUMBER
     if name in ("range", "len"):

@@ -249,6 +249,7 @@ class Backward(Event):
         carried_by: what brings the graph of the iteration before, which this backward has freed.
         cut_at: where the graph was cut, if the value surely has none.
         leaf_at: where the leaf was made that the value is, or is the sum or the mean of: no parameter is behind it.
+        numbers: the terms of the value, a sum, that are numbers only, each with where it was copied out of its graph.
     """
 
     value: Value = field(default_factory=Value)
@@ -262,6 +263,7 @@ class Backward(Event):
     carried_by: Store | None = None
     cut_at: Site | None = None
     leaf_at: Site | None = None
+    numbers: list[tuple[Site, Site]] = field(default_factory=list)
     resets: list[ZeroGrad] = field(default_factory=list)
     reset_around: bool = False
     asks_callers: bool = False

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from gradguard.static import comprehensions
+from gradguard.static import comprehensions, constant_terms
 from gradguard.static import knowledge as k
 from gradguard.static import tree as t
 from gradguard.static.binding import bind
@@ -286,11 +286,12 @@ def _operation(flow: Flow, expr: t.Operation, state: State) -> Value:
     if any(v.ref == "array" for v in values) and not any(v.kind in (Kind.TENSOR, Kind.OUTPUT) for v in values):
         return ARRAY  # with whatever else, as NumPy computes
     if all(v.kind is Kind.NUMBER and not v.reach for v in values):
-        return NUMBER
+        return constant_terms.of_numbers(expr.operator, values)
     if any(v.kind is Kind.CONTAINER for v in values) and expr.operator in "+*|":
         return union(values, Kind.CONTAINER)
     result = combined(values)
-    return recorded(result._replace(holds=result.holds.union(*map(whole, values))), state, expr)
+    result = recorded(result._replace(holds=result.holds.union(*map(whole, values))), state, expr)
+    return constant_terms.of_operation(flow, expr.operator, list(zip(expr.operands, values)), result)
 
 
 def _conditional(flow: Flow, expr: t.Conditional, state: State) -> Value:

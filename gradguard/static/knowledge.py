@@ -185,6 +185,8 @@ CREATING_FUNCTIONS = frozenset(
     "zeros ones full empty randn rand randint zeros_like ones_like full_like empty_like randn_like rand_like tensor "
     "arange linspace eye from_numpy as_tensor Tensor FloatTensor LongTensor normal randperm".split()
 )
+# Of these, those that copy the numbers of other tensors.
+COPYING_FUNCTIONS = frozenset("tensor Tensor FloatTensor".split())
 # Builtins and logging that look at values and keep none.
 HARMLESS_BUILTINS = frozenset(
     "print len float int bool str repr isinstance hasattr type id format round range hash callable issubclass "

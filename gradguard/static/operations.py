@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from gradguard.static import containers, queues
+from gradguard.static import constant_terms, containers, queues
 from gradguard.static import knowledge as k
 from gradguard.static import tree as t
 from gradguard.static.binding import forget_frames
@@ -236,6 +236,11 @@ def _torch(c: Called, name: str, tail: str) -> Value | None:
     if tail in k.CREATING_FUNCTIONS and name.count(".") == 1 and tail != "as_tensor":
         leaf = Value(frozenset((Root(Source.LEAF, c.node),)), kind=Kind.TENSOR)
         plain = holding(DATA, Held.CUT, c.node) if tail in ("tensor", "from_numpy") else DATA
+        plain = (
+            constant_terms.numbers_of(plain, c.arguments[:1], c.flow.site(c.node))
+            if tail in k.COPYING_FUNCTIONS
+            else plain
+        )
         return leaf if requires_grad else plain
     if name == "torch.autograd.Variable":
         made = (c.first or UNKNOWN)._replace(kind=Kind.TENSOR)
@@ -325,7 +330,9 @@ def tensor_method(c: Called) -> Value | None:
             return cut(receiver, c.node)
         if c.method == "numpy":
             return ARRAY._replace(holds=receiver.holding(Held.VIEW, Held.PART))
-        numbers = c.method in ("item", "tolist", "size", "dim", "numel")
+        if c.method == "item":
+            return constant_terms.number_of(receiver, c.flow.site(c.node))
+        numbers = c.method in ("tolist", "size", "dim", "numel")
         return NUMBER if numbers else holding(_broken(c), Held.CUT, c.node)
     if c.method == "scale" and k.SCALER_NAME.search(c.receiver_path or ""):
         return c.first or UNKNOWN
@@ -350,6 +357,8 @@ def tensor_method(c: Called) -> Value | None:
             result = result._replace(holds=result.holds | _viewed(c, receiver).holds)
         elif c.method in k.SHAPE_KEEPING:
             result = result._replace(holds=result.holds | whole(receiver))
+        elif c.method in ("mean", "sum"):
+            result = constant_terms.kept_by(receiver, result)
         return _indexed(c, c.method, result)
     return None
 

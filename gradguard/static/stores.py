@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from gradguard.static import gradient_sums
+from gradguard.static import constant_terms, gradient_sums
 from gradguard.static import knowledge as k
 from gradguard.static import tree as t
 from gradguard.static.classes import Class
@@ -284,6 +284,7 @@ def augment(flow: Flow, stmt: t.Augment, state: State) -> State:
         return state  # to a number none can be added
     if isinstance(stmt.target, t.Subscript) and before.kind is Kind.CONTAINER:
         _keep_key(flow, stmt, stmt.target.index, path, state)
+    summed = [(stmt.target, before), (stmt.value, added)]
     item = isinstance(stmt.target, t.Subscript) and not isinstance(stmt.value, t.Display | t.Comprehension)
     is_ours = item and before.kind is not Kind.TENSOR and flow.scope(path) is not Scope.LOCAL
     if is_ours and flow.project.survey.mentions(_ADDS_ITS_OWN_WAY, flow.module, "__iadd__"):
@@ -317,5 +318,5 @@ def augment(flow: Flow, stmt: t.Augment, state: State) -> State:
     if form is Form.SUM:
         known = flow.sums.get(path) or [before]
         flow.sums[path] = known + [term for term in terms(flow, stmt.value, state) or [added] if term not in known]
-    state.env[path] = result
+    state.env[path] = constant_terms.of_operation(flow, stmt.operator, summed, result)
     return state

@@ -50,6 +50,8 @@ class Held(Enum):
     GIVEN = auto()  # what the argument holds that its graph was cut from, as the caller knows
     FROZEN = auto()  # no memory: none of the parameters of a module asks for a gradient
     PART = auto()  # a small part of an argument: a view, where the caller gives a tensor
+    COPIED = auto()  # no memory: its numbers were copied out of a graph
+    TERM = auto()  # no memory: it is a sum, of which a term is such numbers
 
 
 class Root(NamedTuple):
@@ -261,7 +263,7 @@ def whole(value: Value) -> Holdings:
     return known.union(Holding(Held.GIVEN, root) for root in value.roots if root.source is Source.PARAM)
 
 
-_OF_A_RESULT = frozenset((Held.CUT,))
+_OF_A_RESULT = frozenset((Held.CUT, Held.COPIED))
 
 
 def computed(value: Value) -> Value:
@@ -521,7 +523,7 @@ def is_record(value: Value) -> bool:
 
 def with_content(holder: Value, value: Value) -> Value:
     """A container after ``value`` was put into it."""
-    adds = value.reach or value.holds - value.holding(Held.CUT)
+    adds = value.reach or value.holds - value.holding(*_OF_A_RESULT)
     return holder._replace(
         roots=holder.roots | value.roots,
         maybe=holder.maybe | value.maybe,

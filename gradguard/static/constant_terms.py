@@ -1,0 +1,129 @@
+"""Terms of a sum that are numbers only: ``loss = ce + aux.item()`` trains nothing of what ``aux`` was computed from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from gradguard.static import tree as t
+from gradguard.static.model import Backward, GradCall
+from gradguard.static.source import Site
+from gradguard.static.values import (
+    NUMBER,
+    Held,
+    Holding,
+    Holdings,
+    Kind,
+    Roots,
+    Source,
+    Value,
+)
+
+if TYPE_CHECKING:
+    from gradguard.static.flow import Flow
+
+
+class Copied(NamedTuple):
+    """Numbers that were copied out of a graph: where they were, and where the graph came from."""
+
+    site: Site
+    roots: Roots
+
+
+class Term(NamedTuple):
+    """A term of a sum, as written, and what it is made of."""
+
+    site: Site
+    copied: Copied
+
+
+_SETTINGS = (Source.PLACE, Source.PARAM)
+_LINEAR = frozenset("+ - * /".split())
+
+
+def number_of(value: Value, site: Site) -> Value:
+    """What ``value.item()`` gives."""
+    return NUMBER._replace(ref=Copied(site, value.roots)) if _has_graph(value) else NUMBER
+
+
+def numbers_of(made: Value, given: Sequence[Value], site: Site) -> Value:
+    """What ``torch.tensor(given)`` makes of other tensors: it copies their numbers."""
+    copied = frozenset(Holding(Held.COPIED, Copied(site, value.roots)) for value in given if _has_graph(value))
+    return made._replace(holds=made.holds | copied) if copied else made
+
+
+def of_numbers(operator: str, values: Sequence[Value]) -> Value:
+    """What an operation on numbers gives."""
+    copied = (value for value in values if isinstance(value.ref, Copied))
+    return next(copied, NUMBER)._replace(parts=()) if operator in _LINEAR else NUMBER
+
+
+def of_operation(flow: Flow, operator: str, terms: Sequence[tuple[t.Expr, Value]], result: Value) -> Value:
+    """The result of an operation on tensors, with what of it is numbers only.
+
+    A product of numbers with a graph is none: it may be a weight, on purpose, as is a target in a squared difference.
+    """
+    if operator not in _LINEAR or not any(value.holds or isinstance(value.ref, Copied) for _, value in terms):
+        return result
+    copied = [(expr, _copied(value)) for expr, value in terms]
+    others = [value for (_, value), (_, numbers) in zip(terms, copied) if numbers is None]
+    holds: Holdings = frozenset(h for _, value in terms for h in value.holding(Held.TERM))
+    if all(_is_setting(value) for value in others):
+        if result.kind is Kind.NUMBER:
+            return of_numbers(operator, [value for _, value in terms])
+        holds |= frozenset(Holding(Held.COPIED, numbers) for _, numbers in copied if numbers is not None)
+    elif operator in ("+", "-"):
+        made = (Term(flow.site(expr), numbers) for expr, numbers in copied if numbers is not None)
+        holds |= frozenset(Holding(Held.TERM, term) for term in made)
+    elif sum(not _is_setting(value) for value in others) > 1:
+        return result
+    return result._replace(holds=result.holds | holds) if holds else result
+
+
+def kept_by(receiver: Value, result: Value) -> Value:
+    """The mean or the sum of a tensor that is a sum itself: the terms are apart in it as before."""
+    terms = receiver.holding(Held.TERM)
+    return result._replace(holds=result.holds | terms) if terms else result
+
+
+def constant_terms(flow: Flow, backward: Backward) -> list[tuple[Site, Site]]:
+    """The terms of what is backpropagated that are numbers of graphs which no other backward goes through.
+
+    Returns:
+        each with where the numbers were copied.
+    """
+    found = [key for h in backward.value.holding(Held.TERM) if isinstance(key := _within(h.key), Term)]
+    others = [e for e in flow.facts.events if isinstance(e, Backward | GradCall) and e is not backward]
+    unused = {(term.site, term.copied.site) for term in found if not _is_used(term, others)}
+    return sorted(unused, key=lambda sites: (sites[0].path, sites[0].span))
+
+
+def _is_used(term: Term, others: Sequence[Backward | GradCall]) -> bool:
+    return any(term.copied.roots <= other.value.reach for other in others)
+
+
+def _within(key: object) -> object:
+    """What a holding is of, in whatever function that was."""
+    while isinstance(key, tuple) and key and not isinstance(key, Term | Copied):
+        key = key[-1]
+    return key
+
+
+def _has_graph(value: Value) -> bool:
+    """Whether a tensor, or one of a collection of tensors, surely has a graph."""
+    if value.kind is Kind.CONTAINER or value.parts:
+        return value._replace(kind=Kind.TENSOR, parts=()).has_own_graph
+    return value.is_operation_result
+
+
+def _copied(value: Value) -> Copied | None:
+    """Where the numbers came from that a value surely has nothing beside."""
+    if isinstance(value.ref, Copied):
+        return value.ref
+    held = value.holding(Held.COPIED) if _is_setting(value) else frozenset()
+    return next((key for h in held if isinstance(key := _within(h.key), Copied)), None)
+
+
+def _is_setting(value: Value) -> bool:
+    """Whether a value is no graph as far as this function shows: a number, ``self.alpha``."""
+    return all(root.source in _SETTINGS for root in value.reach)

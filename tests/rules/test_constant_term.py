@@ -1,0 +1,177 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.rules.snippets import assert_clean, assert_flagged, lines_in_files
+
+CODE = "GG215"
+
+
+def loop(*lines: str) -> str:
+    body = "\n                ".join(lines)
+    return f"""
+        def train(model, vgg, loader, optimizer, alpha=0.1):
+            for x, y in loader:
+                output = model(x)
+                loss = F.l1_loss(output, y)
+                aux = output.pow(2).mean()
+                {body}
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+    """
+
+
+FLAGGED = {
+    "item": loop("loss = loss + aux.item()  # !"),
+    "weighted": loop("loss = loss + alpha * aux.item()  # !"),
+    "on the left": loop("loss = 0.1 * aux.item() + loss  # !"),
+    "subtracted": loop("loss = loss - aux.item() / 2  # !"),
+    "in place": loop("loss += aux.item()  # !"),
+    "by float": loop("penalty = float(aux)", "loss = loss + penalty  # !"),
+    "a new tensor": loop("loss = loss + torch.tensor(aux)  # !"),
+    "of an old type": loop("loss = loss + torch.Tensor([aux]).mean()  # !"),
+    "a list of losses": loop(
+        "losses = []",
+        "for a, b in zip(vgg(output), vgg(y)):",
+        "    losses.append(F.mse_loss(a, b))",
+        "loss = loss + torch.FloatTensor(losses).mean()  # !",
+    ),
+    "a list written out": loop("loss = loss + torch.tensor([aux, output.abs().mean()]).sum()  # !"),
+    "moved": loop("loss = loss + torch.tensor([aux]).to(x.device)  # !"),
+    "of each output": loop("loss = (F.l1_loss(output, y, reduction='none') + aux.item()).mean()  # !"),
+    "divided later": loop("loss = loss + aux.item()  # !", "loss = loss / 4"),
+    "the parameters": loop(
+        "decay = sum(p.pow(2).sum() for p in model.parameters())", "loss = loss + 1e-4 * decay.item()  # !"
+    ),
+    "under a condition": loop("if alpha > 0:", "    loss = loss + alpha * aux.item()  # !"),
+    "in a helper": """
+        class Trainer:
+            def content(self, output, y):
+                found = [F.mse_loss(a, b) for a, b in zip(self.vgg(output), self.vgg(y))]
+                return torch.tensor(found).sum()
+
+            def loss_of(self, x, y):
+                output = self.net(x)
+                return F.l1_loss(output, y) + self.weight * self.content(output, y)  # !
+
+            def step(self, x, y):
+                self.opt.zero_grad()
+                loss = self.loss_of(x, y)
+                loss.backward()
+                self.opt.step()
+                return loss.item()
+    """,
+}
+
+CLEAN = {
+    "the tensor": loop("loss = loss + alpha * aux"),
+    "stacked": loop("loss = loss + torch.stack([aux, output.abs().mean()]).sum()"),
+    "a list of losses, summed": loop("loss = loss + sum([aux, output.abs().mean()])"),
+    "for printing": loop("print(loss.item() + aux.item())"),
+    "a total": loop("total = loss.item() + alpha * aux.item()", "print(total)"),
+    "a sum that is not backpropagated": loop("shown = loss + aux.item()", "print(shown)"),
+    "detached on purpose": loop("loss = loss + (aux - aux.detach())"),
+    "a weight": loop("loss = loss * aux.item()"),
+    "a share": loop("loss = loss + aux * (loss.item() / aux.item())"),
+    "a scale": loop("loss = loss / aux.item()"),
+    "a target": loop("loss = (output.mean() - aux.item()) ** 2"),
+    "a target of a loss function": loop("loss = F.mse_loss(output, torch.tensor([aux]).expand_as(output))"),
+    "a margin": loop("loss = F.relu(loss - aux.item() + 1.0)"),
+    "a margin, clamped": loop("loss = (loss - aux.item()).clamp(min=0)"),
+    "a distance": loop("loss = (output - aux.item()).abs().mean()"),
+    "of the data": loop("loss = loss + x.mean().item()"),
+    "of the labels": loop("loss = loss + torch.tensor([y.float().mean()])"),
+    "a setting": loop("loss = loss + torch.tensor(alpha)"),
+    "how many are right": loop("loss = loss + 0 * (output.argmax(1) == y).float().mean().item()"),
+    "computed without gradients": loop(
+        "with torch.no_grad():", "    seen = vgg(x).mean()", "loss = loss + seen.item()"
+    ),
+    "backpropagated by itself": loop("aux.backward(retain_graph=True)", "loss = loss + aux.item()"),
+    "flooding": loop("loss = (loss - alpha).abs() + alpha"),
+    "a baseline of the return": """
+        def reinforce(policy, critic, episodes, optimizer):
+            for states, actions, returns in episodes:
+                advantage = returns - critic(states).mean().item()
+                chosen = policy(states).log_softmax(1).gather(1, actions)
+                loss = -(chosen * advantage).mean()
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+    """,
+    "the target of a difference in time": """
+        def q_learning(q, env, optimizer):
+            for state, action, reward, following in env:
+                error = reward + 0.99 * q(following).max().item() - q(state)[action]
+                loss = error * error
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+    """,
+    "a temperature": """
+        def alpha_step(policy, log_alpha, batches, optimizer, target):
+            for states in batches:
+                entropy = policy(states).mean()
+                loss = -log_alpha * (entropy.item() + target)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+    """,
+    "what another step has trained": """
+        def gan(g, d, real, opt_g, opt_d):
+            for x in real:
+                fake = g(torch.randn(8, 4))
+                loss_d = d(fake.detach()).mean() - d(x).mean()
+                opt_d.zero_grad()
+                loss_d.backward()
+                opt_d.step()
+                loss_g = -d(fake).mean() + loss_d.item()
+                opt_g.zero_grad()
+                loss_g.backward()
+                opt_g.step()
+    """,
+}
+
+
+@pytest.mark.parametrize("snippet", FLAGGED.values(), ids=FLAGGED)
+def test_flagged(snippet: str) -> None:
+    assert_flagged(snippet, CODE)
+
+
+@pytest.mark.parametrize("snippet", CLEAN.values(), ids=CLEAN)
+def test_clean(snippet: str) -> None:
+    assert_clean(snippet, CODE)
+
+
+def test_copied_in_another_file(tmp_path: Path) -> None:
+    files = {
+        "losses.py": """
+            import torch
+            import torch.nn.functional as F
+
+            def perceptual(vgg, output, target):
+                terms = []
+                for ours, theirs in zip(vgg(output), vgg(target)):
+                    terms.append(F.mse_loss(ours, theirs))
+                return torch.tensor(terms).mean()
+        """,
+        "train.py": """
+            import torch.nn.functional as F
+            from torchvision.models import vgg16
+            from losses import perceptual
+
+            def train(net, loader, optimizer):
+                vgg = vgg16().features.eval()
+                for x, y in loader:
+                    output = net(x)
+                    loss = F.l1_loss(output, y) + perceptual(vgg, output, y)
+                    optimizer.zero_grad()
+                    loss.backward()
+                    optimizer.step()
+        """,
+    }
+    assert lines_in_files(tmp_path, files, CODE) == [("train.py", 10)]
+    files["losses.py"] = files["losses.py"].replace("torch.tensor(terms)", "torch.stack(terms)")
+    assert lines_in_files(tmp_path, files, CODE) == []
