@@ -1,0 +1,102 @@
+"""An optimizer is made anew for each step: it never has the state that it is for.
+
+**What happens.** Adam averages the gradients and their squares over its steps, SGD with momentum goes on in the
+direction of the steps before. They keep that in `optimizer.state`, which begins empty. An optimizer that is made in the
+loop takes one step and is thrown away: Adam's first step is `lr` times the sign of each gradient, whatever its size,
+momentum has nothing to go on with, and a scheduler that is made beside it never comes to its second step. Nothing
+raises, the loss goes down, and worse than it should. Each iteration also pays for the new state.
+
+```python
+for x, y in loader:
+    optimizer = optim.Adam(model.parameters(), lr=lr)       # an empty state, each time
+    optimizer.zero_grad()
+    criterion(model(x), y).backward()
+    optimizer.step()
+```
+
+**Instead**, make it once, before the loop; a rate that changes is a setting of the one that is there:
+
+```python
+optimizer = optim.Adam(model.parameters(), lr=lr)
+for x, y in loader:
+    optimizer.param_groups[0]["lr"] = rate(step)
+    ...
+```
+
+**Not flagged.** Plain SGD, which keeps nothing; L-BFGS, which takes many steps in one; a model or a tensor that is
+made, copied, loaded or reset in the same loop; an optimizer that takes several steps before the next one is made (one
+for each epoch, task or fold); one that is made under a condition.
+
+**References.** <https://docs.pytorch.org/docs/stable/optim.html#taking-an-optimization-step>,
+<https://docs.pytorch.org/docs/stable/generated/torch.optim.Adam.html>.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gradguard.catalogue import Rule
+from gradguard.findings import Finding, Severity
+from gradguard.signs import ACTS, BACKWARD, sign
+from gradguard.static import tree as t
+from gradguard.static.edits import one_line
+from gradguard.static.model import Call, Function, Loop, Step
+
+_MAKES = sign("ptim", pattern=r"\boptim\b|\bOptim|Optimizer\b")
+_WITHOUT_STATE = frozenset(("LBFGS", "SGD"))
+_BEGINS_ANEW = frozenset("load_state_dict deepcopy apply copy_ clone reset_parameters reset init_weights".split())
+
+rule = Rule("GG216", "optimizer-each-step", Severity.WARNING, ((BACKWARD, ACTS, _MAKES),))
+
+
+@rule.in_source
+def has_no_state(function: Function) -> Iterator[Finding]:
+    for made in function.calls_of("torch.optim"):
+        loop = made.loop
+        if loop is None or made.conditional or made.is_in_loop_of_callee or not _keeps_state(made):
+            continue
+        steps = [step for step in function.steps if _is_of(step, made)]
+        if not steps or not loop.is_step or not loop.is_long or not all(_is_next(step, made) for step in steps):
+            continue
+        if _begins_anew(loop, steps):
+            continue
+        name = _name(made) or "the optimizer"
+        yield rule.finding(
+            made.source.site,
+            f"`{name}` is made anew for each step, with an empty state: `{one_line(made.source.site.code)}`",
+            help="make it once, before the loop; a new rate goes into `param_groups`",
+            related=(steps[0].source.site.related("this is the one step that it takes"),),
+        )
+
+
+def _keeps_state(made: Call) -> bool:
+    """Whether an optimizer goes on, in a step, from what it kept of the steps before."""
+    call = made.source.site.node
+    if not isinstance(call, t.Call):
+        return False
+    name = call.func.name if isinstance(call.func, t.Attribute) else t.path_of(call.func)
+    momentum = call.argument("momentum", 2) if name == "SGD" else None
+    return name not in _WITHOUT_STATE or (momentum is not None and not t.is_zero(momentum))
+
+
+def _name(made: Call) -> str | None:
+    return made.source.bound_to if isinstance(made.source, Call) else None
+
+
+def _is_of(step: Step, made: Call) -> bool:
+    """Whether an optimizer that is made takes a step: by its name, in the function where it is made."""
+    of = step.source
+    return isinstance(of, Step) and of.target == _name(made) and of.site.chunk is made.source.site.chunk
+
+
+def _is_next(step: Step, made: Call) -> bool:
+    return step.loop is made.loop and not step.is_in_loop_of_callee and not step.runs_closure
+
+
+def _begins_anew(loop: Loop, steps: list[Step]) -> bool:
+    """Whether what is optimized is another one in each iteration, or is brought back to where it was."""
+    calls = (node.func for node in loop.nodes if isinstance(node, t.Call))
+    if any((f.name if isinstance(f, t.Attribute) else t.path_of(f)) in _BEGINS_ANEW for f in calls):
+        return True
+    bound = loop.targets | loop.assigned
+    return any(step.modules is None or any(path.split(".", 1)[0] in bound for path in step.modules) for step in steps)

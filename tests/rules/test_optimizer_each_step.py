@@ -1,0 +1,182 @@
+from __future__ import annotations
+
+import pytest
+
+from tests.rules.snippets import assert_clean, assert_flagged
+
+CODE = "GG216"
+STEP = ("optimizer.zero_grad()", "loss = F.mse_loss(model(x), y)", "loss.backward()", "optimizer.step()")
+
+
+def loop(*lines: str, over: str = "x, y in loader") -> str:
+    body = "\n                ".join(lines)
+    return f"""
+        def train(model, loader, criterion, lr, epochs):
+            for {over}:
+                {body}
+    """
+
+
+FLAGGED = {
+    "adam": loop("optimizer = torch.optim.Adam(model.parameters(), lr=lr)  # !", *STEP),
+    "momentum": loop("optimizer = torch.optim.SGD(model.parameters(), lr, momentum=0.9)  # !", *STEP),
+    "momentum, by its place": loop("optimizer = torch.optim.SGD(model.parameters(), lr, 0.9)  # !", *STEP),
+    "of what learns": loop(
+        "optimizer = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=lr)  # !", *STEP
+    ),
+    "after the backward": loop(
+        "F.mse_loss(model(x), y).backward()",
+        "optimizer = torch.optim.RMSprop(model.parameters(), lr=lr)  # !",
+        "optimizer.step()",
+        "optimizer.zero_grad()",
+    ),
+    "in an inner loop": loop(
+        "for x, y in loader:",
+        "    optimizer = torch.optim.Adam(model.parameters(), lr=lr)  # !",
+        *(f"    {line}" for line in STEP),
+        over="epoch in range(epochs)",
+    ),
+    "a step that is left out at times": loop(
+        "optimizer = torch.optim.Adam(model.parameters(), lr=lr)  # !",
+        *STEP[:3],
+        "if loss.isfinite():",
+        "    optimizer.step()",
+    ),
+    "an attribute": """
+        class Trainer:
+            def __init__(self, net):
+                self.net = net
+
+            def fit(self, batches):
+                for x, y in batches:
+                    self.opt = torch.optim.Adam(self.net.parameters())  # !
+                    self.opt.zero_grad()
+                    F.mse_loss(self.net(x), y).backward()
+                    self.opt.step()
+    """,
+    "in a helper": """
+        def train_on(net, x, y):
+            opt = torch.optim.Adam(net.parameters(), lr=1e-3)  # !
+            opt.zero_grad()
+            loss = F.mse_loss(net(x), y)
+            loss.backward()
+            opt.step()
+            return loss.item()
+
+        def fit(net, loader):
+            for x, y in loader:
+                print(train_on(net, x, y))
+    """,
+}
+
+CLEAN = {
+    "before the loop": """
+        def train(model, loader, lr):
+            optimizer = torch.optim.Adam(model.parameters(), lr=lr)
+            for x, y in loader:
+                optimizer.zero_grad()
+                F.mse_loss(model(x), y).backward()
+                optimizer.step()
+    """,
+    "it keeps nothing": loop("optimizer = torch.optim.SGD(model.parameters(), lr=lr)", *STEP),
+    "no momentum": loop("optimizer = torch.optim.SGD(model.parameters(), lr=lr, momentum=0)", *STEP),
+    "many steps in one": loop(
+        "optimizer = torch.optim.LBFGS(model.parameters())",
+        "def closure():",
+        "    optimizer.zero_grad()",
+        "    loss = F.mse_loss(model(x), y)",
+        "    loss.backward()",
+        "    return loss",
+        "optimizer.step(closure)",
+    ),
+    "one for each epoch": loop(
+        "optimizer = torch.optim.Adam(model.parameters(), lr=lr)",
+        "for x, y in loader:",
+        *(f"    {line}" for line in STEP),
+        over="epoch in range(epochs)",
+    ),
+    "one for each epoch, in a helper": """
+        def train_epoch(model, loader, optimizer):
+            for x, y in loader:
+                optimizer.zero_grad()
+                F.mse_loss(model(x), y).backward()
+                optimizer.step()
+
+        def fit(model, loader, epochs):
+            for epoch in range(epochs):
+                optimizer = torch.optim.Adam(model.parameters(), lr=0.1 / (epoch + 1))
+                train_epoch(model, loader, optimizer)
+    """,
+    "a model for each": loop(
+        "model = nn.Linear(4, 1)", "optimizer = torch.optim.Adam(model.parameters(), lr=lr)", *STEP
+    ),
+    "one of several models": """
+        def boost(models, batches):
+            for model, (x, y) in zip(models, batches):
+                optimizer = torch.optim.Adam(model.parameters())
+                optimizer.zero_grad()
+                F.mse_loss(model(x), y).backward()
+                optimizer.step()
+    """,
+    "an image that is optimized": loop(
+        "image = x.clone().requires_grad_()",
+        "optimizer = torch.optim.Adam([image], lr=lr)",
+        "optimizer.zero_grad()",
+        "model(image).sum().backward()",
+        "optimizer.step()",
+    ),
+    "the model is brought back": loop(
+        "model.load_state_dict(start)", "optimizer = torch.optim.Adam(model.parameters(), lr=lr)", *STEP
+    ),
+    "a copy is adapted": """
+        import copy
+
+        def adapt(net, tasks):
+            for x, y in tasks:
+                fast = copy.deepcopy(net)
+                optimizer = torch.optim.Adam(fast.parameters())
+                F.mse_loss(fast(x), y).backward()
+                optimizer.step()
+    """,
+    "under a condition": loop(
+        "if changed(x):",
+        "    optimizer = torch.optim.Adam(model.parameters(), lr=lr)",
+        *STEP,
+    ),
+    "three times": loop(
+        "optimizer = torch.optim.Adam(model.parameters(), lr=lr)",
+        "x, y = next(iter(loader))",
+        *STEP,
+        over="lr in (0.1, 0.01, 0.001)",
+    ),
+    "a helper that is called once": """
+        def train_on(net, x, y):
+            opt = torch.optim.Adam(net.parameters(), lr=1e-3)
+            opt.zero_grad()
+            F.mse_loss(net(x), y).backward()
+            opt.step()
+
+        def check(net, x, y):
+            train_on(net, x, y)
+    """,
+    "for each task, many steps": """
+        def tasks(net, tasks):
+            for task in tasks:
+                opt = torch.optim.Adam(net.parameters())
+                for _ in range(task.steps):
+                    x, y = task.sample()
+                    opt.zero_grad()
+                    F.mse_loss(net(x), y).backward()
+                    opt.step()
+    """,
+}
+
+
+@pytest.mark.parametrize("snippet", FLAGGED.values(), ids=FLAGGED)
+def test_flagged(snippet: str) -> None:
+    assert_flagged(snippet, CODE)
+
+
+@pytest.mark.parametrize("snippet", CLEAN.values(), ids=CLEAN)
+def test_clean(snippet: str) -> None:
+    assert_clean(snippet, CODE)
