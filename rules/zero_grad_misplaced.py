@@ -136,10 +136,11 @@ def _in_the_loop_before(function: Function, step: Step) -> Iterator[Finding]:
     """A loop that resets the gradients in each iteration, and a step behind it."""
     lost = lost_but_of_last_iteration(function, step)
     if lost is not None:
+        called = () if lost.reset.inner is None else (lost.reset.site.related("the loop calls it here"),)
         yield rule.finding(
-            lost.reset.site,
+            lost.reset.source.site,
             f"the gradients are reset in each iteration, and `{step.target}` steps after the loop: the last iteration "
             "alone counts",
             help="step in the loop, after `backward()`; or reset before the loop, to use the sum of all",
-            related=(step.site.related("this step sees the gradients of the last iteration"),),
+            related=(*called, step.site.related("this step sees the gradients of the last iteration")),
         )

@@ -48,8 +48,8 @@ def _last_two(around: Round, step: Step) -> tuple[Event | None, Event | None]:
 
 
 def _is_always(event: Event, loop: Loop) -> bool:
-    """Whether it happens once in each iteration."""
-    return event.loop is loop and not event.conditional and event.inner is None
+    """Whether it happens once in each iteration, be it in a function that is called there."""
+    return event.loop is loop and not event.conditional and not event.is_in_loop_of_callee
 
 
 def _runs_again(loop: Loop) -> bool:

@@ -38,6 +38,32 @@ FLAGGED = {
                     loss.backward()
                 optimizer.step()
     """,
+    "a step behind a loop whose helper resets": """
+        class Accumulates:
+            def micro_step(self):
+                x, y = next(self.batches)
+                self.optimizer.zero_grad()  # !
+                loss = self.criterion(self.model(x), y) / self.parts
+                loss.backward()
+                return loss.item()
+
+            def update(self):
+                total = sum(self.micro_step() for _ in range(self.parts))
+                nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
+                self.optimizer.step()
+                return total
+    """,
+    "a step behind a loop whose function resets": """
+        def part(model, batch, optimizer):
+            optimizer.zero_grad()  # !
+            model(batch).mean().backward()
+
+        def train(model, loader, optimizer):
+            for batches in loader:
+                for batch in batches:
+                    part(model, batch, optimizer)
+                optimizer.step()
+    """,
     "a step behind the loop, and a reset at its end": """
         class Agent:
             def learn(self, tasks):
@@ -156,6 +182,58 @@ CLEAN = {
                 optimizer.step()
                 optimizer.zero_grad()
                 F.cross_entropy(model(x), y).backward()
+    """,
+    "a step behind a loop whose helper does not reset": """
+        class Accumulates:
+            def micro_step(self):
+                loss = self.criterion(self.model(next(self.batches)))
+                loss.backward()
+                return loss.item()
+
+            def update(self):
+                self.optimizer.zero_grad()
+                total = sum(self.micro_step() for _ in range(self.parts))
+                self.optimizer.step()
+                return total
+    """,
+    "a helper that resets at the first part only": """
+        class Accumulates:
+            def micro_step(self, i):
+                if i == 0:
+                    self.optimizer.zero_grad()
+                loss = self.criterion(self.model(next(self.batches)))
+                loss.backward()
+
+            def update(self):
+                for i in range(self.parts):
+                    self.micro_step(i)
+                self.optimizer.step()
+    """,
+    "a helper that resets and steps": """
+        class Trains:
+            def one(self, x):
+                self.optimizer.zero_grad()
+                self.criterion(self.model(x)).backward()
+                self.optimizer.step()
+
+            def all(self, batches):
+                for x in batches:
+                    self.one(x)
+                self.scheduler.step()
+    """,
+    "a helper that resets another model": """
+        class Two:
+            def critic_step(self, x):
+                self.opt_d.zero_grad()
+                self.d(x).mean().backward()
+                self.opt_d.step()
+
+            def both(self, x):
+                self.opt_g.zero_grad()
+                for _ in range(5):
+                    self.critic_step(x)
+                self.d(self.g(x)).mean().backward()
+                self.opt_g.step()
     """,
     "a step behind a loop that accumulates": """
         def train(model, chunks, optimizer):
