@@ -19,6 +19,7 @@ from gradguard.static.forwards import judge_forwards
 from gradguard.static.goes_on import goes_on, through_iterations
 from gradguard.static.handed_functions import is_run_by_others
 from gradguard.static.hooks import judge_hook
+from gradguard.static.live_states import live_states
 from gradguard.static.memory import COLLECTING, cleared, is_cut, judge_memory
 from gradguard.static.model import Backward, Event, Form, GradCall, Loop, Mode, Scope, Site, Store
 from gradguard.static.module_inputs import may_get_graphs
@@ -68,6 +69,7 @@ def judge(flow: Flow) -> None:
     for loop in flow.facts.loops:
         judge_forwards(flow, loop)
     flow.facts.replacements = list(replacements(flow))
+    flow.facts.live_states = list(live_states(flow))
     flow.facts.uncalled = list(uncalled(flow))
     flow.facts.tensor_keys = tensor_keys(flow)
     if kept := kept_in_collections(flow):

@@ -25,6 +25,23 @@ class Replacement:
 
 
 @dataclass(frozen=True, slots=True)
+class LiveState:
+    """The state of a model is kept without a copy, until it is used: it is that of the model by then.
+
+    Args:
+        site: the statement that keeps it.
+        kept: the path where.
+        model: the path of the model.
+        used: the statement that loads it, saves it, or hands it to the caller.
+    """
+
+    site: Site
+    kept: str
+    model: str
+    used: Site
+
+
+@dataclass(frozen=True, slots=True)
 class TensorKey:
     """A dict, or a set, is given an element of a tensor as a key, or asked for one.
 

@@ -25,7 +25,7 @@ from gradguard.static.events import (
     Step,
     ZeroGrad,
 )
-from gradguard.static.mistakes import Replacement, TensorKey
+from gradguard.static.mistakes import LiveState, Replacement, TensorKey
 from gradguard.static.source import Site
 from gradguard.static.stored import Form, Scope, Store
 from gradguard.static.values import Roots, Source, Value
@@ -77,6 +77,7 @@ class Function:
         switches_gradients: something in its program freezes parameters, or not, as it is told (reads other files).
         steps_by_scaler: something in its program takes a step that is given the optimizer (reads other files).
         replacements: modules that are replaced after an optimizer was made that has their parameters.
+        live_states: the states of models that it keeps without a copy until they are loaded.
         uncalled: where methods that train are named, and not called: ``optimizer.step``.
         unregistered: the plain lists and dicts in which a module puts what has parameters, each with where
             it does so first (reads other files).
@@ -115,6 +116,7 @@ class Function:
     grad_reads: list[GradRead] = field(default_factory=list)
     gradient_sums: list[GradientSum] = field(default_factory=list)
     replacements: list[Replacement] = field(default_factory=list)
+    live_states: list[LiveState] = field(default_factory=list)
     uncalled: list[Site] = field(default_factory=list)
     tensor_keys: list[TensorKey] = field(default_factory=list)
     unregistered: Callable[[], list[tuple[str, Site]]] = field(default=list, repr=False)

@@ -1,0 +1,185 @@
+"""A ``state_dict()`` that is kept as it is, to be loaded later: it goes on with its model."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from gradguard.static import tree as t
+from gradguard.static.mistakes import LiveState
+from gradguard.static.names import named_kind
+from gradguard.static.source import Site
+from gradguard.static.values import Kind
+
+if TYPE_CHECKING:
+    from gradguard.static.flow import Flow
+    from gradguard.static.functions import FunctionRef
+
+_CHANGES = frozenset("update pop clear popitem setdefault".split())
+_SHALLOW = frozenset("dict OrderedDict copy".split())
+_ORDER = frozenset("< > <= >=".split())
+_BETTER = re.compile(r"best|better|improve", re.I)
+_HOW_FAR = re.compile(r"epoch|step|iter|round|batch|rank|^[ijkn]$", re.I)
+
+
+def live_states(flow: Flow) -> Iterator[LiveState]:
+    """Where a function keeps the state of a model that is trained on until that state is used."""
+    for stmt in flow.ref.define.statements:
+        for kept, model in _taken(stmt):
+            if flow.read(flow.canonical(model), flow.final).kind is not Kind.OPTIMIZER:
+                used = _used_after_training(flow, stmt, kept, model) or _used_elsewhere(flow, stmt, kept, model)
+                if used is not None:
+                    yield LiveState(flow.site(stmt), kept, model, used)
+
+
+def _taken(stmt: t.Stmt) -> Iterator[tuple[str, str]]:
+    """``kept = model.state_dict()``: the paths of both."""
+    for target, value in t.pairs(stmt.targets, stmt.value) if isinstance(stmt, t.Assign) else ():
+        of = _state_of(value)
+        kept, model = t.path_of(target), t.path_of(of) if of is not None else None
+        if kept is None or model is None or "[" in kept:
+            continue
+        if named_kind(model) is not Kind.OPTIMIZER and "sched" not in model:
+            yield kept, model
+
+
+def _state_of(value: t.Expr) -> t.Expr | None:
+    """What an expression gives the state of, or another dict of the same tensors: ``dict(net.state_dict())``."""
+    func = value.func if isinstance(value, t.Call) else None
+    if not isinstance(value, t.Call) or func is None:
+        return None
+    name = func.name if isinstance(func, t.Attribute) else t.path_of(func)
+    if name == "state_dict" and isinstance(func, t.Attribute) and not value.args:
+        return func.value
+    if name not in _SHALLOW:
+        return None
+    if len(value.args) == 1:
+        return _state_of(value.args[0].value)
+    return _state_of(func.value) if isinstance(func, t.Attribute) and not value.args else None
+
+
+def _used_after_training(flow: Flow, stmt: t.Stmt, kept: str, model: str) -> Site | None:
+    """Where the same function loads it, or saves it, when the model was trained in between."""
+    ref = flow.ref
+    if not _is_kept_as_it_is(ref, kept) or len(ref.assigned.get(model, ())) > _made_before(ref, model, stmt):
+        return None
+    for loop in flow.facts.loops:
+        around = loop.site.node
+        if not loop.trains or not isinstance(around, t.Repeat):
+            continue
+        inside, before = _has(around.body, stmt), _comes_before(ref.define.body, stmt, around)
+        if inside and not _is_of_the_best(around.body, stmt):
+            continue
+        for other in ref.define.statements if inside or before else ():
+            is_loaded, is_saved = _uses(other, kept, model)
+            in_loop = other is around or _has(around.body, other)
+            later = _comes_before(ref.define.body, around, other)
+            if (inside and later and (is_loaded or is_saved)) or (before and (in_loop or later) and is_loaded):
+                return flow.site(other)
+    return None
+
+
+def _used_elsewhere(flow: Flow, stmt: t.Stmt, kept: str, model: str) -> Site | None:
+    """Where another method loads it, or saves it, of an object that keeps the best so far: ``EarlyStopping``."""
+    owner, ref = flow.ref.owner, flow.ref
+    if owner is None or not kept.startswith("self.") or not _is_of_the_best(ref.define.body, stmt):
+        return None
+    others = [method for name, method in owner.methods.items() if name != ref.define.name]
+    if not all(_is_kept_as_it_is(method, kept) for method in (ref, *others)):
+        return None
+    for method in others:
+        for other in method.define.statements:
+            if any(_uses(other, kept, _last(model), by_last=True)):
+                return Site(method.chunk, other)
+    return None
+
+
+def _is_kept_as_it_is(ref: FunctionRef, kept: str) -> bool:
+    """Whether a function binds a name to nothing else but None, and changes no entry of what it is."""
+    states = (isinstance(value, t.Constant) or _state_of(value) is not None for value in _bound(ref, kept))
+    return all(states) and not any(_changes(node, kept) for node in ref.define.nodes)
+
+
+def _bound(ref: FunctionRef, path: str) -> Iterator[t.Expr]:
+    """What a function binds a path to, or takes apart where it binds it."""
+    for stmt in ref.define.statements if path in ref.assigned else ():
+        for target, value in t.pairs(stmt.targets, stmt.value) if isinstance(stmt, t.Assign) else ():
+            if path in map(t.path_of, t.names_in(target)):
+                yield value
+
+
+def _changes(node: object, kept: str) -> bool:
+    if isinstance(node, t.Call) and isinstance(node.func, t.Attribute):
+        return node.func.name in _CHANGES and t.path_of(node.func.value) == kept
+    targets: Sequence[t.Expr] = ()
+    if isinstance(node, t.Assign | t.Delete):
+        targets = node.targets
+    elif isinstance(node, t.Augment):
+        targets = (node.target,)
+    return any(isinstance(e, t.Subscript) and t.path_of(e.value) == kept for e in targets)
+
+
+def _made_before(ref: FunctionRef, model: str, stmt: t.Stmt) -> int:
+    """How often a model is bound before its state is taken: where it is bound anew after that, it is another one."""
+    bindings = (s for s in ref.define.statements if isinstance(s, t.Assign) and model in map(t.path_of, s.targets))
+    return sum(_comes_before(ref.define.body, each, stmt) for each in bindings)
+
+
+def _uses(stmt: t.Stmt, kept: str, model: str, by_last: bool = False) -> tuple[bool, bool]:
+    """Whether a statement loads a state into the model that it was taken of, or saves it."""
+    if isinstance(stmt, t.Return):
+        returned = stmt.value.items if isinstance(stmt.value, t.Display) else [stmt.value]
+        return False, any(each is not None and t.path_of(each) == kept for each in returned)
+    call = stmt.value if isinstance(stmt, t.Evaluate | t.Assign) else None
+    func = call.func if isinstance(call, t.Call) else None
+    if not isinstance(call, t.Call) or not call.args or not isinstance(func, t.Attribute):
+        return False, False
+    given = call.args[0].value
+    if func.name == "save":
+        named = (given, *(item for _, item in given.entries)) if isinstance(given, t.DictDisplay) else (given,)
+        return False, any(t.path_of(each) == kept for each in named)
+    into = t.path_of(func.value) or ""
+    is_same = (_last(into) if by_last else into) == model
+    return func.name == "load_state_dict" and is_same and t.path_of(given) == kept, False
+
+
+def _last(path: str) -> str:
+    return path.rsplit(".", 1)[-1]
+
+
+def _has(body: Sequence[t.Stmt], stmt: object) -> bool:
+    return any(each is stmt for each in t.walk_statements(body))
+
+
+def _is_of_the_best(body: Sequence[t.Stmt], stmt: t.Stmt) -> bool:
+    """Whether a statement runs where something has become better: ``if val_loss < best:``."""
+    return any(
+        isinstance(each, t.If) and _tells_better(each.test) and (_has(each.body, stmt) or _has(each.orelse, stmt))
+        for each in t.walk_statements(body)
+    )
+
+
+def _tells_better(test: t.Expr) -> bool:
+    nodes = list(t.walk(test))
+    if any(_BETTER.search(path) for node in nodes if isinstance(node, t.Expr) and (path := t.path_of(node))):
+        return True
+    orders = (node for node in nodes if isinstance(node, t.Operation) and node.operator in _ORDER)
+    return any(all(map(_is_measure, node.operands)) for node in orders)
+
+
+def _is_measure(expr: t.Expr) -> bool:
+    return not isinstance(expr, t.Constant) and _HOW_FAR.search(_last(t.path_of(expr) or "")) is None
+
+
+def _comes_before(body: Sequence[t.Stmt], first: object, second: object) -> bool:
+    """Whether one statement comes before another one, which is not in it, in the order of the text."""
+    for place, each in enumerate(body):
+        if each is first:
+            return _has(body[place + 1 :], second)
+        if each is second:
+            return False
+        for block in t.blocks(each):
+            if _has(block, first):
+                return _comes_before(block, first, second) or _has(body[place + 1 :], second)
+    return False

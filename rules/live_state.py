@@ -1,0 +1,51 @@
+"""A model's state is kept without a copy: the training goes on in it.
+
+**What happens.** `model.state_dict()` has the very tensors of the model, not copies of them. The steps that come change
+them in place, so that the "best" state of epoch 3 is the last one by the time that it is loaded or saved: to load it
+into its own model does nothing at all. Nothing raises, and early stopping, or a search for a learning rate that begins
+each trial from the same weights, does not do what it is there for.
+
+```python
+if val_loss < best:
+    best, best_state = val_loss, model.state_dict()         # no copy
+...
+model.load_state_dict(best_state)                           # the weights of the last step
+```
+
+**Instead**, copy it, `copy.deepcopy(model.state_dict())` (a `.copy()` of the dict has the same tensors), or save it
+right away, `torch.save(model.state_dict(), path)`:
+
+```python
+best_state = {name: value.clone() for name, value in model.state_dict().items()}
+```
+
+**Not flagged.** A copy; a state that is loaded into another model; one that is filled from other weights before it is
+loaded; one that is taken of the last epoch, whatever that was; the state of an optimizer.
+
+**References.** <https://docs.pytorch.org/tutorials/beginner/saving_loading_models.html>, where it says that
+`best_model_state = model.state_dict()` is a reference to the state and not its copy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gradguard.catalogue import Rule
+from gradguard.findings import Finding, Severity
+from gradguard.signs import sign
+from gradguard.static.model import Function
+
+_KEEPS = sign("state_dict", pattern=r"=[^\n=]*\.state_dict\(\s*\)", own=True)
+
+rule = Rule("GG217", "live-state", Severity.WARNING, ((_KEEPS,),))
+
+
+@rule.in_source
+def goes_on(function: Function) -> Iterator[Finding]:
+    for state in function.live_states:
+        yield rule.finding(
+            state.site,
+            f"`{state.kept}` is no copy: the steps that come change it with `{state.model}`",
+            help=f"keep `copy.deepcopy({state.model}.state_dict())`",
+            related=(state.used.related("by then it is as the last step has left it"),),
+        )

@@ -1,0 +1,194 @@
+from __future__ import annotations
+
+import pytest
+
+from tests.rules.snippets import assert_clean, assert_flagged
+
+CODE = "GG217"
+
+
+def fit(*lines: str, after: str = "model.load_state_dict(best_state)", before: str = "best_state = None") -> str:
+    body = "\n                ".join(lines)
+    return f"""
+        import copy
+
+        def fit(model, loader, validate, optimizer, epochs, other):
+            best = 0.0
+            {before}
+            for epoch in range(epochs):
+                for x, y in loader:
+                    optimizer.zero_grad()
+                    F.mse_loss(model(x), y).backward()
+                    optimizer.step()
+                score = validate(model)
+                {body}
+            {after}
+            return model
+    """
+
+
+def stopper(kept: str, restored: str = "model.load_state_dict(self.best_state)", test: str = "loss < self.best") -> str:
+    return f"""
+        import copy
+
+        class EarlyStopping:
+            def __init__(self):
+                self.best, self.best_state, self.count = float("inf"), None, 0
+
+            def __call__(self, loss, model):
+                if {test}:
+                    self.best = loss
+                    {kept}
+                    self.count = 0
+                else:
+                    self.count += 1
+
+            def restore(self, model):
+                {restored}
+    """
+
+
+FLAGGED = {
+    "the best": fit("if score > best:", "    best = score", "    best_state = model.state_dict()  # !"),
+    "in one statement": fit("if score > best:", "    best, best_state = score, model.state_dict()  # !"),
+    "where it is no worse": fit("if score <= best:", "    pass", "else:", "    best_state = model.state_dict()  # !"),
+    "by a flag": fit("if is_best:", "    best_state = model.state_dict()  # !"),
+    "another dict": fit("if score > best:", "    best_state = model.state_dict().copy()  # !"),
+    "yet another dict": fit("if score > best:", "    best_state = dict(model.state_dict())  # !"),
+    "a shallow copy": fit("if score > best:", "    best_state = copy.copy(model.state_dict())  # !"),
+    "saved after the loop": fit(
+        "if score > best:", "    best_state = model.state_dict()  # !", after="torch.save(best_state, 'best.pt')"
+    ),
+    "saved with other things": fit(
+        "if score > best:",
+        "    best_state = model.state_dict()  # !",
+        after="torch.save({'model': best_state, 'score': best}, 'best.pt')",
+    ),
+    "returned": fit("if score > best:", "    best_state = model.state_dict()  # !", after="return best_state, best"),
+    "under a condition after the loop": fit(
+        "if score > best:",
+        "    best_state = model.state_dict()  # !",
+        after="if best_state is not None: model.load_state_dict(best_state)",
+    ),
+    "the start of each fold": """
+        def folds(model, folds, lr):
+            start = model.state_dict()  # !
+            for fold in folds:
+                model.load_state_dict(start)
+                optimizer = torch.optim.SGD(model.parameters(), lr)
+                for x, y in fold:
+                    optimizer.zero_grad()
+                    F.mse_loss(model(x), y).backward()
+                    optimizer.step()
+    """,
+    "the start, once it was trained": """
+        def search(self, batches):
+            before = self.model.state_dict()  # !
+            for x, y in batches:
+                self.optimizer.zero_grad()
+                F.mse_loss(self.model(x), y).backward()
+                self.optimizer.step()
+            self.model.load_state_dict(before)
+    """,
+    "early stopping": stopper("self.best_state = model.state_dict()  # !"),
+    "early stopping, another dict": stopper("self.best_state = dict(model.state_dict())  # !"),
+    "early stopping that saves": stopper(
+        "self.best_state = model.state_dict()  # !", restored="torch.save(self.best_state, 'best.pt')"
+    ),
+}
+
+CLEAN = {
+    "a deep copy": fit("if score > best:", "    best_state = copy.deepcopy(model.state_dict())"),
+    "copies of its tensors": fit(
+        "if score > best:", "    best_state = {k: v.clone() for k, v in model.state_dict().items()}"
+    ),
+    "on the host": fit("if score > best:", "    best_state = {k: v.cpu() for k, v in model.state_dict().items()}"),
+    "saved right away": fit(
+        "if score > best:",
+        "    best_state = model.state_dict()",
+        "    torch.save(best_state, 'best.pt')",
+        after="model.load_state_dict(torch.load('best.pt'))",
+    ),
+    "of the last epoch": fit("best_state = model.state_dict()"),
+    "of the main process": fit("if rank == 0:", "    best_state = model.state_dict()"),
+    "late in the training": fit("if epoch > 10:", "    best_state = model.state_dict()"),
+    "into another model": fit(
+        "if score > best:", "    other.load_state_dict(model.state_dict())", after="other.eval()"
+    ),
+    "of another model, after the loop": fit(
+        "if score > best:", "    best_state = model.state_dict()", after="other.load_state_dict(best_state)"
+    ),
+    "copied later": fit(
+        "if score > best:",
+        "    best_state = model.state_dict()",
+        "    best_state = copy.deepcopy(best_state)",
+    ),
+    "of an optimizer": fit(
+        "if score > best:", "    best_state = optimizer.state_dict()", after="optimizer.load_state_dict(best_state)"
+    ),
+    "filled from other weights": """
+        def load(model, path, loader, optimizer):
+            state = model.state_dict()
+            state.update(torch.load(path))
+            model.load_state_dict(state)
+            for x in loader:
+                optimizer.zero_grad()
+                model(x).mean().backward()
+                optimizer.step()
+    """,
+    "entry by entry": """
+        def transfer(model, source, loader, optimizer):
+            state = model.state_dict()
+            for x in loader:
+                optimizer.zero_grad()
+                model(x).mean().backward()
+                optimizer.step()
+            for name, value in source.items():
+                state[name] = value
+            model.load_state_dict(state)
+    """,
+    "a model for each fold": """
+        def folds(make, folds):
+            model = make()
+            start = model.state_dict()
+            for fold in folds:
+                model = make()
+                model.load_state_dict(start)
+                optimizer = torch.optim.SGD(model.parameters(), 0.1)
+                for x, y in fold:
+                    optimizer.zero_grad()
+                    F.mse_loss(model(x), y).backward()
+                    optimizer.step()
+    """,
+    "nothing is trained in between": """
+        def check(model, batches):
+            state = model.state_dict()
+            for x in batches:
+                print(model(x).mean().item())
+            model.load_state_dict(state)
+    """,
+    "a state for a checkpoint": """
+        def checkpoint(model, optimizer, epoch, best, score):
+            state = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "epoch": epoch}
+            if score > best:
+                torch.save(state, "best.pt")
+    """,
+    "early stopping that copies": stopper("self.best_state = copy.deepcopy(model.state_dict())"),
+    "early stopping that saves at once": stopper(
+        "torch.save(model.state_dict(), 'best.pt')", restored="model.load_state_dict(torch.load('best.pt'))"
+    ),
+    "early stopping of another model": stopper(
+        "self.best_state = model.state_dict()", restored="self.teacher.load_state_dict(self.best_state)"
+    ),
+    "the last state, for others": stopper("self.best_state = model.state_dict()", test="self.count == 0"),
+}
+
+
+@pytest.mark.parametrize("snippet", FLAGGED.values(), ids=FLAGGED)
+def test_flagged(snippet: str) -> None:
+    assert_flagged(snippet, CODE)
+
+
+@pytest.mark.parametrize("snippet", CLEAN.values(), ids=CLEAN)
+def test_clean(snippet: str) -> None:
+    assert_clean(snippet, CODE)
