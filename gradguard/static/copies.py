@@ -68,7 +68,7 @@ def leaves_a_copy(flow: Flow, backward: Backward) -> bool:
 def leaves_a_model(flow: Flow, backward: Backward) -> bool:
     """Whether a function makes a model of its own, and leaves it with its last gradients, once for each of many folds.
 
-    The model goes nowhere else: somebody who gets it may reset it, or want it.
+    The model goes nowhere else, but to callers that run it and neither reset it nor hand it on.
     """
     ran = _ran(flow, backward)
     name = ran.pop() if len(ran) == 1 else None
@@ -76,7 +76,7 @@ def leaves_a_model(flow: Flow, backward: Backward) -> bool:
         return False
     if _resets_after(flow, backward, {name}) or any(flow.facts.calls_of(k.SETTING_GRADIENTS)):
         return False
-    return _stays_here(flow.ref.define, name) and _is_called_in_loop(flow)
+    return _stays_here(flow.ref.define, name) and _is_called_in_loop(flow) and _is_left_by_callers(flow, name)
 
 
 def _is_made_here(flow: Flow, name: str, backward: Backward) -> bool:
@@ -89,12 +89,47 @@ def _is_made_here(flow: Flow, name: str, backward: Backward) -> bool:
 
 
 def _stays_here(define: t.Define, name: str) -> bool:
-    """Whether a function only calls what it has by a name, and its methods: it neither returns it nor hands it on."""
+    """Whether a function only calls what it has by a name, and its methods, or returns it: it does not hand it on."""
     called = {node.func for node in define.nodes if isinstance(node, t.Call)}
     read = {node.value for node in define.nodes if isinstance(node, t.Attribute)}
     bound = {to for stmt in define.statements if isinstance(stmt, t.Assign) for to in stmt.targets}
+    given_back = set(_returned(define))
     uses = (node for node in define.nodes if isinstance(node, t.Name) and node.id == name)
-    return all(node in called or node in read or node in bound for node in uses)
+    return all(node in called or node in read or node in bound or node in given_back for node in uses)
+
+
+def _returned(define: t.Define) -> Iterator[t.Expr]:
+    return (stmt.value for stmt in define.statements if isinstance(stmt, t.Return) and stmt.value is not None)
+
+
+def _is_left_by_callers(flow: Flow, name: str) -> bool:
+    """Whether nobody resets the gradients of a model that a function returns, or hands it on."""
+    if name not in map(t.path_of, _returned(flow.ref.define)):
+        return True
+    return all(_leaves(caller.define, flow.facts.name) for caller in flow.project.written_calling(flow.ref))
+
+
+def _leaves(define: t.Define, function: str) -> bool:
+    """Whether a function has by a name what another one returns, and only runs it."""
+    got = [s for s in define.statements if isinstance(s, t.Assign) and _calls(s.value, function)]
+    names = [t.path_of(target) for stmt in got for target in stmt.targets]
+    calls = sum(_calls(node, function) for node in define.nodes)
+    resets = (f"{name}.zero_grad" for name in names)
+    reset = {t.path_of(node) for node in define.nodes if isinstance(node, t.Attribute)}.intersection(resets)
+    dropped = any(map(_drops_gradients, define.statements))
+    left = (name is not None and name.isidentifier() and _stays_here(define, name) for name in names)
+    returned = set(map(t.path_of, _returned(define)))
+    return calls == len(names) and not reset and not dropped and all(left) and returned.isdisjoint(names)
+
+
+def _drops_gradients(stmt: t.Stmt) -> bool:
+    """``p.grad = None``."""
+    targets = stmt.targets if isinstance(stmt, t.Assign) and isinstance(stmt.value, t.Constant) else []
+    return any(isinstance(target, t.Attribute) and target.name == "grad" for target in targets)
+
+
+def _calls(node: object, function: str) -> bool:
+    return isinstance(node, t.Call) and node.name == function
 
 
 def _is_called_in_loop(flow: Flow) -> bool:
@@ -136,9 +171,10 @@ def _may_concern(reset: ZeroGrad, names: set[str]) -> bool:
 
 
 def _ran(flow: Flow, backward: Backward) -> set[str | None]:
-    """The modules that the graph goes through, by the calls in this function that it began at."""
+    """The modules that the graph goes through, by the calls in this function that it began at; not their parts."""
     nodes = {node_of(root.key) for root in backward.value.roots}
-    return {forward.module for forward in flow.facts.forwards if forward.site.node in nodes}
+    ran = {forward.module for forward in flow.facts.forwards if forward.site.node in nodes}
+    return {path for path in ran if not any(path and whole and path.startswith(f"{whole}.") for whole in ran)}
 
 
 def _asked(backward: Backward) -> set[str | None]:

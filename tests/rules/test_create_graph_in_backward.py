@@ -6,7 +6,46 @@ from tests.rules.snippets import assert_clean, assert_flagged, twin
 
 CODE = "GG102"
 
+ADAPTED = """
+        import copy
+
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.layers = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 1))
+
+            def forward(self, x):
+                return self.layers(x)
+
+        class Meta:
+            def __init__(self):
+                self.net = Net()
+                self.outer = torch.optim.Adam(self.net.parameters())
+
+            def adapt(self, x, y):
+                fast = copy.deepcopy(self.net)
+                for _ in range(2):
+                    fast.zero_grad()
+                    F.mse_loss(fast(x), y).backward(create_graph=True){mark}
+                    with torch.no_grad():
+                        for p in fast.parameters():
+                            p -= 0.1 * p.grad
+                {last}
+                return fast
+
+            def train(self, tasks):
+                for x, y, xq, yq in tasks:
+                    fast = self.adapt(x, y)
+                    loss = F.mse_loss(fast(xq), yq)
+                    grads = torch.autograd.grad(loss, list(fast.parameters()))
+                    for p, g in zip(self.net.parameters(), grads):
+                        p.grad = g
+                    self.outer.step()
+                    {after}
+"""
+
 FLAGGED = {
+    "of a copy that is returned, and nobody resets": ADAPTED.format(mark="  # !", last="pass", after="pass"),
     "of a copy, reset before": """
         import copy
 
@@ -84,6 +123,12 @@ FLAGGED["zeroed in place, which keeps the graph"] = """
     """
 
 CLEAN = {
+    "of a copy that is returned, reset before": ADAPTED.format(mark="", last="fast.zero_grad()", after="pass"),
+    "of a copy that is returned, and reset": ADAPTED.format(mark="", last="pass", after="fast.zero_grad()"),
+    "of a copy that is returned, and its gradients dropped": ADAPTED.format(
+        mark="", last="pass", after="for p in fast.parameters(): p.grad = None"
+    ),
+    "of a copy that is returned, and handed on": ADAPTED.format(mark="", last="pass", after="finish(fast)"),
     "of a copy, reset after": """
         import copy
 
