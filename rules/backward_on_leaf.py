@@ -34,13 +34,13 @@ from collections.abc import Iterator
 
 from gradguard.catalogue import Rule
 from gradguard.findings import Finding, Severity
-from gradguard.signs import ACTS, BACKWARD, sign
+from gradguard.signs import BACKWARD, sign
 from gradguard.static.edits import one_line
 from gradguard.static.model import Function
 
-_MAKES = sign("requires_grad", pattern=r"\brequires_grad(?:_\(|\s*=)", own=True)
+_MAKES = sign("requires_grad", pattern=r"\brequires_grad(?:_\(|\s*=)", own=True, reaches=True)
 
-rule = Rule("GG209", "backward-on-leaf", Severity.ERROR, ((BACKWARD, ACTS, _MAKES),))
+rule = Rule("GG209", "backward-on-leaf", Severity.ERROR, ((BACKWARD, _MAKES),))
 
 
 @rule.in_source

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from gradguard.static import tree as t
 from gradguard.static.model import Backward, Call
 from gradguard.static.roots import node_of
-from gradguard.static.values import Held, Root, Source, Value
+from gradguard.static.values import Held, Kind, Root, Source, Value, node_within
 
 if TYPE_CHECKING:
     from gradguard.static.flow import Flow
@@ -27,16 +27,26 @@ def made_leaf(flow: Flow, backward: Backward) -> Site | None:
         return None
     if value.holding(Held.PARAMETER, Held.STATE) or _is_optimized(flow, leaves[0]) or _is_asked(flow, node):
         return None
-    alone = not value.maybe and all(_is_reduced(root) for root in value.roots if root is not leaves[0])
+    others = [root for root in value.roots if root is not leaves[0]]
+    alone = not value.maybe and all(_is_begun_with_leaf(root) or _is_data(flow, root) for root in others)
     return flow.site(node) if alone or _is_marked(flow, value, leaves[0]) else None
 
 
-def _is_reduced(root: Root) -> bool:
-    """Whether a graph was begun by ``x.sum()``: all that it can come from is what ``x`` comes from."""
-    call = node_of(root.key)
-    if root.source is not Source.GRAPH or not isinstance(call, t.Call) or call.args:
+def _is_begun_with_leaf(root: Root) -> bool:
+    """Whether a graph was begun by ``x.sum()``, or ``2 * x``: all that it can come from is what ``x`` comes from."""
+    node = node_within(root.key)
+    if root.source is not Source.GRAPH or isinstance(node, t.Operation):
+        return root.source is Source.GRAPH
+    func = node.func if isinstance(node, t.Call) and not node.args else None
+    return isinstance(func, t.Attribute) and func.name in _REDUCES
+
+
+def _is_data(flow: Flow, root: Root) -> bool:
+    """Whether it is a tensor, or a number, that an object was made with: ``objective.weights``."""
+    if root.source is not Source.PLACE or not isinstance(root.key, str):
         return False
-    return isinstance(call.func, t.Attribute) and call.func.name in _REDUCES
+    value = flow.read(root.key, flow.final)
+    return value.kind is Kind.NUMBER or value.ref == "data"
 
 
 def _is_marked(flow: Flow, value: Value, leaf: Root) -> bool:

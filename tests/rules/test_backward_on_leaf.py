@@ -8,7 +8,43 @@ from tests.rules.snippets import assert_clean, assert_flagged
 
 CODE = "GG209"
 
+WEIGHTED = """
+        class Weighted{base}:
+            def __init__(self, weights):
+                {begin}
+                self.ce = nn.CrossEntropyLoss()
+
+            def {call}(self, logits, value, labels, target):
+                parts = [self.ce(logits, labels), F.mse_loss(value, target)]
+                return (self.weights * {made}).sum()
+
+        def train(net, loader, optimizer):
+            objective = Weighted([1.0, 0.5])
+            for x, labels, target in loader:
+                optimizer.zero_grad()
+                logits, value = net(x)
+                loss = objective(logits, value, labels, target)
+                loss.backward(){mark}
+                optimizer.step()
+"""
+COPY = "torch.tensor(parts, requires_grad=True)"
+
 FLAGGED = {
+    "in an object that weighs losses": WEIGHTED.format(
+        base="", begin="self.weights = torch.tensor(weights)", call="__call__", made=COPY, mark="  # !"
+    ),
+    "in a helper": """
+        def total(net, x, y):
+            parts = [F.mse_loss(net(x), y), net(x).abs().mean()]
+            return torch.tensor(parts, requires_grad=True).sum()
+
+        def train(net, loader, optimizer):
+            for x, y in loader:
+                optimizer.zero_grad()
+                loss = total(net, x, y)
+                loss.backward()  # !
+                optimizer.step()
+    """,
     "a tensor of a number": """
         def train(model, loader, optimizer):
             for x, y in loader:
@@ -162,6 +198,29 @@ CLEAN = {
             loss = (w * model(x)).mean()
             loss.backward()
             optimizer.step()
+    """,
+    "an object that weighs losses": WEIGHTED.format(
+        base="", begin="self.weights = torch.tensor(weights)", call="__call__", made="torch.stack(parts)", mark=""
+    ),
+    "an object whose weights are learned": WEIGHTED.format(
+        base="(nn.Module)",
+        begin="super().__init__(); self.weights = nn.Parameter(torch.tensor(weights))",
+        call="forward",
+        made="torch.tensor(parts)",
+        mark="",
+    ),
+    "a latent that a helper makes, and an optimizer has": """
+        def latent(size):
+            return torch.zeros(size, requires_grad=True)
+
+        def fit(target):
+            z = latent(8)
+            optimizer = torch.optim.Adam([z], lr=0.1)
+            for _ in range(100):
+                optimizer.zero_grad()
+                loss = (2 * z).sum()
+                loss.backward()
+                optimizer.step()
     """,
     "a parameter of the model": """
         def step(self, optimizer):
