@@ -23,6 +23,7 @@ from gradguard.static.live_states import live_states
 from gradguard.static.memory import COLLECTING, cleared, is_cut, judge_memory
 from gradguard.static.model import Backward, Event, Form, GradCall, Loop, Mode, Scope, Site, Store
 from gradguard.static.module_inputs import may_get_graphs
+from gradguard.static.moving_targets import moving_targets
 from gradguard.static.noted import judge_call, judge_construction
 from gradguard.static.objects import is_given
 from gradguard.static.other_libraries import judge_foreign
@@ -69,6 +70,7 @@ def judge(flow: Flow) -> None:
     for loop in flow.facts.loops:
         judge_forwards(flow, loop)
     flow.facts.replacements = list(replacements(flow))
+    flow.facts.moving_targets = list(moving_targets(flow))
     flow.facts.live_states = list(live_states(flow))
     flow.facts.uncalled = list(uncalled(flow))
     flow.facts.tensor_keys = tensor_keys(flow)

@@ -42,6 +42,23 @@ class LiveState:
 
 
 @dataclass(frozen=True, slots=True)
+class MovingTarget:
+    """What a network gives is compared with what it gives for something else, and the gradients go through both.
+
+    Args:
+        site: what the target is bound to.
+        loss: the call that compares.
+        target: the path of the target.
+        module: the path of the network.
+    """
+
+    site: Site
+    loss: Site
+    target: str
+    module: str
+
+
+@dataclass(frozen=True, slots=True)
 class TensorKey:
     """A dict, or a set, is given an element of a tensor as a key, or asked for one.
 

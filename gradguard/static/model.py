@@ -25,7 +25,7 @@ from gradguard.static.events import (
     Step,
     ZeroGrad,
 )
-from gradguard.static.mistakes import LiveState, Replacement, TensorKey
+from gradguard.static.mistakes import LiveState, MovingTarget, Replacement, TensorKey
 from gradguard.static.source import Site
 from gradguard.static.stored import Form, Scope, Store
 from gradguard.static.values import Roots, Source, Value
@@ -78,6 +78,7 @@ class Function:
         steps_by_scaler: something in its program takes a step that is given the optimizer (reads other files).
         replacements: modules that are replaced after an optimizer was made that has their parameters.
         live_states: the states of models that it keeps without a copy until they are loaded.
+        moving_targets: the targets that the network which is trained computes itself, with their graph.
         uncalled: where methods that train are named, and not called: ``optimizer.step``.
         unregistered: the plain lists and dicts in which a module puts what has parameters, each with where
             it does so first (reads other files).
@@ -117,6 +118,7 @@ class Function:
     gradient_sums: list[GradientSum] = field(default_factory=list)
     replacements: list[Replacement] = field(default_factory=list)
     live_states: list[LiveState] = field(default_factory=list)
+    moving_targets: list[MovingTarget] = field(default_factory=list)
     uncalled: list[Site] = field(default_factory=list)
     tensor_keys: list[TensorKey] = field(default_factory=list)
     unregistered: Callable[[], list[tuple[str, Site]]] = field(default=list, repr=False)

@@ -1,0 +1,76 @@
+"""Targets that the network which is trained computes itself, with their graph: ``reward + gamma * net(following)``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from gradguard.static import tree as t
+from gradguard.static.mistakes import MovingTarget
+from gradguard.static.model import Forward
+from gradguard.static.roots import node_of
+from gradguard.static.values import Source
+
+if TYPE_CHECKING:
+    from gradguard.static.flow import Flow
+
+_DISTANCE = re.compile(r"(?:mse|l1|huber|smooth_l1|mse_?loss|l1_?loss|loss|criterion|loss_f\w*)$", re.I)
+
+
+def moving_targets(flow: Flow) -> Iterator[MovingTarget]:
+    """Where a function compares what a network gives with what the same network gives for something else."""
+    if len(flow.facts.forwards) < 2:
+        return
+    for call in (node for node in flow.ref.define.nodes if isinstance(node, t.Call)):
+        given = _compared(call)
+        target = t.path_of(given[1]) if given is not None else None
+        if given is None or target is None:
+            continue
+        ours, theirs = _run(flow, given[0]), _run(flow, given[1])
+        both = {each.module for each in ours} & {each.module for each in theirs if each not in ours}
+        if both and (made := _discounted(flow, target)) is not None:
+            yield MovingTarget(flow.site(made), flow.site(call), target, min(module or "" for module in both))
+
+
+def _compared(call: t.Call) -> tuple[t.Expr, t.Expr] | None:
+    """The prediction and the target that a distance is computed of."""
+    name = call.func.name if isinstance(call.func, t.Attribute) else t.path_of(call.func)
+    if name is None or _DISTANCE.search(name) is None or len(call.args) < 2:
+        return None
+    given, target = call.argument("input", 0), call.argument("target", 1)
+    return (given, target) if given is not None and target is not None else None
+
+
+def _run(flow: Flow, value: t.Expr) -> list[Forward]:
+    """The calls of modules that a value surely comes from, with their graph."""
+    path = t.path_of(value)
+    roots = flow.read(flow.canonical(path), flow.final).roots if path is not None else ()
+    nodes = {node_of(root.key) for root in roots if root.source is Source.GRAPH}
+    nodes |= set(t.walk(value)) if path is None else set()
+    return [each for each in flow.facts.forwards if each.site.node in nodes]
+
+
+def _discounted(flow: Flow, target: str) -> t.Expr | None:
+    """What a target is bound to, where that is a reward and a share of what is to come: ``r + gamma * following``."""
+    bound = [value for value in flow.ref.assigned.get(target, ()) if isinstance(value, t.Expr)]
+    found = [value for value in bound if any(_is_sum(flow, node) for node in t.walk(value))]
+    return found[0] if len(found) == len(bound) == 1 else None
+
+
+def _is_sum(flow: Flow, node: object) -> bool:
+    if not isinstance(node, t.Operation) or node.operator != "+" or len(node.operands) != 2:
+        return False
+    ways = (node.operands, node.operands[::-1])
+    return any(_is_share(share) and _is_data(flow, reward) for reward, share in ways)
+
+
+def _is_data(flow: Flow, reward: t.Expr) -> bool:
+    """Whether nothing that a network gives is in it, and it is not only a number."""
+    named = [node for node in t.walk(reward) if isinstance(node, t.Name | t.Attribute)]
+    return bool(named) and not any(_run(flow, node) for node in (reward, *named))
+
+
+def _is_share(expr: t.Expr) -> bool:
+    """``gamma * following``, whatever is done with it besides."""
+    return isinstance(expr, t.Operation) and expr.operator == "*"

@@ -1,0 +1,49 @@
+"""The target of a value network has a graph: it is trained to come towards its prediction.
+
+**What happens.** In Q-learning, and wherever a value is learned from the next one, `reward + gamma * net(following)` is
+what `net(state)` should become. With its graph, backward goes through both calls of the network: besides moving the
+prediction to the target it moves the target to the prediction, which is another method (the residual gradient), slower
+and often to another solution. Nothing raises, and the loss goes down. The activations of the second call are kept for
+the backward as well.
+
+```python
+target = reward + gamma * net(following).max(1).values
+loss = F.mse_loss(net(state).gather(1, action), target)
+```
+
+**Instead**, compute the target without a graph:
+
+```python
+with torch.no_grad():
+    target = reward + gamma * net(following).max(1).values
+```
+
+**Not flagged.** A target under `no_grad`, or that is detached, a number or an array; one of another network (its
+gradients go to parameters that no optimizer has); a distance of two outputs that is wanted (a consistency, a contrast):
+only a sum of something without a graph and a share of the output is taken for a target.
+
+**References.** <https://docs.pytorch.org/tutorials/intermediate/reinforcement_q_learning.html>; Baird, "Residual
+Algorithms" (1995), on the difference of the two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gradguard.catalogue import Rule
+from gradguard.findings import Finding, Severity
+from gradguard.signs import ACTS, BACKWARD
+from gradguard.static.model import Function
+
+rule = Rule("GG218", "moving-target", Severity.WARNING, ((BACKWARD, ACTS),))
+
+
+@rule.in_source
+def follows_its_prediction(function: Function) -> Iterator[Finding]:
+    for target in function.moving_targets:
+        yield rule.finding(
+            target.site,
+            f"`{target.target}` is computed by `{target.module}` with its graph: the gradients move the target, too",
+            help="compute the target under `torch.no_grad()`, or detach it",
+            related=(target.loss.related("this compares it with what the same network predicts"),),
+        )
