@@ -29,7 +29,7 @@ def live_states(flow: Flow) -> Iterator[LiveState]:
         for kept, model in _taken(stmt):
             if flow.read(flow.canonical(model), flow.final).kind is not Kind.OPTIMIZER:
                 used = _used_after_training(flow, stmt, kept, model) or _used_elsewhere(flow, stmt, kept, model)
-                if used is not None:
+                if used is not None or _is_loaded_from(flow, stmt, kept):
                     yield LiveState(flow.site(stmt), kept, model, used)
 
 
@@ -82,17 +82,29 @@ def _used_after_training(flow: Flow, stmt: t.Stmt, kept: str, model: str) -> Sit
 
 def _used_elsewhere(flow: Flow, stmt: t.Stmt, kept: str, model: str) -> Site | None:
     """Where another method loads it, or saves it, of an object that keeps the best so far: ``EarlyStopping``."""
-    owner, ref = flow.ref.owner, flow.ref
-    if owner is None or not kept.startswith("self.") or not _is_of_the_best(ref.define.body, stmt):
-        return None
-    others = [method for name, method in owner.methods.items() if name != ref.define.name]
-    if not all(_is_kept_as_it_is(method, kept) for method in (ref, *others)):
-        return None
-    for method in others:
+    for method in _methods_besides(flow, stmt, kept):
         for other in method.define.statements:
             if any(_uses(other, kept, _last(model), by_last=True)):
                 return Site(method.chunk, other)
     return None
+
+
+def _is_loaded_from(flow: Flow, stmt: t.Stmt, kept: str) -> bool:
+    """Whether somebody takes it from such an object, to load it: ``net.load_state_dict(stopper.best_state)``."""
+    if not any(True for _ in _methods_besides(flow, stmt, kept)):
+        return False
+    loads = re.compile(rf"load_state_dict\(\s*(?!self\b)\w[\w.]*\.{_last(kept)}\b")
+    return flow.project.survey.mentions(loads, flow.module, _last(kept))
+
+
+def _methods_besides(flow: Flow, stmt: t.Stmt, kept: str) -> Iterator[FunctionRef]:
+    """The other methods of an object that keeps the state of the best as it is, in one of its attributes."""
+    owner, ref = flow.ref.owner, flow.ref
+    if owner is None or not kept.startswith("self.") or not _is_of_the_best(ref.define.body, stmt):
+        return
+    others = [method for name, method in owner.methods.items() if name != ref.define.name]
+    if all(_is_kept_as_it_is(method, kept) for method in (ref, *others)):
+        yield from others
 
 
 def _is_kept_as_it_is(ref: FunctionRef, kept: str) -> bool:

@@ -32,13 +32,13 @@ class LiveState:
         site: the statement that keeps it.
         kept: the path where.
         model: the path of the model.
-        used: the statement that loads it, saves it, or hands it to the caller.
+        used: the statement that loads it, saves it, or hands it to the caller; None where others take it.
     """
 
     site: Site
     kept: str
     model: str
-    used: Site
+    used: Site | None
 
 
 @dataclass(frozen=True, slots=True)

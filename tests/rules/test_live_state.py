@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from tests.rules.snippets import assert_clean, assert_flagged
+from tests.rules.snippets import assert_clean, assert_flagged, lines_in_files
 
 CODE = "GG217"
 
@@ -192,3 +194,36 @@ def test_flagged(snippet: str) -> None:
 @pytest.mark.parametrize("snippet", CLEAN.values(), ids=CLEAN)
 def test_clean(snippet: str) -> None:
     assert_clean(snippet, CODE)
+
+
+def test_others_load_what_an_object_keeps(tmp_path: Path) -> None:
+    files = {
+        "stopping.py": """
+            class EarlyStopping:
+                def __init__(self, patience):
+                    self.patience, self.best, self.best_state = patience, float("inf"), None
+
+                def __call__(self, loss, model):
+                    if loss < self.best:
+                        self.best, self.best_state = loss, model.state_dict()
+                    return loss > self.best
+        """,
+        "train.py": """
+            import torch
+            from stopping import EarlyStopping
+
+            def fit(net, epochs, train, validate):
+                stopper = EarlyStopping(3)
+                for _ in range(epochs):
+                    train(net)
+                    if stopper(validate(net), net):
+                        break
+                net.load_state_dict(stopper.best_state)
+        """,
+    }
+    assert lines_in_files(tmp_path, files, CODE) == [("stopping.py", 8)]
+    files["stopping.py"] = files["stopping.py"].replace("model.state_dict()", "dict(copied(model.state_dict()))")
+    assert lines_in_files(tmp_path, files, CODE) == []
+    files["stopping.py"] = files["stopping.py"].replace("dict(copied(model.state_dict()))", "model.state_dict()")
+    files["train.py"] = files["train.py"].replace("net.load_state_dict(stopper.best_state)", "print(stopper.best)")
+    assert lines_in_files(tmp_path, files, CODE) == []
