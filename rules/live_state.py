@@ -12,6 +12,8 @@ if val_loss < best:
 model.load_state_dict(best_state)                           # the weights of the last step
 ```
 
+So it is with the model itself, `best_model = model`: that is another name for it.
+
 **Instead**, copy it, `copy.deepcopy(model.state_dict())` (a `.copy()` of the dict has the same tensors), or save it
 right away, `torch.save(model.state_dict(), path)`:
 
@@ -20,7 +22,8 @@ best_state = {name: value.clone() for name, value in model.state_dict().items()}
 ```
 
 **Not flagged.** A copy; a state that is loaded into another model; one that is filled from other weights before it is
-loaded; one that is taken of the last epoch, whatever that was; the state of an optimizer.
+loaded; one that is taken of the last epoch, whatever that was; the best of several models, each of which is made, or
+taken from a list, in the loop; the state of an optimizer.
 
 **References.** <https://docs.pytorch.org/tutorials/beginner/saving_loading_models.html>, where it says that
 `best_model_state = model.state_dict()` is a reference to the state and not its copy.
@@ -32,12 +35,18 @@ from collections.abc import Iterator
 
 from gradguard.catalogue import Rule
 from gradguard.findings import Finding, Severity
-from gradguard.signs import sign
+from gradguard.signs import ACTS, BACKWARD, sign
 from gradguard.static.model import Function
 
 _KEEPS = sign("state_dict", pattern=r"=[^\n=]*\.state_dict\(\s*\)", own=True)
 
-rule = Rule("GG217", "live-state", Severity.WARNING, ((_KEEPS,),))
+_BEST = sign(
+    "best", "Best", "BEST", "better", "Better", "improve", "Improve",
+    pattern=r"(?i:best|better|improve)[^\n=]*=[^=]",
+    own=True,
+)  # fmt: skip
+
+rule = Rule("GG217", "live-state", Severity.WARNING, ((_KEEPS,), (BACKWARD, ACTS, _BEST)))
 
 
 @rule.in_source
@@ -47,6 +56,6 @@ def goes_on(function: Function) -> Iterator[Finding]:
         yield rule.finding(
             state.site,
             f"`{state.kept}` is no copy: the steps that come change it with `{state.model}`",
-            help=f"keep `copy.deepcopy({state.model}.state_dict())`",
+            help=f"keep `copy.deepcopy({state.taken})`",
             related=() if state.used is None else (state.used.related(later),),
         )

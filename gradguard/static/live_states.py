@@ -26,11 +26,61 @@ _HOW_FAR = re.compile(r"epoch|step|iter|round|batch|rank|^[ijkn]$", re.I)
 def live_states(flow: Flow) -> Iterator[LiveState]:
     """Where a function keeps the state of a model that is trained on until that state is used."""
     for stmt in flow.ref.define.statements:
+        for kept, model in _kept_whole(flow, stmt):
+            if (used := _read_after_training(flow, stmt, kept, model)) is not None:
+                yield LiveState(flow.site(stmt), kept, model, model, used)
         for kept, model in _taken(stmt):
             if flow.read(flow.canonical(model), flow.final).kind is not Kind.OPTIMIZER:
                 used = _used_after_training(flow, stmt, kept, model) or _used_elsewhere(flow, stmt, kept, model)
                 if used is not None or _is_loaded_from(flow, stmt, kept):
-                    yield LiveState(flow.site(stmt), kept, model, used)
+                    yield LiveState(flow.site(stmt), kept, model, f"{model}.state_dict()", used)
+
+
+def _kept_whole(flow: Flow, stmt: t.Stmt) -> Iterator[tuple[str, str]]:
+    """``best_model = model``: the paths of both."""
+    for target, value in t.pairs(stmt.targets, stmt.value) if isinstance(stmt, t.Assign) else ():
+        kept, model = t.path_of(target), t.path_of(value) if isinstance(value, t.Name | t.Attribute) else None
+        if kept is None or model is None or _BETTER.search(kept) is None or "[" in kept:
+            continue
+        if any(forward.module == model for forward in flow.facts.forwards):
+            yield kept, model
+
+
+def _read_after_training(flow: Flow, stmt: t.Stmt, kept: str, model: str) -> Site | None:
+    """Where a function reads what it kept of a model that it trained on, after that."""
+    bound = [value for value in _bound(flow.ref, kept) if not isinstance(value, t.Constant)]
+    if any(t.path_of(value) != model for value in bound):
+        return None
+    for around in _trained_in(flow, model):
+        if _has(around.body, stmt) and _is_of_the_best(around.body, stmt):
+            for other in flow.ref.define.statements:
+                if _comes_before(flow.ref.define.body, around, other) and _reads(other, kept):
+                    return flow.site(other)
+    return None
+
+
+def _trained_in(flow: Flow, model: str) -> Iterator[t.Repeat]:
+    """The loops that train, and do not make or take another model in each iteration."""
+    for loop in flow.facts.loops:
+        around = loop.site.node
+        if loop.trains and isinstance(around, t.Repeat) and not _binds(around, model.split(".", 1)[0], model):
+            yield around
+
+
+def _binds(around: t.Repeat, *paths: str) -> bool:
+    targets = [around.target] if around.target is not None else []
+    for stmt in t.walk_statements(around.body):
+        if isinstance(stmt, t.Assign):
+            targets += stmt.targets
+        elif isinstance(stmt, t.Repeat) and stmt.target is not None:
+            targets.append(stmt.target)
+    return any(t.path_of(name) in paths for target in targets for name in t.names_in(target))
+
+
+def _reads(stmt: t.Stmt, path: str) -> bool:
+    bound = {target for each in (stmt.targets if isinstance(stmt, t.Assign) else ()) for target in t.names_in(each)}
+    nodes = (node for node in t.walk(stmt) if isinstance(node, t.Name | t.Attribute) and node not in bound)
+    return any(t.path_of(node) == path for node in nodes)
 
 
 def _taken(stmt: t.Stmt) -> Iterator[tuple[str, str]]:
@@ -64,10 +114,7 @@ def _used_after_training(flow: Flow, stmt: t.Stmt, kept: str, model: str) -> Sit
     ref = flow.ref
     if not _is_kept_as_it_is(ref, kept) or len(ref.assigned.get(model, ())) > _made_before(ref, model, stmt):
         return None
-    for loop in flow.facts.loops:
-        around = loop.site.node
-        if not loop.trains or not isinstance(around, t.Repeat):
-            continue
+    for around in _trained_in(flow, model):
         inside, before = _has(around.body, stmt), _comes_before(ref.define.body, stmt, around)
         if inside and not _is_of_the_best(around.body, stmt):
             continue
@@ -134,7 +181,8 @@ def _changes(node: object, kept: str) -> bool:
 
 def _made_before(ref: FunctionRef, model: str, stmt: t.Stmt) -> int:
     """How often a model is bound before its state is taken: where it is bound anew after that, it is another one."""
-    bindings = (s for s in ref.define.statements if isinstance(s, t.Assign) and model in map(t.path_of, s.targets))
+    assigned = ((s, target) for s in ref.define.statements if isinstance(s, t.Assign) for target in s.targets)
+    bindings = (s for s, target in assigned if model in map(t.path_of, t.names_in(target)))
     return sum(_comes_before(ref.define.body, each, stmt) for each in bindings)
 
 

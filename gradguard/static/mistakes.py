@@ -26,18 +26,20 @@ class Replacement:
 
 @dataclass(frozen=True, slots=True)
 class LiveState:
-    """The state of a model is kept without a copy, until it is used: it is that of the model by then.
+    """A model, or its state, is kept without a copy, until it is used: it is that of the last step by then.
 
     Args:
         site: the statement that keeps it.
         kept: the path where.
         model: the path of the model.
+        taken: what is kept, as it would be copied.
         used: the statement that loads it, saves it, or hands it to the caller; None where others take it.
     """
 
     site: Site
     kept: str
     model: str
+    taken: str
     used: Site | None
 
 

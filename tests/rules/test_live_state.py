@@ -50,6 +50,22 @@ def stopper(kept: str, restored: str = "model.load_state_dict(self.best_state)",
     """
 
 
+TRIALS = """
+        def search(trials, loader, validate, other):
+            best, {before} = 0.0, None
+            for lr in trials:
+                model = nn.Linear(4, 1)
+                optimizer = torch.optim.Adam(model.parameters(), lr)
+                for x, y in loader:
+                    optimizer.zero_grad()
+                    F.mse_loss(model(x), y).backward()
+                    optimizer.step()
+                score = validate(model)
+                if score > best:
+                    best, {kept}
+            {after}
+"""
+
 FLAGGED = {
     "the best": fit("if score > best:", "    best = score", "    best_state = model.state_dict()  # !"),
     "in one statement": fit("if score > best:", "    best, best_state = score, model.state_dict()  # !"),
@@ -91,6 +107,29 @@ FLAGGED = {
                 F.mse_loss(self.model(x), y).backward()
                 self.optimizer.step()
             self.model.load_state_dict(before)
+    """,
+    "the model itself": fit("if score > best:", "    best, best_model = score, model  # !", after="return best_model"),
+    "the model itself, saved": fit(
+        "if score > best:",
+        "    best_model = model  # !",
+        before="best_model = None",
+        after="torch.save(best_model.state_dict(), 'best.pt')",
+    ),
+    "the best epoch of each of several trials": """
+        def search(trials, loader, validate, epochs):
+            for lr in trials:
+                model, best = nn.Linear(4, 1), 0.0
+                optimizer = torch.optim.Adam(model.parameters(), lr)
+                for epoch in range(epochs):
+                    for x, y in loader:
+                        optimizer.zero_grad()
+                        F.mse_loss(model(x), y).backward()
+                        optimizer.step()
+                    score = validate(model)
+                    if score > best:
+                        best, best_state = score, model.state_dict()  # !
+                model.load_state_dict(best_state)
+                print(lr, validate(model))
     """,
     "early stopping": stopper("self.best_state = model.state_dict()  # !"),
     "early stopping, another dict": stopper("self.best_state = dict(model.state_dict())  # !"),
@@ -162,6 +201,34 @@ CLEAN = {
                     F.mse_loss(model(x), y).backward()
                     optimizer.step()
     """,
+    "the state of the best of several models": TRIALS.format(
+        before="best_state", kept="best_state = score, model.state_dict()", after="other.load_state_dict(best_state)"
+    ),
+    "that is loaded into the last of them": TRIALS.format(
+        before="best_state", kept="best_state = score, model.state_dict()", after="model.load_state_dict(best_state)"
+    ),
+    "the best of several models": TRIALS.format(
+        before="best_model", kept="best_model = score, model", after="return best_model"
+    ),
+    "the best of a list of models": """
+        def pick(models, loader, validate, optimizer):
+            best, best_model = 0.0, None
+            for model in models:
+                for x, y in loader:
+                    optimizer.zero_grad()
+                    F.mse_loss(model(x), y).backward()
+                    optimizer.step()
+                if validate(model) > best:
+                    best, best_model = validate(model), model
+            return best_model
+    """,
+    "a copy of the model": fit("if score > best:", "    best_model = copy.deepcopy(model)", after="return best_model"),
+    "the model, used in the loop only": fit(
+        "if score > best:",
+        "    best_model = model",
+        "    torch.save(best_model.state_dict(), 'best.pt')",
+        after="model.load_state_dict(torch.load('best.pt'))",
+    ),
     "nothing is trained in between": """
         def check(model, batches):
             state = model.state_dict()
