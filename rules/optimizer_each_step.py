@@ -33,6 +33,7 @@ for each epoch, task or fold); one that is made under a condition.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from gradguard.catalogue import Rule
@@ -44,7 +45,8 @@ from gradguard.static.model import Call, Function, Loop, Step
 
 _MAKES = sign("ptim", pattern=r"\boptim\b|\bOptim|Optimizer\b")
 _WITHOUT_STATE = frozenset(("LBFGS", "SGD"))
-_BEGINS_ANEW = frozenset("load_state_dict deepcopy apply copy_ clone reset_parameters reset init_weights".split())
+_BEGINS_ANEW = re.compile(r"reset|restore|re_?init|rewind|load_state|load_weights|deepcopy|clone|^copy_$|^apply$|^init")
+_BEGINS_ANEW_THERE = re.compile(r"(?:reset|restore|re_?init|rewind|load_state|load_weights|deepcopy|clone|copy_)\w*\(")
 
 rule = Rule("GG216", "optimizer-each-step", Severity.WARNING, ((BACKWARD, ACTS, _MAKES),))
 
@@ -58,7 +60,7 @@ def has_no_state(function: Function) -> Iterator[Finding]:
         steps = [step for step in function.steps if _is_of(step, made)]
         if not steps or not loop.is_step or not loop.is_long or not all(_is_next(step, made) for step in steps):
             continue
-        if _begins_anew(loop, steps):
+        if _begins_anew(loop, steps) or (made.inner is not None and _is_begun_anew(made)):
             continue
         name = _name(made) or "the optimizer"
         yield rule.finding(
@@ -93,10 +95,16 @@ def _is_next(step: Step, made: Call) -> bool:
     return step.loop is made.loop and not step.is_in_loop_of_callee and not step.runs_closure
 
 
+def _is_begun_anew(made: Call) -> bool:
+    """Whether the function that makes it, or the class that this is of, brings anything back to where it was."""
+    return _BEGINS_ANEW_THERE.search(made.source.site.chunk.program) is not None
+
+
 def _begins_anew(loop: Loop, steps: list[Step]) -> bool:
     """Whether what is optimized is another one in each iteration, or is brought back to where it was."""
     calls = (node.func for node in loop.nodes if isinstance(node, t.Call))
-    if any((f.name if isinstance(f, t.Attribute) else t.path_of(f)) in _BEGINS_ANEW for f in calls):
+    names = ((f.name if isinstance(f, t.Attribute) else t.path_of(f)) or "" for f in calls)
+    if any(_BEGINS_ANEW.search(name.rpartition(".")[2]) for name in names):
         return True
     bound = loop.targets | loop.assigned
     return any(step.modules is None or any(path.split(".", 1)[0] in bound for path in step.modules) for step in steps)

@@ -92,7 +92,8 @@ def builtin(c: Called, name: str) -> Value | None:
         _set_attribute(c)
         return NOTHING
     if name in ("max", "min") and len(values) > 1:
-        return join(*values) if len(values) == 2 else union(values)  # one of them, as it is
+        one = join(*values) if len(values) == 2 else union(values)  # one of them, as it is
+        return constant_terms.nonlinear(one)
     if name in ("sum", "max", "min", "abs") and values:
         return recorded(computed(union([element(v, "each") for v in values])), c.state, c.node)
     if name == "super":

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from gradguard.static import tree as t
@@ -67,17 +67,53 @@ def of_operation(flow: Flow, operator: str, terms: Sequence[tuple[t.Expr, Value]
         return result
     copied = [(expr, _copied(value)) for expr, value in terms]
     others = [value for (_, value), (_, numbers) in zip(terms, copied) if numbers is None]
-    holds: Holdings = frozenset(h for _, value in terms for h in value.holding(Held.TERM))
+    holds: Holdings = frozenset(h for i in range(len(terms)) for h in _still(terms, i))
     if all(_is_setting(value) for value in others):
         if result.kind is Kind.NUMBER:
             return of_numbers(operator, [value for _, value in terms])
         holds |= frozenset(Holding(Held.COPIED, numbers) for _, numbers in copied if numbers is not None)
+    elif operator in ("+", "-") and any(_takes_own_value_away(expr) for expr, _ in terms):
+        return result  # whatever is added is shown in its place
     elif operator in ("+", "-"):
-        made = (Term(flow.site(expr), numbers) for expr, numbers in copied if numbers is not None)
-        holds |= frozenset(Holding(Held.TERM, term) for term in made)
-    elif sum(not _is_setting(value) for value in others) > 1:
-        return result
+        written = [(expr, numbers) for expr, numbers in copied if numbers is not None and not _is_shift(expr, terms)]
+        holds |= frozenset(Holding(Held.TERM, Term(flow.site(expr), numbers)) for expr, numbers in written)
+    elif not _is_setting(terms[-1][1]) and (operator == "/" or sum(not _is_setting(value) for value in others) > 1):
+        return result  # a share of something else
     return result._replace(holds=result.holds | holds) if holds else result
+
+
+def _is_shift(expr: t.Expr, terms: Sequence[tuple[t.Expr, Value]]) -> bool:
+    """Whether what a number was copied from is in the same sum, whose gradient is meant to be as it was then.
+
+    ``x - x.item()``, ``(x - top).exp().sum().log() + top``.
+    """
+    nodes = list(t.walk(expr))
+    from_names = [node.func.value for node in nodes if isinstance(node, t.Call) and isinstance(node.func, t.Attribute)]
+    names = {t.path_of(each) for each in (expr, *from_names)} - {None}
+    others = (node for other, _ in terms if other is not expr for node in t.walk(other))
+    return any(isinstance(node, t.Name | t.Attribute) and t.path_of(node) in names for node in others)
+
+
+def _takes_own_value_away(expr: t.Expr) -> bool:
+    """``loss - loss.item()``: what is left is 0, with the gradient of the loss."""
+    if not isinstance(expr, t.Operation) or expr.operator != "-" or len(expr.operands) != 2:
+        return False
+    return _is_shift(expr.operands[1], [(expr.operands[0], NUMBER)])
+
+
+def _still(terms: Sequence[tuple[t.Expr, Value]], place: int) -> Iterator[Holding]:
+    """The terms of one of the operands that are terms of the whole: ``s + (m - s.item())`` has none."""
+    others = [*terms[:place], *terms[place + 1 :]]
+    for held in terms[place][1].holding(Held.TERM):
+        written = key.site.node if isinstance(key := _within(held.key), Term) else None
+        if not isinstance(written, t.Expr) or not _is_shift(written, others):
+            yield held
+
+
+def nonlinear(value: Value) -> Value:
+    """What is one of some values, or bends them: no term of it is known to be without a gradient."""
+    terms = value.holding(Held.TERM)
+    return value._replace(holds=value.holds - terms) if terms else value
 
 
 def kept_by(receiver: Value, result: Value) -> Value:

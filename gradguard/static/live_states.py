@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from gradguard.static import tree as t
 from gradguard.static.mistakes import LiveState
 from gradguard.static.names import named_kind
+from gradguard.static.optimized import overlap
 from gradguard.static.source import Site
 from gradguard.static.values import Kind
 
@@ -49,10 +50,10 @@ def _kept_whole(flow: Flow, stmt: t.Stmt) -> Iterator[tuple[str, str]]:
 def _read_after_training(flow: Flow, stmt: t.Stmt, kept: str, model: str) -> Site | None:
     """Where a function reads what it kept of a model that it trained on, after that."""
     bound = [value for value in _bound(flow.ref, kept) if not isinstance(value, t.Constant)]
-    if any(t.path_of(value) != model for value in bound):
+    if any(t.path_of(value) != model for value in bound) or f"{kept}.load_state_dict" in _called(flow.ref):
         return None
     for around in _trained_in(flow, model):
-        if _has(around.body, stmt) and _is_of_the_best(around.body, stmt):
+        if _has(around.body, stmt) and _is_of_the_best(around.body, stmt) and not _ends(around, stmt, kept):
             for other in flow.ref.define.statements:
                 if _comes_before(flow.ref.define.body, around, other) and _reads(other, kept):
                     return flow.site(other)
@@ -65,6 +66,38 @@ def _trained_in(flow: Flow, model: str) -> Iterator[t.Repeat]:
         around = loop.site.node
         if loop.trains and isinstance(around, t.Repeat) and not _binds(around, model.split(".", 1)[0], model):
             yield around
+
+
+def _learns(flow: Flow, model: str) -> bool:
+    """Whether a model may be trained here: an optimizer may have it, and a backward goes through it where it is run."""
+    trained = [step.modules for step in flow.facts.steps]
+    if trained and not any(overlap(modules, frozenset((model,))) for modules in trained):
+        return False
+    runs = [forward for forward in flow.facts.forwards if forward.module == model]
+    return not runs or any(map(flow.facts.backpropagates, runs))
+
+
+def _called(ref: FunctionRef) -> set[str | None]:
+    return {t.path_of(node.func) for node in ref.define.nodes if isinstance(node, t.Call)}
+
+
+def _ends(around: t.Repeat, stmt: t.Stmt, kept: str) -> bool:
+    """Whether a loop ends where something is kept, so that no step follows: ``best = ...; break``."""
+    if around.test is not None and kept in map(t.path_of, _names(around.test)):
+        return True
+    inner = (each for each in t.walk_statements(around.body) if isinstance(each, t.Repeat))
+    if any(_has(each.orelse, stmt) for each in inner):
+        return True  # for ... else
+    holding = [block for each in t.walk_statements(around.body) for block in t.blocks(each) if _has(block, stmt)]
+    return any(t.leaves(block) and not _goes_on(block[-1]) for block in holding)
+
+
+def _goes_on(stmt: t.Stmt) -> bool:
+    return isinstance(stmt, t.Leave) and stmt.kind == "continue"
+
+
+def _names(expr: t.Expr) -> Iterator[t.Expr]:
+    return (node for node in t.walk(expr) if isinstance(node, t.Name | t.Attribute))
 
 
 def _binds(around: t.Repeat, *paths: str) -> bool:
@@ -112,11 +145,13 @@ def _state_of(value: t.Expr) -> t.Expr | None:
 def _used_after_training(flow: Flow, stmt: t.Stmt, kept: str, model: str) -> Site | None:
     """Where the same function loads it, or saves it, when the model was trained in between."""
     ref = flow.ref
+    if not _learns(flow, model):
+        return None
     if not _is_kept_as_it_is(ref, kept) or len(ref.assigned.get(model, ())) > _made_before(ref, model, stmt):
         return None
     for around in _trained_in(flow, model):
         inside, before = _has(around.body, stmt), _comes_before(ref.define.body, stmt, around)
-        if inside and not _is_of_the_best(around.body, stmt):
+        if inside and (not _is_of_the_best(around.body, stmt) or _ends(around, stmt, kept)):
             continue
         for other in ref.define.statements if inside or before else ():
             is_loaded, is_saved = _uses(other, kept, model)

@@ -15,6 +15,7 @@ from gradguard.static.values import Source
 if TYPE_CHECKING:
     from gradguard.static.flow import Flow
 
+_DISCOUNT = re.compile(r"gamma|discount", re.I)
 _DISTANCE = re.compile(r"(?:mse|l1|huber|smooth_l1|mse_?loss|l1_?loss|loss|criterion|loss_f\w*)$", re.I)
 
 
@@ -62,7 +63,7 @@ def _is_sum(flow: Flow, node: object) -> bool:
     if not isinstance(node, t.Operation) or node.operator != "+" or len(node.operands) != 2:
         return False
     ways = (node.operands, node.operands[::-1])
-    return any(_is_share(share) and _is_data(flow, reward) for reward, share in ways)
+    return any(_is_discounted(share) and _is_data(flow, reward) for reward, share in ways)
 
 
 def _is_data(flow: Flow, reward: t.Expr) -> bool:
@@ -71,6 +72,15 @@ def _is_data(flow: Flow, reward: t.Expr) -> bool:
     return bool(named) and not any(_run(flow, node) for node in (reward, *named))
 
 
-def _is_share(expr: t.Expr) -> bool:
+def _is_discounted(expr: t.Expr) -> bool:
     """``gamma * following``, whatever is done with it besides."""
-    return isinstance(expr, t.Operation) and expr.operator == "*"
+    if not isinstance(expr, t.Operation) or expr.operator != "*":
+        return False
+    return any(_is_discount(node) for node in t.walk(expr))
+
+
+def _is_discount(node: object) -> bool:
+    if isinstance(node, t.Constant):
+        return isinstance(node.value, float) and 0.8 <= node.value < 1
+    path = t.path_of(node) if isinstance(node, t.Name | t.Attribute) else None
+    return path is not None and _DISCOUNT.search(path) is not None

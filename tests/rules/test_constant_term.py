@@ -91,6 +91,11 @@ CLEAN = {
     ),
     "backpropagated by itself": loop("aux.backward(retain_graph=True)", "loss = loss + aux.item()"),
     "flooding": loop("loss = (loss - alpha).abs() + alpha"),
+    "the value of something else": loop("loss = loss - loss.item() + aux.item()"),
+    "the value of a measure": loop("measure = x.sum()", "loss = loss + (measure - loss.item())"),
+    "a shift of exponents": loop("top = output.max().item()", "loss = (output - top).exp().sum(1).log().mean() + top"),
+    "the larger one": loop("loss = max(loss - aux.item(), 0 * loss)"),
+    "a share of a sum": loop("loss = 1 / (loss + aux.item())"),
     "a baseline of the return": """
         def reinforce(policy, critic, episodes, optimizer):
             for states, actions, returns in episodes:

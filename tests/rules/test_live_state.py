@@ -229,6 +229,37 @@ CLEAN = {
         "    torch.save(best_model.state_dict(), 'best.pt')",
         after="model.load_state_dict(torch.load('best.pt'))",
     ),
+    "the loop ends there": fit(
+        "if score > best:",
+        "    best_state = model.state_dict()",
+        "    break",
+        after="torch.save(best_state, 'last.pt')",
+    ),
+    "the model is saved at once, and read again": fit(
+        "if score > best:",
+        "    best_model = model",
+        "    torch.save(best_model.state_dict(), 'best.pt')",
+        after="best_model.load_state_dict(torch.load('best.pt'))",
+    ),
+    "of a model that is not trained": """
+        def head_only(backbone, head, loader):
+            optimizer = torch.optim.Adam(head.parameters())
+            start = backbone.state_dict()
+            for x, y in loader:
+                optimizer.zero_grad()
+                F.mse_loss(head(backbone(x)), y).backward()
+                optimizer.step()
+            backbone.load_state_dict(start)
+    """,
+    "of a teacher": """
+        def distill(teacher, student, optimizer, loader):
+            state = teacher.state_dict()
+            for x in loader:
+                optimizer.zero_grad()
+                F.mse_loss(student(x), teacher(x).detach()).backward()
+                optimizer.step()
+            teacher.load_state_dict(state)
+    """,
     "nothing is trained in between": """
         def check(model, batches):
             state = model.state_dict()

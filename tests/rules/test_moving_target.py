@@ -69,6 +69,16 @@ CLEAN = {
     "a mixture of outputs": learn("target = gamma * net(following) + (1 - gamma) * net(state)"),
     "an output that is moved": learn("target = net(following) + reward * gamma"),
     "the input of another one": learn("target = reward + gamma * frozen(state)", loss="F.mse_loss(chosen, reward)"),
+    "a step in time of an equation": """
+        def solve(net, points, optimizer, dt):
+            for x, t in points:
+                predicted = net(x, t + dt)
+                target = x + dt * net(x, t)
+                loss = F.mse_loss(predicted, target)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+    """,
     "a loss that is a sum": """
         def train(net, pairs, optimizer, weight):
             for x, y, z in pairs:

@@ -128,6 +128,36 @@ CLEAN = {
     "the model is brought back": loop(
         "model.load_state_dict(start)", "optimizer = torch.optim.Adam(model.parameters(), lr=lr)", *STEP
     ),
+    "a helper that brings the model back": """
+        def adapt(net, start, x):
+            net.load_state_dict(start)
+            opt = torch.optim.Adam(net.parameters())
+            net(x).mean().backward()
+            opt.step()
+
+        def all(net, start, loader):
+            for x in loader:
+                adapt(net, start, x)
+    """,
+    "a method that begins anew": """
+        class Tent:
+            def reset(self):
+                self.net.load_state_dict(self.start)
+
+            def adapt(self, x):
+                self.reset()
+                opt = torch.optim.Adam(self.net.parameters())
+                opt.zero_grad()
+                self.net(x).mean().backward()
+                opt.step()
+
+            def run(self, loader):
+                for x in loader:
+                    self.adapt(x)
+    """,
+    "a function that restores the weights": loop(
+        "restore_weights(model, start)", "optimizer = torch.optim.Adam(model.parameters(), lr=lr)", *STEP
+    ),
     "a copy is adapted": """
         import copy
 
