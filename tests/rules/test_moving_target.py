@@ -34,6 +34,15 @@ FLAGGED = {
     "a criterion": learn(
         "target = reward + gamma * net(following).max(1).values  # !", loss="criterion(chosen, target)"
     ),
+    "written out in the loss": learn(
+        "pass", loss="F.mse_loss(chosen.squeeze(1), reward + gamma * net(following).max(1).values)  # !"
+    ),
+    "both written out": learn(
+        "pass", loss="F.mse_loss(net(state).gather(1, action), reward + gamma * net(following).max(1)[0])  # !"
+    ),
+    "shaped in the loss": learn(
+        "target = reward + gamma * net(following).max(1).values  # !", loss="F.mse_loss(chosen, target.unsqueeze(1))"
+    ),
     "by keyword": learn(
         "target = reward + gamma * net(following).max(1).values  # !", loss="F.mse_loss(input=chosen, target=target)"
     ),
@@ -60,6 +69,17 @@ CLEAN = {
     "detached as a whole": learn("target = (reward + gamma * net(following).max(1).values).detach()"),
     "detached in the loss": learn(
         "target = reward + gamma * net(following).max(1).values", loss="F.mse_loss(chosen, target.detach())"
+    ),
+    "written out, and detached": learn(
+        "pass", loss="F.mse_loss(chosen, reward + gamma * net(following).max(1)[0].detach())"
+    ),
+    "written out, of what has no graph": learn(
+        "with torch.no_grad():",
+        "    best = net(following).max(1)[0]",
+        loss="F.mse_loss(chosen, reward + gamma * best)",
+    ),
+    "written out, of another network": learn(
+        "pass", loss="F.mse_loss(chosen, reward + gamma * frozen(following).max(1)[0])"
     ),
     "its data": learn("target = reward + gamma * net(following).data.max(1)[0]"),
     "a number": learn("target = torch.full_like(chosen, reward + gamma * net(following).max().item())"),
