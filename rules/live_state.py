@@ -23,7 +23,7 @@ best_state = {name: value.clone() for name, value in model.state_dict().items()}
 
 **Not flagged.** A copy; a state that is loaded into another model; one that is filled from other weights before it is
 loaded; one that is taken of the last epoch, whatever that was; the best of several models, each of which is made, or
-taken from a list, in the loop; the state of an optimizer.
+taken from a list, in the loop; a loop that ends right there; a model that no optimizer has; the state of an optimizer.
 
 **References.** <https://docs.pytorch.org/tutorials/beginner/saving_loading_models.html>, where it says that
 `best_model_state = model.state_dict()` is a reference to the state and not its copy.

@@ -20,7 +20,7 @@ with torch.no_grad():
 
 **Not flagged.** A target under `no_grad`, or that is detached, a number or an array; one of another network (its
 gradients go to parameters that no optimizer has); a distance of two outputs that is wanted (a consistency, a contrast):
-only a sum of something without a graph and a share of the output is taken for a target.
+only a sum of something without a graph and a discounted output (`gamma`, a number just below 1) is taken for a target.
 
 **References.** <https://docs.pytorch.org/tutorials/intermediate/reinforcement_q_learning.html>; Baird, "Residual
 Algorithms" (1995), on the difference of the two.

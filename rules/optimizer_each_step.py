@@ -24,8 +24,8 @@ for x, y in loader:
 ```
 
 **Not flagged.** Plain SGD, which keeps nothing; L-BFGS, which takes many steps in one; a model or a tensor that is
-made, copied, loaded or reset in the same loop; an optimizer that takes several steps before the next one is made (one
-for each epoch, task or fold); one that is made under a condition.
+made, copied, loaded or reset in the same loop, or in what makes the optimizer; an optimizer that takes several steps
+before the next one is made (one for each epoch, task or fold); one that is made under a condition.
 
 **References.** <https://docs.pytorch.org/docs/stable/optim.html#taking-an-optimization-step>,
 <https://docs.pytorch.org/docs/stable/generated/torch.optim.Adam.html>.
