@@ -52,10 +52,10 @@ rule = Rule("GG217", "live-state", Severity.WARNING, ((_KEEPS,), (BACKWARD, ACTS
 @rule.in_source
 def goes_on(function: Function) -> Iterator[Finding]:
     for state in function.live_states:
-        later = "by then it is as the last step has left it"
+        used = () if state.used is None else (state.used.related("by then it is as the last step has left it"),)
         yield rule.finding(
             state.site,
             f"`{state.kept}` is no copy: the steps that come change it with `{state.model}`",
             help=f"keep `copy.deepcopy({state.taken})`",
-            related=() if state.used is None else (state.used.related(later),),
+            related=used,
         )

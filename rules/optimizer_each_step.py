@@ -45,8 +45,9 @@ from gradguard.static.model import Call, Function, Loop, Step
 
 _MAKES = sign("ptim", pattern=r"\boptim\b|\bOptim|Optimizer\b")
 _WITHOUT_STATE = frozenset(("LBFGS", "SGD"))
-_BEGINS_ANEW = re.compile(r"reset|restore|re_?init|rewind|load_state|load_weights|deepcopy|clone|^copy_$|^apply$|^init")
-_BEGINS_ANEW_THERE = re.compile(r"(?:reset|restore|re_?init|rewind|load_state|load_weights|deepcopy|clone|copy_)\w*\(")
+_BACK = "reset|restore|re_?init|rewind|load_state|load_weights|deepcopy|clone|copy_"
+_BEGINS_ANEW = re.compile(rf"{_BACK}|^apply$|^init")
+_BEGINS_ANEW_THERE = re.compile(rf"(?:{_BACK})\w*\(")
 
 rule = Rule("GG216", "optimizer-each-step", Severity.WARNING, ((BACKWARD, ACTS, _MAKES),))
 

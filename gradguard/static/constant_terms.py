@@ -12,7 +12,6 @@ from gradguard.static.values import (
     NUMBER,
     Held,
     Holding,
-    Holdings,
     Kind,
     Roots,
     Source,
@@ -37,6 +36,7 @@ class Term(NamedTuple):
     copied: Copied
 
 
+_Terms = Sequence[tuple[t.Expr, Value]]
 _SETTINGS = (Source.PLACE, Source.PARAM)
 _LINEAR = frozenset("+ - * /".split())
 
@@ -58,31 +58,44 @@ def of_numbers(operator: str, values: Sequence[Value]) -> Value:
     return next(copied, NUMBER)._replace(parts=()) if operator in _LINEAR else NUMBER
 
 
-def of_operation(flow: Flow, operator: str, terms: Sequence[tuple[t.Expr, Value]], result: Value) -> Value:
+def of_operation(flow: Flow, operator: str, terms: _Terms, result: Value) -> Value:
     """The result of an operation on tensors, with what of it is numbers only.
 
     A product of numbers with a graph is none: it may be a weight, on purpose, as is a target in a squared difference.
     """
     if operator not in _LINEAR or not any(value.holds or isinstance(value.ref, Copied) for _, value in terms):
         return result
-    copied = [(expr, _copied(value)) for expr, value in terms]
-    others = [value for (_, value), (_, numbers) in zip(terms, copied) if numbers is None]
-    holds: Holdings = frozenset(h for i in range(len(terms)) for h in _still(terms, i))
-    if all(_is_setting(value) for value in others):
-        if result.kind is Kind.NUMBER:
-            return of_numbers(operator, [value for _, value in terms])
-        holds |= frozenset(Holding(Held.COPIED, numbers) for _, numbers in copied if numbers is not None)
-    elif operator in ("+", "-") and any(_takes_own_value_away(expr) for expr, _ in terms):
-        return result  # whatever is added is shown in its place
-    elif operator in ("+", "-"):
-        written = [(expr, numbers) for expr, numbers in copied if numbers is not None and not _is_shift(expr, terms)]
-        holds |= frozenset(Holding(Held.TERM, Term(flow.site(expr), numbers)) for expr, numbers in written)
-    elif not _is_setting(terms[-1][1]) and (operator == "/" or sum(not _is_setting(value) for value in others) > 1):
-        return result  # a share of something else
-    return result._replace(holds=result.holds | holds) if holds else result
+    copied = [(expr, numbers) for expr, value in terms if (numbers := _copied(value)) is not None]
+    graphs = [value for _, value in terms if _copied(value) is None and not _is_setting(value)]
+    if not graphs and result.kind is Kind.NUMBER:
+        return of_numbers(operator, [value for _, value in terms])
+    if not graphs:
+        return result._replace(holds=result.holds.union(Holding(Held.COPIED, numbers) for _, numbers in copied))
+    if operator in ("+", "-"):
+        return result._replace(holds=result.holds.union(_still(terms), _begun(flow, terms, copied)))
+    is_share = operator == "/" and not _is_setting(terms[-1][1])
+    return result if is_share or len(graphs) > 1 else result._replace(holds=result.holds.union(_still(terms)))
 
 
-def _is_shift(expr: t.Expr, terms: Sequence[tuple[t.Expr, Value]]) -> bool:
+def _begun(flow: Flow, terms: _Terms, copied: Sequence[tuple[t.Expr, Copied]]) -> Iterator[Holding]:
+    """The operands of a sum with a graph that are numbers only; none where they are shown in place of its value."""
+    if not any(_takes_own_value_away(expr) for expr, _ in terms):
+        for expr, numbers in copied:
+            if not _is_shift(expr, terms):
+                yield Holding(Held.TERM, Term(flow.site(expr), numbers))
+
+
+def _still(terms: _Terms) -> Iterator[Holding]:
+    """The terms of operands that are terms of the whole: ``s + (m - s.item())`` has none."""
+    for place, (_, value) in enumerate(terms):
+        others = [*terms[:place], *terms[place + 1 :]]
+        for held in value.holding(Held.TERM):
+            written = key.site.node if isinstance(key := _within(held.key), Term) else None
+            if not isinstance(written, t.Expr) or not _is_shift(written, others):
+                yield held
+
+
+def _is_shift(expr: t.Expr, terms: _Terms) -> bool:
     """Whether what a number was copied from is in the same sum, whose gradient is meant to be as it was then.
 
     ``x - x.item()``, ``(x - top).exp().sum().log() + top``.
@@ -99,15 +112,6 @@ def _takes_own_value_away(expr: t.Expr) -> bool:
     if not isinstance(expr, t.Operation) or expr.operator != "-" or len(expr.operands) != 2:
         return False
     return _is_shift(expr.operands[1], [(expr.operands[0], NUMBER)])
-
-
-def _still(terms: Sequence[tuple[t.Expr, Value]], place: int) -> Iterator[Holding]:
-    """The terms of one of the operands that are terms of the whole: ``s + (m - s.item())`` has none."""
-    others = [*terms[:place], *terms[place + 1 :]]
-    for held in terms[place][1].holding(Held.TERM):
-        written = key.site.node if isinstance(key := _within(held.key), Term) else None
-        if not isinstance(written, t.Expr) or not _is_shift(written, others):
-            yield held
 
 
 def nonlinear(value: Value) -> Value:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from gradguard.static import tree as t
 from gradguard.static.mistakes import LiveState
+from gradguard.static.model import Loop
 from gradguard.static.names import named_kind
 from gradguard.static.optimized import overlap
+from gradguard.static.order import comes_before, ends_at, has
 from gradguard.static.source import Site
 from gradguard.static.values import Kind
 
@@ -52,20 +54,24 @@ def _read_after_training(flow: Flow, stmt: t.Stmt, kept: str, model: str) -> Sit
     bound = [value for value in _bound(flow.ref, kept) if not isinstance(value, t.Constant)]
     if any(t.path_of(value) != model for value in bound) or f"{kept}.load_state_dict" in _called(flow.ref):
         return None
-    for around in _trained_in(flow, model):
-        if _has(around.body, stmt) and _is_of_the_best(around.body, stmt) and not _ends(around, stmt, kept):
+    for loop in _trained_in(flow, model):
+        if _keeps_the_best(loop, stmt, kept):
             for other in flow.ref.define.statements:
-                if _comes_before(flow.ref.define.body, around, other) and _reads(other, kept):
+                if comes_before(flow.ref.define.body, loop.site.node, other) and _reads(other, kept):
                     return flow.site(other)
     return None
 
 
-def _trained_in(flow: Flow, model: str) -> Iterator[t.Repeat]:
+def _keeps_the_best(loop: Loop, stmt: t.Stmt, kept: str) -> bool:
+    """Whether a loop keeps something where that is better than before, and goes on."""
+    inside = (node for node in loop.nodes if isinstance(node, t.If))
+    return stmt in loop.nodes and _is_of_the_best(inside, stmt) and not _ends(loop, stmt, kept)
+
+
+def _trained_in(flow: Flow, model: str) -> Iterator[Loop]:
     """The loops that train, and do not make or take another model in each iteration."""
-    for loop in flow.facts.loops:
-        around = loop.site.node
-        if loop.trains and isinstance(around, t.Repeat) and not _binds(around, model.split(".", 1)[0], model):
-            yield around
+    of = {model, model.split(".", 1)[0]}
+    return (loop for loop in flow.facts.loops if loop.trains and of.isdisjoint(loop.targets | loop.assigned))
 
 
 def _learns(flow: Flow, model: str) -> bool:
@@ -81,33 +87,16 @@ def _called(ref: FunctionRef) -> set[str | None]:
     return {t.path_of(node.func) for node in ref.define.nodes if isinstance(node, t.Call)}
 
 
-def _ends(around: t.Repeat, stmt: t.Stmt, kept: str) -> bool:
-    """Whether a loop ends where something is kept, so that no step follows: ``best = ...; break``."""
-    if around.test is not None and kept in map(t.path_of, _names(around.test)):
-        return True
-    inner = (each for each in t.walk_statements(around.body) if isinstance(each, t.Repeat))
-    if any(_has(each.orelse, stmt) for each in inner):
-        return True  # for ... else
-    holding = [block for each in t.walk_statements(around.body) for block in t.blocks(each) if _has(block, stmt)]
-    return any(t.leaves(block) and not _goes_on(block[-1]) for block in holding)
-
-
-def _goes_on(stmt: t.Stmt) -> bool:
-    return isinstance(stmt, t.Leave) and stmt.kind == "continue"
+def _ends(loop: Loop, stmt: t.Stmt, kept: str) -> bool:
+    """Whether a loop ends where something is kept, so that no step follows: ``while best is None:``."""
+    around = loop.site.node
+    if not isinstance(around, t.Repeat):
+        return False
+    return ends_at(around, stmt) or (around.test is not None and kept in map(t.path_of, _names(around.test)))
 
 
 def _names(expr: t.Expr) -> Iterator[t.Expr]:
     return (node for node in t.walk(expr) if isinstance(node, t.Name | t.Attribute))
-
-
-def _binds(around: t.Repeat, *paths: str) -> bool:
-    targets = [around.target] if around.target is not None else []
-    for stmt in t.walk_statements(around.body):
-        if isinstance(stmt, t.Assign):
-            targets += stmt.targets
-        elif isinstance(stmt, t.Repeat) and stmt.target is not None:
-            targets.append(stmt.target)
-    return any(t.path_of(name) in paths for target in targets for name in t.names_in(target))
 
 
 def _reads(stmt: t.Stmt, path: str) -> bool:
@@ -149,15 +138,14 @@ def _used_after_training(flow: Flow, stmt: t.Stmt, kept: str, model: str) -> Sit
         return None
     if not _is_kept_as_it_is(ref, kept) or len(ref.assigned.get(model, ())) > _made_before(ref, model, stmt):
         return None
-    for around in _trained_in(flow, model):
-        inside, before = _has(around.body, stmt), _comes_before(ref.define.body, stmt, around)
-        if inside and (not _is_of_the_best(around.body, stmt) or _ends(around, stmt, kept)):
-            continue
-        for other in ref.define.statements if inside or before else ():
+    for loop in _trained_in(flow, model):
+        is_best = _keeps_the_best(loop, stmt, kept)
+        is_start = comes_before(ref.define.body, stmt, loop.site.node)
+        for other in ref.define.statements if is_best or is_start else ():
             is_loaded, is_saved = _uses(other, kept, model)
-            in_loop = other is around or _has(around.body, other)
-            later = _comes_before(ref.define.body, around, other)
-            if (inside and later and (is_loaded or is_saved)) or (before and (in_loop or later) and is_loaded):
+            later = comes_before(ref.define.body, loop.site.node, other)
+            again = is_start and is_loaded and (later or other in loop.nodes)
+            if again or (is_best and later and (is_loaded or is_saved)):
                 return flow.site(other)
     return None
 
@@ -182,7 +170,8 @@ def _is_loaded_from(flow: Flow, stmt: t.Stmt, kept: str) -> bool:
 def _methods_besides(flow: Flow, stmt: t.Stmt, kept: str) -> Iterator[FunctionRef]:
     """The other methods of an object that keeps the state of the best as it is, in one of its attributes."""
     owner, ref = flow.ref.owner, flow.ref
-    if owner is None or not kept.startswith("self.") or not _is_of_the_best(ref.define.body, stmt):
+    conditions = (each for each in ref.define.statements if isinstance(each, t.If))
+    if owner is None or not kept.startswith("self.") or not _is_of_the_best(conditions, stmt):
         return
     others = [method for name, method in owner.methods.items() if name != ref.define.name]
     if all(_is_kept_as_it_is(method, kept) for method in (ref, *others)):
@@ -218,7 +207,7 @@ def _made_before(ref: FunctionRef, model: str, stmt: t.Stmt) -> int:
     """How often a model is bound before its state is taken: where it is bound anew after that, it is another one."""
     assigned = ((s, target) for s in ref.define.statements if isinstance(s, t.Assign) for target in s.targets)
     bindings = (s for s, target in assigned if model in map(t.path_of, t.names_in(target)))
-    return sum(_comes_before(ref.define.body, each, stmt) for each in bindings)
+    return sum(comes_before(ref.define.body, each, stmt) for each in bindings)
 
 
 def _uses(stmt: t.Stmt, kept: str, model: str, by_last: bool = False) -> tuple[bool, bool]:
@@ -243,16 +232,9 @@ def _last(path: str) -> str:
     return path.rsplit(".", 1)[-1]
 
 
-def _has(body: Sequence[t.Stmt], stmt: object) -> bool:
-    return any(each is stmt for each in t.walk_statements(body))
-
-
-def _is_of_the_best(body: Sequence[t.Stmt], stmt: t.Stmt) -> bool:
+def _is_of_the_best(conditions: Iterable[t.If], stmt: t.Stmt) -> bool:
     """Whether a statement runs where something has become better: ``if val_loss < best:``."""
-    return any(
-        isinstance(each, t.If) and _tells_better(each.test) and (_has(each.body, stmt) or _has(each.orelse, stmt))
-        for each in t.walk_statements(body)
-    )
+    return any(_tells_better(each.test) and has([*each.body, *each.orelse], stmt) for each in conditions)
 
 
 def _tells_better(test: t.Expr) -> bool:
@@ -265,16 +247,3 @@ def _tells_better(test: t.Expr) -> bool:
 
 def _is_measure(expr: t.Expr) -> bool:
     return not isinstance(expr, t.Constant) and _HOW_FAR.search(_last(t.path_of(expr) or "")) is None
-
-
-def _comes_before(body: Sequence[t.Stmt], first: object, second: object) -> bool:
-    """Whether one statement comes before another one, which is not in it, in the order of the text."""
-    for place, each in enumerate(body):
-        if each is first:
-            return _has(body[place + 1 :], second)
-        if each is second:
-            return False
-        for block in t.blocks(each):
-            if _has(block, first):
-                return _comes_before(block, first, second) or _has(body[place + 1 :], second)
-    return False

@@ -16,14 +16,14 @@ from gradguard.static.owners import Owner
 from gradguard.static.paths import collections_around
 from gradguard.static.state import Carry
 from gradguard.static.stored import Growth
-from gradguard.static.values import Held, Holding, Kind, Root, Source
+from gradguard.static.values import NO_MEMORY, Held, Holding, Kind, Root, Source
 
 if TYPE_CHECKING:
     from gradguard.static.classes import Class
     from gradguard.static.flow import Flow
     from gradguard.static.functions import FunctionRef
 
-_PINNING = (Held.VIEW, Held.PART, Held.MEMBER, Held.CUT, Held.GIVEN)
+_PINNING = (Held.VIEW, Held.PART, Held.MEMBER, Held.GIVEN, *NO_MEMORY)
 COLLECTING = (Form.APPEND, Form.ITEM, Form.CONCATENATE)
 
 

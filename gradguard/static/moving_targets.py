@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _CUTS = frozenset("detach data item numpy tolist".split())
 _DISCOUNT = re.compile(r"gamma|discount", re.I)
-_DISTANCE = re.compile(r"(?:mse|l1|huber|smooth_l1|mse_?loss|l1_?loss|loss|criterion|loss_f\w*)$", re.I)
+_DISTANCE = re.compile(r"(?:loss|loss_?f\w*|criterion|mse|huber|l1)$", re.I)
 
 
 def moving_targets(flow: Flow) -> Iterator[MovingTarget]:

@@ -11,6 +11,7 @@ from gradguard.static.classes import Class
 from gradguard.static.functions import FunctionRef
 from gradguard.static.made_modules import is_made
 from gradguard.static.model import Replacement
+from gradguard.static.order import has
 from gradguard.static.separate_modules import is_setting
 from gradguard.static.source import Site
 from gradguard.static.values import Kind, Value
@@ -106,7 +107,7 @@ def _replaced_in_each(flow: Flow, stmt: t.Stmt, call: t.Attribute, given: frozen
 def _is_of_each(ref: FunctionRef, stmt: t.Stmt, name: str | None, given: frozenset[str]) -> bool:
     """Whether a loop around a statement takes ``name`` from what an optimizer was given."""
     taking = (s for s in ref.define.statements if isinstance(s, t.Repeat) and _takes(s, name))
-    loop = next((s for s in taking if any(each is stmt for each in t.walk_statements(s.body))), None)
+    loop = next((s for s in taking if has(s.body, stmt)), None)
     names = [t.path_of(each) or "" for each in _longest(loop.iterable)] if loop and loop.iterable is not None else []
     return any(_is_below(each, path) for each in names for path in given)
 

@@ -83,6 +83,8 @@ Holdings = frozenset[Holding]
 NONE: Roots = frozenset()
 ON_DEVICE = (Held.OUTPUT, Held.MOVED)
 """Whole batches, on the device, and what is as large."""
+NO_MEMORY = (Held.CUT, Held.COPIED, Held.TERM)
+"""What is only known of a value, and keeps nothing alive."""
 NOTHING_HELD: Holdings = frozenset()
 
 
@@ -523,7 +525,7 @@ def is_record(value: Value) -> bool:
 
 def with_content(holder: Value, value: Value) -> Value:
     """A container after ``value`` was put into it."""
-    adds = value.reach or value.holds - value.holding(*_OF_A_RESULT)
+    adds = value.reach or value.holds - value.holding(*NO_MEMORY)
     return holder._replace(
         roots=holder.roots | value.roots,
         maybe=holder.maybe | value.maybe,

@@ -1,0 +1,38 @@
+"""The order of the text: which statements are in which block, and which come first."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gradguard.static import tree as t
+
+
+def has(body: Sequence[t.Stmt], stmt: object) -> bool:
+    """Whether a statement is somewhere in a block."""
+    return any(each is stmt for each in t.walk_statements(body))
+
+
+def comes_before(body: Sequence[t.Stmt], first: object, second: object) -> bool:
+    """Whether one statement of a block comes before another one, which is not in it."""
+    for place, each in enumerate(body):
+        if each is first:
+            return has(body[place + 1 :], second)
+        if each is second:
+            return False
+        for block in t.blocks(each):
+            if has(block, first):
+                return comes_before(block, first, second) or has(body[place + 1 :], second)
+    return False
+
+
+def ends_at(loop: t.Repeat, stmt: t.Stmt) -> bool:
+    """Whether a loop ends once a statement in it has run: a ``break`` follows, or it is in an ``else`` of a loop."""
+    loops = (each for each in t.walk_statements([loop]) if isinstance(each, t.Repeat))
+    if any(has(each.orelse, stmt) for each in loops):
+        return True
+    blocks = (block for each in t.walk_statements([loop]) for block in t.blocks(each))
+    return any(has(block, stmt) and t.leaves(block) and not _goes_on(block[-1]) for block in blocks)
+
+
+def _goes_on(stmt: t.Stmt) -> bool:
+    return isinstance(stmt, t.Leave) and stmt.kind == "continue"
