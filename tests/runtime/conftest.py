@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
+import importlib
 import importlib.util
 import itertools
 import sys
@@ -17,6 +20,34 @@ from gradguard.runtime.watch import Watch
 @pytest.fixture(autouse=True)
 def _time(time_does_not_decide: None) -> None:
     """All of them look as long as it takes."""
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _imported_late() -> None:
+    """What torch and the watch import when they first need it, and then belongs to the heap of every test."""
+    for name in ("torch._dynamo", "libcst"):
+        with contextlib.suppress(ImportError):
+            importlib.import_module(name)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _own_heap(_imported_late: None) -> Iterator[None]:
+    """What is alive before the tests of a module is out of the collector's sight.
+
+    A look goes over all objects that the collector tracks, and a tester's process has far more of them than a program.
+    """
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
+
+
+@pytest.fixture
+def whole_heap() -> Iterator[None]:
+    """For tests whose leak is kept by something that was there before: the standard library's own registries."""
+    gc.unfreeze()
+    yield
+    gc.freeze()
 
 
 HEAD = """

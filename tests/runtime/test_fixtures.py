@@ -10,11 +10,13 @@ import sys
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any
 
 import jsonschema
 import pytest
 
+from tests.runtime.warm import Warm
 from tests.support import CHECKOUT
 from tests.test_fixtures import LEAKS, MARK, TRAPS
 
@@ -36,43 +38,69 @@ OTHER_BYTES = {
 
 WITHOUT_RULE = {"eval_logits_kept"}
 
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(CHECKOUT), "OMP_NUM_THREADS": "1"}
+
+CAN_FORK = hasattr(os, "fork")
 
 Job = tuple[Path, int]
 
 
 def run(script: Path, steps: int, output: Path) -> dict[str, Any]:
-    """The report of one program, in the JSON form."""
-    environment = {**os.environ, "STEPS": str(steps), "PYTHONPATH": str(CHECKOUT), "OMP_NUM_THREADS": "1"}
-    command = [
-        sys.executable,
-        "-m",
-        "gradguard",
-        "run",
-        "--no-record",
-        "--format",
-        "json",
-        "--output",
-        str(output),
-        script.name,
-    ]
+    """The report of one program, in the JSON form; in a process of its own from its first import."""
+    command = [sys.executable, "-m", "gradguard", *_arguments(script, output)]
+    environment = ENVIRONMENT | {"STEPS": str(steps)}
     done = subprocess.run(command, cwd=script.parent, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+    return _read(output)
+
+
+def _arguments(script: Path, output: Path) -> list[str]:
+    return ["run", "--no-record", "--format", "json", "--output", str(output), script.name]
+
+
+def _read(output: Path) -> dict[str, Any]:
     report: dict[str, Any] = json.loads(output.read_text(encoding="utf-8"))
     return report
 
 
+class _Runs:
+    """Runs of programs, each in a fork of a process that has imported torch; one such process for each core.
+
+    Args:
+        folder: for what the programs print, and their reports.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._warm: SimpleQueue[Warm] = SimpleQueue()
+        for _ in range((os.cpu_count() or 1) if CAN_FORK else 0):
+            self._warm.put(Warm(ENVIRONMENT))
+
+    def report(self, script: Path, steps: int) -> dict[str, Any]:
+        """The report of one program, in the JSON form."""
+        output = self._folder / f"{script.parent.name}-{script.stem}-{steps}.json"
+        if not CAN_FORK:
+            return run(script, steps, output)
+        warm = self._warm.get()
+        printed = output.with_suffix(".txt")
+        status = warm.run(_arguments(script, output), script.parent, {"STEPS": str(steps)}, printed)
+        self._warm.put(warm)
+        assert status == 0, printed.read_text(encoding="utf-8")
+        return _read(output)
+
+    def end(self) -> None:
+        while not self._warm.empty():
+            self._warm.get().end()
+
+
 @pytest.fixture(scope="module")
 def reports(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[Job, Future[dict[str, Any]]]]:
-    """All runs, begun at once and spread over the cores: each is a process of its own."""
-    folder = tmp_path_factory.mktemp("runs")
+    """All runs, begun at once and spread over the cores."""
+    runs = _Runs(tmp_path_factory.mktemp("runs"))
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        yield {
-            (script, steps): pool.submit(
-                run, script, steps, folder / f"{script.parent.name}-{script.stem}-{steps}.json"
-            )
-            for script, steps in _jobs()
-        }
+        yield {job: pool.submit(runs.report, *job) for job in _jobs()}
         pool.shutdown(cancel_futures=True)
+    runs.end()
 
 
 def _jobs() -> Iterator[Job]:
