@@ -11,6 +11,9 @@ target = reward + gamma * net(following).max(1).values
 loss = F.mse_loss(net(state).gather(1, action), target)
 ```
 
+It is the same where the difference is squared by hand, `(target - value).pow(2)`, and where a target is written element
+by element: `target[i, action] = reward[i] + gamma * net(following[i]).max()` gives it that graph.
+
 **Instead**, compute the target without a graph:
 
 ```python
@@ -41,9 +44,10 @@ rule = Rule("GG218", "moving-target", Severity.WARNING, ((BACKWARD, ACTS),))
 @rule.in_source
 def follows_its_prediction(function: Function) -> Iterator[Finding]:
     for target in function.moving_targets:
+        name = "the target" if target.target is None else f"`{target.target}`"
         yield rule.finding(
             target.site,
-            f"`{target.target}` is computed by `{target.module}` with its graph: the gradients move the target, too",
+            f"{name} is computed by `{target.module}` with its graph: the gradients move the target, too",
             help="compute the target under `torch.no_grad()`, or detach it",
             related=(target.loss.related("this compares it with what the same network predicts"),),
         )

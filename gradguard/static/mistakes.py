@@ -49,14 +49,14 @@ class MovingTarget:
 
     Args:
         site: what the target is bound to.
-        loss: the call that compares.
-        target: the path of the target.
+        loss: what compares.
+        target: the path of the target, if it has one.
         module: the path of the network.
     """
 
     site: Site
     loss: Site
-    target: str
+    target: str | None
     module: str
 
 

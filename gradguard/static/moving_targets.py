@@ -10,6 +10,7 @@ from gradguard.static import knowledge as k
 from gradguard.static import tree as t
 from gradguard.static.mistakes import MovingTarget
 from gradguard.static.model import Forward, Mode
+from gradguard.static.paths import is_part, is_within
 from gradguard.static.roots import node_of
 from gradguard.static.values import Source
 
@@ -25,25 +26,63 @@ def moving_targets(flow: Flow) -> Iterator[MovingTarget]:
     """Where a function compares what a network gives with what the same network gives for something else."""
     if len(flow.facts.forwards) < 2:
         return
-    for call in (node for node in flow.ref.define.nodes if isinstance(node, t.Call)):
-        given = _compared(call)
-        made = _discounted(flow, given[1]) if given is not None else None
-        if given is None or made is None:
-            continue
-        ours, theirs = _run(flow, given[0]), _run(flow, given[1])
-        both = {each.module for each in ours} & {each.module for each in theirs if each not in ours}
-        if both:
-            target = t.path_of(given[1]) or "the target"
-            yield MovingTarget(flow.site(made), flow.site(call), target, min(module or "" for module in both))
+    for node in flow.ref.define.nodes:
+        sides = _compared(flow, node)
+        for prediction, target in (sides, sides[::-1]) if sides is not None else ():
+            made = _discounted(flow, target)
+            module = _trained(flow, prediction, target) if made is not None else None
+            if made is not None and module is not None:
+                yield MovingTarget(flow.site(made), flow.site(node), t.path_of(target), module)
+                break
 
 
-def _compared(call: t.Call) -> tuple[t.Expr, t.Expr] | None:
-    """The prediction and the target that a distance is computed of."""
-    name = call.func.name if isinstance(call.func, t.Attribute) else t.path_of(call.func)
-    if name is None or _DISTANCE.search(name) is None or len(call.args) < 2:
+def _trained(flow: Flow, prediction: t.Expr, target: t.Expr) -> str | None:
+    """The module that gives both, in two calls."""
+    ours, theirs = _run(flow, prediction), [*_run(flow, target), *_run_for_items(flow, target)]
+    both = {each.module for each in ours} & {each.module for each in theirs if each not in ours}
+    return min(module or "" for module in both) if both else None
+
+
+def _compared(flow: Flow, node: t.Node) -> tuple[t.Expr, t.Expr] | None:
+    """The two that a distance is computed of: people write the target on either side."""
+    if isinstance(node, t.Call) and _is_distance(node):
+        given, target = node.argument("input", 0), node.argument("target", 1)
+        return None if given is None or target is None else (_unshaped(given), _unshaped(target))
+    squared = _squared(node) if flow.facts.backwards else None
+    difference = None if squared is None else _bound_to(flow, _unshaped(squared))
+    if not isinstance(difference, t.Operation) or difference.operator != "-" or len(difference.operands) != 2:
         return None
-    given, target = call.argument("input", 0), call.argument("target", 1)
-    return (given, _unshaped(target)) if given is not None and target is not None else None
+    return _unshaped(difference.operands[0]), _unshaped(difference.operands[1])
+
+
+def _is_distance(call: t.Call) -> bool:
+    """``F.mse_loss(a, b)``, ``criterion(a, b)``, ``nn.MSELoss()(a, b)``."""
+    func = call.func.func if isinstance(call.func, t.Call) else call.func
+    name = func.name if isinstance(func, t.Attribute) else t.path_of(func)
+    return name is not None and _DISTANCE.search(name) is not None and len(call.args) >= 2
+
+
+def _squared(node: t.Node) -> t.Expr | None:
+    """``d`` of ``d ** 2``, ``d.pow(2)``, ``torch.square(d)``."""
+    if isinstance(node, t.Operation) and node.operator == "**" and _is_two(node.operands[-1]):
+        return node.operands[0]
+    if not isinstance(node, t.Call) or not isinstance(node.func, t.Attribute):
+        return None
+    operands = [node.func.value, *(arg.value for arg in node.args)]
+    if node.func.name == "pow" and _is_two(operands[-1]):
+        return operands[-2]
+    return operands[-1] if node.func.name == "square" else None
+
+
+def _is_two(expr: t.Expr) -> bool:
+    return isinstance(expr, t.Constant) and expr.value == 2
+
+
+def _bound_to(flow: Flow, expr: t.Expr) -> t.Expr:
+    """What a name stands for, where that is one thing."""
+    path = t.path_of(expr)
+    bound = flow.ref.assigned.get(path, []) if path is not None else []
+    return _unshaped(bound[0]) if len(bound) == 1 else expr
 
 
 def _unshaped(expr: t.Expr) -> t.Expr:
@@ -65,12 +104,45 @@ def _run(flow: Flow, value: t.Expr) -> list[Forward]:
     return [each for each in runs if each.site.node in nodes or each.site.node in written]
 
 
+def _run_for_items(flow: Flow, target: t.Expr) -> list[Forward]:
+    """The calls of modules whose results are put into a tensor, element by element: it has their graphs then."""
+    path = t.path_of(target)
+    if path is None or any(_cuts_itself(value, path) for value in flow.ref.assigned.get(path, [])):
+        return []
+    places = [place for place in flow.ref.assigned if is_within(place, path)]
+    return [each for place in places for value in flow.ref.assigned[place] for each in _run(flow, value)]
+
+
+def _cuts_itself(value: t.Expr, path: str) -> bool:
+    """``target = target.detach()``."""
+    nodes = list(t.walk(value))
+    names = {t.path_of(node) for node in nodes if isinstance(node, t.Name | t.Attribute)}
+    return path in names and any(isinstance(node, t.Attribute) and node.name in _CUTS for node in nodes)
+
+
 def _discounted(flow: Flow, target: t.Expr) -> t.Expr | None:
     """What a target is, where that is a reward and a share of what is to come: ``r + gamma * following``."""
-    path = t.path_of(target)
-    bound = list(flow.ref.assigned.get(path, ())) if path is not None else [target]
-    found = [value for value in bound if any(_is_sum(flow, node) for node in t.walk(value))]
-    return found[0] if len(found) == len(bound) == 1 else None
+    found = [value for value in _values(flow, target) if any(_is_sum(flow, node) for node in t.walk(value))]
+    return found[0] if len(found) == 1 else None
+
+
+def _values(flow: Flow, expr: t.Expr) -> Iterator[t.Expr]:
+    """What an expression, and what is put into its places, may be: a name is what it is bound to."""
+    waiting, seen = [expr], set()
+    while waiting:
+        value = waiting.pop()
+        path = t.path_of(value)
+        bound = [] if path is None or path in seen else _bound_below(flow, path)
+        if not bound:
+            yield value
+        seen.add(path)
+        waiting += bound
+
+
+def _bound_below(flow: Flow, path: str) -> list[t.Expr]:
+    """What a path is bound to, and its items."""
+    places = [each for each in flow.ref.assigned if is_part(each, path)]
+    return [value for place in places for value in flow.ref.assigned[place]]
 
 
 def _is_sum(flow: Flow, node: object) -> bool:

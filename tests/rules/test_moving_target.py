@@ -46,6 +46,61 @@ FLAGGED = {
     "by keyword": learn(
         "target = reward + gamma * net(following).max(1).values  # !", loss="F.mse_loss(input=chosen, target=target)"
     ),
+    "a loss that is made where it is used": learn(
+        "target = reward + gamma * net(following).max(1).values  # !", loss="nn.MSELoss()(chosen, target)"
+    ),
+    "the target first": learn(
+        "target = reward + gamma * net(following).max(1).values  # !", loss="criterion(target, chosen)"
+    ),
+    "squared by hand": learn(
+        "target = reward + gamma * net(following).max(1).values  # !", loss="(target - chosen).pow(2).mean()"
+    ),
+    "squared by an operator": learn(
+        "target = reward + gamma * net(following).max(1).values  # !", loss="((chosen - target) ** 2).mean()"
+    ),
+    "squared by a function": learn(
+        "target = reward + gamma * net(following).max(1).values  # !",
+        loss="0.5 * torch.square(target.unsqueeze(1) - chosen).mean()",
+    ),
+    "an error with a name": learn(
+        "target = reward + gamma * net(following).max(1).values  # !",
+        "error = target - chosen",
+        loss="error.pow(2).mean()",
+    ),
+    "an error that is written out": """
+        def learn(actor, critic, memory, optimizer, gamma=0.99):
+            for state, log_prob, reward, following, done in memory:
+                advantage = reward + (1 - done) * gamma * critic(following) - critic(state)  # !
+                loss = advantage.pow(2).mean() - (log_prob * advantage.detach()).mean()
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+    """,
+    "one element after the other": """
+        class Trainer:
+            def train_step(self, states, actions, rewards, nexts, done):
+                pred = self.model(states)
+                target = pred.clone()
+                for i in range(len(done)):
+                    new = rewards[i]
+                    if not done[i]:
+                        new = rewards[i] + self.gamma * torch.max(self.model(nexts[i]))  # !
+                    target[i][torch.argmax(actions[i]).item()] = new
+                self.optimizer.zero_grad()
+                loss = self.criterion(target, pred)
+                loss.backward()
+                self.optimizer.step()
+    """,
+    "one element after the other, into a copy without a graph": """
+        def replay(model, memory, optimizer, discount):
+            for state, action, reward, following, done in memory:
+                target = model(state).detach().clone()
+                target[action] = reward if done else reward + discount * model(following).max()  # !
+                loss = F.mse_loss(model(state), target)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+    """,
     "a value": """
         class Critic:
             def update(self, batch):
@@ -85,6 +140,100 @@ CLEAN = {
     "a number": learn("target = torch.full_like(chosen, reward + gamma * net(following).max().item())"),
     "a network that is frozen": learn("target = reward + gamma * frozen(following).max(1).values"),
     "the return": learn("target = reward + gamma * done"),
+    "squared by hand, without a graph": learn(
+        "target = reward + gamma * net(following).max(1).values.detach()", loss="(target - chosen).pow(2).mean()"
+    ),
+    "squared by hand, detached there": learn(
+        "target = reward + gamma * net(following).max(1).values", loss="((chosen - target.detach()) ** 2).mean()"
+    ),
+    "a cube": learn(
+        "target = reward + gamma * net(following).max(1).values.detach()", loss="(target - chosen).pow(3).mean()"
+    ),
+    "an error without a graph": learn(
+        "with torch.no_grad():",
+        "    target = reward + gamma * net(following).max(1).values",
+        "error = target - chosen",
+        loss="error.pow(2).mean()",
+    ),
+    "an error that is measured, of a loss that is another": learn(
+        "with torch.no_grad():",
+        "    error = (reward + gamma * net(following).max(1).values - chosen).pow(2)",
+        loss="F.mse_loss(chosen, reward)",
+    ),
+    "one element after the other, without a graph": """
+        class Trainer:
+            def train_step(self, states, actions, rewards, nexts, done):
+                pred = self.model(states)
+                target = pred.clone()
+                for i in range(len(done)):
+                    new = rewards[i]
+                    if not done[i]:
+                        new = rewards[i] + self.gamma * torch.max(self.model(nexts[i])).item()
+                    target[i][actions[i]] = new
+                loss = self.criterion(target, pred)
+                loss.backward()
+                self.optimizer.step()
+    """,
+    "one element after the other, of another network": """
+        class Trainer:
+            def train_step(self, states, actions, rewards, nexts, done):
+                pred = self.model(states)
+                target = pred.clone()
+                for i in range(len(done)):
+                    target[i][actions[i]] = rewards[i] + self.gamma * torch.max(self.frozen(nexts[i]))
+                loss = self.criterion(target, pred)
+                loss.backward()
+                self.optimizer.step()
+    """,
+    "one element after the other, detached behind them": """
+        class Trainer:
+            def train_step(self, states, actions, rewards, nexts, done):
+                pred = self.model(states)
+                target = pred.clone()
+                for i in range(len(done)):
+                    target[i][actions[i]] = rewards[i] + self.gamma * torch.max(self.model(nexts[i]))
+                target = target.detach()
+                loss = self.criterion(target, pred)
+                loss.backward()
+                self.optimizer.step()
+    """,
+    "one element after the other, detached in the loss": """
+        class Trainer:
+            def train_step(self, states, actions, rewards, nexts, done):
+                pred = self.model(states)
+                target = pred.clone()
+                for i in range(len(done)):
+                    target[i][actions[i]] = rewards[i] + self.gamma * torch.max(self.model(nexts[i]))
+                loss = self.criterion(target.detach(), pred)
+                loss.backward()
+                self.optimizer.step()
+    """,
+    "momentum of a prediction": """
+        def smooth(net, pairs, optimizer, decay):
+            for x, y in pairs:
+                error = net(x) - (decay * y + 0.1)
+                loss = error.pow(2).mean() + net(y).pow(2).mean()
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+    """,
+    "a cycle": """
+        def train(there, back, loader, optimizer, weight):
+            for x, y in loader:
+                loss = ((back(there(x)) - x) ** 2).mean() + weight * ((there(back(y)) - y) ** 2).mean()
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+    """,
+    "a residual of an equation": """
+        def solve(net, points, optimizer, gamma):
+            for x, y, source in points:
+                residual = source + gamma * net(y) + net.slope(x)
+                loss = residual.pow(2).mean() + (net(x) - source).pow(2).mean()
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+    """,
     "two views": learn("target = net(following).gather(1, action)"),
     "a mixture of outputs": learn("target = gamma * net(following) + (1 - gamma) * net(state)"),
     "an output that is moved": learn("target = net(following) + reward * gamma"),
