@@ -12,7 +12,8 @@ if val_loss < best:
 model.load_state_dict(best_state)                           # the weights of the last step
 ```
 
-So it is with the model itself, `best_model = model`: that is another name for it.
+So it is with a dict that has it, `best = {"epoch": epoch, "model": model.state_dict()}`, and with the model itself,
+`best_model = model`: that is another name for it.
 
 **Instead**, copy it, `copy.deepcopy(model.state_dict())` (a `.copy()` of the dict has the same tensors), or save it
 right away, `torch.save(model.state_dict(), path)`:
@@ -38,7 +39,7 @@ from gradguard.findings import Finding, Severity
 from gradguard.signs import ACTS, BACKWARD, sign
 from gradguard.static.model import Function
 
-_KEEPS = sign("state_dict", pattern=r"=[^\n=]*\.state_dict\(\s*\)", own=True)
+_KEEPS = sign("state_dict", pattern=r"[=:][^\n=]*\.state_dict\(\s*\)", own=True)
 
 _BEST = sign(
     "best", "Best", "BEST", "better", "Better", "improve", "Improve",

@@ -12,6 +12,7 @@ from gradguard.static.model import Loop
 from gradguard.static.names import named_kind
 from gradguard.static.optimized import overlap
 from gradguard.static.order import comes_before, ends_at, has
+from gradguard.static.paths import is_part
 from gradguard.static.source import Site
 from gradguard.static.values import Kind
 
@@ -106,14 +107,23 @@ def _reads(stmt: t.Stmt, path: str) -> bool:
 
 
 def _taken(stmt: t.Stmt) -> Iterator[tuple[str, str]]:
-    """``kept = model.state_dict()``: the paths of both."""
+    """``kept = model.state_dict()``, ``kept = {"model": model.state_dict()}``: the paths of both."""
     for target, value in t.pairs(stmt.targets, stmt.value) if isinstance(stmt, t.Assign) else ():
-        of = _state_of(value)
-        kept, model = t.path_of(target), t.path_of(of) if of is not None else None
-        if kept is None or model is None or "[" in kept:
+        kept = t.path_of(target)
+        if kept is None or "[*]" in kept:
             continue
-        if named_kind(model) is not Kind.OPTIMIZER and "sched" not in model:
-            yield kept, model
+        for of in _states_in(value):
+            model = t.path_of(of)
+            if model is not None and named_kind(model) is not Kind.OPTIMIZER and "sched" not in model:
+                yield kept, model
+
+
+def _states_in(value: t.Expr) -> Iterator[t.Expr]:
+    """What it is that a value is the state of, or has the state of under a key."""
+    for each in [item for _, item in value.entries] if isinstance(value, t.DictDisplay) else [value]:
+        of = _state_of(each)
+        if of is not None:
+            yield of
 
 
 def _state_of(value: t.Expr) -> t.Expr | None:
@@ -163,8 +173,9 @@ def _is_loaded_from(flow: Flow, stmt: t.Stmt, kept: str) -> bool:
     """Whether somebody takes it from such an object, to load it: ``net.load_state_dict(stopper.best_state)``."""
     if not any(True for _ in _methods_besides(flow, stmt, kept)):
         return False
-    loads = re.compile(rf"load_state_dict\(\s*(?!self\b)\w[\w.]*\.{_last(kept)}\b")
-    return flow.project.survey.mentions(loads, flow.module, _last(kept))
+    name = _last(kept.partition("[")[0])
+    loads = re.compile(rf"load_state_dict\(\s*(?!self\b)\w[\w.]*\.{name}\b")
+    return flow.project.survey.mentions(loads, flow.module, name)
 
 
 def _methods_besides(flow: Flow, stmt: t.Stmt, kept: str) -> Iterator[FunctionRef]:
@@ -179,9 +190,16 @@ def _methods_besides(flow: Flow, stmt: t.Stmt, kept: str) -> Iterator[FunctionRe
 
 
 def _is_kept_as_it_is(ref: FunctionRef, kept: str) -> bool:
-    """Whether a function binds a name to nothing else but None, and changes no entry of what it is."""
-    states = (isinstance(value, t.Constant) or _state_of(value) is not None for value in _bound(ref, kept))
-    return all(states) and not any(_changes(node, kept) for node in ref.define.nodes)
+    """Whether a function binds a name to nothing else but what is empty, and changes no entry of what it is."""
+    return all(map(_is_state_or_empty, _bound(ref, kept))) and not any(
+        _changes(node, kept) for node in ref.define.nodes
+    )
+
+
+def _is_state_or_empty(value: t.Expr) -> bool:
+    if isinstance(value, t.DictDisplay) and not value.entries:
+        return True
+    return isinstance(value, t.Constant) or any(True for _ in _states_in(value))
 
 
 def _bound(ref: FunctionRef, path: str) -> Iterator[t.Expr]:
@@ -214,7 +232,7 @@ def _uses(stmt: t.Stmt, kept: str, model: str, by_last: bool = False) -> tuple[b
     """Whether a statement loads a state into the model that it was taken of, or saves it."""
     if isinstance(stmt, t.Return):
         returned = stmt.value.items if isinstance(stmt.value, t.Display) else [stmt.value]
-        return False, any(each is not None and t.path_of(each) == kept for each in returned)
+        return False, any(each is not None and _has(each, kept) for each in returned)
     call = stmt.value if isinstance(stmt, t.Evaluate | t.Assign) else None
     func = call.func if isinstance(call, t.Call) else None
     if not isinstance(call, t.Call) or not call.args or not isinstance(func, t.Attribute):
@@ -222,10 +240,16 @@ def _uses(stmt: t.Stmt, kept: str, model: str, by_last: bool = False) -> tuple[b
     given = call.args[0].value
     if func.name == "save":
         named = (given, *(item for _, item in given.entries)) if isinstance(given, t.DictDisplay) else (given,)
-        return False, any(t.path_of(each) == kept for each in named)
+        return False, any(_has(each, kept) for each in named)
     into = t.path_of(func.value) or ""
     is_same = (_last(into) if by_last else into) == model
-    return func.name == "load_state_dict" and is_same and t.path_of(given) == kept, False
+    return func.name == "load_state_dict" and is_same and _has(given, kept), False
+
+
+def _has(expr: t.Expr, kept: str) -> bool:
+    """Whether an expression is what is kept, an entry of it, or the dict that it is an entry of."""
+    path = t.path_of(expr)
+    return path is not None and (is_part(path, kept) or kept.startswith(f"{path}["))
 
 
 def _last(path: str) -> str:

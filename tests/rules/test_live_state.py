@@ -131,6 +131,45 @@ FLAGGED = {
                 model.load_state_dict(best_state)
                 print(lr, validate(model))
     """,
+    "a checkpoint": fit(
+        "if score > best:",
+        "    best = score",
+        '    kept = {"epoch": epoch, "model": model.state_dict(), "optimizer": optimizer.state_dict()}  # !',
+        after='model.load_state_dict(kept["model"])',
+        before="kept = None",
+    ),
+    "a checkpoint that is saved": fit(
+        "if score > best:",
+        "    best = score",
+        '    kept = {"model": model.state_dict(), "score": score}  # !',
+        after='torch.save(kept, "best.pt")',
+        before="kept = {}",
+    ),
+    "the state in a checkpoint that is saved": fit(
+        "if score > best:",
+        '    best, kept = score, {"model": model.state_dict(), "score": score}  # !',
+        after='torch.save(kept["model"], "best.pt")',
+        before="kept = {}",
+    ),
+    "an entry of a checkpoint": fit(
+        "if score > best:",
+        "    best = score",
+        '    kept["model"] = model.state_dict()  # !',
+        after='model.load_state_dict(kept["model"])',
+        before="kept = {}",
+    ),
+    "an entry of a checkpoint that is returned": fit(
+        "if score > best:",
+        "    best = score",
+        '    kept["epoch"] = epoch',
+        '    kept["model"] = model.state_dict()  # !',
+        after="return model, kept",
+        before="kept = {}",
+    ),
+    "early stopping with a checkpoint": stopper(
+        'self.best_state = {"loss": loss, "model": model.state_dict()}  # !',
+        restored='model.load_state_dict(self.best_state["model"])',
+    ),
     "early stopping": stopper("self.best_state = model.state_dict()  # !"),
     "early stopping, another dict": stopper("self.best_state = dict(model.state_dict())  # !"),
     "early stopping that saves": stopper(
@@ -142,6 +181,46 @@ CLEAN = {
     "a deep copy": fit("if score > best:", "    best_state = copy.deepcopy(model.state_dict())"),
     "copies of its tensors": fit(
         "if score > best:", "    best_state = {k: v.clone() for k, v in model.state_dict().items()}"
+    ),
+    "a checkpoint of a copy": fit(
+        "if score > best:",
+        '    kept = {"epoch": epoch, "model": copy.deepcopy(model.state_dict())}',
+        after='model.load_state_dict(kept["model"])',
+    ),
+    "a checkpoint that is saved right away": fit(
+        "if score > best:",
+        '    kept = {"epoch": epoch, "model": model.state_dict()}',
+        '    torch.save(kept, "best.pt")',
+        after='model.load_state_dict(torch.load("best.pt")["model"])',
+    ),
+    "a checkpoint of the optimizer": fit(
+        "if score > best:",
+        '    kept = {"epoch": epoch, "optimizer": optimizer.state_dict()}',
+        after="return kept",
+    ),
+    "a checkpoint that is copied later": fit(
+        "if score > best:",
+        '    kept = {"epoch": epoch, "model": model.state_dict()}',
+        '    kept["model"] = copy.deepcopy(kept["model"])',
+        after='model.load_state_dict(kept["model"])',
+    ),
+    "a checkpoint of the last epoch": fit(
+        'kept = {"epoch": epoch, "model": model.state_dict()}',
+        after="return kept",
+    ),
+    "another entry": fit(
+        "if score > best:",
+        '    kept["epoch"] = epoch',
+        '    kept["model"] = model.state_dict()',
+        '    torch.save(kept["model"], "best.pt")',
+        after='return kept["epoch"]',
+        before="kept = {}",
+    ),
+    "a state for each fold": fit(
+        "if score > best:",
+        "    states[epoch] = model.state_dict()",
+        after="other.load_state_dict(states[0])",
+        before="states = {}",
     ),
     "on the host": fit("if score > best:", "    best_state = {k: v.cpu() for k, v in model.state_dict().items()}"),
     "saved right away": fit(
@@ -294,19 +373,26 @@ def test_clean(snippet: str) -> None:
     assert_clean(snippet, CODE)
 
 
-def test_others_load_what_an_object_keeps(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("taken", "loaded"),
+    [
+        ("model.state_dict()", "stopper.best_state"),
+        ('{"loss": loss, "model": model.state_dict()}', 'stopper.best_state["model"]'),
+    ],
+)
+def test_others_load_what_an_object_keeps(taken: str, loaded: str, tmp_path: Path) -> None:
     files = {
-        "stopping.py": """
+        "stopping.py": f"""
             class EarlyStopping:
                 def __init__(self, patience):
                     self.patience, self.best, self.best_state = patience, float("inf"), None
 
                 def __call__(self, loss, model):
                     if loss < self.best:
-                        self.best, self.best_state = loss, model.state_dict()
+                        self.best, self.best_state = loss, {taken}
                     return loss > self.best
         """,
-        "train.py": """
+        "train.py": f"""
             import torch
             from stopping import EarlyStopping
 
@@ -316,12 +402,12 @@ def test_others_load_what_an_object_keeps(tmp_path: Path) -> None:
                     train(net)
                     if stopper(validate(net), net):
                         break
-                net.load_state_dict(stopper.best_state)
+                net.load_state_dict({loaded})
         """,
     }
     assert lines_in_files(tmp_path, files, CODE) == [("stopping.py", 8)]
     files["stopping.py"] = files["stopping.py"].replace("model.state_dict()", "dict(copied(model.state_dict()))")
     assert lines_in_files(tmp_path, files, CODE) == []
     files["stopping.py"] = files["stopping.py"].replace("dict(copied(model.state_dict()))", "model.state_dict()")
-    files["train.py"] = files["train.py"].replace("net.load_state_dict(stopper.best_state)", "print(stopper.best)")
+    files["train.py"] = files["train.py"].replace(f"net.load_state_dict({loaded})", "print(stopper.best)")
     assert lines_in_files(tmp_path, files, CODE) == []
