@@ -42,8 +42,9 @@ from gradguard.signs import ACTS, BACKWARD, sign
 from gradguard.static import tree as t
 from gradguard.static.edits import one_line
 from gradguard.static.model import Call, Function, Loop, Step
+from gradguard.static.scalars import bound_to
 
-_MAKES = sign("ptim", pattern=r"\boptim\b|\bOptim|Optimizer\b")
+_MAKES = sign("opt", "Opt")  # another file may make it: `build_optimizer(net)`
 _WITHOUT_STATE = frozenset(("LBFGS", "SGD"))
 _BACK = "reset|restore|re_?init|rewind|load_state|load_weights|deepcopy|clone|copy_"
 _BEGINS_ANEW = re.compile(rf"{_BACK}|^apply$|^init")
@@ -63,12 +64,16 @@ def has_no_state(function: Function) -> Iterator[Finding]:
             continue
         if _begins_anew(loop, steps) or (made.inner is not None and _is_begun_anew(made)):
             continue
-        name = _name(made) or "the optimizer"
+        first = steps[0].source
+        name = (first.target if isinstance(first, Step) else None) or "the optimizer"
+        is_here = name == _name(made)
+        site = made.source.site if is_here else made.site
+        there = () if is_here else (made.source.site.related("it is made here"),)
         yield rule.finding(
-            made.source.site,
-            f"`{name}` is made anew for each step, with an empty state: `{one_line(made.source.site.code)}`",
+            site,
+            f"`{name}` is made anew for each step, with an empty state: `{one_line(site.code)}`",
             help="make it once, before the loop; a new rate goes into `param_groups`",
-            related=(steps[0].source.site.related("this is the one step that it takes"),),
+            related=(*there, first.site.related("this is the one step that it takes")),
         )
 
 
@@ -87,9 +92,14 @@ def _name(made: Call) -> str | None:
 
 
 def _is_of(step: Step, made: Call) -> bool:
-    """Whether an optimizer that is made takes a step: by its name, in the function where it is made."""
+    """Whether an optimizer that is made takes a step: by its name, where it is made, or what makes it is called."""
     of = step.source
-    return isinstance(of, Step) and of.target == _name(made) and of.site.chunk is made.source.site.chunk
+    if not isinstance(of, Step) or of.target is None:
+        return False
+    if of.target == _name(made) and of.site.chunk is made.source.site.chunk:
+        return True
+    given = bound_to(of.target, step.site.chunk.statements) if step.inner is None else []
+    return any(value is made.site.node for value in given)
 
 
 def _is_next(step: Step, made: Call) -> bool:

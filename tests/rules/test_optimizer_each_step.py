@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from tests.rules.snippets import assert_clean, assert_flagged
+from tests.rules.snippets import assert_clean, assert_flagged, lines_in_files
 
 CODE = "GG216"
 STEP = ("optimizer.zero_grad()", "loss = F.mse_loss(model(x), y)", "loss.backward()", "optimizer.step()")
@@ -66,6 +68,43 @@ FLAGGED = {
         def fit(net, loader):
             for x, y in loader:
                 print(train_on(net, x, y))
+    """,
+    "by a helper": """
+        def make_optimizer(net, lr):
+            return torch.optim.Adam(net.parameters(), lr=lr)
+
+        def fit(net, loader):
+            for x, y in loader:
+                opt = make_optimizer(net, 1e-3)  # !
+                opt.zero_grad()
+                F.mse_loss(net(x), y).backward()
+                opt.step()
+    """,
+    "by a helper that gives it a name": """
+        def build(net, cfg):
+            built = torch.optim.AdamW(net.parameters(), lr=cfg.lr)
+            return built
+
+        def fit(net, cfg, loader):
+            for x, y in loader:
+                opt = build(net, cfg)  # !
+                loss = F.mse_loss(net(x), y)
+                loss.backward()
+                opt.step()
+                opt.zero_grad()
+    """,
+    "by a method": """
+        class Trainer:
+            def make(self):
+                return torch.optim.AdamW(self.net.parameters(), lr=self.lr)
+
+            def fit(self, loader):
+                for x, y in loader:
+                    optimizer = self.make()  # !
+                    loss = F.mse_loss(self.net(x), y)
+                    optimizer.zero_grad()
+                    loss.backward()
+                    optimizer.step()
     """,
 }
 
@@ -179,6 +218,68 @@ CLEAN = {
         *STEP,
         over="lr in (0.1, 0.01, 0.001)",
     ),
+    "by a helper, before the loop": """
+        def make_optimizer(net, lr):
+            return torch.optim.Adam(net.parameters(), lr=lr)
+
+        def fit(net, loader):
+            opt = make_optimizer(net, 1e-3)
+            for x, y in loader:
+                opt.zero_grad()
+                F.mse_loss(net(x), y).backward()
+                opt.step()
+    """,
+    "by a helper, for each epoch": """
+        def make_optimizer(net, lr):
+            return torch.optim.Adam(net.parameters(), lr=lr)
+
+        def fit(net, loader, epochs):
+            for epoch in range(epochs):
+                opt = make_optimizer(net, 1 / (epoch + 1))
+                for x, y in loader:
+                    opt.zero_grad()
+                    F.mse_loss(net(x), y).backward()
+                    opt.step()
+    """,
+    "by a helper that keeps it": """
+        class Trainer:
+            def make(self):
+                if self.optimizer is None:
+                    self.optimizer = torch.optim.AdamW(self.net.parameters(), lr=self.lr)
+                return self.optimizer
+
+            def fit(self, loader):
+                for x, y in loader:
+                    optimizer = self.make()
+                    loss = F.mse_loss(self.net(x), y)
+                    optimizer.zero_grad()
+                    loss.backward()
+                    optimizer.step()
+    """,
+    "by a helper, for a model that is made there": """
+        def start(width):
+            net = nn.Linear(width, 1)
+            return net, torch.optim.Adam(net.parameters())
+
+        def widths(sizes, x, y):
+            for width in sizes:
+                net, opt = start(width)
+                F.mse_loss(net(x), y).backward()
+                opt.step()
+    """,
+    "by a helper, of a copy": """
+        import copy
+
+        def make_optimizer(net):
+            return torch.optim.Adam(net.parameters())
+
+        def adapt(net, tasks):
+            for x, y in tasks:
+                fast = copy.deepcopy(net)
+                opt = make_optimizer(fast)
+                F.mse_loss(fast(x), y).backward()
+                opt.step()
+    """,
     "a helper that is called once": """
         def train_on(net, x, y):
             opt = torch.optim.Adam(net.parameters(), lr=1e-3)
@@ -210,3 +311,28 @@ def test_flagged(snippet: str) -> None:
 @pytest.mark.parametrize("snippet", CLEAN.values(), ids=CLEAN)
 def test_clean(snippet: str) -> None:
     assert_clean(snippet, CODE)
+
+
+def test_what_makes_it_is_in_another_file(tmp_path: Path) -> None:
+    files = {
+        "factory.py": """
+            import torch
+
+            def build_optimizer(net, cfg):
+                return torch.optim.Adam(net.parameters(), lr=cfg.lr)
+        """,
+        "train.py": """
+            import torch.nn.functional as F
+            from factory import build_optimizer
+
+            def fit(net, cfg, loader):
+                for x, y in loader:
+                    opt = build_optimizer(net, cfg)
+                    opt.zero_grad()
+                    F.mse_loss(net(x), y).backward()
+                    opt.step()
+        """,
+    }
+    assert lines_in_files(tmp_path, files, CODE) == [("train.py", 7)]
+    files["factory.py"] = files["factory.py"].replace("Adam", "SGD")
+    assert lines_in_files(tmp_path, files, CODE) == []
