@@ -13,7 +13,7 @@ model.load_state_dict(best_state)                           # the weights of the
 ```
 
 So it is with a dict that has it, `best = {"epoch": epoch, "model": model.state_dict()}`, and with the model itself,
-`best_model = model`: that is another name for it.
+`best_model = model`: that is another name for it. A list of such states has the same one each time.
 
 **Instead**, copy it, `copy.deepcopy(model.state_dict())` (a `.copy()` of the dict has the same tensors), or save it
 right away, `torch.save(model.state_dict(), path)`:
@@ -23,8 +23,9 @@ best_state = {name: value.clone() for name, value in model.state_dict().items()}
 ```
 
 **Not flagged.** A copy; a state that is loaded into another model; one that is filled from other weights before it is
-loaded; one that is taken of the last epoch, whatever that was; the best of several models, each of which is made, or
-taken from a list, in the loop; a loop that ends right there; a model that no optimizer has; the state of an optimizer.
+loaded; one that is taken of the last epoch, whatever that was; the best, or a list, of several models, each of which is
+made, or taken from somewhere, in the loop; a loop that ends right there; a model that no optimizer has; the state of an
+optimizer.
 
 **References.** <https://docs.pytorch.org/tutorials/beginner/saving_loading_models.html>, where it says that
 `best_model_state = model.state_dict()` is a reference to the state and not its copy.
@@ -39,7 +40,7 @@ from gradguard.findings import Finding, Severity
 from gradguard.signs import ACTS, BACKWARD, sign
 from gradguard.static.model import Function
 
-_KEEPS = sign("state_dict", pattern=r"[=:][^\n=]*\.state_dict\(\s*\)", own=True)
+_KEEPS = sign("state_dict", pattern=r"(?:[=:]|append\()[^\n=]*\.state_dict\(\s*\)", own=True)
 
 _BEST = sign(
     "best", "Best", "BEST", "better", "Better", "improve", "Improve",
@@ -54,9 +55,12 @@ rule = Rule("GG217", "live-state", Severity.WARNING, ((_KEEPS,), (BACKWARD, ACTS
 def goes_on(function: Function) -> Iterator[Finding]:
     for state in function.live_states:
         used = () if state.used is None else (state.used.related("by then it is as the last step has left it"),)
+        what = f"`{state.kept}` is no copy: the steps that come change it with `{state.model}`"
+        if state.is_one_of_several:
+            what = f"`{state.kept}` has no copies: all that is in it is `{state.model}` as the last step leaves it"
         yield rule.finding(
             state.site,
-            f"`{state.kept}` is no copy: the steps that come change it with `{state.model}`",
+            what,
             help=f"keep `copy.deepcopy({state.taken})`",
             related=used,
         )

@@ -38,6 +38,9 @@ def live_states(flow: Flow) -> Iterator[LiveState]:
                 used = _used_after_training(flow, stmt, kept, model) or _used_elsewhere(flow, stmt, kept, model)
                 if used is not None or _is_loaded_from(flow, stmt, kept):
                     yield LiveState(flow.site(stmt), kept, model, f"{model}.state_dict()", used)
+        for kept, model in _collected(stmt):
+            if _learns(flow, model) and (used := _read_of_several(flow, stmt, kept, model)) is not None:
+                yield LiveState(flow.site(stmt), kept, model, f"{model}.state_dict()", used, is_one_of_several=True)
 
 
 def _kept_whole(flow: Flow, stmt: t.Stmt) -> Iterator[tuple[str, str]]:
@@ -114,8 +117,52 @@ def _taken(stmt: t.Stmt) -> Iterator[tuple[str, str]]:
             continue
         for of in _states_in(value):
             model = t.path_of(of)
-            if model is not None and named_kind(model) is not Kind.OPTIMIZER and "sched" not in model:
+            if model is not None and _is_of_model(model):
                 yield kept, model
+
+
+def _collected(stmt: t.Stmt) -> Iterator[tuple[str, str]]:
+    """``kept.append(model.state_dict())``, ``kept[epoch] = model.state_dict()``: the paths of both."""
+    for collection, value in _put(stmt):
+        kept = t.path_of(collection)
+        for of in _states_in(value) if kept is not None else ():
+            model = t.path_of(of)
+            if kept is not None and model is not None and "[" not in model and _is_of_model(model):
+                yield kept, model
+
+
+def _put(stmt: t.Stmt) -> Iterator[tuple[t.Expr, t.Expr]]:
+    """The collections into which a statement puts something beside what is there, each with what it puts there."""
+    for target, value in t.pairs(stmt.targets, stmt.value) if isinstance(stmt, t.Assign) else ():
+        if isinstance(target, t.Subscript) and not isinstance(target.index, t.Constant | t.Slice):
+            yield target.value, value
+    call = stmt.value if isinstance(stmt, t.Evaluate) else None
+    func = call.func if isinstance(call, t.Call) and len(call.args) == 1 else None
+    if isinstance(call, t.Call) and isinstance(func, t.Attribute) and func.name == "append":
+        yield func.value, call.args[0].value
+
+
+def _read_of_several(flow: Flow, stmt: t.Stmt, kept: str, model: str) -> Site | None:
+    """Where a function reads the states that it collected in a loop that trains one model: they are all one."""
+    of = (model, model.split(".", 1)[0])
+    for loop in flow.facts.loops:
+        if not loop.trains or stmt not in loop.nodes or _ends(loop, stmt, kept):
+            continue
+        if any(path in loop.targets or _is_made_in(loop, path) for path in (*of, kept)):
+            continue
+        for other in flow.ref.define.statements:
+            if comes_before(flow.ref.define.body, loop.site.node, other) and _reads(other, kept):
+                return flow.site(other)
+    return None
+
+
+def _is_made_in(loop: Loop, path: str) -> bool:
+    targets = (target for node in loop.nodes if isinstance(node, t.Assign) for target in node.targets)
+    return any(t.path_of(name) == path for target in targets for name in t.names_in(target))
+
+
+def _is_of_model(path: str) -> bool:
+    return named_kind(path) is not Kind.OPTIMIZER and "sched" not in path
 
 
 def _states_in(value: t.Expr) -> Iterator[t.Expr]:

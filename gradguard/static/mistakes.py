@@ -34,6 +34,7 @@ class LiveState:
         model: the path of the model.
         taken: what is kept, as it would be copied.
         used: the statement that loads it, saves it, or hands it to the caller; None where others take it.
+        is_one_of_several: it is put into a collection with others, all of the same tensors.
     """
 
     site: Site
@@ -41,6 +42,7 @@ class LiveState:
     model: str
     taken: str
     used: Site | None
+    is_one_of_several: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -166,6 +166,36 @@ FLAGGED = {
         after="return model, kept",
         before="kept = {}",
     ),
+    "a list of states": fit(
+        "states.append(model.state_dict())  # !",
+        "scores.append(score)",
+        after="torch.save(states[scores.index(max(scores))], path)",
+        before="states, scores = [], []",
+    ),
+    "a list of checkpoints": fit(
+        'history.append({"epoch": epoch, "model": model.state_dict()})  # !',
+        after="return history",
+        before="history = []",
+    ),
+    "a state for each epoch": fit(
+        "if score > best:",
+        "    states[epoch] = model.state_dict()  # !",
+        after="other.load_state_dict(states[0])",
+        before="states = {}",
+    ),
+    "states of one model that clients train in turn": """
+        def round_of(net, start, clients, lr):
+            collected = []
+            for client in clients:
+                net.load_state_dict(start)
+                optimizer = torch.optim.SGD(net.parameters(), lr)
+                for x, y in client:
+                    optimizer.zero_grad()
+                    F.mse_loss(net(x), y).backward()
+                    optimizer.step()
+                collected.append(net.state_dict())  # !
+            return average(collected)
+    """,
     "early stopping with a checkpoint": stopper(
         'self.best_state = {"loss": loss, "model": model.state_dict()}  # !',
         restored='model.load_state_dict(self.best_state["model"])',
@@ -216,12 +246,73 @@ CLEAN = {
         after='return kept["epoch"]',
         before="kept = {}",
     ),
-    "a state for each fold": fit(
-        "if score > best:",
-        "    states[epoch] = model.state_dict()",
-        after="other.load_state_dict(states[0])",
-        before="states = {}",
+    "a list of copies": fit(
+        "states.append(copy.deepcopy(model.state_dict()))",
+        after="return states",
+        before="states = []",
     ),
+    "a list that is saved in the loop": fit(
+        "states = [model.state_dict()]",
+        "torch.save(states, path)",
+        after="torch.save(model.state_dict(), path)",
+    ),
+    "a list of the loop's own": fit(
+        "states = []",
+        "states.append(model.state_dict())",
+        "torch.save(states, path)",
+        after="print(states)",
+    ),
+    "a list of other things": fit(
+        "states.append(model.state_dict()['head.bias'].mean().item())",
+        after="return states",
+        before="states = []",
+    ),
+    "a list of the states of an optimizer": fit(
+        "states.append(optimizer.state_dict())", after="return states", before="states = []"
+    ),
+    "a state for each of several models": """
+        def folds(make, folds, lr):
+            weights = []
+            for fold in folds:
+                model = make()
+                optimizer = torch.optim.Adam(model.parameters(), lr)
+                for x, y in fold:
+                    optimizer.zero_grad()
+                    F.mse_loss(model(x), y).backward()
+                    optimizer.step()
+                weights.append(model.state_dict())
+            return average(weights)
+    """,
+    "the states of clients": """
+        def gather(clients, loaders):
+            states = {}
+            for client, loader in zip(clients, loaders):
+                for x, y in loader:
+                    client.optimizer.zero_grad()
+                    F.mse_loss(client.model(x), y).backward()
+                    client.optimizer.step()
+                states[client.name] = client.model.state_dict()
+            return states
+    """,
+    "the states of models by their place": """
+        def gather(models, optimizers, loader):
+            states = []
+            for i in range(len(models)):
+                for x, y in loader:
+                    optimizers[i].zero_grad()
+                    F.mse_loss(models[i](x), y).backward()
+                    optimizers[i].step()
+                states.append(models[i].state_dict())
+            return states
+    """,
+    "a list of states that a model is given": """
+        def average(model, paths):
+            states = []
+            for path in paths:
+                model.load_state_dict(torch.load(path))
+                states.append(model.state_dict())
+            return states
+    """,
     "on the host": fit("if score > best:", "    best_state = {k: v.cpu() for k, v in model.state_dict().items()}"),
     "saved right away": fit(
         "if score > best:",
