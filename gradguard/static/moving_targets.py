@@ -17,7 +17,6 @@ from gradguard.static.values import Source
 if TYPE_CHECKING:
     from gradguard.static.flow import Flow
 
-_CUTS = frozenset("detach data item numpy tolist".split())
 _DISCOUNT = re.compile(r"gamma|discount", re.I)
 _DISTANCE = re.compile(r"(?:loss|loss_?f\w*|criterion|mse|huber|l1)$", re.I)
 
@@ -95,7 +94,7 @@ def _unshaped(expr: t.Expr) -> t.Expr:
 def _run(flow: Flow, value: t.Expr) -> list[Forward]:
     """The calls of modules that a value surely comes from, with their graph."""
     written = list(t.walk(value))
-    if any(isinstance(node, t.Attribute) and node.name in _CUTS for node in written):
+    if any(isinstance(node, t.Attribute) and node.name in k.CUTS for node in written):
         return []
     paths = [path for node in written if isinstance(node, t.Expr) and (path := t.path_of(node)) is not None]
     roots = (root for path in paths for root in flow.read(flow.canonical(path), flow.final).roots)
@@ -117,7 +116,7 @@ def _cuts_itself(value: t.Expr, path: str) -> bool:
     """``target = target.detach()``."""
     nodes = list(t.walk(value))
     names = {t.path_of(node) for node in nodes if isinstance(node, t.Name | t.Attribute)}
-    return path in names and any(isinstance(node, t.Attribute) and node.name in _CUTS for node in nodes)
+    return path in names and any(isinstance(node, t.Attribute) and node.name in k.CUTS for node in nodes)
 
 
 def _discounted(flow: Flow, target: t.Expr) -> t.Expr | None:

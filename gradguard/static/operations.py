@@ -154,11 +154,17 @@ def _partial(c: Called, function: Value) -> Value:
 
 
 def _replaced(c: Called, record: Value) -> Value:
-    """``replace(state, pos=pos)``: the record with some other fields."""
+    """``replace(state, pos=pos)``: the record with some other fields.
+
+    Of a record that is not known by its fields, what is cut out of its graph takes the place of what had one.
+    """
     given = {arg.keyword: value for arg, value in c.values if arg.keyword is not None}
     kept = tuple((key, part) for key, part in record.parts if key not in given)
     parts = (*kept, *((name, value) for name, value in given.items()))
-    rest = kept if record.parts else (("rest", record._replace(parts=(), must=frozenset())),)
+    nodes = [node for arg, _ in c.values if arg.keyword is not None for node in t.walk(arg.value)]
+    is_cut = any(isinstance(node, t.Attribute) and node.name in k.CUTS for node in nodes)
+    others = UNKNOWN if is_cut else record._replace(parts=(), must=frozenset())
+    rest = kept if record.parts else (("rest", others),)
     return union(v for _, v in (*rest, *given.items()))._replace(kind=Kind.OUTPUT, parts=parts)
 
 

@@ -93,3 +93,54 @@ def test_behind_an_early_return_a_name_is_the_same_object() -> None:
         "                if self.stats.step", "                s = self.stats\n                if s.step"
     )
     assert_flagged(early.replace("s = self.stats; s.mean", "s.mean"), CODE)
+
+
+CALLBACK = """
+    import dataclasses
+    from typing import NamedTuple
+
+    class Pass(NamedTuple):
+        step: int
+        loss: torch.Tensor
+
+    class Record:
+        def __init__(self):
+            self.book = []
+
+        def after(self, done):
+            self.book.append({kept})
+
+    class Engine:
+        def __init__(self, net, optimizer):
+            self.net, self.optimizer, self.record = net, optimizer, Record()
+
+        def advance(self, step, x, y):
+            loss = F.mse_loss(self.net(x), y)
+            self.optimizer.zero_grad()
+            loss.backward()
+            self.optimizer.step()
+            return Pass(step, loss)
+
+        def fit(self, loader):
+            for step, (x, y) in enumerate(loader):
+                done = self.advance(step, x, y)
+                self.record.after(done)  {mark}
+"""
+
+
+@pytest.mark.parametrize("kept", ["done", "done._replace(step=done.step + 1)", "dataclasses.replace(done, step=0)"])
+def test_a_record_that_is_kept_with_its_graph(kept: str) -> None:
+    assert_flagged(CALLBACK.format(kept=kept, mark="# !"), CODE)
+
+
+@pytest.mark.parametrize(
+    "kept",
+    [
+        "done._replace(loss=done.loss.item())",
+        "done._replace(loss=done.loss.detach())",
+        "done._replace(step=done.step + 1, loss=float(done.loss.detach()))",
+        "dataclasses.replace(done, loss=done.loss.item())",
+    ],
+)
+def test_a_record_whose_loss_is_cut(kept: str) -> None:
+    assert_clean(CALLBACK.format(kept=kept, mark=""))
