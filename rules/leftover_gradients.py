@@ -42,7 +42,8 @@ from gradguard.catalogue import Rule
 from gradguard.findings import Finding, Severity
 from gradguard.signs import TRAINS
 from gradguard.static.leftovers import leftovers
-from gradguard.static.model import Function
+from gradguard.static.model import Event, Function
+from gradguard.static.source import Site
 
 rule = Rule("GG214", "leftover-gradients", Severity.ERROR, TRAINS)
 
@@ -52,13 +53,20 @@ def steps_with_them(function: Function) -> Iterator[Finding]:
     for each in leftovers(function):
         if function.switches_gradients():
             return
+        left_by, added_to, used_by = map(_site, (each.left_by, each.added_to, each.used_by))
+        if left_by == added_to:  # one method, of two objects: what tells them apart is where it is called
+            left_by, added_to, used_by = each.left_by.site, each.added_to.site, each.used_by.site
         yield rule.finding(
-            each.left_by.site,
+            left_by,
             f"this backward, which is for `{each.own.target}`, also fills gradients of `{each.used_by.target}`, and "
             f"nothing resets them before its next step",
             help=f"call `{each.used_by.target}.zero_grad()` right before its own backward",
             related=(
-                each.added_to.site.related("this backward adds to them"),
-                each.used_by.site.related("this step uses the sum"),
+                added_to.related("this backward adds to them"),
+                used_by.related("this step uses the sum"),
             ),
         )
+
+
+def _site(event: Event) -> Site:
+    return event.source.site

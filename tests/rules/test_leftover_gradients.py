@@ -72,6 +72,43 @@ AGENT = """
                 {after}
 """
 
+DUEL = """
+    class Duel:
+        def __init__(self):
+            self.maker, self.critic = nn.Linear(8, 4), nn.Linear(4, 1)
+            self.opt_m = torch.optim.Adam(self.maker.parameters())
+            self.opt_c = torch.optim.Adam(self.critic.parameters())
+
+        def invent(self):
+            return self.maker(torch.randn(64, 8))
+
+        def critic_turn(self, real):
+            fake = self.invent().detach()
+            hinge = F.relu(1 - self.critic(real)).mean() + F.relu(1 + self.critic(fake)).mean()
+            {first}
+            hinge.backward()
+            self.opt_c.step()
+            {last}
+            return hinge.item()
+
+        def maker_turn(self):
+            sway = -self.critic(self.invent()).mean()
+            sway.backward(){mark}
+            self.opt_m.step()
+            self.opt_m.zero_grad()
+            return sway.item()
+
+        def bout(self, real):
+            for _ in range(2):
+                hinge = self.critic_turn(real)
+            return hinge, self.maker_turn()
+
+    def main(loader):
+        duel = Duel()
+        for real in loader:
+            print(duel.bout(real))
+"""
+
 FLAGGED = {
     "each is reset behind its step": gan(*D_STEP, "d_opt.zero_grad()", *G_STEP, "g_opt.zero_grad()", mark=MARK),
     "both are reset first, and the generator comes first": gan(
@@ -90,6 +127,7 @@ FLAGGED = {
         "    g_opt.step(); g_opt.zero_grad()",
         mark=MARK,
     ),
+    "each in a method of its own": DUEL.format(first="pass", last="self.opt_c.zero_grad()", mark=MARK),
     "two objects of one class": PLAYERS.format(learn=RESETS_LATE, mark=MARK),
     "an actor and a critic": AGENT.format(
         before="pass",
@@ -100,6 +138,10 @@ FLAGGED = {
 }
 
 CLEAN = {
+    "each in a method of its own": DUEL.format(first="self.opt_c.zero_grad()", last="pass", mark=""),
+    "each in a method of its own, reset on both sides": DUEL.format(
+        first="self.opt_c.zero_grad()", last="self.opt_c.zero_grad()", mark=""
+    ),
     "each is reset before its backward": gan("d_opt.zero_grad()", *D_STEP, "g_opt.zero_grad()", *G_STEP),
     "both are reset behind both": gan(*D_STEP, *G_STEP, "g_opt.zero_grad(); d_opt.zero_grad()"),
     "reset again before its step": gan(*D_STEP, "d_opt.zero_grad()", *G_STEP, "for net in (G, D): net.zero_grad()"),
