@@ -44,7 +44,7 @@ def joining_call(flow: Flow, path: str, source: t.Expr | None) -> t.Call | None:
     if isinstance(source, t.Display):
         each = (joining_call(flow, f"{path}[*]", item) for item in source.items)
         return next((found for found in each if found is not None), None)
-    source = _itself(source) if source is not None else None
+    source = _itself(_untrimmed(source)) if source is not None else None
     if isinstance(source, t.Name):
         bound = [made.value for made in flow.ref.bindings_made if source.id in made.names]
         source = max(bound, key=lambda value: flow.site(value).line, default=None)  # what comes behind it may cut it
@@ -89,6 +89,28 @@ def _itself(expr: t.Expr) -> t.Expr:
     while isinstance(expr, t.Call) and isinstance(expr.func, t.Attribute) and expr.func.name in _SAME:
         expr = expr.func.value
     return expr
+
+
+def _untrimmed(expr: t.Expr) -> t.Expr:
+    """What a slice is taken of that leaves the dimension alone along which it gets longer: ``cat(..., dim=1)[-n:]``."""
+    inner = _itself(expr)
+    if not isinstance(inner, t.Subscript) or not isinstance(inner.index, t.Slice):
+        return expr
+    joining, trimmed = _itself(inner.value), inner.index.bounds
+    dim = _joined_along(joining) if isinstance(joining, t.Call) else None
+    is_known = bool(trimmed) and all(isinstance(each, tuple) for each in trimmed)  # a slice for each dimension
+    if not is_known or dim is None:
+        return expr
+    return joining if dim >= len(trimmed) or trimmed[dim] == ("", "") else expr
+
+
+def _joined_along(call: t.Call) -> int | None:
+    """The dimension along which it joins, where that is written, and not counted from the end."""
+    if isinstance(call.func, t.Attribute) and call.func.name == "hstack":
+        return None
+    along = call.argument("dim", 1) or call.argument("axis", 1)
+    value = along.value if isinstance(along, t.Constant) else 0 if along is None else None
+    return value if isinstance(value, int) and value >= 0 else None
 
 
 _SAME = frozenset("detach clone to cpu cuda float".split())
