@@ -175,6 +175,9 @@ def _states_in(value: t.Expr) -> Iterator[t.Expr]:
 
 def _state_of(value: t.Expr) -> t.Expr | None:
     """What an expression gives the state of, or another dict of the same tensors: ``dict(net.state_dict())``."""
+    if isinstance(value, t.Comprehension):
+        state = _gone_through(value)
+        return None if state is None else _state_of(state)
     func = value.func if isinstance(value, t.Call) else None
     if not isinstance(value, t.Call) or func is None:
         return None
@@ -186,6 +189,20 @@ def _state_of(value: t.Expr) -> t.Expr | None:
     if len(value.args) == 1:
         return _state_of(value.args[0].value)
     return _state_of(func.value) if isinstance(func, t.Attribute) and not value.args else None
+
+
+def _gone_through(made: t.Comprehension) -> t.Expr | None:
+    """``state`` of ``{name: value for name, value in state.items()}``, whose values are the same tensors."""
+    clause, element = made.clauses[0], made.element
+    call, target = clause.iterable, clause.target
+    func = call.func if isinstance(call, t.Call) else None
+    if isinstance(element, t.Call) and isinstance(element.func, t.Attribute) and element.func.name == "detach":
+        element = element.func.value  # it has the memory of the tensor
+    if not isinstance(func, t.Attribute) or func.name != "items" or made.key is None:
+        return None
+    is_pair = isinstance(target, t.Display) and len(target.items) == 2
+    value = target.items[1] if isinstance(target, t.Display) and is_pair else None
+    return func.value if value is not None and t.path_of(element) == t.path_of(value) else None
 
 
 def _used_after_training(flow: Flow, stmt: t.Stmt, kept: str, model: str) -> Site | None:

@@ -73,6 +73,12 @@ FLAGGED = {
     "by a flag": fit("if is_best:", "    best_state = model.state_dict()  # !"),
     "another dict": fit("if score > best:", "    best_state = model.state_dict().copy()  # !"),
     "yet another dict": fit("if score > best:", "    best_state = dict(model.state_dict())  # !"),
+    "a dict of the same values": fit(
+        "if score > best:", "    best_state = {k: v for k, v in model.state_dict().items()}  # !"
+    ),
+    "a dict of the same memory": fit(
+        "if score > best:", "    best_state = {k: v.detach() for k, v in model.state_dict().items()}  # !"
+    ),
     "a shallow copy": fit("if score > best:", "    best_state = copy.copy(model.state_dict())  # !"),
     "saved after the loop": fit(
         "if score > best:", "    best_state = model.state_dict()  # !", after="torch.save(best_state, 'best.pt')"
@@ -313,6 +319,15 @@ CLEAN = {
                 states.append(model.state_dict())
             return states
     """,
+    "a dict of copies": fit(
+        "if score > best:", "    best_state = {k: v.clone() for k, v in model.state_dict().items()}"
+    ),
+    "a dict of detached copies": fit(
+        "if score > best:", "    best_state = {k: v.detach().clone() for k, v in model.state_dict().items()}"
+    ),
+    "a dict of what is computed": fit(
+        "if score > best:", "    best_state = {k: v * 1 for k, v in model.state_dict().items()}"
+    ),
     "on the host": fit("if score > best:", "    best_state = {k: v.cpu() for k, v in model.state_dict().items()}"),
     "saved right away": fit(
         "if score > best:",
