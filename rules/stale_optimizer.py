@@ -12,6 +12,9 @@ optimizer = optim.SGD(model.parameters(), lr=0.01)
 model.fc = nn.Linear(512, 2)        # the head is never trained
 ```
 
+So it is with an object that makes its network anew in one method, `self.net = Net()`, and its optimizer once: in its
+constructor, or as a `cached_property`.
+
 **Instead**, make the optimizer when the model is as it is to be trained, or add what is new with
 `optimizer.add_param_group({"params": model.fc.parameters()})`.
 

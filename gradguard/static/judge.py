@@ -31,6 +31,7 @@ from gradguard.static.paths import is_within
 from gradguard.static.read_again import is_read_again, is_read_at_its_end
 from gradguard.static.renewal import is_renewed
 from gradguard.static.replaced import replacements
+from gradguard.static.replaced_by_methods import replaced_by_methods
 from gradguard.static.reset_by_callers import is_reset_by_callers
 from gradguard.static.roots import attaching_roots, graphs, node_of, site_of, wholes
 from gradguard.static.route import in_words, route
@@ -69,7 +70,7 @@ def judge(flow: Flow) -> None:
             loop.is_once_by_default = counts.is_once_by_default(flow, loop.site.node.iterable)
     for loop in flow.facts.loops:
         judge_forwards(flow, loop)
-    flow.facts.replacements = list(replacements(flow))
+    flow.facts.replacements = [*replacements(flow), *replaced_by_methods(flow)]
     flow.facts.moving_targets = list(moving_targets(flow))
     flow.facts.live_states = list(live_states(flow))
     flow.facts.uncalled = list(uncalled(flow))

@@ -80,7 +80,7 @@ def _replaced(flow: Flow, stmt: t.Stmt, given: frozenset[str]) -> Site | None:
     if _splits(flow.ref, stmt, given) or _adds(flow.ref, stmt, given):
         return flow.site(stmt)
     if isinstance(stmt, t.Assign):
-        return flow.site(stmt) if _replaces(flow.ref, stmt, given) else None
+        return flow.site(stmt) if replaces(flow.ref, stmt, given) else None
     call = stmt.value if isinstance(stmt, t.Evaluate) else None
     if not isinstance(call, t.Call) or not isinstance(call.func, t.Attribute):
         return None
@@ -118,7 +118,7 @@ def _takes(loop: t.Repeat, name: str | None) -> bool:
 
 def _replacing(method: FunctionRef, given: frozenset[str]) -> Site | None:
     """The statement of a method that makes anew, each time, a part of what an optimizer was given."""
-    always = (s for s in method.define.body if isinstance(s, t.Assign) and _replaces(method, s, given))
+    always = (s for s in method.define.body if isinstance(s, t.Assign) and replaces(method, s, given))
     in_each = (s for s in method.define.statements if _splits(method, s, given))
     return next((Site(method.chunk, stmt) for stmt in (*always, *in_each)), None)
 
@@ -154,7 +154,7 @@ def _is_below(path: str, owner: str) -> bool:
     return f"{path}.".startswith(f"{owner}.")
 
 
-def _replaces(ref: FunctionRef, stmt: t.Assign, given: frozenset[str]) -> bool:
+def replaces(ref: FunctionRef, stmt: t.Assign, given: frozenset[str]) -> bool:
     """Whether a module is made anew, of nothing that the old one had but its settings: ``net.fc.in_features``."""
     target = t.path_of(_held(stmt.targets[0])) if len(stmt.targets) == 1 else None
     if target is None or not any(_is_below(target, path) for path in given):
@@ -191,14 +191,14 @@ def _is_used(flow: Flow, path: str, replaced: t.Node, rest: Sequence[t.Stmt]) ->
     methods = [ref for cls in owner.lineage() for ref in cls.methods.values()] if owner is not None else []
     nodes = list(t.walk(list(rest)))
     nodes += (node for ref in methods if ref is not flow.ref for node in ref.define.nodes)
-    if any(_is_given_more(node, path) for node in nodes):
+    if any(is_given_more(node, path) for node in nodes):
         return False
     part = (t.path_of(replaced.targets[0]) or "") if isinstance(replaced, t.Assign) else ""
     is_new = part.startswith("self.") and path.rpartition(".")[0] == "self"
-    return any(_steps(node, path) for node in nodes) and not (is_new and any(_has_its_own(n, part) for n in nodes))
+    return any(steps(node, path) for node in nodes) and not (is_new and any(_has_its_own(n, part) for n in nodes))
 
 
-def _steps(node: t.Node, path: str) -> bool:
+def steps(node: t.Node, path: str) -> bool:
     """``optimizer.step()``, or a function that trains is given it: ``train(model, loader, optimizer)``."""
     if not isinstance(node, t.Call):
         return False
@@ -208,7 +208,7 @@ def _steps(node: t.Node, path: str) -> bool:
     return is_given and _TRAINING.search(node.name.lower()) is not None
 
 
-def _is_given_more(node: t.Node, path: str) -> bool:
+def is_given_more(node: t.Node, path: str) -> bool:
     """``optimizer = ...``, ``optimizer.add_param_group(...)``, ``optimizer.param_groups[0]["params"] = ...``."""
     if isinstance(node, t.Assign):
         targets = [name for target in node.targets for name in t.names_in(target)]
