@@ -22,6 +22,9 @@ def _time(time_does_not_decide: None) -> None:
     """All of them look as long as it takes."""
 
 
+OTHER_TESTS = ("tests.rules.", "tests.static.", "tests.cli.", "tests.report.", "tests.test_")
+
+
 @pytest.fixture(autouse=True, scope="session")
 def _imported_late() -> None:
     """What torch and the watch import when they first need it, and then belongs to the heap of every test."""
@@ -32,14 +35,17 @@ def _imported_late() -> None:
 
 @pytest.fixture(autouse=True, scope="module")
 def _own_heap(_imported_late: None) -> Iterator[None]:
-    """What is alive before the tests of a module is out of the collector's sight.
+    """What is alive before the tests of a module is out of the collector's sight, and other tests are no user's code.
 
-    A look goes over all objects that the collector tracks, and a tester's process has far more of them than a program.
+    A look goes over all objects that the collector tracks, and over the variables of all modules of the user: there are
+    far more of both in a tester's process than in a program.
     """
+    others = {name: sys.modules.pop(name) for name in list(sys.modules) if name.startswith(OTHER_TESTS)}
     gc.collect()
     gc.freeze()
     yield
     gc.unfreeze()
+    sys.modules.update(others)
 
 
 @pytest.fixture
