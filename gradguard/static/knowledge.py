@@ -24,9 +24,9 @@ USUAL_NAMES = {"torch": "torch", "nn": "torch.nn", "F": "torch.nn.functional", "
 
 # --- methods of tensors -----------------------------------------------------------------------------------------
 
-# The result has no graph.
+# What is written after a tensor to have its numbers without their graph.
 CUTS = frozenset("detach data item numpy tolist".split())
-"""What is written after a tensor to have its numbers without their graph."""
+# The result has no graph.
 BREAKING_METHODS = frozenset(
     "item tolist detach numpy argmax argmin argsort long int short byte bool size dim numel ndimension nelement "
     "eq ne lt le gt ge equal allclose isclose isnan isinf isfinite any all nonzero count_nonzero element_size "

@@ -106,7 +106,7 @@ def _untrimmed(expr: t.Expr) -> t.Expr:
 
 def _joined_along(call: t.Call) -> int | None:
     """The dimension along which it joins, where that is written, and not counted from the end."""
-    if isinstance(call.func, t.Attribute) and call.func.name == "hstack":
+    if call.name == "hstack":
         return None
     along = call.argument("dim", 1) or call.argument("axis", 1)
     value = along.value if isinstance(along, t.Constant) else 0 if along is None else None

@@ -115,19 +115,16 @@ def _taken(stmt: t.Stmt) -> Iterator[tuple[str, str]]:
         kept = t.path_of(target)
         if kept is None or "[*]" in kept:
             continue
-        for of in _states_in(value):
-            model = t.path_of(of)
-            if model is not None and _is_of_model(model):
-                yield kept, model
+        for model in _models_in(value):
+            yield kept, model
 
 
 def _collected(stmt: t.Stmt) -> Iterator[tuple[str, str]]:
     """``kept.append(model.state_dict())``, ``kept[epoch] = model.state_dict()``: the paths of both."""
     for collection, value in _put(stmt):
         kept = t.path_of(collection)
-        for of in _states_in(value) if kept is not None else ():
-            model = t.path_of(of)
-            if kept is not None and model is not None and "[" not in model and _is_of_model(model):
+        for model in _models_in(value):
+            if kept is not None and "[" not in model:
                 yield kept, model
 
 
@@ -161,8 +158,12 @@ def _is_made_in(loop: Loop, path: str) -> bool:
     return any(t.path_of(name) == path for target in targets for name in t.names_in(target))
 
 
-def _is_of_model(path: str) -> bool:
-    return named_kind(path) is not Kind.OPTIMIZER and "sched" not in path
+def _models_in(value: t.Expr) -> Iterator[str]:
+    """The paths of the models whose states a value is, or has under keys; optimizers and schedulers have such, too."""
+    for of in _states_in(value):
+        path = t.path_of(of)
+        if path is not None and named_kind(path) is not Kind.OPTIMIZER and "sched" not in path:
+            yield path
 
 
 def _states_in(value: t.Expr) -> Iterator[t.Expr]:

@@ -38,13 +38,14 @@ def replaced_by_methods(flow: Flow) -> Iterator[Replacement]:
 def _made_once(ref: FunctionRef) -> Iterator[tuple[str, t.Call]]:
     """The optimizers that a constructor makes, or a property that is computed once, each with its path."""
     is_cached = any(_last(decorator) == "cached_property" for decorator in ref.define.decorators)
-    for stmt in ref.define.body:
+    is_constructor = ref.define.name == "__init__"
+    for stmt in ref.define.body if is_cached or is_constructor else ():
         value = stmt.value if isinstance(stmt, t.Assign | t.Return) else None
         if not isinstance(value, t.Call) or not _is_optimizer(ref, value):
             continue
         if isinstance(stmt, t.Return) and is_cached:
             yield f"self.{ref.define.name}", value
-        elif isinstance(stmt, t.Assign) and ref.define.name == "__init__" and len(stmt.targets) == 1:
+        elif isinstance(stmt, t.Assign) and is_constructor and len(stmt.targets) == 1:
             path = t.path_of(stmt.targets[0]) or ""
             if path.startswith("self.") and path.count(".") == 1 and "[" not in path:
                 yield path, value

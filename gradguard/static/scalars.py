@@ -64,8 +64,8 @@ def _all_alike(found: Sequence[bool | None]) -> bool | None:
     return True if found and None not in found else None
 
 
-def bound_to(name: str, body: Sequence[t.Stmt]) -> list[t.Expr]:
-    """What a name is bound to, wherever that is written."""
+def bound_to(path: str, body: Sequence[t.Stmt]) -> list[t.Expr]:
+    """What a name, or an attribute, is bound to, wherever that is written."""
     assigns = (stmt for stmt in t.walk(body) if isinstance(stmt, t.Assign))
     pairs = (pair for stmt in assigns for pair in t.pairs(stmt.targets, stmt.value))
-    return [value for target, value in pairs if isinstance(target, t.Name) and target.id == name]
+    return [value for target, value in pairs if t.path_of(target) == path]

@@ -21,6 +21,25 @@ def learn(*lines: str, loss: str = "F.mse_loss(chosen, target)") -> str:
     """
 
 
+def element_by_element(following: str, *, behind: str = "pass", loss: str = "self.criterion(target, pred)") -> str:
+    return f"""
+        class Trainer:
+            def train_step(self, states, actions, rewards, nexts, done):
+                pred = self.model(states)
+                target = pred.clone()
+                for i in range(len(done)):
+                    new = rewards[i]
+                    if not done[i]:
+                        new = rewards[i] + self.gamma * {following}
+                    target[i][torch.argmax(actions[i]).item()] = new
+                {behind}
+                self.optimizer.zero_grad()
+                loss = {loss}
+                loss.backward()
+                self.optimizer.step()
+    """
+
+
 FLAGGED = {
     "the best of the next": learn("target = reward + gamma * net(following).max(1).values  # !"),
     "where it goes on": learn("target = reward + gamma * net(following).max(1)[0] * (1 - done)  # !"),
@@ -76,21 +95,10 @@ FLAGGED = {
                 loss.backward()
                 optimizer.step()
     """,
-    "one element after the other": """
-        class Trainer:
-            def train_step(self, states, actions, rewards, nexts, done):
-                pred = self.model(states)
-                target = pred.clone()
-                for i in range(len(done)):
-                    new = rewards[i]
-                    if not done[i]:
-                        new = rewards[i] + self.gamma * torch.max(self.model(nexts[i]))  # !
-                    target[i][torch.argmax(actions[i]).item()] = new
-                self.optimizer.zero_grad()
-                loss = self.criterion(target, pred)
-                loss.backward()
-                self.optimizer.step()
-    """,
+    "one element after the other": element_by_element("torch.max(self.model(nexts[i]))  # !"),
+    "one element after the other, compared the other way around": element_by_element(
+        "self.model(nexts[i]).max()  # !", loss="F.mse_loss(pred, target)"
+    ),
     "one element after the other, into a copy without a graph": """
         def replay(model, memory, optimizer, discount):
             for state, action, reward, following, done in memory:
@@ -146,9 +154,7 @@ CLEAN = {
     "squared by hand, detached there": learn(
         "target = reward + gamma * net(following).max(1).values", loss="((chosen - target.detach()) ** 2).mean()"
     ),
-    "a cube": learn(
-        "target = reward + gamma * net(following).max(1).values.detach()", loss="(target - chosen).pow(3).mean()"
-    ),
+    "a cube": learn("target = reward + gamma * net(following).max(1).values", loss="(target - chosen).pow(3).mean()"),
     "an error without a graph": learn(
         "with torch.no_grad():",
         "    target = reward + gamma * net(following).max(1).values",
@@ -160,54 +166,14 @@ CLEAN = {
         "    error = (reward + gamma * net(following).max(1).values - chosen).pow(2)",
         loss="F.mse_loss(chosen, reward)",
     ),
-    "one element after the other, without a graph": """
-        class Trainer:
-            def train_step(self, states, actions, rewards, nexts, done):
-                pred = self.model(states)
-                target = pred.clone()
-                for i in range(len(done)):
-                    new = rewards[i]
-                    if not done[i]:
-                        new = rewards[i] + self.gamma * torch.max(self.model(nexts[i])).item()
-                    target[i][actions[i]] = new
-                loss = self.criterion(target, pred)
-                loss.backward()
-                self.optimizer.step()
-    """,
-    "one element after the other, of another network": """
-        class Trainer:
-            def train_step(self, states, actions, rewards, nexts, done):
-                pred = self.model(states)
-                target = pred.clone()
-                for i in range(len(done)):
-                    target[i][actions[i]] = rewards[i] + self.gamma * torch.max(self.frozen(nexts[i]))
-                loss = self.criterion(target, pred)
-                loss.backward()
-                self.optimizer.step()
-    """,
-    "one element after the other, detached behind them": """
-        class Trainer:
-            def train_step(self, states, actions, rewards, nexts, done):
-                pred = self.model(states)
-                target = pred.clone()
-                for i in range(len(done)):
-                    target[i][actions[i]] = rewards[i] + self.gamma * torch.max(self.model(nexts[i]))
-                target = target.detach()
-                loss = self.criterion(target, pred)
-                loss.backward()
-                self.optimizer.step()
-    """,
-    "one element after the other, detached in the loss": """
-        class Trainer:
-            def train_step(self, states, actions, rewards, nexts, done):
-                pred = self.model(states)
-                target = pred.clone()
-                for i in range(len(done)):
-                    target[i][actions[i]] = rewards[i] + self.gamma * torch.max(self.model(nexts[i]))
-                loss = self.criterion(target.detach(), pred)
-                loss.backward()
-                self.optimizer.step()
-    """,
+    "one element after the other, without a graph": element_by_element("torch.max(self.model(nexts[i])).item()"),
+    "one element after the other, of another network": element_by_element("torch.max(self.frozen(nexts[i]))"),
+    "one element after the other, detached behind them": element_by_element(
+        "torch.max(self.model(nexts[i]))", behind="target = target.detach()"
+    ),
+    "one element after the other, detached in the loss": element_by_element(
+        "torch.max(self.model(nexts[i]))", loss="self.criterion(target.detach(), pred)"
+    ),
     "momentum of a prediction": """
         def smooth(net, pairs, optimizer, decay):
             for x, y in pairs:

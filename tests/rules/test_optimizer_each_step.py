@@ -106,6 +106,18 @@ FLAGGED = {
                     loss.backward()
                     optimizer.step()
     """,
+    "by a method, for an attribute": """
+        class Trainer:
+            def make(self):
+                return torch.optim.AdamW(self.net.parameters(), lr=self.lr)
+
+            def fit(self, loader):
+                for x, y in loader:
+                    self.opt = self.make()  # !
+                    self.opt.zero_grad()
+                    F.mse_loss(self.net(x), y).backward()
+                    self.opt.step()
+    """,
 }
 
 CLEAN = {

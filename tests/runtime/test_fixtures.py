@@ -83,8 +83,10 @@ class _Runs:
             return run(script, steps, output)
         warm = self._warm.get()
         printed = output.with_suffix(".txt")
-        status = warm.run(_arguments(script, output), script.parent, {"STEPS": str(steps)}, printed)
-        self._warm.put(warm)
+        try:
+            status = warm.run(_arguments(script, output), script.parent, {"STEPS": str(steps)}, printed)
+        finally:
+            self._warm.put(warm)  # or the others wait for it
         assert status == 0, printed.read_text(encoding="utf-8")
         return _read(output)
 

@@ -68,14 +68,14 @@ def serve() -> None:
 
 
 def _become(arguments: list[str], folder: str, environment: dict[str, str], output: str) -> NoReturn:
-    from gradguard.cli import main
-
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     printed = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     os.dup2(printed, 1)
     os.dup2(printed, 2)
     os.environ.update(environment)
     os.chdir(folder)
+    from gradguard.cli import main
+
     main(arguments)
 
 
