@@ -374,9 +374,10 @@ def _unknown(c: Called) -> Value:
     flow, state = c.flow, c.state
     arguments = [value for value in c.arguments if value.kind is not Kind.FUNCTION]
     given = union([*arguments, *([c.receiver] if c.receiver is not None else [])])
-    kinds = (Kind.OPTIMIZER, Kind.MODULE)
-    if any(v.kind in kinds for v in c.arguments) or any(t.path_of(a.value) == "self" for a, _ in c.values):
-        flow.record(OpaqueCall(flow.site(c.node), flow.loop, flow.branches > 0))
+    models = [a.value for a, v in c.values if v.kind is Kind.MODULE or t.path_of(a.value) == "self"]
+    if models or any(v.kind is Kind.OPTIMIZER for v in c.arguments):
+        paths = frozenset(flow.canonical(path) if (path := t.path_of(model)) else None for model in models)
+        flow.record(OpaqueCall(flow.site(c.node), flow.loop, flow.branches > 0, given=paths))
         state.lost = None  # it may set them
     if k.GRADIENT_SEEKING_NAME.search(c.path):
         flow.facts.gradients_wanted = True

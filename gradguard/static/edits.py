@@ -9,7 +9,7 @@ from gradguard.static import tree as t
 from gradguard.static.source import Site
 
 if TYPE_CHECKING:
-    from gradguard.static.model import Backward, Event
+    from gradguard.static.model import Backward, Event, Loop
 
 
 def detached(site: Site) -> Edit | None:
@@ -56,6 +56,15 @@ def statement_before(event: Event, statement: str) -> Fix | None:
     if event.inner is not None or site.span.column != len(indent) + 1:
         return None
     return Fix(f"insert `{statement}`", (site.insert_before(f"{statement}\n{indent}"),), safe=False)
+
+
+def first_in_loop(loop: Loop, statement: str) -> Fix | None:
+    """Put a statement on a line of its own before the first one of a loop's body."""
+    stmt = loop.site.node
+    first = Site(loop.site.chunk, stmt.body[0]) if isinstance(stmt, t.Repeat) and stmt.body else None
+    if first is None or first.span.column != len(first.indent) + 1:
+        return None
+    return Fix(f"insert `{statement}`", (first.insert_before(f"{statement}\n{first.indent}"),), safe=False)
 
 
 def one_line(code: str, width: int = 60) -> str:

@@ -387,6 +387,19 @@ class Forward(Event):
 
 
 @dataclass(eq=False, repr=False, slots=True)
+class TrainingMode(Event):
+    """A module is put into evaluation mode, or taken out of it: ``net.eval()``, ``net.train()``.
+
+    Args:
+        target: its path; None where it has none, as in ``getattr(self, name).train()``.
+        on: whether it trains from then on; None where that is not known: ``net.train(was_training)``.
+    """
+
+    target: str | None = None
+    on: bool | None = None
+
+
+@dataclass(eq=False, repr=False, slots=True)
 class Call(Event):
     """A call of torch, of another package or of a tensor's method that some rule asks about.
 
@@ -505,7 +518,13 @@ class GradientSum(Event):
 
 @dataclass(eq=False, repr=False, slots=True)
 class OpaqueCall(Event):
-    """A call that could not be followed and that was handed an optimizer, a model, or the object itself."""
+    """A call that could not be followed and that was handed an optimizer, a model, or the object itself.
+
+    Args:
+        given: the paths of the models, and of the object; None for one that has none.
+    """
+
+    given: frozenset[str | None] = frozenset()
 
 
 @dataclass(eq=False, repr=False, slots=True)

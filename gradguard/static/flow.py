@@ -23,6 +23,7 @@ from gradguard.static.flow_notes import FlowNotes
 from gradguard.static.frozen_elsewhere import freezes_by_others
 from gradguard.static.functions import FunctionRef
 from gradguard.static.memo import cached_property
+from gradguard.static.mode_layers import depends_on_mode
 from gradguard.static.model import (
     Backward,
     Call,
@@ -41,6 +42,7 @@ from gradguard.static.model import (
     Scope,
     Step,
     Store,
+    TrainingMode,
     ZeroGrad,
 )
 from gradguard.static.names import computed_with, filled_in, given_words, is_field, items_called, numbers_set, summed_in
@@ -68,6 +70,7 @@ _COLLECTED_AS: dict[type[Event], str] = {
     Backward: "backwards", GradCall: "grad_calls", ZeroGrad: "zero_grads", Step: "steps", Forward: "forwards",
     OpaqueCall: "opaque_calls", Store: "stores", HookRegistration: "hooks", Call: "calls",
     Construction: "constructions", GradRead: "grad_reads", GradientSum: "gradient_sums",
+    TrainingMode: "training_modes",
 }  # fmt: skip
 """Where the events of each type are, in a function and in a loop."""
 
@@ -128,6 +131,7 @@ class Flow(FlowNotes):
         facts.steps_by_scaler = lambda: project.survey.mentions(STEPS_BY_SCALER, ref.module, ".step(")
         facts.switches_gradients = lambda: freezes_by_others(project.survey, ref)
         facts.calling = lambda: (flow.facts for flow in project.calling(ref))
+        facts.depends_on_mode = lambda path: depends_on_mode(project, ref, path)
 
     # --- running ---
 

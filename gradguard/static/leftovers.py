@@ -83,17 +83,17 @@ def _fills(function: Function, backward: Backward, step: Step) -> bool:
     return any(
         forward.module is not None
         and not forward.is_frozen
-        and any(_began_at(root.key, forward) for root in backward.value.roots)
+        and any(began_at(root.key, forward) for root in backward.value.roots)
         and any(is_part(forward.module, module) for module in step.modules or ())
         for forward in function.forwards
     )
 
 
-def _began_at(key: object, event: Event) -> bool:
+def began_at(key: object, event: Event) -> bool:
     """Whether a graph began at an event, in the very call that it was of where a helper runs several modules."""
     if not isinstance(key, tuple):
         return key is event.site.node
-    return key[0] is event.site.node and (event.inner is None or _began_at(key[-1], event.inner))
+    return key[0] is event.site.node and (event.inner is None or began_at(key[-1], event.inner))
 
 
 def _fills_more(function: Function, backward: Backward, step: Step) -> bool:

@@ -23,6 +23,7 @@ from gradguard.static.events import (
     Mode,
     OpaqueCall,
     Step,
+    TrainingMode,
     ZeroGrad,
 )
 from gradguard.static.mistakes import LiveState, MovingTarget, Replacement, TensorKey
@@ -51,6 +52,7 @@ __all__ = [
     "Step",
     "Store",
     "TensorKey",
+    "TrainingMode",
     "ZeroGrad",
 ]
 
@@ -72,6 +74,7 @@ class Function:
             whatever mode (reads other files).
         callers_backpropagate: whether a caller of a function runs a backward over what it returns (reads other files).
         calling: the functions of the program that may call it (reads other files).
+        depends_on_mode: whether the module at a path computes something else while it trains (reads other files).
         kept_outputs: of the ``forward`` of an ``autograd.Function``: the statements that put an output on ``ctx``.
         unscales: something in its program divides scaled gradients (reads other files).
         switches_gradients: something in its program freezes parameters, or not, as it is told (reads other files).
@@ -124,6 +127,7 @@ class Function:
     unregistered: Callable[[], list[tuple[str, Site]]] = field(default=list, repr=False)
     kept_outputs: list[Site] = field(default_factory=list)
     opaque_calls: list[OpaqueCall] = field(default_factory=list)
+    training_modes: list[TrainingMode] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
     returns: Value = field(default_factory=Value)
     gradients_wanted: bool = False
@@ -149,6 +153,7 @@ class Function:
     steps_by_scaler: Callable[[], bool] = field(default=lambda: False, repr=False)
     switches_gradients: Callable[[], bool] = field(default=lambda: False, repr=False)
     calling: Callable[[], Iterable[Function]] = field(default=lambda: (), repr=False)
+    depends_on_mode: Callable[[str], bool] = field(default=lambda _: False, repr=False)
 
     @property
     def needs_gradients(self) -> bool:

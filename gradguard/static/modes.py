@@ -12,6 +12,7 @@ from gradguard.static.conditions import outcome
 from gradguard.static.functions import FunctionRef
 from gradguard.static.model import (
     Mode,
+    TrainingMode,
 )
 from gradguard.static.state import State
 from gradguard.static.values import (
@@ -145,24 +146,51 @@ def mode_call(c: Called) -> Value | None:
         if mode is not None:
             state.mode = mode if c.method == "__enter__" else c.flow.facts.entry_mode
             return NOTHING
-    path = c.receiver_path or c.module_path
-    if c.receiver is None or path is None or isinstance(c.func.ref, FunctionRef):
-        return None
-    setting = c.node.argument("mode", 0)
     if c.method == "eval" and not c.node.args and not c.external:
-        state.evaluating |= {path}
-        return c.receiver
+        return _set_training(c, on=False)
     if c.method == "train" and len(c.node.args) <= 1 and not c.external:
-        if setting is not None and _is_false(c, setting):
-            state.evaluating |= {path}
-        else:
-            state.evaluating -= {p for p in state.evaluating if path in (p, "self")}
-        return c.receiver
+        setting = c.node.argument("mode", 0)
+        return _set_training(c, on=setting is None or _is_true(c, setting))
     return None
 
 
-def _is_false(c: Called, setting: t.Expr) -> bool:
-    """Whether a module is told not to train: ``train(False)``, ``train(mode == "train")`` where that is "val"."""
+def _set_training(c: Called, *, on: bool | None) -> Value | None:
+    """A module is put into evaluation mode, or taken out of it, by torch or by a method of its own class."""
+    path = c.receiver_path or c.module_path
+    ref = c.func.ref
+    if isinstance(ref, FunctionRef):
+        is_own = ref.owner is not None and ref.owner.is_module and len(ref.define.params) <= 2
+        _note_training(c, path, on=on) if is_own and on is not False else None
+        return None
+    _note_training(c, path, on=on)
+    if c.receiver is None or path is None:
+        return None
+    if on is False:
+        c.state.evaluating |= {path}
+    else:
+        c.state.evaluating -= {p for p in c.state.evaluating if path in (p, "self")}
+    return c.receiver
+
+
+def _note_training(c: Called, path: str | None, *, on: bool | None) -> None:
+    if path is not None and on is not False and _is_one_of_many(c.flow, path):
+        path = None
+    if path is not None or on is not False:
+        site = c.flow.site(c.node)
+        c.flow.record(TrainingMode(site, c.flow.loop, c.flow.branches > 0, target=path, on=on))
+
+
+def _is_one_of_many(flow: Flow, path: str) -> bool:
+    """Whether a loop goes over what is set: ``for net in (generator, critic): net.train()``."""
+    head = path.split(".", 1)[0].split("[", 1)[0]
+    nodes = flow.ref.define.nodes
+    targets = [s.target for s in flow.ref.define.statements if isinstance(s, t.Repeat) and s.target is not None]
+    targets += [clause.target for node in nodes if isinstance(node, t.Comprehension) for clause in node.clauses]
+    return "[" in path or any(t.path_of(name) == head for target in targets for name in t.names_in(target))
+
+
+def _is_true(c: Called, setting: t.Expr) -> bool | None:
+    """Whether a module is told to train: ``train(False)``, ``train(mode == "train")`` where that is "val"."""
     if isinstance(setting, t.Constant):
-        return setting.value is False
-    return outcome(setting, lambda name: c.flow.given(name, c.state)) is False
+        return bool(setting.value)
+    return outcome(setting, lambda name: c.flow.given(name, c.state))

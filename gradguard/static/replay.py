@@ -31,6 +31,7 @@ from gradguard.static.model import (
     Scope,
     Step,
     Store,
+    TrainingMode,
     ZeroGrad,
 )  # fmt: skip
 from gradguard.static.module_calls import freezes_itself, is_frozen_part
@@ -182,8 +183,29 @@ def _is_frozen(here: Translation, module: str | None) -> bool:
 
 
 def _opaque(here: Translation, event: OpaqueCall) -> None:
-    here.flow.record(replace(event, site=_site(here), loop=here.flow.loop, inner=event))
+    given = frozenset(here.path(path) if path else None for path in event.given)
+    here.flow.record(replace(event, site=_site(here), loop=here.flow.loop, inner=event, given=given))
     here.state.lost = None
+
+
+def _training_mode(here: Translation, event: TrainingMode) -> None:
+    target = here.path(event.target) if event.target and _is_still_given(here, event.target) else None
+    if target is not None or event.on is not False:
+        flow, conditional = here.flow, _is_conditional(here, event)
+        flow.record(
+            replace(event, site=_site(here), loop=flow.loop, conditional=conditional, inner=event, target=target)
+        )
+
+
+def _is_still_given(here: Translation, path: str) -> bool:
+    """Whether what a path leads to is the caller's: ``net = net.to(device)`` is, ``net = deepcopy(net)`` is not."""
+    head = path.split(".", 1)[0]
+    bound = here.callee.ref.assigned.get(head, []) if head in here.callee.locals else []
+    return all(isinstance(value, t.Call) and _gives_itself(value.func, head) for value in bound)
+
+
+def _gives_itself(method: t.Expr, module: str) -> bool:
+    return isinstance(method, t.Attribute) and method.name in k.FLUENT_METHODS and t.path_of(method.value) == module
 
 
 def _hook(here: Translation, event: HookRegistration) -> None:
@@ -363,5 +385,6 @@ _REPLAY: dict[type, Callable[[Translation, Any], None]] = {
     OpaqueCall: _opaque,
     Step: _step,
     Store: _store,
+    TrainingMode: _training_mode,
     ZeroGrad: _zero_grad,
 }

@@ -1,0 +1,136 @@
+"""Models that are trained in evaluation mode: an evaluation in the loop puts them into it, and nothing ends it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from gradguard.static import tree as t
+from gradguard.static.leftovers import began_at
+from gradguard.static.model import Backward, Event, Forward, Function, Loop, Mode, OpaqueCall, TrainingMode
+from gradguard.static.paths import is_part
+
+_CONCERNED = (Forward, OpaqueCall, TrainingMode)
+
+
+@dataclass(frozen=True, slots=True)
+class LeftInEvaluation:
+    """A model whose training goes on as its evaluation left it.
+
+    Args:
+        put: what puts it into evaluation mode.
+        module: the path of the model.
+        backward: what trains it in the next iteration.
+        loop: the loop that does all of it.
+    """
+
+    put: TrainingMode
+    module: str
+    backward: Backward
+    loop: Loop
+
+
+def left_in_evaluation(function: Function) -> Iterator[LeftInEvaluation]:
+    """The models that a loop trains in its first iteration, and in its second one evaluates: each ``eval()`` once."""
+    told: set[object] = set()
+    for loop in function.loops if any(mode.on is False for mode in function.training_modes) else ():
+        if not loop.steps or loop.is_once_by_default or loop.count == 1:
+            continue
+        concerned = (event for event in function.events if isinstance(event, _CONCERNED))
+        events = [event for event in concerned if event.loop is not None and event.loop.within(loop)]
+        for place, forward in enumerate(events):
+            left = _left(events, place, loop, forward) if isinstance(forward, Forward) else None
+            if left is not None and left.put.source.site.node not in told:
+                told.add(left.put.source.site.node)
+                yield left
+
+
+def _left(events: Sequence[Event], place: int, loop: Loop, forward: Forward) -> LeftInEvaluation | None:
+    backward = _trained_by(loop, forward)
+    if backward is None or forward.module is None:
+        return None
+    put = _left_by(events[:place], events[place + 1 :], loop, forward.module)
+    return LeftInEvaluation(put, forward.module, backward, loop) if put is not None else None
+
+
+def _trained_by(loop: Loop, forward: Forward) -> Backward | None:
+    """The backward that surely goes through what a module computes that the loop does not make anew."""
+    module = forward.module
+    if module is None or forward.is_evaluated or forward.is_frozen or forward.mode is Mode.OFF:
+        return None
+    if any(is_part(module, path) for path in loop.assigned):
+        return None
+    return next((b for b in loop.backwards if any(began_at(root.key, forward) for root in b.value.roots)), None)
+
+
+def _left_by(before: Sequence[Event], after: Sequence[Event], loop: Loop, module: str) -> TrainingMode | None:
+    """What put a module into evaluation mode that is run to be trained: before it, or in the iteration before.
+
+    Args:
+        before: what comes in an iteration before the module is run.
+        after: what comes then.
+    """
+    last = next((event for event in reversed(before) if _may_set(event, module)), None)
+    if last is not None and not _is_evaluation(last, before, loop):
+        return None  # it says so itself, or decides it with what its function is given
+    if last is None:
+        last = next((event for event in reversed(after) if _may_set(event, module)), None)
+    elif any(_may_set(event, module) and not _is_evaluation(event, before, loop) for event in (*before, *after)):
+        return None
+    if not isinstance(last, TrainingMode) or last.on is not False or last.once or last.at_start:
+        return None
+    return None if _leaves(loop, last) else last
+
+
+def _is_evaluation(event: Event, before: Sequence[Event], loop: Loop) -> bool:
+    """Whether a module is put into evaluation mode for a whole evaluation, which not every iteration begins with.
+
+    ``if step % 100 == 0: evaluate(net)``, where one call or one block runs it in that mode.
+    """
+    if not isinstance(event, TrainingMode) or event.on is not False or not event.conditional:
+        return False
+    block = _block_of(loop, event)
+    runs = (each for each in before if isinstance(each, Forward) and each.is_evaluated)
+    return block is not None and any(run.is_in(block) for run in runs)
+
+
+def _may_set(event: Event, module: str) -> bool:
+    """Whether a module may train after something, or evaluate, which did not before."""
+    if isinstance(event, OpaqueCall):
+        return any(path is None or is_part(module, path) or is_part(path, module) for path in event.given)
+    if not isinstance(event, TrainingMode):
+        return False
+    target = event.target
+    if event.on is False:
+        return target is not None and is_part(module, target)
+    return target is None or is_part(module, target) or is_part(target, module) or _last(target) == _last(module)
+
+
+def _last(path: str) -> str:
+    """The last name of a path: `model` may be `self.model`, or what is wrapped around it."""
+    return path.rsplit(".", 1)[-1]
+
+
+def _blocks(loop: Loop) -> Iterator[Sequence[t.Stmt]]:
+    """The blocks of a loop, without those of loops in it, the outer ones first."""
+    stmt = loop.site.node
+    blocks = [stmt.body] if isinstance(stmt, t.Repeat) else []
+    for block in blocks:
+        yield block
+        blocks.extend(inner for each in block if not isinstance(each, t.Repeat) for inner in t.blocks(each))
+
+
+def _block_of(loop: Loop, event: Event) -> Sequence[t.Stmt] | None:
+    """The innermost block that an event stands in, below the body of the loop itself."""
+    around = [block for block in _blocks(loop) if event.is_in(block)]
+    return around[-1] if len(around) > 1 else None
+
+
+def _leaves(loop: Loop, event: Event) -> bool:
+    """Whether the loop ends with what an event stands in: ``if is_done: net.eval(); test(net); break``."""
+    around = (block for block in _blocks(loop) if event.is_in(block))
+    return any(t.leaves(block) and not _goes_on(block[-1]) for block in around)
+
+
+def _goes_on(stmt: t.Stmt) -> bool:
+    return isinstance(stmt, t.Leave) and stmt.kind == "continue"

@@ -1,0 +1,64 @@
+"""Modules that compute something else while they train: dropout, batch norm, what asks ``self.training``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from gradguard.static import tree as t
+from gradguard.static.classes import Class
+from gradguard.static.functions import FunctionRef
+from gradguard.static.source import Site
+from gradguard.static.values import Kind
+
+if TYPE_CHECKING:
+    from gradguard.static.project import Project
+
+# ``F.dropout(x)`` is no such thing: it drops whatever the mode, unless it is told ``training=self.training``.
+_LAYERS = re.compile(
+    r"(?<!F\.)(?<!functional\.)(?:[dD]rop_?out|DROPOUT)(?!\s*=\s*(?:0\b(?!\.)|0?\.0*\b(?![1-9])|None))"
+    r"|[Bb]atch_?[Nn]orm|BATCH_?NORM|track_running_stats\s*=\s*True|[Dd]rop_?[Pp]ath|\.training\b|\bRReLU\b"
+    r"|Transformer(?:Encoder|Decoder)?(?:Layer)?\(|\btorchvision\b|\btimm\b|\bfrom_pretrained\(|segmentation_models"
+)
+_MANY = 40
+"""Of more parts than these a network is not asked; it has one that matters."""
+
+
+def depends_on_mode(project: Project, ref: FunctionRef, path: str) -> bool:
+    """Whether a module computes something else while it trains: by its class, or if some module of the program does.
+
+    Args:
+        ref: the function that has it.
+        path: its path there.
+    """
+    flow = project.flow(ref)
+    made = flow.read(flow.canonical(path), flow.final).ref if flow is not None else None
+    if isinstance(made, Class):
+        return any(_LAYERS.search(text) is not None for text in _texts(made))
+    return project.survey.mentions(_LAYERS, ref.module)
+
+
+def _texts(cls: Class) -> Iterator[str]:
+    """The sources of a class, of what it inherits, and of the functions and classes of the program that it calls."""
+    waiting: list[Class | FunctionRef] = [cls]
+    seen: set[object] = set()
+    while waiting and len(seen) < _MANY:
+        part = waiting.pop()
+        if part.define in seen:
+            continue
+        seen.add(part.define)
+        yield Site(part.chunk, part.define).code
+        for named in _named(part.define):
+            value = part.module.value_of(named)
+            if isinstance(value.ref, Class | FunctionRef):
+                waiting.append(value.ref)
+            elif value.kind is Kind.EXTERNAL and isinstance(value.ref, str):
+                yield f"{value.ref}("
+
+
+def _named(define: t.Define | t.DefineClass) -> Iterator[t.Expr]:
+    """What a definition may call: its bases, and whatever is named in it."""
+    if isinstance(define, t.DefineClass):
+        yield from define.bases
+    yield from (node for node in t.walk(define) if isinstance(node, t.Name | t.Attribute))

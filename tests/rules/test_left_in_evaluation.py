@@ -1,0 +1,460 @@
+from __future__ import annotations
+
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+from tests.rules.snippets import assert_clean, assert_flagged, findings, lines_in_files
+
+CODE = "GG303"
+
+NET = """
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layers = nn.Sequential(nn.Linear(8, 8), {layer}, nn.Linear(8, 2))
+
+        def forward(self, x):
+            return self.layers(x)
+"""
+DROPS = NET.format(layer="nn.Dropout(0.3)")
+PLAIN = NET.format(layer="nn.ReLU()")
+
+EVALUATE = """
+    def accuracy(net, batches):
+        {begin}
+        with torch.no_grad():
+            return sum((net(x).argmax(1) == y).float().mean().item() for x, y in batches)
+"""
+
+
+def training(*lines: str, before: str = "pass", first: str = "pass", each: str = "pass", net: str = DROPS) -> str:
+    after = "\n            ".join(lines)
+    return f"""
+    {net}
+
+    def fit(train_loader, val_loader, epochs, other):
+        net = Net()
+        optimizer = torch.optim.Adam(net.parameters())
+        {before}
+        for epoch in range(epochs):
+            {first}
+            for x, y in train_loader:
+                {each}
+                optimizer.zero_grad()
+                loss = F.cross_entropy(net(x), y)
+                loss.backward()
+                optimizer.step()
+            {after}
+    """
+
+
+SUMS = "hits = 0"
+MEASURES = (
+    "with torch.no_grad():",
+    "    for x, y in val_loader:",
+    "        hits += (net(x).argmax(1) == y).sum().item()",
+)
+
+
+@pytest.mark.parametrize("before", ["pass", "net.train()"])
+@pytest.mark.parametrize("puts", ["net.eval()", "net.train(False)", "net.train(mode=False)"])
+def test_in_the_loop_itself(before: str, puts: str) -> None:
+    assert_flagged(training(f"{puts}  # !", SUMS, *MEASURES, before=before), CODE)
+
+
+def test_every_tenth_epoch() -> None:
+    assert_flagged(training("if epoch % 10 == 9:", "    net.eval()  # !", "    print(net(next(val_loader)))"), CODE)
+
+
+@pytest.mark.parametrize(
+    "net",
+    [
+        NET.format(layer="nn.BatchNorm1d(8)"),
+        NET.format(layer="Block()") + "\n    class Block(nn.Module):\n        def forward(self, x):\n"
+        "            return F.dropout(x, 0.1, self.training)\n",
+        NET.format(layer="block(8)") + "\n    def block(n):\n        return nn.Sequential(nn.ReLU(), nn.Dropout())\n",
+    ],
+)
+def test_layers_for_which_it_matters(net: str) -> None:
+    assert_flagged(training("net.eval()  # !", SUMS, *MEASURES, net=net), CODE)
+
+
+@pytest.mark.parametrize(
+    "net",
+    [
+        PLAIN,
+        NET.format(layer="nn.LayerNorm(8)"),
+        NET.format(layer="Always()") + "\n    class Always(nn.Module):\n        def forward(self, x):\n"
+        "            return F.dropout(x, 0.1)\n",
+        NET.format(layer="nn.GRU(8, 8, dropout=0)"),
+    ],
+)
+def test_layers_for_which_it_does_not(net: str) -> None:
+    assert_clean(training("net.eval()", SUMS, *MEASURES, net=net), CODE)
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        {"first": "net.train()"},
+        {"first": "net.train(True)"},
+        {"first": "net.layers.train()"},
+        {"each": "net.train()"},
+        {"first": "for m in (net, other): m.train()"},
+    ],
+)
+def test_said_in_each_iteration(lines: dict[str, str]) -> None:
+    assert_clean(training("net.eval()", SUMS, *MEASURES, **lines), CODE)
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ("net.eval()", SUMS, *MEASURES, "net.train()"),
+        ("mode = net.training", "net.eval()", SUMS, *MEASURES, "net.train(mode)"),
+        ("if epoch == epochs - 1:", "    net.eval()", "    print(net(next(val_loader)))"),
+        ("if epoch > 3:", "    net.eval()", "    print(net(next(val_loader)))", "    break"),
+        ("if epoch > 3:", "    net.eval()", "    return accuracy(net, val_loader)"),
+        ("net.layers[1].eval()",),
+        ("import copy", "shown = copy.deepcopy(net)", "shown.eval()", "print(shown(next(val_loader)))"),
+        ("other.eval()", "print(other(next(val_loader)))"),
+    ],
+)
+def test_look_alikes(lines: tuple[str, ...]) -> None:
+    assert_clean(training(*lines), CODE)
+
+
+def test_in_evaluation_mode_from_the_start() -> None:
+    assert_clean(training("net.eval()", SUMS, *MEASURES, before="net.eval()"), CODE)
+    assert_clean(training("net.eval()", SUMS, *MEASURES, first="net.eval()"), CODE)
+
+
+def test_after_the_loop() -> None:
+    assert_clean(
+        DROPS
+        + """
+    def fit(loader, epochs, x):
+        net = Net()
+        optimizer = torch.optim.Adam(net.parameters())
+        for epoch in range(epochs):
+            for x, y in loader:
+                optimizer.zero_grad()
+                F.cross_entropy(net(x), y).backward()
+                optimizer.step()
+        net.eval()
+        return net(x)
+    """,
+        CODE,
+    )
+
+
+def test_a_model_for_each_fold() -> None:
+    assert_clean(
+        DROPS
+        + """
+    def folds(loaders, epochs, x):
+        for loader in loaders:
+            net = Net()
+            optimizer = torch.optim.Adam(net.parameters())
+            for epoch in range(epochs):
+                for x, y in loader:
+                    optimizer.zero_grad()
+                    F.cross_entropy(net(x), y).backward()
+                    optimizer.step()
+            net.eval()
+            print(net(x))
+    """,
+        CODE,
+    )
+
+
+TRAINER = """
+    class Trainer:
+        def __init__(self, model, loader, val_loader):
+            self.model, self.loader, self.val_loader = model, loader, val_loader
+            self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
+
+        def train_epoch(self):
+            {first}
+            for i, (x, y) in enumerate(self.loader):
+                {each}
+                self.optimizer.zero_grad()
+                loss = F.cross_entropy(self.model(x), y)
+                loss.backward()
+                self.optimizer.step()
+
+        def validate(self):
+            self.model.eval(){mark}
+            with torch.no_grad():
+                for x, y in self.val_loader:
+                    print(F.cross_entropy(self.model(x), y))
+            {last}
+
+        def run(self, epochs):
+            for epoch in range(epochs):
+                self.train_epoch()
+                {after}
+"""
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        {"after": "self.validate()"},
+        {"after": "if epoch % 5 == 0: self.validate()"},
+        {"first": "self.model.train()", "each": "if i % 100 == 99: self.validate()"},
+        {"first": "self.model.train()", "each": "if i % 100 == 99:\n                    self.validate()"},
+    ],
+)
+def test_methods(code: dict[str, str]) -> None:
+    blank = {"first": "pass", "each": "pass", "last": "pass", "after": "pass", "mark": "  # !"}
+    assert_flagged(DROPS + TRAINER.format(**(blank | code)), CODE)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        {"first": "self.model.train()", "after": "self.validate()"},
+        {"last": "self.model.train()", "after": "self.validate()"},
+        {"each": "self.model.train()", "after": "self.validate()"},
+        {"each": "[m.train() for m in (self.model,)]", "after": "self.validate()"},
+        {"first": "self.model.train()", "each": "if i % 100 == 99: self.validate(); self.model.train()"},
+        {"after": "self.validate(); return"},
+    ],
+)
+def test_methods_that_set_it_again(code: dict[str, str]) -> None:
+    blank = {"first": "pass", "each": "pass", "last": "pass", "after": "pass", "mark": ""}
+    assert_clean(DROPS + TRAINER.format(**(blank | code)), CODE)
+
+
+CONTEXT = """
+    import contextlib
+
+    @contextlib.contextmanager
+    def evaluating(net):
+        {before}
+        net.eval()
+        try:
+            yield net
+        finally:
+            {after}
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [("pass", "net.train()"), ("was = net.training", "net.train(was)"), ("pass", "net.train(True)")],
+)
+def test_contexts_that_put_it_back(before: str, after: str) -> None:
+    body = ("with evaluating(net):", "    print(net(next(val_loader)))")
+    assert_clean(CONTEXT.format(before=before, after=after) + training(*body), CODE)
+
+
+def test_a_class_that_puts_it_back() -> None:
+    context = """
+    class Evaluating:
+        def __init__(self, net):
+            self.net = net
+
+        def __enter__(self):
+            self.was = self.net.training
+            self.net.eval()
+
+        def __exit__(self, *exc):
+            self.net.train(self.was)
+    """
+    assert_clean(context + training("with Evaluating(net):", "    print(net(next(val_loader)))"), CODE)
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ("net = copy.deepcopy(net)", "net.eval()", "y = net(x)"),
+        ("net = net.to('cpu')", "net.eval()", "y = net(x)", "net.train()"),
+        ("was = net.training", "net.eval()", "y = net(x)", "net.train(was)"),
+    ],
+)
+def test_helpers_that_leave_it(lines: tuple[str, ...]) -> None:
+    body = "\n        ".join((*lines, "return y"))
+    helper = f"\n    import copy\n\n    def sampled(net, x):\n        {body}\n"
+    assert_clean(helper + training("print(sampled(net, next(val_loader)))"), CODE)
+
+
+def test_a_helper_that_moves_it() -> None:
+    helper = """
+    def sampled(net, x):
+        net = net.to("cpu")
+        net.eval()  # !
+        return net(x)
+    """
+    assert_flagged(helper + training("print(sampled(net, next(val_loader)))"), CODE)
+
+
+def test_a_phase_for_each() -> None:
+    assert_clean(
+        DROPS
+        + """
+    def fit(loaders, epochs):
+        net = Net()
+        optimizer = torch.optim.Adam(net.parameters())
+        for epoch in range(epochs):
+            for phase in ("train", "val"):
+                {set_mode}
+                for x, y in loaders[phase]:
+                    optimizer.zero_grad()
+                    with torch.set_grad_enabled(phase == "train"):
+                        loss = F.cross_entropy(net(x), y)
+                    if phase == "train":
+                        loss.backward()
+                        optimizer.step()
+    """.format(set_mode="net.train(phase == 'train')"),
+        CODE,
+    )
+
+
+@pytest.mark.parametrize(
+    "modes",
+    [
+        "net.train() if phase == 'train' else net.eval()",
+        "if phase == 'train': net.train()\n                else: net.eval()",
+        "{'train': net.train, 'val': net.eval}[phase]()",
+    ],
+)
+def test_phases_in_branches(modes: str) -> None:
+    assert_clean(
+        DROPS
+        + f"""
+    def fit(loaders, epochs):
+        net = Net()
+        optimizer = torch.optim.Adam(net.parameters())
+        for epoch in range(epochs):
+            for phase in ("train", "val"):
+                {modes}
+                for x, y in loaders[phase]:
+                    optimizer.zero_grad()
+                    with torch.set_grad_enabled(phase == "train"):
+                        loss = F.cross_entropy(net(x), y)
+                    if phase == "train":
+                        loss.backward()
+                        optimizer.step()
+    """,
+        CODE,
+    )
+
+
+RUN = """
+    def run(net, loader, optimizer=None):
+        {modes}
+        for x, y in loader:
+            loss = F.cross_entropy(net(x), y)
+            if optimizer is not None:
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+
+    def fit(train_loader, val_loader, epochs):
+        net = Net()
+        optimizer = torch.optim.Adam(net.parameters())
+        for epoch in range(epochs):
+            run(net, train_loader, optimizer)
+            with torch.no_grad():
+                run(net, val_loader)
+"""
+
+
+@pytest.mark.parametrize(
+    "modes",
+    [
+        "net.train(optimizer is not None)",
+        "net.train() if optimizer is not None else net.eval()",
+        "is_training = optimizer is not None\n        net.train(mode=is_training)",
+    ],
+)
+def test_one_function_for_both(modes: str) -> None:
+    assert_clean(DROPS + RUN.format(modes=modes), CODE)
+
+
+def test_a_module_with_a_train_of_its_own() -> None:
+    own = """
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layers = nn.Sequential(nn.Linear(8, 8), nn.Dropout(0.3))
+
+        def train(self, mode=True):
+            super().train(mode)
+            self.layers[0].eval()
+            return self
+
+        def forward(self, x):
+            return self.layers(x)
+    """
+    assert_clean(training("net.eval()", SUMS, *MEASURES, first="net.train()", net=own), CODE)
+
+
+def test_a_call_that_cannot_be_read() -> None:
+    evaluation = ("net.eval()", SUMS, *MEASURES)
+    assert_clean("    from lab import begin_epoch\n" + training(*evaluation, first="begin_epoch(net)"), CODE)
+
+
+def test_two_networks() -> None:
+    assert_flagged(
+        """
+    def fit(loader, noise, steps):
+        G = nn.Sequential(nn.Linear(8, 8), nn.BatchNorm1d(8))
+        D = nn.Sequential(nn.Linear(8, 8), nn.Dropout(0.5), nn.Linear(8, 1))
+        opt_g = torch.optim.Adam(G.parameters())
+        opt_d = torch.optim.Adam(D.parameters())
+        for step in range(steps):
+            D.train()
+            for x in loader:
+                opt_d.zero_grad()
+                loss_d = F.softplus(-D(x)).mean() + F.softplus(D(G(noise).detach())).mean()
+                loss_d.backward()
+                opt_d.step()
+                opt_g.zero_grad()
+                loss_g = F.softplus(-D(G(noise))).mean()
+                loss_g.backward()
+                opt_g.step()
+            G.eval()  # !
+            D.eval()
+            print(D(G(noise)))
+    """,
+        CODE,
+    )
+
+
+def test_the_edit_stands_at_the_start_of_the_iteration() -> None:
+    (finding,) = findings(training("net.eval()  # !", SUMS, *MEASURES), CODE)
+    assert finding.fix is not None
+    assert not finding.fix.safe
+    (edit,) = finding.fix.edits
+    assert edit.text.startswith("net.train()\n")
+    assert "iteration of the loop in line" in finding.help
+
+
+def test_an_evaluation_in_another_file(tmp_path: Path) -> None:
+    files = {
+        "evaluation.py": "import torch\n" + dedent(EVALUATE).format(begin="net.eval()"),
+        "main.py": """
+            import torch
+            from torch import nn
+            from torch.nn import functional as F
+            from evaluation import accuracy
+
+            def fit(loader, val_loader, epochs):
+                net = nn.Sequential(nn.Linear(8, 8), nn.Dropout(), nn.Linear(8, 2))
+                optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+                for epoch in range(epochs):
+                    for x, y in loader:
+                        optimizer.zero_grad()
+                        F.cross_entropy(net(x), y).backward()
+                        optimizer.step()
+                    print(accuracy(net, val_loader))
+        """,
+    }
+    assert lines_in_files(tmp_path, files, CODE) == [("evaluation.py", 4)]
+    files["evaluation.py"] = files["evaluation.py"].replace("\n    with", "\n    net.train()\n    with")
+    assert lines_in_files(tmp_path, files, CODE) == []
