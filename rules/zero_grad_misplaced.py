@@ -56,7 +56,11 @@ from collections.abc import Iterator
 from gradguard.catalogue import Rule
 from gradguard.findings import Confidence, Finding, Severity
 from gradguard.signs import TRAINS
-from gradguard.static.lost_gradients import lost_but_of_last_iteration, lost_in_next_iteration
+from gradguard.static.lost_gradients import (
+    lost_between_backwards,
+    lost_but_of_last_iteration,
+    lost_in_next_iteration,
+)
 from gradguard.static.model import Function, Step, ZeroGrad
 
 rule = Rule("GG202", "zero-grad-misplaced", Severity.ERROR, TRAINS)
@@ -70,6 +74,7 @@ def wipes(function: Function) -> Iterator[Finding]:
         if step.lost is None and not step.conditional and step.inner is None:
             yield from _of_the_iteration_before(function, step)
             yield from _in_the_loop_before(function, step)
+            yield from _of_another_module(function, step)
 
 
 def _before_the_step(function: Function) -> Iterator[Finding]:
@@ -104,7 +109,7 @@ def _while_accumulating(function: Function) -> Iterator[Finding]:
             continue  # a generator and a critic: which backward is whose cannot be told
         resets = [z for z in loop.zero_grads if z.loop is loop and z.target is not None]
         for reset in resets:
-            own = [s for s in steps if s.target == reset.target]
+            own = [s for s in steps if s.target == reset.target or _is_of_model(function, reset, steps)]
             plain = not reset.conditional and reset.inner is None
             if plain and loop.is_step and own and all(s.is_periodic and not s.zeroes for s in own):
                 yield rule.finding(
@@ -115,6 +120,27 @@ def _while_accumulating(function: Function) -> Iterator[Finding]:
                     # A number from a configuration is often one, and then nothing is accumulated.
                     confidence=Confidence.HIGH if all(s.period and s.period > 1 for s in own) else Confidence.LOW,
                 )
+
+
+def _is_of_model(function: Function, reset: ZeroGrad, steps: list[Step]) -> bool:
+    """Whether the model itself is reset that the only optimizer steps: ``model.zero_grad()``."""
+    return reset.of_module and _concerns(function, reset) and len({step.target for step in steps}) == 1
+
+
+def _of_another_module(function: Function, step: Step) -> Iterator[Finding]:
+    """``loss_a.backward(); zero_grad(); loss_b.backward(); step()``, where one optimizer has both modules."""
+    lost = lost_between_backwards(function, step)
+    if lost is not None:
+        yield rule.finding(
+            lost.reset.site,
+            f"this throws away the gradients of `{lost.module}`, which the step after the next backward was to use: it "
+            "is never trained",
+            help="reset once, before the first of the two backwards",
+            related=(
+                lost.backward.site.related("this computes them"),
+                step.site.related("this step has those of the second loss only"),
+            ),
+        )
 
 
 def _of_the_iteration_before(function: Function, step: Step) -> Iterator[Finding]:

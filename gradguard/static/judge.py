@@ -15,6 +15,7 @@ from gradguard.static import tree as t
 from gradguard.static.adds_nothing import each_in_its_slot, is_forward_pass, is_one_object, is_over_few, was_there
 from gradguard.static.autograd_functions import kept_outputs
 from gradguard.static.backwards import judge_backward, judge_grad_call
+from gradguard.static.discarded import discarded
 from gradguard.static.forwards import judge_forwards
 from gradguard.static.goes_on import goes_on, through_iterations
 from gradguard.static.handed_functions import is_run_by_others
@@ -74,6 +75,7 @@ def judge(flow: Flow) -> None:
     flow.facts.moving_targets = list(moving_targets(flow))
     flow.facts.live_states = list(live_states(flow))
     flow.facts.uncalled = list(uncalled(flow))
+    flow.facts.discarded = list(discarded(flow))
     flow.facts.tensor_keys = tensor_keys(flow)
     if kept := kept_in_collections(flow):
         flow.facts.unregistered = lambda: unregistered(flow, kept)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from gradguard.static.model import Backward, Event, Function, Loop, OpaqueCall, Step, ZeroGrad
+from gradguard.static.model import Backward, Event, Forward, Function, Loop, OpaqueCall, Step, ZeroGrad
 from gradguard.static.optimized import overlap
 from gradguard.static.paths import is_part
 
@@ -82,11 +82,15 @@ def _fills(function: Function, backward: Backward, step: Step) -> bool:
     """Whether a backward surely goes through a module that an optimizer has, whole, and that is not frozen there."""
     return any(
         forward.module is not None
-        and not forward.is_frozen
-        and any(began_at(root.key, forward) for root in backward.value.roots)
+        and fills(backward, forward)
         and any(is_part(forward.module, module) for module in step.modules or ())
         for forward in function.forwards
     )
+
+
+def fills(backward: Backward, forward: Forward) -> bool:
+    """Whether a backward surely computes gradients of the module that a call runs."""
+    return not forward.is_frozen and any(began_at(root.key, forward) for root in backward.value.roots)
 
 
 def began_at(key: object, event: Event) -> bool:

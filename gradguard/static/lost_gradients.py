@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import takewhile
 from typing import NamedTuple
 
-from gradguard.static.model import Backward, Event, Function, Loop, Step, ZeroGrad
+from gradguard.static import tree as t
+from gradguard.static.leftovers import fills
+from gradguard.static.model import Backward, Event, Function, Loop, OpaqueCall, Step, ZeroGrad
+from gradguard.static.paths import is_part
 from gradguard.static.rounds import Round, round_of
 
 
@@ -40,6 +44,66 @@ def lost_but_of_last_iteration(function: Function, step: Step) -> Lost | None:
     is_of_step = reset.target is not None and reset.target == around.optimizer and not loop.steps
     is_each = _is_always(reset, loop) and _is_always(backward, loop) and _runs_again(loop)
     return Lost(backward, reset) if is_of_step and is_each else None
+
+
+class LostOfModule(NamedTuple):
+    """What computes the gradients of one of an optimizer's modules, and what throws them away; no other does."""
+
+    backward: Backward
+    reset: ZeroGrad
+    step: Step
+    module: str
+
+
+def lost_between_backwards(function: Function, step: Step) -> LostOfModule | None:
+    """``loss_a.backward(); zero_grad(); loss_b.backward(); step()``, of two modules that one optimizer has.
+
+    Not where the gradients of the first loss are looked at in between, to be put together with those of the second.
+    """
+    around = round_of(function, step)
+    if around is None or step.target is None or step.inner is not None or _reads(around):
+        return None
+    before = list(takewhile(lambda event: not isinstance(event, Step | OpaqueCall), around.earlier(step)))
+    resets = [place for place, event in enumerate(before) if isinstance(event, ZeroGrad)]
+    if not resets or any(_is_of_another(before[place], step) for place in resets):
+        return None
+    after, first = before[: resets[0]], before[resets[0] + 1 :]
+    reset, lost = before[resets[0]], next(iter(first), None)
+    if not isinstance(reset, ZeroGrad) or reset.conditional or not isinstance(lost, Backward) or not after:
+        return None
+    is_begun = len(first) > 1 and isinstance(first[1], ZeroGrad)  # what the first backward is for says its own reset
+    modules = step.modules if step.modules is not None else _filled(function, lost) if is_begun else frozenset()
+    others = [event for event in after if isinstance(event, Backward)]
+    module = _only_of(function, lost, others, modules)
+    return LostOfModule(lost, reset, step, module) if module is not None else None
+
+
+def _is_of_another(event: Event, step: Step) -> bool:
+    return isinstance(event, ZeroGrad) and event.target != step.target
+
+
+def _filled(function: Function, backward: Backward) -> frozenset[str]:
+    """The modules that a backward surely computes gradients of."""
+    return frozenset(f.module for f in function.forwards if f.module is not None and fills(backward, f))
+
+
+def _only_of(function: Function, first: Backward, others: list[Backward], modules: frozenset[str]) -> str | None:
+    """A module of an optimizer that the first backward goes through, and none of the others."""
+    of_first, of_others = _filled(function, first), frozenset().union(*(_filled(function, b) for b in others))
+    for module in sorted(modules):
+        if _is_among(module, of_first) and not _is_among(module, of_others):
+            return module
+    return None
+
+
+def _is_among(module: str, filled: frozenset[str]) -> bool:
+    """Whether a module is filled, a part of it, or one that it is a part of."""
+    return any(is_part(path, module) or is_part(module, path) for path in filled)
+
+
+def _reads(around: Round) -> bool:
+    """Whether gradients are looked at: ``p.grad``, by what puts those of several losses together."""
+    return any(isinstance(node, t.Attribute) and node.name == "grad" for node in t.walk(around.body))
 
 
 def _last_two(around: Round, step: Step) -> tuple[Event | None, Event | None]:

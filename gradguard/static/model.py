@@ -83,6 +83,7 @@ class Function:
         live_states: the states of models that it keeps without a copy until they are loaded.
         moving_targets: the targets that the network which is trained computes itself, with their graph.
         uncalled: where methods that train are named, and not called: ``optimizer.step``.
+        discarded: the statements that call what only gives a new tensor: ``hidden.detach()``.
         unregistered: the plain lists and dicts in which a module puts what has parameters, each with where
             it does so first (reads other files).
         tensor_keys: the dicts and sets of which it uses elements of tensors as keys.
@@ -123,6 +124,7 @@ class Function:
     live_states: list[LiveState] = field(default_factory=list)
     moving_targets: list[MovingTarget] = field(default_factory=list)
     uncalled: list[Site] = field(default_factory=list)
+    discarded: list[Site] = field(default_factory=list)
     tensor_keys: list[TensorKey] = field(default_factory=list)
     unregistered: Callable[[], list[tuple[str, Site]]] = field(default=list, repr=False)
     kept_outputs: list[Site] = field(default_factory=list)

@@ -39,11 +39,14 @@ class Round:
         yield from self._on_its_way(event, self.events[place + 1 :])
         yield from self.events[:place]
 
+    def earlier(self, event: Event) -> Iterator[Event]:
+        """What comes before it in the same round, the last first."""
+        return self._on_its_way(event, reversed(self.events[: self._place(event)]))
+
     def before(self, event: Event) -> Iterator[Event]:
         """What came last, back into the iteration before; what was before the call of a function is not known."""
-        place = self._place(event)
-        yield from self._on_its_way(event, reversed(self.events[:place]))
-        yield from reversed(self.events[place + 1 :] if self.loop is not None else ())
+        yield from self.earlier(event)
+        yield from reversed(self.events[self._place(event) + 1 :] if self.loop is not None else ())
 
     def resets(self, event: Event | None, whenever: Event) -> bool:
         """Whether an event surely resets the gradients of the only optimizer, in each round with another event."""

@@ -588,3 +588,101 @@ def test_a_setting_that_is_one_by_default_waits(count: str) -> None:
 def test_a_setting_that_is_not_known_waits(count: str) -> None:
     assert_clean(BY_A_SETTING.format(count=count).replace("  # !", ""), CODE)
     assert_flagged(BY_A_SETTING.format(count=count), CODE, Confidence.LOW)
+
+
+TWO = """
+    def train(loader, a_model, b_model, optimizer, g, g_optimizer):
+        for a, b in loader:
+            {before}
+            loss_a = F.mse_loss(a_model(b), torch.ones(4, 1))
+            loss_a.backward()
+            {between}
+            loss_b = F.mse_loss({second}, torch.ones(4, 1))
+            loss_b.backward()
+            optimizer.step()
+            {after}
+"""
+AS_USUAL = {
+    "before": "optimizer.zero_grad()",
+    "between": "optimizer.zero_grad(set_to_none=True)",
+    "second": "b_model(a)",
+    "after": "pass",
+}
+
+
+def test_a_second_reset_throws_away_what_the_other_module_has() -> None:
+    assert_flagged(TWO.format(**(AS_USUAL | {"between": AS_USUAL["between"] + "  # !"})), CODE)
+
+
+def test_one_optimizer_that_is_made_there() -> None:
+    made = "optimizer = torch.optim.Adam(itertools.chain(a_model.parameters(), b_model.parameters()))"
+    text = TWO.format(**(AS_USUAL | {"before": "pass", "between": "optimizer.zero_grad()  # !"}))
+    text = text.replace("for a, b in", f"{made}\n        for a, b in", 1)
+    assert_flagged("    import itertools\n" + text, CODE)
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        {"between": "pass"},
+        {"between": "g_optimizer.zero_grad()"},
+        {"between": "optimizer.step(); optimizer.zero_grad()"},
+        {"between": "kept = [p.grad.clone() for p in a_model.parameters()]; optimizer.zero_grad()"},
+        {"second": "b_model(a_model(a))"},
+        {"second": "a_model(a)"},
+        {"before": "pass"},
+        {"before": "g_optimizer.zero_grad()"},
+        {"between": "if a is None: optimizer.zero_grad()"},
+    ],
+)
+def test_two_backwards_for_one_step(lines: dict[str, str]) -> None:
+    assert_clean(TWO.format(**(AS_USUAL | lines)), CODE)
+
+
+def test_what_a_generator_leaves_is_thrown_away_on_purpose() -> None:
+    assert_clean(
+        """
+    def train(loader, G, D, noise):
+        opt_g = torch.optim.Adam(G.parameters())
+        opt_d = torch.optim.Adam(D.parameters())
+        for x in loader:
+            opt_g.zero_grad()
+            F.softplus(-D(G(noise))).mean().backward()
+            opt_g.step()
+            opt_d.zero_grad()
+            (F.softplus(-D(x)).mean() + F.softplus(D(G(noise).detach())).mean()).backward()
+            opt_d.step()
+    """,
+        CODE,
+    )
+
+
+@pytest.mark.parametrize("reset", ["model.zero_grad()", "model.zero_grad(set_to_none=True)"])
+def test_a_model_that_is_reset_while_accumulating(reset: str) -> None:
+    assert_flagged(
+        f"""
+    def train(model, optimizer, loader):
+        for i, (x, y) in enumerate(loader):
+            {reset}  # !
+            (F.cross_entropy(model(x), y) / 4).backward()
+            if (i + 1) % 4 == 0:
+                optimizer.step()
+    """,
+        CODE,
+    )
+
+
+@pytest.mark.parametrize("reset", ["model.head.zero_grad()", "other.zero_grad()", "if i % 4 == 0: model.zero_grad()"])
+def test_another_module_that_is_reset_while_accumulating(reset: str) -> None:
+    assert_clean(
+        f"""
+    def train(model, other, optimizer, loader):
+        for i, (x, y) in enumerate(loader):
+            {reset}
+            (F.cross_entropy(model(x), y) / 4).backward()
+            if (i + 1) % 4 == 0:
+                optimizer.step()
+                optimizer.zero_grad()
+    """,
+        CODE,
+    )

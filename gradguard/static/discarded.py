@@ -1,0 +1,58 @@
+"""Methods that give a new tensor, called as if they changed the one that is there: ``hidden.detach()``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from gradguard.static import tree as t
+from gradguard.static.outline import SCRIPT
+from gradguard.static.source import Site
+from gradguard.static.values import Kind
+
+if TYPE_CHECKING:
+    from gradguard.static.flow import Flow
+
+_OF_PARTS = frozenset("clamp clip clamp_min clamp_max mul div add sub nan_to_num".split())
+"""Of a gradient, or of the data of a parameter; of another tensor they may stand there to be timed."""
+_NO_TENSOR = re.compile(
+    r"std(?:in|out|err)|stream|file|hook|handle|proc|thread|devic|driver|listen|observ|plug|client|session|socket|"
+    r"kernel|interface|view|widget|callback|adapter|debug|buffer|reader|writer|agent|process|daemon|tracer",
+    re.I,
+)
+
+
+def discarded(flow: Flow) -> Iterator[Site]:
+    """The calls of a function that are statements, and whose result is all that they do."""
+    if flow.facts.is_test:
+        return
+    for stmt in flow.ref.define.statements:
+        call = stmt.value if isinstance(stmt, t.Evaluate) else None
+        if isinstance(call, t.Call) and _only_gives(flow, call) and not _is_shown(flow, stmt):
+            yield flow.site(call)
+
+
+def _only_gives(flow: Flow, call: t.Call) -> bool:
+    func = call.func
+    if not isinstance(func, t.Attribute) or any(arg.star or arg.keyword == "out" for arg in call.args):
+        return False
+    if func.name == "detach":
+        return not call.args and _may_be_tensor(flow, func.value)
+    return func.name in _OF_PARTS and isinstance(func.value, t.Attribute) and func.value.name in ("grad", "data")
+
+
+def _may_be_tensor(flow: Flow, expr: t.Expr) -> bool:
+    path = t.path_of(expr)
+    if path is None:
+        return False
+    kind = flow.read(flow.canonical(path), flow.final).kind
+    if kind in (Kind.TENSOR, Kind.OUTPUT, Kind.GRADIENT):
+        return True
+    return kind is Kind.UNKNOWN and flow.module.torch is not None and _NO_TENSOR.search(path) is None
+
+
+def _is_shown(flow: Flow, stmt: t.Stmt) -> bool:
+    """Whether a notebook may show it: it is no part of a function or a loop."""
+    body = flow.ref.define.body
+    return flow.ref.define.name == SCRIPT and any(stmt is each for each in body)

@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+import pytest
+
+from tests.rules.snippets import assert_clean, assert_flagged, findings
+
+CODE = "GG219"
+
+
+def loop(*lines: str) -> str:
+    body = "\n            ".join(lines)
+    return f"""
+    def train(net, rnn, loader, optimizer, hidden, log):
+        for x, y in loader:
+            {body}
+    """
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ("out, hidden = rnn(x, hidden)", "hidden.detach()  # !"),
+        ("out, states = rnn(x, hidden)", "for state in states:", "    state.detach()  # !"),
+        ("out, states = rnn(x, hidden)", "for state in states: state.detach()  # !"),
+        ("loss = net(x).mean()", "loss.detach()  # !", "log.append(loss)"),
+        ("net(x).mean().backward()", "for p in net.parameters():", "    p.grad.clamp(-1, 1)  # !"),
+        ("for p in net.parameters():", "    p.grad.data.clamp(min=-1, max=1)  # !"),
+        ("for p in net.parameters():", "    p.data.clamp(-0.01, 0.01)  # !"),
+        ("for name, p in net.named_parameters():", "    if p.grad is not None:", "        p.grad.mul(0.5)  # !"),
+        ("net.head.weight.data.clip(-1, 1)  # !",),
+        ("net.last['loss'].detach()  # !",),
+    ],
+)
+def test_nothing_takes_it(lines: tuple[str, ...]) -> None:
+    assert_flagged(loop(*lines), CODE)
+
+
+def test_a_field() -> None:
+    assert_flagged(
+        """
+    class Meter:
+        def update(self, loss):
+            self.average = 0.9 * self.average + 0.1 * loss
+            self.average.detach()  # !
+    """,
+        CODE,
+    )
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ("out, hidden = rnn(x, hidden)", "hidden = hidden.detach()"),
+        ("out, hidden = rnn(x, hidden)", "hidden.detach_()"),
+        ("out, states = rnn(x, hidden)", "hidden = tuple(state.detach() for state in states)"),
+        ("for p in net.parameters():", "    p.grad.clamp_(-1, 1)"),
+        ("for p in net.parameters():", "    p.data = p.data.clamp(-1, 1)"),
+        ("for p in net.parameters():", "    p.data.clamp(-1, 1, out=p.data)"),
+        ("for p in net.parameters():", "    log.append(p.grad.clamp(-1, 1))"),
+        ("for p in net.parameters():", "    p.detach().zero_()"),
+        ("for p in net.parameters():", "    p.data.add_(0.1)"),
+        ("hook = net.watch(x)", "hook.detach()"),
+        ("stream = log.open(x)", "stream.detach()"),
+        ("x.clamp(0, 1)",),
+        ("x.mul(2)",),
+        ("loss = net(x).mean()", "log.append(", "    loss.detach()", ")"),
+        ("return net(x).detach()",),
+        ("yield net(x).detach()",),
+        ("import sys", "sys.stdout.detach()"),
+        ("net.detach('head')",),
+        ("# hidden.detach()", "print('hidden.detach()')"),
+    ],
+)
+def test_look_alikes(lines: tuple[str, ...]) -> None:
+    assert_clean(loop(*lines), CODE)
+
+
+def test_a_test_of_torch() -> None:
+    assert_clean("    def test_detach():\n        x = torch.ones(3).exp()\n        x.detach()\n", CODE)
+
+
+def test_the_edit_works_in_place() -> None:
+    (finding,) = findings(loop("for p in net.parameters():", "    p.grad.clamp(-1, 1)"), CODE)
+    assert finding.fix is not None
+    assert [edit.text for edit in finding.fix.edits] == ["p.grad.clamp_"]
+    assert not finding.fix.safe
