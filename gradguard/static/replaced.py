@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from gradguard.static.flow import Flow
 
 _TRAINING = re.compile(r"train|fit|learn|step|epoch|update|optimi[sz]e|backward")
+_NO_TRAINING = re.compile(
+    r"^_*(?:get|set|save|load|print|log|show|plot|adjust|restore|resume|report)(?:_|$)|rate|_lr\b|state"
+)
+_GIVES_MORE = re.compile(r"add_param_group|[\"']params[\"']")
 _ADDING = frozenset("add_module register_module register_parameter append insert".split())
 _OWN = frozenset("parameters named_parameters load_state_dict requires_grad_ eval".split())
 
@@ -34,7 +38,7 @@ def replacements(flow: Flow) -> Iterator[Replacement]:
         given, after = _given(flow, stmt, made), list(_after(flow.ref.define.body, stmt))
         for place, later in enumerate(after) if given else ():
             if (replaced := _replaced(flow, later, given)) is not None:
-                if _is_used(flow, path, replaced.node, after[place + 1 :]):
+                if _is_used(flow, path, replaced.node, after[place + 1 :], given):
                     yield Replacement(path, flow.site(stmt), flow.site(later), replaced)
                 break
 
@@ -185,16 +189,18 @@ def _is_of_the_old(name: t.Name | t.Attribute, target: str, given: frozenset[str
     return (is_part or _is_below(path, target)) and not (isinstance(name, t.Attribute) and is_setting(name))
 
 
-def _is_used(flow: Flow, path: str, replaced: t.Node, rest: Sequence[t.Stmt]) -> bool:
+def _is_used(flow: Flow, path: str, replaced: t.Node, rest: Sequence[t.Stmt], given: frozenset[str]) -> bool:
     """Whether the optimizer that has ``path`` steps after a statement, and gets no parameters in between."""
     owner = flow.ref.owner if path.startswith("self.") else None
     methods = [ref for cls in owner.lineage() for ref in cls.methods.values()] if owner is not None else []
     nodes = list(t.walk(list(rest)))
     nodes += (node for ref in methods if ref is not flow.ref for node in ref.define.nodes)
-    if any(is_given_more(node, path) for node in nodes):
+    if any(is_given_more(node, path) or _is_given_more_by(flow, node, path) for node in nodes):
         return False
     part = (t.path_of(replaced.targets[0]) or "") if isinstance(replaced, t.Assign) else ""
-    is_new = part.startswith("self.") and path.rpartition(".")[0] == "self"
+    is_new = any(part.startswith(f"{module}.") for module in given) or (
+        part.startswith("self.") and path.rpartition(".")[0] == "self"
+    )
     return any(steps(node, path) for node in nodes) and not (is_new and any(_has_its_own(n, part) for n in nodes))
 
 
@@ -204,20 +210,35 @@ def steps(node: t.Node, path: str) -> bool:
         return False
     if isinstance(node.func, t.Attribute) and node.func.name == "step" and t.path_of(node.func.value) == path:
         return True
+    name = node.name.lower()
     is_given = any(t.path_of(arg.value) == path for arg in node.args)
-    return is_given and _TRAINING.search(node.name.lower()) is not None
+    return is_given and _TRAINING.search(name) is not None and _NO_TRAINING.search(name) is None
 
 
 def is_given_more(node: t.Node, path: str) -> bool:
     """``optimizer = ...``, ``optimizer.add_param_group(...)``, ``optimizer.param_groups[0]["params"] = ...``."""
     if isinstance(node, t.Assign):
         targets = [name for target in node.targets for name in t.names_in(target)]
-        return any(t.path_of(name) == path or _is_of_group(name, path) for name in targets)
+        return any(t.path_of(name) == path or _is_of_group(name, path) or _is_params(name) for name in targets)
     func = node.func if isinstance(node, t.Call) else None
     if not isinstance(func, t.Attribute):
         return False
     holder = t.path_of(func.value)
-    return holder == f"{path}.param_groups" or (holder == path and func.name == "add_param_group")
+    return holder == f"{path}.param_groups" or (holder == path and func.name in ("add_param_group", "__init__"))
+
+
+def _is_params(target: t.Expr) -> bool:
+    """``group["params"] = ...``, of a group that has a name."""
+    return isinstance(target, t.Subscript) and isinstance(target.index, t.Constant) and target.index.value == "params"
+
+
+def _is_given_more_by(flow: Flow, node: t.Node, path: str) -> bool:
+    """Whether a helper gives an optimizer more parameters, by its code or its name."""
+    if not isinstance(node, t.Call) or all(t.path_of(arg.value) != path for arg in node.args):
+        return False
+    helper = flow.module.value_of(node.func).ref
+    text = Site(helper.chunk, helper.define).code if isinstance(helper, FunctionRef) else ""
+    return _GIVES_MORE.search(text) is not None or "add_param_group" in node.name
 
 
 def _is_of_group(target: t.Expr, path: str) -> bool:
@@ -228,6 +249,11 @@ def _is_of_group(target: t.Expr, path: str) -> bool:
 
 
 def _has_its_own(node: t.Node, part: str) -> bool:
-    """Whether a part gets an optimizer of its own, is frozen, or is made a copy of another one: a target network."""
+    """Whether a part gets an optimizer of its own, is frozen, or is made a copy of another one: a target network.
+
+    Or has a weight that the optimizer knows: ``net.head.weight = net.embedding.weight``.
+    """
+    if isinstance(node, t.Assign):
+        return any((t.path_of(target) or "").startswith(f"{part}.") for target in node.targets)
     func = node.func if isinstance(node, t.Call) else None
     return isinstance(func, t.Attribute) and t.path_of(func.value) == part and func.name in _OWN

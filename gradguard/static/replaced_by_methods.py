@@ -28,9 +28,14 @@ def replaced_by_methods(flow: Flow) -> Iterator[Replacement]:
         methods = [method for cls in owner.lineage() for method in cls.methods.values()]
         if not given or not _goes_on(flow, owner, methods, path):
             continue
+        training = _leading_to(methods, {m.define.name for m in methods if any(steps(n, path) for n in m.define.nodes)})
         for method in _called_later(owner, ref):
             for stmt in method.define.body:
-                if isinstance(stmt, t.Assign) and replaces(method, stmt, given):
+                if not isinstance(stmt, t.Assign) or not replaces(method, stmt, given):
+                    continue
+                if any(isinstance(n, t.Call) and _is_optimizer(method, n) for n in method.define.nodes):
+                    continue  # one of its own, for the new one
+                if _trains_afterwards(flow, method, training, again=ref.define.name != "__init__"):
                     site = Site(method.chunk, stmt)
                     yield Replacement(path, flow.site(call), site, site)
 
@@ -81,10 +86,63 @@ def _goes_on(flow: Flow, owner: Class, methods: list[FunctionRef], path: str) ->
 
 
 def _called_later(owner: Class, ref: FunctionRef) -> Iterator[FunctionRef]:
-    """The methods that neither make the object nor the optimizer."""
-    first = owner.method("__init__")
-    building = {"__init__", ref.define.name} | ref.own_calls | (first.own_calls if first is not None else frozenset())
+    """The methods that neither make the object nor the optimizer, nor are called by what does."""
+    methods = [method for cls in owner.lineage() for method in cls.methods.values()]
+    building = _reached(methods, {"__init__", ref.define.name})
     return (method for name, method in owner.methods.items() if name not in building)
+
+
+def _reached(methods: list[FunctionRef], names: set[str]) -> set[str]:
+    """The methods of some names, and those that they call on their own object, in whatever class of its lineage."""
+    reached: set[str] = set()
+    waiting = set(names)
+    while waiting:
+        name = waiting.pop()
+        reached.add(name)
+        called = (each for method in methods if method.define.name == name for each in method.own_calls)
+        waiting.update(set(called) - reached)
+    return reached
+
+
+def _leading_to(methods: list[FunctionRef], names: set[str]) -> set[str]:
+    """The methods of some names, and those that call them."""
+    found = set(names)
+    while more := {m.define.name for m in methods if not found.isdisjoint(m.own_calls)} - found:
+        found |= more
+    return found
+
+
+def _trains_afterwards(flow: Flow, method: FunctionRef, training: set[str], *, again: bool) -> bool:
+    """Whether somebody is seen who has the network made anew, and then has it trained.
+
+    Args:
+        method: makes it anew.
+        training: the methods that train it.
+        again: the optimizer is made when it is asked for first: then it must have been trained before, in a loop.
+    """
+    name = method.define.name
+    if not again and not training.isdisjoint(method.own_calls):
+        return True
+    return any(
+        _in_order(caller.ref, body, name, training)
+        for caller in flow.project.calling(method)
+        for body in _blocks(caller.ref, loops_only=again)
+    )
+
+
+def _blocks(ref: FunctionRef, *, loops_only: bool) -> Iterator[list[t.Stmt]]:
+    """The bodies of the loops of a function, and its own."""
+    yield from (stmt.body for stmt in ref.define.statements if isinstance(stmt, t.Repeat))
+    if not loops_only and ref.define.name != "__init__":
+        yield ref.define.body
+
+
+def _in_order(ref: FunctionRef, body: list[t.Stmt], name: str, training: set[str]) -> bool:
+    """Whether a method of a name is called, and one that trains after it."""
+    calls = [n for n in t.walk(body) if isinstance(n, t.Call) and isinstance(n.func, t.Attribute)]
+    anew = [Site(ref.chunk, call).line for call in calls if call.name == name]
+    trained = [Site(ref.chunk, call).line for call in calls if call.name in training]
+    return bool(anew) and bool(trained) and min(anew) <= max(trained)
 
 
 def _last(expr: t.Expr) -> str:
