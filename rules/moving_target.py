@@ -44,6 +44,8 @@ rule = Rule("GG218", "moving-target", Severity.WARNING, ((BACKWARD, ACTS),))
 @rule.in_source
 def follows_its_prediction(function: Function) -> Iterator[Finding]:
     for target in function.moving_targets:
+        if function.switches_gradients():
+            return
         name = "the target" if target.target is None else f"`{target.target}`"
         yield rule.finding(
             target.site,

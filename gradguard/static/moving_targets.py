@@ -8,16 +8,21 @@ from typing import TYPE_CHECKING
 
 from gradguard.static import knowledge as k
 from gradguard.static import tree as t
+from gradguard.static.functions import FunctionRef
+from gradguard.static.leftovers import began_at
 from gradguard.static.mistakes import MovingTarget
 from gradguard.static.model import Forward, Mode
 from gradguard.static.paths import is_part, is_within
 from gradguard.static.roots import node_of
-from gradguard.static.values import Source
+from gradguard.static.source import Site
+from gradguard.static.values import Kind, Source
 
 if TYPE_CHECKING:
     from gradguard.static.flow import Flow
 
 _DISCOUNT = re.compile(r"gamma|discount", re.I)
+_STOPS = re.compile(r"stop|detach|(?:^|_)sg$|no_?grad|freez|frozen|const", re.I)
+_CUTTING = re.compile(r"\bdetach|no_grad|inference_mode|\.item\(|\.data\b|\.tolist\(|numpy")
 _DISTANCE = re.compile(r"(?:loss|loss_?f\w*|criterion|mse|huber|l1)$", re.I)
 
 
@@ -37,9 +42,38 @@ def moving_targets(flow: Flow) -> Iterator[MovingTarget]:
 
 def _trained(flow: Flow, prediction: t.Expr, target: t.Expr) -> str | None:
     """The module that gives both, in two calls."""
-    ours, theirs = _run(flow, prediction), [*_run(flow, target), *_run_for_items(flow, target)]
-    both = {each.module for each in ours} & {each.module for each in theirs if each not in ours}
-    return min(module or "" for module in both) if both else None
+    ours, items = _run(flow, prediction), _run_for_items(flow, target)
+    theirs = [*(each for each in _run(flow, target) if _is_backpropagated(flow, each)), *items]
+    asked = [each for each in theirs if each not in ours and any(_ask_the_same(each, other) for other in ours)]
+    modules = {each.module for each in asked if each.module is not None and not _is_in_own_context(flow, each)}
+    return min(modules) if modules else None
+
+
+def _ask_the_same(call: Forward, other: Forward) -> bool:
+    """Whether two calls run one module in one way, as far as can be read: ``net(x, target=True)`` may run another."""
+    here, there = call.site.node, other.site.node
+    if call.module != other.module or not isinstance(here, t.Call) or not isinstance(there, t.Call):
+        return False
+    return here.name == there.name and _settings(here) == _settings(there)
+
+
+def _settings(call: t.Call) -> set[tuple[str | None, object]]:
+    """The arguments that have a name, or are written there."""
+    said = ((arg.keyword, arg.value.value if isinstance(arg.value, t.Constant) else None) for arg in call.args)
+    return {(name, value) for name, value in said if name is not None or value is not None}
+
+
+def _is_backpropagated(flow: Flow, forward: Forward) -> bool:
+    """Whether a backward goes through what a call gives, or the caller gets it; what is only logged is no loss."""
+    values = [*(backward.value for backward in flow.facts.backwards), flow.facts.returns]
+    return any(began_at(root.key, forward) for value in values for root in value.reach)
+
+
+def _is_in_own_context(flow: Flow, forward: Forward) -> bool:
+    """Whether a context of the program is around a call, which may freeze the network: ``with frozen(net):``."""
+    around = (s for s in flow.ref.define.statements if isinstance(s, t.With) and forward.is_in(s.body))
+    contexts = (context.func for stmt in around for context, _ in stmt.items if isinstance(context, t.Call))
+    return any(flow.module.value_of(func).kind is not Kind.EXTERNAL for func in contexts)
 
 
 def _compared(flow: Flow, node: t.Node) -> tuple[t.Expr, t.Expr] | None:
@@ -94,13 +128,24 @@ def _unshaped(expr: t.Expr) -> t.Expr:
 def _run(flow: Flow, value: t.Expr) -> list[Forward]:
     """The calls of modules that a value surely comes from, with their graph."""
     written = list(t.walk(value))
-    if any(isinstance(node, t.Attribute) and node.name in k.CUTS for node in written):
+    if any(_cuts(flow, node) for node in written):
         return []
     paths = [path for node in written if isinstance(node, t.Expr) and (path := t.path_of(node)) is not None]
     roots = (root for path in paths for root in flow.read(flow.canonical(path), flow.final).roots)
     nodes = {node_of(root.key) for root in roots if root.source is Source.GRAPH}
     runs = (each for each in flow.facts.forwards if each.mode is not Mode.OFF)
     return [each for each in runs if each.site.node in nodes or each.site.node in written]
+
+
+def _cuts(flow: Flow, node: t.Node) -> bool:
+    """``x.detach()``, ``stop_gradient(x)``, or a function of the program with such a thing in it."""
+    if isinstance(node, t.Attribute):
+        return node.name in k.CUTS
+    if not isinstance(node, t.Call) or not isinstance(node.func, t.Name):
+        return False
+    helper = flow.module.value_of(node.func).ref
+    code = Site(helper.chunk, helper.define).code if isinstance(helper, FunctionRef) else ""
+    return _STOPS.search(node.func.id) is not None or _CUTTING.search(code) is not None
 
 
 def _run_for_items(flow: Flow, target: t.Expr) -> list[Forward]:
@@ -148,20 +193,34 @@ def _is_sum(flow: Flow, node: object) -> bool:
     if not isinstance(node, t.Operation) or node.operator != "+" or len(node.operands) != 2:
         return False
     ways = (node.operands, node.operands[::-1])
-    return any(_is_discounted(share) and _is_data(flow, reward) for reward, share in ways)
+    return any(_is_discounted(flow, share) and _is_data(flow, reward) for reward, share in ways)
 
 
 def _is_data(flow: Flow, reward: t.Expr) -> bool:
-    """Whether nothing that a network gives is in it, and it is not only a number."""
-    named = any(isinstance(node, t.Name | t.Attribute) for node in t.walk(reward))
-    return named and not _run(flow, reward)
+    """Whether nothing that a network gives is in it, and it is not only a number; nor a share: ``(1 - gamma) * y``."""
+    nodes = list(t.walk(reward))
+    named = any(isinstance(node, t.Name | t.Attribute) for node in nodes)
+    return named and not any(_is_rest(node) for node in nodes) and not _run(flow, reward)
 
 
-def _is_discounted(expr: t.Expr) -> bool:
-    """``gamma * following``, whatever is done with it besides."""
+def _is_discounted(flow: Flow, expr: t.Expr) -> bool:
+    """``gamma * following``, whatever is done with it besides, but to cut a part of it."""
     if not isinstance(expr, t.Operation) or expr.operator != "*":
         return False
-    return any(_is_discount(node) for node in t.walk(expr))
+    nodes = list(t.walk(expr))
+    rests = [id(part) for node in nodes if _is_rest(node) for part in t.walk(node)]
+    bound = (value for node in nodes if isinstance(node, t.Name) for value in flow.ref.assigned.get(node.id, []))
+    if any(_cuts(flow, part) for value in bound for part in t.walk(value)):
+        return False
+    return any(_is_discount(node) and id(node) not in rests for node in nodes)
+
+
+def _is_rest(node: object) -> bool:
+    """``1 - gamma``: what is left of a whole, or what a damping leaves."""
+    if not isinstance(node, t.Operation) or node.operator != "-" or len(node.operands) != 2:
+        return False
+    whole, share = node.operands
+    return isinstance(whole, t.Constant) and whole.value == 1 and _is_discount(share)
 
 
 def _is_discount(node: object) -> bool:
