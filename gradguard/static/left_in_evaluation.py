@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from gradguard.static import tree as t
 from gradguard.static.leftovers import began_at
 from gradguard.static.model import Backward, Event, Forward, Function, Loop, Mode, OpaqueCall, TrainingMode
+from gradguard.static.order import ends_at
 from gradguard.static.paths import is_part
 
 _CONCERNED = (Forward, OpaqueCall, TrainingMode)
@@ -128,9 +129,8 @@ def _block_of(loop: Loop, event: Event) -> Sequence[t.Stmt] | None:
 
 def _leaves(loop: Loop, event: Event) -> bool:
     """Whether the loop ends with what an event stands in: ``if is_done: net.eval(); test(net); break``."""
-    around = (block for block in _blocks(loop) if event.is_in(block))
-    return any(t.leaves(block) and not _goes_on(block[-1]) for block in around)
-
-
-def _goes_on(stmt: t.Stmt) -> bool:
-    return isinstance(stmt, t.Leave) and stmt.kind == "continue"
+    around = loop.site.node
+    if not isinstance(around, t.Repeat):
+        return False
+    inside = [stmt for stmt in t.walk_statements([around]) if event.is_in([stmt])]
+    return bool(inside) and ends_at(around, inside[-1])

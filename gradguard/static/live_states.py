@@ -7,13 +7,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from gradguard.static import tree as t
+from gradguard.static.classes import Class
 from gradguard.static.mistakes import LiveState
 from gradguard.static.model import Loop
-from gradguard.static.names import named_kind
 from gradguard.static.optimized import overlap
 from gradguard.static.order import comes_before, ends_at, has
+from gradguard.static.own_methods import methods_of, reached
 from gradguard.static.paths import is_part
 from gradguard.static.source import Site
+from gradguard.static.state_dicts import collected, states_in, taken
 from gradguard.static.values import Kind
 
 if TYPE_CHECKING:
@@ -21,9 +23,11 @@ if TYPE_CHECKING:
     from gradguard.static.functions import FunctionRef
 
 _CHANGES = frozenset("update pop clear popitem setdefault".split())
-_SHALLOW = frozenset("dict OrderedDict copy".split())
+_LOADS = re.compile(r"load|restore", re.I)
+_KEEPING = frozenset("save deepcopy load_state_dict print len".split())
 _ORDER = frozenset("< > <= >=".split())
 _BETTER = re.compile(r"best|better|improve", re.I)
+_STATE = re.compile(r"state|model|net|weight|param|dict|encoder|decoder|actor|critic", re.I)
 _HOW_FAR = re.compile(r"epoch|step|iter|round|batch|rank|^[ijkn]$", re.I)
 
 
@@ -33,14 +37,25 @@ def live_states(flow: Flow) -> Iterator[LiveState]:
         for kept, model in _kept_whole(flow, stmt):
             if (used := _read_after_training(flow, stmt, kept, model)) is not None:
                 yield LiveState(flow.site(stmt), kept, model, model, used)
-        for kept, model in _taken(stmt):
+        for kept, model in taken(stmt):
+            if _gives_copies(flow, stmt, model):
+                continue
             if flow.read(flow.canonical(model), flow.final).kind is not Kind.OPTIMIZER:
                 used = _used_after_training(flow, stmt, kept, model) or _used_elsewhere(flow, stmt, kept, model)
                 if used is not None or _is_loaded_from(flow, stmt, kept):
                     yield LiveState(flow.site(stmt), kept, model, f"{model}.state_dict()", used)
-        for kept, model in _collected(stmt):
+        for kept, model in collected(stmt):
             if _learns(flow, model) and (used := _read_of_several(flow, stmt, kept, model)) is not None:
                 yield LiveState(flow.site(stmt), kept, model, f"{model}.state_dict()", used, is_one_of_several=True)
+
+
+def _gives_copies(flow: Flow, stmt: t.Stmt, model: str) -> bool:
+    """Whether its class has a ``state_dict`` of its own, or a context around says how the state is gathered."""
+    of = flow.read(flow.canonical(model), flow.final).ref
+    if isinstance(of, Class) and of.method("state_dict") is not None:
+        return True
+    around = (s for s in flow.ref.define.statements if isinstance(s, t.With) and has(s.body, stmt))
+    return any("state_dict" in context.name for s in around for context, _ in s.items if isinstance(context, t.Call))
 
 
 def _kept_whole(flow: Flow, stmt: t.Stmt) -> Iterator[tuple[str, str]]:
@@ -60,10 +75,21 @@ def _read_after_training(flow: Flow, stmt: t.Stmt, kept: str, model: str) -> Sit
         return None
     for loop in _trained_in(flow, model):
         if _keeps_the_best(loop, stmt, kept):
-            for other in flow.ref.define.statements:
-                if comes_before(flow.ref.define.body, loop.site.node, other) and _reads(other, kept):
-                    return flow.site(other)
+            after = [s for s in flow.ref.define.statements if comes_before(flow.ref.define.body, loop.site.node, s)]
+            used = next((other for other in after if _reads(other, kept)), None)
+            if used is not None and not any(_loads(other, (kept, model)) for other in after):
+                return flow.site(used)
     return None
+
+
+def _loads(stmt: t.Stmt, paths: tuple[str, str]) -> bool:
+    """Whether the weights of a model are read from somewhere: ``net.load_state_dict(...)``, ``restore(net, path)``."""
+    for call in (node for node in t.walk(stmt) if isinstance(node, t.Call)):
+        owner = [call.func.value] if isinstance(call.func, t.Attribute) else []
+        concerned = [t.path_of(each) for each in (*owner, *(arg.value for arg in call.args))]
+        if _LOADS.search(call.name) and any(path in paths for path in concerned):
+            return True
+    return False
 
 
 def _keeps_the_best(loop: Loop, stmt: t.Stmt, kept: str) -> bool:
@@ -75,7 +101,19 @@ def _keeps_the_best(loop: Loop, stmt: t.Stmt, kept: str) -> bool:
 def _trained_in(flow: Flow, model: str) -> Iterator[Loop]:
     """The loops that train, and do not make or take another model in each iteration."""
     of = {model, model.split(".", 1)[0]}
-    return (loop for loop in flow.facts.loops if loop.trains and of.isdisjoint(loop.targets | loop.assigned))
+    loops = (loop for loop in flow.facts.loops if loop.trains and of.isdisjoint(loop.targets | loop.assigned))
+    return (loop for loop in loops if not _is_made_by_method(flow, loop, model))
+
+
+def _is_made_by_method(flow: Flow, loop: Loop, model: str) -> bool:
+    """Whether each iteration calls a method that makes the model anew: ``self.build()``, with ``self.net = Net()``."""
+    owner, name = flow.ref.owner, model.removeprefix("self.")
+    if owner is None or name == model:
+        return False
+    calls = (node.func for node in loop.nodes if isinstance(node, t.Call) and isinstance(node.func, t.Attribute))
+    called = {func.name for func in calls if t.path_of(func.value) == "self"}
+    made = [define.name for cls in owner.lineage() for define, value in cls.assigned(name) if isinstance(value, t.Call)]
+    return not reached(methods_of(owner), called).isdisjoint(made)
 
 
 def _learns(flow: Flow, model: str) -> bool:
@@ -105,38 +143,10 @@ def _names(expr: t.Expr) -> Iterator[t.Expr]:
 
 def _reads(stmt: t.Stmt, path: str) -> bool:
     bound = {target for each in (stmt.targets if isinstance(stmt, t.Assign) else ()) for target in t.names_in(each)}
-    nodes = (node for node in t.walk(stmt) if isinstance(node, t.Name | t.Attribute) and node not in bound)
-    return any(t.path_of(node) == path for node in nodes)
-
-
-def _taken(stmt: t.Stmt) -> Iterator[tuple[str, str]]:
-    """``kept = model.state_dict()``, ``kept = {"model": model.state_dict()}``: the paths of both."""
-    for target, value in t.pairs(stmt.targets, stmt.value) if isinstance(stmt, t.Assign) else ():
-        kept = t.path_of(target)
-        if kept is None or "[*]" in kept:
-            continue
-        for model in _models_in(value):
-            yield kept, model
-
-
-def _collected(stmt: t.Stmt) -> Iterator[tuple[str, str]]:
-    """``kept.append(model.state_dict())``, ``kept[epoch] = model.state_dict()``: the paths of both."""
-    for collection, value in _put(stmt):
-        kept = t.path_of(collection)
-        for model in _models_in(value):
-            if kept is not None and "[" not in model:
-                yield kept, model
-
-
-def _put(stmt: t.Stmt) -> Iterator[tuple[t.Expr, t.Expr]]:
-    """The collections into which a statement puts something beside what is there, each with what it puts there."""
-    for target, value in t.pairs(stmt.targets, stmt.value) if isinstance(stmt, t.Assign) else ():
-        if isinstance(target, t.Subscript) and not isinstance(target.index, t.Constant | t.Slice):
-            yield target.value, value
-    call = stmt.value if isinstance(stmt, t.Evaluate) else None
-    func = call.func if isinstance(call, t.Call) and len(call.args) == 1 else None
-    if isinstance(call, t.Call) and isinstance(func, t.Attribute) and func.name == "append":
-        yield func.value, call.args[0].value
+    nodes = list(t.walk(stmt))
+    counted = [arg.value for node in nodes if isinstance(node, t.Call) and node.name == "len" for arg in node.args]
+    named = (node for node in nodes if isinstance(node, t.Name | t.Attribute) and node not in bound)
+    return any(t.path_of(node) == path and node not in counted for node in named)
 
 
 def _read_of_several(flow: Flow, stmt: t.Stmt, kept: str, model: str) -> Site | None:
@@ -147,6 +157,8 @@ def _read_of_several(flow: Flow, stmt: t.Stmt, kept: str, model: str) -> Site | 
             continue
         if any(path in loop.targets or _is_made_in(loop, path) for path in (*of, kept)):
             continue
+        if _is_made_by_method(flow, loop, model):
+            continue
         for other in flow.ref.define.statements:
             if comes_before(flow.ref.define.body, loop.site.node, other) and _reads(other, kept):
                 return flow.site(other)
@@ -156,54 +168,6 @@ def _read_of_several(flow: Flow, stmt: t.Stmt, kept: str, model: str) -> Site | 
 def _is_made_in(loop: Loop, path: str) -> bool:
     targets = (target for node in loop.nodes if isinstance(node, t.Assign) for target in node.targets)
     return any(t.path_of(name) == path for target in targets for name in t.names_in(target))
-
-
-def _models_in(value: t.Expr) -> Iterator[str]:
-    """The paths of the models whose states a value is, or has under keys; optimizers and schedulers have such, too."""
-    for of in _states_in(value):
-        path = t.path_of(of)
-        if path is not None and named_kind(path) is not Kind.OPTIMIZER and "sched" not in path:
-            yield path
-
-
-def _states_in(value: t.Expr) -> Iterator[t.Expr]:
-    """What it is that a value is the state of, or has the state of under a key."""
-    for each in [item for _, item in value.entries] if isinstance(value, t.DictDisplay) else [value]:
-        of = _state_of(each)
-        if of is not None:
-            yield of
-
-
-def _state_of(value: t.Expr) -> t.Expr | None:
-    """What an expression gives the state of, or another dict of the same tensors: ``dict(net.state_dict())``."""
-    if isinstance(value, t.Comprehension):
-        state = _gone_through(value)
-        return None if state is None else _state_of(state)
-    func = value.func if isinstance(value, t.Call) else None
-    if not isinstance(value, t.Call) or func is None:
-        return None
-    name = func.name if isinstance(func, t.Attribute) else t.path_of(func)
-    if name == "state_dict" and isinstance(func, t.Attribute) and not value.args:
-        return func.value
-    if name not in _SHALLOW:
-        return None
-    if len(value.args) == 1:
-        return _state_of(value.args[0].value)
-    return _state_of(func.value) if isinstance(func, t.Attribute) and not value.args else None
-
-
-def _gone_through(made: t.Comprehension) -> t.Expr | None:
-    """``state`` of ``{name: value for name, value in state.items()}``, whose values are the same tensors."""
-    clause, element = made.clauses[0], made.element
-    call, target = clause.iterable, clause.target
-    func = call.func if isinstance(call, t.Call) else None
-    if isinstance(element, t.Call) and isinstance(element.func, t.Attribute) and element.func.name == "detach":
-        element = element.func.value  # it has the memory of the tensor
-    if not isinstance(func, t.Attribute) or func.name != "items" or made.key is None:
-        return None
-    is_pair = isinstance(target, t.Display) and len(target.items) == 2
-    value = target.items[1] if isinstance(target, t.Display) and is_pair else None
-    return func.value if value is not None and t.path_of(element) == t.path_of(value) else None
 
 
 def _used_after_training(flow: Flow, stmt: t.Stmt, kept: str, model: str) -> Site | None:
@@ -227,11 +191,24 @@ def _used_after_training(flow: Flow, stmt: t.Stmt, kept: str, model: str) -> Sit
 
 def _used_elsewhere(flow: Flow, stmt: t.Stmt, kept: str, model: str) -> Site | None:
     """Where another method loads it, or saves it, of an object that keeps the best so far: ``EarlyStopping``."""
+    if "." not in model and any(isinstance(value, t.Call) for value in flow.ref.assigned.get(model, [])):
+        return None  # a copy, that the method makes
+    at_once = _called_beside(flow, stmt)
     for method in _methods_besides(flow, stmt, kept):
         for other in method.define.statements:
-            if any(_uses(other, kept, _last(model), by_last=True)):
+            is_loaded, is_saved = _uses(other, kept, _last(model), by_last=True)
+            if is_loaded or (is_saved and method.define.name not in at_once):
                 return Site(method.chunk, other)
     return None
+
+
+def _called_beside(flow: Flow, stmt: t.Stmt) -> set[str]:
+    """The methods of the object that its block calls: what writes the state there does so before the next step."""
+    body = flow.ref.define.body
+    blocks = [body, *(block for each in flow.ref.define.statements for block in t.blocks(each))]
+    beside = next((block for block in blocks if any(each is stmt for each in block)), body)
+    calls = (node.func for node in t.walk(beside) if isinstance(node, t.Call) and isinstance(node.func, t.Attribute))
+    return {func.name for func in calls if t.path_of(func.value) == "self"}
 
 
 def _is_loaded_from(flow: Flow, stmt: t.Stmt, kept: str) -> bool:
@@ -257,14 +234,21 @@ def _methods_besides(flow: Flow, stmt: t.Stmt, kept: str) -> Iterator[FunctionRe
 def _is_kept_as_it_is(ref: FunctionRef, kept: str) -> bool:
     """Whether a function binds a name to nothing else but what is empty, and changes no entry of what it is."""
     return all(map(_is_state_or_empty, _bound(ref, kept))) and not any(
-        _changes(node, kept) for node in ref.define.nodes
+        _changes(node, kept) or _hands_over(node, kept) for node in ref.define.nodes
     )
+
+
+def _hands_over(node: object, kept: str) -> bool:
+    """Whether a helper gets it that may change what is in it: ``accumulate(average, model)``."""
+    if not isinstance(node, t.Call) or not isinstance(node.func, t.Name) or node.name in _KEEPING:
+        return False
+    return _LOADS.search(node.name) is None and any(t.path_of(arg.value) == kept for arg in node.args)
 
 
 def _is_state_or_empty(value: t.Expr) -> bool:
     if isinstance(value, t.DictDisplay) and not value.entries:
         return True
-    return isinstance(value, t.Constant) or any(True for _ in _states_in(value))
+    return isinstance(value, t.Constant) or any(True for _ in states_in(value))
 
 
 def _bound(ref: FunctionRef, path: str) -> Iterator[t.Expr]:
@@ -297,7 +281,7 @@ def _uses(stmt: t.Stmt, kept: str, model: str, by_last: bool = False) -> tuple[b
     """Whether a statement loads a state into the model that it was taken of, or saves it."""
     if isinstance(stmt, t.Return):
         returned = stmt.value.items if isinstance(stmt.value, t.Display) else [stmt.value]
-        return False, any(each is not None and _has(each, kept) for each in returned)
+        return False, any(each is not None and _has(each, kept) and not _is_note(each) for each in returned)
     call = stmt.value if isinstance(stmt, t.Evaluate | t.Assign) else None
     func = call.func if isinstance(call, t.Call) else None
     if not isinstance(call, t.Call) or not call.args or not isinstance(func, t.Attribute):
@@ -315,6 +299,12 @@ def _has(expr: t.Expr, kept: str) -> bool:
     """Whether an expression is what is kept, an entry of it, or the dict that it is an entry of."""
     path = t.path_of(expr)
     return path is not None and (is_part(path, kept) or kept.startswith(f"{path}["))
+
+
+def _is_note(expr: t.Expr) -> bool:
+    """Whether it is what was noted beside a state: ``best["epoch"]``."""
+    index = expr.index if isinstance(expr, t.Subscript) else None
+    return isinstance(index, t.Constant) and _STATE.search(str(index.value)) is None
 
 
 def _last(path: str) -> str:

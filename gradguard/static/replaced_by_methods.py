@@ -10,6 +10,7 @@ from gradguard.static import tree as t
 from gradguard.static.classes import Class
 from gradguard.static.functions import FunctionRef
 from gradguard.static.model import Replacement
+from gradguard.static.own_methods import leading_to, methods_of, reached
 from gradguard.static.replaced import is_given_more, replaces, steps
 from gradguard.static.source import Site
 from gradguard.static.values import Kind
@@ -25,10 +26,10 @@ def replaced_by_methods(flow: Flow) -> Iterator[Replacement]:
         return
     for path, call in _made_once(ref):
         given = frozenset(_given(call))
-        methods = [method for cls in owner.lineage() for method in cls.methods.values()]
+        methods = methods_of(owner)
         if not given or not _goes_on(flow, owner, methods, path):
             continue
-        training = _leading_to(methods, {m.define.name for m in methods if any(steps(n, path) for n in m.define.nodes)})
+        training = leading_to(methods, {m.define.name for m in methods if any(steps(n, path) for n in m.define.nodes)})
         for method in _called_later(owner, ref):
             for stmt in method.define.body:
                 if not isinstance(stmt, t.Assign) or not replaces(method, stmt, given):
@@ -87,29 +88,8 @@ def _goes_on(flow: Flow, owner: Class, methods: list[FunctionRef], path: str) ->
 
 def _called_later(owner: Class, ref: FunctionRef) -> Iterator[FunctionRef]:
     """The methods that neither make the object nor the optimizer, nor are called by what does."""
-    methods = [method for cls in owner.lineage() for method in cls.methods.values()]
-    building = _reached(methods, {"__init__", ref.define.name})
+    building = reached(methods_of(owner), {"__init__", ref.define.name})
     return (method for name, method in owner.methods.items() if name not in building)
-
-
-def _reached(methods: list[FunctionRef], names: set[str]) -> set[str]:
-    """The methods of some names, and those that they call on their own object, in whatever class of its lineage."""
-    reached: set[str] = set()
-    waiting = set(names)
-    while waiting:
-        name = waiting.pop()
-        reached.add(name)
-        called = (each for method in methods if method.define.name == name for each in method.own_calls)
-        waiting.update(set(called) - reached)
-    return reached
-
-
-def _leading_to(methods: list[FunctionRef], names: set[str]) -> set[str]:
-    """The methods of some names, and those that call them."""
-    found = set(names)
-    while more := {m.define.name for m in methods if not found.isdisjoint(m.own_calls)} - found:
-        found |= more
-    return found
 
 
 def _trains_afterwards(flow: Flow, method: FunctionRef, training: set[str], *, again: bool) -> bool:
