@@ -42,13 +42,13 @@ from gradguard.signs import ACTS, BACKWARD, sign
 from gradguard.static import tree as t
 from gradguard.static.edits import one_line
 from gradguard.static.model import Call, Function, Loop, Step
+from gradguard.static.paths import is_part
+from gradguard.static.put_back import BACK
 from gradguard.static.scalars import bound_to
 
 _MAKES = sign("opt", "Opt")  # another file may make it: `build_optimizer(net)`
 _WITHOUT_STATE = frozenset(("LBFGS", "SGD"))
-_BACK = "reset|restore|re_?init|rewind|load_state|load_weights|deepcopy|clone|copy_"
-_BEGINS_ANEW = re.compile(rf"{_BACK}|^apply$|^init")
-_BEGINS_ANEW_THERE = re.compile(rf"(?:{_BACK})\w*\(")
+_BEGINS_ANEW_THERE = re.compile(rf"(?:{BACK})\w*\(")
 
 rule = Rule("GG216", "optimizer-each-step", Severity.WARNING, ((BACKWARD, ACTS, _MAKES),))
 
@@ -62,7 +62,7 @@ def has_no_state(function: Function) -> Iterator[Finding]:
         steps = [step for step in function.steps if _is_of(step, made)]
         if not steps or not loop.is_step or not loop.is_long or not all(_is_next(step, made) for step in steps):
             continue
-        if _begins_anew(loop, steps) or (made.inner is not None and _is_begun_anew(made)):
+        if made.is_harmless or _is_another(loop, steps) or (made.inner is not None and _is_begun_anew(made)):
             continue
         first = steps[0].source
         name = (first.target if isinstance(first, Step) else None) or "the optimizer"
@@ -111,11 +111,9 @@ def _is_begun_anew(made: Call) -> bool:
     return _BEGINS_ANEW_THERE.search(made.source.site.chunk.program) is not None
 
 
-def _begins_anew(loop: Loop, steps: list[Step]) -> bool:
-    """Whether what is optimized is another one in each iteration, or is brought back to where it was."""
-    calls = (node.func for node in loop.nodes if isinstance(node, t.Call))
-    names = ((f.name if isinstance(f, t.Attribute) else t.path_of(f)) or "" for f in calls)
-    if any(_BEGINS_ANEW.search(name.rpartition(".")[2]) for name in names):
-        return True
+def _is_another(loop: Loop, steps: list[Step]) -> bool:
+    """Whether what is optimized is another one in each iteration: ``nets[i]``, ``self.delta = zeros_like(x)``."""
     bound = loop.targets | loop.assigned
-    return any(step.modules is None or any(path.split(".", 1)[0] in bound for path in step.modules) for step in steps)
+    paths = [path for step in steps for path in step.modules or ()]
+    is_bound = any("[" in path or any(is_part(path, each) for each in bound) for path in paths)
+    return is_bound or any(step.modules is None for step in steps)

@@ -420,7 +420,7 @@ class Call(Event):
         packs_as_given: (of ``saved_tensors_hooks``) where the pack hook returns the very tensor that it is given.
         packs_otherwise: (of ``saved_tensors_hooks``) for some tensors the pack hook returns something else.
         is_harmless: nothing trains; or, of ``gc.disable``, something collects or switches it on again; of
-            ``add_param_group``, something takes groups out again.
+            ``add_param_group``, something takes groups out again; of an optimizer, its loop sets weights.
         lags: (of ``itertools.tee``) the end that is not read in each iteration of the training that reads another one.
         lags_in_object: the same of two ends that an object keeps, and that is gone through.
     """

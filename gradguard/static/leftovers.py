@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from gradguard.static import tree as t
 from gradguard.static.model import Backward, Event, Forward, Function, Loop, OpaqueCall, Step, ZeroGrad
 from gradguard.static.optimized import overlap
 from gradguard.static.paths import is_part
@@ -89,7 +90,10 @@ def _fills(function: Function, backward: Backward, step: Step) -> bool:
 
 
 def fills(backward: Backward, forward: Forward) -> bool:
-    """Whether a backward surely computes gradients of the module that a call runs."""
+    """Whether a backward surely computes gradients of the module that a call runs; not those of its ``inputs`` only."""
+    call = backward.source.site.node
+    if isinstance(call, t.Call) and call.argument("inputs") is not None:
+        return False
     return not forward.is_frozen and any(began_at(root.key, forward) for root in backward.value.roots)
 
 

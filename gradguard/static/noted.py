@@ -11,6 +11,7 @@ from gradguard.static import tree as t
 from gradguard.static.classes import Class
 from gradguard.static.functions import FunctionRef
 from gradguard.static.model import Call, Construction, Loop, Mode
+from gradguard.static.put_back import puts_back
 from gradguard.static.roots import graphs
 from gradguard.static.source import Site
 from gradguard.static.steady import steady_way
@@ -38,6 +39,8 @@ def judge_call(flow: Flow, call: Call) -> None:
         made_here = call.loop is None and not first_time and call.receiver in flow.ref.assigned
         anew |= call.inner.is_harmless if isinstance(call.inner, Call) else made_here
         call.is_harmless = anew or flow.project.survey.mentions(_DROPS_GROUPS, flow.module, "param_groups")
+    elif call.name == "torch.optim" and call.loop is not None:
+        call.is_harmless = puts_back(flow, call.loop, call.bound_to)
     elif call.name == "itertools.tee":
         _judge_ends(flow, call)
         call.lags_in_object = lagging_attribute(flow, call) if call.inner is None else None

@@ -1,0 +1,59 @@
+"""Loops that bring what they train back to where it was, or begin with something else in each iteration."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from gradguard.static import tree as t
+from gradguard.static.classes import Class
+from gradguard.static.events import Loop
+from gradguard.static.functions import FunctionRef
+from gradguard.static.source import Site
+
+if TYPE_CHECKING:
+    from gradguard.static.flow import Flow
+
+BACK = r"reset|restore|re_?init|rewind|load_state|load_weights|deepcopy|clone|copy_"
+"""What calls are named that do so."""
+_BY_NAME = re.compile(
+    rf"{BACK}|^apply$|^init|^set_$|^(?:set|assign|put)_(?:\w+_)?(?:param|weight|model|vector)|to_parameters|"
+    r"(?:normal|uniform|orthogonal|constant|zeros|ones)_$"
+)
+_BY_CODE = re.compile(rf"(?:{BACK})\w*\(|\.set_\(|\.data\s*=[^=]|\binit\.\w+_\(|\[\.\.\.\]\s*=[^=]")
+
+
+def puts_back(flow: Flow, loop: Loop, optimizer: str | None) -> bool:
+    """Whether an iteration sets weights, or hands the state of one optimizer to the next.
+
+    Args:
+        optimizer: the path of the one that it makes.
+    """
+    for node in loop.nodes:
+        if isinstance(node, t.Call) and (_BY_NAME.search(node.name) or _BY_CODE.search(_code(flow, node))):
+            return True
+        if isinstance(node, t.Assign) and any(isinstance(e, t.Attribute) and e.name == "data" for e in node.targets):
+            return True
+        if isinstance(node, t.Attribute) and node.name == "state" and t.path_of(node.value) == optimizer is not None:
+            return True
+    return False
+
+
+def _code(flow: Flow, call: t.Call) -> str:
+    """The source of a function of the program, or of a method of an object of it, that is called."""
+    return next((Site(ref.chunk, ref.define).code for ref in _called(flow, call)), "")
+
+
+def _called(flow: Flow, call: t.Call) -> Iterator[FunctionRef]:
+    func = call.func
+    named = flow.module.value_of(func).ref
+    if isinstance(named, FunctionRef):
+        yield named
+    owner = t.path_of(func.value) if isinstance(func, t.Attribute) else None
+    if owner is None or not isinstance(func, t.Attribute):
+        return
+    cls = flow.ref.owner if owner == "self" else flow.read(flow.canonical(owner), flow.final).ref
+    method = cls.method(func.name) if isinstance(cls, Class) else None
+    if method is not None:
+        yield method
