@@ -243,6 +243,17 @@ CLEAN = {
                 g_opt.step()
                 g_opt.zero_grad()
     """,
+    "gradients of the one network only": gan(
+        "fake = G(torch.randn(len(x), 8))",
+        "d_loss = F.softplus(-D(x)).mean() + F.softplus(D(fake.detach())).mean()",
+        "d_loss.backward()",
+        "d_opt.step()",
+        "d_opt.zero_grad()",
+        "g_loss = F.softplus(-D(fake)).mean()",
+        "g_loss.backward(inputs=list(G.parameters()))",
+        "g_opt.step()",
+        "g_opt.zero_grad()",
+    ),
 }
 
 

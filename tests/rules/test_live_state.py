@@ -466,6 +466,133 @@ CLEAN = {
         "self.best_state = model.state_dict()", restored="self.teacher.load_state_dict(self.best_state)"
     ),
     "the last state, for others": stopper("self.best_state = model.state_dict()", test="self.count == 0"),
+    "what another method writes at once": """
+        class Stopper:
+            def __call__(self, loss, model):
+                if self.best is None or loss < self.best:
+                    self.best = loss
+                    self.best_state = model.state_dict()
+                    self.write()
+
+            def write(self):
+                torch.save(self.best_state, self.path)
+    """,
+    "a copy that the method makes": """
+        class Stopper:
+            def __call__(self, loss, model):
+                if loss < self.best:
+                    self.best = loss
+                    model = copy.deepcopy(model).cpu()
+                    self.best_state = model.state_dict()
+
+            def restore(self, model):
+                model.load_state_dict(self.best_state)
+    """,
+    "a model that a method makes anew": """
+        class Search:
+            def build(self, width):
+                self.net = nn.Linear(8, width)
+                self.opt = torch.optim.Adam(self.net.parameters())
+
+            def run(self, widths, loader, score):
+                best, best_state = 0, None
+                for width in widths:
+                    self.build(width)
+                    for x, y in loader:
+                        self.opt.zero_grad()
+                        F.cross_entropy(self.net(x), y).backward()
+                        self.opt.step()
+                    if score(self.net) > best:
+                        best, best_state = score(self.net), self.net.state_dict()
+                torch.save(best_state, "best.pt")
+    """,
+    "states of models that a method makes anew": """
+        class Server:
+            def begin(self):
+                self.local = copy.deepcopy(self.model)
+                self.opt = torch.optim.SGD(self.local.parameters(), lr=0.1)
+
+            def round(self, clients):
+                states = []
+                for x, y in clients:
+                    self.begin()
+                    self.opt.zero_grad()
+                    F.cross_entropy(self.local(x), y).backward()
+                    self.opt.step()
+                    states.append(self.local.state_dict())
+                return states
+    """,
+    "a file that is loaded into the model before it is used": """
+        def fit(model, loader, score):
+            optimizer = torch.optim.Adam(model.parameters())
+            best, best_model = 0, None
+            for epoch in range(9):
+                for x, y in loader:
+                    optimizer.zero_grad()
+                    F.cross_entropy(model(x), y).backward()
+                    optimizer.step()
+                if score(model) > best:
+                    best, best_model = score(model), model
+                    torch.save(model.state_dict(), "best.pt")
+            model.load_state_dict(torch.load("best.pt"))
+            return score(best_model)
+    """,
+    "a state that is gathered": fit(
+        "if loss < best:", "    with FSDP.state_dict_type(model, FULL):", "        best_state = model.state_dict()"
+    ),
+    "a state that a helper fills": fit("average(best_state, model)", before="best_state = model.state_dict()"),
+    "states that are counted": """
+        def fit(model, loader):
+            optimizer = torch.optim.Adam(model.parameters())
+            states = []
+            for epoch in range(9):
+                for x, y in loader:
+                    optimizer.zero_grad()
+                    F.cross_entropy(model(x), y).backward()
+                    optimizer.step()
+                states.append(model.state_dict())
+                torch.save(states[-1], f"{epoch}.pt")
+            print(len(states))
+    """,
+    "the number of an epoch beside a state": """
+        def fit(model, loader, score):
+            optimizer = torch.optim.Adam(model.parameters())
+            best, best_point = 0, None
+            for epoch in range(9):
+                for x, y in loader:
+                    optimizer.zero_grad()
+                    F.cross_entropy(model(x), y).backward()
+                    optimizer.step()
+                if score(model) > best:
+                    best, best_point = score(model), {"epoch": epoch, "model": model.state_dict()}
+                    torch.save(best_point, "best.pt")
+            return best_point["epoch"]
+    """,
+    "a class with a state_dict of its own": """
+        class Adapter(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.head = nn.Linear(8, 2)
+
+            def forward(self, x):
+                return self.head(x)
+
+            def state_dict(self):
+                return {name: value.clone() for name, value in super().state_dict().items()}
+
+        def fit(loader, score):
+            model = Adapter()
+            optimizer = torch.optim.Adam(model.parameters())
+            best, best_state = 0, None
+            for epoch in range(9):
+                for x, y in loader:
+                    optimizer.zero_grad()
+                    F.cross_entropy(model(x), y).backward()
+                    optimizer.step()
+                if score(model) > best:
+                    best, best_state = score(model), model.state_dict()
+            model.load_state_dict(best_state)
+    """,
 }
 
 

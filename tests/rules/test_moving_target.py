@@ -231,6 +231,81 @@ CLEAN = {
                 loss.backward()
                 optimizer.step()
     """,
+    "a flag that asks for another network": learn(
+        "target = reward + gamma * net(following, target=True).max(1).values"
+    ),
+    "a word that asks for another network": learn(
+        "target = reward + gamma * frozen(following, which='old').max(1).values",
+        loss="F.mse_loss(frozen(state, which='new'), target)",
+    ),
+    "weights that are handed over": learn("target = reward + gamma * net(following, weights=old).max(1).values"),
+    "a function that stops the gradient": learn(
+        "pass", loss="F.mse_loss(chosen, stop_gradient(reward + gamma * net(following).max(1).values))"
+    ),
+    "a helper that gives a number": """
+        def highest(q):
+            return q.max().item()
+    """
+    + learn("target = torch.tensor(reward + gamma * highest(net(following)))"),
+    "a context of the program": """
+        import contextlib
+
+        @contextlib.contextmanager
+        def unchanged(net):
+            net.requires_grad_(False)
+            yield
+            net.requires_grad_(True)
+    """
+    + learn("with unchanged(net):", "    target = reward + gamma * net(following).max(1).values"),
+    "a share that is cut": learn(
+        "best = net(following).max(1).values.detach()", "target = reward + gamma * (1 - done) * best"
+    ),
+    "a damping": learn("target = reward + (1 - gamma) * net(following)"),
+    "a mixture": learn("target = (1 - gamma) * reward + gamma * net(following)"),
+    "an error that is only logged": """
+        def learn(net, memory, optimizer, writer, gamma=0.99):
+            for state, outcome, reward, following in memory:
+                loss = F.mse_loss(net(state), outcome)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+                writer.add_scalar("td", F.mse_loss(net(state), reward + gamma * net(following)).item())
+    """,
+    "two networks of one registry": """
+        class Learner:
+            def update(self, state, reward, following):
+                value = self.nets.get("now")(state)
+                target = reward + self.gamma * self.nets.get("before")(following)
+                self.optimizer.zero_grad()
+                F.mse_loss(value, target).backward()
+                self.optimizer.step()
+    """,
+    "a method that is told which": """
+        class Learner:
+            def value(self, state, old=False):
+                net = self.frozen if old else self.net
+                return net(state)
+
+            def update(self, state, reward, following):
+                target = reward + self.gamma * self.value(following, old=True)
+                self.optimizer.zero_grad()
+                F.mse_loss(self.value(state), target).backward()
+                self.optimizer.step()
+    """,
+    "parameters that are switched off": """
+        def toggle(net, on):
+            for p in net.parameters():
+                p.requires_grad = on
+
+        def learn(net, memory, optimizer, gamma=0.99):
+            for state, reward, following in memory:
+                toggle(net, False)
+                target = reward + gamma * net(following)
+                toggle(net, True)
+                optimizer.zero_grad()
+                F.mse_loss(net(state), target).backward()
+                optimizer.step()
+    """,
 }
 
 

@@ -312,6 +312,67 @@ CLEAN = {
                     F.mse_loss(net(x), y).backward()
                     opt.step()
     """,
+    "weights that a helper puts back": """
+        def give(net, arrays):
+            for p, a in zip(net.parameters(), arrays):
+                p.data = torch.as_tensor(a)
+
+        def rounds(model, arrays, loader):
+            for x, y in loader:
+                give(model, arrays)
+                optimizer = torch.optim.Adam(model.parameters())
+                optimizer.zero_grad()
+                F.mse_loss(model(x), y).backward()
+                optimizer.step()
+    """,
+    "weights that a method puts back": """
+        class Start:
+            def __init__(self, model):
+                self.model = model
+                self.kept = [p.detach().clone() for p in model.parameters()]
+
+            def again(self):
+                with torch.no_grad():
+                    for p, w in zip(self.model.parameters(), self.kept):
+                        p[...] = w
+
+        def adapt(model, loader):
+            start = Start(model)
+            for x, y in loader:
+                start.again()
+                optimizer = torch.optim.Adam(model.parameters())
+                optimizer.zero_grad()
+                F.mse_loss(model(x), y).backward()
+                optimizer.step()
+    """,
+    "weights that are drawn anew": loop(
+        "for p in model.parameters(): nn.init.normal_(p)", "optimizer = torch.optim.Adam(model.parameters())", *STEP
+    ),
+    "weights of a vector": loop(
+        "vector_to_parameters(start, model.parameters())", "optimizer = torch.optim.Adam(model.parameters())", *STEP
+    ),
+    "a state that is handed on": loop(
+        "optimizer = torch.optim.Adam(model.parameters())", "optimizer.state = state", *STEP, "state = optimizer.state"
+    ),
+    "a network of its own by a number": """
+        def clients(nets, loaders):
+            for i in range(len(nets)):
+                x, y = next(loaders[i])
+                optimizer = torch.optim.Adam(nets[i].parameters())
+                optimizer.zero_grad()
+                F.mse_loss(nets[i](x), y).backward()
+                optimizer.step()
+    """,
+    "a field that is made anew": """
+        class Attack:
+            def run(self, loader):
+                for x, y in loader:
+                    self.delta = torch.zeros_like(x, requires_grad=True)
+                    optimizer = torch.optim.Adam([self.delta])
+                    optimizer.zero_grad()
+                    F.cross_entropy(self.model(x + self.delta), y).backward()
+                    optimizer.step()
+    """,
 }
 
 

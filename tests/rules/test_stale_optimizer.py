@@ -519,6 +519,154 @@ CLEAN = {
                 F.cross_entropy(self.net(x), y).backward()
                 self.opt.step()
     """,
+    "a method that the constructor of a base calls": """
+        class Base:
+            def __init__(self, dim):
+                self.build(dim)
+                self.optimizer = torch.optim.Adam(self.net.parameters())
+
+        class Experiment(Base):
+            def build(self, dim):
+                self.net = nn.Linear(dim, 2)
+
+            def fit(self, loader):
+                for x, y in loader:
+                    self.optimizer.zero_grad()
+                    F.cross_entropy(self.net(x), y).backward()
+                    self.optimizer.step()
+
+        def main(loader):
+            Experiment(8).fit(loader)
+    """,
+    "a method that tests with another network": """
+        class Solver:
+            def __init__(self, dim):
+                self.net = nn.Linear(dim, 2)
+                self.optimizer = torch.optim.Adam(self.net.parameters())
+
+            def fit(self, loader):
+                for x, y in loader:
+                    self.optimizer.zero_grad()
+                    F.cross_entropy(self.net(x), y).backward()
+                    self.optimizer.step()
+
+            def test(self, dim, path):
+                self.net = nn.Linear(dim, 2)
+                self.net.load_state_dict(torch.load(path))
+                return self.net
+
+        def main(loader):
+            solver = Solver(8)
+            solver.fit(loader)
+            solver.test(8, "best.pt")
+    """,
+    "a second stage with an optimizer of its own": """
+        class Stages:
+            def __init__(self, dim):
+                self.net = nn.Linear(dim, dim)
+                self.optimizer = torch.optim.Adam(self.net.parameters())
+
+            def first(self, loader):
+                for x in loader:
+                    self.optimizer.zero_grad()
+                    F.mse_loss(self.net(x), x).backward()
+                    self.optimizer.step()
+
+            def second(self, dim, loader):
+                self.net = nn.Linear(dim, 2)
+                optimizer = torch.optim.SGD(self.net.parameters(), lr=0.1)
+                for x, y in loader:
+                    optimizer.zero_grad()
+                    F.cross_entropy(self.net(x), y).backward()
+                    optimizer.step()
+
+        def main(a, b):
+            stages = Stages(8)
+            stages.second(8, b)
+            stages.first(a)
+    """,
+    "a network that is built before its lazy optimizer is asked for": """
+        class Lazy:
+            @functools.cached_property
+            def optimizer(self):
+                return torch.optim.Adam(self.net.parameters())
+
+            def setup(self, dim):
+                self.net = nn.Linear(dim, 2)
+
+            def fit(self, loader):
+                for x, y in loader:
+                    self.optimizer.zero_grad()
+                    F.cross_entropy(self.net(x), y).backward()
+                    self.optimizer.step()
+
+        def main(loader):
+            lazy = Lazy()
+            lazy.setup(8)
+            lazy.fit(loader)
+    """,
+    "a probe with an optimizer of its own": """
+        def train(loader, model):
+            optimizer = torch.optim.Adam(model.parameters())
+            model.probe = nn.Linear(8, 2)
+            probing = torch.optim.SGD(model.probe.parameters(), lr=0.1)
+            for x, y in loader:
+                optimizer.zero_grad()
+                model(x).mean().backward()
+                optimizer.step()
+                probing.zero_grad()
+                F.cross_entropy(model.probe(x), y).backward()
+                probing.step()
+    """,
+    "a head whose weight is that of the embedding": """
+        def train(loader, model):
+            optimizer = torch.optim.Adam(model.parameters())
+            model.head = nn.Linear(8, 100, bias=False)
+            model.head.weight = model.embedding.weight
+            for x, y in loader:
+                optimizer.zero_grad()
+                F.cross_entropy(model(x), y).backward()
+                optimizer.step()
+    """,
+    "a helper that gives the optimizer more": """
+        def extend(opt, part):
+            opt.add_param_group({"params": part.parameters()})
+
+        def train(loader, model):
+            optimizer = torch.optim.Adam(model.parameters())
+            model.fc = nn.Linear(8, 100)
+            extend(optimizer, model.fc)
+            for x, y in loader:
+                optimizer.zero_grad()
+                F.cross_entropy(model(x), y).backward()
+                optimizer.step()
+    """,
+    "a group that is filled anew": """
+        def train(loader, model):
+            optimizer = torch.optim.Adam(model.parameters())
+            model.fc = nn.Linear(8, 100)
+            group = optimizer.param_groups[0]
+            group["params"] = list(model.parameters())
+            for x, y in loader:
+                optimizer.zero_grad()
+                F.cross_entropy(model(x), y).backward()
+                optimizer.step()
+    """,
+    "an optimizer whose rate is read at the end": """
+        def learning_rate(optimizer):
+            return optimizer.param_groups[0]["lr"]
+
+        def train(loader, path):
+            model = nn.Linear(8, 2)
+            optimizer = torch.optim.Adam(model.parameters())
+            for x, y in loader:
+                optimizer.zero_grad()
+                F.cross_entropy(model(x), y).backward()
+                optimizer.step()
+            model = nn.Linear(8, 2)
+            model.load_state_dict(torch.load(path))
+            print(learning_rate(optimizer))
+    """,
 }
 
 
