@@ -211,7 +211,8 @@ LOGGING_METHODS = frozenset(
 TARGET_ARGUMENTS = frozenset("target targets label labels y weight".split())
 # Names of callables that compute a loss from tensors, differentiably.
 LOSS_CALLABLE = re.compile(
-    r"(?:^|[._])(?:\w*_)?(?:criterion|criterions|loss|losses|loss_?fn|loss_?func\w*|lossfn|objective)\w*$", re.I
+    r"(?:^|[._])(?:\w*_)?(?:criterion|criterions|loss|losses|loss_?fn|loss_?func\w*|lossfn|objective|crit(?!ic))\w*$",
+    re.I,
 )
 LOSS_NAME = re.compile(r"loss|cost|nll|^err|objective|penalty|energy|kl|elbo|bce|mse|ce$|reg", re.I)
 # Names of what a command line or a configuration file says.

@@ -1154,3 +1154,31 @@ WALRUS = """
                 optimizer.step()
                 {shown}
 """
+
+
+@pytest.mark.parametrize("name", ["crit", "self.crit", "criterion", "loss_fn"])
+def test_a_criterion_under_a_short_name(name: str) -> None:
+    assert_flagged(
+        f"""
+    def measure(self, net, loader, crit, criterion, loss_fn):
+        total = 0
+        for x, y in loader:
+            total += {name}(net(x), y)  # !
+        return total.item() / len(loader)
+    """,
+        CODE,
+    )
+
+
+def test_a_critic_is_no_criterion() -> None:
+    assert_clean(
+        """
+    def measure(critic, loader):
+        with torch.no_grad():
+            total = 0
+            for x, y in loader:
+                total += critic(x, y)
+        return total.item()
+    """,
+        CODE,
+    )
