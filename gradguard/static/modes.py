@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from gradguard.static import knowledge as k
@@ -146,6 +147,8 @@ def mode_call(c: Called) -> Value | None:
         if mode is not None:
             state.mode = mode if c.method == "__enter__" else c.flow.facts.entry_mode
             return NOTHING
+    if _picks_a_method(c.called) and not c.node.args:  # getattr(net, mode)()
+        _note_training(c, None, on=None)
     if c.method == "eval" and not c.node.args and not c.external:
         return _set_training(c, on=False)
     if c.method == "train" and len(c.node.args) <= 1 and not c.external:
@@ -175,9 +178,25 @@ def _set_training(c: Called, *, on: bool | None) -> Value | None:
 def _note_training(c: Called, path: str | None, *, on: bool | None) -> None:
     if path is not None and on is not False and _is_one_of_many(c.flow, path):
         path = None
-    if path is not None or on is not False:
-        site = c.flow.site(c.node)
-        c.flow.record(TrainingMode(site, c.flow.loop, c.flow.branches > 0, target=path, on=on))
+    if path is None and on is False:
+        return
+    for target in (path, *(_wrapped_around(c.flow, path) if path is not None and on is not False else ())):
+        c.flow.record(TrainingMode(c.flow.site(c.node), c.flow.loop, c.flow.branches > 0, target=target, on=on))
+
+
+def _picks_a_method(called: t.Expr) -> bool:
+    """``getattr(net, mode)``, of a name that only the run knows."""
+    if not isinstance(called, t.Call) or called.name != "getattr" or len(called.args) < 2:
+        return False
+    return not isinstance(called.args[1].value, t.Constant)
+
+
+def _wrapped_around(flow: Flow, path: str) -> Iterator[str]:
+    """The variables that something is bound to which was made of it: ``net = nn.DataParallel(model)``."""
+    for name, values in flow.ref.assigned.items():
+        calls = (value for value in values if isinstance(value, t.Call))
+        if name != path and any(t.path_of(arg.value) == path for call in calls for arg in call.args):
+            yield name
 
 
 def _is_one_of_many(flow: Flow, path: str) -> bool:

@@ -126,6 +126,48 @@ def test_look_alikes(lines: tuple[str, ...]) -> None:
     assert_clean(training(*lines), CODE)
 
 
+@pytest.mark.parametrize("mode", ["getattr(net, mode)()", "set_mode(net, 'train')", "for each in nets: each.train()"])
+def test_modes_that_only_the_run_knows(mode: str) -> None:
+    helper = """
+    def set_mode(net, mode):
+        getattr(net, mode)()
+    """
+    assert_clean(helper + training("net.eval()", SUMS, *MEASURES, first=mode), CODE)
+
+
+def test_what_is_wrapped_is_set() -> None:
+    text = training("net.eval()", SUMS, *MEASURES, before="model = net; net = nn.DataParallel(model)")
+    assert_clean(text.replace("optimizer.zero_grad()", "optimizer.zero_grad(); model.train()"), CODE)
+
+
+SCRIPT = """
+    net = Net()
+    optimizer = torch.optim.Adam(net.parameters())
+
+    def train(loader):
+        {first}
+        for x, y in loader:
+            optimizer.zero_grad()
+            F.cross_entropy(net(x), y).backward()
+            optimizer.step()
+
+    def test(loader):
+        net.eval(){mark}
+        with torch.no_grad():
+            for x, y in loader:
+                print(net(x).argmax(1) == y)
+
+    for epoch in range(9):
+        train(train_loader)
+        test(test_loader)
+"""
+
+
+def test_a_script() -> None:
+    assert_flagged(DROPS + SCRIPT.format(first="pass", mark="  # !"), CODE)
+    assert_clean(DROPS + SCRIPT.format(first="net.train()", mark=""), CODE)
+
+
 def test_in_evaluation_mode_from_the_start() -> None:
     assert_clean(training("net.eval()", SUMS, *MEASURES, before="net.eval()"), CODE)
     assert_clean(training("net.eval()", SUMS, *MEASURES, first="net.eval()"), CODE)
