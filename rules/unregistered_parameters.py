@@ -19,9 +19,11 @@ class Net(nn.Module):
 ```
 
 **Not flagged.** A list that is given to one of these, or to any other call; a class that registers its parts in another
-way (`setattr`, `add_module`, a `parameters` of its own) or says that some are frozen; a list that code outside of the
-class knows, which may train what is in it; modules without parameters; modules that were made elsewhere and are only
-put into a list, as is done to hide a teacher; a class that others are derived from.
+way (`setattr`, `add_module`, a `parameters` of its own) or says that some are frozen; layers that have an optimizer of
+their own, or whose `parameters()` the class asks for itself; layers that only run under `no_grad`, or whose outputs are
+detached; layers that are given to something else, too; a list that code outside of the class knows, which may train
+what is in it; modules without parameters; modules that were made elsewhere and are only put into a list, as is done to
+hide a teacher; a class that others are derived from.
 
 **References.** <https://docs.pytorch.org/docs/stable/generated/torch.nn.ModuleList.html>,
 pytorch#715, pytorch#38639, pytorch#59925, meta-pytorch/torchfix#31.

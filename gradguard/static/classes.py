@@ -272,8 +272,13 @@ class Class(Remembers):
     @cached_property
     def parts(self) -> tuple[str, ...]:
         """The attributes that are modules: what an ``nn.Module`` is made of."""
-        names = dict.fromkeys(name for cls in self.lineage() for name in cls._assignments)
+        names = self.assigned_names
         return tuple(n for n in names if (part := self.attribute(n)) is not None and part.kind is Kind.MODULE)
+
+    @cached_property
+    def assigned_names(self) -> tuple[str, ...]:
+        """The attributes that its methods, or its bases', assign."""
+        return tuple(dict.fromkeys(name for cls in self.lineage() for name in cls._assignments))
 
     @cached_property
     def other_paths(self) -> dict[str, str]:

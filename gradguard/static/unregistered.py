@@ -12,6 +12,7 @@ from gradguard.static.functions import FunctionRef
 from gradguard.static.lines import lines_with
 from gradguard.static.made_modules import is_made
 from gradguard.static.source import Site
+from gradguard.static.trained_apart import is_handed_on, is_trained_or_frozen, trains_itself
 
 if TYPE_CHECKING:
     from gradguard.static.flow import Flow
@@ -45,7 +46,8 @@ def unregistered(flow: Flow, kept: dict[str, Site]) -> list[tuple[str, Site]]:
     owner = flow.ref.owner
     if owner is None or any(_BY_OTHER_WAYS.search(cls.chunk.program) for cls in owner.lineage()):
         return []
-    return [(f"self.{name}", site) for name, site in kept.items() if not _is_known_outside(flow, owner, name)]
+    unknown = [name for name in kept if not is_trained_or_frozen(owner, name)]
+    return [(f"self.{name}", kept[name]) for name in unknown if not _is_known_outside(flow, owner, name)]
 
 
 def _is_of_torch(owner: Class) -> bool:
@@ -58,7 +60,8 @@ def _kept(ref: FunctionRef) -> Iterator[tuple[str, t.Stmt]]:
     """The statements that put something with parameters into a collection, each with the attribute that this is."""
     for stmt in ref.define.statements:
         for collection, value in _put(stmt):
-            if is_made(ref, _bound_once(ref, value)):
+            made = _bound_once(ref, value)
+            if is_made(ref, made) and not trains_itself(ref, made) and not is_handed_on(ref, stmt, value):
                 yield _attribute(collection), stmt
 
 

@@ -89,6 +89,16 @@ FLAGGED = {
                     x = self.blocks[i](x)
                 return self.out(x)
     """,
+    "run with a graph, too": net(
+        "self.layers = [nn.Linear(dim, dim)]  # !",
+        forward="x = self.layers[0](x)",
+        more="@torch.no_grad()\n            def features(self, x): return self.layers[0](x)",
+    ),
+    "an optimizer of other layers": net(
+        "self.layers = [nn.Linear(dim, dim)]  # !",
+        "self.heads = nn.ModuleList(nn.Linear(dim, 1) for _ in range(depth))",
+        more="def configure_optimizers(self): return Adam(w for head in self.heads for w in head.parameters())",
+    ),
     "a module of Lightning": """
         import lightning.pytorch as pl
 
@@ -189,6 +199,69 @@ CLEAN = {
             def __call__(self, x):
                 for block in self.blocks: x = block(x)
                 return x
+    """,
+    "an optimizer of what is in it": net(
+        "self.layers = [nn.Linear(dim, dim) for _ in range(depth)]",
+        more="def configure_optimizers(self): return Adam(w for layer in self.layers for w in layer.parameters())",
+    ),
+    "an optimizer for each, made later": net(
+        "self.layers = [nn.Linear(dim, dim) for _ in range(depth)]",
+        more="def start(self): self.optimizers = [Adam(self.layers[i].parameters()) for i in range(3)]",
+    ),
+    "an optimizer for each, made with it": net(
+        "self.layers, self.optimizers = [], []",
+        "for _ in range(depth):",
+        "    layer = nn.Linear(dim, dim)",
+        "    self.layers.append(layer)",
+        "    self.optimizers.append(torch.optim.Adam(layer.parameters()))",
+    ),
+    "only run without a graph": net(
+        "self.layers = [nn.Linear(dim, dim)]",
+        "self.layers[0].load_state_dict(torch.load('teacher.pt'))",
+        forward="""
+                with torch.no_grad():
+                    for layer in self.layers: x = layer(x)""",
+    ),
+    "only run in a method without gradients": net(
+        "self.layers = [nn.Linear(dim, dim)]",
+        forward="x = x + self.features(x)",
+        more="@torch.no_grad()\n            def features(self, x): return self.layers[0](x)",
+    ),
+    "what they give is detached": net("self.layers = [nn.Linear(dim, dim)]", forward="x -= self.layers[0](x).detach()"),
+    "the same layers in a ModuleList": net(
+        "self.registered, self.layers = nn.ModuleList(), []",
+        "for i in range(depth):",
+        "    layer = nn.Linear(dim, dim)",
+        "    self.registered.append(layer)",
+        "    self.layers.append((layer, i))",
+        forward="for layer, _ in self.layers: x = layer(x)",
+    ),
+    "they train themselves": """
+        class Local(nn.Module):
+            def __init__(self, dim):
+                super().__init__()
+                self.fc = nn.Linear(dim, dim)
+                self.optimizer = torch.optim.SGD(self.fc.parameters(), lr=0.1)
+
+            def forward(self, x):
+                return self.fc(x.detach()).relu()
+
+            def learn(self, x):
+                self.optimizer.zero_grad()
+                self(x).mean().backward()
+                self.optimizer.step()
+
+        class Stack(nn.Module):
+            def __init__(self, dim):
+                super().__init__()
+                self.layers = [Local(dim) for _ in range(3)]
+
+            def forward(self, x):
+                for layer in self.layers: x = layer(x)
+                return x
+
+            def learn(self, x):
+                for layer in self.layers: layer.learn(x)
     """,
     "a local list": net("layers = [nn.Linear(dim, dim)]", "self.layers = nn.Sequential(*layers)"),
 }
