@@ -20,8 +20,9 @@ and gets one more group from then on (`if self.inner is None: self.inner = SGD(.
 self.inner.add_param_group(...)`).
 
 **Not flagged.** Set-up loops that do not train, a group that is added once (`if epoch == 5:`), layers that thaw every
-few epochs, groups that the program takes out again (`optimizer.param_groups.pop()`), an optimizer that replaces the
-last one, or the one under the same key; an optimizer that is made beside its own model, one for each user or task.
+few epochs, the layers of a task or a stage that is trained as a whole in each iteration, groups that the program takes
+out again (`optimizer.param_groups.pop()`), an optimizer that replaces the last one, or the one under the same key; an
+optimizer that is made beside its own model, one for each user or task.
 
 **References.** metaopt/torchopt#113 (related),
 <https://pytorch.org/docs/stable/generated/torch.optim.Optimizer.add_param_group.html>.
@@ -32,10 +33,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gradguard.catalogue import Rule
-from gradguard.findings import Finding, Leak, Severity
+from gradguard.findings import Confidence, Finding, Leak, Severity
 from gradguard.signs import TRAINS
 from gradguard.static.knowledge import GROWING_KEY
 from gradguard.static.model import Call, Form, Function, Store
+from gradguard.static.new_models import is_of_new_model
 from gradguard.static.values import Held
 
 rule = Rule("GG411", "growing-optimizer", Severity.WARNING, TRAINS)
@@ -48,7 +50,7 @@ def grows(function: Function) -> Iterator[Finding]:
             continue
         if call.is_replaced or call.is_harmless:
             continue
-        if not call.conditional:
+        if not call.conditional and (not call.loop.is_of_stages or _adds_new_parameter(call)):
             yield _gets_more(call, "in every iteration", "add the group once, before the loop")
         elif call.is_periodic and _adds_new_parameter(call):
             yield _gets_more(call, "again and again", "take out the groups that are done, with their `optimizer.state`")
@@ -65,7 +67,13 @@ def grows(function: Function) -> Iterator[Finding]:
 
 
 def _gets_more(call: Call, often: str, help: str) -> Finding:
-    return rule.finding(call.source.site, f"`{call.receiver}` gets one more group of parameters {often}", help=help)
+    for_stage = not call.conditional and call.loop is not None and call.loop.is_of_stages
+    return rule.finding(
+        call.source.site,
+        f"`{call.receiver}` gets one more group of parameters {often}",
+        help=help,
+        confidence=Confidence.LOW if for_stage else Confidence.HIGH,
+    )
 
 
 def _adds_new_parameter(call: Call) -> bool:
@@ -85,7 +93,9 @@ def _makes_optimizers(function: Function, store: Store) -> bool:
     loop = store.grows
     if loop is None or not store.piles_up(Held.OPTIMIZER) or not (loop.trains and loop.is_outermost and loop.is_long):
         return False
-    return not any(made.loop is not None and made.loop.within(loop) for made in function.constructions)
+    if any(made.loop is not None and made.loop.within(loop) for made in function.constructions):
+        return False
+    return not is_of_new_model(store, loop)
 
 
 @rule.in_run

@@ -99,6 +99,12 @@ class Loop(Remembers):
         return any(b.loop is self and not b.is_in_loop_of_callee for b in self.backwards)
 
     @property
+    def is_of_stages(self) -> bool:
+        """A whole training is in each iteration, of a task or a stage: a loop over a loader, here or in a callee."""
+        trained = (backward.source.loop for backward in self.backwards)
+        return any(loop is not None and loop is not self and loop.over_loader for loop in trained)
+
+    @property
     def is_outermost(self) -> bool:
         """No loop that trains is around it: what grows in it is never begun anew."""
         return self.parent is None or not self.parent.trains

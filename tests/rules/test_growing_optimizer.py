@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from gradguard.findings import Confidence
 from tests.rules.snippets import assert_clean, assert_flagged, findings, twin
 
 CODE = "GG411"
@@ -316,6 +317,62 @@ CLEAN = {
                     F.cross_entropy(model(x), y).backward()
                     optimizers["main"].step()
     """,
+    "the head of a task": """
+        def learn(model, tasks, epochs):
+            optimizer = torch.optim.SGD(model.body.parameters(), lr=0.1)
+            for loader, classes in tasks:
+                head = model.add_head(classes)
+                optimizer.add_param_group({"params": head.parameters(), "lr": 0.01})
+                for epoch in range(epochs):
+                    for x, y in loader:
+                        optimizer.zero_grad()
+                        F.cross_entropy(head(model(x)), y).backward()
+                        optimizer.step()
+    """,
+    "the layers of a stage, that a function trains": """
+        def epoch(model, loader, optimizer):
+            for x, y in loader:
+                optimizer.zero_grad()
+                F.mse_loss(model(x), y).backward()
+                optimizer.step()
+
+        def grow(model, loaders):
+            optimizer = torch.optim.Adam(model.parameters())
+            for loader in loaders:
+                optimizer.add_param_group({"params": model.deeper().parameters()})
+                epoch(model, loader, optimizer)
+    """,
+    "an ensemble that a factory makes": """
+        def fit(make, loader, count):
+            models, optimizers = [], []
+            for i in range(count):
+                model = make()
+                optimizer = torch.optim.Adam(model.parameters())
+                for x, y in loader:
+                    optimizer.zero_grad()
+                    F.cross_entropy(model(x), y).backward()
+                    optimizer.step()
+                models.append(model)
+                optimizers.append(optimizer)
+            return models, optimizers
+    """,
+    "the optimizer of the newest model": """
+        class Boosting:
+            def __init__(self, make):
+                self.make, self.models, self.optimizers = make, [], []
+
+            def add(self):
+                self.models.append(self.make())
+                self.optimizers.append(torch.optim.Adam(self.models[-1].parameters()))
+
+            def fit(self, loader, count):
+                for i in range(count):
+                    self.add()
+                    for x, y in loader:
+                        self.optimizers[-1].zero_grad()
+                        F.cross_entropy(self.models[-1](x), y).backward()
+                        self.optimizers[-1].step()
+    """,
     "one of each for a user": """
         class Classifier(nn.Module):
             def __init__(self):
@@ -349,6 +406,23 @@ def test_flagged(name: str) -> None:
 @pytest.mark.parametrize("name", CLEAN)
 def test_clean(name: str) -> None:
     assert_clean(CLEAN[name], CODE)
+
+
+PROMPT_OF_EPOCH = """
+    def train(model, loader, optimizer, epochs):
+        for epoch in range(epochs):
+            prompt = nn.Parameter(torch.zeros(8))
+            optimizer.add_param_group({"params": [prompt]})  # !
+            for x, y in loader:
+                optimizer.zero_grad()
+                F.cross_entropy(model(x + prompt), y).backward()
+                optimizer.step()
+"""
+
+
+def test_a_new_parameter_in_each_epoch_or_for_each_task() -> None:
+    assert_flagged(PROMPT_OF_EPOCH, CODE, Confidence.LOW)
+    assert_clean(PROMPT_OF_EPOCH, CODE)
 
 
 SESSION = """
