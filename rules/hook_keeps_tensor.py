@@ -26,7 +26,8 @@ hook use what it is given, or a detached copy: `kept = out.detach()`.
 **Severity.** An error with the graph; a warning for what has none, where the loop trains.
 
 **Not flagged.** A hook that overwrites, or whose list is emptied or made anew in each iteration; a hook around a single
-forward; one that detaches, in a loop that does not train (features of a data set); one that keeps norms.
+forward; one that detaches, in a loop that does not train (features of a data set); one that keeps norms; one that
+returns early once it has enough.
 
 **References.** jacobgil/pytorch-grad-cam#71, meta-pytorch/opacus#176, pytorch#102859.
 """

@@ -11,9 +11,11 @@ from gradguard.static import tree as t
 from gradguard.static.binding import bind
 from gradguard.static.classes import Class
 from gradguard.static.conditions import (
+    Length,
     holds_once,
     is_flag,
     key_test,
+    length_behind,
     length_test,
     no_tensors,
     outcome,
@@ -88,8 +90,16 @@ def _way(flow: Flow, body: list[t.Stmt], state: State) -> State | None:
 def _cap(flow: Flow, test: t.Expr) -> Cap:
     """What a condition says of the size of a collection."""
     length = length_test(test)
-    if length is None:
-        return Cap(flow.canonical(shape_test(test) or ""))
+    return Cap(flow.canonical(shape_test(test) or "")) if length is None else _of_length(flow, length)
+
+
+def cap_behind(flow: Flow, stmt: t.If) -> Cap | None:
+    """What is known of the size of a collection behind a statement that leaves where it is full."""
+    length = length_behind(stmt)
+    return None if length is None else _of_length(flow, length)
+
+
+def _of_length(flow: Flow, length: Length) -> Cap:
     is_long = length.limit is not None and is_long_buffer(flow, length.limit)
     return Cap(flow.canonical(length.path), is_long, length.is_below)
 

@@ -136,6 +136,19 @@ def length_test(test: t.Expr) -> Length | None:
 _IS_BELOW = {"<": True, "<=": True, ">": False, ">=": False, "==": False}
 
 
+def length_behind(stmt: t.Stmt) -> Length | None:
+    """The collection that is still short behind a statement which leaves: ``if len(shown) >= 4: return``."""
+    if not isinstance(stmt, t.If) or not isinstance(stmt.test, t.Operation) or stmt.orelse or not t.leaves(stmt.body):
+        return None
+    tests = stmt.test.operands if stmt.test.operator == "or" else [stmt.test]
+    full = (test for test in tests if isinstance(test, t.Operation) and test.operator in _IS_FULL)
+    lengths = (length for test in full if not t.is_zero(test.operands[1]) and (length := length_test(test)) is not None)
+    return next((length._replace(is_below=True) for length in lengths), None)
+
+
+_IS_FULL = (">", ">=", "==")
+
+
 def shape_test(test: t.Expr) -> str | None:
     """The tensor whose number of dimensions a condition asks for: what is done to it then is done once."""
     if not isinstance(test, t.Operation):

@@ -364,11 +364,15 @@ class Flow(FlowNotes):
 
     def block(self, body: Iterable[t.Stmt], state: State | None) -> State | None:
         """Read statements in order; None when the end is not reached."""
+        caps = len(self.caps)
         for stmt in body:
             if state is None:
-                return None
+                break
             self._state = state
             state = _READ[type(stmt)](self, stmt, state)
+            if isinstance(stmt, t.If) and (cap := branches.cap_behind(self, stmt)) is not None:
+                self.caps.append(cap)
+        del self.caps[caps:]
         return state
 
     def _evaluate(self, stmt: t.Evaluate, state: State) -> State | None:

@@ -169,8 +169,10 @@ def _collects(
         trains: only a loop that trains counts; what runs over a data set once may collect what it wants.
         probes: it is known that some loop that trains runs what the hook is registered on.
     """
-    holder = callback.final.env.get(store.path)
-    if (holder is not None and holder.bounded) or store.path in callback.emptied:
+    holder, is_short = callback.final.env.get(store.path), store.capped or store.fills
+    if is_short or (holder is not None and holder.bounded) or store.path in callback.emptied:
+        return False
+    if _has_enough(callback.ref.define):
         return False
     if path.startswith("self."):
         if trains and "forward" in hook.method and not probes:
@@ -204,6 +206,15 @@ def _collects(
         return False
     name = path.split(".", 1)[0].split("[", 1)[0]
     return not flow.project.survey.empties(name, flow.module, {callback.defined}, bare=True)
+
+
+def _has_enough(hook: t.Define) -> bool:
+    """Whether a hook leaves once it has counted that it has kept enough: ``if self.left == 0: return``."""
+    counts = (stmt.target for stmt in hook.statements if isinstance(stmt, t.Augment))
+    counted = {path for target in counts if (path := t.path_of(target)) is not None}
+    leaving = (stmt.test for stmt in hook.body if isinstance(stmt, t.If) and t.leaves(stmt.body))
+    tests = (test for test in leaving if isinstance(test, t.Operation) and test.operator in (">", ">=", "=="))
+    return any(t.path_of(test.operands[0]) in counted for test in tests)
 
 
 def _may_record(flow: Flow) -> bool:

@@ -1104,6 +1104,54 @@ def test_such_a_collection_of_what_has_no_graph(name: str) -> None:
     assert [(f.severity, f.span.line) for f in found] == [(Severity.WARNING, *marked(RECORDERS[name]))]
 
 
+COUNTED = """
+        class Probe:
+            def __init__(self, layer, size):
+                self.kept, self.size, self.left = [], size, size
+                layer.register_full_backward_hook(self.look)
+
+            def look(self, module, grad_inputs, grad_outputs):
+                {guard}
+                self.kept.append(grad_outputs[0])  # !
+
+        def train(net, loader, optimizer):
+            probe = Probe(net.body, 8)
+            for x, y in loader:
+                loss = F.cross_entropy(net(x), y)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+            return probe.kept
+"""
+
+
+@pytest.mark.parametrize(
+    "guard",
+    [
+        ("if len(self.kept) >= self.size:", "    return"),
+        ("if not module.training or len(self.kept) == 8: return",),
+        ("if self.left == 0: return", "self.left -= 1"),
+        ("self.left += 1", "if self.left > 16:", "    return"),
+    ],
+)
+def test_a_hook_that_leaves_once_it_has_enough(guard: tuple[str, ...]) -> None:
+    assert_clean(twin(COUNTED.format(guard="\n                ".join(guard))), CODE)
+
+
+@pytest.mark.parametrize(
+    "guard",
+    [
+        "pass",
+        "if len(grad_outputs) == 0: return",
+        "if not module.training: return",
+        "if len(self.kept) < 1: print('first')",
+        "if self.left % 2: return",
+    ],
+)
+def test_a_hook_that_leaves_for_another_reason(guard: str) -> None:
+    assert_flagged(COUNTED.format(guard=guard), CODE)
+
+
 LOOP = "            for x, y in loader:\n"
 
 
