@@ -14,7 +14,8 @@ optimizer.step()
 **Instead**, call it: `criterion(model(x), y).backward()`.
 
 **Not flagged.** A method that is given to something (`register(optimizer.step)`, `step = optimizer.step`), an attribute
-of the same name of what is no optimizer, scaler, scheduler or model (`record.step`).
+of the same name of what is no optimizer, scaler, scheduler or model (`record.step`); a property, or a field, of a class
+of the program; names in a `try` that waits for an `AttributeError`.
 
 **References.** <https://docs.pytorch.org/docs/stable/optim.html#taking-an-optimization-step>.
 """

@@ -525,13 +525,14 @@ class Flow(FlowNotes):
         return state
 
 
-# A scale that is only logged, or compared with the one before, divides nothing.
+# A scale that is only logged, or compared with the one before, divides nothing; hooks of the parameters may divide.
 _SCALE, _NAMED = r"\bget_scale\(\)", r"\b\1\b"
 _IN_ARITHMETIC = r"[*/]=?[ \t]*(?:\w+\()?[\w.]*{0}|{0}\)?[ \t]*[*/]|(?:div|mul)\w*\([^\n]*{0}"
 _HANDED_ON = rf"[(,][ \t]*[\w.]*{_NAMED}[ \t]*[,)]"
 _UNSCALES = re.compile(
     rf"unscale|{_IN_ARITHMETIC.format(_SCALE)}|\breturn\b[^\n]*{_SCALE}"
     rf"|\b(\w+)[ \t]*=(?!=)[^\n=]*{_SCALE}(?=[\s\S]*?(?:{_IN_ARITHMETIC.format(_NAMED)}|{_HANDED_ON}))"
+    r"|\.register_hook\(\s*lambda[ ]+(\w+):\s*\2[ ]*[*/]"
 )
 _OF_LISTS = ("append", "extend", "backward", "keys", "items", "values", "size", "item")
 

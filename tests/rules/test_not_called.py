@@ -52,6 +52,32 @@ FLAGGED = {
                 state = cell(x, state)
                 state.detach_  # !
     """,
+    "in a try for other errors": """
+        def train(model, loader, optimizer):
+            for x, y in loader:
+                try:
+                    F.cross_entropy(model(x), y).backward()
+                    optimizer.step  # !
+                except RuntimeError:
+                    continue
+                optimizer.zero_grad()
+    """,
+    "a method of the program's own schedule": """
+        class Warmup:
+            def __init__(self, optimizer):
+                self.optimizer = optimizer
+
+            def step(self):
+                self.optimizer.param_groups[0]["lr"] *= 0.9
+
+        def train(model, loader, optimizer):
+            scheduler = Warmup(optimizer)
+            for x, y in loader:
+                F.cross_entropy(model(x), y).backward()
+                optimizer.step()
+                optimizer.zero_grad()
+                scheduler.step  # !
+    """,
     "the cache": """
         for x, y in loader:
             torch.cuda.empty_cache  # !
@@ -78,6 +104,47 @@ CLEAN = {
     "in a list": loop("calls = [loss.backward, optimizer.step]", "for call in calls: call()", "optimizer.zero_grad()"),
     "by partial": loop("functools.partial(optimizer.step)()", "loss.backward()", "optimizer.zero_grad()"),
     "called on the next line": loop("loss.backward(", ")", "optimizer.step()", "optimizer.zero_grad()"),
+    "asked for by trying": """
+        def trainable(optimizer, model):
+            try:
+                optimizer.step
+                optimizer.zero_grad
+                model.train
+            except (AttributeError, TypeError):
+                return False
+            return True
+    """,
+    "it is to raise": """
+        def test_no_step(wrapped_optimizer):
+            with pytest.raises(AttributeError):
+                wrapped_optimizer.step
+    """,
+    "a property that does it": """
+        class Warmup:
+            def __init__(self, optimizer):
+                self.optimizer, self.count = optimizer, 0
+
+            @property
+            def step(self):
+                self.count += 1
+                self.optimizer.param_groups[0]["lr"] = 0.1 * min(1, self.count / 100)
+
+        def train(model, loader, optimizer):
+            scheduler = Warmup(optimizer)
+            for x, y in loader:
+                F.cross_entropy(model(x), y).backward()
+                optimizer.step()
+                optimizer.zero_grad()
+                scheduler.step
+    """,
+    "a field": """
+        class Schedule:
+            def __init__(self):
+                self.step = 0
+
+        scheduler = Schedule()
+        scheduler.step
+    """,
     "a property of a loader": "def f(data): data.train_loader; data.update",
 }
 

@@ -59,6 +59,25 @@ FLAGGED = {
                 scaler.scale(loss).backward()
                 update(optimizer)  # !
     """,
+    "a scaler that may be switched off": """
+        def train(model, loader, optimizer, amp):
+            scaler = torch.amp.GradScaler("cuda", enabled=amp)
+            for x, y in loader:
+                optimizer.zero_grad()
+                scaler.scale(F.cross_entropy(model(x), y)).backward()
+                optimizer.step()  # !
+    """,
+    "a scaler of the program's own, of torch's": """
+        class Scaler(torch.amp.GradScaler):
+            pass
+
+        def train(model, loader, optimizer):
+            scaler = Scaler("cuda")
+            for x, y in loader:
+                optimizer.zero_grad()
+                scaler.scale(F.cross_entropy(model(x), y)).backward()
+                optimizer.step()  # !
+    """,
     "clipped before": loop(
         "optimizer.zero_grad()",
         "scaler.scale(loss).backward()",
@@ -113,6 +132,63 @@ CLEAN = {
                 loss = F.mse_loss(model(scaler.transform(x)), y)
                 optimizer.zero_grad()
                 loss.backward()
+                optimizer.step()
+    """,
+    "a scaler that is switched off": """
+        def train(model, loader, optimizer):
+            scaler = torch.amp.GradScaler("cuda", enabled=False)
+            for x, y in loader:
+                optimizer.zero_grad()
+                scaler.scale(F.cross_entropy(model(x), y)).backward()
+                optimizer.step()
+    """,
+    "an attribute that is switched off": """
+        class Trainer:
+            def __init__(self, net, opt):
+                self.net, self.opt = net, opt
+                self.scaler = torch.cuda.amp.GradScaler(enabled=False)
+
+            def step(self, x, y):
+                self.opt.zero_grad()
+                self.scaler.scale(F.mse_loss(self.net(x), y)).backward()
+                self.opt.step()
+    """,
+    "a scaler of the program's own": """
+        class LossScaler:
+            def scale(self, loss):
+                return loss * 128
+
+            def finish(self, model):
+                for p in model.parameters():
+                    p.grad.div_(128)
+
+        def train(model, loader, optimizer):
+            scaler = LossScaler()
+            for x, y in loader:
+                optimizer.zero_grad()
+                scaler.scale(F.cross_entropy(model(x), y)).backward()
+                scaler.finish(model)
+                optimizer.step()
+    """,
+    "an optimizer that knows the scaler": """
+        from elsewhere import Scaled
+
+        def train(model, loader):
+            scaler = torch.amp.GradScaler("cuda")
+            optimizer = Scaled(torch.optim.SGD(model.parameters(), lr=0.1), scaler)
+            for x, y in loader:
+                optimizer.zero_grad()
+                scaler.scale(F.cross_entropy(model(x), y)).backward()
+                optimizer.step()
+    """,
+    "hooks that divide": """
+        def train(model, loader, optimizer, rate):
+            scaler = torch.amp.GradScaler("cuda", init_scale=rate)
+            for p in model.parameters():
+                p.register_hook(lambda grad: grad / rate)
+            for x, y in loader:
+                optimizer.zero_grad()
+                scaler.scale(F.cross_entropy(model(x), y)).backward()
                 optimizer.step()
     """,
     "a loss that scales itself": loop("optimizer.zero_grad()", "criterion.scale(loss).backward()", "optimizer.step()"),
