@@ -20,7 +20,8 @@ for x, y in loader:
 ```
 
 **Not flagged.** Lists and tensors that are indexed so (`correct[label] += 1`): those take the number. Parameters as
-keys, of which each is one object; a key that may be no tensor; whole tensors.
+keys, of which each is one object; parts that a tuple holds (`parts = x.chunk(4)`), which gives the same objects each
+time; a key that may be no tensor; whole tensors.
 
 **References.** pytorch#7733, pytorch#10625 (to take the hash away from tensors, which code relied on),
 <https://docs.pytorch.org/docs/stable/generated/torch.Tensor.tolist.html>.

@@ -98,9 +98,17 @@ def _is_data(flow: Flow, path: str) -> bool:
     found = flow.read(flow.canonical(path), flow.final)
     if found.kind is not Kind.TENSOR or any(root.source is Source.LEAF for root in found.reach):
         return False
+    if any(_holds_parts(stmt, path) for stmt in flow.ref.define.statements):
+        return False
     is_declared = any(param.name == path and param.annotation is not None for param in flow.ref.define.params)
     is_computed = any(_computes(flow, value) for value in flow.ref.assigned.get(path, []))
     return is_declared or is_computed or any(_shows_it(flow, node, path) for node in flow.ref.define.nodes)
+
+
+def _holds_parts(stmt: t.Stmt, path: str) -> bool:
+    """Whether a tuple of tensors gets a name, which gives the same objects each time: ``parts = x.chunk(4)``."""
+    is_named = isinstance(stmt, t.Assign) and any(t.path_of(target) == path for target in stmt.targets)
+    return is_named and isinstance(stmt.value, t.Call) and stmt.value.name in k.SPLITTING
 
 
 def _computes(flow: Flow, value: t.Expr) -> bool:

@@ -40,6 +40,7 @@ FLAGGED = {
         "found = torch.unique(y)", "for f in found:", "    counts[f] = 1  # !"
     ),
     "numbered": counting("for i, label in enumerate(y):", "    counts.setdefault(label, i)  # !"),
+    "a half of the labels": counting("first, second = y.chunk(2)", "for label in first:", "    counts[label] = 1  # !"),
     "a set": counting("for label in y:", "    counts.add(label)  # !", made="counts = set()"),
     "an attribute that is taken from, and never is": """
         class Open:
@@ -115,6 +116,13 @@ CLEAN = {
                 optimizer.step()
                 optimizer.zero_grad()
     """,
+    "parts that a tuple holds": counting(
+        "parts = y.chunk(4)",
+        "for part in parts:",
+        "    counts[part] = part.sum().item()",
+        "total = sum(counts[part] for part in parts)",
+    ),
+    "parts by their place": counting("rows = torch.unbind(x)", "for i in range(4):", "    counts[rows[i]] = i"),
     "keys of a dict": counting("for key in counts:", "    counts[key] = 0"),
 }
 
