@@ -21,7 +21,8 @@ print(f"{l1.item():.3f} {torch.stack(losses).sum().item():.3f}")      # for what
 ```
 
 **Not flagged.** `detach()`, which says that it is meant; a number that multiplies (a weight), or that is a target:
-in a square, an absolute value, a loss function, a `clamp`, a `max`, a divisor; what is shown in the place of a value,
+in a square, an absolute value, a loss function, a `clamp`, a `max`, a divisor; one that trains a multiplier of its
+own, `lam * (kl.item() - limit)`, `log_alpha.exp() * entropy.item()`; what is shown in the place of a value,
 `loss - loss.item() + measure`; a number of what another backward has gone through; sums that are not backpropagated.
 
 **References.** <https://docs.pytorch.org/docs/stable/generated/torch.tensor.html>,

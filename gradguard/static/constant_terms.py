@@ -69,12 +69,33 @@ def of_operation(flow: Flow, operator: str, terms: _Terms, result: Value) -> Val
     graphs = [value for _, value in terms if _copied(value) is None and not _is_setting(value)]
     if not graphs and result.kind is Kind.NUMBER:
         return of_numbers(operator, [value for _, value in terms])
+    if not graphs and operator == "*" and _trains_multiplier(terms):
+        return result._replace(holds=result.holds - result.holding(Held.COPIED))
     if not graphs:
         return result._replace(holds=result.holds.union(Holding(Held.COPIED, numbers) for _, numbers in copied))
     if operator in ("+", "-"):
         return result._replace(holds=result.holds.union(_still(terms), _begun(flow, terms, copied)))
     is_share = operator == "/" and not _is_setting(terms[-1][1])
     return result if is_share or len(graphs) > 1 else result._replace(holds=result.holds.union(_still(terms)))
+
+
+def _trains_multiplier(terms: _Terms) -> bool:
+    """Whether the numbers are the gradient of a multiplier, which is no setting then: ``lam * (kl.item() - limit)``."""
+    settings = [expr for expr, value in terms if _copied(value) is None and value.kind is not Kind.NUMBER]
+    numbers = [expr for expr, value in terms if _copied(value) is not None]
+    is_bent = any(isinstance(expr, t.Call) and expr.name in _BENDING for expr in settings)
+    return is_bent or (bool(settings) and any(map(_is_excess, numbers)))
+
+
+def _is_excess(expr: t.Expr) -> bool:
+    """Whether a number is compared with a limit: ``kl.item() - limit``, ``entropy.item() + target``."""
+    if not isinstance(expr, t.Operation) or len(expr.operands) != 2:
+        return False
+    kinds = {isinstance(operand, t.Call) for operand in expr.operands}
+    return expr.operator == "-" or (expr.operator == "+" and kinds == {True, False})
+
+
+_BENDING = frozenset("exp softplus sigmoid relu clamp clamp_min square".split())
 
 
 def _begun(flow: Flow, terms: _Terms, copied: Sequence[tuple[t.Expr, Copied]]) -> Iterator[Holding]:

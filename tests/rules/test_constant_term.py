@@ -66,6 +66,45 @@ FLAGGED = {
     """,
 }
 
+MULTIPLIED = """
+        def dual(policy, states, multiplier, limit, optimizer):
+            chosen = policy(states)
+            cost = chosen.pow(2).mean()
+            loss = F.l1_loss(chosen, states) + {}
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    "term",
+    [
+        "multiplier * (cost.item() - limit)",
+        "multiplier * (limit - cost.item())",
+        "multiplier * (cost.item() + limit)",
+        "(cost.item() - 0.1) * multiplier",
+        "multiplier.exp() * cost.item()",
+        "torch.exp(multiplier) * (cost.item() - limit)",
+        "F.softplus(multiplier) * (cost.item() - limit)",
+    ],
+)
+def test_a_number_that_trains_its_multiplier(term: str) -> None:
+    assert_clean(MULTIPLIED.format(term), CODE)
+
+
+@pytest.mark.parametrize(
+    "term",
+    [
+        "multiplier * cost.item()",
+        "0.1 * (cost.item() - limit)",
+        "(cost.item() - limit)",
+    ],
+)
+def test_a_number_with_a_weight(term: str) -> None:
+    assert_flagged(MULTIPLIED.format(f"{term}  # !"), CODE)
+
+
 CLEAN = {
     "the tensor": loop("loss = loss + alpha * aux"),
     "stacked": loop("loss = loss + torch.stack([aux, output.abs().mean()]).sum()"),
