@@ -24,8 +24,8 @@ empty the list after each epoch or evaluation; of a bank keep the last few, `[-s
 evaluation, and shown with `--min-confidence low` only: it may be meant, and small.
 
 **Not flagged.** Outputs that are moved, reduced or turned into numbers, and losses; lists that something empties, or
-that are made in each epoch anew, that are cut to a length, or get longer only while they are short; lists in code that
-puts nothing on a device.
+that are made in each epoch anew, that are cut to a length (`random.sample(rows, 64)`), or get longer only while they
+are short; lists in code that puts nothing on a device.
 
 **References.** huggingface/transformers#7232, #25313 (`eval_accumulation_steps`).
 """

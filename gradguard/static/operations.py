@@ -51,6 +51,7 @@ from gradguard.static.values import (
 )
 
 _QUEUES = ("queue.", "collections.", "multiprocessing.", "torch.multiprocessing.", "asyncio.")
+_DRAWING = frozenset("random.sample random.choice random.choices random.shuffle".split())
 _PUSHING = frozenset("heapq.heappush bisect.insort bisect.insort_left bisect.insort_right".split())
 
 
@@ -68,8 +69,8 @@ def external_call(c: Called) -> Value | None:
         isinstance(node, t.Expr) and is_of_gradient(node) for arg in c.node.args[:1] for node in t.walk(arg.value)
     ):
         c.flow.set_gradients(c.node, c.state)
-    if name in ("random.sample", "random.choice", "random.choices", "random.shuffle"):
-        return c.first or UNKNOWN
+    if name in _DRAWING:
+        return _drawn(c, c.first or UNKNOWN)
     if name.startswith(k.NUMBER_PREFIXES):
         return NUMBER
     made = _constructed(c, name, tail)
@@ -173,6 +174,15 @@ def _copied(value: Value, node: t.Node) -> Value:
     snapshot = value.kind is Kind.MODULE or bool(value.holding(Held.STATE))
     copied = computed(value)._replace(holds=computed(value).holds | value.holding(Held.FROZEN))
     return holding(copied, Held.SNAPSHOT, node) if snapshot else copied
+
+
+def _drawn(c: Called, given: Value) -> Value:
+    """Elements of a collection; ``random.sample(memory, 64)`` keeps it short, all of it in another order does not."""
+    count = c.node.argument("k", 2 if c.node.name == "choices" else 1)
+    is_all = isinstance(count, t.Call) and t.path_of(count.func) == "len"
+    if count is None or is_all or given.kind is not Kind.CONTAINER or is_long_buffer(c.flow, count):
+        return given
+    return given._replace(bounded=True)
 
 
 def _makes_short(c: Called) -> bool:

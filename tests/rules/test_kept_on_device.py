@@ -213,6 +213,11 @@ def test_whole_batches_of_a_training(code: str) -> None:
         told(BATCHES, KEPT="feats.device"),
         told(BATCHES, KEPT="feats", END="hardest = hardest[-8:]"),
         told(BATCHES, KEPT="feats", END="if len(hardest) > 8: del hardest[0]"),
+        told(BATCHES, KEPT="feats", END="import random; hardest = random.sample(hardest, 8)"),
+        told(BATCHES, KEPT="feats", END="import random; hardest = random.choices(hardest, k=min(8, len(hardest)))"),
+        told(BATCHES, KEPT="feats").replace(
+            "hardest.append(", "if len(hardest) >= 8: continue\n                    hardest.append("
+        ),
         told(BATCHES, KEPT="feats").replace("hardest = []", "hardest = deque(maxlen=8)"),
         told(BATCHES, KEPT="feats").replace(
             "                for feats, labels", "                hardest = []\n                for feats, labels"
@@ -239,6 +244,12 @@ def test_whole_batches_of_a_training(code: str) -> None:
 )
 def test_whole_batches_that_are_not_kept(code: str) -> None:
     assert_clean(code, CODE)
+
+
+@pytest.mark.parametrize("count", ["len(hardest)", "100_000"])
+def test_whole_batches_that_are_all_drawn(count: str) -> None:
+    drawn = f"import random; hardest = random.sample(hardest, {count})"
+    assert_flagged(told(BATCHES, KEPT="feats", MARK="  # !", END=drawn), CODE)
 
 
 OF_TRAINING_CLEAN = {
