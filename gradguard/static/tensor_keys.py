@@ -107,8 +107,9 @@ def _is_data(flow: Flow, path: str) -> bool:
 
 def _holds_parts(stmt: t.Stmt, path: str) -> bool:
     """Whether a tuple of tensors gets a name, which gives the same objects each time: ``parts = x.chunk(4)``."""
-    is_named = isinstance(stmt, t.Assign) and any(t.path_of(target) == path for target in stmt.targets)
-    return is_named and isinstance(stmt.value, t.Call) and stmt.value.name in k.SPLITTING
+    parts = stmt.value if isinstance(stmt, t.Assign) else None
+    is_split = isinstance(parts, t.Call) and parts.name in k.SPLITTING
+    return is_split and isinstance(stmt, t.Assign) and any(t.path_of(target) == path for target in stmt.targets)
 
 
 def _computes(flow: Flow, value: t.Expr) -> bool:
