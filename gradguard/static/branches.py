@@ -96,7 +96,7 @@ def _cap(flow: Flow, test: t.Expr) -> Cap:
 def cap_behind(flow: Flow, stmt: t.If) -> Cap | None:
     """What is known of the size of a collection behind a statement that leaves where it is full."""
     length = length_behind(stmt)
-    return None if length is None else _of_length(flow, length)
+    return None if length is None else _of_length(flow, length)._replace(is_behind=True)
 
 
 def _of_length(flow: Flow, length: Length) -> Cap:

@@ -427,7 +427,7 @@ class Flow(FlowNotes):
             evaluating=bool(state.evaluating),
         )  # fmt: skip
         self.note_start(path, value)
-        caps = [cap for cap in self.caps if cap.is_below and _grows_with(path, cap.path)]
+        caps = [cap for cap in self.caps if cap.is_below and _grows_with(path, cap)]
         event.capped, event.fills = any(not cap.is_long for cap in caps), any(cap.is_long for cap in caps)
         event.capped |= any(path.startswith(f"{scope}.") for scope in self.scoped)
         if (state.mode is not Mode.OFF or value.holds or event.brings_graph) and not self.starting:
@@ -537,11 +537,12 @@ _UNSCALES = re.compile(
 _OF_LISTS = ("append", "extend", "backward", "keys", "items", "values", "size", "item")
 
 
-def _grows_with(path: str, capped: str) -> bool:
+def _grows_with(path: str, cap: Cap) -> bool:
     """Whether a collection grows no further than another one: itself, or one beside it in the same object."""
     holder, _, name = path.rpartition(".")
-    other, _, limit = capped.rpartition(".")
-    return bool(capped) and (path == capped or bool(holder and holder == other and name and limit))
+    other, _, limit = cap.path.rpartition(".")
+    is_beside = not cap.is_behind and bool(holder and holder == other and name and limit)
+    return bool(cap.path) and (path == cap.path or is_beside)
 
 
 _READ: dict[type, Callable[[Flow, Any, State], State | None]] = {

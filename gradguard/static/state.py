@@ -28,11 +28,13 @@ class Cap(NamedTuple):
         path: of the collection; empty for a condition about anything else.
         is_long: the limit is that of a replay buffer.
         is_below: the collection is shorter than that; else it is full.
+        is_behind: what asks for it has left where it is full: nothing is said of a collection beside it.
     """
 
     path: str
     is_long: bool = False
     is_below: bool = True
+    is_behind: bool = False
 
 
 @dataclass(slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from gradguard.static import tree as t
@@ -10,6 +11,7 @@ from gradguard.static.functions import FunctionRef
 from gradguard.static.values import Kind
 
 _GRADIENTS_OFF = ("no_grad", "inference_mode")
+_ONLY_SEES = re.compile(r"init|reset|^print$")
 _PARAMETERS = ("parameters", "named_parameters")
 
 
@@ -36,7 +38,9 @@ def is_handed_on(ref: FunctionRef, put: t.Stmt, value: t.Expr) -> bool:
 
 def _gives_on(node: t.Node, name: str) -> bool:
     if isinstance(node, t.Call):
-        return any(isinstance(arg.value, t.Name) and arg.value.id == name for arg in node.args)
+        return _ONLY_SEES.search(node.name) is None and any(
+            isinstance(arg.value, t.Name) and arg.value.id == name for arg in node.args
+        )
     return isinstance(node, t.Assign) and isinstance(node.value, t.Name) and node.value.id == name
 
 

@@ -94,6 +94,13 @@ FLAGGED = {
         forward="x = self.layers[0](x)",
         more="@torch.no_grad()\n            def features(self, x): return self.layers[0](x)",
     ),
+    "each is only initialized": net(
+        "self.layers = []",
+        "for _ in range(depth):",
+        "    layer = nn.Linear(dim, dim)",
+        "    init_weights(layer)",
+        "    self.layers.append(layer)  # !",
+    ),
     "an optimizer of other layers": net(
         "self.layers = [nn.Linear(dim, dim)]  # !",
         "self.heads = nn.ModuleList(nn.Linear(dim, 1) for _ in range(depth))",
