@@ -80,7 +80,8 @@ def _left_by(before: Sequence[Event], after: Sequence[Event], loop: Loop, module
         return None
     if not isinstance(last, TrainingMode) or last.on is not False or last.once or last.at_start:
         return None
-    return None if _leaves(loop, last) else last
+    is_in_part = any(_sets_part(event, last.target) for event in (*before, *after))
+    return None if is_in_part or _leaves(loop, last) else last
 
 
 def _is_evaluation(event: Event, before: Sequence[Event], loop: Loop) -> bool:
@@ -105,6 +106,13 @@ def _may_set(event: Event, module: str) -> bool:
     if event.on is False:
         return target is not None and is_part(module, target)
     return target is None or is_part(module, target) or is_part(target, module) or _last(target) == _last(module)
+
+
+def _sets_part(event: Event, whole: str | None) -> bool:
+    """Whether a part of what was put into evaluation mode is taken out of it, and the rest is to stay: its head."""
+    if not isinstance(event, TrainingMode) or event.on is False or event.target is None or whole is None:
+        return False
+    return is_part(event.target, whole)
 
 
 def _last(path: str) -> str:

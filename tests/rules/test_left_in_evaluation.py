@@ -334,6 +334,33 @@ def test_a_helper_that_moves_it() -> None:
     assert_flagged(helper + training("print(sampled(net, next(val_loader)))"), CODE)
 
 
+def test_a_head_that_is_trained_over_a_backbone_that_is_not() -> None:
+    snippet = """
+    class Detector(nn.Module):
+        def __init__(self, backbone):
+            super().__init__()
+            self.backbone, self.head = backbone, nn.Sequential(nn.Linear(8, 2), nn.Dropout())
+
+        def forward(self, x):
+            return self.head(self.backbone(x))
+
+    def fit(backbone, loader, val_loader, epochs):
+        net = Detector(backbone)
+        optimizer = torch.optim.Adam(net.parameters())
+        for epoch in range(epochs):
+            {first}
+            for x, y in loader:
+                optimizer.zero_grad()
+                F.cross_entropy(net(x), y).backward()
+                optimizer.step()
+            net.eval(){mark}
+            with torch.no_grad():
+                print(net(next(val_loader)))
+    """
+    assert_clean(snippet.format(first="net.head.train()", mark=""), CODE)
+    assert_flagged(snippet.format(first="pass", mark="  # !"), CODE)
+
+
 def test_a_phase_for_each() -> None:
     assert_clean(
         DROPS
