@@ -1,4 +1,4 @@
-"""Layers in a plain list or dict of a module: its optimizer never gets them.
+"""Layers in a plain list of a module, or tensors that are no parameters: its optimizer never gets them.
 
 **What happens.** `nn.Module` knows the modules and parameters that are its attributes, and looks into no list, tuple or
 dict. What stands there is missing in `parameters()`, so no optimizer trains it; in `state_dict()`, so no checkpoint has
@@ -12,7 +12,10 @@ class Net(nn.Module):
         self.layers = [nn.Linear(8, 8) for _ in range(3)]     # never trained
 ```
 
-**Instead**, use the containers of torch, `nn.ModuleList`, `nn.ModuleDict`, `nn.ParameterList`, `nn.ParameterDict`:
+So it is with a tensor that is no `nn.Parameter`, whatever it wants: `self.scale = torch.ones(8, requires_grad=True)`.
+
+**Instead**, use `nn.Parameter` for tensors, and the containers of torch, `nn.ModuleList`, `nn.ModuleDict`,
+`nn.ParameterList`, `nn.ParameterDict`:
 
 ```python
         self.layers = nn.ModuleList(nn.Linear(8, 8) for _ in range(3))
@@ -53,7 +56,14 @@ _COLLECTS = sign(
 )  # fmt: skip
 _TORCH = sign("torch", pattern=r"\btorch\b")
 
-rule = Rule("GG213", "unregistered-parameters", Severity.ERROR, ((_CONSTRUCTOR, _COLLECTS, _OF_MODULE, _TORCH),))
+_LEAF = sign("requires_grad", pattern=r"requires_grad\s*=\s*True|requires_grad_\(", own=True)
+
+rule = Rule(
+    "GG213",
+    "unregistered-parameters",
+    Severity.ERROR,
+    ((_CONSTRUCTOR, _COLLECTS, _OF_MODULE, _TORCH), (_CONSTRUCTOR, _LEAF, _OF_MODULE, _TORCH)),
+)
 
 
 @rule.in_source
@@ -64,4 +74,10 @@ def are_never_trained(function: Function) -> Iterator[Finding]:
             f"what is in `{collection}` is no part of the module: `parameters()` does not have it, and no optimizer "
             "trains it",
             help="use `nn.ModuleList`, `nn.ModuleDict`, `nn.ParameterList` or `nn.ParameterDict`",
+        )
+    for tensor, site in function.unregistered_leaves():
+        yield rule.finding(
+            site,
+            f"`{tensor}` is no parameter of the module: `parameters()` does not have it, and no optimizer trains it",
+            help="make it an `nn.Parameter`",
         )

@@ -20,6 +20,7 @@ from gradguard.static.forwards import judge_forwards
 from gradguard.static.goes_on import goes_on, through_iterations
 from gradguard.static.handed_functions import is_run_by_others
 from gradguard.static.hooks import judge_hook
+from gradguard.static.leaf_attributes import leaves_made, never_trained
 from gradguard.static.live_states import live_states
 from gradguard.static.memory import COLLECTING, cleared, is_cut, judge_memory
 from gradguard.static.model import Backward, Event, Form, GradCall, Loop, Mode, Scope, Site, Store
@@ -79,6 +80,8 @@ def judge(flow: Flow) -> None:
     flow.facts.tensor_keys = tensor_keys(flow)
     if kept := kept_in_collections(flow):
         flow.facts.unregistered = lambda: unregistered(flow, kept)
+    if leaves := leaves_made(flow):
+        flow.facts.unregistered_leaves = lambda: never_trained(flow, leaves)
     flow.facts.kept_outputs = kept_outputs(flow)
     if len({step.target for step in flow.facts.steps}) > 1:
         for step in flow.facts.steps:  # whose parameters the module's reset concerns cannot be told

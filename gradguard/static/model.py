@@ -86,6 +86,8 @@ class Function:
         discarded: the statements that call what only gives a new tensor: ``hidden.detach()``.
         unregistered: the plain lists and dicts in which a module puts what has parameters, each with where
             it does so first (reads other files).
+        unregistered_leaves: the tensors of a module that want a gradient and are no parameters, each with where it is
+            made (reads other files).
         tensor_keys: the dicts and sets of which it uses elements of tensors as keys.
         assigns_gradients: its program sets ``x.grad`` to something.
         cached: the decorator that keeps its arguments and results (``functools.lru_cache``).
@@ -127,6 +129,7 @@ class Function:
     discarded: list[Site] = field(default_factory=list)
     tensor_keys: list[TensorKey] = field(default_factory=list)
     unregistered: Callable[[], list[tuple[str, Site]]] = field(default=list, repr=False)
+    unregistered_leaves: Callable[[], list[tuple[str, Site]]] = field(default=list, repr=False)
     kept_outputs: list[Site] = field(default_factory=list)
     opaque_calls: list[OpaqueCall] = field(default_factory=list)
     training_modes: list[TrainingMode] = field(default_factory=list)

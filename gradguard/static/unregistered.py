@@ -34,7 +34,7 @@ def kept_in_collections(flow: Flow) -> dict[str, Site]:
     """
     owner, ref = flow.ref.owner, flow.ref
     found: dict[str, Site] = {}
-    if owner is not None and ref.define.name == "__init__" and _is_of_torch(owner):
+    if owner is not None and ref.define.name == "__init__" and is_of_torch(owner):
         for name, stmt in _kept(ref):
             if name not in found and _is_plain(ref, name) and _is_used(owner, name):
                 found[name] = flow.site(stmt)
@@ -47,10 +47,10 @@ def unregistered(flow: Flow, kept: dict[str, Site]) -> list[tuple[str, Site]]:
     if owner is None or any(_BY_OTHER_WAYS.search(cls.chunk.program) for cls in owner.lineage()):
         return []
     unknown = [name for name in kept if not is_trained_or_frozen(owner, name)]
-    return [(f"self.{name}", kept[name]) for name in unknown if not _is_known_outside(flow, owner, name)]
+    return [(f"self.{name}", kept[name]) for name in unknown if not is_known_outside(flow, owner, name)]
 
 
-def _is_of_torch(owner: Class) -> bool:
+def is_of_torch(owner: Class) -> bool:
     """Whether it is a module of torch: those of other libraries look into lists."""
     others = (name for name in owner.external_bases if not name.startswith("torch."))
     return owner.is_module and all(name.rpartition(".")[2] != "Module" for name in others)
@@ -162,7 +162,7 @@ def _is_at(node: t.Node, path: str) -> bool:
     return isinstance(node, t.Attribute) and t.path_of(node) == path
 
 
-def _is_known_outside(flow: Flow, owner: Class, name: str) -> bool:
+def is_known_outside(flow: Flow, owner: Class, name: str) -> bool:
     """Whether code besides the class uses what the attribute holds, or has a method that may."""
     outside = re.compile(rf"(?<!\bself)\.{name}\b|['\"]{name}['\"]")
     texts = flow.project.survey.texts_used(name, flow.module, outside)

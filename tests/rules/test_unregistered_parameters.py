@@ -313,3 +313,67 @@ def test_what_another_file_knows_of_it(tmp_path: Path) -> None:
     assert lines_in_files(tmp_path, {"model.py": MODEL, "train.py": plain}, CODE) == [("model.py", 7)]
     knowing = TRAINING.format(optimizer="optimizer = torch.optim.SGD(make(net, net.branches), lr=0.1)")
     assert lines_in_files(tmp_path, {"model.py": MODEL, "train.py": knowing}, CODE) == []
+
+
+FIELD = """
+    class Field(nn.Module):
+        def __init__(self, n):
+            super().__init__()
+            self.net = nn.Linear(n, n)
+            {made}
+
+        def forward(self, x):
+            return self.net(x) * self.scale
+
+    def fit(data):
+        field = Field(4)
+        {optimizer}
+        for x, y in data:
+            optimizer.zero_grad()
+            F.mse_loss(field(x), y).backward()
+            optimizer.step()
+            {after}
+"""
+OF_ALL = "optimizer = torch.optim.Adam(field.parameters())"
+
+
+def field(made: str, optimizer: str = OF_ALL, after: str = "pass") -> str:
+    return FIELD.format(made=made, optimizer=optimizer, after=after)
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        "self.scale = torch.ones(n, requires_grad=True)",
+        "self.scale = torch.tensor(0.5, requires_grad=True)",
+        "self.scale = torch.randn(n).requires_grad_()",
+        "self.scale = torch.zeros(1, n).requires_grad_()",
+    ],
+)
+def test_a_tensor_that_is_no_parameter(made: str) -> None:
+    assert_flagged(field(f"{made}  # !"), CODE)
+
+
+@pytest.mark.parametrize(
+    "snippet",
+    [
+        field("self.scale = nn.Parameter(torch.ones(n))"),
+        field("self.scale = nn.Parameter(torch.ones(n, requires_grad=True))"),
+        field("self.scale = torch.ones(n)"),
+        field("self.scale = torch.ones(n, requires_grad=False)"),
+        field("self.register_buffer('scale', torch.ones(n))"),
+        field("self.scale = torch.ones(n, requires_grad=True)", "optimizer = torch.optim.Adam([field.scale])"),
+        field(
+            "self.scale = torch.ones(n, requires_grad=True)",
+            "optimizer = torch.optim.Adam([*field.parameters(), field.scale])",
+        ),
+        field("self.scale = torch.ones(n, requires_grad=True)", after="field.scale.grad = None"),
+        field("self.scale = torch.ones(n, requires_grad=True); self.opt = torch.optim.SGD([self.scale], lr=0.1)"),
+        field("self.scale = torch.ones(n, requires_grad=True); self.scale = nn.Parameter(self.scale)"),
+        field("self.scale = torch.ones(n, requires_grad=True); self.register_parameter('s', nn.Parameter(self.scale))"),
+        field("self.other = torch.ones(n, requires_grad=True); self.scale = 1.0"),
+        field("self.scale = torch.ones(n, requires_grad=True)").replace("nn.Module", "object"),
+    ],
+)
+def test_tensors_that_are_trained_or_no_leaves(snippet: str) -> None:
+    assert_clean(snippet, CODE)
