@@ -16,6 +16,9 @@ g_optimizer.step()
 g_optimizer.zero_grad()
 ```
 
+An attack leaves gradients, too: `loss.backward()` for `delta.grad`, where an adversarial example is made, fills those
+of the model, and a step that comes without a reset in between takes them along.
+
 **Instead**, reset right before the backward whose gradients are meant; or leave the other network out,
 `D.requires_grad_(False)` around the generator's loss:
 
@@ -41,6 +44,7 @@ from collections.abc import Iterator
 from gradguard.catalogue import Rule
 from gradguard.findings import Finding, Severity
 from gradguard.signs import TRAINS
+from gradguard.static.attacks import attacks
 from gradguard.static.leftovers import leftovers
 from gradguard.static.model import Event, Function
 from gradguard.static.source import Site
@@ -50,6 +54,26 @@ rule = Rule("GG214", "leftover-gradients", Severity.ERROR, TRAINS)
 
 @rule.in_source
 def steps_with_them(function: Function) -> Iterator[Finding]:
+    yield from _of_others(function)
+    yield from _of_attacks(function)
+
+
+def _of_attacks(function: Function) -> Iterator[Finding]:
+    """``loss.backward()`` for ``delta.grad``, then that of the loss which is trained, without a reset in between."""
+    for each in attacks(function):
+        yield rule.finding(
+            each.backward.source.site,
+            f"this backward, which is for `{each.tensor}.grad`, also fills gradients of `{each.module}`, and nothing "
+            f"resets them before the next step",
+            help=f"use `torch.autograd.grad(loss, {each.tensor})`, or reset the gradients after it",
+            related=(
+                each.added_to.source.site.related("this backward adds to them"),
+                each.used_by.source.site.related("this step uses the sum"),
+            ),
+        )
+
+
+def _of_others(function: Function) -> Iterator[Finding]:
     for each in leftovers(function):
         if function.switches_gradients():
             return

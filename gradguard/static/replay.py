@@ -42,6 +42,8 @@ from gradguard.static.stored import no_growth, surely
 from gradguard.static.translation import Translation
 from gradguard.static.values import NONE, NOTHING_HELD, Flag, Kind, Part, Root, Roots, Source, Value, Whole, Word, union
 
+_COPIES = ("deepcopy", "copy", "clone")
+
 
 def replay(here: Translation, event: Event) -> None:
     """Note an event of a function in its caller, as an event of the line that calls."""
@@ -156,7 +158,7 @@ def _construction(here: Translation, event: Construction) -> None:
 
 def _forward(here: Translation, event: Forward) -> None:
     mode = here.state.mode if event.mode is Mode.INHERITED else event.mode
-    module = here.path(event.module) if event.module else None
+    module = here.path(event.module) if event.module and not _is_copied(here, event.module) else None
     evaluates = event.evaluates or bool(here.state.evaluating)
     is_evaluated = event.is_evaluated or here.state.evaluates(module)
     here.flow.record(replace(
@@ -195,6 +197,13 @@ def _training_mode(here: Translation, event: TrainingMode) -> None:
         flow.record(
             replace(event, site=_site(here), loop=flow.loop, conditional=conditional, inner=event, target=target)
         )
+
+
+def _is_copied(here: Translation, path: str) -> bool:
+    """Whether a function goes on with a copy of what it is given: ``net = deepcopy(net)``."""
+    head = path.split(".", 1)[0]
+    bound = here.callee.ref.assigned.get(head, []) if head in here.callee.params else []
+    return any(isinstance(node, t.Call) and node.name in _COPIES for value in bound for node in t.walk(value))
 
 
 def _is_still_given(here: Translation, path: str) -> bool:

@@ -265,3 +265,105 @@ def test_flagged(snippet: str) -> None:
 @pytest.mark.parametrize("snippet", CLEAN.values(), ids=CLEAN)
 def test_clean(snippet: str) -> None:
     assert_clean(snippet, CODE)
+
+
+ATTACK = """
+    def perturb(net, x, y, steps=3):
+        delta = torch.zeros_like(x).requires_grad_(True)
+        for _ in range(steps):
+            loss = F.cross_entropy(net(x + delta), y)
+            {backward}
+        return (x + delta).detach()
+
+    def train(net, optimizer, loader):
+        for x, y in loader:
+            {before}
+            adversarial = perturb(net, x, y)
+            {between}
+            loss = F.cross_entropy(net(adversarial), y)
+            loss.backward()
+            optimizer.step()
+            {after}
+"""
+FILLS = "loss.backward(); delta.data += 0.1 * delta.grad.sign(); delta.grad = None"
+ASKS = "(grad,) = torch.autograd.grad(loss, [delta]); delta.data += 0.1 * grad.sign()"
+
+
+def attack(backward: str = FILLS, *, before: str = "pass", between: str = "pass", after: str = "pass") -> str:
+    return ATTACK.format(backward=backward, before=before, between=between, after=after)
+
+
+@pytest.mark.parametrize(
+    "snippet",
+    [
+        attack(FILLS + "  # !", before="optimizer.zero_grad()"),
+        attack(FILLS + "  # !", after="optimizer.zero_grad()"),
+        attack(FILLS + "  # !", before="net.zero_grad()"),
+        attack(FILLS.replace("delta.grad = None", "delta.grad.zero_()") + "  # !", before="optimizer.zero_grad()"),
+    ],
+)
+def test_an_attack_leaves_gradients(snippet: str) -> None:
+    assert_flagged(snippet, CODE)
+
+
+def test_an_attack_in_the_loop_itself() -> None:
+    snippet = """
+    def train(net, optimizer, loader):
+        for x, y in loader:
+            {first}
+            x.requires_grad_(True)
+            F.cross_entropy(net(x), y).backward(){mark}
+            hard = (x + 0.1 * x.grad.sign()).detach()
+            {second}
+            F.cross_entropy(net(hard), y).backward()
+            optimizer.step()
+    """
+    assert_flagged(snippet.format(first="optimizer.zero_grad()", second="pass", mark="  # !"), CODE)
+    assert_clean(snippet.format(first="pass", second="optimizer.zero_grad()", mark=""), CODE)
+
+
+@pytest.mark.parametrize(
+    "snippet",
+    [
+        attack(between="optimizer.zero_grad()"),
+        attack(between="net.zero_grad()"),
+        attack(FILLS + "; net.zero_grad()", before="optimizer.zero_grad()"),
+        attack(ASKS, before="optimizer.zero_grad()"),
+        attack(FILLS.replace("backward()", "backward(inputs=[delta])"), before="optimizer.zero_grad()"),
+        attack(before="optimizer.zero_grad()").replace("perturb(net, x, y)\n", "perturb(other, x, y)\n"),
+        attack(before="optimizer.zero_grad()").replace("delta = ", "net = copy.deepcopy(net); delta = "),
+        attack(before="optimizer.zero_grad(); net.requires_grad_(False)", between="net.requires_grad_(True)"),
+    ],
+)
+def test_attacks_that_leave_nothing(snippet: str) -> None:
+    assert_clean(snippet, CODE)
+
+
+def test_one_backward_for_the_input_and_the_model() -> None:
+    assert_clean(
+        """
+    def train(net, optimizer, loader, delta):
+        for x, y in loader:
+            delta.requires_grad_(True)
+            optimizer.zero_grad()
+            F.cross_entropy(net(x + delta), y).backward()
+            delta.data += 0.1 * delta.grad.sign()
+            optimizer.step()
+    """,
+        CODE,
+    )
+
+
+def test_two_losses_whose_gradients_are_to_be_added() -> None:
+    assert_clean(
+        """
+    def train(net, optimizer, loader):
+        for x, y in loader:
+            optimizer.zero_grad()
+            F.cross_entropy(net(x), y).backward()
+            print(net.head.weight.grad.norm())
+            F.mse_loss(net(x), x).backward()
+            optimizer.step()
+    """,
+        CODE,
+    )
