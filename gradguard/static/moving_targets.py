@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from gradguard.static import knowledge as k
 from gradguard.static import tree as t
 from gradguard.static.functions import FunctionRef
+from gradguard.static.functions_called import functions_called
 from gradguard.static.leftovers import began_at
 from gradguard.static.mistakes import MovingTarget
 from gradguard.static.model import Forward, Mode
@@ -51,7 +52,7 @@ def _trained(flow: Flow, prediction: t.Expr, target: t.Expr) -> str | None:
 
 def _ask_the_same(call: Forward, other: Forward) -> bool:
     """Whether two calls run one module in one way, as far as can be read: ``net(x, target=True)`` may run another."""
-    here, there = call.site.node, other.site.node
+    here, there = call.source.site.node, other.source.site.node
     if call.module != other.module or not isinstance(here, t.Call) or not isinstance(there, t.Call):
         return False
     return here.name == there.name and _settings(here) == _settings(there)
@@ -166,8 +167,23 @@ def _cuts_itself(value: t.Expr, path: str) -> bool:
 
 def _discounted(flow: Flow, target: t.Expr) -> t.Expr | None:
     """What a target is, where that is a reward and a share of what is to come: ``r + gamma * following``."""
-    found = [value for value in _values(flow, target) if any(_is_sum(flow, node) for node in t.walk(value))]
+    values = list(_values(flow, target))
+    found = [value for value in values if _has_sum(flow, value) or _gives_sum(flow, value)]
     return found[0] if len(found) == 1 else None
+
+
+def _has_sum(flow: Flow, value: t.Expr) -> bool:
+    return any(_is_sum(flow, node) for node in t.walk(value))
+
+
+def _gives_sum(flow: Flow, value: t.Expr) -> bool:
+    """Whether a function of the program gives it: ``self.backup(reward, following)``."""
+    for ref in functions_called(flow, value) if isinstance(value, t.Call) else ():
+        callee = flow.project.flow(ref)
+        given = [s.value for s in ref.define.statements if isinstance(s, t.Return) and s.value is not None]
+        if callee is not None and any(_has_sum(callee, each) for expr in given for each in _values(callee, expr)):
+            return True
+    return False
 
 
 def _values(flow: Flow, expr: t.Expr) -> Iterator[t.Expr]:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from gradguard.static import tree as t
-from gradguard.static.classes import Class
 from gradguard.static.events import Loop
-from gradguard.static.functions import FunctionRef
+from gradguard.static.functions_called import functions_called
 from gradguard.static.source import Site
 
 if TYPE_CHECKING:
@@ -42,18 +40,4 @@ def puts_back(flow: Flow, loop: Loop, optimizer: str | None) -> bool:
 
 def _code(flow: Flow, call: t.Call) -> str:
     """The source of a function of the program, or of a method of an object of it, that is called."""
-    return next((Site(ref.chunk, ref.define).code for ref in _called(flow, call)), "")
-
-
-def _called(flow: Flow, call: t.Call) -> Iterator[FunctionRef]:
-    func = call.func
-    named = flow.module.value_of(func).ref
-    if isinstance(named, FunctionRef):
-        yield named
-    owner = t.path_of(func.value) if isinstance(func, t.Attribute) else None
-    if owner is None or not isinstance(func, t.Attribute):
-        return
-    cls = flow.ref.owner if owner == "self" else flow.read(flow.canonical(owner), flow.final).ref
-    method = cls.method(func.name) if isinstance(cls, Class) else None
-    if method is not None:
-        yield method
+    return next((Site(ref.chunk, ref.define).code for ref in functions_called(flow, call)), "")

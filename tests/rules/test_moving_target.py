@@ -119,6 +119,34 @@ FLAGGED = {
                 loss.backward()
                 self.optimizer.step()
     """,
+    "a method gives it": """
+        class Learner:
+            def backup(self, reward, following, done):
+                best = self.net(following).max(1).values
+                return reward + self.gamma * (1 - done) * best
+
+            def update(self, state, action, reward, following, done):
+                value = self.net(state).gather(1, action).squeeze(1)
+                target = self.backup(reward, following, done)  # !
+                loss = F.smooth_l1_loss(value, target)
+                self.optimizer.zero_grad()
+                loss.backward()
+                self.optimizer.step()
+    """,
+    "a method gives it in the loss": """
+        class Learner:
+            def backup(self, reward, following, done):
+                best = self.net(following).max(1).values
+                return reward + self.gamma * (1 - done) * best
+
+            def update(self, state, action, reward, following, done):
+                value = self.net(state).gather(1, action).squeeze(1)
+                pass
+                loss = F.smooth_l1_loss(value, self.backup(reward, following, done))  # !
+                self.optimizer.zero_grad()
+                loss.backward()
+                self.optimizer.step()
+    """,
 }
 
 CLEAN = {
@@ -305,6 +333,48 @@ CLEAN = {
                 optimizer.zero_grad()
                 F.mse_loss(net(state), target).backward()
                 optimizer.step()
+    """,
+    "a method that cuts it gives it": """
+        class Learner:
+            def backup(self, reward, following, done):
+                best = self.net(following).max(1).values.detach()
+                return reward + self.gamma * (1 - done) * best
+
+            def update(self, state, action, reward, following, done):
+                value = self.net(state).gather(1, action).squeeze(1)
+                target = self.backup(reward, following, done)
+                loss = F.smooth_l1_loss(value, target)
+                self.optimizer.zero_grad()
+                loss.backward()
+                self.optimizer.step()
+    """,
+    "a method gives it and it is cut": """
+        class Learner:
+            def backup(self, reward, following, done):
+                best = self.net(following).max(1).values
+                return reward + self.gamma * (1 - done) * best
+
+            def update(self, state, action, reward, following, done):
+                value = self.net(state).gather(1, action).squeeze(1)
+                target = self.backup(reward, following, done).detach()
+                loss = F.smooth_l1_loss(value, target)
+                self.optimizer.zero_grad()
+                loss.backward()
+                self.optimizer.step()
+    """,
+    "a method gives it under no_grad": """
+        class Learner:
+            def backup(self, reward, following, done):
+                best = self.net(following).max(1).values
+                return reward + self.gamma * (1 - done) * best
+
+            def update(self, state, action, reward, following, done):
+                value = self.net(state).gather(1, action).squeeze(1)
+                with torch.no_grad(): target = self.backup(reward, following, done)
+                loss = F.smooth_l1_loss(value, target)
+                self.optimizer.zero_grad()
+                loss.backward()
+                self.optimizer.step()
     """,
 }
 

@@ -1,0 +1,28 @@
+"""The functions of the program that a call names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from gradguard.static import tree as t
+from gradguard.static.classes import Class
+from gradguard.static.functions import FunctionRef
+
+if TYPE_CHECKING:
+    from gradguard.static.flow import Flow
+
+
+def functions_called(flow: Flow, call: t.Call) -> Iterator[FunctionRef]:
+    """A function by its name, a method by the class of its object: ``helper(x)``, ``self.target(x)``."""
+    func = call.func
+    named = flow.module.value_of(func).ref
+    if isinstance(named, FunctionRef):
+        yield named
+    owner = t.path_of(func.value) if isinstance(func, t.Attribute) else None
+    if owner is None or not isinstance(func, t.Attribute):
+        return
+    cls = flow.ref.owner if owner == "self" else flow.read(flow.canonical(owner), flow.final).ref
+    method = cls.method(func.name) if isinstance(cls, Class) else None
+    if method is not None:
+        yield method
