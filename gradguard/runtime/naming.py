@@ -24,6 +24,8 @@ def describe(chain: list[Spot], root: Root, kind: str) -> Holder:
         return Holder("grad", "param.grad cycle (create_graph)", type_name(chain[-1].thing), "internal")
     variable = chain[0].label
     scope, path = root.scope, variable if root.scope == "global" else f"{root.name}.{variable}"
+    if root.origin is None and variable.startswith("<"):  # no variable has it: a statement of the user goes on with it
+        path = type(chain[0].thing).__name__
     for parent, each in pairwise(chain):
         owner, label = parent.thing, each.label
         if kind == "cache" and isinstance(owner, CACHE_TYPES):

@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 from gradguard.runtime import roots
+from gradguard.runtime.naming import describe
+from gradguard.runtime.spots import Spot
 
 ARGS = Namespace(width=3)
 
@@ -91,3 +93,15 @@ def test_what_statements_may_hold() -> None:
     (found,) = (root for root in roots.roots(None) if root.name == "statement")
     mine = [each for each in found.variables.values() if isinstance(each, Entered)]
     assert mine == kept[:1]
+
+
+def test_what_a_statement_holds_is_named_by_its_class() -> None:
+    open_one = Entered()
+    root = roots.Root("statement", "local", {f"<Entered {id(open_one):x}>": open_one}, None)
+    top = Spot(None, next(iter(root.variables)))
+    top.thing = open_one
+    assert describe([top], root, "tensor").path == "Entered"
+    assert describe([top], root, "tensor").name == "Entered"
+    below = Spot(top, ".seen")
+    below.thing, below.owner = [], type(open_one)
+    assert describe([top, below], root, "tensor").path == "Entered.seen"
