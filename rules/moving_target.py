@@ -35,10 +35,17 @@ from collections.abc import Iterator
 
 from gradguard.catalogue import Rule
 from gradguard.findings import Finding, Severity
-from gradguard.signs import ACTS, BACKWARD
+from gradguard.signs import ACTS, BACKWARD, sign
 from gradguard.static.model import Function
 
-rule = Rule("GG218", "moving-target", Severity.WARNING, ((BACKWARD, ACTS),))
+# A function that only computes the loss, which another one backpropagates.
+_DISCOUNTS = sign(
+    "gamma", "Gamma", "GAMMA", "discount", "Discount", "DISCOUNT", "0.9", "0.8",
+    pattern=r"(?i:gamma|discount)\w*[\])\"']*\s*\*|\*\s*[\w.(\[\"']*(?i:gamma|discount)|\b0\.[89]\d*\s*\*|\*\s*0\.[89]",
+    own=True,
+)  # fmt: skip
+
+rule = Rule("GG218", "moving-target", Severity.WARNING, ((BACKWARD, ACTS), (BACKWARD, _DISCOUNTS)))
 
 
 @rule.in_source

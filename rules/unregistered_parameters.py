@@ -46,10 +46,11 @@ _OF_MODULE = sign("super", "__init__(self", pattern=r"\bsuper\(|\.__init__\(self
 _MADE = r"(?:\w+\.)*[A-Z]\w*\("
 _EMPTY = r"\[\s*\]|\{\s*\}|(?:list|dict|OrderedDict|defaultdict)\("
 # What is appended stands alone then: `self.layers.append(` is left out of the text, too.
-_PUT_IN = r"\bnn\.[A-Z]\w*\(|\bParameter\(|\n[ \t]*[A-Z]\w*\("
+_PUT_IN = r"\bnn\.[A-Z]\w*\(|\bParameter\(|(?:\n|=)[ \t]*[A-Z]\w*\("
 _COLLECTS = sign(
     "[", "(", "{",
-    pattern=rf"{BOUND}\s*(?:[\[(]+\s*{_MADE}|\{{\s*[^\s}}]+\s*:\s*{_MADE}|(?:{_EMPTY})(?s:.*?)(?:{_PUT_IN}))",
+    pattern=rf"{BOUND}\s*(?:[\[(]+\s*{_MADE}|\{{\s*[^\s}}]+\s*:\s*{_MADE}|(?:{_EMPTY})(?s:.*?)(?:{_PUT_IN}))"
+    rf"|(?:{_EMPTY})(?s:.*?)(?:{_PUT_IN})(?s:.*?){BOUND}[ \t]*[a-z_]\w*[ \t]*(?:[#;]|\n|$)",
     own=True,
     across=True,
     usual=True,

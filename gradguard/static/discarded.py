@@ -29,8 +29,18 @@ def discarded(flow: Flow) -> Iterator[Site]:
         return
     for stmt in flow.ref.define.statements:
         call = stmt.value if isinstance(stmt, t.Evaluate) else None
+        call = _changed_in_place(call) or call
         if isinstance(call, t.Call) and _only_gives(flow, call) and not _is_shown(flow, stmt):
             yield flow.site(call)
+
+
+def _changed_in_place(call: t.Expr | None) -> t.Call | None:
+    """What is changed in place and dropped: ``p.data.mul(0.9)`` of ``p.data.mul(0.9).add_(q.data)``."""
+    func = call.func if isinstance(call, t.Call) else None
+    if not isinstance(func, t.Attribute) or not func.name.endswith("_") or not isinstance(func.value, t.Call):
+        return None
+    made = func.value.func
+    return func.value if isinstance(made, t.Attribute) and made.name in _OF_PARTS else None
 
 
 def _only_gives(flow: Flow, call: t.Call) -> bool:

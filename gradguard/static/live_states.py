@@ -246,9 +246,16 @@ def _hands_over(node: object, kept: str) -> bool:
 
 
 def _is_state_or_empty(value: t.Expr) -> bool:
-    if isinstance(value, t.DictDisplay) and not value.entries:
+    if isinstance(value, t.DictDisplay) and all(_is_constant(item) for _, item in value.entries):
         return True
     return isinstance(value, t.Constant) or any(True for _ in states_in(value))
+
+
+def _is_constant(expr: t.Expr) -> bool:
+    """``None``, ``-1``, ``float("inf")``: what stands in a record that is not filled yet."""
+    return all(isinstance(node, t.Constant | t.Operation | t.Call | t.Name) for node in t.walk(expr)) and not any(
+        isinstance(node, t.Name) and node.id != "float" for node in t.walk(expr)
+    )
 
 
 def _bound(ref: FunctionRef, path: str) -> Iterator[t.Expr]:
@@ -292,7 +299,8 @@ def _uses(stmt: t.Stmt, kept: str, model: str, by_last: bool = False) -> tuple[b
         return False, any(_has(each, kept) for each in named)
     into = t.path_of(func.value) or ""
     is_same = (_last(into) if by_last else into) == model
-    return func.name == "load_state_dict" and is_same and _has(given, kept), False
+    is_read = _has(given, kept) or (isinstance(given, t.Comprehension) and any(_has(n, kept) for n in _names(given)))
+    return func.name == "load_state_dict" and is_same and is_read, False
 
 
 def _has(expr: t.Expr, kept: str) -> bool:

@@ -13,6 +13,7 @@ from gradguard.static.source import Site
 from gradguard.static.values import Kind
 
 if TYPE_CHECKING:
+    from gradguard.static.flow import Flow
     from gradguard.static.project import Project
 
 # ``F.dropout(x)`` is no such thing: it drops whatever the mode, unless it is told ``training=self.training``.
@@ -33,10 +34,23 @@ def depends_on_mode(project: Project, ref: FunctionRef, path: str) -> bool:
         path: its path there.
     """
     flow = project.flow(ref)
-    made = flow.read(flow.canonical(path), flow.final).ref if flow is not None else None
+    if flow is None or _is_evaluating_from_the_start(flow, path):
+        return False
+    made = flow.read(flow.canonical(path), flow.final).ref
     if isinstance(made, Class):
         return any(_LAYERS.search(text) is not None for text in _texts(made))
     return project.survey.mentions(_LAYERS, ref.module)
+
+
+def _is_evaluating_from_the_start(flow: Flow, path: str) -> bool:
+    """Whether the constructor of the object that has a module puts it into evaluation mode: it is only probed."""
+    holder, _, name = path.rpartition(".")
+    of = flow.read(flow.canonical(holder), flow.final).ref if holder else None
+    owner = flow.ref.owner if holder == "self" else of
+    constructor = owner.method("__init__") if isinstance(owner, Class) else None
+    nodes = constructor.define.nodes if constructor is not None else ()
+    calls = (node.func for node in nodes if isinstance(node, t.Call) and not node.args)
+    return any(isinstance(f, t.Attribute) and f.name == "eval" and t.path_of(f.value) == f"self.{name}" for f in calls)
 
 
 def _texts(cls: Class) -> Iterator[str]:

@@ -242,5 +242,7 @@ def _is_rest(node: object) -> bool:
 def _is_discount(node: object) -> bool:
     if isinstance(node, t.Constant):
         return isinstance(node.value, float) and 0.8 <= node.value < 1
+    if isinstance(node, t.Subscript) and isinstance(node.index, t.Constant):  # config["gamma"]
+        return isinstance(node.index.value, str) and _DISCOUNT.search(node.index.value) is not None
     path = t.path_of(node) if isinstance(node, t.Name | t.Attribute) else None
     return path is not None and _DISCOUNT.search(path) is not None

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 BACK = r"reset|restore|re_?init|rewind|load_state|load_weights|deepcopy|clone|copy_"
 """What calls are named that do so."""
 _BY_NAME = re.compile(
-    rf"{BACK}|^apply$|^init|^set_$|^(?:set|assign|put)_(?:\w+_)?(?:param|weight|model|vector)|to_parameters|"
+    rf"{BACK}|^apply$|^init(?!ial|_?(?:hidden|state|h)\b)|^set_$|^(?:set|assign|put)_(?:\w+_)?(?:param|weight|model|vector)|to_parameters|"
     r"(?:normal|uniform|orthogonal|constant|zeros|ones)_$"
 )
 _BY_CODE = re.compile(rf"(?:{BACK})\w*\(|\.set_\(|\.data\s*=[^=]|\binit\.\w+_\(|\[\.\.\.\]\s*=[^=]")

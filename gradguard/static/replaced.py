@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from gradguard.static import knowledge as k
 from gradguard.static import tree as t
 from gradguard.static.classes import Class
 from gradguard.static.functions import FunctionRef
@@ -83,9 +84,12 @@ def _replaced(flow: Flow, stmt: t.Stmt, given: frozenset[str]) -> Site | None:
     """The statement by which a module, or a part of it, is made anew: this one, or one of the method that it calls."""
     if _splits(flow.ref, stmt, given) or _adds(flow.ref, stmt, given):
         return flow.site(stmt)
+    helped = _replaced_by_helper(flow, stmt, given)
     if isinstance(stmt, t.Assign):
-        return flow.site(stmt) if replaces(flow.ref, stmt, given) else None
+        return flow.site(stmt) if replaces(flow.ref, stmt, given) else helped
     call = stmt.value if isinstance(stmt, t.Evaluate) else None
+    if helped is not None:
+        return helped
     if not isinstance(call, t.Call) or not isinstance(call.func, t.Attribute):
         return None
     owner = t.path_of(call.func.value)
@@ -97,6 +101,20 @@ def _replaced(flow: Flow, stmt: t.Stmt, given: frozenset[str]) -> Site | None:
         return _replaced_in_each(flow, stmt, call.func, given)
     seen = frozenset("self" + path[len(owner) :] for path in given if _is_below(path, owner))
     return _replacing(method, seen) if seen else None
+
+
+def _replaced_by_helper(flow: Flow, stmt: t.Stmt, given: frozenset[str]) -> Site | None:
+    """The same for a function that is given the module: ``net = replace_head(net, 10)``, ``widen(net)``."""
+    call = stmt.value if isinstance(stmt, t.Evaluate | t.Assign) else None
+    helper = flow.module.value_of(call.func).ref if isinstance(call, t.Call) and isinstance(call.func, t.Name) else None
+    if not isinstance(call, t.Call) or not isinstance(helper, FunctionRef):
+        return None
+    for position, param in enumerate(helper.define.params):
+        path = t.path_of(call.argument(param.name, position) or call)
+        seen = {param.name + each[len(path) :] for each in given if path is not None and _is_below(each, path)}
+        if seen and param.name not in helper.assigned and (found := _replacing(helper, frozenset(seen))) is not None:
+            return found
+    return None
 
 
 def _replaced_in_each(flow: Flow, stmt: t.Stmt, call: t.Attribute, given: frozenset[str]) -> Site | None:
@@ -163,11 +181,17 @@ def replaces(ref: FunctionRef, stmt: t.Assign, given: frozenset[str]) -> bool:
     target = t.path_of(_held(stmt.targets[0])) if len(stmt.targets) == 1 else None
     if target is None or not any(_is_below(target, path) for path in given):
         return False
-    value: t.Expr = stmt.value
-    if isinstance(value, t.Name):  # wider = nn.Linear(...); self.head = wider
+    value = _unmoved(stmt.value)
+    if isinstance(value, t.Name):  # wider = nn.Linear(...); self.head = wider.to(device)
         bound = ref.assigned.get(value.id, [])
         value = bound[0] if len(bound) == 1 else value
     return is_made(ref, value) and not any(_is_of_the_old(name, target, given) for name in _longest(value))
+
+
+def _unmoved(value: t.Expr) -> t.Expr:
+    while isinstance(value, t.Call) and isinstance(value.func, t.Attribute) and value.func.name in k.MOVING_METHODS:
+        value = value.func.value
+    return value
 
 
 def _held(target: t.Expr) -> t.Expr:

@@ -36,7 +36,7 @@ def replaced_by_methods(flow: Flow) -> Iterator[Replacement]:
                     continue
                 if any(isinstance(n, t.Call) and _is_optimizer(method, n) for n in method.define.nodes):
                     continue  # one of its own, for the new one
-                if _trains_afterwards(flow, method, training, again=ref.define.name != "__init__"):
+                if _trains_afterwards(flow, method, training, path, again=ref.define.name != "__init__"):
                     site = Site(method.chunk, stmt)
                     yield Replacement(path, flow.site(call), site, site)
 
@@ -92,19 +92,20 @@ def _called_later(owner: Class, ref: FunctionRef) -> Iterator[FunctionRef]:
     return (method for name, method in owner.methods.items() if name not in building)
 
 
-def _trains_afterwards(flow: Flow, method: FunctionRef, training: set[str], *, again: bool) -> bool:
+def _trains_afterwards(flow: Flow, method: FunctionRef, training: set[str], path: str, *, again: bool) -> bool:
     """Whether somebody is seen who has the network made anew, and then has it trained.
 
     Args:
         method: makes it anew.
         training: the methods that train it.
+        path: the optimizer's, in these.
         again: the optimizer is made when it is asked for first: then it must have been trained before, in a loop.
     """
     name = method.define.name
     if not again and not training.isdisjoint(method.own_calls):
         return True
     return any(
-        _in_order(caller.ref, body, name, training)
+        _in_order(caller.ref, body, name, training, path)
         for caller in flow.project.calling(method)
         for body in _blocks(caller.ref, loops_only=again)
     )
@@ -117,11 +118,11 @@ def _blocks(ref: FunctionRef, *, loops_only: bool) -> Iterator[list[t.Stmt]]:
         yield ref.define.body
 
 
-def _in_order(ref: FunctionRef, body: list[t.Stmt], name: str, training: set[str]) -> bool:
-    """Whether a method of a name is called, and one that trains after it."""
+def _in_order(ref: FunctionRef, body: list[t.Stmt], name: str, training: set[str], path: str) -> bool:
+    """Whether a method of a name is called, and a step, or a method that trains, comes after it."""
     calls = [n for n in t.walk(body) if isinstance(n, t.Call) and isinstance(n.func, t.Attribute)]
     anew = [Site(ref.chunk, call).line for call in calls if call.name == name]
-    trained = [Site(ref.chunk, call).line for call in calls if call.name in training]
+    trained = [Site(ref.chunk, call).line for call in calls if call.name in training or steps(call, path)]
     return bool(anew) and bool(trained) and min(anew) <= max(trained)
 
 

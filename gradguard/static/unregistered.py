@@ -62,7 +62,21 @@ def _kept(ref: FunctionRef) -> Iterator[tuple[str, t.Stmt]]:
         for collection, value in _put(stmt):
             made = _bound_once(ref, value)
             if is_made(ref, made) and not trains_itself(ref, made) and not is_handed_on(ref, stmt, value):
-                yield _attribute(collection), stmt
+                yield _attribute(_kept_as(ref, collection)), stmt
+
+
+def _kept_as(ref: FunctionRef, collection: t.Expr) -> t.Expr:
+    """The attribute that a local list becomes, and nothing else: ``self.layers = layers``."""
+    if not isinstance(collection, t.Name):
+        return collection
+    name = collection.id
+    given = [arg.value for node in ref.define.nodes if isinstance(node, t.Call) for arg in node.args]
+    inner = [each.value if isinstance(each, t.Starred) else each for each in given]
+    if any(isinstance(each, t.Name) and each.id == name for each in inner):
+        return collection  # nn.Sequential(*layers)
+    assigned = (stmt for stmt in ref.define.statements if isinstance(stmt, t.Assign) and len(stmt.targets) == 1)
+    kept = [stmt.targets[0] for stmt in assigned if isinstance(stmt.value, t.Name) and stmt.value.id == name]
+    return kept[0] if len(kept) == 1 else collection
 
 
 def _put(stmt: t.Stmt) -> Iterator[tuple[t.Expr, t.Expr]]:
@@ -109,7 +123,7 @@ def _attribute(target: t.Expr) -> str:
 def _is_plain(ref: FunctionRef, name: str) -> bool:
     """Whether an attribute is a list or a dict, and nothing else anywhere in the constructor."""
     bound = ref.assigned.get(f"self.{name}", []) if name.isidentifier() else []
-    return bool(bound) and all(map(_is_collection, bound))
+    return bool(bound) and all(_is_collection(_bound_once(ref, value)) for value in bound)
 
 
 def _is_collection(value: t.Expr) -> bool:

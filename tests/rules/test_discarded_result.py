@@ -29,6 +29,7 @@ def loop(*lines: str) -> str:
         ("for name, p in net.named_parameters():", "    if p.grad is not None:", "        p.grad.mul(0.5)  # !"),
         ("net.head.weight.data.clip(-1, 1)  # !",),
         ("net.last['loss'].detach()  # !",),
+        ("for p, q in zip(net.parameters(), rnn.parameters()):", "    p.data.mul(0.9).add_(q.data, alpha=0.1)  # !"),
     ],
 )
 def test_nothing_takes_it(lines: tuple[str, ...]) -> None:
@@ -58,6 +59,7 @@ def test_a_field() -> None:
         ("for p in net.parameters():", "    p.data.clamp(-1, 1, out=p.data)"),
         ("for p in net.parameters():", "    log.append(p.grad.clamp(-1, 1))"),
         ("for p in net.parameters():", "    p.detach().zero_()"),
+        ("for p, q in zip(net.parameters(), rnn.parameters()):", "    p.data.mul_(0.9).add_(q.data, alpha=0.1)"),
         ("for p in net.parameters():", "    p.data.add_(0.1)"),
         ("hook = net.watch(x)", "hook.detach()"),
         ("stream = log.open(x)", "stream.detach()"),

@@ -527,3 +527,8 @@ def test_an_evaluation_in_another_file(tmp_path: Path) -> None:
     assert lines_in_files(tmp_path, files, CODE) == [("evaluation.py", 4)]
     files["evaluation.py"] = files["evaluation.py"].replace("\n    with", "\n    net.train()\n    with")
     assert lines_in_files(tmp_path, files, CODE) == []
+
+
+def test_an_object_that_probes_a_model() -> None:
+    text = TRAINER.format(first="pass", each="pass", last="pass", after="self.validate()", mark="")
+    assert_clean(DROPS + text.replace("self.optimizer = torch", "self.model.eval(); self.optimizer = torch"), CODE)

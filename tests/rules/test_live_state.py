@@ -211,6 +211,32 @@ FLAGGED = {
     "early stopping that saves": stopper(
         "self.best_state = model.state_dict()  # !", restored="torch.save(self.best_state, 'best.pt')"
     ),
+    "an entry of a record that is begun with nothing": """
+        def fit(net, loader, score):
+            optimizer = torch.optim.Adam(net.parameters())
+            best = {"epoch": -1, "loss": float("inf"), "state": None}
+            for epoch in range(9):
+                for x, y in loader:
+                    optimizer.zero_grad()
+                    F.cross_entropy(net(x), y).backward()
+                    optimizer.step()
+                loss = score(net)
+                if loss < best["loss"]:
+                    best = {"epoch": epoch, "loss": loss, "state": net.state_dict()}  # !
+            torch.save(best, "best.pt")
+    """,
+    "the weights before, mixed with those after": """
+        def reptile(net, tasks, step=0.1):
+            for task in tasks:
+                before = net.state_dict()  # !
+                optimizer = torch.optim.SGD(net.parameters(), lr=0.02)
+                for x, y in task:
+                    optimizer.zero_grad()
+                    F.mse_loss(net(x), y).backward()
+                    optimizer.step()
+                after = net.state_dict()
+                net.load_state_dict({k: before[k] + (after[k] - before[k]) * step for k in before})
+    """,
 }
 
 CLEAN = {
@@ -592,6 +618,18 @@ CLEAN = {
                 if score(model) > best:
                     best, best_state = score(model), model.state_dict()
             model.load_state_dict(best_state)
+    """,
+    "a copy of the weights before, mixed with those after": """
+        def reptile(net, tasks, step=0.1):
+            for task in tasks:
+                before = copy.deepcopy(net.state_dict())
+                optimizer = torch.optim.SGD(net.parameters(), lr=0.02)
+                for x, y in task:
+                    optimizer.zero_grad()
+                    F.mse_loss(net(x), y).backward()
+                    optimizer.step()
+                after = net.state_dict()
+                net.load_state_dict({k: before[k] + (after[k] - before[k]) * step for k in before})
     """,
 }
 

@@ -147,6 +147,20 @@ FLAGGED = {
                 loss.backward()
                 self.optimizer.step()
     """,
+    "a function that only computes the loss": """
+        class Learner:
+            def loss(self, state, action, reward, following, done):
+                value = self.net(state).gather(1, action)
+                best = torch.max(self.net(following), 1)[0]
+                target = reward + (1 - done) * self.config["gamma"] * best  # !
+                return self.mse_loss(value, target)
+
+            def update(self, *batch):
+                loss = self.loss(*batch)
+                self.optimizer.zero_grad()
+                loss.backward()
+                self.optimizer.step()
+    """,
 }
 
 CLEAN = {

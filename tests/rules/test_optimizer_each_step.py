@@ -118,6 +118,15 @@ FLAGGED = {
                     F.mse_loss(self.net(x), y).backward()
                     self.opt.step()
     """,
+    "a state that begins anew in each step": loop(
+        "hidden = model.init_hidden()",
+        "optimizer = torch.optim.Adam(model.parameters())  # !",
+        "optimizer.zero_grad()",
+        "out, hidden = model(x, hidden)",
+        "loss = F.mse_loss(out, y)",
+        "loss.backward()",
+        "optimizer.step()",
+    ),
 }
 
 CLEAN = {

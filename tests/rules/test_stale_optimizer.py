@@ -176,6 +176,38 @@ FLAGGED = {
                 F.cross_entropy(model(x), y).backward()
                 optimizer.step()
     """,
+    "a helper that replaces the head": """
+        def replace_head(model, classes):
+            model.fc = nn.Linear(model.fc.in_features, classes)
+            return model
+
+        def main(loader):
+            model = models.resnet18()
+            optimizer = torch.optim.Adam(model.parameters())
+            model = replace_head(model, 10)  # !
+            for x, y in loader:
+                optimizer.zero_grad()
+                F.cross_entropy(model(x), y).backward()
+                optimizer.step()
+    """,
+    "a method that widens the head, in the method that trains": """
+        class Learner:
+            def __init__(self):
+                self.net = models.resnet18()
+                self.optimizer = torch.optim.SGD(self.net.parameters(), lr=0.1)
+
+            def widen(self, classes):
+                fc = nn.Linear(512, classes)
+                self.net.fc = fc.to("cuda")  # !
+
+            def learn(self, task, loader):
+                if task > 0:
+                    self.widen(10 * task)
+                for x, y in loader:
+                    self.optimizer.zero_grad()
+                    F.cross_entropy(self.net(x), y).backward()
+                    self.optimizer.step()
+    """,
 }
 
 WEIGHT_NORM = {
@@ -666,6 +698,35 @@ CLEAN = {
             model = nn.Linear(8, 2)
             model.load_state_dict(torch.load(path))
             print(learning_rate(optimizer))
+    """,
+    "a helper that replaces the head before the optimizer is made": """
+        def replace_head(model, classes):
+            model.fc = nn.Linear(model.fc.in_features, classes)
+            return model
+
+        def main(loader):
+            model = replace_head(models.resnet18(), 10)
+            optimizer = torch.optim.Adam(model.parameters())
+            for x, y in loader:
+                optimizer.zero_grad()
+                F.cross_entropy(model(x), y).backward()
+                optimizer.step()
+    """,
+    "a helper that makes another model": """
+        def fresh(model, classes):
+            model = models.resnet18()
+            model.fc = nn.Linear(512, classes)
+            return model
+
+        def main(loader):
+            model = models.resnet18()
+            optimizer = torch.optim.Adam(model.parameters())
+            for x, y in loader:
+                optimizer.zero_grad()
+                F.cross_entropy(model(x), y).backward()
+                optimizer.step()
+            other = fresh(model, 10)
+            return other
     """,
 }
 

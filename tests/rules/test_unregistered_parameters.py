@@ -377,3 +377,40 @@ def test_a_tensor_that_is_no_parameter(made: str) -> None:
 )
 def test_tensors_that_are_trained_or_no_leaves(snippet: str) -> None:
     assert_clean(snippet, CODE)
+
+
+LOCAL = """
+    class Net(nn.Module):
+        def __init__(self, n):
+            super().__init__()
+            layers = []
+            for _ in range(3):
+                layer = nn.Linear(n, n)
+                layers.append({put}){mark}
+            {kept}
+
+        def forward(self, x):
+            for layer in self.layers:
+                x = layer(x)
+            return x
+"""
+
+
+@pytest.mark.parametrize("put", ["layer", "nn.Linear(n, n)"])
+def test_a_list_that_becomes_an_attribute(put: str) -> None:
+    assert_flagged(LOCAL.format(put=put, kept="self.layers = layers", mark="  # !"), CODE)
+
+
+@pytest.mark.parametrize(
+    "kept",
+    [
+        "self.layers = nn.ModuleList(layers)",
+        "self.layers = layers; self.all = nn.ModuleList(layers)",
+        "self.layers = nn.Sequential(*layers)",
+        "self.layers = layers; self.net = nn.Sequential(*layers)",
+        "self.layers = [nn.ReLU()]",
+    ],
+)
+@pytest.mark.parametrize("put", ["layer", "nn.Linear(n, n)"])
+def test_a_list_that_something_registers(put: str, kept: str) -> None:
+    assert_clean(LOCAL.format(put=put, kept=kept, mark=""), CODE)
