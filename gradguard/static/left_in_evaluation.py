@@ -40,24 +40,35 @@ def left_in_evaluation(function: Function) -> Iterator[LeftInEvaluation]:
         concerned = (event for event in function.events if isinstance(event, _CONCERNED))
         events = [event for event in concerned if event.loop is not None and event.loop.within(loop)]
         for place, forward in enumerate(events):
-            left = _left(events, place, loop, forward) if isinstance(forward, Forward) else None
+            left = _left(function, events, place, loop) if isinstance(forward, Forward) else None
             if left is not None and left.put.source.site.node not in told:
                 told.add(left.put.source.site.node)
                 yield left
 
 
-def _left(events: Sequence[Event], place: int, loop: Loop, forward: Forward) -> LeftInEvaluation | None:
-    backward = _trained_by(loop, forward)
-    if backward is None or forward.module is None:
+def _left(function: Function, events: Sequence[Event], place: int, loop: Loop) -> LeftInEvaluation | None:
+    forward, before = events[place], events[:place]
+    if not isinstance(forward, Forward) or forward.module is None:
         return None
-    put = _left_by(events[:place], events[place + 1 :], loop, forward.module)
-    return LeftInEvaluation(put, forward.module, backward, loop) if put is not None else None
+    backward = _trained_by(loop, forward)
+    put = _left_by(before, events[place + 1 :], loop, forward.module) if backward is not None else None
+    if backward is None or put is None or put.site.node is forward.site.node:
+        return None
+    if forward.is_evaluated and (put not in before or _is_meant(function, forward.module, loop)):
+        return None
+    return LeftInEvaluation(put, forward.module, backward, loop)
+
+
+def _is_meant(function: Function, module: str, loop: Loop) -> bool:
+    """Whether a module is in evaluation mode before the loop begins, as one whose statistics are to stay."""
+    before = (m for m in function.training_modes if m.on is False and (m.loop is None or not m.loop.within(loop)))
+    return any(_may_set(mode, module) for mode in before)
 
 
 def _trained_by(loop: Loop, forward: Forward) -> Backward | None:
     """The backward that surely goes through what a module computes that the loop does not make anew."""
     module = forward.module
-    if module is None or forward.is_evaluated or forward.is_frozen or forward.mode is Mode.OFF:
+    if module is None or forward.is_frozen or forward.mode is Mode.OFF:
         return None
     if any(is_part(module, path) for path in loop.assigned):
         return None
@@ -85,14 +96,16 @@ def _left_by(before: Sequence[Event], after: Sequence[Event], loop: Loop, module
 
 
 def _is_evaluation(event: Event, before: Sequence[Event], loop: Loop) -> bool:
-    """Whether a module is put into evaluation mode for a whole evaluation, which not every iteration begins with.
+    """Whether a module is put into evaluation mode for a whole evaluation, in one call or one block that runs it so.
 
-    ``if step % 100 == 0: evaluate(net)``, where one call or one block runs it in that mode.
+    ``if step % 100 == 0: evaluate(net)``; or ``action = agent.act(state)``, where that switches gradients off.
     """
-    if not isinstance(event, TrainingMode) or event.on is not False or not event.conditional:
+    if not isinstance(event, TrainingMode) or event.on is not False:
         return False
-    block = _block_of(loop, event)
-    runs = (each for each in before if isinstance(each, Forward) and each.is_evaluated)
+    runs = [each for each in before if isinstance(each, Forward) and each.is_evaluated]
+    if event.inner is not None and any(run.site.node is event.site.node and run.mode is Mode.OFF for run in runs):
+        return True
+    block = _block_of(loop, event) if event.conditional else None
     return block is not None and any(run.is_in(block) for run in runs)
 
 

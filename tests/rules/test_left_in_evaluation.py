@@ -532,3 +532,55 @@ def test_an_evaluation_in_another_file(tmp_path: Path) -> None:
 def test_an_object_that_probes_a_model() -> None:
     text = TRAINER.format(first="pass", each="pass", last="pass", after="self.validate()", mark="")
     assert_clean(DROPS + text.replace("self.optimizer = torch", "self.model.eval(); self.optimizer = torch"), CODE)
+
+
+AGENT = """
+    class Agent:
+        def __init__(self, net, optimizer):
+            self.net, self.optimizer = net, optimizer
+
+        def act(self, state):
+            self.net.eval(){mark}
+            with torch.no_grad():
+                action = self.net(state).argmax(1)
+            {after}
+            return action
+
+        def learn(self, states, targets):
+            {first}
+            loss = F.mse_loss(self.net(states), targets)
+            self.optimizer.zero_grad()
+            loss.backward()
+            self.optimizer.step()
+
+    def main(env, memory, steps):
+        net = Net()
+        agent = Agent(net, torch.optim.Adam(net.parameters()))
+        {begin}
+        state = env.reset()
+        for step in range(steps):
+            state = env.step(agent.act(state))
+            agent.learn(*memory.sample())
+"""
+AS_IT_IS = {"mark": "", "after": "pass", "first": "pass", "begin": "pass"}
+
+
+def test_an_agent_that_acts_in_evaluation_mode() -> None:
+    assert_flagged(DROPS + AGENT.format(**(AS_IT_IS | {"mark": "  # !"})), CODE)
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        {"after": "self.net.train()"},
+        {"first": "self.net.train()"},
+        {"first": "self.net.eval()"},
+        {"begin": "agent.net.eval()"},
+    ],
+)
+def test_an_agent_that_learns_in_the_mode_that_is_meant(lines: dict[str, str]) -> None:
+    assert_clean(DROPS + AGENT.format(**(AS_IT_IS | lines)), CODE)
+
+
+def test_an_agent_for_whose_network_it_does_not_matter() -> None:
+    assert_clean(PLAIN + AGENT.format(**AS_IT_IS), CODE)
