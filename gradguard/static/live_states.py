@@ -252,10 +252,11 @@ def _is_state_or_empty(value: t.Expr) -> bool:
 
 
 def _is_constant(expr: t.Expr) -> bool:
-    """``None``, ``-1``, ``float("inf")``: what stands in a record that is not filled yet."""
-    return all(isinstance(node, t.Constant | t.Operation | t.Call | t.Name) for node in t.walk(expr)) and not any(
-        isinstance(node, t.Name) and node.id != "float" for node in t.walk(expr)
-    )
+    """``None``, ``-1``, ``float("inf")``, ``math.inf``: what stands in a record that is not filled yet."""
+    if isinstance(expr, t.Operation):
+        return all(map(_is_constant, expr.operands))
+    is_infinite = isinstance(expr, t.Attribute) and expr.name == "inf"
+    return isinstance(expr, t.Constant) or is_infinite or (isinstance(expr, t.Call) and expr.name == "float")
 
 
 def _bound(ref: FunctionRef, path: str) -> Iterator[t.Expr]:
