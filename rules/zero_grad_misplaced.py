@@ -107,6 +107,8 @@ def _while_accumulating(function: Function) -> Iterator[Finding]:
         steps = [s for s in loop.steps if s.loop is loop]
         if any(s.is_periodic for s in steps) and not all(s.is_periodic for s in steps):
             continue  # a generator and a critic: which backward is whose cannot be told
+        if all(b.is_periodic for b in loop.backwards):
+            continue  # the loss is summed, and its backward comes with the step
         resets = [z for z in loop.zero_grads if z.loop is loop and z.target is not None]
         for reset in resets:
             own = [s for s in steps if s.target == reset.target or _is_of_model(function, reset, steps)]

@@ -153,7 +153,7 @@ def setting(name: str, number: str) -> re.Pattern[str]:
     """
     word = re.escape(name)
     option = rf"['\"]--{word.replace('_', '[-_]')}['\"][^)]*\bdefault\s*=\s*{number}\b"
-    field = rf"^[ \t]+{word}\s*:\s*int\s*=\s*{number}\s*(?:#.*)?$"
+    field = rf"^[ \t]+{word}\s*(?::\s*int\s*)?=\s*{number}\s*(?:#.*)?$"
     return re.compile(f"{option}|{field}", re.M)
 
 

@@ -127,6 +127,12 @@ FLAGGED = {
         "loss.backward()",
         "optimizer.step()",
     ),
+    "an episode that begins anew": loop(
+        "state = env.reset()", "optimizer = torch.optim.Adam(model.parameters())  # !", *STEP
+    ),
+    "another network that is loaded": loop(
+        "target.load_state_dict(model.state_dict())", "optimizer = torch.optim.Adam(model.parameters())  # !", *STEP
+    ),
 }
 
 CLEAN = {

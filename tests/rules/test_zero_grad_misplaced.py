@@ -686,3 +686,39 @@ def test_another_module_that_is_reset_while_accumulating(reset: str) -> None:
     """,
         CODE,
     )
+
+
+SUMMED = """
+    def train(model, optimizer, loader):
+        total = 0
+        for i, (x, y) in enumerate(loader):
+            optimizer.zero_grad(){mark}
+            {each}
+            if (i + 1) % 4 == 0:
+                {last}
+                optimizer.step()
+                total = 0
+"""
+
+
+def test_a_sum_of_losses_has_its_backward_with_the_step() -> None:
+    each = "total = total + F.cross_entropy(model(x), y)"
+    assert_clean(SUMMED.format(each=each, last="total.backward()", mark=""), CODE)
+    each = "F.cross_entropy(model(x), y).backward()"
+    assert_flagged(SUMMED.format(each=each, last="pass", mark="  # !"), CODE)
+
+
+def test_a_count_of_a_class_of_settings() -> None:
+    snippet = """
+    class CFG:
+        every = {every}
+
+    def train(model, optimizer, loader):
+        for i, (x, y) in enumerate(loader):
+            optimizer.zero_grad(){mark}
+            (F.cross_entropy(model(x), y) / CFG.every).backward()
+            if (i + 1) % CFG.every == 0:
+                optimizer.step()
+    """
+    assert_flagged(snippet.format(every=4, mark="  # !"), CODE)
+    assert_clean(snippet.format(every=1, mark=""), CODE)
