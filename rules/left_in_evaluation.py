@@ -53,7 +53,7 @@ rule = Rule("GG303", "left-in-evaluation", Severity.WARNING, TRAINS)
 @rule.in_source
 def trains_as_it_was_left(function: Function) -> Iterator[Finding]:
     for left in left_in_evaluation(function):
-        if not function.depends_on_mode(left.module):
+        if not function.needs_training_mode(left.module):
             continue
         put, where = left.put.source.site, left.loop.site
         is_beside = where.path == put.path and where.cell == put.cell and "[" not in left.module

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from gradguard.static import tree as t
-from gradguard.static.leftovers import fills
+from gradguard.static.filled import filled
 from gradguard.static.model import Backward, Event, Function, OpaqueCall, Step, ZeroGrad
 from gradguard.static.optimized import overlap
 from gradguard.static.values import Source
@@ -71,13 +71,9 @@ def _attack(function: Function, first: Backward, trained: Backward, step: Step) 
     tensor = next(iter(_asked_for(first)), None)
     if tensor is None or any(root.source is Source.LEAF for root in trained.value.roots):
         return None
-    shared = _filled(function, first) & _filled(function, trained)
+    shared = filled(function, first) & filled(function, trained)
     own = sorted(path for path in shared if step.modules is None or overlap(frozenset((path,)), step.modules))
     return Attack(first, tensor, own[0], trained, step) if own else None
-
-
-def _filled(function: Function, backward: Backward) -> frozenset[str]:
-    return frozenset(f.module for f in function.forwards if f.module is not None and fills(backward, f))
 
 
 def _asked_for(backward: Backward) -> list[str]:

@@ -23,7 +23,7 @@ from gradguard.static.flow_notes import FlowNotes
 from gradguard.static.frozen_elsewhere import freezes_by_others
 from gradguard.static.functions import FunctionRef
 from gradguard.static.memo import cached_property
-from gradguard.static.mode_layers import depends_on_mode
+from gradguard.static.mode_layers import needs_training_mode
 from gradguard.static.model import (
     Backward,
     Call,
@@ -131,7 +131,7 @@ class Flow(FlowNotes):
         facts.steps_by_scaler = lambda: project.survey.mentions(STEPS_BY_SCALER, ref.module, ".step(")
         facts.switches_gradients = lambda: freezes_by_others(project.survey, ref)
         facts.calling = lambda: (flow.facts for flow in project.calling(ref))
-        facts.depends_on_mode = lambda path: depends_on_mode(project, ref, path)
+        facts.needs_training_mode = lambda path: needs_training_mode(project, ref, path)
 
     # --- running ---
 

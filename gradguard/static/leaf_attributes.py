@@ -63,11 +63,8 @@ def _leaf_of(ref: FunctionRef, stmt: t.Stmt) -> str | None:
 def _is_used(owner: Class, name: str) -> bool:
     """Whether another method computes with it."""
     methods = (method for method in methods_of(owner) if method.define.name != "__init__")
-    return any(t.path_of(node) == f"self.{name}" for node in _attributes(methods))
-
-
-def _attributes(methods: Iterator[FunctionRef]) -> Iterator[t.Attribute]:
-    return (node for method in methods for node in method.define.nodes if isinstance(node, t.Attribute))
+    nodes = (node for method in methods for node in method.define.nodes if isinstance(node, t.Attribute))
+    return any(t.path_of(node) == f"self.{name}" for node in nodes)
 
 
 def _takes(node: t.Node, path: str) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from gradguard.static import tree as t
-from gradguard.static.leftovers import began_at
+from gradguard.static.filled import goes_through
 from gradguard.static.model import Backward, Event, Forward, Function, Loop, Mode, OpaqueCall, TrainingMode
 from gradguard.static.order import ends_at
 from gradguard.static.paths import is_part
@@ -72,7 +72,7 @@ def _trained_by(loop: Loop, forward: Forward) -> Backward | None:
         return None
     if any(is_part(module, path) for path in loop.assigned):
         return None
-    return next((b for b in loop.backwards if any(began_at(root.key, forward) for root in b.value.roots)), None)
+    return next((backward for backward in loop.backwards if goes_through(backward, forward)), None)
 
 
 def _left_by(before: Sequence[Event], after: Sequence[Event], loop: Loop, module: str) -> TrainingMode | None:

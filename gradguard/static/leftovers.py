@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from gradguard.static import tree as t
-from gradguard.static.model import Backward, Event, Forward, Function, Loop, OpaqueCall, Step, ZeroGrad
+from gradguard.static.filled import filled
+from gradguard.static.model import Backward, Event, Function, Loop, OpaqueCall, Step, ZeroGrad
 from gradguard.static.optimized import overlap
 from gradguard.static.paths import is_part
 
@@ -81,27 +81,7 @@ def _may_reset(reset: ZeroGrad, step: Step) -> bool:
 
 def _fills(function: Function, backward: Backward, step: Step) -> bool:
     """Whether a backward surely goes through a module that an optimizer has, whole, and that is not frozen there."""
-    return any(
-        forward.module is not None
-        and fills(backward, forward)
-        and any(is_part(forward.module, module) for module in step.modules or ())
-        for forward in function.forwards
-    )
-
-
-def fills(backward: Backward, forward: Forward) -> bool:
-    """Whether a backward surely computes gradients of the module that a call runs; not those of its ``inputs`` only."""
-    call = backward.source.site.node
-    if isinstance(call, t.Call) and call.argument("inputs") is not None:
-        return False
-    return not forward.is_frozen and any(began_at(root.key, forward) for root in backward.value.roots)
-
-
-def began_at(key: object, event: Event) -> bool:
-    """Whether a graph began at an event, in the very call that it was of where a helper runs several modules."""
-    if not isinstance(key, tuple):
-        return key is event.site.node
-    return key[0] is event.site.node and (event.inner is None or began_at(key[-1], event.inner))
+    return any(is_part(path, module) for path in filled(function, backward) for module in step.modules or ())
 
 
 def _fills_more(function: Function, backward: Backward, step: Step) -> bool:

@@ -6,7 +6,7 @@ from itertools import takewhile
 from typing import NamedTuple
 
 from gradguard.static import tree as t
-from gradguard.static.leftovers import fills
+from gradguard.static.filled import filled
 from gradguard.static.model import Backward, Event, Function, Loop, OpaqueCall, Step, ZeroGrad
 from gradguard.static.paths import is_part
 from gradguard.static.rounds import Round, round_of
@@ -72,7 +72,7 @@ def lost_between_backwards(function: Function, step: Step) -> LostOfModule | Non
     if not isinstance(reset, ZeroGrad) or reset.conditional or not isinstance(lost, Backward) or not after:
         return None
     is_begun = len(first) > 1 and isinstance(first[1], ZeroGrad)  # what the first backward is for says its own reset
-    modules = step.modules if step.modules is not None else _filled(function, lost) if is_begun else frozenset()
+    modules = step.modules if step.modules is not None else filled(function, lost) if is_begun else frozenset()
     others = [event for event in after if isinstance(event, Backward)]
     module = _only_of(function, lost, others, modules)
     return LostOfModule(lost, reset, step, module) if module is not None else None
@@ -82,14 +82,9 @@ def _is_of_another(event: Event, step: Step) -> bool:
     return isinstance(event, ZeroGrad) and event.target != step.target
 
 
-def _filled(function: Function, backward: Backward) -> frozenset[str]:
-    """The modules that a backward surely computes gradients of."""
-    return frozenset(f.module for f in function.forwards if f.module is not None and fills(backward, f))
-
-
 def _only_of(function: Function, first: Backward, others: list[Backward], modules: frozenset[str]) -> str | None:
     """A module of an optimizer that the first backward goes through, and none of the others."""
-    of_first, of_others = _filled(function, first), frozenset().union(*(_filled(function, b) for b in others))
+    of_first, of_others = filled(function, first), frozenset().union(*(filled(function, b) for b in others))
     for module in sorted(modules):
         if _is_among(module, of_first) and not _is_among(module, of_others):
             return module

@@ -26,8 +26,10 @@ _MANY = 40
 """Of more parts than these a network is not asked; it has one that matters."""
 
 
-def depends_on_mode(project: Project, ref: FunctionRef, path: str) -> bool:
-    """Whether a module computes something else while it trains: by its class, or if some module of the program does.
+def needs_training_mode(project: Project, ref: FunctionRef, path: str) -> bool:
+    """Whether a module is to train in training mode, in which it computes something else.
+
+    By its class, or if some module of the program does. Not if its object puts it into evaluation mode when it is made.
 
     Args:
         ref: the function that has it.

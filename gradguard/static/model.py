@@ -74,7 +74,8 @@ class Function:
             whatever mode (reads other files).
         callers_backpropagate: whether a caller of a function runs a backward over what it returns (reads other files).
         calling: the functions of the program that may call it (reads other files).
-        depends_on_mode: whether the module at a path computes something else while it trains (reads other files).
+        needs_training_mode: whether the module at a path is to train in training mode: it computes something else then,
+            and its object has not put it into evaluation mode from the start (reads other files).
         kept_outputs: of the ``forward`` of an ``autograd.Function``: the statements that put an output on ``ctx``.
         unscales: something in its program divides scaled gradients (reads other files).
         switches_gradients: something in its program freezes parameters, or not, as it is told (reads other files).
@@ -158,7 +159,7 @@ class Function:
     steps_by_scaler: Callable[[], bool] = field(default=lambda: False, repr=False)
     switches_gradients: Callable[[], bool] = field(default=lambda: False, repr=False)
     calling: Callable[[], Iterable[Function]] = field(default=lambda: (), repr=False)
-    depends_on_mode: Callable[[str], bool] = field(default=lambda _: False, repr=False)
+    needs_training_mode: Callable[[str], bool] = field(default=lambda _: False, repr=False)
 
     @property
     def needs_gradients(self) -> bool:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from gradguard.static import knowledge as k
 from gradguard.static import tree as t
+from gradguard.static.filled import began_at
 from gradguard.static.functions import FunctionRef
 from gradguard.static.functions_called import functions_called
-from gradguard.static.leftovers import began_at
 from gradguard.static.mistakes import MovingTarget
 from gradguard.static.model import Forward, Mode
 from gradguard.static.paths import is_part, is_within

@@ -1,0 +1,27 @@
+"""The modules of which a backward computes gradients."""
+
+from __future__ import annotations
+
+from gradguard.static import tree as t
+from gradguard.static.model import Backward, Event, Function
+
+
+def filled(function: Function, backward: Backward) -> frozenset[str]:
+    """Those that a backward surely goes through, by their paths; none that is frozen, or left out of its ``inputs``."""
+    call = backward.source.site.node
+    if isinstance(call, t.Call) and call.argument("inputs") is not None:
+        return frozenset()
+    runs = (forward for forward in function.forwards if not forward.is_frozen and goes_through(backward, forward))
+    return frozenset(forward.module for forward in runs if forward.module is not None)
+
+
+def goes_through(backward: Backward, event: Event) -> bool:
+    """Whether the graph of what is backpropagated surely began at an event."""
+    return any(began_at(root.key, event) for root in backward.value.roots)
+
+
+def began_at(key: object, event: Event) -> bool:
+    """Whether a graph began at an event, in the very call that it was of where a helper runs several modules."""
+    if not isinstance(key, tuple):
+        return key is event.site.node
+    return key[0] is event.site.node and (event.inner is None or began_at(key[-1], event.inner))
