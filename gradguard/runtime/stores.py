@@ -271,6 +271,8 @@ def _plain_names(expression: ast.AST) -> list[str]:
         return [expression.id]
     if isinstance(expression, ast.Subscript):
         return _plain_names(expression.value)  # its key is no value
+    if isinstance(expression, ast.IfExp):  # nor is what decides
+        return [*_plain_names(expression.body), *_plain_names(expression.orelse)]
     return [n for child in ast.iter_child_nodes(expression) for n in _plain_names(child)]
 
 

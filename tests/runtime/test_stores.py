@@ -46,6 +46,8 @@ def statement(code: str) -> ast.stmt:
         ("total = total + ((step, loss),)", None),
         ("total = total + [loss]", "loss"),
         ("total.append(model(x))", None),
+        ("total.append(out if keep else out.mean().item())", "out"),
+        ("total = loss if total is None else total + loss", "loss"),
     ],
 )
 def test_the_variable_that_is_stored(code: str, variable: str | None) -> None:
