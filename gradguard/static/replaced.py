@@ -81,40 +81,43 @@ def _in_order(body: Sequence[t.Stmt]) -> Iterator[t.Stmt]:
 
 
 def _replaced(flow: Flow, stmt: t.Stmt, given: frozenset[str]) -> Site | None:
-    """The statement by which a module, or a part of it, is made anew: this one, or one of the method that it calls."""
+    """The statement by which a module, or a part of it, is made anew: this one, or one of what it calls."""
     if _splits(flow.ref, stmt, given) or _adds(flow.ref, stmt, given):
         return flow.site(stmt)
-    helped = _replaced_by_helper(flow, stmt, given)
-    if isinstance(stmt, t.Assign):
-        return flow.site(stmt) if replaces(flow.ref, stmt, given) else helped
-    call = stmt.value if isinstance(stmt, t.Evaluate) else None
-    if helped is not None:
-        return helped
-    if not isinstance(call, t.Call) or not isinstance(call.func, t.Attribute):
-        return None
-    owner = t.path_of(call.func.value)
-    if owner is None:
-        return None
-    cls = flow.ref.owner if owner == "self" else flow.read(flow.canonical(owner), flow.final).ref
-    method = cls.method(call.func.name) if isinstance(cls, Class) else None
-    if method is None:
-        return _replaced_in_each(flow, stmt, call.func, given)
-    seen = frozenset("self" + path[len(owner) :] for path in given if _is_below(path, owner))
-    return _replacing(method, seen) if seen else None
-
-
-def _replaced_by_helper(flow: Flow, stmt: t.Stmt, given: frozenset[str]) -> Site | None:
-    """The same for a function that is given the module: ``net = replace_head(net, 10)``, ``widen(net)``."""
+    if isinstance(stmt, t.Assign) and replaces(flow.ref, stmt, given):
+        return flow.site(stmt)
     call = stmt.value if isinstance(stmt, t.Evaluate | t.Assign) else None
-    helper = flow.module.value_of(call.func).ref if isinstance(call, t.Call) and isinstance(call.func, t.Name) else None
-    if not isinstance(call, t.Call) or not isinstance(helper, FunctionRef):
+    if not isinstance(call, t.Call):
         return None
+    helper = flow.module.value_of(call.func).ref
+    if isinstance(helper, FunctionRef):
+        return _replaced_by_helper(call, helper, given)
+    is_alone = isinstance(stmt, t.Evaluate) and isinstance(call.func, t.Attribute)
+    return _replaced_by_method(flow, stmt, call.func, given) if is_alone else None
+
+
+def _replaced_by_helper(call: t.Call, helper: FunctionRef, given: frozenset[str]) -> Site | None:
+    """By a function that is given the module: ``net = replace_head(net, 10)``, ``widen(net)``."""
     for position, param in enumerate(helper.define.params):
-        path = t.path_of(call.argument(param.name, position) or call)
+        argument = call.argument(param.name, position)
+        path = t.path_of(argument) if argument is not None else None
         seen = {param.name + each[len(path) :] for each in given if path is not None and _is_below(each, path)}
         if seen and param.name not in helper.assigned and (found := _replacing(helper, frozenset(seen))) is not None:
             return found
     return None
+
+
+def _replaced_by_method(flow: Flow, stmt: t.Stmt, called: t.Expr, given: frozenset[str]) -> Site | None:
+    """By a method of the object that has the module, or of the module itself: ``net.widen(4)``."""
+    owner = t.path_of(called.value) if isinstance(called, t.Attribute) else None
+    if owner is None or not isinstance(called, t.Attribute):
+        return None
+    cls = flow.ref.owner if owner == "self" else flow.read(flow.canonical(owner), flow.final).ref
+    method = cls.method(called.name) if isinstance(cls, Class) else None
+    if method is None:
+        return _replaced_in_each(flow, stmt, called, given)
+    seen = frozenset("self" + path[len(owner) :] for path in given if _is_below(path, owner))
+    return _replacing(method, seen) if seen else None
 
 
 def _replaced_in_each(flow: Flow, stmt: t.Stmt, call: t.Attribute, given: frozenset[str]) -> Site | None:
