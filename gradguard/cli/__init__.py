@@ -15,7 +15,7 @@ from gradguard import __version__
 from gradguard.catalogue import RulePackError
 from gradguard.config import ConfigError
 
-COMMANDS = ("check", "run", "report", "compare", "demo", "explain", "rules")
+COMMANDS = ("check", "fix", "run", "report", "compare", "demo", "explain", "rules")
 
 
 class _Commands(click.Group):

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gradguard import catalogue
 from gradguard.catalogue import Rule
+from gradguard.editing import split_lines
 from gradguard.report.terminal import console
 from gradguard.static import suppress
 
-__all__ = ["all_rules", "console", "known_codes", "source_reader", "split_cells", "split_lines"]
+__all__ = ["all_rules", "cell_texts", "console", "known_codes", "source_reader"]
 
 if TYPE_CHECKING:
     from gradguard.report.console import SourceLines
@@ -27,13 +29,17 @@ def known_codes() -> dict[str, str]:
     return {rule.code: rule.name for rule in all_rules()}
 
 
-def source_reader() -> SourceLines:
-    """Reads the lines of files and of notebook cells; each file once."""
+def source_reader(content: Callable[[Path], bytes] = Path.read_bytes) -> SourceLines:
+    """Reads the lines of files and of notebook cells; each file once.
+
+    Args:
+        content: of a file, by its path as it is shown.
+    """
 
     @cache
     def read(path: str) -> dict[int | None, list[str]]:
         try:
-            return split_cells(Path(path).read_bytes(), path)
+            return split_cells(content(Path(path)), path)
         except OSError:
             return {}
 
@@ -42,17 +48,17 @@ def source_reader() -> SourceLines:
 
 def split_cells(data: bytes, path: str) -> dict[int | None, list[str]]:
     """The lines of a file (its cell is None) or of each code cell of a notebook; nothing when it cannot be read."""
+    return {cell: split_lines(text) for cell, text in cell_texts(data, path).items()}
+
+
+def cell_texts(data: bytes, path: str) -> dict[int | None, str]:
+    """The text of a file (its cell is None) or of each code cell of a notebook; nothing when it cannot be read."""
     from gradguard.static.gate import SourceError
     from gradguard.static.source import code_cells, from_bytes
 
     try:
         if path.endswith(".ipynb"):
-            return {number: split_lines(text) for number, text in enumerate(code_cells(data), start=1)}
-        return {None: split_lines(from_bytes(data, path).text)}
+            return dict(enumerate(code_cells(data), start=1))
+        return {None: from_bytes(data, path).text}
     except SourceError:
         return {}
-
-
-def split_lines(text: str) -> list[str]:
-    """The lines without their ends, split where Python's parser splits them."""
-    return text.replace("\r\n", "\n").replace("\r", "\n").split("\n")

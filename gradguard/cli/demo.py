@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 import click
 
 from gradguard import catalogue
-from gradguard.cli._common import console, split_lines
+from gradguard.cli._common import console
 from gradguard.config import Settings
+from gradguard.editing import split_lines
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -12,6 +12,7 @@ from itertools import pairwise
 
 from rich.cells import get_character_cell_size
 
+from gradguard.editing import edited
 from gradguard.findings import Edit, Span
 
 TAB = "    "
@@ -83,17 +84,6 @@ def changes(lines: Sequence[str], edits: Sequence[Edit], width: int, encoding: s
             follows = lines[first + i : first + i + 1] if i == i_end else []
             found += _fit(old[i:i_end], new[j:j_end], follows, width, encoding)
     return found
-
-
-def edited(lines: Sequence[str], edits: Sequence[Edit]) -> list[str]:
-    """``lines`` after ``edits``, which do not overlap."""
-    result = list(lines)
-    for edit in sorted(edits, reverse=True):
-        span = edit.span
-        end_text = result[span.end_line - 1][span.end_column - 1 :] if span.end_line <= len(result) else ""
-        before = result[span.line - 1][: span.column - 1] if span.line <= len(result) else ""
-        result[span.line - 1 : span.end_line] = (before + edit.text + end_text).split("\n")
-    return result
 
 
 def _numbers(lines: Sequence[str], first: int, last: int) -> list[int]:

@@ -11,15 +11,15 @@ _NOUN = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "n
 
 def summary(result: CheckResult) -> str:
     """One line: how many problems of which severity, in how many files."""
-    files = _count(result.files, "file")
+    files = count(result.files, "file")
     if result.findings:
         severities = Counter(f.severity for f in result.findings)
-        parts = ", ".join(_count(severities[s], _NOUN[s]) for s in Severity if severities[s])
-        text = f"Found {_count(len(result.findings), 'problem')} ({parts}) in {files}."
+        parts = ", ".join(count(severities[s], _NOUN[s]) for s in Severity if severities[s])
+        text = f"Found {count(len(result.findings), 'problem')} ({parts}) in {files}."
     else:
         text = f"Nothing found in {files}."
     if result.errors:
-        text += f" {_count(len({e.path for e in result.errors}), 'path')} not fully checked."
+        text += f" {count(len({e.path for e in result.errors}), 'path')} not fully checked."
     return text
 
 
@@ -33,5 +33,6 @@ def describe(error: FileError) -> str:
     return f"{place(error.path, None, *([error.line] if error.line is not None else []))}: {error.message}"
 
 
-def _count(number: int, noun: str) -> str:
+def count(number: int, noun: str) -> str:
+    """``3 files``."""
     return f"{number} {noun}{'' if number == 1 else 's'}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -16,7 +16,7 @@ from gradguard.findings import CheckResult, Confidence, FileError, Finding, Span
 from gradguard.static import suppress, workers
 from gradguard.static.discover import shown
 from gradguard.static.gate import SourceError
-from gradguard.static.last_run import LastRun, Part, Reading, difference, others, outdated
+from gradguard.static.last_run import LastRun, Part, Reading, Store, difference, others, outdated
 from gradguard.static.patterns import ignored_codes
 from gradguard.static.screen import Screen
 from gradguard.static.texts import Texts, module_name
@@ -24,7 +24,6 @@ from gradguard.static.traits import Look, look
 from gradguard.static.traits import of as traits_of
 
 if TYPE_CHECKING:
-    from gradguard.static.cache import Cache
     from gradguard.static.reader import Reader
 
 
@@ -34,8 +33,9 @@ def check(
     catalogue: Catalogue,
     *,
     screened: bool = True,
-    store: Cache | None = None,
+    store: Store | None = None,
     jobs: int | None = 1,
+    instead: Mapping[Path, bytes] | None = None,
 ) -> CheckResult:
     """Check files.
 
@@ -47,6 +47,7 @@ def check(
             lost by it, leave out none.
         store: what the last run with the same arguments found, and where this one leaves what it finds.
         jobs: how many processes read files; None for as many as are worth it.
+        instead: what is taken for the content of some of the files.
 
     Returns:
         Sorted findings of the wanted confidence, suppressions applied, and the files that could not be analysed.
@@ -55,7 +56,7 @@ def check(
     screen = Screen(rules) if rules and screened else None
     last = store.load() if store is not None else None
     now = time.time_ns()
-    seen = look(files, screen, last.traits if last else {}, last.time if last else 0, jobs)
+    seen = look(files, screen, last.traits if last else {}, last.time if last else 0, jobs, instead)
     texts = Texts(seen.data)
     if last is not None:
         unchanged = seen.traits.keys() - seen.data.keys()

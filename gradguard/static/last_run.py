@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Protocol
 
 from gradguard.findings import CheckResult, FileError, Finding
 from gradguard.static.asked import Asked, Change, affected
@@ -86,6 +87,29 @@ class LastRun:
     relevant: frozenset[Path]
     reading: Reading
     result: CheckResult
+
+
+class Store(Protocol):
+    """Where a last run is kept."""
+
+    def load(self) -> LastRun | None:
+        """The last run, if there is one."""
+
+    def save(self, run: LastRun) -> None:
+        """Keep a run."""
+
+
+@dataclass
+class InMemory:
+    """A store for as long as the process lives."""
+
+    run: LastRun | None
+
+    def load(self) -> LastRun | None:
+        return self.run
+
+    def save(self, run: LastRun) -> None:
+        self.run = run
 
 
 @dataclass

@@ -339,7 +339,7 @@ def from_bytes(data: bytes, shown: str, *, notebook: bool = False) -> Source:
     if notebook:
         return _notebook(data, shown)
     try:
-        encoding = _encoding(data)
+        encoding = encoding_of(data)
         text = data.decode(encoding)
         return Source(shown, data if encoding == "utf-8" else text)
     except (SyntaxError, LookupError, UnicodeDecodeError) as error:
@@ -352,7 +352,7 @@ def _decoded(data: bytes) -> str:
     return data.decode(errors="surrogatepass")
 
 
-def _encoding(data: bytes) -> str:
+def encoding_of(data: bytes) -> str:
     """The encoding of a file; UTF-8 where it declares one that only a package brings: ``future_fstrings``."""
     try:
         return tokenize.detect_encoding(io.BytesIO(data).readline)[0]

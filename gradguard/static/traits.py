@@ -74,7 +74,12 @@ class Look:
 
 
 def look(
-    paths: Iterable[Path], screen: Screen | None, known: Mapping[Path, Traits], until: int, jobs: int | None = 1
+    paths: Iterable[Path],
+    screen: Screen | None,
+    known: Mapping[Path, Traits],
+    until: int,
+    jobs: int | None = 1,
+    instead: Mapping[Path, bytes] | None = None,
 ) -> Look:
     """Look at files, and into those that are not as they were.
 
@@ -83,22 +88,27 @@ def look(
         known: what they were.
         until: when that was, in nanoseconds since 1970.
         jobs: how many processes look into files; None for as many as are worth it.
+        instead: what is taken for the content of some files.
     """
+    instead = instead or {}
     seen = Look({}, {}, [])
     stats: dict[Path, os.stat_result] = {}
     for path in paths:
         before = known.get(path)
         try:
-            if before is not None and before.is_as(path.stat(), until):
+            if path in instead:
+                seen.data[path] = instead[path]
+            elif before is not None and before.is_as(path.stat(), until):
                 seen.traits[path] = before
                 continue
-            stats[path], seen.data[path] = path.stat(), path.read_bytes()
+            else:
+                stats[path], seen.data[path] = path.stat(), path.read_bytes()
         except OSError as error:
             seen.errors.append(FileError(shown(path), None, (error.strerror or str(error)).lower()))
             continue
         seen.traits[path] = UNREADABLE  # as long as nobody has looked into it
     jobs = jobs or jobs_for(sum(map(len, seen.data.values())))
-    found = mapped(lambda path: of(seen.data[path], screen, stats[path]), tuple(seen.data), jobs)
+    found = mapped(lambda path: of(seen.data[path], screen, stats.get(path)), tuple(seen.data), jobs)
     seen.traits.update(zip(seen.data, found))
     return seen
 

@@ -219,7 +219,7 @@ def test_standard_input_can_be_excluded(shell: Shell) -> None:
         (["check", "--output", "sub"], "is a directory"),
         (["leak.py"], "did you mean `gradguard check leak.py`?"),
         (["chek"], "No such command 'chek'"),
-        (["fix"], "No such command 'fix'"),
+        (["mend"], "No such command 'mend'"),
     ],
 )
 def test_a_mistake_is_2_and_said_without_a_traceback(files: Path, gradguard: Run, words: list[str], says: str) -> None:

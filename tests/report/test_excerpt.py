@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 from rich.cells import cell_len
 
+from gradguard.editing import edited
 from gradguard.findings import Edit, Span
-from gradguard.report.excerpt import Row, changes, edited, excerpt, printable
+from gradguard.report.excerpt import Row, changes, excerpt, printable
 
 LINES = ["def f():", "    total += loss", "    return total"]
 

@@ -7,8 +7,8 @@ from textwrap import dedent
 import pytest
 
 from gradguard.catalogue import is_selected
+from gradguard.editing import edited
 from gradguard.findings import Confidence, Finding, Severity, Span
-from gradguard.report.excerpt import edited
 from gradguard.static.suppress import apply_parts, mentions
 
 KNOWN = ("GG103", "GG104", "GG301")
