@@ -31,8 +31,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gradguard.catalogue import Rule
-from gradguard.findings import Finding, Severity
+from gradguard.findings import Finding, Fix, Severity
 from gradguard.signs import ACTS, BACKWARD
+from gradguard.static.edits import argument_added
 from gradguard.static.model import Backward, Function, GradCall, Store
 
 rule = Rule("GG203", "backward-twice", Severity.ERROR, ((BACKWARD, ACTS),))
@@ -51,8 +52,17 @@ def raises(function: Function) -> Iterator[Finding]:
             backward.site,
             _message(backward, first),
             help="add the losses and call backward once, or pass `retain_graph=True` to the first backward",
+            fix=_fix(backward, first),
             related=(first.site.related("this frees the graph"),) if first is not backward else (),
         )
+
+
+def _fix(backward: Backward, first: Backward | GradCall) -> Fix | None:
+    """Keep the graph of the first backward, in the same file."""
+    if first is backward or not isinstance(first, Backward) or first.site.cell != backward.site.cell:
+        return None
+    edit = argument_added(first, "retain_graph=True") if first.site.path == backward.site.path else None
+    return Fix("pass `retain_graph=True` to the first backward", (edit,), safe=False) if edit else None
 
 
 def _carried(backward: Backward, store: Store) -> Finding:

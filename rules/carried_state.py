@@ -55,9 +55,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gradguard.catalogue import Rule
-from gradguard.findings import Confidence, Finding, Leak, Severity
+from gradguard.findings import Confidence, Finding, Fix, Leak, Severity
 from gradguard.signs import STORING
+from gradguard.static import tree as t
+from gradguard.static.edits import last_in_loop
 from gradguard.static.model import Form, Function, Store
+from gradguard.static.names import in_method
 
 rule = Rule("GG105", "carried-state", Severity.ERROR, STORING)
 
@@ -71,9 +74,37 @@ def carries(function: Function) -> Iterator[Finding]:
                 _message(store),
                 help=f"detach {store.place} between iterations: `.detach()`, on each tensor where it is a tuple"
                 + ("" if store.freed or store.retained else ", or run the loop under `torch.no_grad()`"),
+                fix=_fix(function, store),
                 confidence=store.confidence if _is_sure(store) else Confidence.LOW,
                 related=store.origin(),
             )
+
+
+def _fix(function: Function, store: Store) -> Fix | None:
+    """Record nothing where nothing is trained; else cut the graph of what surely are tensors as an iteration ends."""
+    loop = store.outlives
+    if loop is None or store.inner is not None:
+        return None
+    if not (store.freed or store.retained):
+        needed = function.needs_gradients_around(loop)
+        return None if needed else function.without_grad() or function.run_without_grad(loop.site)
+    names = _tensors(store)
+    is_plain = bool(names) and all(name.removeprefix("self.").isidentifier() for name in names)
+    if function.grad_calls or function.gradients_wanted or not is_plain:
+        return None  # the next gradient may be asked of it
+    return last_in_loop(loop, f"{', '.join(names)} = {', '.join(f'{name}.detach()' for name in names)}")
+
+
+def _tensors(store: Store) -> list[str]:
+    """What is bound, with what goes into the same call beside it, as a LSTM has it: ``lstm(x, (h, c))``."""
+    name = in_method(store.path)
+    value = store.site.node.value if isinstance(store.site.node, t.Assign) else None
+    given = [arg.value for arg in value.args] if isinstance(value, t.Call) else []
+    for arg in given:
+        names = [t.path_of(item) or "" for item in arg.items] if isinstance(arg, t.Display) else []
+        if name in names:
+            return names
+    return [name] if store.is_tensor is True else []
 
 
 def _is_sure(store: Store) -> bool:

@@ -46,9 +46,10 @@ from collections.abc import Iterator
 from itertools import takewhile
 
 from gradguard.catalogue import Rule
-from gradguard.findings import Confidence, Finding, Severity
+from gradguard.findings import Confidence, Finding, Fix, Severity
 from gradguard.signs import TRAINS
 from gradguard.static import tree as t
+from gradguard.static.edits import moved
 from gradguard.static.knowledge import CLIPS
 from gradguard.static.model import Backward, Call, Event, Function, Step
 from gradguard.static.rounds import Round, round_of
@@ -77,6 +78,7 @@ def _of_no_use(around: Round, clip: Call, before: Event, after: Event) -> Iterat
             f"the gradients are clipped after `{around.optimizer}.step()`, and reset before the next one: it changes "
             "nothing",
             help="clip them between `backward()` and `step()`",
+            fix=_fix(clip, before),
             confidence=confidence,
             related=(before.site.related("this step has used them"), after.site.related("this throws them away")),
         )
@@ -86,9 +88,15 @@ def _of_no_use(around: Round, clip: Call, before: Event, after: Event) -> Iterat
             f"the gradients of `{around.optimizer}` are clipped after their reset and before `backward()`: there are "
             "none yet",
             help="clip them between `backward()` and `step()`",
+            fix=_fix(clip, next((event for event in around.after(clip) if isinstance(event, Step)), None)),
             confidence=confidence,
             related=(before.site.related("this resets them"), after.site.related("this computes them")),
         )
+
+
+def _fix(clip: Call, step: Event | None) -> Fix | None:
+    """Move the clipping before the step, if both are written here."""
+    return moved(clip.site, step.site) if step is not None and step.inner is clip.inner is None else None
 
 
 def _while_scaled(function: Function, around: Round, clip: Call) -> Iterator[Finding]:

@@ -40,9 +40,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gradguard.catalogue import Rule
-from gradguard.findings import Finding, Leak, Severity
+from gradguard.findings import Finding, Fix, Leak, Severity
 from gradguard.signs import ACTS, sign
 from gradguard.static.callers import resets_gradients
+from gradguard.static.edits import last_in_loop
 from gradguard.static.model import Backward, Function
 
 rule = Rule("GG102", "create-graph-in-backward", Severity.ERROR, ((sign("create_graph"), ACTS),))
@@ -66,7 +67,16 @@ def keeps_a_cycle(function: Function) -> Iterator[Finding]:
             help="use `torch.autograd.grad(..., create_graph=True)`, or reset the gradients of all parameters "
             + ("after the last iteration, too" if _makes_model(backward) else "in each iteration")
             + ": `model.zero_grad()`",
+            fix=_fix(function, backward),
         )
+
+
+def _fix(function: Function, backward: Backward) -> Fix | None:
+    """Reset the gradients as each iteration ends, where an optimizer steps in it."""
+    steps = [step for step in function.steps if step.loop is backward.loop and step.inner is None and step.target]
+    if backward.loop is None or backward.inner is not None or _makes_model(backward) or len(steps) != 1:
+        return None
+    return last_in_loop(backward.loop, f"{steps[0].target}.zero_grad()")
 
 
 def _makes_model(backward: Backward) -> bool:

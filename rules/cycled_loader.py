@@ -29,9 +29,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gradguard.catalogue import Rule
-from gradguard.findings import Finding, Leak, Severity
+from gradguard.findings import Finding, Fix, Leak, Severity
 from gradguard.signs import CYCLE
-from gradguard.static.model import Call, Function
+from gradguard.static import tree as t
+from gradguard.static.edits import instead, one_line
+from gradguard.static.model import Call, Function, Site
 from gradguard.static.values import Kind
 
 rule = Rule("GG405", "cycled-loader", Severity.ERROR, ((CYCLE,),))
@@ -50,7 +52,18 @@ def keeps_every_batch(function: Function) -> Iterator[Finding]:
             call.site,
             f"`{call.name}` keeps {kept}",
             help="use a generator for each: `while True: yield from loader`",
+            fix=_fix(call),
         )
+
+
+def _fix(call: Call) -> Fix | None:
+    """Go over the loader anew each time, in a generator."""
+    node = call.site.node
+    if not call.name.endswith("cycle") or not isinstance(node, t.Call) or len(node.args) != 1:
+        return None
+    loader = Site(call.site.chunk, node.args[0].value).code
+    again = f"(batch for _ in iter(int, 1) for batch in {loader})"  # `int()` is 0 for ever, and never 1
+    return instead(call.site, again, f"go over `{one_line(loader)}` anew each time")
 
 
 def _is_cycle(call: Call) -> bool:

@@ -29,6 +29,7 @@ from collections.abc import Iterator
 from gradguard.catalogue import Rule
 from gradguard.findings import Finding, Severity
 from gradguard.signs import sign
+from gradguard.static.edits import removed
 from gradguard.static.model import Call, Function
 
 rule = Rule("GG501", "detect-anomaly-left-on", Severity.INFO, ((sign("detect_anomaly", own=True, reaches=True),),))
@@ -49,6 +50,7 @@ def left_on(function: Function) -> Iterator[Finding]:
                 call.site,
                 "anomaly detection is on for every step: operations record tracebacks, backward looks for NaN",
                 help="switch it on by an option, for the run that looks for a NaN",
+                fix=removed(call.site) if call.name in _SETTERS else None,
             )
 
 

@@ -28,6 +28,7 @@ from collections.abc import Iterator
 from gradguard.catalogue import Rule
 from gradguard.findings import Finding, Severity
 from gradguard.signs import LOOP, sign
+from gradguard.static.edits import removed
 from gradguard.static.learners import runs_trainings
 from gradguard.static.model import Function, Loop
 
@@ -44,6 +45,7 @@ def waits_for_nothing(function: Function) -> Iterator[Finding]:
                 call.source.site,
                 "empty_cache() in every iteration frees no tensor, waits for the GPU, and slows the next allocations",
                 help="remove it; if memory grows, something holds tensors",
+                fix=removed(call.site) if call.inner is None else None,
             )
 
 

@@ -59,10 +59,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gradguard.catalogue import Rule
-from gradguard.findings import Confidence, Finding, Related, Severity
+from gradguard.findings import Confidence, Finding, Fix, Related, Severity
 from gradguard.signs import EVALUATION, EVALUATION_LOOP, LOADER, LOOP, MAY_TRAIN, PUTS_INTO_EVALUATION, TRAINING
 from gradguard.static.knowledge import EVALUATION_FUNCTION
-from gradguard.static.model import Forward, Function, Loop, Mode
+from gradguard.static.model import Forward, Function, Loop, Mode, Site
 
 rule = Rule(
     "GG301",
@@ -94,7 +94,7 @@ def _in_loops(function: Function) -> Iterator[Finding]:
             "evaluation records a graph: each forward pass saves its activations for a backward that never comes",
             help=_in_thread(forward)
             or "run the loop under `torch.no_grad()`" + (", or decorate the function with it" if not trains else ""),
-            fix=function.without_grad() if not trains and forward.run_by_thread is None else None,
+            fix=_fix(function, loop.site, forward, whole=not trains),
             confidence=Confidence.HIGH if _is_sure(function, forward, loop) else Confidence.LOW,
             related=_inside(forward),
         )
@@ -117,6 +117,7 @@ def _in_calls(function: Function) -> Iterator[Finding]:
             "this call evaluates and records a graph: each forward pass in it saves its activations for a backward "
             "that never comes",
             help=_in_thread(forward) or "make the call under `torch.no_grad()`",
+            fix=_fix(function, forward.site, forward, whole=False),
             confidence=Confidence.LOW
             if function.returns_graph_of(forward) or _is_run_by_others(function) or _may_be_volatile(forward)
             else Confidence.HIGH,
@@ -139,6 +140,13 @@ def _in_phases(function: Function) -> Iterator[Finding]:
             if forward.leaves or _is_run_by_others(function) or loop.may_be_volatile()
             else Confidence.HIGH,
         )
+
+
+def _fix(function: Function, part: Site, forward: Forward, *, whole: bool) -> Fix | None:
+    """Decorate the function, or else put a part of it under ``no_grad``."""
+    if forward.run_by_thread is not None:
+        return None
+    return (function.without_grad() if whole else None) or function.run_without_grad(part)
 
 
 def _in_thread(forward: Forward) -> str | None:

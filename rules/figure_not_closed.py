@@ -25,8 +25,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gradguard.catalogue import Rule
-from gradguard.findings import Confidence, Finding, Severity
+from gradguard.findings import Confidence, Finding, Fix, Severity
 from gradguard.signs import FIGURE, LOOP
+from gradguard.static import tree as t
+from gradguard.static.edits import last_in_loop
 from gradguard.static.knowledge import PYPLOT
 from gradguard.static.model import Call, Function
 
@@ -48,6 +50,7 @@ def stays_registered(function: Function) -> Iterator[Finding]:
                 call.source.site,
                 "a new figure in every iteration, and none is closed: pyplot keeps each with all that is drawn into it",
                 help=f"call `{_closing(call.written)}` when it is saved",
+                fix=_fix(call),
                 confidence=Confidence.HIGH if certain else Confidence.LOW,
             )
 
@@ -55,6 +58,15 @@ def stays_registered(function: Function) -> Iterator[Finding]:
 def _is_reused(call: Call) -> bool:
     """Whether it has a number or a name: the second time it is the same figure."""
     return call.has("num") or (call.name.endswith(".figure") and call.literal("num", 0) is not None)
+
+
+def _fix(call: Call) -> Fix | None:
+    """Close it as each iteration ends, where each makes it, by the name that pyplot has here."""
+    node = call.site.node
+    pyplot = t.path_of(node.func.value) if isinstance(node, t.Call) and isinstance(node.func, t.Attribute) else None
+    if pyplot is None or call.inner is not None or call.conditional or call.loop is None:
+        return None
+    return last_in_loop(call.loop, _closing(call).replace("plt", pyplot, 1))
 
 
 def _closing(call: Call) -> str:

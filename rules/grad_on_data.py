@@ -25,8 +25,9 @@ import re
 from collections.abc import Iterator
 
 from gradguard.catalogue import Rule
-from gradguard.findings import Confidence, Finding, Leak, Severity
+from gradguard.findings import Confidence, Finding, Fix, Leak, Severity
 from gradguard.signs import LOOP, TRAINING, sign
+from gradguard.static.edits import inserted_call
 from gradguard.static.model import Call, Function
 from gradguard.static.values import Kind
 
@@ -41,10 +42,12 @@ def marks_the_sample(function: Function) -> Iterator[Finding]:
             continue
         if call.written.literal("requires_grad", 0) is False or call.of.kind is Kind.MODULE:
             continue
+        edit = inserted_call(call.source, "detach()")
         yield rule.finding(
             call.source.site,
             f"`{name}` is an element of a collection and lives on, and so does the gradient that backward leaves in it",
             help=f"take a new tensor first: `{name}.detach().requires_grad_()`",
+            fix=Fix("insert `.detach()`", (edit,), safe=False) if edit else None,
             confidence=Confidence.HIGH if _is_data(call) else Confidence.LOW,
         )
 

@@ -46,6 +46,7 @@ from collections.abc import Iterator
 from gradguard.catalogue import Rule
 from gradguard.findings import Confidence, Finding, Leak, Severity
 from gradguard.signs import HOOK, HOOK_IN_FILE, LOOP
+from gradguard.static.edits import hoisted
 from gradguard.static.model import Function, HookRegistration
 
 rule = Rule("GG401", "hook-in-loop", Severity.WARNING, ((HOOK,), (HOOK_IN_FILE, LOOP)))
@@ -61,6 +62,7 @@ def piles_up(function: Function) -> Iterator[Finding]:
             hook.source.site,
             f"`{hook.receiver_code}` gets one more hook {_when(function, hook)}",
             help="register it once before the loop, or keep the handle and call `handle.remove()`",
+            fix=hoisted(hook.site, hook.repeats) if hook.inner is None and hook.repeats is not None else None,
             confidence=Confidence.LOW if hook.callee_decides and not _is_sure(hook) else Confidence.HIGH,
         )
 

@@ -36,6 +36,7 @@ from collections.abc import Iterator
 from gradguard.catalogue import Rule
 from gradguard.findings import Finding, Severity
 from gradguard.signs import ACTS, BACKWARD, sign
+from gradguard.static.edits import with_call
 from gradguard.static.model import Function
 
 # A function that only computes the loss, which another one backpropagates.
@@ -58,5 +59,6 @@ def follows_its_prediction(function: Function) -> Iterator[Finding]:
             target.site,
             f"{name} is computed by `{target.module}` with its graph: the gradients move the target, too",
             help="compute the target under `torch.no_grad()`, or detach it",
+            fix=with_call(target.site, "detach()"),
             related=(target.loss.related("this compares it with what the same network predicts"),),
         )

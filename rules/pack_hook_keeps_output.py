@@ -33,9 +33,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gradguard.catalogue import Rule
-from gradguard.findings import Confidence, Finding, Leak, Severity
+from gradguard.findings import Confidence, Finding, Fix, Leak, Severity
 from gradguard.signs import sign
-from gradguard.static.model import Function
+from gradguard.static import tree as t
+from gradguard.static.edits import with_call
+from gradguard.static.model import Function, Site
 
 rule = Rule(
     "GG111", "pack-hook-keeps-output", Severity.WARNING, ((sign("saved_tensors_hooks", own=True, reaches=True),),)
@@ -53,9 +55,16 @@ def returns_its_argument(function: Function) -> Iterator[Finding]:
                 "the pack hook returns the tensor that it is given: an output that is saved holds its own graph, and "
                 "without a backward nothing frees it",
                 help="return `.detach()` of it, or what it can be made from again",
+                fix=_fix(site),
                 confidence=Confidence.LOW if call.packs_otherwise or frees else Confidence.HIGH,
                 related=(here.related("the hooks are installed here"),),
             )
+
+
+def _fix(site: Site) -> Fix | None:
+    """Give back what has no graph."""
+    node = site.node.value if isinstance(site.node, t.Return) else site.node
+    return with_call(Site(site.chunk, node), "detach()") if isinstance(node, t.Name) else None
 
 
 @rule.in_run

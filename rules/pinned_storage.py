@@ -29,8 +29,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gradguard.catalogue import Rule
-from gradguard.findings import Confidence, Finding, Leak, Severity
+from gradguard.findings import Confidence, Finding, Fix, Leak, Severity
 from gradguard.signs import ACTS, EVALUATES, LOADER, NO_GRAD, TRAINS
+from gradguard.static.edits import with_call
 from gradguard.static.model import Function, Store
 from gradguard.static.values import Held
 
@@ -46,12 +47,19 @@ def pins(function: Function) -> Iterator[Finding]:
                 taken.site,
                 f"{_view(taken)} of a larger tensor: {store.place} keeps the whole storage of each",
                 help=_help(taken),
+                fix=_fix(taken),
                 confidence=Confidence.LOW if _is_one_sample(store) else Confidence.HIGH,
             )
 
 
 def _view(taken: Store) -> str:
     return f"`{taken.view_code}` {'holds' if taken.has_view_within else 'is'} a view"
+
+
+def _fix(taken: Store) -> Fix | None:
+    """Store a copy, where what is stored is the view."""
+    site = taken.value_site if taken.is_tensor and taken.inner is None else None
+    return with_call(site, "clone()") if site is not None else None
 
 
 def _help(taken: Store) -> str:

@@ -23,9 +23,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gradguard.catalogue import Rule
-from gradguard.findings import Finding, Severity
+from gradguard.findings import Finding, Fix, Severity
 from gradguard.signs import ACTS, sign
-from gradguard.static.model import Function
+from gradguard.static.edits import moved
+from gradguard.static.model import Call, Function
 
 rule = Rule("GG205", "retain-grad-after-backward", Severity.ERROR, ((sign("retain_grad"), ACTS),))
 
@@ -38,4 +39,12 @@ def comes_too_late(function: Function) -> Iterator[Finding]:
                 call.site,
                 f"`{call.receiver or 'the tensor'}.grad` stays None: every backward over it was before this line",
                 help="call `retain_grad()` before `backward()`",
+                fix=_fix(function, call),
             )
+
+
+def _fix(function: Function, call: Call) -> Fix | None:
+    """Move it before the backward, where there is one only."""
+    earlier = [b for b in function.backwards if b.loop is call.loop and b.site.line < call.site.line]
+    is_here = len(earlier) == 1 and earlier[0].inner is None and call.inner is None
+    return moved(call.site, earlier[0].site) if is_here else None

@@ -14,9 +14,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gradguard.catalogue import Rule
-from gradguard.findings import Finding, Severity
+from gradguard.findings import Finding, Fix, Severity
 from gradguard.signs import ACTS, sign
-from gradguard.static.model import Function
+from gradguard.static.edits import argument_removed
+from gradguard.static.model import Backward, Function
 
 rule = Rule("GG207", "retain-variables", Severity.ERROR, ((sign("retain_variables"), ACTS),))
 
@@ -29,4 +30,10 @@ def removed_argument(function: Function) -> Iterator[Finding]:
                 backward.site,
                 "`retain_variables` was renamed to `retain_graph` and removed: this call raises TypeError",
                 help="write `retain_graph=True` if the graph is used again, or remove the argument",
+                fix=_fix(backward),
             )
+
+
+def _fix(backward: Backward) -> Fix | None:
+    edit = argument_removed(backward, "retain_variables")
+    return Fix("remove `retain_variables`", (edit,), safe=False) if edit else None

@@ -34,6 +34,7 @@ from collections.abc import Iterator
 from gradguard.catalogue import Rule
 from gradguard.findings import Finding, Severity
 from gradguard.signs import EVALUATES, LOOP, TRAINS, sign
+from gradguard.static.edits import with_call
 from gradguard.static.model import Function
 
 _KEYS = sign(
@@ -56,8 +57,10 @@ rule = Rule(
 def is_new_each_time(function: Function) -> Iterator[Finding]:
     for each in function.tensor_keys:
         consequence = "gets one more entry each time" if each.adds else "never has it"
+        key = each.key.code
         yield rule.finding(
             each.site,
-            f"`{each.key}` is a tensor, and each element of a tensor is a new key: `{each.collection}` {consequence}",
-            help=f"go over `{each.of}.tolist()`" if each.of else f"use the number: `{each.key}.item()`",
+            f"`{key}` is a tensor, and each element of a tensor is a new key: `{each.collection}` {consequence}",
+            help=f"go over `{each.of}.tolist()`" if each.of else f"use the number: `{key}.item()`",
+            fix=None if each.of else with_call(each.key, "item()"),
         )

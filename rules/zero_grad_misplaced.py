@@ -54,8 +54,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gradguard.catalogue import Rule
-from gradguard.findings import Confidence, Finding, Severity
+from gradguard.findings import Confidence, Finding, Fix, Severity
 from gradguard.signs import TRAINS
+from gradguard.static.edits import moved
 from gradguard.static.lost_gradients import (
     lost_between_backwards,
     lost_but_of_last_iteration,
@@ -88,8 +89,17 @@ def _before_the_step(function: Function) -> Iterator[Finding]:
             reset,
             "the gradients are reset after `backward()` and before `step()`: the optimizer never sees them",
             help="move the reset before `backward()`",
+            fix=_fix(function, step, step.lost),
             related=(site.related("this step finds no gradients, or zeros"),),
         )
+
+
+def _fix(function: Function, step: Step, reset: ZeroGrad) -> Fix | None:
+    """Move the reset before the first backward of its iteration, if all of that is written here."""
+    backwards = [b for b in function.backwards if b.loop is reset.loop and b.site.line < reset.site.line]
+    if not backwards or any(event.inner is not None for event in (step, reset, backwards[0])):
+        return None
+    return moved(reset.site, backwards[0].site)
 
 
 def _concerns(function: Function, reset: ZeroGrad) -> bool:

@@ -71,10 +71,18 @@ def judge_backward(flow: Flow, backward: Backward) -> None:
     )  # fmt: skip
     if backward.carries is None:
         # A graph that only variables of the callee held is gone when that returns, whatever backward retained.
-        again = any(r.source is Source.CARRIED and _of_loop(r, loop) for r in backward.value.reach)
+        again = any(_brings_graph(flow, root, loop) for root in backward.value.reach)
         gone = backward.inner is not None and not any(v.reach & made for v in flow.final.env.values())
         returned = backward.conditional and not flow.facts.returns.reach.isdisjoint(made)
         backward.needed_again = again or gone or returned or not _made_in(loop, value)
+
+
+def _brings_graph(flow: Flow, root: Root, loop: Loop) -> bool:
+    """Whether a value may have a graph of the iteration before: it is not cut as that ends, `h = h.detach()`."""
+    if root.source is not Source.CARRIED or not _of_loop(root, loop):
+        return False
+    carry = flow.carries.get(root.key)  # type: ignore[call-overload]
+    return carry is None or carry.grows or bool(carry.end.reach)
 
 
 def _is_handed_to_another(flow: Flow, value: Value, order: int) -> bool:

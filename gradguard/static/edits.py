@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import io
+import textwrap
+import tokenize
 from typing import TYPE_CHECKING
 
 from gradguard.findings import Edit, Fix, Span
@@ -12,6 +15,15 @@ if TYPE_CHECKING:
     from gradguard.static.model import Backward, Event, Loop
 
 
+def instead(site: Site, text: str, what: str) -> Fix:
+    """Write something else in a place.
+
+    Args:
+        what: that is done, in a few words.
+    """
+    return Fix(what, (site.replace(text),), safe=False)
+
+
 def detached(site: Site) -> Edit | None:
     """The edit that makes an expression ``expression.detach()``; None where that cannot be right."""
     if isinstance(site.node, t.Name | t.Attribute | t.Subscript | t.Call):
@@ -19,6 +31,12 @@ def detached(site: Site) -> Edit | None:
     if isinstance(site.node, t.Operation):
         return site.replace(f"({site.code}).detach()")
     return None
+
+
+def with_call(site: Site, call: str) -> Fix:
+    """Call a method on what stands in a place: ``view.clone()``."""
+    code = site.code if isinstance(site.node, _PRIMARY) else f"({site.code})"
+    return instead(site, f"{code}.{call}", f"write `{one_line(code)}.{call}`")
 
 
 def inserted_call(call: Event, code: str) -> Edit | None:
@@ -32,6 +50,16 @@ def inserted_call(call: Event, code: str) -> Edit | None:
 
 
 _PRIMARY = (t.Name, t.Attribute, t.Subscript, t.Call)
+
+
+def argument_added(backward: Backward, argument: str) -> Edit | None:
+    """The edit that gives a backward call one more argument, behind those that it has."""
+    site = backward.site
+    if backward.inner is not None or not isinstance(site.node, t.Call) or not site.code.endswith(")"):
+        return None
+    span = site.span
+    end = Span(span.end_line, span.end_column - 1, span.end_line, span.end_column - 1)
+    return Edit(end, f", {argument}" if site.node.args else argument)
 
 
 def argument_removed(backward: Backward, keyword: str) -> Edit | None:
@@ -65,6 +93,113 @@ def first_in_loop(loop: Loop, statement: str) -> Fix | None:
     if first is None or first.span.column != len(first.indent) + 1:
         return None
     return Fix(f"insert `{statement}`", (first.insert_before(f"{statement}\n{first.indent}"),), safe=False)
+
+
+def last_in_loop(loop: Loop, statement: str) -> Fix | None:
+    """Put a statement on a line of its own behind the last one of a loop's body, where each iteration comes there."""
+    stmt = loop.site.node
+    if (
+        not isinstance(stmt, t.Repeat)
+        or not stmt.body
+        or any(isinstance(s, t.Leave) for s in t.walk_statements(stmt.body))
+    ):
+        return None
+    last = Site(loop.site.chunk, stmt.body[-1])
+    if not _has_lines_of_its_own(last) or isinstance(last.node, t.Return | t.Raise):
+        return None
+    end = last.span.end_line + 1
+    return Fix(f"insert `{statement}`", (Edit(Span(end, 1, end, 1), f"{last.indent}{statement}\n"),), safe=False)
+
+
+def moved(event: Site, before: Site) -> Fix | None:
+    """Move a statement that is one call before another such statement, which is indented as it is."""
+    if event.path != before.path or event.cell != before.cell or event.indent != before.indent:
+        return None
+    if not _has_lines_of_its_own(event) or before.span.column != len(before.indent) + 1:
+        return None
+    span = event.span
+    gone = Edit(Span(span.line, 1, span.end_line + 1, 1), "")
+    text = "\n".join(event.lines).removeprefix(event.indent)
+    return Fix(
+        f"move `{one_line(event.code)}` up" if before.span < span else f"move `{one_line(event.code)}` down",
+        (gone, before.insert_before(f"{text}\n{before.indent}")),
+        safe=False,
+    )
+
+
+def removed(site: Site) -> Fix | None:
+    """Take out a statement that is one call."""
+    if not _has_lines_of_its_own(site):
+        return None
+    span = site.span
+    return Fix(f"remove `{one_line(site.code)}`", (Edit(Span(span.line, 1, span.end_line + 1, 1), ""),), safe=False)
+
+
+def hoisted(site: Site, loop: Loop) -> Fix | None:
+    """Move a statement that is one call before a loop that binds none of its names."""
+    whole = loop.site
+    names = {node.id for node in t.walk(site.node) if isinstance(node, t.Name)}
+    if whole.chunk is not site.chunk or names & (loop.targets | loop.assigned) or not names:
+        return None
+    if not _has_lines_of_its_own(site) or whole.span.column != len(whole.indent) + 1:
+        return None
+    text = "\n".join(whole.indent + line.removeprefix(site.indent) for line in site.lines).removeprefix(whole.indent)
+    span = site.span
+    gone = Edit(Span(span.line, 1, span.end_line + 1, 1), "")
+    edits = (whole.insert_before(f"{text}\n{whole.indent}"), gone)
+    return Fix(f"move `{one_line(site.code)}` before the loop", edits, safe=False)
+
+
+def under(site: Site, manager: str) -> Fix | None:
+    """Run the statement that a node is in, a whole loop say, in a ``with``: its lines are indented.
+
+    None where they hold a string of several lines, which would become another one.
+    """
+    whole = _statement_of(site)
+    if whole is None or not _has_lines_of_its_own(whole):
+        return None
+    lines, span, indent = whole.lines, whole.span, whole.indent
+    if _has_long_tokens(lines):
+        return None
+    unit = _unit(lines, indent)
+    rest = (span.line + place for place, line in enumerate(lines) if place and line.strip())
+    shifted = (Edit(Span(line, 1, line, 1), unit) for line in rest)
+    opened = whole.insert_before(f"with {manager}:\n{indent}{unit}")
+    return Fix(f"put it under `with {manager}:`", (opened, *shifted), safe=False)
+
+
+def _statement_of(site: Site) -> Site | None:
+    """The innermost statement that a node is or stands in."""
+    around = [
+        (sum(1 for _ in t.walk(each)), each)
+        for each in t.walk(site.chunk.statements)
+        if isinstance(each, t.Stmt) and any(node is site.node for node in t.walk(each))
+    ]
+    return Site(site.chunk, min(around, key=lambda pair: pair[0])[1]) if around else None
+
+
+def _has_lines_of_its_own(site: Site) -> bool:
+    """Whether nothing but a comment stands beside it in the lines that it is in."""
+    span, lines = site.span, site.lines
+    behind = lines[-1][span.end_column - 1 :].strip()
+    return span.column == len(site.indent) + 1 and (not behind or behind.startswith("#"))
+
+
+def _unit(lines: list[str], indent: str) -> str:
+    """One step of indentation, as the lines of a statement show it."""
+    below = next((line for line in lines[1:] if line.strip()), "")
+    deeper = below[: len(below) - len(below.lstrip())].removeprefix(indent)
+    return deeper if deeper and len(deeper) <= 8 and below.startswith(indent) else "\t" if "\t" in indent else "    "
+
+
+def _has_long_tokens(lines: list[str]) -> bool:
+    """Whether a string goes over several lines, as far as they can be read by themselves."""
+    text = textwrap.dedent("\n".join(lines)) + "\n"
+    try:
+        tokens = list(tokenize.generate_tokens(io.StringIO(text).readline))
+    except (tokenize.TokenError, SyntaxError):
+        return True
+    return any(token.start[0] != token.end[0] for token in tokens)
 
 
 def one_line(code: str, width: int = 60) -> str:

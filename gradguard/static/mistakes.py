@@ -69,13 +69,13 @@ class TensorKey:
     Args:
         site: where.
         collection: its path.
-        key: the element as it is written.
+        key: the element.
         of: the tensor, where a loop goes over it.
         adds: the collection gets longer by it.
     """
 
     site: Site
     collection: str
-    key: str
+    key: Site
     of: str | None
     adds: bool

@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from gradguard.findings import Fix
+from gradguard.static import tree as t
+from gradguard.static.edits import under
 from gradguard.static.events import (
     Backward,
     Call,
@@ -198,6 +200,17 @@ class Function:
         indent = self.site.indent
         edit = self.site.insert_before(f"@{decorator}\n{indent}")
         return Fix(f"decorate with `@{decorator}`", (edit,), safe=False)
+
+    def run_without_grad(self, site: Site) -> Fix | None:
+        """Put the statement that a node of it is in under ``no_grad``, if torch has a name here."""
+        if self.torch is None or self.is_async or self.is_generator:
+            return None
+        return under(site, f"{self.torch}.no_grad()")
+
+    @property
+    def is_generator(self) -> bool:
+        """Whether it yields: what it is switched to in between reaches who goes on with it."""
+        return self.site is not None and isinstance(self.site.node, t.Define) and self.site.node.is_generator
 
     def calls_of(self, *names: str) -> Iterator[Call]:
         """The calls of these functions (by dotted name) or methods (by bare name)."""

@@ -17,6 +17,7 @@ from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
+from gradguard.editing import split_lines
 from gradguard.findings import Edit, FileError, Related, Span
 from gradguard.static.gate import SourceError, parsed, problem_of
 from gradguard.static.memo import Remembers, cached_property, memo_of
@@ -252,6 +253,11 @@ class Chunk(Remembers):
         tree, _, before = self._read
         return tree.lines[cast(int, number) - tree.number - 1] - before + self.first_line - 1
 
+    def lines(self, number: object) -> list[str]:
+        """The whole lines that a node stands in, without their ends."""
+        first, span = self._line(number), self.span(number)
+        return split_lines(self.source.excerpt(Extent(first, first + span.end_line - span.line)).rstrip("\r\n"))
+
     def code(self, number: object) -> str:
         """The text of a node."""
         return self._concrete(number).code(number)
@@ -297,6 +303,11 @@ class Site:
     @property
     def code(self) -> str:
         return self.chunk.code(self.node.origin)
+
+    @property
+    def lines(self) -> list[str]:
+        """The whole lines that it stands in, without their ends."""
+        return self.chunk.lines(self.node.origin)
 
     @property
     def indent(self) -> str:

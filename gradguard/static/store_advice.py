@@ -8,7 +8,8 @@ from gradguard.static.edits import detached, one_line
 from gradguard.static.knowledge import LOSS_NAME
 from gradguard.static.model import Form, Scope, Store
 from gradguard.static.scalars import bound_to, is_scalar
-from gradguard.static.values import Kind, Source
+from gradguard.static.source import Site
+from gradguard.static.values import Kind, Source, Value
 
 
 def without_graph(store: Store) -> str:
@@ -48,14 +49,38 @@ def grows_all_the_same(store: Store) -> str:
 
 
 def detach(store: Store) -> Fix | None:
-    """Store the value without its graph."""
+    """Store the value without its graph; of what is written out, each part that has one."""
     site = store.value_site
-    if site is None or (store.inner is not None and not store.parameter) or store.goes_on:
+    is_elsewhere = store.inner is not None and not store.parameter
+    if site is None or store.goes_on or (is_elsewhere and site.chunk is not store.site.chunk):
         return None
-    if store.is_tensor is False or store.is_kept_as_key or store.may_be_needed:
+    if store.is_kept_as_key or store.may_be_needed:
         return None
+    if store.is_tensor is False:
+        return _detach_parts(site, store.value)
     edit = detached(site)
-    return Fix(f"detach `{one_line(site.code)}`", (edit,), safe=store.is_tensor is True) if edit else None
+    is_safe = store.is_tensor is True and not is_elsewhere  # somebody else may call it, and want the graph
+    return Fix(f"detach `{one_line(site.code)}`", (edit,), is_safe) if edit else None
+
+
+def _detach_parts(site: Site, value: Value) -> Fix | None:
+    """Detach the elements that surely are tensors with a graph, if no other has one: ``(step, loss)``."""
+    node = site.node
+    if not isinstance(node, t.Display | t.DictDisplay):
+        return None
+    items = node.items if isinstance(node, t.Display) else [item for _, item in node.entries]
+    if len(items) != len(value.parts) or any(isinstance(item, t.Starred) for item in items):
+        return None
+    carrying = [(Site(site.chunk, item), part) for item, (_, part) in zip(items, value.parts) if part.roots]
+    edits = [detached(part_site) for part_site, part in carrying if _is_tensor(part)]
+    if not edits or len(edits) != len(carrying) or None in edits:
+        return None
+    names = ", ".join(f"`{one_line(part_site.code)}`" for part_site, _ in carrying)
+    return Fix(f"detach {names}", tuple(edit for edit in edits if edit is not None), safe=False)
+
+
+def _is_tensor(value: Value) -> bool:
+    return value.kind is Kind.TENSOR or any(root.source is Source.LOSS for root in value.roots)
 
 
 def _is_number(store: Store) -> bool:

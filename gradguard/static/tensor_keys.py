@@ -28,8 +28,7 @@ def tensor_keys(flow: Flow) -> list[TensorKey]:
             name = t.path_of(key) or ""
             of = _tensor_of(flow, key) if (path, name) not in found and _is_dict(flow, path) else None
             if of is not None:
-                site, code = flow.site(node), flow.site(key).code
-                found[path, name] = TensorKey(site, path, code, of or None, places is stored)
+                found[path, name] = TensorKey(flow.site(node), path, flow.site(key), of or None, places is stored)
     return list(found.values())
 
 

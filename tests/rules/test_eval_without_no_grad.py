@@ -1265,7 +1265,8 @@ TRAINS_AND_DRAWS = """
 def test_what_trains_on_another_way_is_not_decorated(before: str, trains: bool) -> None:
     (finding,) = findings(TRAINS_AND_DRAWS.replace("BEFORE", before))
     assert finding.code == CODE
-    assert (finding.fix is None) == trains
+    assert finding.fix is not None
+    assert finding.fix.description.startswith("put it under" if trains else "decorate")
     assert ("decorate" in (finding.help or "")) != trains
 
 
@@ -1279,7 +1280,8 @@ def test_fix_decorates_a_function_that_only_evaluates() -> None:
     assert aliased.fix is not None
     assert aliased.fix.edits[0].text == "@torch.no_grad()\n"  # the header imports it under its own name first
     (script,) = findings(FLAGGED["in the training script"], CODE)
-    assert script.fix is None
+    assert script.fix is not None
+    assert script.fix.description == "put it under `with torch.no_grad():`"
 
 
 @pytest.mark.parametrize(

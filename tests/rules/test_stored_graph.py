@@ -1231,7 +1231,9 @@ def test_no_edit_that_cannot_run() -> None:
     """
     found = findings(step, CODE)
     assert len(found) == 2
-    assert all(f.fix is None for f in found)
+    assert found[0].fix is None
+    assert found[1].fix is not None
+    assert [edit.text for edit in found[1].fix.edits] == ['out["loss"].detach()']
     assert all(f.help is not None and "each of them" in f.help for f in found)
     (output,) = findings(FLAGGED["evaluation"], CODE)
     assert output.fix is not None
