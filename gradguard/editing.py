@@ -37,9 +37,9 @@ def split_lines(text: str) -> list[str]:
 
 
 def clash(one: Edit, other: Edit) -> bool:
-    """Whether two edits cannot be made at once: they change the same text, or both insert at one place."""
+    """Whether two edits cannot be made at once: they change the same text, or such that nothing stands between."""
     a, b = _ends(one.span), _ends(other.span)
-    return a[0] == b[0] or (a[0] < b[1] and b[0] < a[1])
+    return a[0] <= b[1] and b[0] <= a[1]
 
 
 def line_after(line: int, column: int, edits: Iterable[Edit]) -> int:

@@ -65,4 +65,4 @@ def _fix(term: Site) -> Fix | None:
     if len(copies) != 1:
         return None
     copy, func = copies[0]
-    return instead(Site(term.chunk, copy), Site(term.chunk, func.value).code, "leave out `.item()`")
+    return instead(Site(term.chunk, copy), Site(term.chunk, func.value).text, "leave out `.item()`")

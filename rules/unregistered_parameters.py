@@ -113,4 +113,4 @@ def _wrapped(function: Function, value: Site, name: str) -> Fix | None:
     if not has_nn and function.torch is None:
         return None
     made = f"{'nn' if has_nn else f'{function.torch}.nn'}.{name}"
-    return instead(value, f"{made}({value.code})", f"make it an `{made}`")
+    return instead(value, f"{made}({value.text})", f"make it an `{made}`")

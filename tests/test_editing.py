@@ -39,7 +39,8 @@ def test_a_line_behind_the_last_one() -> None:
 @pytest.mark.parametrize(
     ("one", "other", "expected"),
     [
-        (edit(1, 1, 1, 5, "a"), edit(1, 5, 1, 9, "b"), False),
+        (edit(1, 1, 1, 5, "a"), edit(1, 5, 1, 9, "b"), True),
+        (edit(1, 1, 1, 5, "a"), edit(1, 6, 1, 9, "b"), False),
         (edit(1, 1, 1, 5, "a"), edit(1, 4, 1, 9, "b"), True),
         (edit(1, 1, 3, 1, "a"), edit(2, 1, 2, 1, "b"), True),
         (edit(2, 1, 2, 1, "a"), edit(2, 1, 2, 1, "b"), True),

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from gradguard.findings import CheckResult, Finding, Related, Severity, Span
 from gradguard.report.excerpt import changes, excerpt, printable
-from gradguard.report.words import describe, place, summary
+from gradguard.report.words import describe, offer, place, summary
 
 SourceLines = Callable[[str, int | None], Sequence[str]]
 """The lines of a path (of one cell, in a notebook), without their ends; none when they cannot be read."""
@@ -20,8 +20,12 @@ INDENT = 2
 _STYLE = {Severity.ERROR: "bold red", Severity.WARNING: "bold yellow", Severity.INFO: "bold cyan"}
 
 
-def report(result: CheckResult, sources: SourceLines, console: Console) -> None:
-    """Print every finding, every file that could not be checked, and a summary."""
+def report(result: CheckResult, sources: SourceLines, console: Console, *, offers: bool = True) -> None:
+    """Print every finding, every file that could not be checked, and a summary.
+
+    Args:
+        offers: say for how many ``gradguard fix`` has an edit.
+    """
     for finding in result.findings:
         _finding(finding, sources, console)
         console.print()
@@ -30,6 +34,8 @@ def report(result: CheckResult, sources: SourceLines, console: Console) -> None:
     if result.errors:
         console.print()
     wrapped(console, Text(summary(result)), 0)
+    if offers and (offered := offer(result)):
+        wrapped(console, Text(offered), 0)
     if result.findings:
         worst = min(result.findings, key=lambda f: list(Severity).index(f.severity))
         wrapped(console, Text.assemble("For the whole story: ", (f"gradguard explain {worst.code}", "bold")), 0)

@@ -37,7 +37,8 @@ def lines(path: str, before: Parts, after: Parts) -> Iterator[str]:
     for cell, old in before.items():
         name = place(path, cell)
         for line in difflib.unified_diff(_lines(old), _lines(after[cell]), f"a/{name}", f"b/{name}"):
-            yield line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n"
+            said = "\\ No newline at end of file\n" if cell is None else ""  # the last line of a cell never has one
+            yield line if line.endswith("\n") else f"{line}\n{said}"
 
 
 def _lines(text: str) -> list[str]:

@@ -26,7 +26,7 @@ def made(findings: Sequence[Finding], console: Console) -> None:
 def left(result: CheckResult, sources: SourceLines, console: Console) -> None:
     """Print what is left, as ``gradguard check`` does."""
     if result.findings or result.errors:
-        report(result, sources, console)
+        report(result, sources, console, offers=False)
 
 
 def summary(

@@ -23,6 +23,18 @@ def summary(result: CheckResult) -> str:
     return text
 
 
+def offer(result: CheckResult) -> str:
+    """What ``gradguard fix`` can do of it; empty where it can do nothing."""
+    fixes = [finding.fix for finding in result.findings if finding.fix is not None]
+    safe = sum(fix.safe for fix in fixes)
+    if not fixes:
+        return ""
+    if not safe:
+        return f"`gradguard fix --unsafe-fixes` has an edit for {len(fixes)}."
+    more = f", with --unsafe-fixes for {len(fixes) - safe} more" if safe < len(fixes) else ""
+    return f"`gradguard fix` has an edit for {safe}{more}."
+
+
 def place(path: str, cell: int | None, *numbers: int) -> str:
     """``path:line:column``, with the cell in between for a notebook."""
     return ":".join([path, *([f"cell {cell}"] if cell is not None else []), *map(str, numbers)])

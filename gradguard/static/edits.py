@@ -26,17 +26,23 @@ def instead(site: Site, text: str, what: str) -> Fix:
 
 def detached(site: Site) -> Edit | None:
     """The edit that makes an expression ``expression.detach()``; None where that cannot be right."""
-    if isinstance(site.node, t.Name | t.Attribute | t.Subscript | t.Call):
-        return site.replace(f"{site.code}.detach()")
-    if isinstance(site.node, t.Operation):
-        return site.replace(f"({site.code}).detach()")
-    return None
+    return called(site, "detach()") if isinstance(site.node, (*_PRIMARY, t.Operation)) else None
 
 
 def with_call(site: Site, call: str) -> Fix:
     """Call a method on what stands in a place: ``view.clone()``."""
-    code = site.code if isinstance(site.node, _PRIMARY) else f"({site.code})"
-    return instead(site, f"{code}.{call}", f"write `{one_line(code)}.{call}`")
+    return Fix(f"write `.{call}` behind `{one_line(site.code)}`", (called(site, call),), safe=False)
+
+
+def called(site: Site, call: str) -> Edit:
+    """The edit that puts ``.call`` behind an expression, in parentheses where it needs them."""
+    if isinstance(site.node, _PRIMARY):
+        return site.replace(f"{site.text}.{call}")
+    span, lines, text = site.span, site.lines, f"({site.text}).{call}"
+    before, behind = lines[0][: span.column - 1], lines[-1][span.end_column - 1 :]
+    if not (site.code.startswith("(") and before.endswith("(") and behind.startswith(")")):
+        return site.replace(text)
+    return Edit(Span(span.line, span.column - 1, span.end_line, span.end_column + 1), text)
 
 
 def inserted_call(call: Event, code: str) -> Edit | None:
@@ -45,7 +51,7 @@ def inserted_call(call: Event, code: str) -> Edit | None:
     if call.inner is not None or not isinstance(node, t.Call) or not isinstance(node.func, t.Attribute):
         return None
     receiver = Site(call.site.chunk, node.func.value)
-    text = receiver.code if isinstance(node.func.value, _PRIMARY) else f"({receiver.code})"
+    text = receiver.text if isinstance(node.func.value, _PRIMARY) else f"({receiver.text})"
     return receiver.replace(f"{text}.{code}")
 
 

@@ -13,7 +13,7 @@ from gradguard.editing import clash, edited_text, line_after
 from gradguard.findings import CheckResult, Edit, Finding, Severity
 from gradguard.static.discover import shown
 from gradguard.static.gate import SourceError
-from gradguard.static.source import code_cells, encoding_of, from_bytes
+from gradguard.static.source import code_cells, encoding_of, from_bytes, unreadable_cells
 
 MOST_ROUNDS = 50
 
@@ -189,9 +189,10 @@ def _errors(result: CheckResult, name: str) -> set[str]:
 def _problems(content: bytes, path: Path) -> float:
     """How many cells of a notebook are no Python; more than any number where a file is none."""
     try:
-        source = from_bytes(content, shown(path), notebook=path.suffix == ".ipynb")
-        source.outline  # noqa: B018 - reading it parses the text
-        return len(source.problems)
+        if path.suffix == ".ipynb":
+            return unreadable_cells(content)
+        from_bytes(content, shown(path)).outline  # noqa: B018 - reading it parses the text
+        return 0
     except SourceError:
         return float("inf")
 

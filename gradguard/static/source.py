@@ -310,6 +310,15 @@ class Site:
         return self.chunk.lines(self.node.origin)
 
     @property
+    def text(self) -> str:
+        """What stands in its span, as the file has it: without parentheses of its own, with all white space."""
+        span, lines = self.span, self.lines
+        end = span.end_column - 1 if span.end_line > span.line else span.end_column - span.column
+        lines[0] = lines[0][span.column - 1 :]
+        lines[-1] = lines[-1][:end]
+        return "\n".join(lines)
+
+    @property
     def indent(self) -> str:
         """The white space before the first character of the site's line."""
         line = self.chunk.source_line(self.node.origin)
@@ -411,13 +420,26 @@ def code_cells(data: bytes) -> Iterator[str]:
         yield ("".join(source) if isinstance(source, list) else str(source)).replace("\r\n", "\n").replace("\r", "\n")
 
 
-def _as_python(text: str) -> str:
-    """The cell without IPython's own syntax; as it stands where that is Python: a line may begin with an operator."""
+def unreadable_cells(data: bytes) -> int:
+    """How many code cells of a notebook are no Python, whatever of IPython's own is in them.
+
+    Raises:
+        SourceError: the bytes are not a notebook.
+    """
+    return sum(not _is_python(_as_python(text)) for text in code_cells(data))
+
+
+def _is_python(text: str) -> bool:
     try:
         parsed(text)
     except SourceError:
-        return _without_magics(text)
-    return text
+        return False
+    return True
+
+
+def _as_python(text: str) -> str:
+    """The cell without IPython's own syntax; as it stands where that is Python: a line may begin with an operator."""
+    return text if _is_python(text) else _without_magics(text)
 
 
 def _without_magics(text: str) -> str:

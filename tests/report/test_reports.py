@@ -83,6 +83,7 @@ def test_the_console_says_what_where_why_and_what_to_do() -> None:
         "error: x: denied",
         "",
         "Found 2 problems (1 error, 1 warning) in 12 files. 2 paths not fully checked.",
+        "`gradguard fix` has an edit for 1.",
         "For the whole story: gradguard explain GG103",
     ]
 

@@ -376,6 +376,23 @@ def test_what_an_edit_makes(name: str) -> None:
     assert fixed(text, code) == after
 
 
+@pytest.mark.parametrize(
+    ("kept", "detached"),
+    [
+        ("loss", "loss.detach()"),
+        ("2 * loss", "(2 * loss).detach()"),
+        ("(loss / 8)", "(loss / 8).detach()"),
+        ("( loss / 8 )", "( (loss / 8).detach() )"),
+        ("(loss\n                / 8)", "(loss\n                / 8).detach()"),
+        ("loss.mean(\n                0\n            )", "loss.mean(\n                0\n            ).detach()"),
+    ],
+)
+def test_parentheses_and_lines_stay(kept: str, detached: str) -> None:
+    text = "def f(net, loader, optimizer):\n    total = 0.0\n" + dedent(LOOP).split("\n", 2)[2]
+    text += "        total = total + KEPT\n    return total\n"
+    assert fixed(text.replace("KEPT", kept), "GG103") == text.replace("KEPT", detached)
+
+
 def _dedented(lines: str) -> str:
     """Whole lines of an indented text as they are without its indentation."""
     return "".join(line.removeprefix("    ") for line in lines.splitlines(keepends=True))
