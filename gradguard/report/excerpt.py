@@ -74,16 +74,35 @@ def changes(lines: Sequence[str], edits: Sequence[Edit], width: int, encoding: s
     if not edits or max(e.span.end_line for e in edits) > len(lines) + 1:
         return []  # the file is not the one that was checked
     after = edited(lines, edits)
+    if len(edits) > 2 and all(map(_only_indents, edits[1:])):
+        return _block(after, edits[0].span.line - 1, width, encoding)
     first = min(e.span.line for e in edits) - 1
     tail = len(lines) - max(e.span.end_line for e in edits)
     old, new = list(lines[first : len(lines) - tail]), after[first : len(after) - tail]
     found: list[Change] = []
     for tag, i, i_end, j, j_end in difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
         if tag != "equal":
-            # What is only inserted is shown before the line that follows: else nobody sees where it goes.
-            follows = lines[first + i : first + i + 1] if i == i_end else []
-            found += _fit(old[i:i_end], new[j:j_end], follows, width, encoding)
+            before, behind = _beside(lines, first + i) if i == i_end else ([], [])
+            found += _fit(old[i:i_end], new[j:j_end], before, behind, width, encoding)
     return found
+
+
+def _beside(lines: Sequence[str], place: int) -> tuple[Sequence[str], Sequence[str]]:
+    """What is only inserted is shown with a line beside it, else nobody sees where it goes: rather the one behind."""
+    behind = lines[place : place + 1]
+    return ([], behind) if place == 0 or (behind and behind[0].strip()) else (lines[place - 1 : place], [])
+
+
+def _block(after: Sequence[str], place: int, width: int, encoding: str) -> list[Change]:
+    """Lines that are put into a block: its head and the first of them."""
+    head, line = after[place : place + 2]
+    more = line[: len(line) - len(line.lstrip())] + ELLIPSIS
+    return _fit([], [head, line, more], [], [], width, encoding)
+
+
+def _only_indents(edit: Edit) -> bool:
+    """Whether it only indents a line."""
+    return edit.span.column == edit.span.end_column == 1 and bool(edit.text) and not edit.text.strip(" \t")
 
 
 def _numbers(lines: Sequence[str], first: int, last: int) -> list[int]:
@@ -98,16 +117,23 @@ def _numbers(lines: Sequence[str], first: int, last: int) -> list[int]:
     return numbers
 
 
-def _fit(old: Sequence[str], new: Sequence[str], follows: Sequence[str], width: int, encoding: str) -> list[Change]:
+def _fit(
+    old: Sequence[str],
+    new: Sequence[str],
+    before: Sequence[str],
+    behind: Sequence[str],
+    width: int,
+    encoding: str,
+) -> list[Change]:
     """A hunk without the indentation that its lines share, each line cut around the first difference."""
-    together = [*old, *new, *follows]
+    together = [*before, *old, *new, *behind]
     indent = min((len(line) - len(line.lstrip()) for line in together if line.strip()), default=0)
     texts = [line[indent:] for line in together]
     cells = [_cells(text, encoding) for text in texts]
-    start = _common_prefix(texts[: len(texts) - len(follows)]) if old and new else 0
-    begin = sum(w for _, w in cells[0][:start])
+    start = _common_prefix(texts[len(before) : len(texts) - len(behind)]) if old and new else 0
+    begin = sum(w for _, w in cells[len(before)][:start])
     window = _window(begin, begin + 1, max(sum(w for _, w in c) for c in cells), width)
-    signs = "-" * len(old) + "+" * len(new) + " " * len(follows)
+    signs = " " * len(before) + "-" * len(old) + "+" * len(new) + " " * len(behind)
     return [Change(sign, _cut(c, window)) for sign, c in zip(signs, cells)]
 
 

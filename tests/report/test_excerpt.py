@@ -131,7 +131,20 @@ def test_an_inserted_line_is_shown_with_the_one_that_follows() -> None:
     shown = changes(lines, [Edit(Span(2, 1, 2, 1), "    @no_grad()\n")], 80, "utf-8")
     assert [(c.sign, c.text) for c in shown] == [("+", "@no_grad()"), (" ", "def f(self):")]
     at_the_end = changes(["x"], [Edit(Span(2, 1, 2, 1), "y")], 80, "utf-8")
-    assert [(c.sign, c.text) for c in at_the_end] == [("+", "y")]
+    assert [(c.sign, c.text) for c in at_the_end] == [(" ", "x"), ("+", "y")]
+
+
+def test_what_ends_a_block_is_shown_behind_the_line_before_it() -> None:
+    lines = ["for x in y:", "    f(x)", "", "done()"]
+    shown = changes(lines, [Edit(Span(3, 1, 3, 1), "    g(x)\n")], 80, "utf-8")
+    assert [(c.sign, c.text) for c in shown] == [(" ", "f(x)"), ("+", "g(x)")]
+
+
+def test_a_block_that_is_indented_is_shown_by_its_head() -> None:
+    lines = ["  for x in y:", *["    f(x)"] * 30]
+    edits = [Edit(Span(1, 3, 1, 3), "with a:\n    "), *(Edit(Span(n, 1, n, 1), "  ") for n in range(2, 32))]
+    shown = changes(lines, edits, 80, "utf-8")
+    assert [(c.sign, c.text) for c in shown] == [("+", "with a:"), ("+", "  for x in y:"), ("+", "  ...")]
 
 
 def test_a_removed_line_is_shown_alone() -> None:
