@@ -52,7 +52,7 @@ class FileLinks(Remembers):
         waiting = list(found)
         while waiting and rest:
             path = waiting.pop()
-            near = self._imported_files(path) | self._importers.get(module_name(path), set())
+            near = self._imported_files(path) | self._importing_files(path)
             new = sorted(rest & near)
             rest.difference_update(new)
             found.update(dict.fromkeys(new))
@@ -61,7 +61,7 @@ class FileLinks(Remembers):
 
     def importers(self, path: Path) -> set[Path]:
         """The files whose import statements may name a file."""
-        return self._importers.get(module_name(path), set()) - {path}
+        return self._importing_files(path) - {path}
 
     def related(self, near: File) -> Collection[Path]:
         """The files that share a program with ``near``: what imports it, and all that those import."""
@@ -70,8 +70,7 @@ class FileLinks(Remembers):
         self._project.questions.of(near.path).program = True
         if near.path in self._programs:
             return self._programs.of(near.path)
-        importing = self._importers.get(module_name(near.path), ())
-        return self._programs.of_another(importing, self._imported_files(near.path))
+        return self._programs.of_another(self._importing_files(near.path), self._imported_files(near.path))
 
     @cached_property
     def _programs(self) -> Programs:
@@ -115,12 +114,28 @@ class FileLinks(Remembers):
         return names
 
     def _imported_files(self, path: Path) -> set[Path]:
-        """The files that a file's import statements may name."""
+        """The files that a file's import statements may name.
+
+        Of several of one name that in its own folder, and those of whose folder it speaks, too: each folder of a
+        collection of programs has a ``models.py``.
+        """
         if path not in self._named:
-            named = self._files_named
-            words = named.keys() & self._texts.imported(path)
-            self._named[path] = set().union(*(named[word] for word in words))
+            named, words = self._files_named, self._texts.imported(path)
+            found: set[Path] = set()
+            for word in named.keys() & words:
+                own = {other for other in named[word] if _folder_of(other) == path.parent}
+                found |= own | {other for other in named[word] if not own or _folder_of(other).name in words}
+            self._named[path] = found
         return self._named[path]
+
+    def _importing_files(self, path: Path) -> set[Path]:
+        """The files whose import statements may name a file."""
+        likely = self._importers.get(module_name(path), set())
+        return {other for other in likely if path in self._imported_files(other) or path not in self._files}
+
+    @cached_property
+    def _files(self) -> frozenset[Path]:
+        return frozenset(self._project.files)
 
     @cached_property
     def _files_named(self) -> dict[str, set[Path]]:
@@ -136,3 +151,8 @@ class FileLinks(Remembers):
             for word in self._texts.imported(path):
                 found[word].add(path)
         return found
+
+
+def _folder_of(path: Path) -> Path:
+    """The folder that a module is imported from; a package's is the one that it is in."""
+    return path.parent.parent if path.stem == "__init__" else path.parent
