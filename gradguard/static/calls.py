@@ -378,7 +378,7 @@ def _unknown(c: Called) -> Value:
     if models or any(v.kind is Kind.OPTIMIZER for v in c.arguments):
         paths = frozenset(flow.canonical(path) if (path := t.path_of(model)) else None for model in models)
         flow.record(OpaqueCall(flow.site(c.node), flow.loop, flow.branches > 0, given=paths))
-        state.lost = None  # it may set them
+        state.lost = ()  # it may set them
     if k.GRADIENT_SEEKING_NAME.search(c.path):
         flow.facts.gradients_wanted = True
     module_calls.note_wanted(c)

@@ -412,12 +412,13 @@ class Flow(FlowNotes):
         by_name = event.target is not None or event.of_module  # p.grad = None may concern some parameters only
         # One in a branch of this function is forgotten where the ways meet; that of a callee may not have run at all.
         surely = event.inner is None or not event.inner.conditional
-        state.lost = event if state.computed and surely and by_name else state.lost
+        if state.computed and surely and by_name:
+            state.lost = (*state.lost, event)
 
     def set_gradients(self, node: t.Node, state: State) -> None:
         """Gradients are set by hand: the next step has some, whatever was reset before."""
         self.record(Call(self.site(node), self.loop, self.branches > 0, name=k.SETTING_GRADIENTS))
-        state.lost = None
+        state.lost = ()
 
     def store(self, path: str, value: Value, state: State, stmt: t.Node, source: t.Expr | None, form: Form) -> Store:
         """Note that a value was stored."""

@@ -69,7 +69,7 @@ def _backward(here: Translation, event: Backward) -> None:
         left_on=left.id if isinstance(left, t.Name) and left.id in flow.params else None,
         of_copy=is_made_for(flow, left),
     ))  # fmt: skip
-    state.lost, state.computed = None, True
+    state.lost, state.computed = (), True
 
 
 def _grad_call(here: Translation, event: GradCall) -> None:
@@ -91,16 +91,13 @@ def _zero_grad(here: Translation, event: ZeroGrad) -> None:
 
 def _step(here: Translation, event: Step) -> None:
     flow, state, target = here.flow, here.state, here.path(event.target) if event.target else None
-    lost = state.lost if event.lost is None else event.lost
-    if lost is not None and not lost.of_module and lost.target is not None and event.lost is None:
-        of_another = lost.target != target if target is not None else event.target is not None
-        lost = None if of_another else lost
+    lost = event.lost or state.reset_of(target, is_known=target is not None or event.target is None)
     of = event.of or _modules_of(here, target)
     named = _named(here, event, target)
     flow.record(
         replace(event, site=_site(here), loop=flow.loop, inner=event, target=target, of=of, named=named, lost=lost)
     )
-    state.lost, state.computed = None, False
+    state.note_step(target)
 
 
 def _named(here: Translation, event: Step | ZeroGrad, optimizer: str | None) -> frozenset[str] | None:
@@ -125,7 +122,7 @@ def _call(here: Translation, event: Call) -> None:
     ))  # fmt: skip
     _mark_leaf(here, event, receiver)
     if event.name == k.SETTING_GRADIENTS:
-        here.state.lost = None
+        here.state.lost = ()
 
 
 def _mark_leaf(here: Translation, event: Call, receiver: str | None) -> None:
@@ -187,7 +184,7 @@ def _is_frozen(here: Translation, module: str | None) -> bool:
 def _opaque(here: Translation, event: OpaqueCall) -> None:
     given = frozenset(here.path(path) if path else None for path in event.given)
     here.flow.record(replace(event, site=_site(here), loop=here.flow.loop, inner=event, given=given))
-    here.state.lost = None
+    here.state.lost = ()
 
 
 def _training_mode(here: Translation, event: TrainingMode) -> None:

@@ -46,7 +46,7 @@ class State:
         mode: the gradient mode.
         left: the gradient mode that a caller finds afterwards: what ``set_grad_enabled`` set, outside of any context.
         evaluating: paths on which ``.eval()`` was called.
-        lost: the ``zero_grad`` that came after the last backward, on every path.
+        lost: the ``zero_grad`` of each optimizer that came after the last backward, on every path.
         computed: gradients were computed since the last reset.
         frozen: paths of modules whose parameters all have ``requires_grad=False``.
     """
@@ -54,7 +54,7 @@ class State:
     env: dict[str, Value]
     mode: Mode = Mode.INHERITED
     evaluating: frozenset[str] = frozenset()
-    lost: ZeroGrad | None = None
+    lost: tuple[ZeroGrad, ...] = ()
     computed: bool = False
     frozen: frozenset[str] = frozenset()
     left: Mode = Mode.INHERITED
@@ -69,6 +69,23 @@ class State:
     def freezes(self, module: str | None) -> bool:
         """Whether no parameter of a module wants a gradient, of itself or with the one that it is a part of."""
         return module is not None and any(f"{module}.".startswith(f"{path}.") for path in self.frozen)
+
+    def reset_of(self, optimizer: str | None, *, is_known: bool = True) -> ZeroGrad | None:
+        """The last reset after the last backward that concerns an optimizer; any where nobody knows which one steps.
+
+        Args:
+            is_known: one without a path may be any; else it is one that this function has no path for.
+        """
+        for reset in reversed(self.lost):
+            if reset.of_module or reset.target is None or reset.target == optimizer or (optimizer is None and is_known):
+                return reset
+        return None
+
+    def note_step(self, optimizer: str | None) -> None:
+        """An optimizer has stepped: what was reset of the others is still lost to them."""
+        others = (reset for reset in self.lost if reset.target is not None and not reset.of_module)
+        self.lost = tuple(reset for reset in others if optimizer is not None and reset.target != optimizer)
+        self.computed = False
 
     def become(self, other: State) -> None:
         """Go on as ``other``: this is what one of several ways has led to."""
@@ -119,7 +136,7 @@ def merge(a: State | None, b: State | None, trusted: str = "both") -> State | No
             env[path] = join(x, y, trusted=trusted)
     mode = a.mode if a.mode is b.mode else Mode.UNKNOWN
     left = a.left if a.left is b.left else Mode.UNKNOWN
-    lost = a.lost if a.lost is b.lost else None
+    lost = a.lost if a.lost is b.lost else tuple(reset for reset in a.lost if any(reset is r for r in b.lost))
     frozen = a.frozen if a.frozen == b.frozen else a.frozen & b.frozen
     evaluating = a.evaluating if a.evaluating == b.evaluating else a.evaluating & b.evaluating
     return State(env, mode, evaluating, lost, a.computed or b.computed, frozen, left)

@@ -142,7 +142,7 @@ def handed_over(c: Called, value: Value) -> None:
         is_scaled=is_scaled(c, given),
     )  # fmt: skip
     flow.record(event)
-    c.state.lost = None
+    c.state.lost = ()
     c.state.computed = True
 
 
@@ -317,15 +317,12 @@ def _stepped(
     target = flow.canonical(target) if target else None
     if target is not None and any(target in f.loop.targets for f in flow.frames):
         target = None
-    lost = c.state.lost
-    if lost is not None and not lost.of_module and lost.target and target and lost.target != target:
-        lost = None
     step = Step(
         flow.site(c.node), flow.loop, flow.branches > 0, target=target, of=_modules(optimizer), zeroes=zeroes,
-        by_scaler=by_scaler, runs_closure=runs_closure, lost=lost,
+        by_scaler=by_scaler, runs_closure=runs_closure, lost=c.state.reset_of(target),
     )  # fmt: skip
     flow.record(step)
-    c.state.lost, c.state.computed = None, False
+    c.state.note_step(target)
     return NOTHING
 
 

@@ -10,6 +10,37 @@ from tests.rules.snippets import assert_clean, assert_flagged
 CODE = "GG202"
 
 FLAGGED = {
+    "two optimizers, both reset before they step": """
+        def train(enc, dec, loader, enc_opt, dec_opt):
+            for x, y in loader:
+                loss = F.mse_loss(dec(enc(x)), y)
+                loss.backward()
+                enc_opt.zero_grad()  # !
+                dec_opt.zero_grad()  # !
+                enc_opt.step()
+                dec_opt.step()
+    """,
+    "two optimizers in a helper": """
+        def update(enc_opt, dec_opt):
+            enc_opt.zero_grad()  # !
+            dec_opt.zero_grad()  # !
+            enc_opt.step()
+            dec_opt.step()
+
+        def train(enc, dec, loader, enc_opt, dec_opt):
+            for x, y in loader:
+                F.mse_loss(dec(enc(x)), y).backward()
+                update(enc_opt, dec_opt)
+    """,
+    "the first of them": """
+        def train(enc, dec, loader, enc_opt, dec_opt):
+            for x, y in loader:
+                dec_opt.zero_grad()
+                F.mse_loss(dec(enc(x)), y).backward()
+                enc_opt.zero_grad()  # !
+                dec_opt.step()
+                enc_opt.step()
+    """,
     "a step before the backward": """
         def train(model, loader, optimizer):
             for x, y in loader:
@@ -176,6 +207,37 @@ FLAGGED = {
 }
 
 CLEAN = {
+    "two optimizers, each reset after it has stepped": """
+        def train(enc, dec, loader, enc_opt, dec_opt):
+            for x, y in loader:
+                F.mse_loss(dec(enc(x)), y).backward()
+                enc_opt.step()
+                enc_opt.zero_grad()
+                dec_opt.step()
+                dec_opt.zero_grad()
+    """,
+    "two optimizers, with a backward for each": """
+        def train(gen, critic, loader, gen_opt, critic_opt):
+            for x in loader:
+                gen_opt.zero_grad()
+                critic_opt.zero_grad()
+                (critic(gen(x).detach()).mean() - critic(x).mean()).backward()
+                gen_opt.zero_grad()
+                critic_opt.step()
+                critic_opt.zero_grad()
+                (-critic(gen(x)).mean()).backward()
+                gen_opt.step()
+    """,
+    "one of them reset in a branch": """
+        def train(enc, dec, loader, enc_opt, dec_opt, freeze):
+            for x, y in loader:
+                F.mse_loss(dec(enc(x)), y).backward()
+                if freeze:
+                    enc_opt.zero_grad()
+                dec_opt.step()
+                enc_opt.step()
+                enc_opt.zero_grad(), dec_opt.zero_grad()
+    """,
     "a step before the backward, and no reset in between": """
         def train(model, loader, optimizer):
             for x, y in loader:
