@@ -25,6 +25,7 @@ from collections.abc import Iterator
 from gradguard.catalogue import Rule
 from gradguard.findings import Finding, Severity
 from gradguard.signs import DISABLE
+from gradguard.static.edits import removed
 from gradguard.static.model import Function
 
 rule = Rule("GG504", "gc-disabled", Severity.WARNING, ((DISABLE,),))
@@ -38,4 +39,5 @@ def never_collects(function: Function) -> Iterator[Finding]:
                 call.source.site,
                 "the cyclic collector is off, and nothing calls it: every cycle stays, with the tensors in it",
                 help="call `gc.collect()` every few hundred steps",
+                fix=removed(call.site) if call.inner is None else None,
             )

@@ -42,11 +42,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gradguard.catalogue import Rule
-from gradguard.findings import Finding, Severity
+from gradguard.findings import Finding, Fix, Severity
 from gradguard.signs import TRAINS
 from gradguard.static.attacks import attacks
+from gradguard.static.edits import statement_before
 from gradguard.static.leftovers import leftovers
-from gradguard.static.model import Event, Function
+from gradguard.static.model import Backward, Event, Function, Step
+from gradguard.static.names import in_method
 from gradguard.static.source import Site
 
 rule = Rule("GG214", "leftover-gradients", Severity.ERROR, TRAINS)
@@ -85,11 +87,19 @@ def _of_others(function: Function) -> Iterator[Finding]:
             f"this backward, which is for `{each.own.target}`, also fills gradients of `{each.used_by.target}`, and "
             f"nothing resets them before its next step",
             help=f"call `{each.used_by.target}.zero_grad()` right before its own backward",
+            fix=_fix(each.added_to, each.used_by),
             related=(
                 added_to.related("this backward adds to them"),
                 used_by.related("this step uses the sum"),
             ),
         )
+
+
+def _fix(added_to: Backward, used_by: Step) -> Fix | None:
+    """Reset right before the backward that adds to them, where that is written in this function."""
+    target = in_method(used_by.target) if used_by.target is not None else ""
+    is_named = all(part.isidentifier() for part in target.split("."))
+    return statement_before(added_to, f"{target}.zero_grad()") if is_named else None
 
 
 def _site(event: Event) -> Site:

@@ -45,12 +45,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gradguard.catalogue import Rule
-from gradguard.findings import Confidence, Finding, Related, Severity
+from gradguard.findings import Confidence, Finding, Fix, Related, Severity
 from gradguard.signs import TRAINS
 from gradguard.static import tree as t
-from gradguard.static.edits import statement_before
+from gradguard.static.edits import last_in_loop, statement_before
 from gradguard.static.learners import goes_over_learners, loop_it_follows, resets_beside
-from gradguard.static.model import Function, Loop, Step, ZeroGrad
+from gradguard.static.model import Backward, Function, Loop, Step, ZeroGrad
+from gradguard.static.names import in_method
 from gradguard.static.optimized import overlap
 from gradguard.static.steps_by_hand import site_of, steps_never_reset
 
@@ -86,10 +87,19 @@ def _in_no_iteration(function: Function) -> Iterator[Finding]:
             f"the gradients of all iterations{where}",
             help=f"call `{target}.zero_grad()` "
             + ("before it, in every iteration" if step.loop is loop else f"after each `{target}.step()`"),
-            fix=statement_before(backward, f"{target}.zero_grad()") if target == step.target else None,
+            fix=_fix(backward, step, alone=alone),
             confidence=Confidence.LOW if outer is not None and loop.over_samples else Confidence.HIGH,
             related=_where_it_steps(step),
         )
+
+
+def _fix(backward: Backward, step: Step, *, alone: bool) -> Fix | None:
+    """Reset right before the backward, by the optimizer's own name; in the function that does both, if one does."""
+    if alone and isinstance(backward.source, Backward) and isinstance(step.source, Step):
+        backward, step = backward.source, step.source
+    target = in_method(_optimizer(step))
+    is_named = step.target is not None and target == in_method(step.target)
+    return statement_before(backward, f"{target}.zero_grad()") if is_named else None
 
 
 def _but_the_last(function: Function) -> Iterator[Finding]:
@@ -137,6 +147,7 @@ def _where_no_optimizer_steps(function: Function) -> Iterator[Finding]:
                 f"{'that' if len(names) == 1 else 'those'} of {' and '.join(names)}: each "
                 "step is taken with the sum of the gradients of all iterations",
                 help=f"call {' and '.join(resets)} in every iteration, after the step",
+                fix=last_in_loop(loop, next(iter(resets)).strip("`")) if len(resets) == 1 else None,
                 related=(backward.site.related("this backward adds to it"),),
             )
 

@@ -37,9 +37,11 @@ from collections.abc import Iterator
 from itertools import takewhile
 
 from gradguard.catalogue import Rule
-from gradguard.findings import Finding, Severity
+from gradguard.findings import Finding, Fix, Severity
 from gradguard.signs import ACTS, sign
-from gradguard.static.model import Function, OpaqueCall, Step
+from gradguard.static import tree as t
+from gradguard.static.edits import instead
+from gradguard.static.model import Backward, Function, OpaqueCall, Site, Step
 from gradguard.static.rounds import round_of
 
 _SCALES = sign(".scale(")
@@ -64,5 +66,22 @@ def steps_with_scaled_gradients(function: Function) -> Iterator[Finding]:
             "the gradients are still scaled here, at first by 65,536: the scaler divides them only where it takes the "
             "step itself",
             help=f"write `scaler.step({step.target or 'optimizer'})`",
+            fix=_fix(backward, step),
             related=(backward.source.site.related("this computes the gradients of the scaled loss"),),
         )
+
+
+def _fix(backward: Backward, step: Step) -> Fix | None:
+    """Let the scaler step, and update its scale where nothing here does."""
+    site, node = step.site, step.site.node
+    scaled = backward.site.node.func if isinstance(backward.site.node, t.Call) else None
+    call = scaled.value if isinstance(scaled, t.Attribute) else None
+    func = call.func if isinstance(call, t.Call) else None
+    if not isinstance(func, t.Attribute) or func.name != "scale" or not isinstance(node, t.Call) or node.args:
+        return None
+    if step.inner is not None or backward.inner is not None or not isinstance(node.func, t.Attribute):
+        return None
+    scaler = Site(backward.site.chunk, func.value).text
+    taken = f"{scaler}.step({Site(site.chunk, node.func.value).text})"
+    update = "" if f"{scaler}.update(" in site.chunk.program else f"\n{site.indent}{scaler}.update()"
+    return instead(site, taken + update, f"write `{taken}`")

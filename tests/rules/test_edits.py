@@ -346,6 +346,75 @@ EDITS: dict[str, tuple[str, str, dict[str, str]]] = {
         """,
         {"torch.ones(8, requires_grad=True)": "nn.Parameter(torch.ones(8, requires_grad=True))"},
     ),
+    "a method that does both resets before its backward": (
+        "GG201",
+        """
+        class Agent:
+            def learn(self, loss):
+                loss.backward()
+                self.opt.step()
+
+        def train(agent: Agent, net, loader):
+            for x, y in loader:
+                agent.learn(F.mse_loss(net(x), y))
+        """,
+        {"        loss.backward()\n": "        self.opt.zero_grad()\n        loss.backward()\n"},
+    ),
+    "parameters that the program moves itself": (
+        "GG201",
+        """
+        def fit(x, y, rate):
+            w = torch.zeros(8, requires_grad=True)
+            for _ in range(1000):
+                loss = ((x @ w - y) ** 2).mean()
+                loss.backward()
+                with torch.no_grad():
+                    w -= rate * w.grad
+        """,
+        {"            w -= rate * w.grad\n": "            w -= rate * w.grad\n        w.grad.zero_()\n"},
+    ),
+    "what a generator leaves in the critic": (
+        "GG214",
+        """
+        def train(loader, G, D):
+            g_opt = torch.optim.Adam(G.parameters(), lr=1e-3)
+            d_opt = torch.optim.Adam(D.parameters(), lr=1e-3)
+            for x in loader:
+                fake = G(torch.randn(len(x), 8))
+                d_loss = F.softplus(-D(x)).mean() + F.softplus(D(fake.detach())).mean()
+                d_loss.backward()
+                d_opt.step()
+                d_opt.zero_grad()
+                F.softplus(-D(G(torch.randn(len(x), 8)))).mean().backward()
+                g_opt.step()
+                g_opt.zero_grad()
+        """,
+        {"        d_loss.backward()\n": "        d_opt.zero_grad()\n        d_loss.backward()\n"},
+    ),
+    "a scaler takes the step": (
+        "GG211",
+        LOOP.replace("loss.backward()", "scaler.scale(loss).backward()"),
+        {"optimizer.step()\n": "scaler.step(optimizer)\n        scaler.update()\n"},
+    ),
+    "a scaler that is updated": (
+        "GG211",
+        LOOP.replace("loss.backward()", "scaler.scale(loss).backward()") + "            scaler.update()\n",
+        {"optimizer.step()\n": "scaler.step(optimizer)\n"},
+    ),
+    "the collector stays on": (
+        "GG504",
+        """
+        import gc
+
+        def main(net, optimizer, loader):
+            gc.disable()
+            for x, y in loader:
+                optimizer.zero_grad()
+                F.mse_loss(net(x), y).backward()
+                optimizer.step()
+        """,
+        {"        gc.disable()\n": ""},
+    ),
     "figures are closed": (
         "GG505",
         """
