@@ -56,11 +56,17 @@ def detach(store: Store) -> Fix | None:
         return None
     if store.is_kept_as_key or store.may_be_needed:
         return None
-    if store.is_tensor is False:
+    if store.is_tensor is False and not _is_handed_on_alone(store):
         return _detach_parts(site, store.value)
     edit = detached(site)
     is_safe = store.is_tensor is True and not is_elsewhere  # somebody else may call it, and want the graph
     return Fix(f"detach `{one_line(site.code)}`", (edit,), is_safe) if edit else None
+
+
+def _is_handed_on_alone(store: Store) -> bool:
+    """Whether what a call is given is the only tensor with a graph in what the callee makes of it, a record say."""
+    carrying = [part for _, part in store.value.parts if part.roots]
+    return store.parameter and len(carrying) == 1 and _is_tensor(carrying[0])
 
 
 def _detach_parts(site: Site, value: Value) -> Fix | None:

@@ -190,6 +190,33 @@ EDITS: dict[str, tuple[str, str, dict[str, str]]] = {
         ),
         {"(x.shape, loss, {": "(x.shape, loss.detach(), {"},
     ),
+    "what a callee puts into a record is detached where it is handed over": (
+        "GG107",
+        """
+        class Log:
+            def __init__(self):
+                self.rows = []
+
+            def push(self, step, loss):
+                self.rows.append((step, loss))
+
+        def train(net, loader, optimizer):
+            log = Log()
+            for i, (x, y) in enumerate(loader):
+                optimizer.zero_grad()
+                loss = F.mse_loss(net(x), y)
+                loss.backward()
+                optimizer.step()
+                log.push(i, loss)
+            return log
+        """,
+        {"log.push(i, loss)": "log.push(i, loss.detach())"},
+    ),
+    "the view in a tuple is copied": (
+        "GG403",
+        LOOP + "            log.append((int(y[0]), x.detach()[0]))\n",
+        {"x.detach()[0]))": "x.detach()[0].clone()))"},
+    ),
     "a hook goes before the loop": (
         "GG401",
         LOOP.replace("            optimizer.zero_grad()\n", "            net.head.register_forward_hook(\n"
