@@ -56,13 +56,16 @@ from collections.abc import Iterator
 
 from gradguard.catalogue import Rule
 from gradguard.findings import Confidence, Finding, Fix, Leak, Severity
-from gradguard.signs import STORING
+from gradguard.signs import LOOP, STORING, sign
 from gradguard.static import tree as t
 from gradguard.static.edits import last_in_loop
 from gradguard.static.model import Form, Function, Store
 from gradguard.static.names import in_method
 
-rule = Rule("GG105", "carried-state", Severity.ERROR, STORING)
+# An object whose state goes into a call that gives the next one: who runs it in a loop need speak of no training.
+_CARRIES = sign("self.", pattern=r"\bself\.(\w+)\b[^\n=()]*=(?!=)[^\n]*\([^\n]*\bself\.\1\b(?!\()", reaches=True)
+
+rule = Rule("GG105", "carried-state", Severity.ERROR, (*STORING, (_CARRIES, LOOP)))
 
 
 @rule.in_source

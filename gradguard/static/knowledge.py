@@ -139,6 +139,8 @@ KEEPING_DEVICE = MOVING_METHODS - frozenset(("to", "cuda", "cpu"))
 DEVICE_NAME = re.compile(r"^(?!.*cpu).*(?:\bdev(?:s|ice|_?ids?|_\w*|\b)|device|cuda|gpu|rank)", re.I)
 # Methods that nothing but a tensor has.
 ONLY_OF_TENSORS = frozenset("chunk narrow unsqueeze permute softmax log_softmax sigmoid unbind requires_grad_".split())
+# What graphs and pictures are called in PyTorch Geometric and Transformers: always tensors, where they can be hashed.
+TENSOR_NAMES = frozenset("edge_index edge_attr edge_weight attention_mask pixel_values".split())
 # Methods of texts, dicts, tensors and arrays: where one is called, it is not asked what class the object has.
 _OF_TEXTS = frozenset("startswith endswith split rsplit splitlines strip lstrip rstrip lower upper items keys".split())
 _OF_ARRAYS = frozenset("size dim clone detach numpy tolist new_zeros new_ones masked_fill astype".split())

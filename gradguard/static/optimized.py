@@ -20,15 +20,15 @@ def optimized(c: Called) -> frozenset[str] | None:
     Args:
         c: the call that makes it.
     """
-    parameters = c.node.argument("params", 0)
+    parameters = given = c.node.argument("params", 0)
     if isinstance(parameters, t.Name):  # tuned = list(net.head.parameters())
-        statements = (s for s in c.flow.ref.define.statements if isinstance(s, t.Assign))
-        given = [s.value for s in statements if any(t.path_of(target) == parameters.id for target in s.targets)]
-        parameters = given[0] if len(given) == 1 else parameters
+        parameters = _only_value(c, parameters.id) or parameters
     calls = [n for n in t.walk(parameters) if isinstance(n, t.Call) and isinstance(n.func, t.Attribute)]
     named = [_owner(call) for call in calls if _is_of_module(call)]
     if named:
         return _all_known([_as_kept(c, path) for path in named])
+    if (groups := _in_groups(c, given)) is not None:
+        return groups
     if isinstance(parameters, t.Display) and not calls:
         return _all_known([t.path_of(item) if _is_made_leaf(c, item) else None for item in parameters.items])
     method = parameters if isinstance(parameters, t.Call) else None
@@ -38,6 +38,61 @@ def optimized(c: Called) -> frozenset[str] | None:
         return None
     inside = _all_known(list(_given_back(ref)))  # of `net.table_parameters()`: what its method gives
     return frozenset(base + path[len("self") :] for path in inside) if inside is not None else None
+
+
+def _only_value(c: Called, name: str) -> t.Expr | None:
+    """What a variable of the function is bound to, where one statement binds it."""
+    statements = (s for s in c.flow.ref.define.statements if isinstance(s, t.Assign))
+    given = [s.value for s in statements if any(t.path_of(target) == name for target in s.targets)]
+    return given[0] if len(given) == 1 else None
+
+
+def _in_groups(c: Called, parameters: t.Expr | None) -> frozenset[str] | None:
+    """The modules whose parameters are parted first: ``decay = [p for p in net.parameters() if p.ndim > 1]``."""
+    names = _grouped(parameters)
+    sources = [_source(c, name) for name in names]
+    return frozenset().union(*(source for source in sources if source)) if sources and all(sources) else None
+
+
+def _grouped(parameters: t.Expr | None) -> list[str]:
+    """The names of the groups: of ``[{"params": decay}, {"params": rest, "lr": 1e-3}]``, ``decay + rest``."""
+    if isinstance(parameters, t.Name):
+        return [parameters.id]
+    if isinstance(parameters, t.Operation) and parameters.operator == "+":
+        return [name for operand in parameters.operands for name in _grouped(operand)]
+    items = parameters.items if isinstance(parameters, t.Display) else []
+    entries = (entry for item in items if isinstance(item, t.DictDisplay) for entry in item.entries)
+    groups = (value for key, value in entries if isinstance(key, t.Constant) and key.value == "params")
+    return [name for group in groups for name in _grouped(group)]
+
+
+def _source(c: Called, name: str, depth: int = 3) -> frozenset[str] | None:
+    """The modules whose parameters a list has, that a comprehension makes or a loop fills."""
+    value = _only_value(c, name)
+    loops = (s for s in c.flow.ref.define.statements if isinstance(s, t.Repeat) and _fills(s, name))
+    is_empty = isinstance(value, t.Display) and not value.items
+    made = [s.iterable for s in loops] if is_empty else [clause.iterable for clause in _clauses(value)]
+    found: set[str] = set()
+    for each in made:
+        if isinstance(each, t.Name) and depth:
+            of = _source(c, each.id, depth - 1)
+        else:
+            owner = _owner(each) if isinstance(each, t.Call) and _is_of_module(each) else None
+            of = frozenset((owner,)) if owner is not None else None
+        if of is None:
+            return None
+        found |= of
+    return frozenset(found) or None
+
+
+def _clauses(value: t.Expr | None) -> list[t.Clause]:
+    return value.clauses if isinstance(value, t.Comprehension) else []
+
+
+def _fills(loop: t.Repeat, name: str) -> bool:
+    """Whether a loop appends to a list."""
+    calls = (node.func for node in t.walk(loop.body) if isinstance(node, t.Call))
+    return any(isinstance(f, t.Attribute) and f.name == "append" and t.path_of(f.value) == name for f in calls)
 
 
 def _is_made_leaf(c: Called, item: t.Expr) -> bool:

@@ -57,7 +57,7 @@ def is_bounded(decorator: t.Expr, name: str) -> bool:
 def _tensors(define: t.Define, module: Module) -> list[str]:
     """The parameters that are tensors, by their annotations or by what is done with them."""
     used = used_as_tensors(define.body) | frozenset(_used_as_arrays(define.body, module))
-    used -= frozenset(_made_anew(define.body, module))
+    used = (used | k.TENSOR_NAMES) - frozenset(_made_anew(define.body, module))
     annotated = ((p.name, p.annotation) for p in define.params)
     return [name for name, hint in annotated if name in used or (hint is not None and _is_tensor(hint, module))]
 

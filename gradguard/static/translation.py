@@ -188,14 +188,20 @@ class Translation:
         return must
 
     def _passed(self, roots: Roots) -> Holdings:
-        """What the arguments among the roots hold; of what an object has, what lies on a device."""
+        """What the arguments among the roots hold; of what an object has, what lies on a device or in a collection."""
         found: Holdings = NOTHING_HELD
         for root in roots:
             if root.source is Source.PARAM:
                 found = either(found, self.outer(root).holds)
             elif root.source is Source.PLACE:
-                found = either(found, self.outer(root).holding(*ON_DEVICE))
+                found = either(found, self.outer(root).holding(*ON_DEVICE) | self._members(root))
         return found
+
+    def _members(self, place: Root) -> Holdings:
+        """That a field lives as long as the object that it is a field of, an element of a collection here."""
+        path = self.path(place.base)
+        owner = path.rpartition(".")[0] if path is not None else ""
+        return self.flow.read(owner, self.state).holding(Held.MEMBER) if owner else NOTHING_HELD
 
     def _roots(self, roots: Roots) -> tuple[Roots, Roots]:
         """Roots of the callee in terms of the caller's: those that are there, and those that may be."""

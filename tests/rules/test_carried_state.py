@@ -31,6 +31,30 @@ MARKING = """
 """
 
 FLAGGED = {
+    "a stream that nothing trains": """
+        class Mask(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.rnn, self.out = nn.GRU(8, 8), nn.Linear(8, 8)
+
+            def forward(self, x, state=None):
+                h, state = self.rnn(x, state)
+                return self.out(h).sigmoid(), state
+
+        class Stream:
+            def __init__(self, model):
+                self.model = model.eval()
+                self.state = None
+
+            def process(self, chunk):
+                mask, self.state = self.model(chunk, self.state)  # !
+                return chunk * mask.detach()
+
+        def main(chunks):
+            stream = Stream(Mask())
+            for chunk in chunks:
+                print(stream.process(chunk).abs().max().item())
+    """,
     "a state that is a field of what a model gives": """
         from typing import NamedTuple
 
@@ -351,6 +375,24 @@ HANDED = """
 SPELLINGS = ("perturbation", "simulation")  # the same store under whatever rule fits its form best
 
 CLEAN = {
+    "a stream that nothing trains, under inference_mode": twin(
+        FLAGGED["a stream that nothing trains"],
+        ("            def process", "            @torch.inference_mode()\n            def process"),
+    ),
+    "a stream that nothing trains, of numbers": """
+        class Stream:
+            def __init__(self, step):
+                self.step, self.state = step, 0
+
+            def process(self, chunk):
+                self.state = self.step(chunk, self.state)
+                return self.state
+
+        def main(chunks):
+            stream = Stream(lambda x, s: s + len(x))
+            for chunk in chunks:
+                print(torch.tensor(stream.process(chunk)))
+    """,
     "a field that is cut": twin(
         FLAGGED["a state that is a field of what a model gives"], ("state = out.state", "state = out.state.detach()")
     ),

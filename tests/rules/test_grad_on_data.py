@@ -7,6 +7,31 @@ from tests.rules.snippets import assert_clean, assert_flagged, twin
 CODE = "GG407"
 
 FLAGGED = {
+    "a field of a record that is handed to a helper": """
+        from dataclasses import dataclass
+
+        @dataclass
+        class Pack:
+            pos: torch.Tensor
+            energy: torch.Tensor
+
+        def build(count):
+            return [Pack(torch.randn(9, 3), torch.randn(())) for _ in range(count)]
+
+        def forces(net, pack, training):
+            pos = pack.pos.requires_grad_()  # !
+            energy = net(pos).sum()
+            return energy, -torch.autograd.grad(energy, pos, create_graph=training)[0]
+
+        def fit(net, optimizer):
+            packs = build(100)
+            for step in range(1000):
+                pack = packs[step % 100]
+                energy, f = forces(net, pack, True)
+                optimizer.zero_grad()
+                ((energy - pack.energy).square() + f.square().mean()).backward()
+                optimizer.step()
+    """,
     "a field of a record that a helper makes": """
         from dataclasses import dataclass
 
@@ -192,6 +217,12 @@ FLAGGED = {
 }
 
 CLEAN = {
+    "a field of a record that is handed to a helper, made in each step": twin(
+        FLAGGED["a field of a record that is handed to a helper"], ("packs[step % 100]", "build(1)[0]")
+    ),
+    "a field of a record that is handed to a helper, detached": twin(
+        FLAGGED["a field of a record that is handed to a helper"], ("pack.pos.requires", "pack.pos.detach().requires")
+    ),
     "a field of a record that a helper makes, a new tensor": twin(
         FLAGGED["a field of a record that a helper makes"], ("pack.pos.requires", "pack.pos.detach().requires")
     ),

@@ -14,6 +14,37 @@ from torchvision import models
 """
 
 FLAGGED = {
+    "groups that a helper parts": """
+        def make_optimizer(model, lr):
+            trainable = [p for p in model.parameters() if p.requires_grad]
+            decay = [p for p in trainable if p.ndim >= 2]
+            rest = [p for p in trainable if p.ndim < 2]
+            return torch.optim.AdamW([{"params": decay, "weight_decay": 0.01}, {"params": rest}], lr=lr)
+
+        def finetune(model, loader):
+            optimizer = make_optimizer(model, 1e-3)
+            model.head = nn.Linear(16, 4)  # !
+            for x, y in loader:
+                optimizer.zero_grad()
+                F.cross_entropy(model(x), y).backward()
+                optimizer.step()
+    """,
+    "groups that a loop fills": """
+        def finetune(model, loader):
+            decay, rest = [], []
+            for name, p in model.named_parameters():
+                (rest if name.endswith("bias") else decay).append(p)
+            slow = []
+            for p in model.parameters():
+                if p.requires_grad:
+                    slow.append(p)
+            optimizer = torch.optim.AdamW(slow)
+            model.head = nn.Linear(16, 4)  # !
+            for x, y in loader:
+                optimizer.zero_grad()
+                F.cross_entropy(model(x), y).backward()
+                optimizer.step()
+    """,
     "a head that is replaced": """
         model = torchvision.models.resnet18(weights="DEFAULT")
         optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
@@ -384,6 +415,26 @@ BETWEEN = {
 }
 
 CLEAN = {
+    "groups of another model": """
+        def finetune(model, teacher, loader):
+            kept = [p for p in teacher.parameters() if p.requires_grad]
+            optimizer = torch.optim.AdamW([{"params": kept}])
+            model.head = nn.Linear(16, 4)
+            for x, y in loader:
+                optimizer.zero_grad()
+                F.mse_loss(teacher(x), model(x).detach()).backward()
+                optimizer.step()
+    """,
+    "groups of who knows what": """
+        def finetune(model, others, loader):
+            kept = [p for p in others if p.requires_grad]
+            optimizer = torch.optim.AdamW([{"params": kept}])
+            model.head = nn.Linear(16, 4)
+            for x, y in loader:
+                optimizer.zero_grad()
+                F.cross_entropy(model(x), y).backward()
+                optimizer.step()
+    """,
     "the head is replaced first": """
         model = torchvision.models.resnet18()
         model.fc = nn.Linear(512, 2)
