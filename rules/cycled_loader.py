@@ -61,6 +61,8 @@ def _fix(call: Call) -> Fix | None:
     node = call.site.node
     if not call.name.endswith("cycle") or not isinstance(node, t.Call) or len(node.args) != 1:
         return None
+    if t.path_of(node.args[0].value) is None:
+        return None  # a loader that is made there would be made anew each time
     loader = Site(call.site.chunk, node.args[0].value).text
     again = f"(batch for _ in iter(int, 1) for batch in {loader})"  # `int()` is 0 for ever, and never 1
     return instead(call.site, again, f"go over `{one_line(loader)}` anew each time")

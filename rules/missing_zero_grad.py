@@ -48,7 +48,7 @@ from gradguard.catalogue import Rule
 from gradguard.findings import Confidence, Finding, Fix, Related, Severity
 from gradguard.signs import TRAINS
 from gradguard.static import tree as t
-from gradguard.static.edits import last_in_loop, statement_before
+from gradguard.static.edits import last_in_loop, statement_after, statement_before
 from gradguard.static.learners import goes_over_learners, loop_it_follows, resets_beside
 from gradguard.static.model import Backward, Function, Loop, Step, ZeroGrad
 from gradguard.static.names import in_method
@@ -86,20 +86,32 @@ def _in_no_iteration(function: Function) -> Iterator[Finding]:
             f"backward adds to the gradients, and nothing in this loop resets them: `{target}.step()` uses the sum of "
             f"the gradients of all iterations{where}",
             help=f"call `{target}.zero_grad()` "
-            + ("before it, in every iteration" if step.loop is loop else f"after each `{target}.step()`"),
-            fix=_fix(backward, step, alone=alone),
+            + ("before it, in every iteration" if _is_each(step, loop) else f"after each `{target}.step()`"),
+            fix=_fix(backward, step, loop, alone=alone),
             confidence=Confidence.LOW if outer is not None and loop.over_samples else Confidence.HIGH,
             related=_where_it_steps(step),
         )
 
 
-def _fix(backward: Backward, step: Step, *, alone: bool) -> Fix | None:
-    """Reset right before the backward, by the optimizer's own name; in the function that does both, if one does."""
+def _is_each(step: Step, loop: Loop) -> bool:
+    """Whether every iteration has its step: else gradients are accumulated, on purpose, until it comes."""
+    return step.loop is loop and not step.is_periodic
+
+
+def _fix(backward: Backward, step: Step, loop: Loop, *, alone: bool) -> Fix | None:
+    """Reset right before the backward, by the optimizer's own name; in the function that does both, if one does.
+
+    Where several backwards come before a step, after that.
+    """
+    each = _is_each(step, loop)
     if alone and isinstance(backward.source, Backward) and isinstance(step.source, Step):
         backward, step = backward.source, step.source
     target = in_method(_optimizer(step))
+    reset = f"{target}.zero_grad()"
     is_named = step.target is not None and target == in_method(step.target)
-    return statement_before(backward, f"{target}.zero_grad()") if is_named else None
+    if not is_named:
+        return None
+    return statement_before(backward, reset) if each else statement_after(step, reset)
 
 
 def _but_the_last(function: Function) -> Iterator[Finding]:

@@ -32,9 +32,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gradguard.catalogue import Rule
-from gradguard.findings import Finding, Severity
+from gradguard.findings import Finding, Fix, Severity
 from gradguard.signs import EVALUATES, LOOP, TRAINS, sign
 from gradguard.static.edits import with_call
+from gradguard.static.mistakes import TensorKey
 from gradguard.static.model import Function
 
 _KEYS = sign(
@@ -62,5 +63,11 @@ def is_new_each_time(function: Function) -> Iterator[Finding]:
             each.site,
             f"`{key}` is a tensor, and each element of a tensor is a new key: `{each.collection}` {consequence}",
             help=f"go over `{each.of}.tolist()`" if each.of else f"use the number: `{key}.item()`",
-            fix=None if each.of else with_call(each.key, "item()"),
+            fix=_fix(each),
         )
+
+
+def _fix(each: TensorKey) -> Fix | None:
+    """Use the number, where the element is written in this place only: elsewhere it may be looked up."""
+    is_only = each.key.chunk.program.count(each.key.code) == 1
+    return with_call(each.key, "item()") if is_only and not each.of else None

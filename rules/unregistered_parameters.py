@@ -96,10 +96,24 @@ def _registered(function: Function, collection: str, site: Site) -> Fix | None:
     value = bound[0].value if len(bound) == 1 else None
     is_list = isinstance(value, t.Display | t.Comprehension) and value.kind == "list"
     is_dict = isinstance(value, t.DictDisplay) or (isinstance(value, t.Comprehension) and value.kind == "dict")
-    if value is None or not (is_list or is_dict):
+    if value is None or not (is_list or (is_dict and all(map(_may_name_module, _keys(value))))):
         return None
     of = "Parameter" if "Parameter(" in site.chunk.program else "Module"
     return _wrapped(function, Site(site.chunk, value), f"{of}{'List' if is_list else 'Dict'}")
+
+
+def _keys(value: t.Expr) -> list[t.Expr | None]:
+    """The keys of a dict that is written out."""
+    if isinstance(value, t.DictDisplay):
+        return [key for key, _ in value.entries]
+    return [value.key] if isinstance(value, t.Comprehension) else []
+
+
+def _may_name_module(key: t.Expr | None) -> bool:
+    """Whether `ModuleDict` takes a key: a text without a dot."""
+    if isinstance(key, t.Constant):
+        return isinstance(key.value, str) and "." not in key.value
+    return isinstance(key, t.Text) or (isinstance(key, t.Call) and t.path_of(key.func) == "str")
 
 
 def _as_parameter(function: Function, site: Site) -> Fix | None:

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import os
+import shutil
 import sys
+import tempfile
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -52,16 +56,34 @@ def _written(task: _checking.Task, outcome: Outcome) -> Outcome:
     problems: list[FileError] = []
     for path, content in outcome.contents.items():
         try:
-            path.write_bytes(content)
+            _write(path, content)
         except OSError as error:
             problems.append(
                 FileError(shown(path), None, f"cannot be written: {(error.strerror or str(error)).lower()}")
             )
     failed = {problem.path for problem in problems}
     made = tuple(finding for finding in outcome.made if finding.path not in failed)
+    contents = {path: content for path, content in outcome.contents.items() if shown(path) not in failed}
     result: CheckResult = task.check({}) if failed else outcome.result
     result = dataclasses.replace(result, errors=tuple(sorted({*result.errors, *problems}, key=_checking.error_key)))
-    return dataclasses.replace(outcome, made=made, result=result)
+    return dataclasses.replace(outcome, contents=contents, made=made, result=result)
+
+
+def _write(path: Path, content: bytes) -> None:
+    """Put a new file in the place of the old one, whole or not at all; a link still leads to it, its mode stays."""
+    place = path.resolve()
+    if place.stat().st_nlink > 1 or not os.access(place, os.W_OK):
+        place.write_bytes(content)  # it has another name, too; or the reason why it cannot be written is told
+        return
+    handle, name = tempfile.mkstemp(dir=place.parent, prefix=f".{place.name}-")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+        shutil.copymode(place, name)
+        os.replace(name, place)
+    except BaseException:
+        os.unlink(name)
+        raise
 
 
 def _print_diff(task: _checking.Task, outcome: Outcome, out: Console) -> None:
@@ -84,7 +106,9 @@ def _print_text(task: _checking.Task, outcome: Outcome) -> None:
 def _report(task: _checking.Task, outcome: Outcome, diff: bool, out: Console) -> None:
     from gradguard.report import fix_console
 
-    if not diff:
+    if diff:
+        fix_console.errors(outcome.result, out)
+    else:
         fix_console.made(outcome.made, out)
         contents = {str(path): content for path, content in outcome.contents.items()}
         sources = source_reader(lambda path: contents.get(str(path.absolute())) or task.read(path))

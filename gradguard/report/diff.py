@@ -35,7 +35,7 @@ def show(path: str, before: Parts, after: Parts, console: Console) -> None:
 def lines(path: str, before: Parts, after: Parts) -> Iterator[str]:
     """The lines of the diff, each with its end."""
     for cell, old in before.items():
-        name = place(path, cell)
+        name = place(path, cell).lstrip("/") + ("\t" if " " in path else "")  # where it ends, for `patch`
         for line in difflib.unified_diff(_lines(old), _lines(after[cell]), f"a/{name}", f"b/{name}"):
             said = "\\ No newline at end of file\n" if cell is None else ""  # the last line of a cell never has one
             yield line if line.endswith("\n") else f"{line}\n{said}"

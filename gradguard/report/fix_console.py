@@ -9,7 +9,7 @@ from rich.text import Text
 
 from gradguard.findings import CheckResult, Finding
 from gradguard.report.console import SourceLines, clean, line, report, wrapped
-from gradguard.report.words import count, place
+from gradguard.report.words import count, describe, place
 
 
 def made(findings: Sequence[Finding], console: Console) -> None:
@@ -21,6 +21,12 @@ def made(findings: Sequence[Finding], console: Console) -> None:
         line(console, Text(clean(text.plain, console), spans=text.spans))
     if findings:
         console.print()
+
+
+def errors(result: CheckResult, console: Console) -> None:
+    """Print what could not be checked."""
+    for error in result.errors:
+        line(console, Text.assemble(("error: ", "bold red"), clean(describe(error), console)))
 
 
 def left(result: CheckResult, sources: SourceLines, console: Console) -> None:

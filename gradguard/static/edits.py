@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import textwrap
 import tokenize
 from typing import TYPE_CHECKING
@@ -26,7 +27,9 @@ def instead(site: Site, text: str, what: str) -> Fix:
 
 def detached(site: Site) -> Edit | None:
     """The edit that makes an expression ``expression.detach()``; None where that cannot be right."""
-    return called(site, "detach()") if isinstance(site.node, (*_PRIMARY, t.Operation)) else None
+    node = site.node
+    is_choice = isinstance(node, t.Operation) and not _ARITHMETIC.issuperset((node.operator,))  # `loss and 1`
+    return called(site, "detach()") if isinstance(node, (*_PRIMARY, t.Operation)) and not is_choice else None
 
 
 def with_call(site: Site, call: str) -> Fix:
@@ -40,7 +43,8 @@ def called(site: Site, call: str) -> Edit:
         return site.replace(f"{site.text}.{call}")
     span, lines, text = site.span, site.lines, f"({site.text}).{call}"
     before, behind = lines[0][: span.column - 1], lines[-1][span.end_column - 1 :]
-    if not (site.code.startswith("(") and before.endswith("(") and behind.startswith(")")):
+    has_own = "".join(site.code.split()) != "".join(site.text.split())
+    if not (has_own and before.endswith("(") and behind.startswith(")")):
         return site.replace(text)
     return Edit(Span(span.line, span.column - 1, span.end_line, span.end_column + 1), text)
 
@@ -56,16 +60,20 @@ def inserted_call(call: Event, code: str) -> Edit | None:
 
 
 _PRIMARY = (t.Name, t.Attribute, t.Subscript, t.Call)
+_ARITHMETIC = frozenset("+ - * / ** @ // %".split())
 
 
 def argument_added(backward: Backward, argument: str) -> Edit | None:
     """The edit that gives a backward call one more argument, behind those that it has."""
     site = backward.site
-    if backward.inner is not None or not isinstance(site.node, t.Call) or not site.code.endswith(")"):
+    call = site.node
+    if backward.inner is not None or not isinstance(call, t.Call) or not site.code.endswith(")"):
+        return None
+    if any(given.keyword == argument.partition("=")[0] for given in call.args):
         return None
     span = site.span
     end = Span(span.end_line, span.end_column - 1, span.end_line, span.end_column - 1)
-    return Edit(end, f", {argument}" if site.node.args else argument)
+    return Edit(end, f", {argument}" if call.args else argument)
 
 
 def argument_removed(backward: Backward, keyword: str) -> Edit | None:
@@ -80,6 +88,11 @@ def argument_removed(backward: Backward, keyword: str) -> Edit | None:
     value = Site(site.chunk, call.args[index].value).span
     before = Site(site.chunk, call.args[index - 1].value).span if index else Site(site.chunk, call.func).span
     start = before.end_column if index else before.end_column + 1
+    line = site.lines[0]
+    gone = line[start - 1 : value.end_column - 1]
+    is_plain = re.fullmatch(rf"(?:,\s*)?{keyword}\s*=\s*\w+", gone) is not None
+    if before.end_line != value.end_line or not is_plain or not re.match(r"\s*\)", line[value.end_column - 1 :]):
+        return None
     return Edit(Span(before.end_line, start, value.end_line, value.end_column), "")
 
 
@@ -90,6 +103,15 @@ def statement_before(event: Event, statement: str) -> Fix | None:
     if event.inner is not None or site.span.column != len(indent) + 1:
         return None
     return Fix(f"insert `{statement}`", (site.insert_before(f"{statement}\n{indent}"),), safe=False)
+
+
+def statement_after(event: Event, statement: str) -> Fix | None:
+    """Put a statement on a line of its own behind the event's statement, if that is one call on lines of its own."""
+    site = event.site
+    if event.inner is not None or not _has_lines_of_its_own(site):
+        return None
+    end = site.span.end_line + 1
+    return Fix(f"insert `{statement}`", (Edit(Span(end, 1, end, 1), f"{site.indent}{statement}\n"),), safe=False)
 
 
 def first_in_loop(loop: Loop, statement: str) -> Fix | None:
@@ -121,7 +143,9 @@ def moved(event: Site, before: Site) -> Fix | None:
     """Move a statement that is one call before another such statement, which is indented as it is."""
     if event.path != before.path or event.cell != before.cell or event.indent != before.indent:
         return None
-    if not _has_lines_of_its_own(event) or before.span.column != len(before.indent) + 1:
+    if not _has_lines_of_its_own(event) or before.span.column != len(before.indent) + 1 or _is_alone(event):
+        return None
+    if _is_bound_between(event, before.line, event.line):
         return None
     span = event.span
     gone = Edit(Span(span.line, 1, span.end_line + 1, 1), "")
@@ -138,7 +162,8 @@ def removed(site: Site) -> Fix | None:
     if not _has_lines_of_its_own(site):
         return None
     span = site.span
-    return Fix(f"remove `{one_line(site.code)}`", (Edit(Span(span.line, 1, span.end_line + 1, 1), ""),), safe=False)
+    gone = site.replace("pass") if _is_alone(site) else Edit(Span(span.line, 1, span.end_line + 1, 1), "")
+    return Fix(f"remove `{one_line(site.code)}`", (gone,), safe=False)
 
 
 def hoisted(site: Site, loop: Loop) -> Fix | None:
@@ -148,6 +173,8 @@ def hoisted(site: Site, loop: Loop) -> Fix | None:
     if whole.chunk is not site.chunk or names & (loop.targets | loop.assigned) or not names:
         return None
     if not _has_lines_of_its_own(site) or whole.span.column != len(whole.indent) + 1:
+        return None
+    if _has_long_tokens(site.lines) or _is_alone(site) or _is_bound_between(site, whole.line, whole.span.end_line + 1):
         return None
     text = "\n".join(whole.indent + line.removeprefix(site.indent) for line in site.lines).removeprefix(whole.indent)
     span = site.span
@@ -172,6 +199,46 @@ def under(site: Site, manager: str) -> Fix | None:
     shifted = (Edit(Span(line, 1, line, 1), unit) for line in rest)
     opened = whole.insert_before(f"with {manager}:\n{indent}{unit}")
     return Fix(f"put it under `with {manager}:`", (opened, *shifted), safe=False)
+
+
+def _is_alone(site: Site) -> bool:
+    """Whether a statement is the only one of its block."""
+    whole = _statement_of(site)
+    nodes = t.walk(site.chunk.statements)
+    blocks = (block for stmt in nodes if isinstance(stmt, t.Stmt) for block in _blocks(stmt))
+    return whole is not None and any(len(block) == 1 and block[0] is whole.node for block in blocks)
+
+
+def _blocks(stmt: t.Stmt) -> list[list[t.Stmt]]:
+    return [stmt.body] if isinstance(stmt, t.Define | t.DefineClass) else t.blocks(stmt)
+
+
+def _is_bound_between(site: Site, first: int, end: int) -> bool:
+    """Whether some lines bind a name that an expression needs.
+
+    Args:
+        first: the first of the lines.
+        end: the one behind the last.
+    """
+    needed = {node.id for node in t.walk(site.node) if isinstance(node, t.Name)}
+    binding = (node for node in t.walk(site.chunk.statements) if needed.intersection(_binds(node)))
+    return any(first <= Site(site.chunk, node).line < end for node in binding)
+
+
+def _binds(node: object) -> list[str]:
+    """The names that a statement or an expression binds."""
+    targets: list[t.Expr | None] = []
+    if isinstance(node, t.Assign):
+        targets += node.targets
+    elif isinstance(node, t.Augment | t.Walrus | t.Repeat):
+        targets.append(node.target)
+    elif isinstance(node, t.With):
+        targets += [target for _, target in node.items]
+    elif isinstance(node, t.Define | t.DefineClass):
+        return [node.name]
+    elif isinstance(node, t.Import):
+        return list(node.names)
+    return [each.id for target in targets if target for each in t.names_in(target) if isinstance(each, t.Name)]
 
 
 def _statement_of(site: Site) -> Site | None:

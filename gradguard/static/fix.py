@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -86,18 +86,20 @@ class _Trial:
         name = shown(self.path)
         was = [finding for finding in before.findings if finding.path == name]
         new = [finding for finding in after.findings if finding.path == name]
-        places = {self._moved(finding) for finding in self.findings}
-        left = {(finding.code, finding.cell, finding.span.line) for finding in new}
-        if any((finding.code, *self._moved(finding)) in left for finding in self.findings):
+        edited = {self._moved(finding) for finding in self.findings}
+        others = Counter(self._moved(finding) for finding in was if finding not in self.findings)
+        left = Counter((finding.code, finding.cell, finding.span.line) for finding in new)
+        if any(left[place] > others[place] for place in edited):
             return False
+        places = {(cell, line) for _, cell, line in edited}
         came = [finding for finding in new if finding.code not in {known.code for known in was}]
         wrong = (f for f in came if f.severity is Severity.ERROR or (f.cell, f.span.line) in places)
         return self.is_python and not any(wrong) and not _errors(after, name) - _errors(before, name)
 
-    def _moved(self, finding: Finding) -> tuple[int | None, int]:
-        """The cell and the line that a finding is in after the edits."""
+    def _moved(self, finding: Finding) -> tuple[str, int | None, int]:
+        """The code of a finding, and the cell and the line that it is in after the edits."""
         edits = [edit for other in self.findings if other.cell == finding.cell for edit in _edits(other)]
-        return finding.cell, line_after(finding.span.line, finding.span.column, edits)
+        return finding.code, finding.cell, line_after(finding.span.line, finding.span.column, edits)
 
 
 @dataclass
@@ -211,7 +213,8 @@ def edited_file(data: bytes, is_notebook: bool, edits: Mapping[int | None, Itera
 
 def _edited_notebook(data: bytes, edits: Mapping[int | None, Iterable[Edit]]) -> bytes:
     """A notebook after edits; of a cell that has none nothing changes, and the layout of the file stays."""
-    text = data.decode()
+    encoding = json.detect_encoding(data)
+    text = data.decode(encoding)
     notebook = json.loads(text)
     sheets = notebook.get("worksheets")
     cells = [c for sheet in sheets for c in sheet["cells"]] if sheets else notebook["cells"]
@@ -224,6 +227,7 @@ def _edited_notebook(data: bytes, edits: Mapping[int | None, Iterable[Edit]]) ->
     indent = re.search(r"\n([ \t]+)\S", text)
     layout = indent[1] if indent else None
     separators = None if layout or '": ' in text else (",", ":")
-    dumped = json.dumps(notebook, indent=layout, ensure_ascii=text.isascii(), separators=separators)
+    is_plain = text.isascii() or "\\ud" in text.lower()  # half of a character can only be written as an escape
+    dumped = json.dumps(notebook, indent=layout, ensure_ascii=is_plain, separators=separators)
     dumped = dumped.replace("\n", "\r\n") if "\r\n" in text else dumped  # in a string both are escaped
-    return (dumped + text[len(text.rstrip()) :]).encode()
+    return (dumped + text[len(text.rstrip()) :]).encode(encoding)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from gradguard.findings import Fix
 from gradguard.static import tree as t
+from gradguard.static.certain import surely_tensor
 from gradguard.static.edits import detached, one_line
 from gradguard.static.knowledge import LOSS_NAME
 from gradguard.static.model import Form, Scope, Store
@@ -59,7 +60,8 @@ def detach(store: Store) -> Fix | None:
     if store.is_tensor is False and not _is_handed_on_alone(store):
         return _detach_parts(site, store.value)
     edit = detached(site)
-    is_safe = store.is_tensor is True and not is_elsewhere  # somebody else may call it, and want the graph
+    # In a function that is called, somebody else may want the graph.
+    is_safe = store.is_tensor is True and not is_elsewhere and surely_tensor(site)
     return Fix(f"detach `{one_line(site.code)}`", (edit,), is_safe) if edit else None
 
 

@@ -108,19 +108,22 @@ def test_a_missing_path_is_2_and_the_others_are_fixed(files: Path, gradguard: Ru
 def test_a_file_that_cannot_be_written_is_2(
     files: Path, gradguard: Run, monkeypatch: pytest.MonkeyPatch, as_written: None
 ) -> None:
-    write_bytes = Path.write_bytes
+    replace = os.replace
 
-    def refuse(path: Path, data: bytes) -> int:
-        if path.name == "leak.py":
+    def refuse(source: str, target: Path) -> None:
+        if target.name == "leak.py":
             raise PermissionError(13, "Permission denied")
-        return write_bytes(path, data)
+        replace(source, target)
 
-    monkeypatch.setattr(Path, "write_bytes", refuse)
+    monkeypatch.setattr(os, "replace", refuse)
     done = gradguard("fix")
     assert done.status == 2
     assert "error: leak.py: cannot be written: permission denied" in done.out
     assert "fixed: leak.py" not in done.out
     assert "leak.py:11:9 GG103" in done.out  # it is still there
+    assert "11 |         running += loss\n" in done.out
+    assert (files / "leak.py").read_text() == LEAK
+    assert sorted(path.name for path in files.iterdir()) == ["leak.py", "sub"]
     assert "Fixed 1 problem in 1 file." in done.out
     assert (files / "sub" / "other.py").read_text() == FIXED
 
@@ -132,6 +135,26 @@ def test_the_mode_of_a_file_and_a_link_stay(files: Path, gradguard: Run) -> None
     assert (files / "link.py").is_symlink()
     assert (files / "leak.py").read_text() == FIXED
     assert (files / "leak.py").stat().st_mode & 0o777 == 0o755
+
+
+def test_a_file_with_two_names_keeps_them(files: Path, gradguard: Run) -> None:
+    os.link(files / "leak.py", files / "other_name.py")
+    assert gradguard("fix", "leak.py").status == 0
+    assert (files / "other_name.py").read_text() == FIXED
+
+
+def test_a_diff_tells_what_could_not_be_checked(files: Path, gradguard: Run) -> None:
+    done = gradguard("fix", "--diff", "gone.py")
+    assert (done.status, done.out) == (2, "")
+    assert done.err == "error: gone.py: no such file or folder\nNothing to fix.\n"
+
+
+def test_a_diff_from_elsewhere_and_of_a_name_with_a_space(files: Path, gradguard: Run) -> None:
+    write(files, {"my file.py": LEAK, "below/x.py": CLEAN})
+    assert gradguard("fix", "--diff", "my file.py").out.startswith("--- a/my file.py\t\n+++ b/my file.py\t\n")
+    os.chdir(files / "below")
+    outside = (files / "leak.py").as_posix()
+    assert gradguard("fix", "--diff", "../leak.py").out.startswith(f"--- a{outside}\n+++ b{outside}\n")
 
 
 def test_the_next_check_sees_what_was_fixed(files: Path, gradguard: Run) -> None:

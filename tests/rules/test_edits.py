@@ -234,13 +234,14 @@ EDITS: dict[str, tuple[str, str, dict[str, str]]] = {
         from torch.utils.data import DataLoader
 
         def train(net, data, optimizer):
-            batches = itertools.cycle(DataLoader(data, 8))
+            loader = DataLoader(data, 8)
+            batches = itertools.cycle(loader)
             for step in range(1000):
                 optimizer.zero_grad()
                 net(next(batches)).sum().backward()
                 optimizer.step()
         """,
-        {"itertools.cycle(DataLoader(data, 8))": "(batch for _ in iter(int, 1) for batch in DataLoader(data, 8))"},
+        {"itertools.cycle(loader)": "(batch for _ in iter(int, 1) for batch in loader)"},
     ),
     "a sample gets no gradient": (
         "GG407",
@@ -252,6 +253,43 @@ EDITS: dict[str, tuple[str, str, dict[str, str]]] = {
                     net(x.requires_grad_()).sum().backward()
         """,
         {"x.requires_grad_()": "x.detach().requires_grad_()"},
+    ),
+    "a sample that is marked by itself gets a new tensor": (
+        "GG407",
+        """
+        def attack(net, epochs):
+            samples = [torch.randn(1, 3) for _ in range(1000)]
+            for epoch in range(epochs):
+                for x in samples:
+                    x.requires_grad_()
+                    net(x).sum().backward()
+        """,
+        {"x.requires_grad_()": "x = x.detach().requires_grad_()"},
+    ),
+    "accumulated gradients are reset behind their step": (
+        "GG201",
+        """
+        def train(net, loader, optimizer):
+            for i, (x, y) in enumerate(loader):
+                F.mse_loss(net(x), y).backward()
+                if i % 4 == 3:
+                    optimizer.step()
+        """,
+        {"            optimizer.step()\n": "            optimizer.step()\n            optimizer.zero_grad()\n"},
+    ),
+    "layers under names": (
+        "GG213",
+        """
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.heads = {name: nn.Linear(8, 8) for name in ("a", "b")}
+                self.more = {"c": nn.Linear(8, 8), f"d": nn.Linear(8, 8)}
+
+            def forward(self, x):
+                return self.heads["a"](x) + self.more["c"](x)
+        """,
+        {"self.more = {": "self.more = nn.ModuleDict({", 'f"d": nn.Linear(8, 8)}': 'f"d": nn.Linear(8, 8)})'},
     ),
     "the text of an exception": (
         "GG110",
@@ -273,6 +311,11 @@ EDITS: dict[str, tuple[str, str, dict[str, str]]] = {
         "GG502",
         LOOP + "            torch.cuda.empty_cache()  # does it help?\n",
         {"            torch.cuda.empty_cache()  # does it help?\n": ""},
+    ),
+    "the only statement of its block": (
+        "GG502",
+        LOOP + "            with log.timer():\n                torch.cuda.empty_cache()\n",
+        {"torch.cuda.empty_cache()": "pass"},
     ),
     "a term keeps its graph": (
         "GG215",
@@ -489,6 +532,46 @@ def test_parentheses_and_lines_stay(kept: str, detached: str) -> None:
     assert fixed(text.replace("KEPT", kept), "GG103") == text.replace("KEPT", detached)
 
 
+def test_what_is_multiplied_has_parentheses_of_its_own() -> None:
+    text = "def f(net, loader, optimizer, log):\n    log = []\n" + dedent(LOOP).split("\n", 2)[2]
+    after = text + "        log.append(((loss + 1) * (loss + 2)).detach())\n"
+    assert fixed(text + "        log.append((loss + 1) * (loss + 2))\n", "GG104") == after
+
+
+MAYBE = {
+    "penalty = loss * w if w else None": False,
+    "penalty = 0\n            for p in net.parameters(): penalty += p.norm() * loss": False,
+    "penalty = loss * w": True,
+    "penalty = loss.exp()": True,
+    "penalty = w and loss": False,
+    "penalty = None\n            if w: penalty = loss * 2": False,
+    "penalty = self.penalty(loss)\n\n    def penalty(self, loss):\n        return loss * 2": False,
+}
+
+
+@pytest.mark.parametrize("bound", MAYBE)
+def test_what_may_be_none_or_a_number_is_no_safe_edit(bound: str) -> None:
+    text = (
+        HEADER
+        + f"""
+class Trainer:
+    def train(self, net, loader, optimizer, w):
+        kept = []
+        for x, y in loader:
+            optimizer.zero_grad()
+            loss = F.mse_loss(net(x), y)
+            loss.backward()
+            optimizer.step()
+            {bound.partition(chr(10) * 2)[0]}
+            kept.append(penalty)
+        return kept
+"""
+    )
+    text += "".join(bound.partition("\n\n")[1:])
+    result = check_text(text, "train.py", Settings(Path.cwd(), select=("GG104",)), catalogue.load())
+    assert [finding.fix is not None and finding.fix.safe for finding in result.findings] == [MAYBE[bound]]
+
+
 def _dedented(lines: str) -> str:
     """Whole lines of an indented text as they are without its indentation."""
     return "".join(line.removeprefix("    ") for line in lines.splitlines(keepends=True))
@@ -595,9 +678,66 @@ LEFT_AS_IT_IS: dict[str, tuple[str, str]] = {
             return failed
         """,
     ),
-    "the only statement of its block": (
-        "GG502",
-        LOOP + "            if True:\n                torch.cuda.empty_cache()\n",
+    "what the clipping needs comes behind the step": (
+        "GG208",
+        LOOP + "            weights = [p for p in net.parameters() if p.requires_grad]\n"
+        "            nn.utils.clip_grad_norm_(weights, 1.0)\n",
+    ),
+    "a hook that the loop defines": (
+        "GG401",
+        LOOP.replace("            optimizer.zero_grad()\n", "            def save(m, i, o): log.last = o\n"
+                     "            net.register_forward_hook(save)\n            optimizer.zero_grad()\n"),
+    ),
+    "a hook that the loop imports": (
+        "GG401",
+        LOOP.replace("            optimizer.zero_grad()\n", "            import hooks\n"
+                     "            net.register_forward_hook(hooks.save)\n            optimizer.zero_grad()\n"),
+    ),
+    "a hook with a text of several lines": (
+        "GG401",
+        LOOP.replace("            optimizer.zero_grad()\n", "            net.register_forward_hook(log.saves(\"\"\"\n"
+                     "            x\"\"\"))\n            optimizer.zero_grad()\n"),
+    ),
+    "a loader that is made there": (
+        "GG405",
+        """
+        import itertools
+        from torch.utils.data import DataLoader
+
+        def train(net, data, optimizer):
+            batches = itertools.cycle(DataLoader(data, 8))
+            for step in range(1000):
+                optimizer.zero_grad()
+                net(next(batches)).sum().backward()
+                optimizer.step()
+        """,
+    ),
+    "layers under numbers": (
+        "GG213",
+        """
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.layers = {i: nn.Linear(8, 8) for i in range(3)}
+
+            def forward(self, x):
+                return self.layers[0](x)
+        """,
+    ),
+    "a sample in an attribute, marked by itself": (
+        "GG407",
+        """
+        def attack(net, epochs):
+            samples = [torch.randn(1, 3) for _ in range(1000)]
+            for epoch in range(epochs):
+                for i in range(1000):
+                    samples[i].requires_grad_()
+                    net(samples[i]).sum().backward()
+        """,
+    ),
+    "the argument is not the last": (
+        "GG207",
+        LOOP.replace("loss.backward()", "loss.backward(retain_variables=True, gradient=None)"),
     ),
     "a figure that is only made now and then": (
         "GG505",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -120,6 +121,20 @@ def test_a_cell_of_a_notebook(project: Path, indent: int | None) -> None:
     assert [finding.cell for finding in outcome.made] == [2, 2]
 
 
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
+def test_a_notebook_in_another_encoding(encoding: str) -> None:
+    data = notebook("x = 'é'").decode().encode(encoding)
+    after = edited_file(data, True, {1: [Edit(Span(1, 1, 1, 2), "y")]})
+    assert after == notebook("y = 'é'").decode().encode(encoding)
+
+
+def test_half_a_character_in_a_notebook_stays_an_escape() -> None:
+    data = notebook("x = 1").replace(b'"# \xc3\xa9\\n"', b'"\xc3\xa9 \\ud83d"')
+    after = edited_file(data, True, {1: [Edit(Span(1, 1, 1, 2), "y")]})
+    assert json.loads(after)["cells"][0]["source"] == ["é \ud83d"]
+    assert b"y = 1" in after
+
+
 def test_a_cell_that_is_one_text_stays_one() -> None:
     after = edited_file(notebook("x = y", "z"), True, {1: [Edit(Span(1, 5, 1, 6), "a\nb")]})
     assert after == notebook("x = a\nb", "z")
@@ -207,6 +222,22 @@ def test_edits_of_one_place_are_made_one_after_the_other(project: Path) -> None:
         return {"a": [finding(1, "A"), finding(1, "Z", "GG104")], "A": [finding(1, "y", "GG104")]}.get(lines[0], [])
 
     assert outcome_of(project, judge)[0] == "y\nb\nc\n"
+
+
+def test_another_finding_in_the_same_line_stays(project: Path) -> None:
+    def judge(lines: list[str]) -> list[Finding]:
+        return [*([finding(1, "A")] if lines[0] == "a" else []), finding(1, None)]
+
+    assert outcome_of(project, judge)[0] == "A\nb\nc\n"
+
+
+def test_a_line_that_goes_leaves_the_one_above_it(project: Path) -> None:
+    def judge(lines: list[str]) -> list[Finding]:
+        edit = Fix("remove", (Edit(Span(2, 1, 3, 1), ""),), safe=True)
+        gone = dataclasses.replace(finding(2, ""), fix=edit)
+        return [finding(1, None), *([gone] if lines[1] == "b" else [])]
+
+    assert outcome_of(project, judge)[0] == "a\nc\n"
 
 
 def test_edits_without_end_end(project: Path) -> None:
