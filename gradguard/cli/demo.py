@@ -54,7 +54,7 @@ def command() -> None:
         after = show_run(out, "fixed.py")
         show_comparison(out, before, after)
     out.print("\nBoth scripts are real and run alone, in this folder:", f"  {SCRIPTS}", sep="\n", soft_wrap=True)
-    out.print("Next, your own code:", "  gradguard check path/to/your/project", sep="\n")
+    out.print("Next, your own code:", "  gradguard check path/to/your/project", "  gradguard fix --diff", sep="\n")
     out.print("  gradguard run train.py --your --arguments")
 
 
