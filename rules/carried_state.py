@@ -62,8 +62,10 @@ from gradguard.static.edits import last_in_loop
 from gradguard.static.model import Form, Function, Store
 from gradguard.static.names import in_method
 
-# An object whose state goes into a call that gives the next one: who runs it in a loop need speak of no training.
-_CARRIES = sign("self.", pattern=r"\bself\.(\w+)\b[^\n=()]*=(?!=)[^\n]*\([^\n]*\bself\.\1\b(?!\()", reaches=True)
+# An object whose network is given its state, and gives the next one: who runs it in a loop need speak of no training.
+_CARRIES = sign(
+    "self.", pattern=r"\bself\.(\w+)\b[^\n=()]*=(?!=)\s*self\.[\w.]+\([^\n]*\bself\.\1\b(?!\()", reaches=True
+)
 
 rule = Rule("GG105", "carried-state", Severity.ERROR, (*STORING, (_CARRIES, LOOP)))
 

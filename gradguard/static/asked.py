@@ -11,10 +11,9 @@ import sys
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property  # this file is not compiled, and a compiled class has no heirs that are not
 from pathlib import Path
 from typing import TypeVar
-
-from gradguard.static.memo import Remembers, cached_property
 
 # Of a text that is read from its end: "(" is found at once, while nearly every word may begin a call.
 _CALL = re.compile(r"\((\w*[A-Za-z_])\b(?! fed)")
@@ -73,7 +72,7 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class Change(Remembers):
+class Change:
     """A file that is not what it was.
 
     Args:
