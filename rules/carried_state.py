@@ -58,7 +58,7 @@ from gradguard.catalogue import Rule
 from gradguard.findings import Confidence, Finding, Fix, Leak, Severity
 from gradguard.signs import LOOP, STORING, sign
 from gradguard.static import tree as t
-from gradguard.static.edits import last_in_loop
+from gradguard.static.line_edits import last_in_loop
 from gradguard.static.model import Form, Function, Store
 from gradguard.static.names import in_method
 

@@ -34,11 +34,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gradguard.catalogue import Rule
-from gradguard.findings import Finding, Fix, Severity
+from gradguard.findings import Finding, Severity
 from gradguard.signs import ACTS, BACKWARD
-from gradguard.static import tree as t
-from gradguard.static.edits import instead, one_line
-from gradguard.static.model import Function, Site
+from gradguard.static.edits import one_line
+from gradguard.static.model import Function
+from gradguard.static.rewrites import without_item
 
 rule = Rule("GG215", "constant-term", Severity.WARNING, ((BACKWARD, ACTS),))
 
@@ -53,16 +53,6 @@ def adds_a_number(function: Function) -> Iterator[Finding]:
                 f"nothing is trained by `{one_line(term.code)}`: it is a number, copied out of its graph, and has no "
                 "gradient",
                 help="add the tensor itself (`torch.stack` joins a list of them with their graphs)",
-                fix=_fix(term),
+                fix=without_item(term),
                 related=(*(() if copied.line == term.line else (copied.related("it is copied here"),)), spread),
             )
-
-
-def _fix(term: Site) -> Fix | None:
-    """Leave out the `.item()` that makes a number of it, if that is in the term."""
-    nodes = (node for node in t.walk(term.node) if isinstance(node, t.Call) and not node.args)
-    copies = [(node, node.func) for node in nodes if isinstance(node.func, t.Attribute) and node.func.name == "item"]
-    if len(copies) != 1:
-        return None
-    copy, func = copies[0]
-    return instead(Site(term.chunk, copy), Site(term.chunk, func.value).text, "leave out `.item()`")

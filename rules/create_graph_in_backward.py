@@ -43,7 +43,7 @@ from gradguard.catalogue import Rule
 from gradguard.findings import Finding, Fix, Leak, Severity
 from gradguard.signs import ACTS, sign
 from gradguard.static.callers import resets_gradients
-from gradguard.static.edits import last_in_loop
+from gradguard.static.line_edits import last_in_loop
 from gradguard.static.model import Backward, Function
 
 rule = Rule("GG102", "create-graph-in-backward", Severity.ERROR, ((sign("create_graph"), ACTS),))

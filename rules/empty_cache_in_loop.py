@@ -28,8 +28,8 @@ from collections.abc import Iterator
 from gradguard.catalogue import Rule
 from gradguard.findings import Finding, Severity
 from gradguard.signs import LOOP, sign
-from gradguard.static.edits import removed
 from gradguard.static.learners import runs_trainings
+from gradguard.static.line_edits import removed
 from gradguard.static.model import Function, Loop
 
 rule = Rule("GG502", "empty-cache-in-loop", Severity.INFO, ((sign("empty_cache"), LOOP),))

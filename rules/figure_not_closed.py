@@ -28,8 +28,8 @@ from gradguard.catalogue import Rule
 from gradguard.findings import Confidence, Finding, Fix, Severity
 from gradguard.signs import FIGURE, LOOP
 from gradguard.static import tree as t
-from gradguard.static.edits import last_in_loop
 from gradguard.static.knowledge import PYPLOT
+from gradguard.static.line_edits import last_in_loop
 from gradguard.static.model import Call, Function
 
 rule = Rule("GG505", "figure-not-closed", Severity.WARNING, ((FIGURE, LOOP),))
@@ -66,10 +66,11 @@ def _fix(call: Call) -> Fix | None:
     pyplot = t.path_of(node.func.value) if isinstance(node, t.Call) and isinstance(node.func, t.Attribute) else None
     if pyplot is None or call.inner is not None or call.conditional or call.loop is None:
         return None
-    return last_in_loop(call.loop, _closing(call).replace("plt", pyplot, 1))
+    return last_in_loop(call.loop, _closing(call, pyplot))
 
 
-def _closing(call: Call) -> str:
+def _closing(call: Call, pyplot: str = "plt") -> str:
     """What closes it: that of its name, or the one that was made last."""
     name = call.bound_to or ""
-    return f"plt.close({name})" if all(map(str.isidentifier, name.split("."))) and name.strip("_") else "plt.close()"
+    is_name = all(map(str.isidentifier, name.split("."))) and name.strip("_")
+    return f"{pyplot}.close({name if is_name else ''})"

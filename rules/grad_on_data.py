@@ -25,11 +25,10 @@ import re
 from collections.abc import Iterator
 
 from gradguard.catalogue import Rule
-from gradguard.findings import Confidence, Finding, Fix, Leak, Severity
+from gradguard.findings import Confidence, Finding, Leak, Severity
 from gradguard.signs import LOOP, TRAINING, sign
-from gradguard.static import tree as t
-from gradguard.static.edits import inserted_call, instead
-from gradguard.static.model import Call, Event, Function
+from gradguard.static.model import Call, Function
+from gradguard.static.rewrites import marked_anew
 from gradguard.static.values import Kind
 
 rule = Rule("GG407", "grad-on-data", Severity.WARNING, ((sign("requires_grad"), TRAINING, LOOP),))
@@ -47,22 +46,9 @@ def marks_the_sample(function: Function) -> Iterator[Finding]:
             call.source.site,
             f"`{name}` is an element of a collection and lives on, and so does the gradient that backward leaves in it",
             help=f"take a new tensor first: `{name}.detach().requires_grad_()`",
-            fix=_fix(call.source),
+            fix=marked_anew(call.source),
             confidence=Confidence.HIGH if _is_data(call) else Confidence.LOW,
         )
-
-
-def _fix(call: Event) -> Fix | None:
-    """Mark a new tensor; where nothing takes what the call gives, under the name of the old one."""
-    node, edit = call.site.node, inserted_call(call, "detach()")
-    owner = node.func.value if isinstance(node, t.Call) and isinstance(node.func, t.Attribute) else None
-    if edit is None or owner is None:
-        return None
-    if any(isinstance(each, t.Evaluate) and each.value is node for each in t.walk(call.site.chunk.statements)):
-        name = owner.id if isinstance(owner, t.Name) else ""
-        bound = f"{name} = {name}.detach().requires_grad_()"
-        return instead(call.site, bound, f"write `{bound}`") if name else None
-    return Fix("insert `.detach()`", (edit,), safe=False)
 
 
 def _is_data(call: Call) -> bool:

@@ -29,11 +29,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gradguard.catalogue import Rule
-from gradguard.findings import Finding, Fix, Leak, Severity
+from gradguard.findings import Finding, Leak, Severity
 from gradguard.signs import EXCEPTION
-from gradguard.static import tree as t
-from gradguard.static.edits import instead
-from gradguard.static.model import Form, Function, Site, Store
+from gradguard.static.model import Form, Function, Store
+from gradguard.static.rewrites import as_text
 from gradguard.static.values import Held
 
 rule = Rule("GG110", "kept-exception", Severity.WARNING, ((EXCEPTION,),))
@@ -49,18 +48,9 @@ def keeps_frames(function: Function) -> Iterator[Finding]:
             store.site,
             f"{store.place} keeps an exception, and with it {how_many}: the batch, the activations, the loss",
             help=f"keep its text: `str({_name(store)})`, or `traceback.format_exc()`",
-            fix=_fix(store),
+            fix=as_text(store.site, _name(store)) if store.inner is None else None,
             related=store.where_stored(),
         )
-
-
-def _fix(store: Store) -> Fix | None:
-    """Keep the text of the exception, where its name stands in the statement once."""
-    name = _name(store)
-    named = [node for node in t.walk(store.site.node) if isinstance(node, t.Name) and node.id == name]
-    if store.inner is not None or len(named) != 1:
-        return None
-    return instead(Site(store.site.chunk, named[0]), f"str({name})", f"keep `str({name})`")
 
 
 def _name(store: Store) -> str:

@@ -45,8 +45,8 @@ from gradguard.catalogue import Rule
 from gradguard.findings import Finding, Fix, Severity
 from gradguard.signs import TRAINS
 from gradguard.static.attacks import attacks
-from gradguard.static.edits import statement_before
 from gradguard.static.leftovers import leftovers
+from gradguard.static.line_edits import statement_before
 from gradguard.static.model import Backward, Event, Function, Step
 from gradguard.static.names import in_method
 from gradguard.static.source import Site

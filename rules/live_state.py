@@ -33,16 +33,13 @@ optimizer.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from gradguard.catalogue import Rule
-from gradguard.findings import Finding, Fix, Severity
+from gradguard.findings import Finding, Severity
 from gradguard.signs import ACTS, BACKWARD, sign
-from gradguard.static import tree as t
-from gradguard.static.edits import instead
-from gradguard.static.mistakes import LiveState
-from gradguard.static.model import Function, Site
+from gradguard.static.model import Function
+from gradguard.static.rewrites import copied
 
 _KEEPS = sign("state_dict", pattern=r"(?:[=:]|append\()[^\n=]*\.state_dict\(\s*\)", own=True)
 
@@ -66,21 +63,6 @@ def goes_on(function: Function) -> Iterator[Finding]:
             state.site,
             what,
             help=f"keep `copy.deepcopy({state.taken})`",
-            fix=_fix(state),
+            fix=copied(state),
             related=used,
         )
-
-
-def _fix(state: LiveState) -> Fix | None:
-    """Copy what is kept, where that is written in the statement."""
-    chunk = state.site.chunk
-    nodes = (node for node in t.walk(state.site.node) if isinstance(node, t.Call | t.Name | t.Attribute))
-    values = [site for node in nodes if (site := Site(chunk, node)).code == state.taken]
-    if len(values) != 1:
-        return None
-    if re.search(r"^import copy\b", chunk.source.text, re.M):
-        return instead(values[0], f"copy.deepcopy({state.taken})", f"copy `{state.taken}`")
-    if not state.taken.endswith(".state_dict()"):
-        return None
-    copied = f"{{key: value.clone() for key, value in {state.taken}.items()}}"
-    return instead(values[0], copied, f"copy the tensors of `{state.taken}`")

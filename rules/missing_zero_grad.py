@@ -48,8 +48,8 @@ from gradguard.catalogue import Rule
 from gradguard.findings import Confidence, Finding, Fix, Related, Severity
 from gradguard.signs import TRAINS
 from gradguard.static import tree as t
-from gradguard.static.edits import last_in_loop, statement_after, statement_before
 from gradguard.static.learners import goes_over_learners, loop_it_follows, resets_beside
+from gradguard.static.line_edits import last_in_loop, statement_after, statement_before
 from gradguard.static.model import Backward, Function, Loop, Step, ZeroGrad
 from gradguard.static.names import in_method
 from gradguard.static.optimized import overlap
@@ -152,14 +152,14 @@ def _where_no_optimizer_steps(function: Function) -> Iterator[Finding]:
         steps = steps_never_reset(loop, backward)
         if steps:
             names = dict.fromkeys(f"`{s.parameter}`" for s in steps)
-            resets = dict.fromkeys(f"`{s.reset}`" for s in steps)
+            resets = list(dict.fromkeys(s.reset for s in steps))
             yield rule.finding(
                 site_of(loop, steps[0]),
                 f"backward adds to the gradients, and nothing in this loop resets "
                 f"{'that' if len(names) == 1 else 'those'} of {' and '.join(names)}: each "
                 "step is taken with the sum of the gradients of all iterations",
-                help=f"call {' and '.join(resets)} in every iteration, after the step",
-                fix=last_in_loop(loop, next(iter(resets)).strip("`")) if len(resets) == 1 else None,
+                help=f"call {' and '.join(f'`{reset}`' for reset in resets)} in every iteration, after the step",
+                fix=last_in_loop(loop, resets[0]) if len(resets) == 1 else None,
                 related=(backward.site.related("this backward adds to it"),),
             )
 

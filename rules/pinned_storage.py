@@ -31,9 +31,9 @@ from collections.abc import Iterator
 from gradguard.catalogue import Rule
 from gradguard.findings import Confidence, Finding, Fix, Leak, Severity
 from gradguard.signs import ACTS, EVALUATES, LOADER, NO_GRAD, TRAINS
-from gradguard.static import tree as t
 from gradguard.static.edits import with_call
-from gradguard.static.model import Function, Site, Store
+from gradguard.static.model import Function, Store
+from gradguard.static.store_advice import written_parts
 from gradguard.static.values import Held
 
 rule = Rule("GG403", "pinned-storage", Severity.WARNING, (*TRAINS, *EVALUATES, (NO_GRAD, LOADER, ACTS)))
@@ -62,10 +62,9 @@ def _fix(taken: Store) -> Fix | None:
     site = taken.value_site if taken.inner is None else None
     if site is None or taken.is_tensor:
         return with_call(site, "clone()") if site is not None else None
-    items = site.node.items if isinstance(site.node, t.Display) else []
-    parts = [part for _, part in taken.value.parts] if len(items) == len(taken.value.parts) else []
-    views = [item for item, part in zip(items, parts) if part.holding(Held.VIEW, Held.PART)]
-    return with_call(Site(site.chunk, views[0]), "clone()") if len(views) == 1 else None
+    parts = written_parts(site, taken.value)
+    views = [part_site for part_site, part in parts if part.holding(Held.VIEW, Held.PART)]
+    return with_call(views[0], "clone()") if len(views) == 1 else None
 
 
 def _help(taken: Store) -> str:

@@ -34,15 +34,13 @@ pytorch#715, pytorch#38639, pytorch#59925, meta-pytorch/torchfix#31.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from gradguard.catalogue import Rule
-from gradguard.findings import Finding, Fix, Severity
+from gradguard.findings import Finding, Severity
 from gradguard.signs import BOUND, sign
-from gradguard.static import tree as t
-from gradguard.static.edits import instead
-from gradguard.static.model import Function, Site
+from gradguard.static.model import Function
+from gradguard.static.rewrites import as_parameter, registered
 
 _CONSTRUCTOR = sign("__init__", pattern=r"\bdef __init__", own=True)
 _OF_MODULE = sign("super", "__init__(self", pattern=r"\bsuper\(|\.__init__\(self", own=True)
@@ -72,59 +70,18 @@ rule = Rule(
 
 @rule.in_source
 def are_never_trained(function: Function) -> Iterator[Finding]:
-    for collection, site in function.unregistered():
+    for found in function.unregistered():
         yield rule.finding(
-            site,
-            f"what is in `{collection}` is no part of the module: `parameters()` does not have it, and no optimizer "
+            found.site,
+            f"what is in `{found.path}` is no part of the module: `parameters()` does not have it, and no optimizer "
             "trains it",
             help="use `nn.ModuleList`, `nn.ModuleDict`, `nn.ParameterList` or `nn.ParameterDict`",
-            fix=_registered(function, collection, site),
+            fix=registered(found, function.torch),
         )
     for tensor, site in function.unregistered_leaves():
         yield rule.finding(
             site,
             f"`{tensor}` is no parameter of the module: `parameters()` does not have it, and no optimizer trains it",
             help="make it an `nn.Parameter`",
-            fix=_as_parameter(function, site),
+            fix=as_parameter(site, function.torch),
         )
-
-
-def _registered(function: Function, collection: str, site: Site) -> Fix | None:
-    """Make a list or a dict that is written out, once in its class, one of torch's own."""
-    assigned = [node for node in t.walk(site.chunk.statements) if isinstance(node, t.Assign)]
-    bound = [node for node in assigned if collection in map(t.path_of, node.targets)]
-    value = bound[0].value if len(bound) == 1 else None
-    is_list = isinstance(value, t.Display | t.Comprehension) and value.kind == "list"
-    is_dict = isinstance(value, t.DictDisplay) or (isinstance(value, t.Comprehension) and value.kind == "dict")
-    if value is None or not (is_list or (is_dict and all(map(_may_name_module, _keys(value))))):
-        return None
-    of = "Parameter" if "Parameter(" in site.chunk.program else "Module"
-    return _wrapped(function, Site(site.chunk, value), f"{of}{'List' if is_list else 'Dict'}")
-
-
-def _keys(value: t.Expr) -> list[t.Expr | None]:
-    """The keys of a dict that is written out."""
-    if isinstance(value, t.DictDisplay):
-        return [key for key, _ in value.entries]
-    return [value.key] if isinstance(value, t.Comprehension) else []
-
-
-def _may_name_module(key: t.Expr | None) -> bool:
-    """Whether `ModuleDict` takes a key: a text without a dot."""
-    if isinstance(key, t.Constant):
-        return isinstance(key.value, str) and "." not in key.value
-    return isinstance(key, t.Text) or (isinstance(key, t.Call) and t.path_of(key.func) == "str")
-
-
-def _as_parameter(function: Function, site: Site) -> Fix | None:
-    value = site.node.value if isinstance(site.node, t.Assign) else None
-    return _wrapped(function, Site(site.chunk, value), "Parameter") if value is not None else None
-
-
-def _wrapped(function: Function, value: Site, name: str) -> Fix | None:
-    """Hand it to something of ``torch.nn``, by the name that this has in the file."""
-    has_nn = re.search(r"^(?:import torch\.nn as nn|from torch import (?:.*\b)?nn)\b", value.chunk.source.text, re.M)
-    if not has_nn and function.torch is None:
-        return None
-    made = f"{'nn' if has_nn else f'{function.torch}.nn'}.{name}"
-    return instead(value, f"{made}({value.text})", f"make it an `{made}`")

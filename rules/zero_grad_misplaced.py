@@ -56,7 +56,7 @@ from collections.abc import Iterator
 from gradguard.catalogue import Rule
 from gradguard.findings import Confidence, Finding, Fix, Severity
 from gradguard.signs import TRAINS
-from gradguard.static.edits import moved
+from gradguard.static.line_edits import moved
 from gradguard.static.lost_gradients import (
     lost_between_backwards,
     lost_but_of_last_iteration,

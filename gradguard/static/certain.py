@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 
+from gradguard.static import knowledge as k
 from gradguard.static import tree as t
 from gradguard.static.scalars import bound_to
 from gradguard.static.source import Site
 
 _DEPTH = 4
 _PLAIN = frozenset("sum max min abs round float int len bool getattr next".split())
-_ARITHMETIC = frozenset("+ - * / ** @ // %".split())
 
 
 def surely_tensor(site: Site) -> bool:
@@ -31,7 +31,7 @@ def _is_sure(site: Site, expr: t.Expr, depth: int) -> bool:
     if isinstance(expr, t.Operation):
         operands = [operand for operand in expr.operands if not isinstance(operand, t.Constant)]
         sure = any(_is_sure(site, operand, depth) for operand in operands)
-        return expr.operator in _ARITHMETIC and sure
+        return expr.operator in k.ARITHMETIC and sure
     return isinstance(expr, t.Call) and _gives_tensor(site, expr)
 
 

@@ -74,10 +74,6 @@ class _Trial:
     content: bytes
     is_python: bool
 
-    @property
-    def edits(self) -> list[tuple[int | None, Edit]]:
-        return [(finding.cell, edit) for finding in self.findings for edit in _edits(finding)]
-
     def is_right(self, before: CheckResult, after: CheckResult) -> bool:
         """Whether every finding of it is gone, and nothing else has come in its place, nor any other error.
 
@@ -127,10 +123,9 @@ class _Work:
             is_offered = finding.fix is not None and (unsafe or finding.fix.safe)
             if is_offered and finding.path in paths and _identity(finding) not in self.refused:
                 waiting[paths[finding.path]].append(finding)
-        found = (self._trial(path, _together(findings)) for path, findings in waiting.items())
-        return [trial for trial in found if trial is not None]
+        return [self._trial(path, _together(findings)) for path, findings in waiting.items()]
 
-    def _trial(self, path: Path, findings: Sequence[Finding]) -> _Trial | None:
+    def _trial(self, path: Path, findings: Sequence[Finding]) -> _Trial:
         chosen = tuple(findings[:1] if path in self.one_at_a_time else findings)
         data = self.contents[path] if path in self.contents else self.read(path)
         edits: dict[int | None, set[Edit]] = {}

@@ -63,6 +63,21 @@ class MovingTarget:
 
 
 @dataclass(frozen=True, slots=True)
+class Unregistered:
+    """A plain list or dict of a module has something with parameters in it.
+
+    Args:
+        path: of the collection.
+        site: the first statement that puts such a thing into it.
+        holds: ``Module`` or ``Parameter``, as torch calls its own collections of them.
+    """
+
+    path: str
+    site: Site
+    holds: str
+
+
+@dataclass(frozen=True, slots=True)
 class TensorKey:
     """A dict, or a set, is given an element of a tensor as a key, or asked for one.
 

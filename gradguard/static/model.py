@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 
 from gradguard.findings import Fix
 from gradguard.static import tree as t
-from gradguard.static.edits import under
 from gradguard.static.events import (
     Backward,
     Call,
@@ -28,7 +27,8 @@ from gradguard.static.events import (
     TrainingMode,
     ZeroGrad,
 )
-from gradguard.static.mistakes import LiveState, MovingTarget, Replacement, TensorKey
+from gradguard.static.line_edits import under
+from gradguard.static.mistakes import LiveState, MovingTarget, Replacement, TensorKey, Unregistered
 from gradguard.static.source import Site
 from gradguard.static.stored import Form, Scope, Store
 from gradguard.static.values import Roots, Source, Value
@@ -87,8 +87,7 @@ class Function:
         moving_targets: the targets that the network which is trained computes itself, with their graph.
         uncalled: where methods that train are named, and not called: ``optimizer.step``.
         discarded: the statements that call what only gives a new tensor: ``hidden.detach()``.
-        unregistered: the plain lists and dicts in which a module puts what has parameters, each with where
-            it does so first (reads other files).
+        unregistered: the plain lists and dicts in which a module puts what has parameters (reads other files).
         unregistered_leaves: the tensors of a module that want a gradient and are no parameters, each with where it is
             made (reads other files).
         tensor_keys: the dicts and sets of which it uses elements of tensors as keys.
@@ -131,7 +130,7 @@ class Function:
     uncalled: list[Site] = field(default_factory=list)
     discarded: list[Site] = field(default_factory=list)
     tensor_keys: list[TensorKey] = field(default_factory=list)
-    unregistered: Callable[[], list[tuple[str, Site]]] = field(default=list, repr=False)
+    unregistered: Callable[[], list[Unregistered]] = field(default=list, repr=False)
     unregistered_leaves: Callable[[], list[tuple[str, Site]]] = field(default=list, repr=False)
     kept_outputs: list[Site] = field(default_factory=list)
     opaque_calls: list[OpaqueCall] = field(default_factory=list)

@@ -73,18 +73,23 @@ def _is_handed_on_alone(store: Store) -> bool:
 
 def _detach_parts(site: Site, value: Value) -> Fix | None:
     """Detach the elements that surely are tensors with a graph, if no other has one: ``(step, loss)``."""
-    node = site.node
-    if not isinstance(node, t.Display | t.DictDisplay):
-        return None
-    items = node.items if isinstance(node, t.Display) else [item for _, item in node.entries]
-    if len(items) != len(value.parts) or any(isinstance(item, t.Starred) for item in items):
-        return None
-    carrying = [(Site(site.chunk, item), part) for item, (_, part) in zip(items, value.parts) if part.roots]
+    carrying = [(part_site, part) for part_site, part in written_parts(site, value) if part.roots]
     edits = [detached(part_site) for part_site, part in carrying if _is_tensor(part)]
     if not edits or len(edits) != len(carrying) or None in edits:
         return None
     names = ", ".join(f"`{one_line(part_site.code)}`" for part_site, _ in carrying)
     return Fix(f"detach {names}", tuple(edit for edit in edits if edit is not None), safe=False)
+
+
+def written_parts(site: Site, value: Value) -> list[tuple[Site, Value]]:
+    """The elements of a tuple, a list or a dict that is written out, each with its value; none where not all are."""
+    node = site.node
+    items = node.items if isinstance(node, t.Display) else []
+    if isinstance(node, t.DictDisplay):
+        items = [item for _, item in node.entries]
+    if len(items) != len(value.parts) or any(isinstance(item, t.Starred) for item in items):
+        return []
+    return [(Site(site.chunk, item), part) for item, (_, part) in zip(items, value.parts)]
 
 
 def _is_tensor(value: Value) -> bool:

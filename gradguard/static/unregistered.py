@@ -11,7 +11,7 @@ from gradguard.static.classes import Class
 from gradguard.static.functions import FunctionRef
 from gradguard.static.lines import lines_with
 from gradguard.static.made_modules import is_made
-from gradguard.static.source import Site
+from gradguard.static.mistakes import Unregistered
 from gradguard.static.trained_apart import is_handed_on, is_trained_or_frozen, trains_itself
 
 if TYPE_CHECKING:
@@ -27,27 +27,25 @@ _IMPORTS = re.compile(r"\s*(?:from|import)\b")
 _GOES_THROUGH = frozenset("enumerate zip len reversed range iter sum next sorted list tuple print isinstance".split())
 
 
-def kept_in_collections(flow: Flow) -> dict[str, Site]:
-    """The attributes that are lists or dicts in which the constructor of a module puts what has parameters.
-
-    Each with the first statement that does.
-    """
+def kept_in_collections(flow: Flow) -> dict[str, Unregistered]:
+    """The attributes that are lists or dicts in which the constructor of a module puts what has parameters."""
     owner, ref = flow.ref.owner, flow.ref
-    found: dict[str, Site] = {}
+    found: dict[str, Unregistered] = {}
     if owner is not None and ref.define.name == "__init__" and is_of_torch(owner):
-        for name, stmt in _kept(ref):
+        for name, stmt, made in _kept(ref):
             if name not in found and _is_plain(ref, name) and _is_used(owner, name):
-                found[name] = flow.site(stmt)
+                is_parameter = isinstance(made, t.Call) and made.name == "Parameter"
+                found[name] = Unregistered(f"self.{name}", flow.site(stmt), "Parameter" if is_parameter else "Module")
     return found
 
 
-def unregistered(flow: Flow, kept: dict[str, Site]) -> list[tuple[str, Site]]:
+def unregistered(flow: Flow, kept: dict[str, Unregistered]) -> list[Unregistered]:
     """Those of which the module does not learn in another way, and nobody else (reads other files)."""
     owner = flow.ref.owner
     if owner is None or any(_BY_OTHER_WAYS.search(cls.chunk.program) for cls in owner.lineage()):
         return []
     unknown = [name for name in kept if not is_trained_or_frozen(owner, name)]
-    return [(f"self.{name}", kept[name]) for name in unknown if not is_known_outside(flow, owner, name)]
+    return [kept[name] for name in unknown if not is_known_outside(flow, owner, name)]
 
 
 def is_of_torch(owner: Class) -> bool:
@@ -56,13 +54,13 @@ def is_of_torch(owner: Class) -> bool:
     return owner.is_module and all(name.rpartition(".")[2] != "Module" for name in others)
 
 
-def _kept(ref: FunctionRef) -> Iterator[tuple[str, t.Stmt]]:
-    """The statements that put something with parameters into a collection, each with the attribute that this is."""
+def _kept(ref: FunctionRef) -> Iterator[tuple[str, t.Stmt, t.Expr]]:
+    """The attributes into which something with parameters is put, the statements that do, and what makes it."""
     for stmt in ref.define.statements:
         for collection, value in _put(stmt):
             made = _bound_once(ref, value)
             if is_made(ref, made) and not trains_itself(ref, made) and not is_handed_on(ref, stmt, value):
-                yield _attribute(_kept_as(ref, collection)), stmt
+                yield _attribute(_kept_as(ref, collection)), stmt, made
 
 
 def _kept_as(ref: FunctionRef, collection: t.Expr) -> t.Expr:

@@ -386,6 +386,29 @@ EDITS: dict[str, tuple[str, str, dict[str, str]]] = {
         """,
         {"[nn.Linear(8, 8) for _ in range(3)]": "nn.ModuleList([nn.Linear(8, 8) for _ in range(3)])"},
     ),
+    "parameters beside layers": (
+        "GG213",
+        """
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.scale = nn.Parameter(torch.ones(8))
+                self.layers = [nn.Linear(8, 8) for _ in range(3)]
+                self.biases = []
+                for _ in range(3):
+                    bias = nn.Parameter(torch.zeros(8))
+                    self.biases.append(bias)
+
+            def forward(self, x):
+                for layer, bias in zip(self.layers, self.biases):
+                    x = layer(x) + bias
+                return x * self.scale
+        """,
+        {
+            "[nn.Linear(8, 8) for _ in range(3)]": "nn.ModuleList([nn.Linear(8, 8) for _ in range(3)])",
+            "self.biases = []": "self.biases = nn.ParameterList([])",
+        },
+    ),
     "layers that are appended": (
         "GG213",
         """
