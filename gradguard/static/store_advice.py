@@ -15,14 +15,15 @@ from gradguard.static.values import Kind, Source, Value
 
 def without_graph(store: Store) -> str:
     """The value without its graph."""
-    if store.is_tensor is False:
+    if store.is_tensor is False and not _is_handed_on(store):
         return f"the values in `{store.value_code}` without their graphs (`.detach()` each of them)"
     return f"`{_called(store, 'detach')}`"
 
 
 def or_a_number(store: Store) -> str:
     """As a number, where it surely is one: a loss, a mean; not a module's output, nor a parameter."""
-    if store.is_tensor is False or store.is_of_leaves or not _is_number(store):
+    is_several = store.is_tensor is False and not _is_handed_on(store)
+    if is_several or store.is_of_leaves or not _is_number(store):
         return ""
     return f", or `{_called(store, 'item')}` where a number is meant"
 
@@ -57,18 +58,17 @@ def detach(store: Store) -> Fix | None:
         return None
     if store.is_kept_as_key or store.may_be_needed:
         return None
-    if store.is_tensor is False and not _is_handed_on_alone(store):
+    if store.is_tensor is False and not _is_handed_on(store):
         return _detach_parts(site, store.value)
     edit = detached(site)
     # In a function that is called, somebody else may want the graph.
-    is_safe = store.is_tensor is True and not is_elsewhere and surely_tensor(site)
+    is_safe = store.is_tensor is not None and not is_elsewhere and surely_tensor(site)
     return Fix(f"detach `{one_line(site.code)}`", (edit,), is_safe) if edit else None
 
 
-def _is_handed_on_alone(store: Store) -> bool:
-    """Whether what a call is given is the only tensor with a graph in what the callee makes of it, a record say."""
-    carrying = [part for _, part in store.value.parts if part.roots]
-    return store.parameter and len(carrying) == 1 and _is_tensor(carrying[0])
+def _is_handed_on(store: Store) -> bool:
+    """Whether what a call is given is one tensor, which the callee puts into a record, or keeps among others."""
+    return store.parameter and store.value_site is not None and surely_tensor(store.value_site)
 
 
 def _detach_parts(site: Site, value: Value) -> Fix | None:

@@ -212,6 +212,29 @@ EDITS: dict[str, tuple[str, str, dict[str, str]]] = {
         """,
         {"log.push(i, loss)": "log.push(i, loss.detach())"},
     ),
+    "what a callee keeps by its keywords": (
+        "GG107",
+        """
+        class Board:
+            def __init__(self):
+                self.rows = {}
+
+            def note(self, **values):
+                for key, value in values.items():
+                    self.rows.setdefault(key, []).append(value)
+
+        def train(net, loader, optimizer):
+            board = Board()
+            for i, (x, y) in enumerate(loader):
+                optimizer.zero_grad()
+                loss = F.mse_loss(net(x), y)
+                loss.backward()
+                optimizer.step()
+                board.note(loss=loss, step=i)
+            return board
+        """,
+        {"board.note(loss=loss, ": "board.note(loss=loss.detach(), "},
+    ),
     "the view in a tuple is copied": (
         "GG403",
         LOOP + "            log.append((int(y[0]), x.detach()[0]))\n",
