@@ -1,8 +1,9 @@
 """A term of the loss is a number: nothing is trained by it.
 
-**What happens.** `aux.item()`, `float(aux)` and `torch.tensor([aux])` copy the number of a tensor, without its graph.
-Added to a loss, it moves the value that is printed, and no gradient: the derivative of a number is zero. backward runs,
-since the other terms have a graph, nothing raises, and the model never learns what that term asks for.
+**What happens.** `aux.item()`, `float(aux)` and `torch.tensor([aux])` copy the number of a tensor, without its graph,
+and a loss that is computed of an output under `no_grad` never had one. Added to a loss, it moves the value that is
+printed, and no gradient: the derivative of a number is zero. backward runs, since the other terms have a graph, nothing
+raises, and the model never learns what that term asks for.
 
 ```python
 losses = []
@@ -20,6 +21,9 @@ loss.backward()
 print(f"{l1.item():.3f} {torch.stack(losses).sum().item():.3f}")      # for what is printed, a number is right
 ```
 
+A network that only compares, as of a perceptual loss, must not run under `no_grad` either: the gradient goes through it
+to the output. Freeze it with `vgg.requires_grad_(False)`.
+
 **Not flagged.** `detach()`, which says that it is meant; a number that multiplies (a weight), or that is a target:
 in a square, an absolute value, a loss function, a `clamp`, a `max`, a divisor; one that trains a multiplier of its
 own, `lam * (kl.item() - limit)`, `log_alpha.exp() * entropy.item()`; what is shown in the place of a value,
@@ -34,10 +38,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gradguard.catalogue import Rule
-from gradguard.findings import Finding, Severity
+from gradguard.findings import Finding, Related, Severity
 from gradguard.signs import ACTS, BACKWARD
 from gradguard.static.edits import one_line
-from gradguard.static.model import Function
+from gradguard.static.model import Constant, Function
 from gradguard.static.rewrites import without_item
 
 rule = Rule("GG215", "constant-term", Severity.WARNING, ((BACKWARD, ACTS),))
@@ -46,13 +50,22 @@ rule = Rule("GG215", "constant-term", Severity.WARNING, ((BACKWARD, ACTS),))
 @rule.in_source
 def adds_a_number(function: Function) -> Iterator[Finding]:
     for backward in function.backwards:
-        for term, copied in backward.numbers:
-            spread = backward.source.site.related("what it is added to is backpropagated here")
-            yield rule.finding(
-                term,
-                f"nothing is trained by `{one_line(term.code)}`: it is a number, copied out of its graph, and has no "
-                "gradient",
-                help="add the tensor itself (`torch.stack` joins a list of them with their graphs)",
-                fix=without_item(term),
-                related=(*(() if copied.line == term.line else (copied.related("it is copied here"),)), spread),
-            )
+        for each in backward.numbers:
+            yield _told(each, backward.source.site.related("what it is added to is backpropagated here"))
+
+
+def _told(constant: Constant, spread: Related) -> Finding:
+    term, copied = constant.term, constant.copied
+    how = "copied out of its graph" if constant.was_recorded else "computed without a graph, under `no_grad`"
+    done = "it is copied here" if constant.was_recorded else "no graph is recorded here"
+    return rule.finding(
+        term,
+        f"nothing is trained by `{one_line(term.code)}`: it is a number, {how}, and has no gradient",
+        help=_ADD if constant.was_recorded else _RECORD,
+        fix=without_item(term),
+        related=(*(() if copied.line == term.line else (copied.related(done),)), spread),
+    )
+
+
+_ADD = "add the tensor itself (`torch.stack` joins a list of them with their graphs)"
+_RECORD = "compute it outside `no_grad`; a network that is to stay as it is gets `requires_grad_(False)` instead"

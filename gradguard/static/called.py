@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gradguard.static import knowledge as k
-from gradguard.static import places
+from gradguard.static import places, unrecorded
 from gradguard.static import tree as t
 from gradguard.static.expressions import recorded
 from gradguard.static.memo import Remembers, cached_property
+from gradguard.static.model import Mode
 from gradguard.static.state import State
 from gradguard.static.values import (
     Kind,
@@ -105,7 +106,9 @@ class Called(Remembers):
         """The result of a differentiable call: the graphs of all that went in."""
         given = [self.as_target(arg, value, i) for i, (arg, value) in enumerate(self.values)]
         parts = [*([self.receiver] if receiver and self.receiver is not None else []), *given]
-        return recorded(combined(parts, kind).with_roots(*extra), self.state, self.node)
+        result = recorded(combined(parts, kind).with_roots(*extra), self.state, self.node)
+        result = unrecorded.of_operation(parts, result, is_off=self.state.mode is Mode.OFF)
+        return unrecorded.of_call(self.node, lambda: self.flow.site(self.node), result)
 
     def as_target(self, arg: t.Arg, value: Value, position: int) -> Value:
         """An argument as it enters the result: what a loss is compared with hardly ever carries a graph."""

@@ -6,27 +6,13 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from gradguard.static import tree as t
-from gradguard.static.model import Backward, GradCall
+from gradguard.static.model import Backward, Constant, GradCall
 from gradguard.static.source import Site
-from gradguard.static.values import (
-    NUMBER,
-    Held,
-    Holding,
-    Kind,
-    Roots,
-    Source,
-    Value,
-)
+from gradguard.static.unrecorded import Copied
+from gradguard.static.values import NUMBER, Held, Holding, Kind, Source, Value
 
 if TYPE_CHECKING:
     from gradguard.static.flow import Flow
-
-
-class Copied(NamedTuple):
-    """Numbers that were copied out of a graph: where they were, and where the graph came from."""
-
-    site: Site
-    roots: Roots
 
 
 class Term(NamedTuple):
@@ -102,7 +88,7 @@ def _begun(flow: Flow, terms: _Terms, copied: Sequence[tuple[t.Expr, Copied]]) -
     """The operands of a sum with a graph that are numbers only; none where they are shown in place of its value."""
     if not any(_takes_own_value_away(expr) for expr, _ in terms):
         for expr, numbers in copied:
-            if not _is_shift(expr, terms):
+            if not _is_shift(expr, terms, numbers):
                 yield Holding(Held.TERM, Term(flow.site(expr), numbers))
 
 
@@ -116,12 +102,16 @@ def _still(terms: _Terms) -> Iterator[Holding]:
                 yield held
 
 
-def _is_shift(expr: t.Expr, terms: _Terms) -> bool:
+def _is_shift(expr: t.Expr, terms: _Terms, numbers: Copied | None = None) -> bool:
     """Whether what a number was copied from is in the same sum, whose gradient is meant to be as it was then.
 
     ``x - x.item()``, ``(x - top).exp().sum().log() + top``.
+
+    Args:
+        numbers: where they were copied, as ``middle = x.mean()`` under ``no_grad``.
     """
-    nodes = list(t.walk(expr))
+    copy = numbers.site.node if numbers is not None else None
+    nodes = [*t.walk(expr), *([copy] if isinstance(copy, t.Call) and not copy.args else [])]
     from_names = [node.func.value for node in nodes if isinstance(node, t.Call) and isinstance(node.func, t.Attribute)]
     names = {t.path_of(each) for each in (expr, *from_names)} - {None}
     others = (node for other, _ in terms if other is not expr for node in t.walk(other))
@@ -147,16 +137,14 @@ def kept_by(receiver: Value, result: Value) -> Value:
     return result._replace(holds=result.holds | terms) if terms else result
 
 
-def constant_terms(flow: Flow, backward: Backward) -> list[tuple[Site, Site]]:
-    """The terms of what is backpropagated that are numbers of graphs which no other backward goes through.
-
-    Returns:
-        each with where the numbers were copied.
-    """
+def constant_terms(flow: Flow, backward: Backward) -> list[Constant]:
+    """The terms of what is backpropagated that are numbers of graphs which no other backward goes through."""
     found = [key for h in backward.value.holding(Held.TERM) if isinstance(key := _within(h.key), Term)]
     others = [e for e in flow.facts.events if isinstance(e, Backward | GradCall) and e is not backward]
-    unused = {(term.site, term.copied.site) for term in found if not _is_used(term, others)}
-    return sorted(unused, key=lambda sites: (sites[0].path, sites[0].span))
+    unused = {
+        Constant(term.site, term.copied.site, term.copied.was_recorded) for term in found if not _is_used(term, others)
+    }
+    return sorted(unused, key=lambda each: (each.term.path, each.term.span))
 
 
 def _is_used(term: Term, others: Sequence[Backward | GradCall]) -> bool:
@@ -182,7 +170,8 @@ def _copied(value: Value) -> Copied | None:
     if isinstance(value.ref, Copied):
         return value.ref
     held = value.holding(Held.COPIED) if _is_setting(value) else frozenset()
-    return next((key for h in held if isinstance(key := _within(h.key), Copied)), None)
+    found = (key for h in held if isinstance(key := _within(h.key), Copied))
+    return next((key for key in found if key.is_certain), None)
 
 
 def _is_setting(value: Value) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from gradguard.static import tree as t
 from gradguard.static.edits import one_line
@@ -234,6 +234,20 @@ class Event:
         return event
 
 
+class Constant(NamedTuple):
+    """A term of a sum that is a number only.
+
+    Args:
+        term: the term, as written.
+        copied: where it was copied out of its graph, or computed.
+        was_recorded: whether there was a graph; else it was computed where none is recorded.
+    """
+
+    term: Site
+    copied: Site
+    was_recorded: bool
+
+
 @dataclass(eq=False, repr=False, slots=True)
 class Backward(Event):
     """A graph is handed to backward.
@@ -255,7 +269,7 @@ class Backward(Event):
         carried_by: what brings the graph of the iteration before, which this backward has freed.
         cut_at: where the graph was cut, if the value surely has none.
         leaf_at: where the leaf was made that the value is, or is the sum or the mean of: no parameter is behind it.
-        numbers: the terms of the value, a sum, that are numbers only, each with where it was copied out of its graph.
+        numbers: the terms of the value, a sum, that are numbers only.
     """
 
     value: Value = field(default_factory=Value)
@@ -269,7 +283,7 @@ class Backward(Event):
     carried_by: Store | None = None
     cut_at: Site | None = None
     leaf_at: Site | None = None
-    numbers: list[tuple[Site, Site]] = field(default_factory=list)
+    numbers: list[Constant] = field(default_factory=list)
     resets: list[ZeroGrad] = field(default_factory=list)
     reset_around: bool = False
     asks_callers: bool = False

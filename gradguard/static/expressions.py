@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from gradguard.static import comprehensions, constant_terms
+from gradguard.static import comprehensions, constant_terms, unrecorded
 from gradguard.static import knowledge as k
 from gradguard.static import tree as t
 from gradguard.static.binding import bind
@@ -291,6 +291,7 @@ def _operation(flow: Flow, expr: t.Operation, state: State) -> Value:
         return union(values, Kind.CONTAINER)
     result = combined(values)
     result = recorded(result._replace(holds=result.holds.union(*map(whole, values))), state, expr)
+    result = unrecorded.of_operation(values, result, is_off=state.mode is Mode.OFF)
     return constant_terms.of_operation(flow, expr.operator, list(zip(expr.operands, values)), result)
 
 

@@ -13,6 +13,7 @@ from gradguard.static import tree as t
 from gradguard.static.events import (
     Backward,
     Call,
+    Constant,
     Construction,
     Event,
     Forward,
@@ -36,6 +37,7 @@ from gradguard.static.values import Roots, Source, Value
 __all__ = [
     "Backward",
     "Call",
+    "Constant",
     "Construction",
     "Event",
     "Form",

@@ -6,7 +6,7 @@ import re
 from functools import reduce
 from typing import TYPE_CHECKING
 
-from gradguard.static import filled_later
+from gradguard.static import filled_later, unrecorded
 from gradguard.static.arguments import Given, bound, takes, with_flags
 from gradguard.static.edits import one_line
 from gradguard.static.expressions import recorded
@@ -108,6 +108,16 @@ def apply_one_of(c: Called, refs: list[FunctionRef], receiver: str | None) -> Va
     return reduce(join, results)
 
 
+def _returned(here: Translation, value: Value) -> Value:
+    """What the callee returns, recorded as the caller says."""
+    result = recorded(here.returned(value), here.state)
+    if here.state.mode is not Mode.OFF or result.parts:
+        return result
+    given = [here.outer(root) for root in value.roots if root.source is Source.PARAM]
+    result = unrecorded.of_operation(given, result, is_off=True)
+    return unrecorded.of_call(here.c.node, lambda: here.flow.site(here.c.node), result)
+
+
 def _apply(here: Translation, *, constructs: bool) -> Value:
     """Do in the caller what the callee does."""
     flow, callee, state = here.flow, here.callee, here.state
@@ -116,7 +126,7 @@ def _apply(here: Translation, *, constructs: bool) -> Value:
     made_once = {here.path(path) for path in callee.made_once}
     for event in callee.facts.events[:_MAX_EVENTS]:
         replay(here, event)
-    result = _made(here) if constructs else recorded(here.returned(callee.facts.returns), state)
+    result = _made(here) if constructs else _returned(here, callee.facts.returns)
     for path, value in writes:
         flow.touch(path, state)
         if path in made_once:

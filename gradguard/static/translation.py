@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gradguard.static import tree as t
+from gradguard.static import unrecorded
 from gradguard.static.arguments import Arguments
 from gradguard.static.called import Called
 from gradguard.static.flow import Flow
@@ -34,7 +35,7 @@ from gradguard.static.values import (
 from gradguard.static.views import Taken, taken_from
 
 _MAX_ROOTS = 32
-_OF_THE_CALLEE = (Held.CUT, Held.GIVEN, Held.PART, Held.GROWN)
+_OF_THE_CALLEE = (Held.CUT, Held.GIVEN, Held.PART, Held.GROWN, Held.UNRECORDED)
 _KEPT = (Source.CARRIED, Source.PLACE, Source.PARAM)
 
 
@@ -122,7 +123,8 @@ class Translation:
 
     def _holds(self, value: Value) -> Holdings:
         own = frozenset(h for h in value.holds if h.held not in _OF_THE_CALLEE)
-        return self._from(own) | self._given_outputs(value) | self._views(value) | self._grown(value)
+        given = unrecorded.translated(value, self.outer)
+        return self._from(own) | self._given_outputs(value) | self._views(value) | self._grown(value) | given
 
     def _from(self, holds: Holdings) -> Holdings:
         """What began in the callee, as what began in its call."""

@@ -51,6 +51,7 @@ class Held(Enum):
     FROZEN = auto()  # no memory: none of the parameters of a module asks for a gradient
     PART = auto()  # a small part of an argument: a view, where the caller gives a tensor
     COPIED = auto()  # no memory: its numbers were copied out of a graph
+    UNRECORDED = auto()  # no memory: it was computed where no graph is recorded, of what has one
     TERM = auto()  # no memory: it is a sum, of which a term is such numbers
 
 
@@ -83,7 +84,7 @@ Holdings = frozenset[Holding]
 NONE: Roots = frozenset()
 ON_DEVICE = (Held.OUTPUT, Held.MOVED)
 """Whole batches, on the device, and what is as large."""
-NO_MEMORY = (Held.CUT, Held.COPIED, Held.TERM)
+NO_MEMORY = (Held.CUT, Held.COPIED, Held.UNRECORDED, Held.TERM)
 """What is only known of a value, and keeps nothing alive."""
 NOTHING_HELD: Holdings = frozenset()
 
@@ -265,7 +266,7 @@ def whole(value: Value) -> Holdings:
     return known.union(Holding(Held.GIVEN, root) for root in value.roots if root.source is Source.PARAM)
 
 
-_OF_A_RESULT = frozenset((Held.CUT, Held.COPIED))
+_OF_A_RESULT = frozenset((Held.CUT, Held.COPIED, Held.UNRECORDED))
 
 
 def computed(value: Value) -> Value:

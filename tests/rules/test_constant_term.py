@@ -179,6 +179,169 @@ CLEAN = {
 }
 
 
+UNRECORDED = {
+    "under no_grad": loop(
+        "with torch.no_grad():", "    far = F.mse_loss(vgg(output), vgg(y))", "loss = loss + alpha * far  # !"
+    ),
+    "features under no_grad": loop(
+        "with torch.no_grad():", "    ours, theirs = vgg(output), vgg(y)", "loss += F.mse_loss(ours, theirs)  # !"
+    ),
+    "in inference mode": loop(
+        "with torch.inference_mode():", "    spread = output.std(0)", "loss = loss - alpha * spread.mean()  # !"
+    ),
+    "by a helper that is named as a loss": """
+        class Trainer:
+            def variation_loss(self, image):
+                return (image[1:] - image[:-1]).abs().mean()
+
+            def step(self, x, y):
+                image = self.net(x)
+                with torch.no_grad():
+                    smooth = self.variation_loss(image)
+                loss = F.l1_loss(image, y) + 0.1 * smooth  # !
+                self.opt.zero_grad()
+                loss.backward()
+                self.opt.step()
+    """,
+    "by a decorated method": """
+        class Perceptual(nn.Module):
+            @torch.no_grad()
+            def forward(self, image, target):
+                return F.l1_loss(self.vgg(image), self.vgg(target))
+
+        class Trainer:
+            def __init__(self, net):
+                self.net, self.far = net, Perceptual()
+
+            def step(self, x, y):
+                image = self.net(x)
+                loss = F.l1_loss(image, y) + self.far(image, y)  # !
+                self.opt.zero_grad()
+                loss.backward()
+                self.opt.step()
+    """,
+    "by a method whose features have no graph": """
+        class Trainer:
+            def features(self, image):
+                with torch.no_grad():
+                    return self.vgg(image)
+
+            def content(self, image, target):
+                return F.mse_loss(self.features(image), self.features(target))
+
+            def step(self, x, y):
+                image = self.net(x)
+                loss = F.l1_loss(image, y)
+                loss = loss + self.content(image, y)  # !
+                self.opt.zero_grad()
+                loss.backward()
+                self.opt.step()
+    """,
+}
+
+RECORDED = {
+    "recorded": loop("far = F.mse_loss(vgg(output), vgg(y))", "loss = loss + alpha * far"),
+    "of the target alone": loop(
+        "with torch.no_grad():", "    theirs = vgg(y)", "loss = loss + F.mse_loss(vgg(output), theirs)"
+    ),
+    "a teacher": loop("with torch.no_grad():", "    taught = vgg(x)", "loss = loss + F.mse_loss(output, taught)"),
+    "a weight under no_grad": loop(
+        "with torch.no_grad():", "    share = loss.mean() / aux.mean()", "loss = loss + share * aux"
+    ),
+    "a weight of its own parts": loop(
+        "with torch.no_grad():", "    worst = output.abs().max()", "loss = loss / worst + aux / worst"
+    ),
+    "the mean taken away": loop(
+        "with torch.no_grad():", "    middle = output.mean()", "loss = loss + (output - middle).pow(2).mean()"
+    ),
+    "the mean taken away, of a sum": loop(
+        "with torch.no_grad():", "    middle = output.mean()", "loss = loss + (output - middle).mean()"
+    ),
+    "straight through": loop(
+        "with torch.no_grad():",
+        "    change = output.round() - output",
+        "rounded = output + change",
+        "loss = loss + rounded.mean()",
+    ),
+    "shown": loop("with torch.no_grad():", "    shown = output.std(0).mean()", "print(loss + shown)"),
+    "how many are right, under no_grad": loop(
+        "with torch.no_grad():", "    right = (output.argmax(1) == y).float().mean()", "loss = loss + 0 * right"
+    ),
+    "it may be recorded": loop(
+        "with torch.set_grad_enabled(alpha > 0):", "    far = F.mse_loss(vgg(output), y)", "loss = loss + far"
+    ),
+    "a leaf made of it": loop(
+        "with torch.no_grad():",
+        "    start = output.mean()",
+        "shift = start.requires_grad_()",
+        "loss = loss + shift",
+    ),
+    "recorded within": loop(
+        "with torch.no_grad():",
+        "    with torch.enable_grad():",
+        "        far = F.mse_loss(vgg(output), y)",
+        "loss = loss + far",
+    ),
+    "of another batch": loop(
+        "with torch.no_grad():", "    before = F.mse_loss(model(x + 1), y)", "loss = loss + before"
+    ),
+    "trains a multiplier": """
+        def dual(policy, states, multiplier, limit, optimizer):
+            chosen = policy(states)
+            with torch.no_grad():
+                cost = chosen.pow(2).mean()
+            loss = F.l1_loss(chosen, states) + multiplier * (cost - limit)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+    """,
+    "a frozen network": """
+        class Perceptual(nn.Module):
+            def __init__(self, vgg):
+                super().__init__()
+                self.vgg = vgg.requires_grad_(False)
+
+            def forward(self, image, target):
+                with torch.no_grad():
+                    wanted = self.vgg(target)
+                return F.l1_loss(self.vgg(image), wanted)
+
+        class Trainer:
+            def __init__(self, net, vgg):
+                self.net, self.far = net, Perceptual(vgg)
+
+            def step(self, x, y):
+                image = self.net(x)
+                loss = F.l1_loss(image, y) + self.far(image, y)
+                self.opt.zero_grad()
+                loss.backward()
+                self.opt.step()
+    """,
+    "dreamed values": """
+        def imagine(actor, critic, model, starts, optimizer):
+            for state in starts:
+                action = actor(state)
+                following, reward = model(state, action).chunk(2)
+                with torch.no_grad():
+                    value = critic(following)
+                loss = -(reward + 0.99 * value).mean()
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+    """,
+}
+
+
+@pytest.mark.parametrize("snippet", UNRECORDED.values(), ids=UNRECORDED)
+def test_computed_without_a_graph(snippet: str) -> None:
+    assert_flagged(snippet, CODE)
+
+
+@pytest.mark.parametrize("snippet", RECORDED.values(), ids=RECORDED)
+def test_look_alikes_of_what_is_computed_without_a_graph(snippet: str) -> None:
+    assert_clean(snippet, CODE)
+
+
 @pytest.mark.parametrize("snippet", FLAGGED.values(), ids=FLAGGED)
 def test_flagged(snippet: str) -> None:
     assert_flagged(snippet, CODE)
