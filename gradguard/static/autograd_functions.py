@@ -86,7 +86,17 @@ def kept_outputs(flow: Flow) -> list[Site]:
     returned = {n.id for s in _returns(flow) for n in _named(s)}
     outputs = {part for name in returned for part in _parts_of(flow, name)} | _aliases(flow, returned)
     outputs -= (set(names) - rebound) | _without_gradient(flow, names[0]) | whole
-    return list(_kept(flow, names[0], outputs))
+    return [*_kept(flow, names[0], outputs), *_returned_from(flow, names[0])]
+
+
+def _returned_from(flow: Flow, context: str) -> Iterator[Site]:
+    """The statements that compute an attribute of ``ctx`` which is returned: ``ctx.y = x.exp()``, ``return ctx.y``."""
+    returned = {t.path_of(single) for value in _returns(flow) for single in t.names_in(value)}
+    for stmt in flow.ref.define.statements:
+        for target, value in t.pairs(stmt.targets, stmt.value) if isinstance(stmt, t.Assign) else ():
+            is_returned = _is_of(context, target) and t.path_of(target) in returned
+            if is_returned and isinstance(value, t.Call | t.Operation) and not _is_dropped(flow, target):
+                yield flow.site(stmt)
 
 
 def _aliases(flow: Flow, names: set[str]) -> set[str]:

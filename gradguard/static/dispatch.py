@@ -6,12 +6,14 @@ Where few classes of the program have a method of that name, the call does what 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from gradguard.static import knowledge as k
 from gradguard.static import tree as t
 from gradguard.static.arguments import takes
 from gradguard.static.called import Called
 from gradguard.static.classes import Class
+from gradguard.static.functions import FunctionRef
 from gradguard.static.model import Form, Mode
 from gradguard.static.names import RECORDS
 from gradguard.static.summary import apply_facts, apply_one_of
@@ -37,12 +39,15 @@ def by_name(c: Called) -> Value | None:
     gives = _gives_something(c)
     if receiver.kind not in _OBJECTS or _DUNDER.match(name) or not (gives or _may_be_step(c, name)):
         return None
-    if receiver.kind is Kind.UNKNOWN and name in _OF_OTHERS and not _is_of_no_collection(c, name):
+    is_of_others = receiver.kind is Kind.UNKNOWN and name in _OF_OTHERS and not _is_of_no_collection(c, name)
+    if is_of_others and not _is_given_by_keyword(c, name):
         return None
     if isinstance(receiver.ref, Class) and not _is_declared_only(receiver.ref, name):
         return None
     base = receiver.ref if isinstance(receiver.ref, Class) else None
     methods = c.flow.project.survey.methods_named(name, c.flow.module, base)
+    if is_of_others:
+        methods = [ref for ref in methods if _names_all(ref, c.node.args)]
     if not gives and not all(ref.trains for ref in methods if takes(ref, c.node.args)):
         return None
     return apply_one_of(c, methods, path)
@@ -143,6 +148,16 @@ def _is_of_no_collection(c: Called, name: str) -> bool:
     is_tensor = first.kind is Kind.TENSOR or any(root.source is Source.LOSS for root in first.roots)
     several = name in _ADDING and len(given) > 1
     return several or (name == "update" and (first.kind is Kind.MODULE or (is_tensor and bool(first.roots))))
+
+
+def _is_given_by_keyword(c: Called, name: str) -> bool:
+    """Whether ``update`` is given all by name, as a dict takes it, and a meter: ``update(val=loss, n=4)``."""
+    return name == "update" and bool(c.node.args) and all(arg.keyword is not None for arg in c.node.args)
+
+
+def _names_all(ref: FunctionRef, args: Sequence[t.Arg]) -> bool:
+    """Whether a method has a parameter for each keyword of a call."""
+    return {arg.keyword for arg in args} <= {param.name for param in ref.define.params if not param.star}
 
 
 _ADDING = ("append", "update", "add", "put", "push")

@@ -420,6 +420,8 @@ GROWING_KEY = re.compile(r"(?:^|[._])(?:\w*(?:step|iter|epoch|idx|index|uid|id|c
 # --- what some rule asks about ----------------------------------------------------------------------------------
 
 PYPLOT = "matplotlib.pyplot."
+# Modules that have all that another one has.
+OTHER_NAMES = {"matplotlib.pylab": "matplotlib.pyplot", "pylab": "matplotlib.pyplot"}
 CLIPS = tuple("clip_grad_norm_ clip_grad_norm clip_grad_value_".split())
 NOTED_FUNCTIONS = frozenset(
     "itertools.cycle itertools.tee torch.autograd.set_detect_anomaly torch.autograd.detect_anomaly "

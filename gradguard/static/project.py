@@ -26,6 +26,7 @@ from gradguard.static.imports import Imports
 from gradguard.static.memo import Remembers, cached_property
 from gradguard.static.outline import SCRIPT, Outline
 from gradguard.static.passed import Passed
+from gradguard.static.paths import is_part
 from gradguard.static.screen import Selection, calling
 from gradguard.static.source import Chunk, Source, from_bytes, read
 from gradguard.static.survey import Survey
@@ -276,7 +277,7 @@ class Module(Remembers):
     def _imported(self, dotted: str, asked: _Asked) -> Value:
         found = self.project.find(dotted, self)
         if found is None:
-            return Value(kind=Kind.EXTERNAL, ref=dotted.lstrip("."))
+            return Value(kind=Kind.EXTERNAL, ref=_known_as(dotted.lstrip(".")))
         module, rest = found
         if not rest:
             return self._of_package(dotted, module, asked) or Value(kind=Kind.EXTERNAL, ref=module)
@@ -548,3 +549,9 @@ class Project:
             name in text
             and re.search(rf"^\s*(?:(?:async\s+)?def|class)\s+{name}\b|\b{name}\b[^=\n]*=", text, re.M) is not None
         )
+
+
+def _known_as(dotted: str) -> str:
+    """The name that something of another package is known by here: pylab has all that pyplot has."""
+    known = (own + dotted[len(other) :] for other, own in k.OTHER_NAMES.items() if is_part(dotted, other))
+    return next(known, dotted)

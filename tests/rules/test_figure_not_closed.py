@@ -652,3 +652,33 @@ NAMED = """
 def test_the_help_names_the_figure(made: str, closes: str) -> None:
     (finding,) = findings(NAMED.format(made=made), CODE, Confidence.LOW)
     assert finding.help == f"call `{closes}` when it is saved"
+
+
+DRAWN = """
+    {imports}
+
+    def train(model, loader, optimizer):
+        for i, (x, y) in enumerate(loader):
+            optimizer.zero_grad()
+            loss = model(x, y)
+            loss.backward()
+            optimizer.step()
+            fig, ax = {plt}.subplots()
+            ax.plot(range(9))
+            fig.savefig(f"{{i}}.png")
+            {end}
+"""
+
+
+@pytest.mark.parametrize(
+    ("imports", "plt"),
+    [
+        ("import matplotlib.pylab as plt", "plt"),
+        ("from matplotlib import pylab", "pylab"),
+        ("import pylab as pl", "pl"),
+    ],
+)
+def test_by_the_names_of_pylab(imports: str, plt: str) -> None:
+    open_one = DRAWN.format(imports=imports, plt=plt, end="pass").replace("subplots()", "subplots()  # !")
+    assert_flagged(open_one, CODE)
+    assert_clean(DRAWN.format(imports=imports, plt=plt, end=f"{plt}.close(fig)"), CODE)

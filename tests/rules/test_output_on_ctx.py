@@ -9,6 +9,18 @@ from tests.rules.snippets import assert_clean, assert_flagged
 CODE = "GG108"
 
 FLAGGED = {
+    "an attribute that is returned": """
+        class Reverse(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, x, scale):
+                ctx.scale = scale
+                ctx.out = x.view_as(x)  # !
+                return ctx.out
+
+            @staticmethod
+            def backward(ctx, grad):
+                return (-ctx.scale * grad).view_as(ctx.out), None
+    """,
     "values beside their indices": """
         class Top(torch.autograd.Function):
             @staticmethod
@@ -221,6 +233,31 @@ FLAGGED = {
 }
 
 CLEAN = {
+    "an attribute that is returned, of what came in": """
+        class Reverse(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, x, scale):
+                ctx.scale = scale * 2
+                ctx.x = x
+                return ctx.x
+
+            @staticmethod
+            def backward(ctx, grad):
+                return -ctx.scale * grad, None
+    """,
+    "an attribute that is returned, and taken off": """
+        class Reverse(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, x):
+                ctx.out = x.exp()
+                return ctx.out
+
+            @staticmethod
+            def backward(ctx, grad):
+                out = ctx.out
+                ctx.out = None
+                return out * grad
+    """,
     "indices that are outputs": """
         class Sample(torch.autograd.Function):
             @staticmethod

@@ -2198,3 +2198,44 @@ def test_what_a_callee_computes_of_a_leaf_has_a_graph(kept: str) -> None:
 )
 def test_what_a_callee_cuts_or_replaces_is_not_chained(kept: str) -> None:
     assert_clean(POOL.format(kept=kept, mark=""), "GG107")
+
+
+BY_KEYWORD = """
+    class Meter:
+        def __init__(self):
+            self.sum, self.count = 0, 0
+
+        def update(self, val, num=1):
+            self.sum += val * num
+            self.count += num
+
+    class Manager:
+        def __init__(self):
+            self.meters = defaultdict(Meter)
+
+    def noted(out, y, manager):
+        losses = {"total": F.mse_loss(out, y)}
+        for name, value in losses.items():
+            manager.meters[name].update(CALL)
+        return losses
+
+    def train(model, manager, loader, optimizer):
+        for x, y in loader:
+            losses = noted(model(x), y, manager)  # !
+            optimizer.zero_grad()
+            losses["total"].backward()
+            optimizer.step()
+
+    def main(model, loader, optimizer):
+        train(model, Manager(), loader, optimizer)
+"""
+
+
+@pytest.mark.parametrize("call", ["val=value, num=4", "value, 4", "num=4, val=value"])
+def test_a_meter_that_is_given_all_by_keyword(call: str) -> None:
+    assert_flagged(BY_KEYWORD.replace("CALL", call), CODE)
+
+
+@pytest.mark.parametrize("call", ["val=value.item(), num=4", "val=float(value)", "loss=value, count=4", "total=value"])
+def test_a_number_by_keyword_or_a_dict(call: str) -> None:
+    assert_clean(BY_KEYWORD.replace("CALL", call), CODE)
