@@ -43,6 +43,7 @@ from gradguard.signs import ACTS, BACKWARD
 from gradguard.static.edits import one_line
 from gradguard.static.model import Constant, Function
 from gradguard.static.rewrites import without_item
+from gradguard.static.unrecorded import Loss
 
 rule = Rule("GG215", "constant-term", Severity.WARNING, ((BACKWARD, ACTS),))
 
@@ -56,16 +57,36 @@ def adds_a_number(function: Function) -> Iterator[Finding]:
 
 def _told(constant: Constant, spread: Related) -> Finding:
     term, copied = constant.term, constant.copied
-    how = "copied out of its graph" if constant.was_recorded else "computed without a graph, under `no_grad`"
-    done = "it is copied here" if constant.was_recorded else "no graph is recorded here"
+    how, there, instead = _HOW[constant.how]
     return rule.finding(
         term,
         f"nothing is trained by `{one_line(term.code)}`: it is a number, {how}, and has no gradient",
-        help=_ADD if constant.was_recorded else _RECORD,
+        help=instead,
         fix=without_item(term),
-        related=(*(() if copied.line == term.line else (copied.related(done),)), spread),
+        related=(*(() if copied.line == term.line else (copied.related(there),)), spread),
     )
 
 
-_ADD = "add the tensor itself (`torch.stack` joins a list of them with their graphs)"
-_RECORD = "compute it outside `no_grad`; a network that is to stay as it is gets `requires_grad_(False)` instead"
+_HOW = {
+    Loss.COPIED: (
+        "copied out of its graph",
+        "it is copied here",
+        "add the tensor itself (`torch.stack` joins a list of them with their graphs)",
+    ),
+    Loss.NO_GRAD: (
+        "computed without a graph, under `no_grad`",
+        "no graph is recorded here",
+        "compute it outside `no_grad`; a network that is to stay as it is gets `requires_grad_(False)` instead",
+    ),
+    Loss.COMPARED: (
+        "computed of a comparison",
+        "this has no gradient",
+        "compute it of the probabilities, not of what they are rounded to",
+    ),
+    Loss.DATA: ("computed of `.data`, without a graph", "the graph ends here", "leave out `.data`"),
+    Loss.NO_CREATE_GRAPH: (
+        "computed of gradients without their graph",
+        "these gradients have no graph",
+        "let `torch.autograd.grad` make it: `create_graph=True`",
+    ),
+}

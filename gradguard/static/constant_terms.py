@@ -3,27 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from gradguard.static import tree as t
 from gradguard.static.model import Backward, Constant, GradCall
 from gradguard.static.source import Site
-from gradguard.static.unrecorded import Copied
-from gradguard.static.values import NUMBER, Held, Holding, Kind, Source, Value
+from gradguard.static.unrecorded import Copied, Term, is_setting
+from gradguard.static.values import NUMBER, Held, Holding, Kind, Value
 
 if TYPE_CHECKING:
     from gradguard.static.flow import Flow
 
 
-class Term(NamedTuple):
-    """A term of a sum, as written, and what it is made of."""
-
-    site: Site
-    copied: Copied
-
-
 _Terms = Sequence[tuple[t.Expr, Value]]
-_SETTINGS = (Source.PLACE, Source.PARAM)
 _LINEAR = frozenset("+ - * /".split())
 
 
@@ -52,17 +44,24 @@ def of_operation(flow: Flow, operator: str, terms: _Terms, result: Value) -> Val
     if operator not in _LINEAR or not any(value.holds or isinstance(value.ref, Copied) for _, value in terms):
         return result
     copied = [(expr, numbers) for expr, value in terms if (numbers := _copied(value)) is not None]
-    graphs = [value for _, value in terms if _copied(value) is None and not _is_setting(value)]
+    graphs = [value for _, value in terms if _copied(value) is None and _has_part(value, copied)]
     if not graphs and result.kind is Kind.NUMBER:
         return of_numbers(operator, [value for _, value in terms])
     if not graphs and operator == "*" and _trains_multiplier(terms):
         return result._replace(holds=result.holds - result.holding(Held.COPIED))
     if not graphs:
-        return result._replace(holds=result.holds.union(Holding(Held.COPIED, numbers) for _, numbers in copied))
+        constant = [Holding(Held.COPIED, numbers) for _, numbers in copied]
+        return result._replace(holds=result.holds.union(constant, _still(terms)))
     if operator in ("+", "-"):
         return result._replace(holds=result.holds.union(_still(terms), _begun(flow, terms, copied)))
-    is_share = operator == "/" and not _is_setting(terms[-1][1])
+    is_share = operator == "/" and not is_setting(terms[-1][1])
     return result if is_share or len(graphs) > 1 else result._replace(holds=result.holds.union(_still(terms)))
+
+
+def _has_part(value: Value, copied: Sequence[tuple[t.Expr, Copied]]) -> bool:
+    """Whether a value has a graph as far as this function shows, or will have the one that the numbers came from."""
+    computed = value.kind is Kind.TENSOR and any(value.roots & numbers.roots for _, numbers in copied)
+    return computed or not is_setting(value)
 
 
 def _trains_multiplier(terms: _Terms) -> bool:
@@ -141,13 +140,13 @@ def constant_terms(flow: Flow, backward: Backward) -> list[Constant]:
     """The terms of what is backpropagated that are numbers of graphs which no other backward goes through."""
     found = [key for h in backward.value.holding(Held.TERM) if isinstance(key := _within(h.key), Term)]
     others = [e for e in flow.facts.events if isinstance(e, Backward | GradCall) and e is not backward]
-    unused = {
-        Constant(term.site, term.copied.site, term.copied.was_recorded) for term in found if not _is_used(term, others)
-    }
+    certain = [term for term in found if term.copied.is_certain and not _is_used(term, others)]
+    unused = {Constant(term.site, term.copied.site, term.copied.how) for term in certain}
     return sorted(unused, key=lambda each: (each.term.path, each.term.span))
 
 
 def _is_used(term: Term, others: Sequence[Backward | GradCall]) -> bool:
+    others = [other for other in others if other.source.site != term.copied.site]  # the one that gave it
     return any(term.copied.roots <= other.value.reach for other in others)
 
 
@@ -169,11 +168,6 @@ def _copied(value: Value) -> Copied | None:
     """Where the numbers came from that a value surely has nothing beside."""
     if isinstance(value.ref, Copied):
         return value.ref
-    held = value.holding(Held.COPIED) if _is_setting(value) else frozenset()
-    found = (key for h in held if isinstance(key := _within(h.key), Copied))
-    return next((key for key in found if key.is_certain), None)
-
-
-def _is_setting(value: Value) -> bool:
-    """Whether a value is no graph as far as this function shows: a number, ``self.alpha``."""
-    return all(root.source in _SETTINGS for root in value.reach)
+    held = value.holding(Held.COPIED) if is_setting(value) else frozenset()
+    found = [key for h in held if isinstance(key := _within(h.key), Copied)]
+    return min(found, key=lambda key: (not key.is_certain, key.site.path, key.site.span), default=None)

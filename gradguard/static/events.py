@@ -14,6 +14,7 @@ from gradguard.static import tree as t
 from gradguard.static.edits import one_line
 from gradguard.static.memo import Remembers, cached_property
 from gradguard.static.source import Site
+from gradguard.static.unrecorded import Loss
 from gradguard.static.values import NOTHING_HELD, Held, Holdings, Value
 
 if TYPE_CHECKING:
@@ -239,13 +240,13 @@ class Constant(NamedTuple):
 
     Args:
         term: the term, as written.
-        copied: where it was copied out of its graph, or computed.
-        was_recorded: whether there was a graph; else it was computed where none is recorded.
+        copied: where it lost its graph.
+        how: how that happened.
     """
 
     term: Site
     copied: Site
-    was_recorded: bool
+    how: Loss
 
 
 @dataclass(eq=False, repr=False, slots=True)

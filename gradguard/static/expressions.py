@@ -16,6 +16,7 @@ from gradguard.static.periods import period
 from gradguard.static.places import is_module_of_unknown
 from gradguard.static.project import member
 from gradguard.static.steady import steady_value
+from gradguard.static.unrecorded import Loss
 from gradguard.static.values import (
     ARRAY,
     DETACHED,
@@ -119,7 +120,7 @@ def _attribute(flow: Flow, expr: t.Attribute, state: State) -> Value:
         return _gradient(flow, expr, base, state)
     if expr.name in k.BREAKING_ATTRIBUTES and base.kind not in (Kind.INSTANCE, Kind.MODULE):
         if expr.name == "data":
-            return cut(base, expr)
+            return unrecorded.cut_off([base], cut(base, expr), lambda: flow.site(expr), Loss.DATA)
         return DETACHED if expr.name == "grad_fn" else NUMBER
     if path is not None and is_module_of_unknown(flow, path, base):
         return Value(kind=Kind.MODULE)
@@ -276,7 +277,8 @@ def _operation(flow: Flow, expr: t.Operation, state: State) -> Value:
         flow.periods.pop()
     flow.branches -= expr.operator in ("and", "or")
     if expr.operator in _COMPARISONS and any(v.kind in (Kind.TENSOR, Kind.OUTPUT) for v in values):
-        return cut(computed(union(values)), expr)
+        compared = cut(computed(union(values)), expr)
+        return unrecorded.cut_off(values, compared, lambda: flow.site(expr), Loss.COMPARED)
     if expr.operator in _NOT_ARITHMETIC:
         return NUMBER
     if expr.operator in ("and", "or"):
@@ -291,7 +293,7 @@ def _operation(flow: Flow, expr: t.Operation, state: State) -> Value:
         return union(values, Kind.CONTAINER)
     result = combined(values)
     result = recorded(result._replace(holds=result.holds.union(*map(whole, values))), state, expr)
-    result = unrecorded.of_operation(values, result, is_off=state.mode is Mode.OFF)
+    result = unrecorded.of_operation(values, result, lambda: flow.site(expr), is_off=state.mode is Mode.OFF)
     return constant_terms.of_operation(flow, expr.operator, list(zip(expr.operands, values)), result)
 
 

@@ -11,6 +11,7 @@ from gradguard.static.memo import Remembers, cached_property, memo_of
 from gradguard.static.names import bound_names, makes_anew, put_under_words, used_as_modules
 from gradguard.static.recurrence import Binding, bindings
 from gradguard.static.same_keys import keyed_by
+from gradguard.static.scalars import is_scalar
 from gradguard.static.source import Chunk
 from gradguard.static.values import Value
 
@@ -73,6 +74,12 @@ class FunctionRef(Remembers):
     def names(self) -> tuple[set[str], set[str]]:
         """The names that it binds, and those it declares global or nonlocal."""
         return bound_names(self.define)
+
+    @cached_property
+    def gives_number(self) -> bool:
+        """Whether all that it returns is one number as a tensor, as far as that is written."""
+        returned = [stmt.value for stmt in self.define.statements if isinstance(stmt, t.Return)]
+        return bool(returned) and all(is_scalar(value, self.define.body) for value in returned)
 
     @cached_property
     def bindings_made(self) -> list[Binding]:

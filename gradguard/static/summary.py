@@ -111,11 +111,12 @@ def apply_one_of(c: Called, refs: list[FunctionRef], receiver: str | None) -> Va
 def _returned(here: Translation, value: Value) -> Value:
     """What the callee returns, recorded as the caller says."""
     result = recorded(here.returned(value), here.state)
-    if here.state.mode is not Mode.OFF or result.parts:
+    if result.parts or value.kind is not Kind.TENSOR:
         return result
     given = [here.outer(root) for root in value.roots if root.source is Source.PARAM]
-    result = unrecorded.of_operation(given, result, is_off=True)
-    return unrecorded.of_call(here.c.node, lambda: here.flow.site(here.c.node), result)
+    site, is_off = lambda: here.flow.site(here.c.node), here.state.mode is Mode.OFF
+    result = unrecorded.of_operation(given, unrecorded.of_callee(given, result), site, is_off=is_off)
+    return unrecorded.of_call(here.c.node, result, gives_number=here.callee.ref.gives_number)
 
 
 def _apply(here: Translation, *, constructs: bool) -> Value:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from gradguard.static import knowledge as k
 from gradguard.static import tree as t
+from gradguard.static import unrecorded
 from gradguard.static.called import Called, last
 from gradguard.static.classes import Class
 from gradguard.static.conditions import outcome
@@ -27,6 +28,7 @@ from gradguard.static.roots import node_of
 from gradguard.static.scaled import is_scaled
 from gradguard.static.separate_modules import is_separate
 from gradguard.static.summary import apply_facts
+from gradguard.static.unrecorded import Loss
 from gradguard.static.values import (
     DETACHED,
     NOTHING,
@@ -169,7 +171,9 @@ def grad_call(c: Called) -> Value | None:
     event.inputs = c.value_of("inputs", 1) or UNKNOWN
     c.flow.record(event)
     if creates is False:  # a tuple of tensors without a graph
-        return each_of(holding(DETACHED, Held.CUT, c.node), Kind.OUTPUT)
+        given = holding(DETACHED, Held.CUT, c.node)
+        each = unrecorded.cut_off([value], given, lambda: c.flow.site(c.node), Loss.NO_CREATE_GRAPH)
+        return each_of(each, Kind.OUTPUT)
     result = c.result(Root(Source.GRAPH, c.node))
     return result if creates else Value(maybe=result.reach, kind=Kind.OUTPUT)
 

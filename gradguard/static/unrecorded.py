@@ -1,25 +1,36 @@
-"""What is computed under ``no_grad`` of a tensor with a graph: its numbers only, as by ``.item()``."""
+"""What is computed of a tensor with a graph, and has none: under ``no_grad``, of ``.data``, by a comparison."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from enum import Enum, auto
 from typing import NamedTuple
 
 from gradguard.static import tree as t
 from gradguard.static.scalars import is_scalar
 from gradguard.static.source import Site
-from gradguard.static.values import NONE, NOTHING_HELD, Held, Holding, Kind, Root, Roots, Source, Value
+from gradguard.static.values import NONE, Held, Holding, Kind, Root, Roots, Source, Value
 
 _ASKED = (Source.PARAM,)
+_SETTINGS = (Source.PARAM, Source.PLACE)
+
+
+class Loss(Enum):
+    """How the numbers of a tensor lost their graph."""
+
+    COPIED = auto()  # by ``.item()``, ``torch.tensor([aux])``
+    NO_GRAD = auto()  # they were computed where no graph is recorded
+    COMPARED = auto()  # a comparison, ``argmax``: it has no gradient
+    DATA = auto()  # they were computed of ``.data``
+    NO_CREATE_GRAPH = auto()  # they are gradients that ``torch.autograd.grad`` gave without their graph
 
 
 class Copied(NamedTuple):
-    """Numbers that were copied out of a graph: where they were, and where the graph came from."""
+    """Numbers without the graph that they came from: where they lost it, and where it came from."""
 
     site: Site
     roots: Roots
-    was_recorded: bool = True
-    """Whether they were copied by ``.item()`` or the like; else they were computed where no graph is recorded."""
+    how: Loss = Loss.COPIED
 
     @property
     def is_certain(self) -> bool:
@@ -27,74 +38,87 @@ class Copied(NamedTuple):
         return any(root.source not in _ASKED for root in self.roots)
 
 
-def of_operation(given: Iterable[Value], result: Value, *, is_off: bool) -> Value:
-    """The result of an operation, with the graphs that it would have if they were recorded.
+class Term(NamedTuple):
+    """A term of a sum, as written, and what it is made of."""
+
+    site: Site
+    copied: Copied
+
+
+def cut_off(given: Iterable[Value], result: Value, site: Callable[[], Site], how: Loss) -> Value:
+    """The result of what takes the graph away.
 
     Args:
-        given: the operands.
+        given: what had one.
         result: what is known of the result besides.
+        site: where that happens.
+    """
+    roots = NONE.union(*(_recorded(value, how) for value in given))
+    return _with(result, {Holding(Held.UNRECORDED, Copied(site(), roots, how))}) if roots else result
+
+
+def of_operation(given: Iterable[Value], result: Value, site: Callable[[], Site], *, is_off: bool) -> Value:
+    """The result of an operation: what has a graph is of no interest here.
+
+    Args:
         is_off: whether it is computed where no graph is recorded.
     """
-    if result.reach:
-        return _with(result, NONE)
-    roots = NONE
-    for value in given:
-        roots |= _kept_from(value)
-        roots |= _recorded(value) if is_off else NONE
-    return _with(result, roots)
+    if result.holds and not is_setting(result):
+        return result._replace(holds=result.holds - result.holding(Held.UNRECORDED))
+    return cut_off(given, result, site, Loss.NO_GRAD) if is_off else result
 
 
-def of_call(call: t.Call, site: Callable[[], Site], result: Value) -> Value:
+def of_call(call: t.Call, result: Value, *, gives_number: bool = False) -> Value:
     """The result of a call; one number as a tensor is what a term of a loss may be."""
-    roots = _kept_from(result)
-    if not roots or not is_scalar(call, ()):
+    lost = result.holding(Held.UNRECORDED)
+    if not lost or not (gives_number or is_scalar(call, ())):
         return result
-    return _with(result, NONE, Copied(site(), roots, was_recorded=False))
+    copied = frozenset(Holding(Held.COPIED, held.key) for held in lost)
+    return result._replace(holds=result.holds - lost | copied)
+
+
+def of_callee(given: Iterable[Value], result: Value) -> Value:
+    """What a callee computed of arguments that have lost their graphs."""
+    if not is_setting(result):
+        return result
+    return _with(result, frozenset().union(*(value.holding(Held.UNRECORDED) for value in given)))
 
 
 def translated(value: Value, outer: Callable[[Root], Value]) -> frozenset[Holding]:
-    """What a value of a callee was computed from without a graph, in the caller's terms.
+    """What has lost its graph in a callee, in the caller's terms.
 
     Args:
         outer: what a parameter of the callee is there.
     """
     found: set[Holding] = set()
-    for held in value.holding(Held.UNRECORDED, Held.COPIED):
-        copied = held.key
-        if isinstance(copied, Copied) and not copied.is_certain:
-            roots = _of_arguments(copied.roots, outer)
-            found |= {Holding(Held.COPIED, copied._replace(roots=roots))} if roots else NOTHING_HELD
-        elif held.held is Held.UNRECORDED and isinstance(copied, frozenset):
-            roots = _of_arguments(copied, outer)
-            found |= {Holding(Held.UNRECORDED, roots)} if roots else NOTHING_HELD
+    for held in value.holding(Held.UNRECORDED, Held.COPIED, Held.TERM):
+        key = held.key
+        copied = key.copied if isinstance(key, Term) else key
+        if not isinstance(copied, Copied) or copied.is_certain:
+            continue
+        given = (outer(root) for root in copied.roots if root.source in _ASKED)
+        here = copied._replace(roots=NONE.union(*(_recorded(value, copied.how) for value in given)))
+        if here.roots:
+            found.add(Holding(held.held, key._replace(copied=here) if isinstance(key, Term) else here))
     return frozenset(found)
 
 
-def _of_arguments(roots: Roots, outer: Callable[[Root], Value]) -> Roots:
-    given = (outer(root) for root in roots if root.source in _ASKED)
-    return NONE.union(*(_kept_from(value) | _recorded(value) for value in given))
+def is_setting(value: Value) -> bool:
+    """Whether a value is no graph as far as its function shows: a number, ``self.alpha``."""
+    return all(root.source in _SETTINGS for root in value.reach)
 
 
-def _with(result: Value, roots: Roots, copied: Copied | None = None) -> Value:
-    others = result.holds - result.holding(Held.UNRECORDED) if result.holds else result.holds
-    if roots:
-        others |= {Holding(Held.UNRECORDED, roots)}
-    if copied is not None:
-        others |= {Holding(Held.COPIED, copied)}
-    return result if others == result.holds else result._replace(holds=others)
+def _with(result: Value, holds: Iterable[Holding]) -> Value:
+    found = result.holds.union(holds)
+    return result if len(found) == len(result.holds) else result._replace(holds=found)
 
 
-def _kept_from(value: Value) -> Roots:
-    """The graphs that a value without one was computed from."""
-    found = NONE
-    for held in value.holding(Held.UNRECORDED):
-        found |= held.key if isinstance(held.key, frozenset) else NONE
-    return found
-
-
-def _recorded(value: Value) -> Roots:
-    """The graph that a value surely has, or may have as the caller knows."""
-    if value.is_operation_result:
+def _recorded(value: Value, how: Loss) -> Roots:
+    """The graph that a value has, on some way, or may have as the caller knows; of ``.data``, a parameter's, too."""
+    if value.kind in (Kind.TENSOR, Kind.OUTPUT) and any(root.source is Source.GRAPH for root in value.roots):
         return value.roots
+    leaves = NONE
+    if how is Loss.DATA:
+        leaves = frozenset(root for root in value.roots if root.source is Source.LEAF)
     asked = value.kind in (Kind.UNKNOWN, Kind.TENSOR) and not value.parts
-    return frozenset(root for root in value.roots if root.source in _ASKED) if asked else NONE
+    return leaves | frozenset(root for root in value.roots if root.source in _ASKED) if asked else leaves

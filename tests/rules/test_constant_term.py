@@ -239,6 +239,113 @@ UNRECORDED = {
     """,
 }
 
+PENALTY = """
+        def penalty(critic, real, fake):
+            mixed = (0.5 * real + 0.5 * fake).detach().requires_grad_()
+            slopes = torch.autograd.grad(critic(mixed).sum(), mixed, {made})[0]
+            return ((slopes.flatten(1).norm(2, dim=1) - 1) ** 2).mean()
+
+        def train(critic, generator, loader, optimizer):
+            for real in loader:
+                fake = generator(torch.randn(8, 4)).detach()
+                loss = critic(fake).mean() - critic(real).mean() + {term}
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+"""
+
+DICE = """
+        def dice(mask, target):
+            mask, target = mask.flatten(1), target.flatten(1)
+            both = (mask * target).sum(1)
+            return (2 * both / (mask.sum(1) + target.sum(1) + 1)).mean()
+
+        class Loss(nn.Module):
+            def __init__(self, share=0.5):
+                super().__init__()
+                self.share, self.bce = share, nn.BCEWithLogitsLoss()
+
+            def forward(self, logits, target):
+                found = {found}
+                missed = 1 - dice(found, target)
+                return self.share * self.bce(logits, target) + {term}
+
+        def train(net, loader, optimizer):
+            criterion = Loss()
+            for x, y in loader:
+                loss = criterion(net(x), y)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+"""
+
+WEIGHTS = """
+        def penalty(net, means, fisher):
+            total = 0
+            for name, p in net.named_parameters():
+                total += {term}
+            return total
+
+        def train(net, loader, optimizer, means, fisher):
+            for x, y in loader:
+                loss = F.mse_loss(net(x), y)
+                loss = loss + 0.1 * penalty(net, means, fisher)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+"""
+
+WITHOUT = {
+    "a penalty whose gradients have no graph": PENALTY.format(
+        made="retain_graph=True", term="10 * penalty(critic, real, fake)  # !"
+    ),
+    "a penalty of gradients that nobody asked for more of": PENALTY.format(
+        made="create_graph=False", term="10 * penalty(critic, real, fake)  # !"
+    ),
+    "a mask by a threshold": DICE.format(found="(torch.sigmoid(logits) > 0.5).float()", term="0.5 * missed  # !"),
+    "a mask by a threshold, weighted by a setting": DICE.format(
+        found="(logits.sigmoid() >= self.share).to(target.dtype)", term="(1 - self.share) * missed  # !"
+    ),
+    "how sparse it is": loop("small = (output.abs() < 0.1).float()", "loss = loss - alpha * small.mean()  # !"),
+    "the data of the weights": WEIGHTS.format(term="(fisher[name] * (p.data - means[name]) ** 2).sum()  # !"),
+    "the norm of the data of the weights": WEIGHTS.format(term="p.data.norm()  # !"),
+}
+
+WITH = {
+    "a penalty with its graph": PENALTY.format(made="create_graph=True", term="10 * penalty(critic, real, fake)"),
+    "a penalty whose graph an option asks for": PENALTY.format(
+        made="create_graph=critic.training", term="10 * penalty(critic, real, fake)"
+    ),
+    "a penalty that is shown": PENALTY.format(
+        made="retain_graph=True", term="0 * critic(real).mean()\n                print(penalty(critic, real, fake))"
+    ),
+    "the probabilities": DICE.format(found="torch.sigmoid(logits)", term="0.5 * missed"),
+    "a mask of the target": DICE.format(found="torch.sigmoid(logits) * (target > 0.5).float()", term="0.5 * missed"),
+    "a mask as a weight": loop("near = (output.abs() < 1).float()", "loss = loss + (near * output.pow(2)).mean()"),
+    "how many there are": loop("near = (output > 0).float()", "loss = loss + (near * output).sum() / near.sum()"),
+    "two losses, by a mask": loop(
+        "near = (output > 0).float()", "loss = loss + (near * output + (1 - near) * output.pow(2)).mean()"
+    ),
+    "straight through a threshold": loop(
+        "hard = (output > 0).float()", "gate = output + (hard - output).detach()", "loss = loss + gate.mean()"
+    ),
+    "how many are right, printed": loop("print((loss + (output.argmax(1) == y).float().mean()).item())"),
+    "the weights": WEIGHTS.format(term="(fisher[name] * (p - means[name]) ** 2).sum()"),
+    "the data of the means": WEIGHTS.format(term="(fisher[name].data * (p - means[name].data) ** 2).sum()"),
+    "the scale of the weights": WEIGHTS.format(term="p.pow(2).sum() / p.data.norm()"),
+}
+
+
+@pytest.mark.parametrize("snippet", WITHOUT.values(), ids=WITHOUT)
+def test_numbers_that_never_had_a_gradient(snippet: str) -> None:
+    assert_flagged(snippet, CODE)
+
+
+@pytest.mark.parametrize("snippet", WITH.values(), ids=WITH)
+def test_look_alikes_of_numbers_that_never_had_a_gradient(snippet: str) -> None:
+    assert_clean(snippet, CODE)
+
+
 RECORDED = {
     "recorded": loop("far = F.mse_loss(vgg(output), vgg(y))", "loss = loss + alpha * far"),
     "of the target alone": loop(
