@@ -45,7 +45,7 @@ def keeps_its_output(function: Function) -> Iterator[Finding]:
         yield rule.finding(
             site,
             f"`{one_line(site.code)}` ties the output to its own graph: each call leaves a cycle, whose memory "
-            "comes back only when the cyclic collector runs",
+            "comes back only when the cyclic collector runs, and for a view of the output never",
             help="use `ctx.save_for_backward(...)`, and `ctx.saved_tensors` in backward",
         )
 

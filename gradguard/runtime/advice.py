@@ -45,6 +45,7 @@ _DETACHED = "store detached values (`.detach()`, `.item()`)"
 _OR_NO_GRAD = ", or run the loop under `torch.no_grad()` if nothing in it is backpropagated"
 
 _BY_KIND = {
+    "context": "use `ctx.save_for_backward({name})` for an output, and compute in backward what is made of it",
     "hook": "register the hook once before the loop, or keep its handle and call `handle.remove()` in every step",
     "cycle": "break the cycle: `torch.autograd.grad(..., create_graph=True)` instead of backward, or `p.grad = None`"
     " after use; in a tensor hook, use a detached copy",
@@ -65,7 +66,7 @@ _BY_KIND = {
 
 
 _BY_SORT = {
-    "context": "use `ctx.save_for_backward({name})` for an output",
+    "context": _BY_KIND["context"],
     "attribute": "let `{name}` not refer to the object that it belongs to (a method, or a weak reference)",
     "function": "a nested function that calls itself is a cycle: make `{name}` a function of the module or a method",
     "exception": "a variable that keeps an exception is a cycle through its traceback: `del {name}` at the end,"

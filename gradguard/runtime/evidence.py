@@ -11,6 +11,8 @@ from types import FrameType
 
 from gradguard.runtime import caches, elsewhere, lifetime, origin
 from gradguard.runtime.beside import Alias
+from gradguard.runtime.contexts import OF_CONTEXT
+from gradguard.runtime.garbage import sets_attribute
 from gradguard.runtime.holders import SAVED, Suspect
 from gradguard.runtime.source import Sources
 from gradguard.runtime.stores import (
@@ -207,6 +209,9 @@ def _from_source(suspect: Suspect, sources: Sources) -> list[Line]:
         found = origin.calls_with(sources, r"\.backward\(.*create_graph=(?!False)")
     elif holder.path == "tensor hook":
         found = origin.calls_with(sources, r"\.register_hook\(")
+    elif holder.path.startswith(OF_CONTEXT):
+        stored = origin.storing_statements(sources, holder.name, None, suspect.home)
+        found = [each for each in stored if sets_attribute(each[1], holder.name)]
     elif suspect.kind == "hook":
         found = origin.calls_with(sources, r"\.register_\w*hook\(")
     elif suspect.kind == "cache":

@@ -9,6 +9,7 @@ from types import FrameType
 
 from gradguard.findings import Holder, Leak, Place
 from gradguard.runtime import advice, entries, excuses, lifetime, origin
+from gradguard.runtime.contexts import OF_CONTEXT
 from gradguard.runtime.diagnosed import CARRIED, Diagnosed
 from gradguard.runtime.evidence import LAST_KEY, Evidence, Traced, calls, evidence
 from gradguard.runtime.holders import LEAST_BYTES, SAVED, Suspect
@@ -94,6 +95,8 @@ def _advised(suspect: Suspect, kind: str) -> str:
     """The kind, for the advice: how what it holds came there."""
     if suspect.holder.path == SAVED:
         return "saved"
+    if suspect.holder.path.startswith(OF_CONTEXT):
+        return "context"
     if kind == "cache" and suspect.holder.scope != "cache":
         return "iterator"
     if kind == "optimizer" and suspect.holder.name == "state":

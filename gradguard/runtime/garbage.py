@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from gradguard.findings import Holder, Place
 from gradguard.runtime import origin
+from gradguard.runtime.contexts import function_of, holder_of
 from gradguard.runtime.naming import file_of, type_name
 from gradguard.runtime.references import ATOMS, references
 from gradguard.runtime.roots import is_function_frame, may_read, read_locals
@@ -148,14 +149,8 @@ class _Sort:
     is_context: bool = False
 
 
-def _function_of(cls: type) -> type | None:
-    """The user's ``autograd.Function`` whose contexts are of this class."""
-    forward = getattr(cls, "_forward_cls", None)
-    return forward if isinstance(forward, type) and is_user_type(forward) else None
-
-
 def _by_class_of_context(thing: Any) -> type | None:
-    return type(thing) if _function_of(type(thing)) is not None else None
+    return type(thing) if function_of(type(thing)) is not None else None
 
 
 def _by_users_class(thing: Any) -> type | None:
@@ -188,7 +183,7 @@ def _by_key(thing: Any) -> Any:
 
 def _context(thing: Any, internals: TorchInternals) -> Circle | None:
     """A context that keeps its own output."""
-    function = _function_of(type(thing))
+    function = function_of(type(thing))
 
     def is_output(each: Any) -> bool:
         return issubclass(type(each), internals.tensor_type) and each.grad_fn is thing
@@ -196,7 +191,7 @@ def _context(thing: Any, internals: TorchInternals) -> Circle | None:
     for name, value in list(getattr(thing, "__dict__", {}).items()):
         if type(value) not in ATOMS and _reaches(value, is_output):
             assert function is not None
-            holder = Holder(str(name), f"ctx.{name} of {function.__name__}", function.__name__, "internal")
+            holder = holder_of(str(name), function)
             return Circle(holder, file_of(function.__module__), None, "context")
     return None
 
@@ -323,11 +318,12 @@ def statements_of(circle: Circle, sources: Sources) -> list[Place]:
         every = [(s.filename, node) for s in sources.all() for node in ast.walk(s.tree)]
         return [place_of(f, node) for f, node in every if isinstance(node, ast.Assign) and _sets_key(node, name)]
     found = origin.storing_statements(sources, name, None, circle.home)
-    setting = [each for each in found if _sets_attribute(each[1], name)]
+    setting = [each for each in found if sets_attribute(each[1], name)]
     return [place_of(filename, statement) for filename, statement in setting or found]
 
 
-def _sets_attribute(statement: ast.stmt, name: str) -> bool:
+def sets_attribute(statement: ast.stmt, name: str) -> bool:
+    """Whether a statement assigns to an attribute of this name."""
     targets = (n for n in ast.walk(statement) if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Store))
     return any(target.attr == name for target in targets)
 

@@ -15,10 +15,10 @@ from itertools import pairwise
 from typing import Any
 
 from gradguard.findings import Holder
-from gradguard.runtime import caches, native, registries
+from gradguard.runtime import caches, contexts, native, registries
 from gradguard.runtime.census import Census
 from gradguard.runtime.graph_size import devices_of
-from gradguard.runtime.naming import describe, home, type_name
+from gradguard.runtime.naming import describe, file_of, home, type_name
 from gradguard.runtime.references import ANY_ITEM, CACHE_TYPES, TEE, tee_items
 from gradguard.runtime.roots import Root
 from gradguard.runtime.sensors.graphs import Held
@@ -455,8 +455,8 @@ def _is_unfreezing(suspect: Suspect, before: Census) -> bool:
 
 def _behind_cxx(before: Census, after: Census, steps: int) -> list[Suspect]:
     """What grew where no variable leads: cycles through C++."""
-    found = []
     least = max(steps // 8, LEAST_ENTRIES)
+    found = _on_contexts(before, after, steps, least)
     for field_name, name, path in _CYCLES:
         gained = getattr(after.orphans, field_name) - getattr(before.orphans, field_name)
         if path == SAVED and _waits_for_the_collector(after.orphans.samples):
@@ -466,6 +466,18 @@ def _behind_cxx(before: Census, after: Census, steps: int) -> list[Suspect]:
             gain = Gain(tensors=gained, nodes=gained)
             found.append(Suspect("cycle", gain, steps, 0, holder, devices=names_of(after.orphans.devices)))
     return found[:1]
+
+
+def _on_contexts(before: Census, after: Census, steps: int, least: int) -> list[Suspect]:
+    """Views of outputs that contexts of the user's autograd functions keep."""
+    gained = after.orphans.attached - before.orphans.attached
+    kept = contexts.keeper(after.orphans.samples) if gained >= least else None
+    if kept is None:
+        return []
+    holder, function = kept
+    gain = Gain(tensors=gained, attached=gained)
+    devices = names_of(after.orphans.devices)
+    return [Suspect("cycle", gain, steps, 0, holder, devices=devices, home=file_of(function.__module__))]
 
 
 def _in_a_library(before: Census, after: Census, steps: int) -> list[Suspect]:

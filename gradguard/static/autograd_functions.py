@@ -177,11 +177,25 @@ def _is_of(context: str, holder: t.Expr) -> bool:
 
 def _held_by(flow: Flow, value: t.Expr) -> Iterator[str]:
     """The names of what a value is, or has in it: ``(x, y)``, ``{"y": y}``, ``dict(y=y)``, ``Saved(x, y)``."""
+    value = _viewed(value)
     if isinstance(value, t.Name):
         yield value.id
         return
     for item in _items_of(flow, value):
         yield from _held_by(flow, item)
+
+
+def _viewed(value: t.Expr) -> t.Expr:
+    """What a value is a view of, which holds it: ``y`` of ``y.t()``, ``y[:4]``; ``y.detach()`` holds no graph."""
+    if isinstance(value, t.Call) and isinstance(value.func, t.Attribute) and value.func.name in _VIEWING:
+        return _viewed(value.func.value)
+    if isinstance(value, t.Attribute) and value.name in ("T", "mT"):
+        return _viewed(value.value)
+    is_view = isinstance(value, t.Subscript) and isinstance(value.index, t.Slice | t.Constant)
+    return _viewed(value.value) if is_view else value  # type: ignore[attr-defined]
+
+
+_VIEWING = k.VIEWING_METHODS - {"detach", "numpy", "requires_grad_"}
 
 
 def _items_of(flow: Flow, value: t.Expr) -> list[t.Expr]:

@@ -11,7 +11,7 @@ from gradguard.static.classes import Class
 from gradguard.static.clearing import AT_START
 from gradguard.static.constant_places import without_settings
 from gradguard.static.constant_terms import constant_terms
-from gradguard.static.copies import is_of_a_copy, leaves_a_copy, leaves_a_model, left_on
+from gradguard.static.copies import is_of_a_copy, keeps_copy_here, leaves_a_copy, leaves_a_model, left_on
 from gradguard.static.functions import FunctionRef
 from gradguard.static.made_leaves import made_leaf
 from gradguard.static.model import Backward, Form, GradCall, Loop, Store, ZeroGrad
@@ -28,7 +28,8 @@ def judge_backward(flow: Flow, backward: Backward) -> None:
     backward.resets = _resets(flow, backward)
     if backward.create_graph is not None:
         backward.reset_around = _is_reset_around(flow)
-        backward.asks_callers = backward.loop is None and not is_of_a_copy(flow, backward)
+        is_own = is_of_a_copy(flow, backward) or keeps_copy_here(flow, backward)
+        backward.asks_callers = backward.loop is None and not is_own
         backward.left_on = left_on(flow, backward) if backward.inner is None else backward.left_on
         backward.of_copy = leaves_a_copy(flow, backward) or leaves_a_model(flow, backward)
     backward.freed_by = _freed_by(flow, backward)

@@ -16,6 +16,7 @@ from gradguard.static.model import (
     Mode,
 )
 from gradguard.static.names import PARAMETERS, is_of_gradient
+from gradguard.static.places import assigned_at
 from gradguard.static.stores import in_each_part, is_begun_here, made_by_comprehension
 from gradguard.static.values import (
     DETACHED,
@@ -32,6 +33,7 @@ from gradguard.static.values import (
     holding,
     join,
     union,
+    with_content,
     with_entries,
 )
 
@@ -141,6 +143,9 @@ def _put_into(c: Called, base: str, is_container: bool) -> None:
         base = base[:-3]
     base = queues.where_it_ends(flow, base) if c.method in queues.PUTTING else base
     holder = flow.read(base, state)
+    if c.method == "update" and _adds_up(c, base):
+        _add_to_counts(c, base, holder)
+        return
     if c.method == "update" and holder.kind in (Kind.CONTAINER, Kind.UNKNOWN) and (entries := written_entries(c)):
         put_entries(c, base, entries)
         return
@@ -180,6 +185,21 @@ def _put_into(c: Called, base: str, is_container: bool) -> None:
         kind=Kind.CONTAINER if is_container else holder.kind, holds=holder.holds | stored.holds,
         must=holder.must | in_each_part(stored) if one and is_begun_here(flow, base, holder) else holder.must,
     )  # fmt: skip
+
+
+def _adds_up(c: Called, base: str) -> bool:
+    """Whether it is a ``Counter``, whose ``update`` adds to what is there."""
+    made = [value for value in assigned_at(c.flow, base) if isinstance(value, t.Call)]
+    return bool(made) and all(value.name == "Counter" for value in made)
+
+
+def _add_to_counts(c: Called, base: str, holder: Value) -> None:
+    """``totals.update(loss=loss)``: what is under the keys of a dict is added up; other elements are only counted."""
+    added = union(value for arg, value in c.values if arg.keyword or value.kind is not Kind.TENSOR)
+    if added.keeps:
+        c.flow.store(base, added, c.state, c.node, c.node.args[-1].value, Form.APPEND)
+    c.flow.touch(base, c.state)
+    c.state.env[base] = with_content(holder, added)
 
 
 def _is_bounded(c: Called) -> bool:

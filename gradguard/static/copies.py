@@ -65,6 +65,12 @@ def leaves_a_copy(flow: Flow, backward: Backward) -> bool:
     return backward.of_copy and again and not _resets_after(flow, backward, _names_of_copy(flow, backward))
 
 
+def keeps_copy_here(flow: Flow, backward: Backward) -> bool:
+    """Whether a call is given a copy that is made here and not returned: no caller can reset its gradients."""
+    returned = {t.path_of(single) for value in _returned(flow.ref.define) for single in t.names_in(value)}
+    return backward.of_copy and _names_of_copy(flow, backward).isdisjoint(returned)
+
+
 def leaves_a_model(flow: Flow, backward: Backward) -> bool:
     """Whether a function makes a model of its own, and leaves it with its last gradients, once for each of many folds.
 

@@ -155,12 +155,13 @@ class Passed:
             owner = module.klass(scope[1]) if scope[1] else None
             method = owner.method(name) if owner is not None else None
             is_written = method is not None and not method.is_abstract
-            yield from [method] if is_written and method else self._survey.methods_named(name, module, owner)
+            found = [method] if is_written and method else self._survey.methods_named(name, module, owner)
+            yield from (_with(given, each) for each in found)
         else:
             value = module.dotted(given.path)
             of_class = value.ref if value is not None else None
             methods = [cls.method(name) for cls in calls.made(".".join(holder))]
-            yield from (found for found in (of_class, *methods) if isinstance(found, FunctionRef))
+            yield from (_with(given, found) for found in (of_class, *methods) if isinstance(found, FunctionRef))
 
     def _callers(self, name: str, near: _Calls, *, of_class: bool) -> Iterator[_Calls]:
         """The files of its program that may call a function of this name.
@@ -202,7 +203,7 @@ def _by_default(ref: FunctionRef, param: str) -> Iterator[FunctionRef]:
 
 def _with(given: Given, function: FunctionRef) -> FunctionRef:
     """The function with what ``partial(function, scale=2)`` gives it already."""
-    options = tuple((t.Arg(t.Constant(None, None), name), UNKNOWN) for name in given.options)
+    options = tuple((t.Arg(t.Constant(None, None), name or None), UNKNOWN) for name in given.options)
     return function.given_first(options) if options else function
 
 

@@ -300,7 +300,13 @@ class Store(Event):
     @property
     def takes_one_item(self) -> bool:
         """Whether it is one item of another, by its number: ``image[0].numpy()``; not of what takes it apart."""
-        return all(_is_one_item(node_within(held.key)) for held in self.value.holding(Held.VIEW))
+        return all(map(_is_one_item, self._taken))
+
+    @property
+    def _taken(self) -> list[object]:
+        """The expressions that take a part of something, what is stored or is in it."""
+        found = self.value.holding(Held.VIEW, Held.PART)
+        return [node_within(getattr(held.key, "where", held.key)) for held in found]
 
     @property
     def is_picked_from_input(self) -> bool:
@@ -311,8 +317,7 @@ class Store(Event):
         around = list(self.loop.around()) if self.loop is not None else []
         runs = [f.site.node for loop in around if loop.trains for f in loop.forwards]
         args = [arg.value for call in runs if isinstance(call, t.Call) for arg in call.args]
-        taken = [node_within(held.key) for held in self.value.holding(Held.VIEW)]
-        return bool(taken) and all(_is_picked_from(node, args) for node in taken)
+        return bool(self._taken) and all(_is_picked_from(node, args) for node in self._taken)
 
     @property
     def is_part_of_part(self) -> bool:

@@ -24,7 +24,7 @@ class Given(NamedTuple):
 
     Args:
         items: those of a list or tuple that is written out.
-        options: the names of what ``partial(function, scale=2)`` gives to the function already.
+        options: the names of what ``partial(function, scale=2)`` gives to the function already; empty by position.
     """
 
     path: str
@@ -154,9 +154,10 @@ def _given(argument: ast.expr) -> Given:
     argument = _moved(argument)
     if isinstance(argument, ast.List | ast.Tuple):
         return Given("", False, tuple(map(_given, argument.elts)))
-    if isinstance(argument, ast.Call) and len(argument.args) == 1 and _called(argument).endswith("partial"):
-        options = tuple(keyword.arg for keyword in argument.keywords if keyword.arg)
-        return Given(_dotted(argument.args[0]), False, options=options)
+    if isinstance(argument, ast.Call) and argument.args and _called(argument).endswith("partial"):
+        by_position = [""] * (len(argument.args) - 1)
+        by_keyword = [keyword.arg for keyword in argument.keywords if keyword.arg]
+        return Given(_dotted(argument.args[0]), False, options=(*by_position, *by_keyword))
     is_made = isinstance(argument, ast.Call)
     return Given(_called(argument) if is_made else _dotted(argument), is_made)
 

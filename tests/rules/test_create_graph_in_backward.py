@@ -540,3 +540,39 @@ def test_the_last_step_of_a_copy_resets_nothing(edit: tuple[str, str]) -> None:
 )
 def test_the_last_step_of_a_copy_is_reset(edit: tuple[str, str]) -> None:
     assert_clean(twin(BY_CLOSURE, edit), CODE)
+
+
+ADAPTED = """
+    class Learner:
+        def adapt(self, learner, x, y):
+            self.loss_fn(learner(x), y).backward(create_graph=True)  # !
+            return {n: p - 0.1 * p.grad for n, p in learner.named_parameters()}
+
+        def task(self, x, y):
+            learner = copy.deepcopy(self.meta)
+            fast = self.adapt(learner, x, y)
+            outer = self.loss_fn(functional_call(learner, fast, (x,)), y)
+            return RETURNED
+
+        def train(self, loader):
+            for x, y in loader:
+                self.optimizer.zero_grad()
+                self.task(x, y)
+                self.optimizer.step()
+"""
+
+
+def test_a_copy_that_a_method_adapts_and_leaves() -> None:
+    assert_flagged(ADAPTED.replace("RETURNED", "torch.autograd.grad(outer, list(learner.parameters()))"), CODE)
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        ("return RETURNED", "learner.zero_grad()"),
+        ("return RETURNED", "for p in learner.parameters(): p.grad = None"),
+        ("backward(create_graph=True)", "backward()"),
+    ],
+)
+def test_a_copy_whose_gradients_may_be_reset(edit: tuple[str, str]) -> None:
+    assert_clean(ADAPTED.replace(*edit).replace("return RETURNED", "return outer"), CODE)

@@ -139,6 +139,7 @@ RESETTING = [
     ("loss = critic_loss", "loss"),
     ("loss = partial(critic_loss, scale=2.0, report=False)", "loss"),
     ("pass", "partial(critic_loss, scale=2.0)"),
+    ("loss = partial(critic_loss, D)", "loss"),
     ("loss = critic_loss if improved else None", "critic_loss"),
     ("pass", "Loss()"),
 ]
@@ -147,7 +148,7 @@ NOT_RESETTING = [
     ("loss = plain_loss", "loss"),
     ("loss = partial(plain_loss, scale=2.0, report=False)", "loss"),
     ("pass", "partial(plain_loss, scale=2.0)"),
-    ("loss = partial(critic_loss, D)", "loss"),
+    ("loss = partial(plain_loss, D)", "loss"),
     ("loss = plain_loss\n        other = critic_loss", "loss"),
     ("loss = critic_loss\n        if improved:\n            loss = plain_loss", "loss"),
 ]

@@ -636,3 +636,35 @@ def test_what_is_made_of_an_output_is_another_thing(made: str) -> None:
     begun = "class Shape:\n    def __init__(self, of):\n        self.rows = len(of)\n"
     snippet = KEPT.format(begun="pass", kept=f"ctx.kept = {made}").replace("  # !", "")
     assert_clean(textwrap.dedent(snippet).replace("class Exp", begun + "\nclass Exp"), CODE)
+
+
+VIEWED = """
+    class Shrink(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, threshold):
+            out = x.sign() * (x.abs() - threshold).clamp_min(0)
+            ctx.units = {kept}
+            return out
+
+        @staticmethod
+        def backward(ctx, grad):
+            return grad * (ctx.units != 0).reshape(grad.shape), None
+"""
+
+
+@pytest.mark.parametrize(
+    "kept", ["out.t()", "out.T", "out.view(-1)", "out[0]", "out[:4]", "out.transpose(0, 1).flatten()", "out.unbind()"]
+)
+def test_a_view_of_an_output(kept: str) -> None:
+    assert_flagged(VIEWED.format(kept=f"{kept}  # !"), CODE)
+
+
+@pytest.mark.parametrize(
+    "kept",
+    [
+        "out.detach()", "out.t().clone()", "out.shape[0]", "out.view(-1).detach()", "out > 0", "x.t()", "out.numpy()",
+        "threshold.view(-1)", "out.sign().t()", "out.argmax(0)",
+    ],
+)  # fmt: skip
+def test_what_is_no_view_of_an_output(kept: str) -> None:
+    assert_clean(VIEWED.format(kept=kept), CODE)

@@ -964,3 +964,40 @@ def test_a_view_that_a_model_returns() -> None:
     for finding in findings(_heads("output[:, 0]", "kept.append(self(x))", "self(x)"), CODE):
         assert finding.help == "store a copy: `self(x).clone()`"
     assert_flagged(_heads("output[:, 0]", "kept.append(self(x))  # !", "self(x).clone()"), CODE)
+
+
+GALLERY = """
+    class Gallery:
+        def __init__(self):
+            self.rows = {}
+
+        def add(self, names, tokens):
+            NOTE
+
+    @torch.no_grad()
+    def fill(model, loader):
+        gallery = Gallery()
+        for names, x in loader:
+            gallery.add(names, model(x))
+        return gallery
+"""
+
+
+@pytest.mark.parametrize("note", ["self.rows[names] = tokens[:, 0]", "self.rows.update(zip(names, tokens[:, 0]))"])
+def test_a_callee_takes_a_column_of_every_row(note: str) -> None:
+    assert_flagged(GALLERY.replace("NOTE", f"{note}  # !"), CODE)
+
+
+@pytest.mark.parametrize(
+    "note",
+    [
+        "self.rows[names] = tokens[:, 0].clone()",
+        "self.rows[names] = tokens[:, 0].cpu().numpy().copy()",
+        "self.rows[names] = tokens.mean(1)",
+        "self.rows.update(zip(names, tokens[:, 0].tolist()))",
+        "self.rows['last'] = tokens[:, 0]",
+        "self.rows[names] = tokens[0]",
+    ],
+)
+def test_a_callee_copies_a_column_or_takes_an_item(note: str) -> None:
+    assert_clean(GALLERY.replace("NOTE", note), CODE)

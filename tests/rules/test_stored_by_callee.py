@@ -2239,3 +2239,82 @@ def test_a_meter_that_is_given_all_by_keyword(call: str) -> None:
 @pytest.mark.parametrize("call", ["val=value.item(), num=4", "val=float(value)", "loss=value, count=4", "total=value"])
 def test_a_number_by_keyword_or_a_dict(call: str) -> None:
     assert_clean(BY_KEYWORD.replace("CALL", call), CODE)
+
+
+EVENTS = """
+    import functools
+    from functools import partial
+
+    class Bus:
+        def __init__(self):
+            self.handlers = defaultdict(list)
+
+        def on(self, event, handler):
+            self.handlers[event].append(handler)
+
+        def emit(self, event, **payload):
+            for handler in self.handlers[event]:
+                handler(**payload)
+
+    class History:
+        def __init__(self):
+            self.curves = {}
+
+        def collect(self, prefix, step, loss):
+            self.curves.setdefault(f"{prefix}/loss", []).append((step, loss))
+
+        def attach(self, bus):
+            bus.on("step", HANDLER)
+
+    def train(model, loader, optimizer):
+        bus, history = Bus(), History()
+        history.attach(bus)
+        for step, (x, y) in enumerate(loader):
+            loss = F.mse_loss(model(x), y)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            bus.emit("step", step=step, loss=GIVEN)
+"""
+
+
+@pytest.mark.parametrize("handler", ['partial(self.collect, "train")', 'functools.partial(self.collect, prefix="t")'])
+def test_a_handler_that_is_given_its_first_argument_before(handler: str) -> None:
+    events = EVENTS.replace("HANDLER", handler)
+    assert_flagged(events.replace("GIVEN)", "loss)  # !"), CODE)
+    assert_clean(events.replace("GIVEN", "loss.item()"), CODE)
+
+
+COUNTED = """
+    import collections
+    from collections import Counter, OrderedDict
+
+    class Ledger:
+        def __init__(self):
+            self.calls, self.totals = 0, MADE
+
+        def record(self, **losses):
+            self.calls += 1
+            self.totals.update(losses)
+
+    def train(model, loader, optimizer):
+        ledger = Ledger()
+        for x, y in loader:
+            loss = F.mse_loss(model(x), y)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            ledger.record(loss=GIVEN)
+"""
+
+
+@pytest.mark.parametrize("made", ["Counter()", "collections.Counter()"])
+def test_a_counter_adds_up_what_it_is_given(made: str) -> None:
+    leaking = COUNTED.replace("MADE", made)
+    assert_flagged(leaking.replace("GIVEN)", "loss)  # !"), CODE)
+    assert_clean(leaking.replace("GIVEN", "loss.item()"), CODE)
+
+
+@pytest.mark.parametrize("made", ["{}", "dict()", "OrderedDict()"])
+def test_a_dict_is_brought_up_to_date(made: str) -> None:
+    assert_clean(COUNTED.replace("MADE", made).replace("GIVEN", "loss"), CODE)

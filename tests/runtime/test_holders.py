@@ -887,3 +887,37 @@ train()
     report, _ = run(body)  # type: ignore[operator]
     assert [leak.holder.path for leak in report.leaks if leak.holder] == ["train.kept"]
     assert not any("too many objects" in note for note in report.notes)
+
+
+VIEW_ON_CONTEXT = """
+class Shrink(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        out = x.sign() * (x.abs() - 0.1).clamp_min(0)
+        ctx.units = {kept}
+        return out
+
+    @staticmethod
+    def backward(ctx, grad):
+        units = ctx.units
+        return grad * (units[0].sum() != 0)
+
+for model, output, loss in training():
+    Shrink.apply(output).sum()
+"""
+
+
+@pytest.mark.parametrize("kept", ["out.t()", "out.unbind()"])
+def test_a_view_of_an_output_on_its_context_is_named(kept: str, run: object) -> None:
+    report, text = run(VIEW_ON_CONTEXT.format(kept=kept))  # type: ignore[operator]
+    (leak,) = report.leaks
+    assert leak.holder is not None
+    assert (report.verdict, leak.kind, leak.holder.path) == ("leak", "cycle", "ctx.units of Shrink")
+    assert text.splitlines()[leak.stored_at.line - 1].strip() == f"ctx.units = {kept}"
+    assert "save_for_backward" in leak.advice
+
+
+@pytest.mark.parametrize("kept", ["out.detach()", "out.t().clone()", "x.t()"])
+def test_what_a_context_keeps_without_a_graph_is_clean(kept: str, run: object) -> None:
+    report, _ = run(VIEW_ON_CONTEXT.format(kept=kept))  # type: ignore[operator]
+    assert (report.verdict, report.leaks) == ("clean", ()), report
