@@ -40,9 +40,10 @@ _CLOSERS = (PYPLOT + "close", PYPLOT + "clf", PYPLOT + "show", "add_figure", "cl
 
 @rule.in_source
 def stays_registered(function: Function) -> Iterator[Finding]:
-    if any(True for _ in function.calls_of(*_CLOSERS)):
-        return
-    for call in function.calls_of(*_MAKERS):
+    makers, closers = list(function.calls_of(*_MAKERS)), list(function.calls_of(*_CLOSERS))
+    for call in makers:
+        if any(not _closes_another(closer, call, makers) for closer in closers):
+            continue
         if call.loop is not None and not call.once and not _is_reused(call) and not call.written.handed_on:
             in_training = call.loop.trains and call.site.cell is None  # a notebook closes them when the cell ends
             certain = in_training and call.loop.is_long and not call.callee_decides
@@ -53,6 +54,14 @@ def stays_registered(function: Function) -> Iterator[Finding]:
                 fix=_fix(call),
                 confidence=Confidence.HIGH if certain else Confidence.LOW,
             )
+
+
+def _closes_another(closer: Call, maker: Call, makers: list[Call]) -> bool:
+    """Whether a figure is closed by a helper that makes one itself, and not the one that this is about."""
+    around = closer.callers
+    is_near = maker.callers[: len(around)] == around
+    is_all = closer.literal("fig", 0) == "all"
+    return not is_near and not is_all and any(other.callers == around for other in makers)
 
 
 def _is_reused(call: Call) -> bool:

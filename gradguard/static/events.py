@@ -234,6 +234,16 @@ class Event:
             event = event.inner
         return event
 
+    @property
+    def callers(self) -> list[t.Node]:
+        """The calls that lead to where it is written, from this function on."""
+        found: list[t.Node] = []
+        event: Event = self
+        while event.inner is not None:
+            found.append(event.site.node)
+            event = event.inner
+        return found
+
 
 class Constant(NamedTuple):
     """A term of a sum that is a number only.

@@ -187,9 +187,24 @@ def _is_handed_on(flow: Flow, name: str | None) -> bool:
         if isinstance(node, t.Call) and any(_mentions(a.value, name) for a in node.args):
             head = (t.path_of(node.func) or "").split(".", 1)[0]
             callee = flow.module.resolve(head) if head else None
-            if callee is None or str(callee.ref).split(".", 1)[0] not in k.LOOKING_PACKAGES:
+            looks = callee is not None and str(callee.ref).split(".", 1)[0] in k.LOOKING_PACKAGES
+            if not looks and not (callee is not None and _only_reads(callee.ref, node)):
                 return True
     return False
+
+
+def _only_reads(function: object, call: t.Call) -> bool:
+    """Whether a function of the program only reads what it is given: ``as_array(fig)``, which closes nothing."""
+    if not isinstance(function, FunctionRef) or t.path_of(call.func) != function.define.name:
+        return False
+    names = {param.name for param in function.define.params}
+    given_on = (arg.value for made in function.calls for arg in made.args)
+    stored = (stmt.value for stmt in function.define.statements if isinstance(stmt, t.Assign | t.Return) and stmt.value)
+    leaves = any(_mentions(expr, name) for expr in (*given_on, *stored) for name in names)
+    return not leaves and _ENDS.search(function.chunk.text) is None
+
+
+_ENDS = re.compile(r"\bclose|\bclf\b|\bcla\b|\bshow\b|\bclear\b")
 
 
 def _mentions(expr: t.Expr, name: str) -> bool:

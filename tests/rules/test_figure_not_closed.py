@@ -682,3 +682,58 @@ def test_by_the_names_of_pylab(imports: str, plt: str) -> None:
     open_one = DRAWN.format(imports=imports, plt=plt, end="pass").replace("subplots()", "subplots()  # !")
     assert_flagged(open_one, CODE)
     assert_clean(DRAWN.format(imports=imports, plt=plt, end=f"{plt}.close(fig)"), CODE)
+
+
+TWO = """
+    import matplotlib.pyplot as plt
+
+    def as_array(figure):
+        return np.asarray(figure.canvas.buffer_rgba())
+
+    def alignment(found):
+        fig, ax = plt.subplots(){mark}
+        ax.imshow(found)
+        {first}
+        return as_array(fig)
+
+    def spectrogram(found):
+        fig, ax = plt.subplots()
+        ax.imshow(found)
+        image = as_array(fig)
+        {second}
+        return image
+
+    class Logger:
+        def sample(self, out):
+            self.add_image("alignment", alignment(out[0]))
+            self.add_image("mel", spectrogram(out[1]))
+
+    def train(model, loader, optimizer, logger):
+        for x, y in loader:
+            optimizer.zero_grad()
+            out = model(x)
+            loss = F.mse_loss(out, y)
+            loss.backward()
+            optimizer.step()
+            logger.sample(out)
+            {end}
+"""
+
+
+@pytest.mark.parametrize("second", ["plt.close(fig)", "plt.close()"])
+def test_a_helper_closes_its_own_figure_alone(second: str) -> None:
+    assert_flagged(TWO.format(first="pass", second=second, end="pass", mark="  # !"), CODE)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "end"),
+    [
+        ("plt.close(fig)", "plt.close(fig)", "pass"),
+        ("plt.close()", "plt.close()", "pass"),
+        ("pass", "plt.close('all')", "pass"),
+        ("pass", "plt.close(fig)", "plt.close('all')"),
+        ("pass", "pass", "plt.close('all')"),
+    ],
+)
+def test_figures_that_are_all_closed(first: str, second: str, end: str) -> None:
+    assert_clean(TWO.format(first=first, second=second, end=end, mark=""), CODE)
