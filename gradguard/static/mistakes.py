@@ -94,3 +94,22 @@ class TensorKey:
     key: Site
     of: str | None
     adds: bool
+
+
+@dataclass(frozen=True, slots=True)
+class NeverUnfrozen:
+    """Each step freezes a network, nothing makes it trainable again, and an optimizer is to train it.
+
+    Args:
+        site: the statement that freezes it.
+        module: its path.
+        optimizer: the path of that optimizer.
+        step: its step.
+        is_whole: all that the optimizer has is frozen.
+    """
+
+    site: Site
+    module: str
+    optimizer: str
+    step: Site
+    is_whole: bool
