@@ -44,6 +44,7 @@ from gradguard.static.unknown_modules import may_cut
 from gradguard.static.unregistered import kept_in_collections, unregistered
 from gradguard.static.values import Kind, Root, Roots, Source, Value
 from gradguard.static.wholes import note_wholes
+from gradguard.static.without_optimizer import made_with_parameters, without_optimizer
 
 if TYPE_CHECKING:
     from gradguard.static.flow import Flow
@@ -85,6 +86,8 @@ def judge(flow: Flow) -> None:
         flow.facts.unregistered_leaves = lambda: never_trained(flow, leaves)
     if freezes_some(flow):
         flow.facts.never_unfrozen = lambda: never_unfrozen(flow)
+    if candidates := made_with_parameters(flow):
+        flow.facts.without_optimizer = lambda: without_optimizer(flow, candidates)
     flow.facts.kept_outputs = kept_outputs(flow)
     if len({step.target for step in flow.facts.steps}) > 1:
         for step in flow.facts.steps:  # whose parameters the module's reset concerns cannot be told

@@ -113,3 +113,26 @@ class NeverUnfrozen:
     optimizer: str
     step: Site
     is_whole: bool
+
+
+@dataclass(frozen=True, slots=True)
+class WithoutOptimizer:
+    """An object with parameters takes part in a loss, and no optimizer is given them.
+
+    Args:
+        site: where the optimizer is made, if one is beside it; else where the object is.
+        path: of the object.
+        parameters: the names of its own parameters, if it has some.
+        made: where it is made.
+        declared: where its class declares the first of these.
+        run: where it is run.
+        is_sure: it is there for its own parameters alone.
+    """
+
+    site: Site
+    path: str
+    parameters: tuple[str, ...]
+    made: Site
+    declared: Site | None
+    run: Site
+    is_sure: bool

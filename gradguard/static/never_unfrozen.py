@@ -123,7 +123,7 @@ def _by_helper(flow: Flow, stmt: t.Stmt, call: t.Call) -> Iterator[_Freeze]:
             yield from (_Freeze(stmt, path, call.name) for path in _paths(call.args[0].value))
         return
     is_bound = helper.owner is not None and [p.name for p in helper.define.params[:1]] == ["self"]
-    params = helper.define.params[is_bound:]
+    params = helper.define.params[1:] if is_bound else helper.define.params
     flags = flags_given(params, call)
     told = helper.define.name if any(param.name in flags for param in params) else None
     for path in _frozen_below(list(chosen(helper.define.body, flags)), flags):
