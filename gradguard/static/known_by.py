@@ -18,6 +18,7 @@ from gradguard.static.screen import everything
 _HARMLESS = frozenset("to cuda cpu float half double bfloat16 train eval type forward state_dict zero_grad".split())
 _READING = frozenset("item tolist detach size dim".split())
 _SHOWING = frozenset("print type isinstance add_scalar add_scalars info debug warning format".split())
+_WRAPPING = ("DataParallel", "DistributedDataParallel", "DDP", "compile")
 _MAX_PLACES = 40
 _MAX_DEPTH = 5
 
@@ -87,17 +88,24 @@ class _Search:
 
     def _handed_on(self, ref: FunctionRef, node: t.Node, path: str, depth: int) -> bool:
         """Whether nothing else becomes of it where a node hands it on."""
-        if isinstance(node, t.Assign) and _is_at(node.value, path) and len(node.targets) == 1:
-            kept = t.path_of(node.targets[0]) or ""  # self.criterion = criterion
-            is_attribute = kept.startswith("self.") and kept.count(".") == 1 and "[" not in kept
-            return is_attribute and path != kept and self.follow(ref, kept, depth + 1)
+        if isinstance(node, t.Assign):
+            kept = [target for target, value in t.pairs(node.targets, node.value) if _is_at(value, path)]
+            return all(self._kept(ref, target, path, depth) for target in kept)
         if not isinstance(node, t.Call) or node.name in _SHOWING:
             return True
         if node.name == "locals":
             return False
         positions = [n for n, arg in enumerate(node.args) if _is_at(arg.value, path)]
+        if positions and any(is_wrapped(value, path) and value is node for value in ref.assigned.get(path, [])):
+            return True
         called = _called(ref, node) if positions else None
         return all(self._into(called, node, position, depth) for position in positions)
+
+    def _kept(self, ref: FunctionRef, target: t.Expr, path: str, depth: int) -> bool:
+        """Whether nothing else becomes of it under another name: ``self.criterion = criterion``."""
+        kept = t.path_of(target) or ""
+        is_attribute = kept.startswith("self.") and kept.count(".") == 1 and "[" not in kept
+        return is_attribute and path != kept and self.follow(ref, kept, depth + 1)
 
     def _into(self, called: FunctionRef | None, call: t.Call, position: int, depth: int) -> bool:
         """Whether nothing else becomes of it in the function that is given it."""
@@ -121,6 +129,13 @@ class _Search:
         stem = module.path.stem if module.path is not None else ""
         imports = re.compile(rf"\bimport\b[^#\n]*\b{name}\b|\b{re.escape(stem)}\.{name}\b|\b(?:globals|vars)\(\)")
         return self.project.survey.mentions(imports, module)
+
+
+def is_wrapped(value: t.Expr, path: str) -> bool:
+    """Whether an object is put into what runs it otherwise: ``nn.DataParallel(criterion)``."""
+    if not isinstance(value, t.Call) or value.name not in _WRAPPING or not value.args:
+        return False
+    return _is_at(value.args[0].value, path)
 
 
 def _called(ref: FunctionRef, call: t.Call) -> FunctionRef | None:
@@ -149,14 +164,14 @@ def _is_at(node: t.Node, path: str) -> bool:
 def _given(node: t.Node, path: str) -> Iterator[t.Node]:
     """Where it is handed on: an argument, or what an attribute is bound to."""
     given = [arg.value for arg in node.args] if isinstance(node, t.Call) else []
-    given += [node.value] if isinstance(node, t.Assign) else []
+    given += [value for _, value in t.pairs(node.targets, node.value)] if isinstance(node, t.Assign) else []
     yield from (each for each in given if _is_at(each, path))
 
 
 def _harmless(node: t.Node, path: str, methods: frozenset[str]) -> Iterator[t.Node]:
     """Where it is run, moved, saved, or shown."""
     if isinstance(node, t.Assign):
-        yield from (target for target in node.targets if _is_at(target, path))
+        yield from (target for target, _ in t.pairs(node.targets, node.value) if _is_at(target, path))
     elif isinstance(node, t.Text) or (isinstance(node, t.Call) and node.name in _SHOWING):
         yield from (
             each for each in t.walk(node.parts if isinstance(node, t.Text) else list(node.args)) if _is_at(each, path)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from gradguard.static import tree as t
 from gradguard.static.classes import Class
 from gradguard.static.functions import FunctionRef
-from gradguard.static.known_by import Place, places
+from gradguard.static.known_by import Place, is_wrapped, places
 from gradguard.static.made_modules import is_made
 from gradguard.static.mistakes import WithoutOptimizer
 from gradguard.static.model import Backward, Step
@@ -32,7 +32,7 @@ _OTHERWISE = re.compile(
 # What is random, or given, on purpose; and filters, which are written as parameters to be moved with the module.
 _FIXED = re.compile(
     r"fixed|frozen|random|rnd|reservoir|target|teacher|ema(?![a-z])|momentum|oracle|vgg|lpips|percept|pretrain|"
-    r"kernel|filter|sobel|gauss|laplac|gabor|blur|window|wavelet|dct|stft|grid|mean|std|norm|basis|const|mask|weight_[xy]",
+    r"kernel|filter|sobel|gauss|laplac|gabor|blur|window|wavelet|dct|stft|grid|mean|std|norm|basis|constant|mask|weight_[xy]",
     re.I,
 )
 _INITIAL = frozenset(
@@ -121,7 +121,7 @@ def _is_only(ref: FunctionRef, path: str, stmt: t.Stmt) -> bool:
         name = path.removeprefix("self.")
         bound = [value for cls in ref.owner.lineage() for _, value in cls.assigned(name)]
     own = stmt.value if isinstance(stmt, t.Assign) else None
-    return all(value is own or _is_moved(value, path) for value in bound)
+    return all(value is own or _is_moved(value, path) or is_wrapped(value, path) for value in bound)
 
 
 def _is_moved(value: t.Expr, path: str) -> bool:
@@ -178,18 +178,30 @@ def _own_parameters(cls: Class) -> Iterator[tuple[str, Site]]:
     used = _used(cls)
     for each in family:
         constructor = each.methods.get("__init__")
-        for stmt in constructor.define.body if constructor is not None else ():
-            path = (t.path_of(stmt.targets[0]) or "") if isinstance(stmt, t.Assign) else ""
-            is_free = constructor is not None and isinstance(stmt, t.Assign) and _is_parameter(stmt.value, constructor)
-            if is_free and path in used and not _FIXED.search(path):
+        declared = _declared(constructor, constructor.define.body) if constructor is not None else ()
+        for path, stmt in declared:
+            if path in used and not _FIXED.search(path):
                 yield path.removeprefix("self."), Site(each.chunk, stmt)
+
+
+def _declared(constructor: FunctionRef, body: list[t.Stmt]) -> Iterator[tuple[str, t.Stmt]]:
+    """The attributes that are parameters on every way through a block: also where each way has its own device."""
+    for stmt in body:
+        if isinstance(stmt, t.Assign) and _is_parameter(stmt.value, constructor):
+            yield from ((path, stmt) for target in stmt.targets if (path := t.path_of(target)) is not None)
+        elif isinstance(stmt, t.If):
+            otherwise = {path for path, _ in _declared(constructor, stmt.orelse)}
+            yield from ((path, each) for path, each in _declared(constructor, stmt.body) if path in otherwise)
 
 
 def _is_parameter(value: t.Expr, constructor: FunctionRef) -> bool:
     """``nn.Parameter(torch.zeros(3))``; not one of numbers that are written there as a table, or were computed."""
     if not isinstance(value, t.Call) or value.name != "Parameter" or len(value.args) != 1:
         return False
-    return _is_start(value.args[0].value, {param.name: param.default for param in constructor.define.params})
+    start = value.args[0].value
+    bound = constructor.assigned.get(start.id, []) if isinstance(start, t.Name) else []
+    start = bound[0] if len(bound) == 1 else start
+    return _is_start(start, {param.name: param.default for param in constructor.define.params})
 
 
 def _is_start(value: t.Expr, defaults: Mapping[str, t.Expr | None]) -> bool:
@@ -199,7 +211,8 @@ def _is_start(value: t.Expr, defaults: Mapping[str, t.Expr | None]) -> bool:
     if not isinstance(value, t.Call):
         return False
     if value.name in _OF_NUMBERS and value.args:
-        return all(_is_number(arg.value, defaults) for arg in value.args if arg.keyword is None)
+        given = [arg.value for arg in value.args if arg.keyword is None]
+        return len(given) > 1 or all(_is_number(each, defaults) for each in given)  # a size, or numbers
     if value.name in _INITIAL:
         return not any(isinstance(arg.value, t.Call) and arg.value.name == "from_numpy" for arg in value.args)
     return isinstance(value.func, t.Attribute) and _is_start(value.func.value, defaults)

@@ -59,10 +59,20 @@ def training(
         "torch.ones(tasks).log()",
         "-0.5 * torch.ones(tasks)",
         "torch.Tensor([start])",
+        "torch.FloatTensor(tasks, 8)",
     ],
 )
 def test_parameters_of_a_loss(start: str) -> None:
     assert_flagged(training(start=start), CODE)
+
+
+def test_parameters_that_have_a_name_first() -> None:
+    snippet = training()
+    own = "self.log_vars = nn.Parameter(torch.zeros(tasks))"
+    named = "start = torch.zeros(tasks, requires_grad=True)\n            self.log_vars = nn.Parameter(start)"
+    ways = ("if tasks:", "    self.log_vars = nn.Parameter(torch.zeros(tasks).cuda())", "else:", "    " + own)
+    assert_flagged(snippet.replace(own, named), CODE)
+    assert_flagged(snippet.replace(own, "\n            ".join(ways)), CODE)
 
 
 @pytest.mark.parametrize("made", ["Uncertainty(2).to(device)", "Uncertainty(tasks=2).cuda()", "Uncertainty(2).train()"])
@@ -90,6 +100,8 @@ def test_optimizers_without_it(optimizer: str) -> None:
         ("criterion = criterion.to(device)",),
         ("criterion.cuda()",),
         ("criterion.train()",),
+        ("criterion = nn.DataParallel(criterion)",),
+        ("criterion = torch.compile(criterion)",),
         ("print(criterion)",),
         ("print(f'{criterion.log_vars}')",),
         ("log(criterion.log_vars.tolist())",),
@@ -128,7 +140,10 @@ def test_optimizers_that_have_it(optimizer: str) -> None:
         ("model.add_module('criterion', criterion)",),
         ("model = nn.Sequential(model, criterion)",),
         ("model, criterion, optimizer = accelerator.prepare(model, criterion, optimizer)",),
-        ("criterion = nn.DataParallel(criterion)",),
+        ("wrapped = nn.DataParallel(criterion)",),
+        ("criterion = wrapped = criterion.cuda()", "other = another = criterion"),
+        ("self.model, self.criterion = model, criterion",),
+        ("criterion = nn.DataParallel(criterion)", "tune(criterion.module)"),
         ("criterion.requires_grad_(False)",),
         ("for p in criterion.parameters():", "    p.requires_grad = False"),
         ("criterion.log_vars.requires_grad = False",),
@@ -275,8 +290,8 @@ TRAINER = f"""
 
     class Trainer:
         def __init__(self, model, criterion, optimizer):
-            self.model, self.optimizer = model, optimizer
-            self.criterion = criterion
+            self.model, self.criterion = model, criterion
+            self.optimizer = optimizer
 
         def fit(self, loader):
             for x, y in loader:
