@@ -43,7 +43,7 @@ from gradguard.static.edits import one_line
 from gradguard.static.model import Function
 
 _MAKES = sign("(", pattern=rf"(?:=|{BOUND})\s*(?:\w+\.)*[A-Z]\w*\(", own=True)
-_OPTIMIZED = sign("optim", "Optim", ".step(", "parameters(", pattern=r"[oO]ptim|\.step\(|parameters\(")
+_OPTIMIZED = sign("optim", "Optim", ".step(")
 _TORCH = sign("torch", pattern=r"\btorch\b")
 
 rule = Rule("GG225", "without-optimizer", Severity.ERROR, ((_MAKES, _OPTIMIZED, _TORCH),))

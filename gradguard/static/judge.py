@@ -26,7 +26,7 @@ from gradguard.static.memory import COLLECTING, cleared, is_cut, judge_memory
 from gradguard.static.model import Backward, Event, Form, GradCall, Loop, Mode, Scope, Site, Store
 from gradguard.static.module_inputs import may_get_graphs
 from gradguard.static.moving_targets import moving_targets
-from gradguard.static.never_unfrozen import freezes_some, never_unfrozen
+from gradguard.static.never_unfrozen import never_unfrozen
 from gradguard.static.noted import judge_call, judge_construction
 from gradguard.static.objects import is_given
 from gradguard.static.other_libraries import judge_foreign
@@ -84,7 +84,7 @@ def judge(flow: Flow) -> None:
         flow.facts.unregistered = lambda: unregistered(flow, kept)
     if leaves := leaves_made(flow):
         flow.facts.unregistered_leaves = lambda: never_trained(flow, leaves)
-    if freezes_some(flow):
+    if flow.facts.steps:
         flow.facts.never_unfrozen = lambda: never_unfrozen(flow)
     if candidates := made_with_parameters(flow):
         flow.facts.without_optimizer = lambda: without_optimizer(flow, candidates)

@@ -57,11 +57,6 @@ def never_unfrozen(flow: Flow) -> list[NeverUnfrozen]:
     return list({each.site: each for each in found}.values())
 
 
-def freezes_some(flow: Flow) -> bool:
-    """Whether a function freezes anything where something may step again and again."""
-    return any(True for loop in (None, *flow.facts.loops) for _ in _freezes(flow, _body(flow, loop)))
-
-
 def _in_steps(flow: Flow, loop: Loop | None) -> Iterator[NeverUnfrozen]:
     if not _is_repeated(flow, loop):
         return
@@ -79,9 +74,15 @@ def _in_steps(flow: Flow, loop: Loop | None) -> Iterator[NeverUnfrozen]:
 def _is_repeated(flow: Flow, loop: Loop | None) -> bool:
     """Whether a loop runs several times, or a function that is itself one step is called so often."""
     if loop is not None:
-        return not loop.is_once_by_default and loop.count != 1
+        return not loop.is_once_by_default and loop.count != 1 and not _is_left(_body(flow, loop))
     is_step = any(step.loop is None for step in flow.facts.steps) and flow.facts.name not in (SCRIPT, "main")
     return is_step and not any(each.steps for each in flow.facts.loops)
+
+
+def _is_left(body: Sequence[t.Stmt]) -> bool:
+    """Whether an iteration ends its loop."""
+    last = body[-1] if t.leaves(body) else None
+    return last is not None and not (isinstance(last, t.Leave) and last.kind == "continue")
 
 
 def _body(flow: Flow, loop: Loop | None) -> Sequence[t.Stmt]:
@@ -154,7 +155,7 @@ def _steps_itself(flow: Flow, helper: FunctionRef) -> bool:
 def _keeps(helper: FunctionRef, param: str) -> bool:
     """Whether a parameter stays what it is given, or becomes a list of it: ``nets = [nets]``."""
     bound = helper.assigned.get(param, [])
-    return all(isinstance(value, t.Display) and param in map(t.path_of, value.items) for value in bound)
+    return all(isinstance(value, t.Display) and param in [t.path_of(item) for item in value.items] for value in bound)
 
 
 def _frozen_below(body: Sequence[t.Stmt], flags: dict[str, bool]) -> Iterator[str]:

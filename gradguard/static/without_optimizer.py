@@ -226,7 +226,7 @@ def _is_number(value: t.Expr, defaults: Mapping[str, t.Expr | None]) -> bool:
         return all(_is_number(operand, defaults) for operand in value.operands)
     if isinstance(value, t.Name):
         default = defaults.get(value.id)
-        return isinstance(default, t.Constant) and isinstance(default.value, int | float)
+        return isinstance(default, t.Constant) and type(default.value) in (int, float)
     is_of_math = isinstance(value, t.Call) and (t.path_of(value.func) or "").startswith(("math.", "np.log", "float"))
     return is_of_math or isinstance(value, t.Constant)
 

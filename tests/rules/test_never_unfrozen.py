@@ -252,6 +252,13 @@ def test_something_makes_it_trainable_again(own_turn: str) -> None:
     assert_clean(gan("generator.requires_grad_(False)", own_turn=own_turn), CODE)
 
 
+def test_a_loop_that_ends_with_it() -> None:
+    freeze = "generator.requires_grad_(False)"
+    assert_clean(gan("pass", at_end=f"{freeze}\n            break"), CODE)
+    assert_clean(gan("pass", at_end=f"{freeze}\n            return generator"), CODE)
+    assert_flagged(gan("pass", at_end=f"{freeze}  # !\n            continue"), CODE)
+
+
 def test_before_the_loop() -> None:
     assert_clean(gan("pass", before="generator.requires_grad_(False)"), CODE)
     assert_clean(gan("pass", before="for p in generator.parameters(): p.requires_grad = False"), CODE)
