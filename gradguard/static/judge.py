@@ -26,6 +26,7 @@ from gradguard.static.memory import COLLECTING, cleared, is_cut, judge_memory
 from gradguard.static.model import Backward, Event, Form, GradCall, Loop, Mode, Scope, Site, Store
 from gradguard.static.module_inputs import may_get_graphs
 from gradguard.static.moving_targets import moving_targets
+from gradguard.static.never_unfrozen import never_unfrozen
 from gradguard.static.noted import judge_call, judge_construction
 from gradguard.static.objects import is_given
 from gradguard.static.other_libraries import judge_foreign
@@ -43,6 +44,7 @@ from gradguard.static.unknown_modules import may_cut
 from gradguard.static.unregistered import kept_in_collections, unregistered
 from gradguard.static.values import Kind, Root, Roots, Source, Value
 from gradguard.static.wholes import note_wholes
+from gradguard.static.without_optimizer import made_with_parameters, without_optimizer
 
 if TYPE_CHECKING:
     from gradguard.static.flow import Flow
@@ -82,6 +84,10 @@ def judge(flow: Flow) -> None:
         flow.facts.unregistered = lambda: unregistered(flow, kept)
     if leaves := leaves_made(flow):
         flow.facts.unregistered_leaves = lambda: never_trained(flow, leaves)
+    if flow.facts.steps:
+        flow.facts.never_unfrozen = lambda: never_unfrozen(flow)
+    if candidates := made_with_parameters(flow):
+        flow.facts.without_optimizer = lambda: without_optimizer(flow, candidates)
     flow.facts.kept_outputs = kept_outputs(flow)
     if len({step.target for step in flow.facts.steps}) > 1:
         for step in flow.facts.steps:  # whose parameters the module's reset concerns cannot be told

@@ -94,3 +94,45 @@ class TensorKey:
     key: Site
     of: str | None
     adds: bool
+
+
+@dataclass(frozen=True, slots=True)
+class NeverUnfrozen:
+    """Each step freezes a network, nothing makes it trainable again, and an optimizer is to train it.
+
+    Args:
+        site: the statement that freezes it.
+        module: its path.
+        optimizer: the path of that optimizer.
+        step: its step.
+        is_whole: all that the optimizer has is frozen.
+    """
+
+    site: Site
+    module: str
+    optimizer: str
+    step: Site
+    is_whole: bool
+
+
+@dataclass(frozen=True, slots=True)
+class WithoutOptimizer:
+    """An object with parameters takes part in a loss, and no optimizer is given them.
+
+    Args:
+        site: where the optimizer is made, if one is beside it; else where the object is.
+        path: of the object.
+        parameters: the names of its own parameters, if it has some.
+        made: where it is made.
+        declared: where its class declares the first of these.
+        run: where it is run.
+        is_sure: it is there for its own parameters alone.
+    """
+
+    site: Site
+    path: str
+    parameters: tuple[str, ...]
+    made: Site
+    declared: Site | None
+    run: Site
+    is_sure: bool

@@ -29,7 +29,15 @@ from gradguard.static.events import (
     ZeroGrad,
 )
 from gradguard.static.line_edits import under
-from gradguard.static.mistakes import LiveState, MovingTarget, Replacement, TensorKey, Unregistered
+from gradguard.static.mistakes import (
+    LiveState,
+    MovingTarget,
+    NeverUnfrozen,
+    Replacement,
+    TensorKey,
+    Unregistered,
+    WithoutOptimizer,
+)
 from gradguard.static.source import Site
 from gradguard.static.stored import Form, Scope, Store
 from gradguard.static.values import Roots, Source, Value
@@ -92,6 +100,9 @@ class Function:
         unregistered: the plain lists and dicts in which a module puts what has parameters (reads other files).
         unregistered_leaves: the tensors of a module that want a gradient and are no parameters, each with where it is
             made (reads other files).
+        never_unfrozen: the networks that it freezes in each step, which nothing makes trainable again (reads other
+            files).
+        without_optimizer: the objects with parameters that it makes, and no optimizer is given (reads other files).
         tensor_keys: the dicts and sets of which it uses elements of tensors as keys.
         assigns_gradients: its program sets ``x.grad`` to something.
         cached: the decorator that keeps its arguments and results (``functools.lru_cache``).
@@ -134,6 +145,8 @@ class Function:
     tensor_keys: list[TensorKey] = field(default_factory=list)
     unregistered: Callable[[], list[Unregistered]] = field(default=list, repr=False)
     unregistered_leaves: Callable[[], list[tuple[str, Site]]] = field(default=list, repr=False)
+    never_unfrozen: Callable[[], list[NeverUnfrozen]] = field(default=list, repr=False)
+    without_optimizer: Callable[[], list[WithoutOptimizer]] = field(default=list, repr=False)
     kept_outputs: list[Site] = field(default_factory=list)
     opaque_calls: list[OpaqueCall] = field(default_factory=list)
     training_modes: list[TrainingMode] = field(default_factory=list)

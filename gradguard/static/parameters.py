@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from gradguard.static import knowledge as k
@@ -24,6 +24,7 @@ _COUNTING = ("range", "min", "max", "int", "float", "round")
 _SETTINGS = frozenset(
     "device dtype layout reduction reduce size_average pos_weight ignore_index label_smoothing margin".split()
 )
+_NO_FLAGS: Mapping[str, bool] = {}
 _PLAIN_MODULES = ("np.", "numpy.", "math.")
 _THAWING = re.compile(
     r"requires_grad\s*=(?!\s*False\b)|requires_grad_\((?!\s*(?:requires_grad\s*=\s*)?False\b)|unfreeze"
@@ -188,9 +189,9 @@ def is_frozen(cls: Class, made: t.Call | None = None) -> bool:
         made: the call that makes the object, which may ask for it or not; the defaults decide where it is not known.
     """
     constructor = cls.methods.get("__init__")
-    flags = _flags(constructor.define.params[1:], made) if constructor is not None else {}
+    flags = flags_given(constructor.define.params[1:], made) if constructor is not None else {}
     body = constructor.define.body if constructor is not None else []
-    return any(_freezes_all(stmt, flags) for stmt in _chosen(body, flags)) or cls.wraps_frozen
+    return any(_freezes_all(stmt, flags) for stmt in chosen(body, flags)) or cls.wraps_frozen
 
 
 def frozen_parts(cls: Class) -> frozenset[str]:
@@ -198,7 +199,7 @@ def frozen_parts(cls: Class) -> frozenset[str]:
     constructors = [each.methods["__init__"] for each in cls.lineage() if "__init__" in each.methods]
     if not any("requires_grad" in ref.chunk.text for ref in constructors):
         return frozenset()
-    found = {path for ref in constructors for stmt in ref.define.body for path in _frozen_by(stmt)}
+    found = {path for ref in constructors for stmt in ref.define.body for path in frozen_by(stmt)}
     others = (ref for each in cls.lineage() for ref in each.methods.values() if ref not in constructors)
     made_anew = {path for ref in others for path, _ in _attributes_named(ref.define)}
     own = (path for path in found - made_anew if path.startswith("self."))
@@ -215,23 +216,28 @@ def may_learn_again(cls: Class, name: str) -> bool:
     )
 
 
-def _frozen_by(stmt: t.Stmt) -> Iterator[str]:
-    """The modules that a statement freezes as a whole."""
+def frozen_by(stmt: t.Stmt, flags: Mapping[str, bool] = _NO_FLAGS) -> Iterator[str]:
+    """The modules that a statement freezes as a whole.
+
+    Args:
+        flags: names whose truth is known there.
+    """
     if isinstance(stmt, t.Repeat):
-        yield from _frozen_in(stmt, {})
+        yield from _frozen_in(stmt, flags)
     elif isinstance(stmt, t.Assign) and is_frozen_copy(stmt.value):
         yield from (path for target in stmt.targets if (path := t.path_of(target)) is not None)
-    elif isinstance(stmt, t.Evaluate) and is_frozen_copy(stmt.value):
+    elif isinstance(stmt, t.Evaluate) and is_frozen_copy(stmt.value, flags):
         path = _owner_of(stmt.value)
         if path is not None:
             yield path
 
 
-def is_frozen_copy(source: t.Expr | None) -> bool:
+def is_frozen_copy(source: t.Expr | None, flags: Mapping[str, bool] = _NO_FLAGS) -> bool:
     """``net = build().eval().requires_grad_(False).to(device)``."""
     while isinstance(source, t.Call) and isinstance(source.func, t.Attribute):
         if source.func.name == "requires_grad_":
-            return _is_false(source.argument("requires_grad", 0))
+            asked = source.argument("requires_grad", 0)
+            return asked is not None and _switches_off(asked, flags)
         source = source.func.value if source.func.name in k.FLUENT_METHODS else None
     return False
 
@@ -243,8 +249,8 @@ def _owner_of(source: t.Expr) -> str | None:
     return t.path_of(source)
 
 
-def _flags(params: list[t.Param], made: t.Call | None) -> dict[str, bool]:
-    """What the flags of a constructor are, where that is known."""
+def flags_given(params: list[t.Param], made: t.Call | None) -> dict[str, bool]:
+    """What the flags of a function are, where that is known."""
     given = {p.name: p.default for p in params}
     for position, param in enumerate(params):
         asked = made.argument(param.name, position) if made is not None else None
@@ -252,12 +258,12 @@ def _flags(params: list[t.Param], made: t.Call | None) -> dict[str, bool]:
     return {n: v.value for n, v in given.items() if isinstance(v, t.Constant) and isinstance(v.value, bool)}
 
 
-def _chosen(body: list[t.Stmt], flags: dict[str, bool]) -> Iterator[t.Stmt]:
+def chosen(body: list[t.Stmt], flags: dict[str, bool]) -> Iterator[t.Stmt]:
     """The statements that surely run: also those under ``if not requires_grad``, where it is not to."""
     for stmt in body:
         name, holds = tested_flag(stmt.test) if isinstance(stmt, t.If) else (None, True)
         if isinstance(stmt, t.If) and name in flags:
-            yield from _chosen(stmt.body if flags[name] == holds else stmt.orelse, flags)
+            yield from chosen(stmt.body if flags[name] == holds else stmt.orelse, flags)
         else:
             yield stmt
 
@@ -312,7 +318,7 @@ def _attributes_named(method: t.Define) -> Iterator[tuple[str, t.Expr]]:
                 yield path, value
 
 
-def _freezes_all(stmt: t.Stmt, flags: dict[str, bool]) -> bool:
+def _freezes_all(stmt: t.Stmt, flags: Mapping[str, bool]) -> bool:
     call = stmt.value if isinstance(stmt, t.Evaluate) else None
     if isinstance(call, t.Call) and t.path_of(call.func) == "self.requires_grad_":
         return bool(call.args) and _switches_off(call.args[0].value, flags)
@@ -346,13 +352,13 @@ def leaves_out(loop: t.Repeat) -> bool:
     return any(isinstance(stmt, t.Leave) for stmt in walk_statements(loop.body))
 
 
-def _frozen_in(loop: t.Repeat, flags: dict[str, bool]) -> set[str]:
+def _frozen_in(loop: t.Repeat, flags: Mapping[str, bool]) -> set[str]:
     """The modules all of whose parameters a loop freezes."""
     taken = () if leaves_out(loop) else parameters_taken(loop.target, loop.iterable)
     return {module for name, module in taken if any(_freezes(stmt, name, flags) for stmt in loop.body)}
 
 
-def _freezes(stmt: t.Stmt, parameter: str, flags: dict[str, bool]) -> bool:
+def _freezes(stmt: t.Stmt, parameter: str, flags: Mapping[str, bool]) -> bool:
     """``parameter.requires_grad = False``, ``parameter.requires_grad_(False)``."""
     call = stmt.value if isinstance(stmt, t.Evaluate) else None
     if isinstance(call, t.Call) and t.path_of(call.func) == f"{parameter}.requires_grad_":
@@ -364,7 +370,7 @@ def _freezes(stmt: t.Stmt, parameter: str, flags: dict[str, bool]) -> bool:
     return any(t.path_of(target) == wanted for target in stmt.targets) and _switches_off(stmt.value, flags)
 
 
-def _switches_off(value: t.Expr, flags: dict[str, bool]) -> bool:
+def _switches_off(value: t.Expr, flags: Mapping[str, bool]) -> bool:
     return _is_false(value) or (isinstance(value, t.Name) and flags.get(value.id) is False)
 
 

@@ -58,9 +58,9 @@ def is_trained_or_frozen(owner: Class, name: str) -> bool:
             return True
         run = [node for node in method.define.nodes if _runs(node, path, elements)]
         if run and method.define.name != "__init__":
-            cut = set(_cut(method.define))
+            unseen = set(cut(method.define))
             runs += len(run)
-            unrecorded += sum(node in cut for node in run)
+            unrecorded += sum(node in unseen for node in run)
     return 0 < runs == unrecorded
 
 
@@ -96,7 +96,7 @@ def _runs(node: t.Node, path: str, elements: set[str]) -> bool:
     return isinstance(node, t.Call) and _is_element(node.func, path, elements)
 
 
-def _cut(method: t.Define) -> Iterator[t.Node]:
+def cut(method: t.Define) -> Iterator[t.Node]:
     """What a method computes without a graph: under ``no_grad``, and what it detaches."""
     if any(map(_turns_off, method.decorators)):
         yield from method.nodes
