@@ -26,6 +26,7 @@ _OTHERWISE = re.compile(
 )
 _NO_GRADIENTS = re.compile(r"\b(?:no_grad|inference_mode|set_grad_enabled)\b")
 _FREEZES = re.compile(r"\brequires_grad\w*(?!\w|\s*[=(]\s*True)")
+_DUMMY = re.compile(r"dummy|phony|placeholder")
 _SETTING_UP = re.compile(r"^__init__$|reset|init|repr")
 # Of another object, ``layer.beta``, but no setting, ``args.beta``.
 _SETTINGS = "args?|opts?|cfg|conf|config|hparams|hps?|params|parser|FLAGS|options|settings|self"
@@ -72,13 +73,23 @@ def missing_gradients(flow: Flow, without: dict[int, t.Return]) -> list[NoGradie
         for each in given:
             name = _attribute(each)
             made = _parameter_of(each.ref, name) if name is not None else None
-            if name is not None and made is not None and _is_trained_by_nothing_else(each.ref, name, given):
+            if (
+                name is not None
+                and made is not None
+                and not _is_dummy(name)
+                and _is_trained_by_nothing_else(each.ref, name, given)
+            ):
                 cls, applied = flow.ref.owner, Site(each.ref.chunk, each.call)
                 of = cls.name if cls is not None else ""
                 input_ = _inputs(owner)[place]  # type: ignore[arg-type]
                 found.append(NoGradient(flow.site(stmt), of, input_, applied, f"self.{name}", made))
                 break
     return found
+
+
+def _is_dummy(name: str) -> bool:
+    """A parameter that is there to want a gradient, not to get one."""
+    return _DUMMY.search(name) is not None
 
 
 def _returns(define: t.Define) -> list[t.Return]:

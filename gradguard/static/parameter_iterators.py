@@ -64,8 +64,13 @@ def resolved(ref: FunctionRef, func: t.Expr) -> object:
 def is_lazy(meant: object, call: t.Call) -> bool:
     """Whether a call gives an iterator over what it is given: ``filter(wanted, params)``."""
     if meant == f"builtins.{call.name}":
-        return call.name in _LAZY
+        return call.name in _LAZY and not any(map(_ends_before, call.args))
     return meant in _LAZY_ELSEWHERE or (call.name in ("tqdm", "trange") and not isinstance(meant, FunctionRef))
+
+
+def _ends_before(arg: t.Arg) -> bool:
+    """``range(3)`` beside an iterator: not all of it is taken."""
+    return isinstance(arg.value, t.Call) and arg.value.name in ("range", "islice")
 
 
 def is_eager(meant: object, call: t.Call) -> bool:

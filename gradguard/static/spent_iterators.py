@@ -92,10 +92,16 @@ def _before(ref: FunctionRef) -> _State:
     around = _end_of(outer)
     own = ref.names[0] | {param.name for param in ref.define.params}
     for name, stream in around.names.items():
-        if stream is not None and name.isidentifier() and name not in own and len(outer.assigned.get(name, ())) == 1:
+        if stream is not None and name.isidentifier() and name not in own and _is_bound_once_around(outer, name):
             start.names[name] = stream
     start.spent |= {stream: spent for stream, spent in around.spent.items() if spent.is_sure}
     return start
+
+
+def _is_bound_once_around(outer: FunctionRef, name: str) -> bool:
+    """Whether a variable keeps what it was bound to: no function within rebinds it."""
+    rebinds = re.search(rf"\b(?:global|nonlocal)\b[^\n]*\b{name}\b", outer.module.source.text)
+    return len(outer.assigned.get(name, ())) == 1 and rebinds is None
 
 
 def _script(ref: FunctionRef) -> FunctionRef | None:
@@ -189,7 +195,7 @@ class _Walk:
             return None
         elif isinstance(stmt, t.Leave):
             if self.loops:
-                getattr(self.loops[-1], f"{stmt.kind}s").append(state)
+                (self.loops[-1].breaks if stmt.kind == "break" else self.loops[-1].continues).append(state)
             return None
         elif isinstance(stmt, t.If):
             self._visit(stmt.test, state)
@@ -486,7 +492,8 @@ def _all(stream: Stream) -> Iterator[Stream]:
 
 
 def _knows(state: _State, stream: Stream) -> bool:
-    return any(stream in _all(each) for each in state.names.values() if each is not None)
+    known = (each for named in state.names.values() if named is not None for each in _all(named))
+    return any(each is stream for each in known)
 
 
 def _spent(stream: Stream, state: _State) -> _Spent | None:

@@ -137,6 +137,11 @@ def test_a_setting_of_the_same_name_is_another_thing() -> None:
     assert_flagged(SWISH.format(**(AS_USUAL | {"mark": "  # !", "helper": helper})), CODE)
 
 
+def test_a_parameter_that_only_wants_a_gradient() -> None:
+    lines = {"made": "self.dummy = nn.Parameter(torch.ones(1))", "used": "return SwishFunction.apply(x, self.dummy)"}
+    assert_clean(SWISH.format(**(AS_USUAL | lines)), CODE)
+
+
 def test_setup_context() -> None:
     text = """
     class Scale(torch.autograd.Function):

@@ -295,6 +295,45 @@ def test_a_global_of_a_script() -> None:
     )
 
 
+def test_a_global_that_a_function_binds_anew() -> None:
+    assert_clean(
+        """
+    net = nn.Linear(4, 2)
+    params = net.parameters()
+    optimizer = torch.optim.SGD(params, 0.1)
+
+    def begin():
+        global params
+        params = list(net.parameters())
+
+    def step(x):
+        nn.utils.clip_grad_norm_(params, 1.0)
+    """,
+        CODE,
+    )
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "for p, _ in zip(params, range(3)): p.requires_grad = False",
+        "if any(p.isnan().any() for p in params): raise ValueError",
+        "first = next(p for p in params if p.ndim > 1)",
+        "yield from params",
+    ],
+)
+def test_a_part_of_it_is_taken(body: str) -> None:
+    assert_clean(
+        f"""
+    def start(net):
+        params = net.parameters()
+        {body}
+        return torch.optim.SGD(params, 0.1)
+    """,
+        CODE,
+    )
+
+
 def test_a_closure() -> None:
     assert_flagged(
         """
