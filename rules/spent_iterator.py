@@ -44,9 +44,11 @@ from gradguard.static.model import Function, SpentIterator
 # An iterator gets a name: `params = filter(`, `p = net.parameters()`, `(p for ...)`, `params = trainable(net)`.
 _MADE = sign(
     "=",
-    pattern=r"(?<![=!<>])=\s*(?:(?:filter|map|zip|iter|enumerate|[\w.]*chain[\w.]*)\(|\(\s*\w+[^\n=]*\bfor\b|\(\s*\n)"
-    r"|(?:parameters|modules|children|buffers)\([^\n]*\)|\b\w*param\w*\s*=\s*[\w.]+\(",
+    pattern=r"(?<![=!<>])=\s*(?:(?:filter|map|zip|iter|[\w.]*chain[\w.]*)\(|\(\s*[\w.\[\]]+\s+for\b)"
+    r"|=[^\n=]*(?:parameters|modules|buffers)\(|\b\w*param\w*\s*=\s*[\w.]+\(",
+    across=True,
 )
+_OF_A_MODEL = sign("param", "modules(", "buffers(", "ptim", "clip_grad")
 _USED = sign(
     "for", "list(", "tuple(", "set(", "dict(", "sum(", "max(", "min(", "ptim", "Adam", "SGD", "clip_grad", "param",
     "ema", "weight",
@@ -54,7 +56,7 @@ _USED = sign(
     own=True,
 )  # fmt: skip
 
-rule = Rule("GG220", "spent-iterator", Severity.ERROR, ((_MADE, _USED),))
+rule = Rule("GG220", "spent-iterator", Severity.ERROR, ((_OF_A_MODEL, _MADE, _USED),))
 
 
 @rule.in_source

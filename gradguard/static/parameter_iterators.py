@@ -142,6 +142,18 @@ def gives_iterator(ref: FunctionRef, depth: int = 2) -> bool:
     return bool(returned) and all(value is not None and _is_iterator(ref, value, depth) for value in returned)
 
 
+def may_give_iterator(ref: FunctionRef, value: t.Expr) -> bool:
+    """Whether what a name is bound to may be an iterator."""
+    if isinstance(value, t.Conditional):
+        return may_give_iterator(ref, value.body)
+    if isinstance(value, t.Display):
+        return any(may_give_iterator(ref, item) for item in value.items)
+    if not isinstance(value, t.Call):
+        return isinstance(value, t.Comprehension) and value.kind == "generator"
+    meant = resolved(ref, value.func)
+    return _asks(value) or is_lazy(meant, value) or (isinstance(meant, FunctionRef) and gives_iterator(meant))
+
+
 def _called(decorator: t.Expr) -> t.Expr:
     return decorator.func if isinstance(decorator, t.Call) else decorator
 

@@ -25,6 +25,7 @@ from gradguard.static.parameter_iterators import (
     is_average,
     is_eager,
     is_lazy,
+    may_give_iterator,
     resolved,
     speaks_of_parameters,
     use_of,
@@ -78,9 +79,17 @@ def spent_iterators(flow: Flow) -> list[SpentIterator]:
     ref = flow.ref
     if flow.facts.is_test or not flow.module.uses_torch or _MAY_MAKE.search(flow.module.source.text) is None:
         return []
+    start = _before(ref)
+    if not start.names and not _binds_one(ref):
+        return []
     walk = _Walk(ref, _DEPTH)
-    walk.run(_before(ref))
+    walk.run(start)
     return list(walk.found.values())
+
+
+def _binds_one(ref: FunctionRef) -> bool:
+    """Whether a function may give a name to an iterator: the walk costs more than to ask."""
+    return any(may_give_iterator(ref, value) for values in ref.assigned.values() for value in values)
 
 
 def _before(ref: FunctionRef) -> _State:
@@ -120,7 +129,8 @@ def _end_of(ref: FunctionRef) -> _State:
     memo = memo_of(ref)
     if "end_of_iterators" not in memo:
         memo["end_of_iterators"] = _State()  # as far as one that is asked for itself knows
-        memo["end_of_iterators"] = _Walk(ref, _DEPTH).run(_State()) or _State()
+        end = _Walk(ref, _DEPTH).run(_State()) if _binds_one(ref) else None
+        memo["end_of_iterators"] = end or _State()
     found = memo["end_of_iterators"]
     return found.copy() if isinstance(found, _State) else _State()
 

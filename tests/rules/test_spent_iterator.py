@@ -103,6 +103,7 @@ def function(*lines: str) -> str:
         ("p = model.parameters()", "a = optim.SGD(p, 0.1)", "b = optim.Adam([{'params': p}])  # !"),
         ("p = model.parameters()", "groups = [{'params': p}]", "a = optim.SGD(groups)", "print(list(p))  # !"),
         ("p = model.parameters()", "groups = []", "groups.append({'params': p})", "optim.SGD(groups)", "list(p)  # !"),
+        ("p, q = model.parameters(), other.parameters()", "optim.SGD(q)", "optim.SGD(p)", "list(q)  # !"),
         ("p = model.parameters()", "q = p", "optim.SGD(q)", "nn.utils.clip_grad_norm_(p, 1)  # !"),
         ("p = model.parameters()", "q = filter(None, p)", "optim.SGD(q)", "nn.utils.clip_grad_norm_(p, 1)  # !"),
         ("p = model.parameters()", "a = optim.SGD(p)", "a.add_param_group({'params': p})  # !"),
