@@ -61,7 +61,7 @@ def without_gradient(flow: Flow) -> dict[int, t.Return]:
     rows = [_row(flow.ref, stmt.value) for stmt in returns]
     count = len(_inputs(owner))
     found = [place for place in range(count) if rows and all(place < len(row) and row[place] for row in rows)]
-    return dict.fromkeys(found, returns[0]) if len(found) < count else {}
+    return dict.fromkeys(found, returns[0]) if 0 < len(found) < count else {}
 
 
 def missing_gradients(flow: Flow, without: dict[int, t.Return]) -> list[NoGradient]:

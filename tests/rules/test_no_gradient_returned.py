@@ -98,6 +98,7 @@ def test_never_trained(lines: dict[str, str]) -> None:
         {"returned": "return gradients(ctx, grad)"},
         {"returned": "grads = (grad * s, (grad * x).sum()); return grads"},
         {"returned": "raise NotImplementedError"},
+        {"returned": "assert s is not None; raise NotImplementedError"},
         {"returned": "beta.grad = (grad * x).sum(); return grad * s, None"},
         {"returned": "torch.autograd.backward(s, grad); return grad * s, None"},
         {"made": "self.beta = nn.Parameter(torch.ones(1), requires_grad=False)"},
