@@ -4,7 +4,7 @@
 parameter once. What goes through all of them, an optimizer first of all, leaves an iterator that gives none. Seen with
 torch 2.13: `clip_grad_norm_` of it clips nothing and returns 0 (with a warning, if it is a generator; of a `filter`
 without one), a sum or a loop over it does nothing, an optimizer takes a group of it, `{"params": params}`, that trains
-nothing. Only an optimizer that is given it alone raises, "optimizer got an empty parameter list".
+nothing. An optimizer that is given it alone raises ("optimizer got an empty parameter list"), `clip_grad_value_` too.
 
 ```python
 params = filter(lambda p: p.requires_grad, model.parameters())
