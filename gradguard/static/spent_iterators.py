@@ -77,14 +77,15 @@ class _Loop:
 def spent_iterators(flow: Flow) -> list[SpentIterator]:
     """The uses in a function of iterators that have nothing left."""
     ref = flow.ref
-    if flow.facts.is_test or not flow.module.uses_torch or _MAY_MAKE.search(flow.module.source.text) is None:
+    if flow.facts.is_test or _MAY_MAKE.search(flow.module.source.text) is None:
         return []
     start = _before(ref)
     if not start.names and not _binds_one(ref):
         return []
     walk = _Walk(ref, _DEPTH)
     walk.run(start)
-    return list(walk.found.values())
+    found = list(walk.found.values())
+    return found if found and flow.module.uses_torch else []  # what asks about other files comes last
 
 
 def _binds_one(ref: FunctionRef) -> bool:
