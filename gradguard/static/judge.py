@@ -23,6 +23,7 @@ from gradguard.static.hooks import judge_hook
 from gradguard.static.leaf_attributes import leaves_made, never_trained
 from gradguard.static.live_states import live_states
 from gradguard.static.memory import COLLECTING, cleared, is_cut, judge_memory
+from gradguard.static.missing_gradients import missing_gradients, without_gradient
 from gradguard.static.model import Backward, Event, Form, GradCall, Loop, Mode, Scope, Site, Store
 from gradguard.static.module_inputs import may_get_graphs
 from gradguard.static.moving_targets import moving_targets
@@ -38,6 +39,7 @@ from gradguard.static.replaced_by_methods import replaced_by_methods
 from gradguard.static.reset_by_callers import is_reset_by_callers
 from gradguard.static.roots import attaching_roots, graphs, node_of, site_of, wholes
 from gradguard.static.route import in_words, route
+from gradguard.static.spent_iterators import spent_iterators
 from gradguard.static.tensor_keys import tensor_keys
 from gradguard.static.uncalled import uncalled
 from gradguard.static.unknown_modules import may_cut
@@ -79,7 +81,10 @@ def judge(flow: Flow) -> None:
     flow.facts.live_states = list(live_states(flow))
     flow.facts.uncalled = list(uncalled(flow))
     flow.facts.discarded = list(discarded(flow))
+    flow.facts.spent_iterators = spent_iterators(flow)
     flow.facts.tensor_keys = tensor_keys(flow)
+    if without := without_gradient(flow):
+        flow.facts.missing_gradients = lambda: missing_gradients(flow, without)
     if kept := kept_in_collections(flow):
         flow.facts.unregistered = lambda: unregistered(flow, kept)
     if leaves := leaves_made(flow):

@@ -136,3 +136,41 @@ class WithoutOptimizer:
     declared: Site | None
     run: Site
     is_sure: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SpentIterator:
+    """An iterator of parameters is used again, when nothing is left in it.
+
+    Args:
+        site: where its name is written.
+        made: the expression that makes it.
+        spent: what has used it up; the use itself, where a loop comes back to it.
+        use: what gets nothing: ``optimizer``, ``group``, ``clip``, or another thing.
+    """
+
+    site: Site
+    made: Site
+    spent: Site
+    use: str
+
+
+@dataclass(frozen=True, slots=True)
+class NoGradient:
+    """The ``backward`` of an ``autograd.Function`` gives None for an input for which a parameter is given.
+
+    Args:
+        site: the ``return``.
+        function: the class.
+        name: the input, as ``forward`` calls it.
+        applied: the call that gives the parameter.
+        parameter: its path.
+        made: what makes it.
+    """
+
+    site: Site
+    function: str
+    name: str
+    applied: Site
+    parameter: str
+    made: Site

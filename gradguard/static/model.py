@@ -33,7 +33,9 @@ from gradguard.static.mistakes import (
     LiveState,
     MovingTarget,
     NeverUnfrozen,
+    NoGradient,
     Replacement,
+    SpentIterator,
     TensorKey,
     Unregistered,
     WithoutOptimizer,
@@ -57,10 +59,12 @@ __all__ = [
     "HookRegistration",
     "Loop",
     "Mode",
+    "NoGradient",
     "OpaqueCall",
     "Replacement",
     "Scope",
     "Site",
+    "SpentIterator",
     "Step",
     "Store",
     "TensorKey",
@@ -97,6 +101,9 @@ class Function:
         moving_targets: the targets that the network which is trained computes itself, with their graph.
         uncalled: where methods that train are named, and not called: ``optimizer.step``.
         discarded: the statements that call what only gives a new tensor: ``hidden.detach()``.
+        missing_gradients: of the ``backward`` of an ``autograd.Function``: the parameters that get None of it (reads
+            other files).
+        spent_iterators: the uses of iterators of parameters that have nothing left.
         unregistered: the plain lists and dicts in which a module puts what has parameters (reads other files).
         unregistered_leaves: the tensors of a module that want a gradient and are no parameters, each with where it is
             made (reads other files).
@@ -142,7 +149,9 @@ class Function:
     moving_targets: list[MovingTarget] = field(default_factory=list)
     uncalled: list[Site] = field(default_factory=list)
     discarded: list[Site] = field(default_factory=list)
+    spent_iterators: list[SpentIterator] = field(default_factory=list)
     tensor_keys: list[TensorKey] = field(default_factory=list)
+    missing_gradients: Callable[[], list[NoGradient]] = field(default=list, repr=False)
     unregistered: Callable[[], list[Unregistered]] = field(default=list, repr=False)
     unregistered_leaves: Callable[[], list[tuple[str, Site]]] = field(default=list, repr=False)
     never_unfrozen: Callable[[], list[NeverUnfrozen]] = field(default=list, repr=False)
