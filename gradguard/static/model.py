@@ -29,7 +29,15 @@ from gradguard.static.events import (
     ZeroGrad,
 )
 from gradguard.static.line_edits import under
-from gradguard.static.mistakes import LiveState, MovingTarget, Replacement, TensorKey, Unregistered
+from gradguard.static.mistakes import (
+    Cancelled,
+    CountedTwice,
+    LiveState,
+    MovingTarget,
+    Replacement,
+    TensorKey,
+    Unregistered,
+)
 from gradguard.static.source import Site
 from gradguard.static.stored import Form, Scope, Store
 from gradguard.static.values import Roots, Source, Value
@@ -89,6 +97,9 @@ class Function:
         moving_targets: the targets that the network which is trained computes itself, with their graph.
         uncalled: where methods that train are named, and not called: ``optimizer.step``.
         discarded: the statements that call what only gives a new tensor: ``hidden.detach()``.
+        counted_twice: the losses that are backpropagated by themselves and again within a sum, for one step (reads
+            other files).
+        cancelled: the sums in which a tensor cancels out that is to have their gradient: ``x + (x.round() - x)``.
         unregistered: the plain lists and dicts in which a module puts what has parameters (reads other files).
         unregistered_leaves: the tensors of a module that want a gradient and are no parameters, each with where it is
             made (reads other files).
@@ -131,6 +142,8 @@ class Function:
     moving_targets: list[MovingTarget] = field(default_factory=list)
     uncalled: list[Site] = field(default_factory=list)
     discarded: list[Site] = field(default_factory=list)
+    counted_twice: Callable[[], list[CountedTwice]] = field(default=list, repr=False)
+    cancelled: list[Cancelled] = field(default_factory=list)
     tensor_keys: list[TensorKey] = field(default_factory=list)
     unregistered: Callable[[], list[Unregistered]] = field(default=list, repr=False)
     unregistered_leaves: Callable[[], list[tuple[str, Site]]] = field(default=list, repr=False)
