@@ -11,7 +11,7 @@ from gradguard.static import knowledge as k
 from gradguard.static import tree as t
 from gradguard.static.functions_called import functions_run
 from gradguard.static.mistakes import CountedTwice
-from gradguard.static.model import Backward, Event, OpaqueCall, Step, ZeroGrad
+from gradguard.static.model import Backward, Event, Function, OpaqueCall, Step, ZeroGrad
 from gradguard.static.rounds import blocks_around
 from gradguard.static.source import Site
 from gradguard.static.sums import At, Scope, called_in, contained, names_of, scope_of
@@ -31,21 +31,21 @@ _TAKING = re.compile(r"(?:^|\.)(?:autograd|self|cls|accelerator|fabric)$")
 
 def counted_twice(flow: Flow) -> Iterator[CountedTwice]:
     """The losses of a function that two of its backwards go through as a whole, with one step after both."""
-    if len(flow.facts.backwards) < 2 or flow.facts.is_test or not any(map(_keeps, flow.facts.backwards)):
+    if (
+        len(flow.facts.backwards) < 2
+        or flow.facts.is_test
+        or not any(backward.keeps for backward in flow.facts.backwards)
+    ):
         return
-    scope, told = scope_of(flow), set[object]()
+    scope = scope_of(flow)
+    told: set[Site] = set()
     for first, second in combinations(flow.facts.backwards, 2):
-        if not _keeps(first) or not _both_count(flow, first, second):
+        if not first.keeps or not _both_count(flow, first, second):
             continue
         found = _term_and_sum(scope, first, second)
-        site = found.term if found is not None else None
-        if found is not None and site not in told and not _handles_gradients(flow, (first, second)):
-            told.add(site)
+        if found is not None and found.term not in told and not _handles_gradients(flow, (first, second)):
+            told.add(found.term)
             yield found
-
-
-def _keeps(backward: Backward) -> bool:
-    return backward.keeps
 
 
 def _term_and_sum(scope: Scope, first: Backward, second: Backward) -> CountedTwice | None:
@@ -106,9 +106,15 @@ def _is_stepped(flow: Flow, after: Sequence[Event]) -> bool:
     if not flow.facts.steps:
         outer = flow.ref.outer
         callers = [*([outer.facts] if outer is not None else ()), *flow.facts.calling()]
-        return any(len({step.target for step in caller.steps}) == 1 for caller in callers)
+        return any(_has_one_optimizer(caller) for caller in callers)
     next_ = next((event for event in after if not isinstance(event, Backward)), None)
-    return isinstance(next_, Step) and len({step.target for step in flow.facts.steps}) == 1
+    return isinstance(next_, Step) and _has_one_optimizer(flow.facts)
+
+
+def _has_one_optimizer(function: Function) -> bool:
+    """Whether all steps are those of one; not of each of several: ``for opt in optimizers: opt.step()``."""
+    targets = {step.target for step in function.steps}
+    return len(targets) == 1 and not any(target is None or "[*]" in target for target in targets)
 
 
 def _exclude_each_other(flow: Flow, first: Backward, second: Backward) -> bool:

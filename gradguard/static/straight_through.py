@@ -31,7 +31,8 @@ _SAYS_SO = re.compile(
     re.I,
 )
 _FOR_THIS = re.compile(r"straight_?through|(?:^|_)ste(?:_|$)", re.I)
-_OF_NUMPY = frozenset("np numpy math jnp tf pd".split())
+_OF_OTHERS = frozenset("np numpy math jnp jax tf pd paddle mindspore mint ops mx".split())
+"""Libraries whose arrays have no graph, or whose ``detach`` is another one."""
 _OWN_ESTIMATOR = re.compile(r"\bdetach\b|no_grad|\.data\b|\.apply\(|autograd|stop_grad")
 _STEPS_IN_CODE = re.compile(rf"\b(?:{'|'.join(sorted(_STEPS))})\(")
 
@@ -46,7 +47,7 @@ def cancelled(flow: Flow) -> Iterator[Cancelled]:
 
     Such a sum is only written for its gradient, which that of a straight-through estimator is not here.
     """
-    if flow.facts.is_test or flow.facts.entry_mode is Mode.OFF or "torch" not in flow.module.source.text:
+    if flow.facts.is_test or flow.facts.entry_mode is Mode.OFF or not flow.module.names_torch:
         return
     seen: set[t.Node] = set()
     for node in _own_nodes(flow.ref.define):
@@ -76,7 +77,7 @@ def _of_sum(flow: Flow, node: t.Expr) -> Cancelled | None:
     if not pair or len(left) != 1 or not left[0].is_added or _is_zero(flow, node):
         return None
     gone, kept = pair[0].expr, left[0].expr
-    if not _may_have_graph(flow, gone) or not _has_none(flow, kept):
+    if not _may_have_graph(flow, gone) or _is_of_other_library(flow, (gone, kept)) or not _has_none(flow, kept):
         return None
     difference = _difference(flow, node, gone, kept)
     site = flow.site(difference) if difference is not None else None
@@ -172,6 +173,15 @@ def _may_have_graph(flow: Flow, expr: t.Expr) -> bool:
     return value is not None and value.kind in (Kind.UNKNOWN, Kind.TENSOR, Kind.OUTPUT) and bool(value.reach)
 
 
+def _is_of_other_library(flow: Flow, exprs: Sequence[t.Expr]) -> bool:
+    """Whether something that is no torch makes one of some values."""
+    paths = [path for expr in exprs if (path := t.path_of(expr)) is not None]
+    values = [*exprs, *(value for path in paths for value in flow.ref.assigned.get(path, []))]
+    given = [param.annotation for param in flow.ref.define.params if param.name in paths]
+    names = (node.id for node in t.walk([*values, *filter(None, given)]) if isinstance(node, t.Name))
+    return not _OF_OTHERS.isdisjoint(names)
+
+
 def _has_none(flow: Flow, expr: t.Expr) -> bool:
     """Whether what is left surely has been rounded, chosen by an index, or compared: all the rest is no estimator."""
     if _FOR_THIS.search(flow.facts.name) is not None:
@@ -209,7 +219,7 @@ def _is_comparison(node: t.Node) -> bool:
 def _gives_step(flow: Flow, call: t.Call) -> bool:
     """``x.round()``, ``torch.sign(x)``, and not what NumPy gives."""
     owner = t.path_of(call.func.value) if isinstance(call.func, t.Attribute) else None
-    is_other = owner is not None and owner.split(".", 1)[0] in _OF_NUMPY
+    is_other = owner is not None and owner.split(".", 1)[0] in _OF_OTHERS
     return call.name in _STEPS and not is_other and not (isinstance(call.func, t.Name) and call.name == "round")
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.rules.snippets import assert_clean, assert_flagged, lines_in_files
+from tests.rules.snippets import assert_clean, assert_flagged, findings, lines_in_files
 
 CODE = "GG223"
 
@@ -153,6 +153,7 @@ def test_in_other_files(tmp_path: Path) -> None:
         ("x = x[..., 0] + (x.round()[..., 0] - x[..., 1])",),
         ("x = self.stop(x.round() - x) + x",),
         ("import numpy as np", "lo = np.array(mask)", "hi = lo + (np.round(lo) - lo)"),
+        ("import numpy as np", "hard = np.zeros_like(mask)", "hard[0] = 1", "x = hard - mask + mask"),
         ("start, end = 1, 9", "middle = start + (round(4.5) - start)"),
         ("x = torch.add(x, x.round() - x, alpha=0.5)",),
         ("x = f'{x} + (x.round() - x)'",),
@@ -164,9 +165,32 @@ def test_look_alikes(lines: tuple[str, ...]) -> None:
     assert_clean(layer(*lines), CODE)
 
 
+def test_the_edit_detaches_the_difference() -> None:
+    for written, edited in (
+        ("x + (x.round() - x)", "(x.round() - x).detach()"),
+        ("x.round() - x + x", "(x.round() - x).detach()"),
+        ("x - (x - x.round())", "(x - x.round()).detach()"),
+        ("torch.add(x, x.round() - x)", "(x.round() - x).detach()"),
+        ("x + torch.sub(x.round(), x)", "torch.sub(x.round(), x).detach()"),
+    ):
+        (finding,) = findings(layer(f"x = {written}"), CODE)
+        assert finding.fix is not None
+        assert [edit.text for edit in finding.fix.edits] == [edited]
+        assert not finding.fix.safe
+    (finding,) = findings(layer("x = x.round() + x - x"), CODE)
+    assert finding.fix is None
+
+
 @pytest.mark.parametrize(
     "text",
     [
+        """
+    import paddle
+
+    def gumbel(soft):
+        hard = paddle.zeros_like(soft).put_along_axis_(soft.argmax(-1), 1.0, -1)
+        return hard - soft + soft
+    """,
         """
     @torch.no_grad()
     def snap(x):

@@ -330,6 +330,72 @@ def test_look_alikes(lines: tuple[str, ...]) -> None:
             optimizer.step()
     """,
         """
+    def minimax(model, loader, optimizer, k):
+        for x in loader:
+            optimizer.zero_grad()
+            out, series, prior = model(x)
+            recon = F.mse_loss(out, x)
+            loss1 = recon - k * series
+            loss2 = recon + k * prior
+            loss1.backward(retain_graph=True)
+            loss2.backward()
+            optimizer.step()
+    """,
+        """
+    def of_each(model, loader, optimizers):
+        for x in loader:
+            for optimizer in optimizers:
+                optimizer.zero_grad()
+            recon, kl = model(x)
+            recon.backward(retain_graph=True)
+            (recon + kl).backward()
+            for optimizer in optimizers:
+                optimizer.step()
+    """,
+        """
+    class Trainer:
+        def look(self, term):
+            kept = [p.grad for p in self.model.parameters()]
+            for p in self.model.parameters():
+                p.grad = None
+            term.backward(retain_graph=True)
+            norms = [p.grad.norm() for p in self.model.parameters()]
+            for p, grad in zip(self.model.parameters(), kept):
+                p.grad = grad
+            return norms
+
+        def step(self, x):
+            recon, kl = self.model(x)
+            self.optimizer.zero_grad()
+            self.look(recon)
+            (recon + kl).backward()
+            self.optimizer.step()
+    """,
+        """
+    class Trainer:
+        def look(self, term):
+            return torch.autograd.grad(term, list(self.model.parameters()), retain_graph=True)
+
+        def step(self, x):
+            recon, kl = self.model(x)
+            self.optimizer.zero_grad()
+            self.look(recon)
+            (recon + kl).backward(retain_graph=True)
+            self.optimizer.step()
+    """,
+        """
+    class Trainer:
+        def back(self, loss):
+            self.optimizer.zero_grad()
+            loss.backward(retain_graph=True)
+            self.optimizer.step()
+
+        def step(self, x):
+            recon, kl = self.model(x)
+            self.back(recon)
+            self.back(recon + kl)
+    """,
+        """
     def show(model, x):
         loss = model(x).mean()
         loss.backward(retain_graph=True)
