@@ -41,9 +41,9 @@ _NAME = r"(?<![\w.])([A-Za-z_][\w.]*(?:\[[^\]\n]*\])*)"
 _TAKEN = r"(?:-[\s(]*|\bsub\((?:[^=;]{0,120}?,)?\s*)"
 _STEPS = sign(
     *"round floor ceil trunc fix( sign( sgn heaviside argm hot bernoulli multinomial scatter quant Quant".split(),
-    *"inari ernari iscreti odebook hard Hard z_q x_q w_q q_x q_z q_w q_hat ste STE traight where( > < == //".split(),
+    *"inari ernari iscreti odebook hard Hard z_q x_q w_q q_x q_z q_w q_hat ste STE traight where( > < ==".split(),
     pattern=r"round|floor|ceil|trunc|\bfix\(|\bsign\(|sgn|heaviside|argm|hot\b|hot_|hot\(|bernoulli|multinomial|scatter|"
-    r"quant|inari|ernari|iscreti|odebook|\b\w*hard|[zxw]_q|q_(?:x|z|w|hat)|(?<![a-z])ste(?![a-z])|STE|traight|//|"
+    r"quant|inari|ernari|iscreti|odebook|\b\w*hard|[zxw]_q|q_(?:x|z|w|hat)|(?<![a-z])ste(?![a-z])|STE|traight|"
     r"where\(|[<>=].*\)\s*(?:\*|\.(?:float|to|type|type_as|double|half|int|long)\b)|\*\s*\(.*[<>=]",
 )  # fmt: skip
 _SUBTRACTS = sign("-", "sub(", pattern=r"-[\s(]*[A-Za-z_]|sub\(", own=True, across=True, usual=True)

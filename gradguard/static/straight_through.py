@@ -24,6 +24,7 @@ _STEPS = frozenset(
     "fake_quantize_per_tensor_affine quantize_per_tensor".split()
 )
 """Functions whose derivative is zero, or that give indices."""
+_INDICES = frozenset("argmax argmin multinomial searchsorted item".split())
 _COMPARISONS = frozenset(("==", "!=", "<", ">", "<=", ">="))
 _CASTS = frozenset("float to type type_as double half int long".split())
 _SAYS_SO = re.compile(
@@ -186,7 +187,14 @@ def _has_none(flow: Flow, expr: t.Expr) -> bool:
     """Whether what is left surely has been rounded, chosen by an index, or compared: all the rest is no estimator."""
     if _FOR_THIS.search(flow.facts.name) is not None:
         return True
-    return _is_step(flow, expr, _DEPTH)
+    return not _is_index(flow, expr) and _is_step(flow, expr, _DEPTH)
+
+
+def _is_index(flow: Flow, expr: t.Expr) -> bool:
+    """Whether it is a place in a tensor: what is computed of that is a place, too."""
+    path = t.path_of(expr)
+    values = [expr, *(flow.ref.assigned.get(path, []) if path is not None else [])]
+    return any(isinstance(value, t.Call) and value.name in _INDICES for value in values)
 
 
 def _is_step(flow: Flow, expr: t.Expr, depth: int) -> bool:
@@ -212,8 +220,7 @@ def _is_comparison(node: t.Node) -> bool:
         made = [arg.value for arg in node.args[:1]]
     elif isinstance(node, t.Call) and isinstance(node.func, t.Attribute) and node.name in _CASTS:
         made = [node.func.value]
-    is_whole = isinstance(node, t.Operation) and node.operator == "//"
-    return is_whole or any(isinstance(each, t.Operation) and each.operator in _COMPARISONS for each in made)
+    return any(isinstance(each, t.Operation) and each.operator in _COMPARISONS for each in made)
 
 
 def _gives_step(flow: Flow, call: t.Call) -> bool:

@@ -154,6 +154,8 @@ def test_in_other_files(tmp_path: Path) -> None:
         ("x = self.stop(x.round() - x) + x",),
         ("import numpy as np", "lo = np.array(mask)", "hi = lo + (np.round(lo) - lo)"),
         ("import numpy as np", "hard = np.zeros_like(mask)", "hard[0] = 1", "x = hard - mask + mask"),
+        ("best = mask.argmax(-1)", "move = best - x", "x = x + move"),
+        ("x = x + (mask // 2 - x)",),
         ("start, end = 1, 9", "middle = start + (round(4.5) - start)"),
         ("x = torch.add(x, x.round() - x, alpha=0.5)",),
         ("x = f'{x} + (x.round() - x)'",),
