@@ -55,7 +55,7 @@ def _term_and_sum(scope: Scope, first: Backward, second: Backward) -> CountedTwi
         return None
     names, names_of_other = names_of(one), names_of(other)
     if not names.isdisjoint(contained(other)):
-        is_same = not names.isdisjoint(names_of_other)
+        is_same = any(each in names_of_other and not each.is_any for each in names)
         return _told(first, second, one, other, is_same=is_same) if not is_same or first.loop is not None else None
     if not names_of_other.isdisjoint(contained(one)):
         return _told(second, first, other, one, is_same=False)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
+from gradguard.static import knowledge as k
 from gradguard.static import tree as t
 from gradguard.static.functions import FunctionRef
 from gradguard.static.functions_called import functions_run
@@ -31,6 +32,11 @@ class Variable(NamedTuple):
     path: str
     bound: t.Node | None
     calls: tuple[t.Call, ...]
+
+    @property
+    def is_any(self) -> bool:
+        """Whether it stands for items of a collection."""
+        return self.path.endswith(("[*]", "[?]"))
 
 
 Variables = frozenset[Variable]
@@ -151,10 +157,13 @@ def names_of(at: At, depth: int = _DEEP) -> Variables:
     path = path_of(expr)
     if path is not None:
         item = _looked_up(at)
-        return _names_of_path(scope, path, place, depth) | (
-            names_of(item, depth - 1) if item.expr is not expr else _NONE
-        )
+        found = _names_of_path(scope, path, place, depth)
+        found |= names_of(item, depth - 1) if item.expr is not expr else _NONE
+        others = _same_item(at) if depth else ()
+        return found.union(*(_names_of_path(each, name, where, depth - 1) for each, name, where in others))
     inner = _rescaled(expr) if isinstance(expr, t.Call) else _without_number(expr)
+    if inner is not None and isinstance(expr, t.Call) and expr.name in ("mean", "sum") and not _is_loss(inner):
+        return _NONE  # a sum of outputs is another one with each weight that it may have
     return names_of(At(scope, inner, place), depth) if inner is not None else _NONE
 
 
@@ -209,6 +218,11 @@ def _items(iterable: t.Expr) -> t.Expr:
     return iterable
 
 
+def _is_loss(expr: t.Expr) -> bool:
+    path = path_of(expr)
+    return path is not None and k.LOSS_NAME.search(path) is not None
+
+
 def _without_number(expr: t.Expr) -> t.Expr | None:
     """``loss`` of ``loss / accumulate``, ``0.5 * loss``."""
     if not isinstance(expr, t.Operation) or len(expr.operands) != 2:
@@ -241,7 +255,9 @@ def contained(at: At, depth: int = _DEEP) -> Variables:
     path = path_of(expr)
     if path is not None:
         item = _looked_up(at)
-        return _in_path(scope, path, place, depth) | (contained(item, depth - 1) if item.expr is not expr else _NONE)
+        found = _in_path(scope, path, place, depth)
+        found |= contained(item, depth - 1) if item.expr is not expr else _NONE
+        return found.union(*(_in_path(each, name, where, depth - 1) for each, name, where in _same_item(at)))
     if isinstance(expr, t.Operation):
         return _NONE.union(*(contained(At(scope, each, place), depth - 1) for each in _added(expr)))
     if isinstance(expr, t.Display):
@@ -354,6 +370,20 @@ def _looked_up(at: At) -> At:
     return at
 
 
+def _same_item(at: At) -> Iterator[tuple[Scope, str, _Place]]:
+    """What an item of a collection is called where that has another name: in the function that has returned it."""
+    scope, expr, place = at
+    base = path_of(expr.value) if isinstance(expr, t.Subscript) else None
+    bound = scope.binding(base, place) if base is not None else None
+    if not isinstance(expr, t.Subscript) or not isinstance(expr.index, t.Constant) or bound is None:
+        return
+    if bound.path == base and bound.value is not None and bound.position is None:
+        whole = At(scope, bound.value, bound.place)
+        for there in _returned(whole) if isinstance(bound.value, t.Call) else (whole,):
+            if (name := path_of(there.expr)) is not None:
+                yield there.scope, f"{name}[{expr.index.value!r}]", there.place
+
+
 def _parts(at: At, key: object, depth: int = _DEEP) -> Iterator[At]:
     """The item under a key of what is written out, here or in the function that gives it."""
     scope, expr, place = at
@@ -370,8 +400,13 @@ def _parts(at: At, key: object, depth: int = _DEEP) -> Iterator[At]:
             yield from _parts(returned, key, depth - 1)
     else:
         path = path_of(expr)
-        bound = scope.binding(path, place) if path is not None else None
-        if bound is not None and bound.path == path and bound.value is not None and bound.position is None:
+        item = f"{path}[{key!r}]"
+        bound = scope.binding(item, place) if path is not None else None
+        if bound is None or bound.value is None or bound.position is not None:
+            return
+        if bound.path == item:
+            yield At(scope, bound.value, bound.place)
+        elif bound.path == path:
             yield from _parts(At(scope, bound.value, bound.place), key, depth - 1)
 
 

@@ -74,6 +74,7 @@ SUM = "loss = recon + beta * kl"
         ),
         ("losses = []", "losses.append(recon)", "losses.append(kl)", FIRST, "sum(losses).backward()"),
         ("losses = [recon, kl]", FIRST, "sum(2 * l for l in losses).backward()"),
+        ("rec_loss = recon", "rec_loss.mean().backward(retain_graph=True)  # !", "(rec_loss + kl).mean().backward()"),
         (SUM, "if log:", "    recon.backward(retain_graph=True)  # !", "loss.backward()"),
         (FIRST, "print(sum(p.grad.norm() for p in model.parameters()))", SUM, "loss.backward()"),
         (SUM, "loss.backward(retain_graph=True)  # !", "loss.backward()"),
@@ -122,6 +123,26 @@ def test_a_method_that_measures() -> None:
         assert_clean(TRAINER.format(cleared=cleared).replace("  # !", ""), CODE)
     by_hand = "\n".join(("for p in self.model.parameters():", " " * 16 + "p.grad = None"))
     assert_clean(TRAINER.format(cleared=by_hand).replace("  # !", ""), CODE)
+
+
+def test_losses_in_a_dict_that_a_method_gives() -> None:
+    text = """
+    class Trainer:
+        def losses(self, x):
+            out, mu = self.model(x)
+            losses = {{"recon": F.mse_loss(out, x), "kl": mu.pow(2).mean()}}
+            losses["loss"] = losses["recon"] + losses["kl"]
+            return losses
+
+        def step(self, x):
+            self.optimizer.zero_grad()
+            losses = self.losses(x)
+            losses["recon"].backward(retain_graph=True)  # !
+            losses["{other}"].backward()
+            self.optimizer.step()
+    """
+    assert_flagged(text.format(other="loss"), CODE)
+    assert_clean(text.format(other="kl").replace("  # !", ""), CODE)
 
 
 def test_one_method_for_both() -> None:
@@ -281,6 +302,8 @@ KEPT = "recon.backward(retain_graph=True)"
         (KEPT, "for p in model.head.parameters(): p.requires_grad = False", SUM, "loss.backward()"),
         ("a = recon + kl.detach()", "a.backward(retain_graph=True)", "b = kl + recon.detach()", "b.backward()"),
         ("a = recon + kl", "a.backward(retain_graph=True)", "b = F.l1_loss(out, y) + kl", "b.backward()"),
+        ("mu.mean().backward(retain_graph=True)", "loss = (mu * y).sum()", "loss.backward()"),
+        ("mu.sum().backward(retain_graph=True)", "loss = recon + mu.mean()", "loss.backward()"),
         ("h = mu + x", "F.mse_loss(h, y).backward(retain_graph=True)", "(recon + h.mean()).backward()"),
     ],
 )
