@@ -291,6 +291,8 @@ def _operation(flow: Flow, expr: t.Operation, state: State) -> Value:
         return constant_terms.of_numbers(expr.operator, values)
     if any(v.kind is Kind.CONTAINER for v in values) and expr.operator in "+*|":
         return union(values, Kind.CONTAINER)
+    if state.mode is Mode.OFF and expr.operator == "-":
+        flow.without_graph.add(expr)
     result = combined(values)
     result = recorded(result._replace(holds=result.holds.union(*map(whole, values))), state, expr)
     result = unrecorded.of_operation(values, result, lambda: flow.site(expr), is_off=state.mode is Mode.OFF)

@@ -54,6 +54,7 @@ class FlowNotes(Remembers):
     joined: ClassVar[cached_property[dict[t.Expr, Holdings]]] = cached_property(_table)
     saving: ClassVar[cached_property[set[object]]] = cached_property(_names)
     unpacked: ClassVar[cached_property[set[object]]] = cached_property(_names)
+    without_graph: ClassVar[cached_property[set[t.Expr]]] = cached_property(_names)
     on_some_ways: ClassVar[cached_property[set[object]]] = cached_property(_names)
     recurrent: ClassVar[cached_property[set[object]]] = cached_property(_names)
     saving_inside: ClassVar[cached_property[set[object]]] = cached_property(_names)

@@ -26,3 +26,13 @@ def functions_called(flow: Flow, call: t.Call) -> Iterator[FunctionRef]:
     method = cls.method(func.name) if isinstance(cls, Class) else None
     if method is not None:
         yield method
+
+
+def functions_run(flow: Flow, call: t.Call) -> Iterator[FunctionRef]:
+    """These, and the ``forward`` of an object that is called: ``self.quantizer(x)``."""
+    yield from functions_called(flow, call)
+    path = t.path_of(call.func)
+    cls = flow.read(flow.canonical(path), flow.final).ref if path is not None else None
+    forward = cls.method("forward") if isinstance(cls, Class) else None
+    if forward is not None:
+        yield forward

@@ -15,6 +15,7 @@ from gradguard.static import tree as t
 from gradguard.static.adds_nothing import each_in_its_slot, is_forward_pass, is_one_object, is_over_few, was_there
 from gradguard.static.autograd_functions import kept_outputs
 from gradguard.static.backwards import judge_backward, judge_grad_call
+from gradguard.static.counted_twice import counted_twice
 from gradguard.static.discarded import discarded
 from gradguard.static.forwards import judge_forwards
 from gradguard.static.goes_on import goes_on, through_iterations
@@ -40,6 +41,7 @@ from gradguard.static.reset_by_callers import is_reset_by_callers
 from gradguard.static.roots import attaching_roots, graphs, node_of, site_of, wholes
 from gradguard.static.route import in_words, route
 from gradguard.static.spent_iterators import spent_iterators
+from gradguard.static.straight_through import cancelled
 from gradguard.static.tensor_keys import tensor_keys
 from gradguard.static.uncalled import uncalled
 from gradguard.static.unknown_modules import may_cut
@@ -82,6 +84,9 @@ def judge(flow: Flow) -> None:
     flow.facts.uncalled = list(uncalled(flow))
     flow.facts.discarded = list(discarded(flow))
     flow.facts.spent_iterators = spent_iterators(flow)
+    if len(flow.facts.backwards) > 1:
+        flow.facts.counted_twice = lambda: list(counted_twice(flow))
+    flow.facts.cancelled = list(cancelled(flow))
     flow.facts.tensor_keys = tensor_keys(flow)
     if without := without_gradient(flow):
         flow.facts.missing_gradients = lambda: missing_gradients(flow, without)

@@ -78,6 +78,42 @@ class Unregistered:
 
 
 @dataclass(frozen=True, slots=True)
+class Cancelled:
+    """A tensor is added and taken away in one sum, of which something else is left: ``x + (q - x)``.
+
+    Args:
+        site: the sum.
+        kept: what is left.
+        gone: the tensor.
+        difference: the part of the sum that is the difference of the two, or its name.
+    """
+
+    site: Site
+    kept: Site
+    gone: Site
+    difference: Site | None
+
+
+@dataclass(frozen=True, slots=True)
+class CountedTwice:
+    """A loss is backpropagated by itself and again within a sum, and one step has both gradients.
+
+    Args:
+        term: the backward of the loss by itself.
+        whole: the backward of the sum.
+        of_term: the loss, as written.
+        of_sum: the sum, as written.
+        is_same: both are of the same value.
+    """
+
+    term: Site
+    whole: Site
+    of_term: str
+    of_sum: str
+    is_same: bool
+
+
+@dataclass(frozen=True, slots=True)
 class TensorKey:
     """A dict, or a set, is given an element of a tensor as a key, or asked for one.
 

@@ -30,6 +30,8 @@ from gradguard.static.events import (
 )
 from gradguard.static.line_edits import under
 from gradguard.static.mistakes import (
+    Cancelled,
+    CountedTwice,
     LiveState,
     MovingTarget,
     NeverUnfrozen,
@@ -104,6 +106,9 @@ class Function:
         missing_gradients: of the ``backward`` of an ``autograd.Function``: the parameters that get None of it (reads
             other files).
         spent_iterators: the uses of iterators of parameters that have nothing left.
+        counted_twice: the losses that are backpropagated by themselves and again within a sum, for one step (reads
+            other files).
+        cancelled: the sums in which a tensor cancels out that is to have their gradient: ``x + (x.round() - x)``.
         unregistered: the plain lists and dicts in which a module puts what has parameters (reads other files).
         unregistered_leaves: the tensors of a module that want a gradient and are no parameters, each with where it is
             made (reads other files).
@@ -150,6 +155,8 @@ class Function:
     uncalled: list[Site] = field(default_factory=list)
     discarded: list[Site] = field(default_factory=list)
     spent_iterators: list[SpentIterator] = field(default_factory=list)
+    counted_twice: Callable[[], list[CountedTwice]] = field(default=list, repr=False)
+    cancelled: list[Cancelled] = field(default_factory=list)
     tensor_keys: list[TensorKey] = field(default_factory=list)
     missing_gradients: Callable[[], list[NoGradient]] = field(default=list, repr=False)
     unregistered: Callable[[], list[Unregistered]] = field(default=list, repr=False)

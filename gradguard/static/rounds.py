@@ -55,14 +55,14 @@ class Round:
         if event.target != self.optimizer and not (event.of_module and self.modules == {event.target}):
             return False  # of one of several modules
         always = event.loop is self.loop and not event.conditional
-        return always or any(_stands_in(block, event) for block in _blocks_around(self.body, whenever))
+        return always or any(_stands_in(block, event) for block in blocks_around(self.body, whenever))
 
     def _place(self, event: Event) -> int:
         return next(place for place, each in enumerate(self.events) if each is event)
 
     def _on_its_way(self, event: Event, others: Iterable[Event]) -> Iterator[Event]:
         """Without those in the other branch of an ``if``, of the same round."""
-        return (other for other in others if not _excludes(self.body, event, other))
+        return (other for other in others if not excludes(self.body, event, other))
 
 
 def round_of(function: Function, event: Event) -> Round | None:
@@ -90,13 +90,13 @@ def _may_be_left_out(event: Event) -> bool:
     return False
 
 
-def _blocks_around(body: Sequence[t.Stmt], event: Event) -> Iterator[Sequence[t.Stmt]]:
+def blocks_around(body: Sequence[t.Stmt], event: Event) -> Iterator[Sequence[t.Stmt]]:
     """The blocks of statements that an event is in, the outermost first."""
     if event.is_in(body):
         yield body
         for stmt in body:
             for block in t.blocks(stmt):
-                yield from _blocks_around(block, event)
+                yield from blocks_around(block, event)
 
 
 def _stands_in(block: Sequence[t.Stmt], event: Event) -> bool:
@@ -108,8 +108,8 @@ def _stands_in(block: Sequence[t.Stmt], event: Event) -> bool:
     )  # fmt: skip
 
 
-def _excludes(body: Sequence[t.Stmt], event: Event, other: Event) -> bool:
+def excludes(body: Sequence[t.Stmt], event: Event, other: Event) -> bool:
     """Whether one of two events is in the body of an ``if``, and the other one in its ``else``."""
-    branches = (stmt for block in _blocks_around(body, event) for stmt in block if isinstance(stmt, t.If))
+    branches = (stmt for block in blocks_around(body, event) for stmt in block if isinstance(stmt, t.If))
     ways = ((way, rest) for stmt in branches for way, rest in ((stmt.body, stmt.orelse), (stmt.orelse, stmt.body)))
     return any(event.is_in(way) and other.is_in(rest) for way, rest in ways)

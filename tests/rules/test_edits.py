@@ -345,6 +345,30 @@ EDITS: dict[str, tuple[str, str, dict[str, str]]] = {
         LOOP.replace("loss.backward()", "loss = loss + 0.1 * net(x).abs().mean().item()\n            loss.backward()"),
         {".mean().item()": ".mean()"},
     ),
+    "the difference of a straight-through estimator is detached": (
+        "GG223",
+        """
+        def binarize(x):
+            hard = (x > 0).float()
+            soft = torch.sigmoid(x)
+            return soft + (hard - soft)
+        """,
+        {"soft + (hard - soft)": "soft + (hard - soft).detach()"},
+    ),
+    "of one that begins with it": (
+        "GG223",
+        "def to_levels(x):\n    return torch.round(x) - x + x\n",
+        {"torch.round(x) - x + x": "(torch.round(x) - x).detach() + x"},
+    ),
+    "of one that has a name": (
+        "GG223",
+        """
+        def to_levels(x):
+            step = torch.round(x) - x
+            return x + step
+        """,
+        {"return x + step": "return x + step.detach()"},
+    ),
     "a target is cut": (
         "GG218",
         """

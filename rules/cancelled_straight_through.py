@@ -1,0 +1,85 @@
+"""A straight-through estimator without its `detach()`: the tensor cancels out, and gets no gradient.
+
+**What happens.** `x + (q - x).detach()` has the value of `q` and the gradient of `x`: what stands in `detach()` is a
+number to backward. Without it, `x` is added and taken away: the gradient of `x + (q - x)` with respect to `x` is
+1 - 1 = 0. What is left is that of `q`, which was rounded, compared or looked up, and hands none on. Nothing raises
+where something else is trained as well: what comes before the rounding just never learns.
+
+```python
+x_q = torch.round(x / scale) * scale
+x = x + (x_q - x)                      # the same as x_q
+y = hard - soft + soft                 # the same as hard
+```
+
+**Instead**, detach the difference:
+
+```python
+x = x + (x_q - x).detach()
+y = (hard - soft).detach() + soft
+```
+
+**Not flagged.** `hard - soft.detach() + soft`; a difference under `no_grad`; `x + (f(x) - x)` where nothing is
+rounded, which is a long way to write `f(x)` and has its gradient; an interpolation, `a + (b - a) * w`; the zero
+`x - x` of a shape; numbers and arrays of NumPy; tests.
+
+**References.** <https://docs.pytorch.org/docs/stable/generated/torch.Tensor.detach.html>,
+<https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.gumbel_softmax.html> (whose `hard=True` does it).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gradguard.catalogue import Rule
+from gradguard.findings import Finding, Fix, Severity
+from gradguard.signs import sign
+from gradguard.static.edits import detached, one_line
+from gradguard.static.mistakes import Cancelled
+from gradguard.static.model import Function
+
+_NAME = r"(?<![\w.])([A-Za-z_][\w.]*(?:\[[^\]\n]*\])*)"
+_TAKEN = r"(?:-[\s(]*|\bsub\((?:[^=;]{0,120}?,)?\s*)"
+_STEPS = sign(
+    *"round floor ceil trunc fix( sign( sgn heaviside argm hot bernoulli multinomial scatter quant Quant".split(),
+    *"inari ernari iscreti odebook hard Hard z_q x_q w_q q_x q_z q_w q_hat ste STE traight where( > < ==".split(),
+    pattern=r"round|floor|ceil|trunc|\bfix\(|\bsign\(|sgn|heaviside|argm|hot\b|hot_|hot\(|bernoulli|multinomial|scatter|"
+    r"quant|inari|ernari|iscreti|odebook|\b\w*hard|[zxw]_q|q_(?:x|z|w|hat)|(?<![a-z])ste(?![a-z])|STE|traight|"
+    r"where\(|[<>=].*\)\s*(?:\*|\.(?:float|to|type|type_as|double|half|int|long)\b)|\*\s*\(.*[<>=]",
+)  # fmt: skip
+_SUBTRACTS = sign("-", "sub(", pattern=r"-[\s(]*[A-Za-z_]|sub\(", own=True, across=True, usual=True)
+_CANCELS = sign(
+    "-", "sub(",
+    pattern=r"(?m)"
+    rf"{_NAME}(?:\s*(?:#[^\n]*\s+)?[-+]|\.add\(|\.sub\()[^=;]{{0,160}}?{_TAKEN}\1(?![\w.])"  # x + (q - x)
+    rf"|\b(?:add|sub)\(\s*{_NAME}\s*,[^=;]{{0,160}}?{_TAKEN}\2(?![\w.])"  # torch.add(x, q - x)
+    rf"|{_NAME}\s*(?:-|\.sub\()[\s(]*\3(?![\w.])"  # x - (x - q)
+    rf"|{_TAKEN}{_NAME}[\s)]*(?:\+|,|\.add\()[^=;]{{0,80}}?(?<![\w.])\4(?![\w.])"  # q - x + x
+    # step = q - x; x + step
+    r"|^[ \t]*(\w+)[ \t]*=[^=\n]*-(?s:.{1,600}?)(?<![\w.])(?:\5\s*\+|\w[\w.]*\s*\+\s*\5(?!\w))",
+    own=True,
+    across=True,
+    usual=True,
+)  # fmt: skip
+
+rule = Rule("GG223", "cancelled-straight-through", Severity.ERROR, ((_STEPS, _SUBTRACTS, _CANCELS),))
+
+
+@rule.in_source
+def cancels_out(function: Function) -> Iterator[Finding]:
+    if not function.cancelled or function.called_without_grad():
+        return
+    for each in function.cancelled:
+        gone, kept = one_line(each.gone.code), one_line(each.kept.code)
+        yield rule.finding(
+            each.site,
+            f"`{gone}` is added and taken away: it cancels out, and gets no gradient; what is left is `{kept}` and its "
+            "own gradient",
+            help="detach the difference, for the gradient to go straight through: "
+            f"`{gone} + ({kept} - {gone}).detach()`",
+            fix=_fix(each),
+        )
+
+
+def _fix(each: Cancelled) -> Fix | None:
+    edit = detached(each.difference) if each.difference is not None else None
+    return Fix("detach the difference", (edit,), safe=False) if edit is not None else None

@@ -1,0 +1,244 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.rules.snippets import assert_clean, assert_flagged, findings, lines_in_files
+
+CODE = "GG223"
+
+
+def layer(*lines: str) -> str:
+    body = "\n            ".join(lines)
+    return f"""
+    class Layer(nn.Module):
+        def __init__(self, size, number):
+            super().__init__()
+            self.embedding = nn.Embedding(number, size)
+            self.block = nn.Linear(size, size)
+            self.scale = nn.Parameter(torch.ones(()))
+
+        def forward(self, x, step=1.0, mask=None):
+            {body}
+            return x
+    """
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ("x = x + (x.round() - x)  # !",),
+        ("x = x + (torch.round(x * 255) / 255 - x)  # !",),
+        ("x = torch.round(x) - x + x  # !",),
+        ("x = (torch.sign(x) - x) + x  # !",),
+        ("x = -x + x.sign() + x  # !",),
+        ("x = x - (x - x.floor())  # !",),
+        ("x = torch.add(x, x.round() - x)  # !",),
+        ("x = x.add(x.round() - x)  # !",),
+        ("x = x + x.round().sub(x)  # !",),
+        ("x = x + torch.sub(x.round(), x)  # !",),
+        ("x = x + (x.round().detach() - x)  # !",),
+        ("x = (", "    x  # !", "    + (x.round() - x)", ")"),
+        ("x = (", "    # the gradient goes through", "    torch.round(x)  # !", "    - x", "    + x", ")"),
+        ("h = self.block(x)", "q = torch.round(h / self.scale) * self.scale", "x = h + (q - h)  # !"),
+        ("h = self.block(x)", "q = (h > 0).float()", "x = h + (q - h)  # !"),
+        ("h = self.block(x)", "q = (h > 0).float() * 2 - 1", "x = q - h + h  # !"),
+        (
+            "distances = torch.cdist(x, self.embedding.weight)",
+            "indices = distances.argmin(-1)",
+            "quantized = self.embedding(indices).view(x.shape)",
+            "x = x + (quantized - x)  # !",
+        ),
+        (
+            "soft = self.block(x).softmax(-1)",
+            "index = soft.max(-1, keepdim=True)[1]",
+            "hard = torch.zeros_like(soft).scatter_(-1, index, 1.0)",
+            "x = hard - soft + soft  # !",
+        ),
+        (
+            "soft = F.softmax(self.block(x), dim=-1)",
+            "hard = F.one_hot(soft.argmax(-1), soft.shape[-1]).float()",
+            "x = (hard - soft) + soft  # !",
+        ),
+        ("x = x + ((x > step) * 2.0 - x)  # !",),
+        ("q = x.round()", "difference = q - x", "x = x + difference  # !"),
+        ("q = x.round()", "difference = q - x", "x = difference + x  # !"),
+        ("x_q, index = step(x)", "x = x + (x_q - x)  # !"),
+        ("with torch.no_grad():", "    q = x.round()", "x = x + (q - x)  # !"),
+        ("self.last = self.block(x)", "x = self.last + (self.last.round() - self.last)  # !"),
+        ("if self.training:", "    x = x + (x.round() - x)  # !"),
+        ("return x + (x.round() - x)  # !",),
+    ],
+)
+def test_it_cancels_out(lines: tuple[str, ...]) -> None:
+    assert_flagged(layer(*lines), CODE)
+
+
+def test_a_helper_that_is_named_so() -> None:
+    assert_flagged(
+        """
+    def straight_through(hard, soft):
+        return soft + (hard - soft)  # !
+
+    def ste_round(x):
+        return x + (torch.round(x) - x)  # !
+    """,
+        CODE,
+    )
+
+
+def test_a_function_of_the_program_that_rounds() -> None:
+    assert_flagged(
+        """
+    def to_levels(x, levels):
+        return torch.round(x * levels) / levels
+
+    class Quantizer(nn.Module):
+        def forward(self, x):
+            return x + (to_levels(x, 8) - x)  # !
+
+    class Binarizer(nn.Module):
+        def snap(self, x):
+            return torch.sign(x)
+
+        def forward(self, x):
+            b = self.snap(x)
+            return b - x + x  # !
+    """,
+        CODE,
+    )
+
+
+def test_in_other_files(tmp_path: Path) -> None:
+    found = lines_in_files(
+        tmp_path,
+        {
+            "levels.py": "import torch\n\n\ndef round_to(x):\n    return torch.round(x)\n",
+            "net.py": "import torch\nfrom levels import round_to\n\ndef f(x):\n    return x + (round_to(x) - x)\n",
+        },
+        CODE,
+    )
+    assert found == [("net.py", 5)]
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ("x = x + (x.round() - x).detach()",),
+        ("x = x + ((x > 0) - x).detach()",),
+        ("x = (x.round() - x).detach() + x",),
+        ("x = x.round() - x.detach() + x",),
+        ("x = x.detach() + (x.round() - x)",),
+        ("x = x + (x.round() - x).data",),
+        ("x = x.round() + (x - x.detach())",),
+        ("x = x.round().detach() + x - x.detach()",),
+        ("x = x + step * (x.round() - x)",),
+        ("x = x + mask * (x.round() - x)",),
+        ("x = x + (x.round() - x) * step",),
+        ("with torch.no_grad():", "    x = x + (x.round() - x)"),
+        ("with torch.no_grad():", "    difference = x.round() - x", "x = x + difference"),
+        ("difference = (x.round() - x).detach()", "x = x + difference"),
+        ("difference = x.round() - x", "difference = difference.detach()", "x = x + difference"),
+        ("difference = x.round() - x", "x = self.block(x)", "x = x + difference"),
+        ("x = x + (self.block(x) - x)",),
+        ("y = self.block(x)", "x = x + (y - x)"),
+        ("fraction = x - x.floor()", "x = x - fraction"),
+        ("x = x + (x - x.round())",),
+        ("x = x - (x.round() - x)",),
+        ("x = (x - x) + x.round()",),
+        ("x = torch.round(x - step) + step",),
+        ("x = torch.round(x + mask) - mask",),
+        ("big = x + step", "error = (x - (big - step)) + (step - step)"),
+        ("x = x[..., 0] + (x.round()[..., 0] - x[..., 1])",),
+        ("x = self.stop(x.round() - x) + x",),
+        ("import numpy as np", "lo = np.array(mask)", "hi = lo + (np.round(lo) - lo)"),
+        ("import numpy as np", "hard = np.zeros_like(mask)", "hard[0] = 1", "x = hard - mask + mask"),
+        ("best = mask.argmax(-1)", "move = best - x", "x = x + move"),
+        ("x = x + (mask // 2 - x)",),
+        ("start, end = 1, 9", "middle = start + (round(4.5) - start)"),
+        ("x = torch.add(x, x.round() - x, alpha=0.5)",),
+        ("x = f'{x} + (x.round() - x)'",),
+        ("q = FakeQuantize.apply(x)", "x = x + (q.round() - x).detach()"),
+        ("quantized = RoundSTE.apply(x)", "x = x + (quantized - x)"),
+    ],
+)
+def test_look_alikes(lines: tuple[str, ...]) -> None:
+    assert_clean(layer(*lines), CODE)
+
+
+def test_the_edit_detaches_the_difference() -> None:
+    for written, edited in (
+        ("x + (x.round() - x)", "(x.round() - x).detach()"),
+        ("x.round() - x + x", "(x.round() - x).detach()"),
+        ("x - (x - x.round())", "(x - x.round()).detach()"),
+        ("torch.add(x, x.round() - x)", "(x.round() - x).detach()"),
+        ("x + torch.sub(x.round(), x)", "torch.sub(x.round(), x).detach()"),
+    ):
+        (finding,) = findings(layer(f"x = {written}"), CODE)
+        assert finding.fix is not None
+        assert [edit.text for edit in finding.fix.edits] == [edited]
+        assert not finding.fix.safe
+    (finding,) = findings(layer("x = x.round() + x - x"), CODE)
+    assert finding.fix is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        """
+    import paddle
+
+    def gumbel(soft):
+        hard = paddle.zeros_like(soft).put_along_axis_(soft.argmax(-1), 1.0, -1)
+        return hard - soft + soft
+    """,
+        """
+    @torch.no_grad()
+    def snap(x):
+        return x + (x.round() - x)
+    """,
+        """
+    def test_it_cancels():
+        x = torch.ones(3, requires_grad=True)
+        assert (x + (x.round() - x)).grad_fn is not None
+    """,
+        """
+    def lerp(start, end, t):
+        return start + (end - start) * t
+
+    def whole(start, end):
+        return start + (end - start)
+    """,
+        """
+    class Mean:
+        def update(self, x):
+            self.n += 1
+            self.mean = self.mean + (x - self.mean) / self.n
+    """,
+        """
+    class Outer(nn.Module):
+        def forward(self, x):
+            def ste_quantize(v):
+                return v + (torch.round(v) - v).detach()
+            q_x = ste_quantize(x)
+            return q_x
+    """,
+        """
+    def quantize(x):
+        return x + (torch.round(x) - x).detach()
+
+    def forward(x):
+        quantized = quantize(x)
+        return x + (quantized - x)
+    """,
+        """
+    def train(net, loader):
+        for x, y in loader:
+            x = x + (x.round() - x)
+            yield net(x)
+    """,
+    ],
+)
+def test_other_look_alikes(text: str) -> None:
+    assert_clean(text, CODE)
