@@ -22,6 +22,7 @@ from gradguard.static.goes_on import goes_on, through_iterations
 from gradguard.static.handed_functions import is_run_by_others
 from gradguard.static.hooks import judge_hook
 from gradguard.static.leaf_attributes import leaves_made, never_trained
+from gradguard.static.live_advantages import live_advantages
 from gradguard.static.live_states import live_states
 from gradguard.static.memory import COLLECTING, cleared, is_cut, judge_memory
 from gradguard.static.missing_gradients import missing_gradients, without_gradient
@@ -80,6 +81,7 @@ def judge(flow: Flow) -> None:
         judge_forwards(flow, loop)
     flow.facts.replacements = [*replacements(flow), *replaced_by_methods(flow)]
     flow.facts.moving_targets = list(moving_targets(flow))
+    flow.facts.live_advantages = list(live_advantages(flow))
     flow.facts.live_states = list(live_states(flow))
     flow.facts.uncalled = list(uncalled(flow))
     flow.facts.discarded = list(discarded(flow))

@@ -30,7 +30,11 @@ _DUMMY = re.compile(r"dummy|phony|placeholder")
 _SETTING_UP = re.compile(r"^__init__$|reset|init|repr")
 # Of another object, ``layer.beta``, but no setting, ``args.beta``.
 _SETTINGS = "args?|opts?|cfg|conf|config|hparams|hps?|params|parser|FLAGS|options|settings|self"
-_OUTSIDE = rf"(?<![\w.])(?:[\w\[\]]+\.)*(?!(?:{_SETTINGS})\.)[\w\[\]]+\.NAME\b|\)\.NAME\b|attr\([^)\n]*['\"]NAME['\"]"
+_LOOKS = r"\.(?:detach|item|tolist|shape|numel|size)\b"
+_OUTSIDE = (
+    rf"(?<![\w.])(?:[\w\[\]]+\.)*(?!(?:{_SETTINGS})\.)[\w\[\]]+\.NAME\b(?!{_LOOKS})|\)\.NAME\b(?!{_LOOKS})|"
+    r"attr\([^)\n]*['\"]NAME['\"]"
+)
 _SAME_VALUES = frozenset(
     "to type type_as view reshape unsqueeze squeeze expand expand_as contiguous float double half bfloat16 clone abs "
     "exp sigmoid clamp clamp_min relu t transpose permute flatten".split()

@@ -46,6 +46,21 @@ class LiveState:
 
 
 @dataclass(frozen=True, slots=True)
+class LiveAdvantage:
+    """The loss of a policy is weighted with an advantage that has the graph of the value in it.
+
+    Args:
+        site: the advantage, where it is a factor.
+        value: what has the graph.
+        product: the product with the log probability.
+    """
+
+    site: Site
+    value: Site
+    product: Site
+
+
+@dataclass(frozen=True, slots=True)
 class MovingTarget:
     """What a network gives is compared with what it gives for something else, and the gradients go through both.
 

@@ -32,6 +32,7 @@ from gradguard.static.line_edits import under
 from gradguard.static.mistakes import (
     Cancelled,
     CountedTwice,
+    LiveAdvantage,
     LiveState,
     MovingTarget,
     NeverUnfrozen,
@@ -100,6 +101,7 @@ class Function:
         steps_by_scaler: something in its program takes a step that is given the optimizer (reads other files).
         replacements: modules that are replaced after an optimizer was made that has their parameters.
         live_states: the states of models that it keeps without a copy until they are loaded.
+        live_advantages: the factors of a policy's loss that have the graph of a value.
         moving_targets: the targets that the network which is trained computes itself, with their graph.
         uncalled: where methods that train are named, and not called: ``optimizer.step``.
         discarded: the statements that call what only gives a new tensor: ``hidden.detach()``.
@@ -151,6 +153,7 @@ class Function:
     gradient_sums: list[GradientSum] = field(default_factory=list)
     replacements: list[Replacement] = field(default_factory=list)
     live_states: list[LiveState] = field(default_factory=list)
+    live_advantages: list[LiveAdvantage] = field(default_factory=list)
     moving_targets: list[MovingTarget] = field(default_factory=list)
     uncalled: list[Site] = field(default_factory=list)
     discarded: list[Site] = field(default_factory=list)

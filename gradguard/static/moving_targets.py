@@ -32,7 +32,7 @@ def moving_targets(flow: Flow) -> Iterator[MovingTarget]:
     if len(flow.facts.forwards) < 2:
         return
     for node in flow.ref.define.nodes:
-        sides = _compared(flow, node)
+        sides = compared(flow, node)
         for prediction, target in (sides, sides[::-1]) if sides is not None else ():
             made = _discounted(flow, target)
             module = _trained(flow, prediction, target) if made is not None else None
@@ -43,8 +43,8 @@ def moving_targets(flow: Flow) -> Iterator[MovingTarget]:
 
 def _trained(flow: Flow, prediction: t.Expr, target: t.Expr) -> str | None:
     """The module that gives both, in two calls."""
-    ours, items = _run(flow, prediction), _run_for_items(flow, target)
-    theirs = [*(each for each in _run(flow, target) if _is_backpropagated(flow, each)), *items]
+    ours, items = runs_of(flow, prediction), _run_for_items(flow, target)
+    theirs = [*(each for each in runs_of(flow, target) if _is_backpropagated(flow, each)), *items]
     asked = [each for each in theirs if each not in ours and any(_ask_the_same(each, other) for other in ours)]
     modules = {each.module for each in asked if each.module is not None and not _is_in_own_context(flow, each)}
     return min(modules) if modules else None
@@ -77,16 +77,16 @@ def _is_in_own_context(flow: Flow, forward: Forward) -> bool:
     return any(flow.module.value_of(func).kind is not Kind.EXTERNAL for func in contexts)
 
 
-def _compared(flow: Flow, node: t.Node) -> tuple[t.Expr, t.Expr] | None:
+def compared(flow: Flow, node: t.Node) -> tuple[t.Expr, t.Expr] | None:
     """The two that a distance is computed of: people write the target on either side."""
     if isinstance(node, t.Call) and _is_distance(node):
         given, target = node.argument("input", 0), node.argument("target", 1)
-        return None if given is None or target is None else (_unshaped(given), _unshaped(target))
+        return None if given is None or target is None else (unshaped(given), unshaped(target))
     squared = _squared(node) if flow.facts.backwards else None
-    difference = None if squared is None else _bound_to(flow, _unshaped(squared))
+    difference = None if squared is None else _bound_to(flow, unshaped(squared))
     if not isinstance(difference, t.Operation) or difference.operator != "-" or len(difference.operands) != 2:
         return None
-    return _unshaped(difference.operands[0]), _unshaped(difference.operands[1])
+    return unshaped(difference.operands[0]), unshaped(difference.operands[1])
 
 
 def _is_distance(call: t.Call) -> bool:
@@ -116,20 +116,20 @@ def _bound_to(flow: Flow, expr: t.Expr) -> t.Expr:
     """What a name stands for, where that is one thing."""
     path = t.path_of(expr)
     bound = flow.ref.assigned.get(path, []) if path is not None else []
-    return _unshaped(bound[0]) if len(bound) == 1 else expr
+    return unshaped(bound[0]) if len(bound) == 1 else expr
 
 
-def _unshaped(expr: t.Expr) -> t.Expr:
+def unshaped(expr: t.Expr) -> t.Expr:
     """``target`` of ``target.unsqueeze(1)``."""
     while isinstance(expr, t.Call) and isinstance(expr.func, t.Attribute) and expr.func.name in k.SHAPING_METHODS:
         expr = expr.func.value
     return expr
 
 
-def _run(flow: Flow, value: t.Expr) -> list[Forward]:
+def runs_of(flow: Flow, value: t.Expr) -> list[Forward]:
     """The calls of modules that a value surely comes from, with their graph."""
     written = list(t.walk(value))
-    if any(_cuts(flow, node) for node in written):
+    if any(cuts(flow, node) for node in written):
         return []
     paths = [path for node in written if isinstance(node, t.Expr) and (path := t.path_of(node)) is not None]
     roots = (root for path in paths for root in flow.read(flow.canonical(path), flow.final).roots)
@@ -138,7 +138,7 @@ def _run(flow: Flow, value: t.Expr) -> list[Forward]:
     return [each for each in runs if each.site.node in nodes or each.site.node in written]
 
 
-def _cuts(flow: Flow, node: t.Node) -> bool:
+def cuts(flow: Flow, node: t.Node) -> bool:
     """``x.detach()``, ``stop_gradient(x)``, or a function of the program with such a thing in it."""
     if isinstance(node, t.Attribute):
         return node.name in k.CUTS
@@ -155,7 +155,7 @@ def _run_for_items(flow: Flow, target: t.Expr) -> list[Forward]:
     if path is None or any(_cuts_itself(value, path) for value in flow.ref.assigned.get(path, [])):
         return []
     places = [place for place in flow.ref.assigned if is_within(place, path)]
-    return [each for place in places for value in flow.ref.assigned[place] for each in _run(flow, value)]
+    return [each for place in places for value in flow.ref.assigned[place] for each in runs_of(flow, value)]
 
 
 def _cuts_itself(value: t.Expr, path: str) -> bool:
@@ -216,7 +216,7 @@ def _is_data(flow: Flow, reward: t.Expr) -> bool:
     """Whether nothing that a network gives is in it, and it is not only a number; nor a share: ``(1 - gamma) * y``."""
     nodes = list(t.walk(reward))
     named = any(isinstance(node, t.Name | t.Attribute) for node in nodes)
-    return named and not any(_is_rest(node) for node in nodes) and not _run(flow, reward)
+    return named and not any(_is_rest(node) for node in nodes) and not runs_of(flow, reward)
 
 
 def _is_discounted(flow: Flow, expr: t.Expr) -> bool:
@@ -226,7 +226,7 @@ def _is_discounted(flow: Flow, expr: t.Expr) -> bool:
     nodes = list(t.walk(expr))
     rests = [id(part) for node in nodes if _is_rest(node) for part in t.walk(node)]
     bound = (value for node in nodes if isinstance(node, t.Name) for value in flow.ref.assigned.get(node.id, []))
-    if any(_cuts(flow, part) for value in bound for part in t.walk(value)):
+    if any(cuts(flow, part) for value in bound for part in t.walk(value)):
         return False
     return any(_is_discount(node) and id(node) not in rests for node in nodes)
 

@@ -1,0 +1,126 @@
+"""Advantages that keep the graph of the value they were computed from, and multiply the policy's log probabilities."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from gradguard.static import tree as t
+from gradguard.static.mistakes import LiveAdvantage
+from gradguard.static.model import Mode
+from gradguard.static.moving_targets import compared, cuts, runs_of, unshaped
+from gradguard.static.roots import node_of
+from gradguard.static.values import Source
+
+if TYPE_CHECKING:
+    from gradguard.static.flow import Flow
+
+_LOG_PROBABILITY = re.compile(
+    r"(?:^|_)log_?(?:p|pi|prob|probs|probas|probabilit(?:y|ies))s?(?:$|_)|(?:^|_)ratios?$", re.I
+)
+_VALUE = re.compile(r"(?:^|_)(?:v|vs|vf|values?|vals?|state_?values?|baselines?|critic\w*)$", re.I)
+
+
+def live_advantages(flow: Flow) -> Iterator[LiveAdvantage]:
+    """The products of a log probability and a difference from a value that is trained by the same backward."""
+    if flow.facts.is_test or not _backpropagated_at_once(flow):
+        return
+    trained = list(_trained_values(flow))
+    for node in flow.ref.define.nodes if trained or flow.facts.forwards else ():
+        if isinstance(node, t.Operation) and node.operator == "*" and len(node.operands) == 2:
+            for other, advantage in (node.operands, node.operands[::-1]):
+                value = _value_of(flow, advantage, trained) if _is_log_probability(flow, other) else None
+                if value is not None:
+                    yield LiveAdvantage(flow.site(advantage), flow.site(value), flow.site(node))
+                    break
+
+
+def _backpropagated_at_once(flow: Flow) -> bool:
+    """Whether one backward goes through all losses of a function; of what computes them, whether it gives their sum."""
+    if flow.facts.backwards:
+        return len({backward.source.site for backward in flow.facts.backwards}) == 1
+    returned = [stmt.value for stmt in flow.ref.define.statements if isinstance(stmt, t.Return)]
+    return bool(returned) and any(_is_sum(flow, value) for value in returned if value is not None)
+
+
+def _is_sum(flow: Flow, value: t.Expr) -> bool:
+    """Whether something is a sum, or has one in it: ``loss, stats``."""
+    for single in t.names_in(value):
+        bound = [single] if isinstance(single, t.Operation) else flow.ref.assigned.get(t.path_of(single) or "", [])
+        sums = [each for each in bound if isinstance(each, t.Operation) and each.operator in ("+", "-")]
+        if any(len(each.operands) > 1 for each in sums):
+            return True
+    return False
+
+
+def _trained_values(flow: Flow) -> Iterator[t.Expr]:
+    """What is compared with returns in a loss of the same function: a value that is trained."""
+    for node in flow.ref.define.nodes:
+        sides = compared(flow, node)
+        yield from (side for side in sides or () if not any(cuts(flow, part) for part in t.walk(side)))
+
+
+def _is_log_probability(flow: Flow, expr: t.Expr) -> bool:
+    expr = _plain(expr)
+    if isinstance(expr, t.Call) and isinstance(expr.func, t.Attribute):
+        return expr.func.name == "log_prob" or _is_log_probability(flow, expr.func.value)
+    name = (t.path_of(expr) or "").rpartition(".")[2]
+    return _LOG_PROBABILITY.search(name) is not None and not any(cuts(flow, part) for part in t.walk(expr))
+
+
+def _plain(expr: t.Expr) -> t.Expr:
+    """``x`` of ``-x``."""
+    is_minus = isinstance(expr, t.Operation) and len(expr.operands) == 1
+    return _plain(expr.operands[0]) if is_minus else expr  # type: ignore[attr-defined]
+
+
+def _value_of(flow: Flow, advantage: t.Expr, trained: Sequence[t.Expr]) -> t.Expr | None:
+    """The value, with its graph, that is taken away from a return: ``values`` of ``returns - values``."""
+    difference = _difference(flow, unshaped(advantage))
+    if difference is None or _is_cut(flow, advantage, difference):
+        return None
+    value = unshaped(difference.operands[1])
+    if any(cuts(flow, part) for part in t.walk(difference)) or not _may_be_value(value):
+        return None
+    paths = {t.path_of(each) for each in trained} - {None}
+    bound = flow.ref.assigned.get(t.path_of(value) or "", [])
+    if any(cuts(flow, part) for each in bound for part in t.walk(each)):
+        return None
+    return value if t.path_of(value) in paths or runs_of(flow, value) else None
+
+
+def _difference(flow: Flow, expr: t.Expr) -> t.Operation | None:
+    """The difference that something is, or is bound to; it may be normalized afterwards."""
+    path = t.path_of(expr)
+    bound = flow.ref.assigned.get(path, []) if path is not None else [expr]
+    first = [unshaped(value) for value in bound if path is None or not _goes_on_from(value, path)]
+    found = first[0] if len(first) == 1 else None
+    is_difference = isinstance(found, t.Operation) and found.operator == "-" and len(found.operands) == 2
+    return found if is_difference else None  # type: ignore[return-value]
+
+
+def _goes_on_from(value: t.Expr, path: str) -> bool:
+    """``advantages = (advantages - advantages.mean()) / advantages.std()``."""
+    return any(isinstance(node, t.Name | t.Attribute) and t.path_of(node) == path for node in t.walk(value))
+
+
+def _is_cut(flow: Flow, advantage: t.Expr, difference: t.Operation) -> bool:
+    """Whether its graph is cut afterwards, or none is recorded where it is computed."""
+    path = t.path_of(advantage)
+    later = flow.ref.assigned.get(path, []) if path is not None else []
+    if any(cuts(flow, part) for value in (advantage, *later) for part in t.walk(value)):
+        return True
+    known = flow.read(flow.canonical(path), flow.final) if path is not None else None
+    if known is not None and not known.reach:
+        return True
+    silent = {forward.site.node for forward in flow.facts.forwards if forward.mode is Mode.OFF}
+    began = {node_of(root.key) for root in known.roots if root.source is Source.GRAPH} if known is not None else set()
+    return bool(began & silent)
+
+
+def _may_be_value(value: t.Expr) -> bool:
+    """Whether it is what a critic gives, by its name or that of what is called."""
+    named = value.func if isinstance(value, t.Call) else value.value if isinstance(value, t.Subscript) else value
+    name = (t.path_of(named) or "").rpartition(".")[2]
+    return _VALUE.search(name) is not None

@@ -1,0 +1,56 @@
+"""The loss of a policy is weighted with an advantage that still has the graph of the value: it trains the value, too.
+
+**What happens.** In an actor-critic the advantage, `returns - values`, says how much better an action was than the
+critic thought. It weights the log probability of that action, and it is a number there. With the graph of `values` in
+it, backward goes on into the critic: what raises the product lowers the value of actions that have become likely,
+whatever their return was. That gradient adds to the one of the value's own loss. Nothing raises, and the loss goes
+down; the critic is wrong, and with it every advantage.
+
+```python
+advantages = returns - critic(states)
+policy_loss = -(dist.log_prob(actions) * advantages).mean()
+value_loss = advantages.pow(2).mean()
+(policy_loss + 0.5 * value_loss).backward()
+```
+
+**Instead**, cut the graph in the loss of the policy alone:
+
+```python
+policy_loss = -(dist.log_prob(actions) * advantages.detach()).mean()
+```
+
+**Not flagged.** An advantage that is detached, a number, or computed under `no_grad`; a value that comes from a buffer;
+losses that are backpropagated each by itself, for optimizers of their own: the critic's gradients are reset then.
+
+**References.** <https://docs.pytorch.org/docs/stable/distributions.html#score-function>; Mnih et al., "Asynchronous
+Methods for Deep Reinforcement Learning" (2016), on the two gradients.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gradguard.catalogue import Rule
+from gradguard.findings import Finding, Severity
+from gradguard.signs import sign
+from gradguard.static.edits import one_line, with_call
+from gradguard.static.model import Function
+
+_PROBABLE = sign("log", "ratio", pattern=r"(?i:log_?p(?:rob|i)?\w*|ratios?)\b", own=True)
+_VALUED = sign("v", "V", "baseline", "critic", pattern=r"(?i:\bv[fs]?\b|val(?:ue)?s?\b|baselines?\b|critic)", own=True)
+_FORWARD = sign("torch", pattern=r"\btorch\b")
+
+rule = Rule("GG226", "live-advantage", Severity.WARNING, ((_PROBABLE, _VALUED, _FORWARD),))
+
+
+@rule.in_source
+def trains_the_value(function: Function) -> Iterator[Finding]:
+    for live in function.live_advantages:
+        yield rule.finding(
+            live.site,
+            f"the loss of the policy trains the value: `{one_line(live.site.code)}` has the graph of "
+            f"`{one_line(live.value.code)}`",
+            help=f"cut it here: `{one_line(live.site.code)}.detach()`",
+            fix=with_call(live.site, "detach()"),
+            related=(live.value.related("the graph is that of this value"),),
+        )

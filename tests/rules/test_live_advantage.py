@@ -1,0 +1,180 @@
+from __future__ import annotations
+
+import textwrap
+
+import pytest
+
+from tests.rules.snippets import assert_clean, assert_flagged
+
+CODE = "GG226"
+
+
+def update(*lines: str, end: str = "loss.backward()") -> str:
+    body = "\n                ".join(lines)
+    return f"""
+        class Agent:
+            def update(self, states, actions, returns):
+                dist = self.actor(states)
+                values = self.critic(states)
+                log_probs = dist.log_prob(actions)
+                {body}
+                self.optimizer.zero_grad()
+                {end}
+                self.optimizer.step()
+    """
+
+
+VALUE_LOSS = "value_loss = F.mse_loss(values, returns)"
+SUM = "loss = policy_loss + 0.5 * value_loss"
+
+FLAGGED = {
+    "a difference with a name": update(
+        "advantages = returns - values",
+        "policy_loss = -(log_probs * advantages).mean()  # !",
+        "value_loss = advantages.pow(2).mean()",
+        SUM,
+    ),
+    "the log probability written out": update(
+        "advantages = returns - values",
+        "policy_loss = -(dist.log_prob(actions) * advantages).mean()  # !",
+        VALUE_LOSS,
+        SUM,
+    ),
+    "a difference in place": update("policy_loss = (-log_probs * (returns - values)).mean()  # !", VALUE_LOSS, SUM),
+    "the other way round": update(
+        "adv = returns - values.squeeze(-1)", "policy_loss = -(adv * log_probs).sum()  # !", VALUE_LOSS, SUM
+    ),
+    "normalized": update(
+        "adv = returns - values",
+        "adv = (adv - adv.mean()) / (adv.std() + 1e-8)",
+        "policy_loss = -(log_probs * adv).mean()  # !",
+        VALUE_LOSS,
+        SUM,
+    ),
+    "a difference in time": update(
+        "delta = returns + 0.99 * 2 - values", "policy_loss = -(log_probs * delta).mean()  # !", VALUE_LOSS, SUM
+    ),
+    "a ratio": update(
+        "adv = returns - values",
+        "ratio = (log_probs - self.old).exp()",
+        "policy_loss = -(ratio * adv).mean()  # !",
+        VALUE_LOSS,
+        SUM,
+    ),
+    "written as one loss": update(
+        "adv = returns - values", "loss = -(log_probs * adv).mean() + 0.5 * adv.pow(2).mean()  # !"
+    ),
+    "values of saved steps": """
+        def finish(saved, returns, optimizer):
+            policy_losses, value_losses = [], []
+            for (log_prob, value), ret in zip(saved, returns):
+                advantage = ret - value
+                policy_losses.append(-log_prob * advantage)  # !
+                value_losses.append(F.smooth_l1_loss(value, torch.tensor([ret])))
+            optimizer.zero_grad()
+            loss = torch.stack(policy_losses).sum() + torch.stack(value_losses).sum()
+            loss.backward()
+            optimizer.step()
+    """,
+    "a function that gives the loss": """
+        def a2c_loss(net, states, actions, returns):
+            dist, values = net(states)
+            advantage = returns - values
+            actor = -(dist.log_prob(actions) * advantage).mean()  # !
+            critic = F.mse_loss(values, returns)
+            return actor + 0.5 * critic
+    """,
+}
+
+CLEAN = {
+    "detached": update(
+        "advantages = returns - values",
+        "policy_loss = -(log_probs * advantages.detach()).mean()",
+        "value_loss = advantages.pow(2).mean()",
+        SUM,
+    ),
+    "detached where it is computed": update(
+        "advantages = (returns - values).detach()", "policy_loss = -(log_probs * advantages).mean()", VALUE_LOSS, SUM
+    ),
+    "the value detached": update(
+        "advantages = returns - values.detach()", "policy_loss = -(log_probs * advantages).mean()", VALUE_LOSS, SUM
+    ),
+    "detached in between": update(
+        "advantages = returns - values",
+        "advantages = advantages.detach()",
+        "policy_loss = -(log_probs * advantages).mean()",
+        VALUE_LOSS,
+        SUM,
+    ),
+    "a number": update(
+        "advantages = returns - values.item()", "policy_loss = -(log_probs * advantages).mean()", VALUE_LOSS, SUM
+    ),
+    "under no_grad": update(
+        "with torch.no_grad():",
+        "    advantages = returns - values",
+        "policy_loss = -(log_probs * advantages).mean()",
+        VALUE_LOSS,
+        SUM,
+    ),
+    "values of no graph": update(
+        "with torch.no_grad():",
+        "    old_values = self.critic(states)",
+        "advantages = returns - old_values",
+        "policy_loss = -(log_probs * advantages).mean()",
+        VALUE_LOSS,
+        SUM,
+    ),
+    "values of a buffer": update(
+        "advantages = returns - self.memory.values", "policy_loss = -(log_probs * advantages).mean()", VALUE_LOSS, SUM
+    ),
+    "advantages that are given": """
+        def update(net, states, actions, advantages, returns, optimizer):
+            dist, values = net(states)
+            loss = -(dist.log_prob(actions) * advantages).mean() + F.mse_loss(values, returns)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+    """,
+    "each loss by itself": update(
+        "advantages = returns - values",
+        "policy_loss = -(log_probs * advantages).mean()",
+        VALUE_LOSS,
+        end="policy_loss.backward(retain_graph=True); value_loss.backward()",
+    ),
+    "two losses that are given apart": """
+        def losses(net, states, actions, returns):
+            dist, values = net(states)
+            advantage = returns - values
+            actor = -(dist.log_prob(actions) * advantage).mean()
+            critic = F.mse_loss(values, returns)
+            return actor, critic
+    """,
+    "an entropy": update(
+        "policy_loss = -(log_probs * (returns - 1.0)).mean()",
+        "value_loss = F.mse_loss(values, returns)",
+        "loss = policy_loss + value_loss - (log_probs * log_probs.exp()).sum()",
+    ),
+    "the loss of the value alone": update("loss = (returns - values).pow(2).mean()"),
+    "a soft value": """
+        def update(policy, q, alpha, states, optimizer):
+            actions, log_prob = policy.sample(states)
+            loss = (alpha * log_prob - q(states, actions)).mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+    """,
+    "a mean as the baseline": update(
+        "advantages = returns - returns.mean()", "policy_loss = -(log_probs * advantages).mean()", VALUE_LOSS, SUM
+    ),
+    "a divergence": update("policy_loss = (log_probs.exp() * (log_probs - self.prior(states))).sum()", VALUE_LOSS, SUM),
+}
+
+
+@pytest.mark.parametrize("name", FLAGGED)
+def test_flagged(name: str) -> None:
+    assert_flagged(textwrap.dedent(FLAGGED[name]), CODE)
+
+
+@pytest.mark.parametrize("name", CLEAN)
+def test_clean(name: str) -> None:
+    assert_clean(textwrap.dedent(CLEAN[name]), CODE)
