@@ -41,21 +41,23 @@ _NAME = r"(?<![\w.])([A-Za-z_][\w.]*(?:\[[^\]\n]*\])*)"
 _TAKEN = r"(?:-[\s(]*|\bsub\((?:[^=;]{0,120}?,)?\s*)"
 _STEPS = sign(
     *"round floor ceil trunc fix( sign( sgn heaviside argm hot bernoulli multinomial scatter quant Quant".split(),
-    *"inari ernari iscreti odebook hard Hard z_q x_q w_q q_x q_z q_w q_hat ste STE traight where( > < ==".split(),
-    pattern=r"round|floor|ceil|trunc|\bfix\(|\bsign\(|sgn|heaviside|argm|hot\b|hot_|hot\(|bernoulli|multinomial|scatter|"
-    r"quant|inari|ernari|iscreti|odebook|\b\w*hard|[zxw]_q|q_(?:x|z|w|hat)|(?<![a-z])ste(?![a-z])|STE|traight|"
-    r"where\(|[<>=].*\)\s*(?:\*|\.(?:float|to|type|type_as|double|half|int|long)\b)|\*\s*\(.*[<>=]",
+    *"inari ernari iscreti odebook hard Hard z_q x_q w_q q_x q_z q_w q_hat ste STE traight where( .float( .to(".split(),
+    pattern=r"\bround|_round|floor\(|ceil\(|trunc\(|\bfix\(|\bsign\(|sgn|heaviside|argm|hot\b|hot_|hot\(|bernoulli|"
+    r"multinomial|scatter|quant|inari|ernari|iscreti|odebook|\b\w*hard|[zxw]_q|q_(?:x|z|w|hat)|(?<![a-z])ste(?![a-z])|"
+    r"STE|traight|where\(|[<>=].*\)\s*(?:\*|\.(?:float|to|type|type_as|double|half|int|long)\b)|\*\s*\(.*[<>=]",
 )  # fmt: skip
 _SUBTRACTS = sign("-", "sub(", pattern=r"-[\s(]*[A-Za-z_]|sub\(", own=True, across=True, usual=True)
 _CANCELS = sign(
     "-", "sub(",
     pattern=r"(?m)"
-    rf"{_NAME}(?:\s*(?:#[^\n]*\s+)?[-+]|\.add\(|\.sub\()[^=;]{{0,160}}?{_TAKEN}\1(?![\w.])"  # x + (q - x)
+    rf"{_NAME}(?:\s*(?:#[^\n]*\s+)?\+|\.add\(|\.sub\()\s*[^=;\n]{{0,160}}?{_TAKEN}\1(?![\w.])"  # x + (q - x)
     rf"|\b(?:add|sub)\(\s*{_NAME}\s*,[^=;]{{0,160}}?{_TAKEN}\2(?![\w.])"  # torch.add(x, q - x)
     rf"|{_NAME}\s*(?:-|\.sub\()[\s(]*\3(?![\w.])"  # x - (x - q)
-    rf"|{_TAKEN}{_NAME}[\s)]*(?:\+|,|\.add\()[^=;]{{0,80}}?(?<![\w.])\4(?![\w.])"  # q - x + x
+    rf"|{_TAKEN}{_NAME}[\s)]*(?:\+|\.add\()(?:[^=;\n*]{{0,80}}\+)?[\s(]*\4(?![\w.])"  # q - x + x, -x + q + x
+    rf"|\badd\([^=;\n]*{_TAKEN}{_NAME}[\s)]*,[\s(]*\5(?![\w.])"  # torch.add(q - x, x)
     # step = q - x; x + step
-    r"|^[ \t]*(\w+)[ \t]*=[^=\n]*-(?s:.{1,600}?)(?<![\w.])(?:\5\s*\+|\w[\w.]*\s*\+\s*\5(?!\w))",
+    rf"|^[ \t]*(\w+)[ \t]*=[^=\n]*{_TAKEN}{_NAME}[\s)]*$(?s:.{{1,600}}?)"
+    r"(?<![\w.])(?:\6\s*\+[\s(]*\7|\7\s*\+[\s(]*\6)(?!\w)",
     own=True,
     across=True,
     usual=True,
@@ -66,9 +68,10 @@ rule = Rule("GG223", "cancelled-straight-through", Severity.ERROR, ((_STEPS, _SU
 
 @rule.in_source
 def cancels_out(function: Function) -> Iterator[Finding]:
-    if not function.cancelled or function.called_without_grad():
+    found = function.cancelled()
+    if not found or function.called_without_grad():
         return
-    for each in function.cancelled:
+    for each in found:
         gone, kept = one_line(each.gone.code), one_line(each.kept.code)
         yield rule.finding(
             each.site,

@@ -36,16 +36,21 @@ from gradguard.signs import sign
 from gradguard.static.edits import one_line, with_call
 from gradguard.static.model import Function
 
-_PROBABLE = sign("log", "ratio", pattern=r"(?i:log_?p(?:rob|i)?\w*|ratios?)\b", own=True)
-_VALUED = sign("v", "V", "baseline", "critic", pattern=r"(?i:\bv[fs]?\b|val(?:ue)?s?\b|baselines?\b|critic)", own=True)
-_FORWARD = sign("torch", pattern=r"\btorch\b")
+_PROBABLE = sign(
+    "log_p", "logp", "logP", "ratio",
+    pattern=r"\blog_?[pP]|_log_?[pP]|\.log_prob\(|ratios?\s*\*|\*\s*(?:\w+\.)?\w*ratios?\b",
+    own=True,
+)  # fmt: skip
+_DIFFERENCE = sign(
+    "-", pattern=r"-\s*(?:\w+\.)*(?i:\w*_)?(?i:v|vs|vf|values?|vals?|statevalues?|baselines?|critic\w*)\b", own=True
+)  # fmt: skip
 
-rule = Rule("GG226", "live-advantage", Severity.WARNING, ((_PROBABLE, _VALUED, _FORWARD),))
+rule = Rule("GG226", "live-advantage", Severity.WARNING, ((_PROBABLE, _DIFFERENCE),))
 
 
 @rule.in_source
 def trains_the_value(function: Function) -> Iterator[Finding]:
-    for live in function.live_advantages:
+    for live in function.live_advantages():
         yield rule.finding(
             live.site,
             f"the loss of the policy trains the value: `{one_line(live.site.code)}` has the graph of "

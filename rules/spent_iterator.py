@@ -42,13 +42,14 @@ from gradguard.static.edits import one_line
 from gradguard.static.model import Function, SpentIterator
 
 # An iterator gets a name: `params = filter(`, `p = net.parameters()`, `(p for ...)`, `params = trainable(net)`.
+_OF_PARAMETERS = r"(?:param|modules\(|buffers\()"
 _MADE = sign(
     "=",
     pattern=r"(?<![=!<>])=\s*(?:(?:filter|map|zip|iter|[\w.]*chain[\w.]*)\(|\(\s*[\w.\[\]]+\s+for\b)"
-    r"|=[^\n=]*(?:parameters|modules|buffers)\(|\b\w*param\w*\s*=\s*[\w.]+\(",
+    rf"[^;]{{0,200}}?{_OF_PARAMETERS}|=\s*[\w.]*chain[\w.]*\(|=[^\n=]*(?:parameters|modules|buffers)\(|\b\w*params?\b\s*=\s*[\w.]+\(",
     across=True,
 )
-_OF_A_MODEL = sign("param", "modules(", "buffers(", "ptim", "clip_grad")
+_OF_A_MODEL = sign("ptim", "clip_grad", "Adam", "SGD", "parameters(")
 _USED = sign(
     "for", "list(", "tuple(", "set(", "dict(", "sum(", "max(", "min(", "ptim", "Adam", "SGD", "clip_grad", "param",
     "ema", "weight",
@@ -61,7 +62,7 @@ rule = Rule("GG220", "spent-iterator", Severity.ERROR, ((_OF_A_MODEL, _MADE, _US
 
 @rule.in_source
 def is_used_again(function: Function) -> Iterator[Finding]:
-    for each in function.spent_iterators:
+    for each in function.spent_iterators():
         name, made = one_line(each.site.code), each.made
         is_same = each.spent == each.site
         when = "is used up by the first iteration" if is_same else "is an iterator that was used up"

@@ -43,7 +43,9 @@ from gradguard.static.edits import one_line
 from gradguard.static.model import Function
 
 _MAKES = sign("(", pattern=rf"(?:=|{BOUND})\s*(?:\w+\.)*[A-Z]\w*\(", own=True)
-_OPTIMIZED = sign("optim", "Optim", ".step(")
+_OPTIMIZED = sign(
+    "optim", "Optim", ".step(", pattern=r"\boptim\.\w|[oO]ptimizers?\b\s*[=.\[(,]|\.step\(|\bimport optim"
+)
 _TORCH = sign("torch", pattern=r"\btorch\b")
 
 rule = Rule("GG225", "without-optimizer", Severity.ERROR, ((_MAKES, _OPTIMIZED, _TORCH),))

@@ -81,14 +81,14 @@ def judge(flow: Flow) -> None:
         judge_forwards(flow, loop)
     flow.facts.replacements = [*replacements(flow), *replaced_by_methods(flow)]
     flow.facts.moving_targets = list(moving_targets(flow))
-    flow.facts.live_advantages = list(live_advantages(flow))
+    flow.facts.live_advantages = lambda: list(live_advantages(flow))
     flow.facts.live_states = list(live_states(flow))
     flow.facts.uncalled = list(uncalled(flow))
     flow.facts.discarded = list(discarded(flow))
-    flow.facts.spent_iterators = spent_iterators(flow)
+    flow.facts.spent_iterators = lambda: spent_iterators(flow)
     if len(flow.facts.backwards) > 1:
         flow.facts.counted_twice = lambda: list(counted_twice(flow))
-    flow.facts.cancelled = list(cancelled(flow))
+    flow.facts.cancelled = lambda: list(cancelled(flow))
     flow.facts.tensor_keys = tensor_keys(flow)
     if without := without_gradient(flow):
         flow.facts.missing_gradients = lambda: missing_gradients(flow, without)

@@ -149,7 +149,8 @@ def _given(backward: FunctionRef, owner: Class, place: int) -> Iterator[_Given]:
     yield from calls
     for each in calls:
         name = each.value.id if isinstance(each.value, t.Name) else None
-        if name is not None and name not in each.ref.names[0]:
+        is_called_by_all = each.ref.define.name in ("forward", "__call__", "backward")
+        if name is not None and name not in each.ref.names[0] and not is_called_by_all:
             yield from _given_to_helper(each.ref, name)
 
 

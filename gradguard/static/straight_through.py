@@ -48,14 +48,25 @@ def cancelled(flow: Flow) -> Iterator[Cancelled]:
 
     Such a sum is only written for its gradient, which that of a straight-through estimator is not here.
     """
-    if flow.facts.is_test or flow.facts.entry_mode is Mode.OFF or not flow.module.names_torch:
+    if not _repeats(flow.ref.define) or flow.facts.is_test or not flow.module.names_torch:
         return
+    if flow.facts.entry_mode is Mode.OFF:
+        return
+    sums = [node for node in _own_nodes(flow.ref.define) if _is_sum(node)]
     seen: set[t.Node] = set()
-    for node in _own_nodes(flow.ref.define):
-        found = _of_sum(flow, node) if _is_sum(node) and node not in seen else None
+    for node in sums:
+        found = _of_sum(flow, node) if node not in seen else None
         if found is not None:
             seen.update(t.walk(node))
             yield found
+
+
+def _repeats(define: t.Define) -> bool:
+    """Whether anything is taken away, and is in a sum once more: most functions need not be looked at any closer."""
+    sums = [node for node in define.nodes if isinstance(node, t.Expr) and _is_sum(node)]
+    taken = {"-" if isinstance(node, t.Operation) else "sub" for node in sums if _operator(node) != "+"}
+    paths = [path for node in sums for operand in _operands(node) if (path := t.path_of(operand)) is not None]
+    return bool(taken) and len(set(paths)) < len(paths)
 
 
 def _own_nodes(define: t.Define) -> Iterator[t.Expr]:
