@@ -43,21 +43,23 @@ from gradguard.static.model import Function, SpentIterator
 
 # An iterator gets a name: `params = filter(`, `p = net.parameters()`, `(p for ...)`, `params = trainable(net)`.
 _OF_PARAMETERS = r"(?:param|modules\(|buffers\()"
-_MADE = sign(
-    "=",
-    pattern=r"(?<![=!<>])=\s*(?:(?:filter|map|zip|iter|[\w.]*chain[\w.]*)\(|\(\s*[\w.\[\]]+\s+for\b)"
-    rf"[^;]{{0,200}}?{_OF_PARAMETERS}|=\s*[\w.]*chain[\w.]*\(|=[^\n=]*(?:parameters|modules|buffers)\(|\b\w*params?\b\s*=\s*[\w.]+\(",
-    across=True,
+_MAKES = (
+    r"(?<![=!<>])=\s*(?:(?:filter|map|zip|iter|[\w.]*chain[\w.]*)\(|\(\s*[\w.\[\]]+\s+for\b)"
+    rf"[^;]{{0,200}}?{_OF_PARAMETERS}|=\s*[\w.]*chain[\w.]*\(|=[^\n=]*(?:parameters|modules|buffers)\(|\b\w*params?\b\s*=\s*[\w.]+\("
 )
+_MADE = sign("=", pattern=_MAKES, across=True)
+_MADE_HERE = sign("=", pattern=_MAKES, across=True, own=True)
 _OF_A_MODEL = sign("ptim", "clip_grad", "Adam", "SGD", "parameters(")
 _USED = sign(
     "for", "list(", "tuple(", "set(", "dict(", "sum(", "max(", "min(", "ptim", "Adam", "SGD", "clip_grad", "param",
     "ema", "weight",
-    pattern=r"\bfor\b|\b(?:list|tuple|set|dict|sum|max|min)\(|[oO]ptim|Adam|SGD|clip_grad|param|\bema|weight",
+    pattern=r"\b(?:in|list|tuple|set|dict|sum|max|min|\w*[oO]ptim\w*|Adam\w*|SGD|clip_grad\w*|\w*(?:ema|weight)\w*)"
+    r"\b[ \t(]*(?:self\.)?\w*(?:param|net|train|weight|var|iter|group|decay|layer|modul|buffer|\bps?\b|\b[a-z]\b)|"
+    r"\w*param\w*\b[ \t]*[,)\]]",
     own=True,
 )  # fmt: skip
 
-rule = Rule("GG220", "spent-iterator", Severity.ERROR, ((_OF_A_MODEL, _MADE, _USED),))
+rule = Rule("GG220", "spent-iterator", Severity.ERROR, ((_OF_A_MODEL, _MADE_HERE), (_OF_A_MODEL, _MADE, _USED)))
 
 
 @rule.in_source
