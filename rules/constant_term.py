@@ -43,7 +43,7 @@ from gradguard.signs import ACTS, BACKWARD
 from gradguard.static.edits import one_line
 from gradguard.static.model import Constant, Function
 from gradguard.static.rewrites import without_item
-from gradguard.static.unrecorded import Loss
+from gradguard.static.unrecorded import Severed
 
 rule = Rule("GG215", "constant-term", Severity.WARNING, ((BACKWARD, ACTS),))
 
@@ -68,23 +68,23 @@ def _told(constant: Constant, spread: Related) -> Finding:
 
 
 _HOW = {
-    Loss.COPIED: (
+    Severed.COPIED: (
         "copied out of its graph",
         "it is copied here",
         "add the tensor itself (`torch.stack` joins a list of them with their graphs)",
     ),
-    Loss.NO_GRAD: (
+    Severed.NO_GRAD: (
         "computed without a graph, under `no_grad`",
         "no graph is recorded here",
         "compute it outside `no_grad`; a network that is to stay as it is gets `requires_grad_(False)` instead",
     ),
-    Loss.COMPARED: (
+    Severed.COMPARED: (
         "computed of a comparison",
         "this has no gradient",
         "compute it of the probabilities, not of what they are rounded to",
     ),
-    Loss.DATA: ("computed of `.data`, without a graph", "the graph ends here", "leave out `.data`"),
-    Loss.NO_CREATE_GRAPH: (
+    Severed.DATA: ("computed of `.data`, without a graph", "the graph ends here", "leave out `.data`"),
+    Severed.NO_CREATE_GRAPH: (
         "computed of gradients without their graph",
         "these gradients have no graph",
         "let `torch.autograd.grad` make it: `create_graph=True`",

@@ -38,7 +38,7 @@ from collections.abc import Iterator
 from gradguard.catalogue import Rule
 from gradguard.findings import Finding, Fix, Severity
 from gradguard.signs import sign
-from gradguard.static.edits import one_line
+from gradguard.static.edits import given_to, one_line
 from gradguard.static.model import Function, SpentIterator
 
 # An iterator gets a name: `params = filter(`, `p = net.parameters()`, `(p for ...)`, `params = trainable(net)`.
@@ -89,4 +89,4 @@ def _as_list(each: SpentIterator) -> Fix | None:
     made = each.made
     if made.path != each.site.path or made.cell != each.site.cell:
         return None
-    return Fix("make a list of it", (made.replace(f"list({made.code})"),), safe=False)
+    return Fix("make a list of it", (given_to(made, "list"),), safe=False)

@@ -21,6 +21,7 @@ from gradguard.runtime.naming import file_of, type_name
 from gradguard.runtime.references import ATOMS, references
 from gradguard.runtime.roots import is_function_frame, may_read, read_locals
 from gradguard.runtime.source import Sources, place_of
+from gradguard.runtime.stores import sets_by_word
 from gradguard.runtime.usercode import is_user_code, is_user_type
 
 if TYPE_CHECKING:
@@ -323,9 +324,10 @@ def statements_of(circle: Circle, sources: Sources) -> list[Place]:
 
 
 def sets_attribute(statement: ast.stmt, name: str) -> bool:
-    """Whether a statement assigns to an attribute of this name."""
-    targets = (n for n in ast.walk(statement) if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Store))
-    return any(target.attr == name for target in targets)
+    """Whether a statement assigns to an attribute of this name, or sets it by the word."""
+    nodes = list(ast.walk(statement))
+    targets = (n for n in nodes if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Store))
+    return any(target.attr == name for target in targets) or any(sets_by_word(n, name) for n in nodes)
 
 
 def _sets_key(statement: ast.Assign, name: str) -> bool:

@@ -21,7 +21,15 @@ def stores(statement: ast.stmt, name: str) -> bool:
 
 def _is_storing_call(node: ast.AST, name: str) -> bool:
     called = node.func if isinstance(node, ast.Call) else None
-    return isinstance(called, ast.Attribute) and called.attr in STORING and names(called.value, name)
+    is_added = isinstance(called, ast.Attribute) and called.attr in STORING and names(called.value, name)
+    return is_added or sets_by_word(node, name)
+
+
+def sets_by_word(node: ast.AST, name: str) -> bool:
+    """Whether it is ``setattr(owner, "name", value)``."""
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name) or node.func.id != "setattr":
+        return False
+    return len(node.args) == 3 and isinstance(node.args[1], ast.Constant) and node.args[1].value == name
 
 
 def names(target: ast.expr, name: str) -> bool:

@@ -41,10 +41,21 @@ def called(site: Site, call: str) -> Edit:
         return site.replace(f"{site.text}.{call}")
     span, lines, text = site.span, site.lines, f"({site.text}).{call}"
     before, behind = lines[0][: span.column - 1], lines[-1][span.end_column - 1 :]
-    has_own = "".join(site.code.split()) != "".join(site.text.split())
-    if not (has_own and before.endswith("(") and behind.startswith(")")):
+    if not (_has_parentheses(site) and before.endswith("(") and behind.startswith(")")):
         return site.replace(text)
     return Edit(Span(span.line, span.column - 1, span.end_line, span.end_column + 1), text)
+
+
+def given_to(site: Site, function: str) -> Edit:
+    """What gives an expression to a function, in its own parentheses if it has some: ``list(x for x in y)``."""
+    span, before = site.span, site.lines[0][: site.span.column - 1]
+    if _has_parentheses(site) and before.endswith("("):
+        return Edit(Span(span.line, span.column - 1, span.line, span.column - 1), function)
+    return site.replace(f"{function}({site.text})")
+
+
+def _has_parentheses(site: Site) -> bool:
+    return "".join(site.code.split()) != "".join(site.text.split())
 
 
 def inserted_call(call: Event, code: str) -> Edit | None:

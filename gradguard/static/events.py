@@ -14,7 +14,7 @@ from gradguard.static import tree as t
 from gradguard.static.edits import one_line
 from gradguard.static.memo import Remembers, cached_property
 from gradguard.static.source import Site
-from gradguard.static.unrecorded import Loss
+from gradguard.static.unrecorded import Severed
 from gradguard.static.values import NOTHING_HELD, Held, Holdings, Value
 
 if TYPE_CHECKING:
@@ -256,7 +256,7 @@ class Constant(NamedTuple):
 
     term: Site
     copied: Site
-    how: Loss
+    how: Severed
 
 
 @dataclass(eq=False, repr=False, slots=True)

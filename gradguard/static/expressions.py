@@ -16,7 +16,7 @@ from gradguard.static.periods import period
 from gradguard.static.places import is_module_of_unknown
 from gradguard.static.project import member
 from gradguard.static.steady import steady_value
-from gradguard.static.unrecorded import Loss
+from gradguard.static.unrecorded import Severed
 from gradguard.static.values import (
     ARRAY,
     DETACHED,
@@ -120,7 +120,7 @@ def _attribute(flow: Flow, expr: t.Attribute, state: State) -> Value:
         return _gradient(flow, expr, base, state)
     if expr.name in k.BREAKING_ATTRIBUTES and base.kind not in (Kind.INSTANCE, Kind.MODULE):
         if expr.name == "data":
-            return unrecorded.cut_off([base], cut(base, expr), lambda: flow.site(expr), Loss.DATA)
+            return unrecorded.cut_off([base], cut(base, expr), lambda: flow.site(expr), Severed.DATA)
         return DETACHED if expr.name == "grad_fn" else NUMBER
     if path is not None and is_module_of_unknown(flow, path, base):
         return Value(kind=Kind.MODULE)
@@ -278,7 +278,7 @@ def _operation(flow: Flow, expr: t.Operation, state: State) -> Value:
     flow.branches -= expr.operator in ("and", "or")
     if expr.operator in _COMPARISONS and any(v.kind in (Kind.TENSOR, Kind.OUTPUT) for v in values):
         compared = cut(computed(union(values)), expr)
-        return unrecorded.cut_off(values, compared, lambda: flow.site(expr), Loss.COMPARED)
+        return unrecorded.cut_off(values, compared, lambda: flow.site(expr), Severed.COMPARED)
     if expr.operator in _NOT_ARITHMETIC:
         return NUMBER
     if expr.operator in ("and", "or"):

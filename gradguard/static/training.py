@@ -28,7 +28,7 @@ from gradguard.static.roots import node_of
 from gradguard.static.scaled import is_scaled
 from gradguard.static.separate_modules import is_separate
 from gradguard.static.summary import apply_facts
-from gradguard.static.unrecorded import Loss
+from gradguard.static.unrecorded import Severed
 from gradguard.static.values import (
     DETACHED,
     NOTHING,
@@ -172,7 +172,7 @@ def grad_call(c: Called) -> Value | None:
     c.flow.record(event)
     if creates is False:  # a tuple of tensors without a graph
         given = holding(DETACHED, Held.CUT, c.node)
-        each = unrecorded.cut_off([value], given, lambda: c.flow.site(c.node), Loss.NO_CREATE_GRAPH)
+        each = unrecorded.cut_off([value], given, lambda: c.flow.site(c.node), Severed.NO_CREATE_GRAPH)
         return each_of(each, Kind.OUTPUT)
     result = c.result(Root(Source.GRAPH, c.node))
     return result if creates else Value(maybe=result.reach, kind=Kind.OUTPUT)

@@ -15,7 +15,7 @@ _ASKED = (Source.PARAM,)
 _SETTINGS = (Source.PARAM, Source.PLACE)
 
 
-class Loss(Enum):
+class Severed(Enum):
     """How the numbers of a tensor lost their graph."""
 
     COPIED = auto()  # by ``.item()``, ``torch.tensor([aux])``
@@ -30,7 +30,7 @@ class Copied(NamedTuple):
 
     site: Site
     roots: Roots
-    how: Loss = Loss.COPIED
+    how: Severed = Severed.COPIED
 
     @property
     def is_certain(self) -> bool:
@@ -45,7 +45,7 @@ class Term(NamedTuple):
     copied: Copied
 
 
-def cut_off(given: Iterable[Value], result: Value, site: Callable[[], Site], how: Loss) -> Value:
+def cut_off(given: Iterable[Value], result: Value, site: Callable[[], Site], how: Severed) -> Value:
     """The result of what takes the graph away.
 
     Args:
@@ -65,7 +65,7 @@ def of_operation(given: Iterable[Value], result: Value, site: Callable[[], Site]
     """
     if result.holds and not is_setting(result):
         return result._replace(holds=result.holds - result.holding(Held.UNRECORDED))
-    return cut_off(given, result, site, Loss.NO_GRAD) if is_off else result
+    return cut_off(given, result, site, Severed.NO_GRAD) if is_off else result
 
 
 def of_call(call: t.Call, result: Value, *, gives_number: bool = False) -> Value:
@@ -113,12 +113,12 @@ def _with(result: Value, holds: Iterable[Holding]) -> Value:
     return result if len(found) == len(result.holds) else result._replace(holds=found)
 
 
-def _recorded(value: Value, how: Loss) -> Roots:
+def _recorded(value: Value, how: Severed) -> Roots:
     """The graph that a value has, on some way, or may have as the caller knows; of ``.data``, a parameter's, too."""
     if value.kind in (Kind.TENSOR, Kind.OUTPUT) and any(root.source is Source.GRAPH for root in value.roots):
         return value.roots
     leaves = NONE
-    if how is Loss.DATA:
+    if how is Severed.DATA:
         leaves = frozenset(root for root in value.roots if root.source is Source.LEAF)
     asked = value.kind in (Kind.UNKNOWN, Kind.TENSOR) and not value.parts
     return leaves | frozenset(root for root in value.roots if root.source in _ASKED) if asked else leaves

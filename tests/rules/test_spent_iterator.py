@@ -466,6 +466,19 @@ def test_what_is_said_and_the_edit() -> None:
     assert [edit.text for edit in finding.fix.edits] == ["list(model.parameters())"]
 
 
+@pytest.mark.parametrize(
+    ("made", "text"),
+    [
+        ("(p for p in model.parameters())", "list"),
+        ("(\n                p for p in model.parameters())", "list(p for p in model.parameters())"),
+    ],
+)
+def test_a_list_has_the_parentheses_that_the_generator_had(made: str, text: str) -> None:
+    (finding,) = findings(TRAINS.format(made=made, given="params", mark=""), CODE)
+    assert finding.fix is not None
+    assert [edit.text for edit in finding.fix.edits] == [text]
+
+
 def test_a_group_of_it_is_empty() -> None:
     lines = ("p = model.parameters()", "a = optim.SGD(p, 0.1)", "b = optim.Adam([{'params': p}])")
     (finding,) = findings(function(*lines), CODE)
