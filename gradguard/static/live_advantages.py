@@ -37,11 +37,20 @@ def live_advantages(flow: Flow) -> Iterator[LiveAdvantage]:
 
 
 def _backpropagated_at_once(flow: Flow) -> bool:
-    """Whether one backward goes through all losses of a function; of what computes them, whether it gives their sum."""
-    if flow.facts.backwards:
-        return len({backward.source.site for backward in flow.facts.backwards}) == 1
+    """Whether one backward goes through several losses; of what only computes them, whether it gives their sum."""
+    calls = {backward.source.site: backward.source.site.node for backward in flow.facts.backwards}
+    if calls:
+        return len(calls) == 1 or any(_is_sum(flow, expr) for call in calls.values() for expr in _given(call))
     returned = [stmt.value for stmt in flow.ref.define.statements if isinstance(stmt, t.Return)]
     return bool(returned) and any(_is_sum(flow, value) for value in returned if value is not None)
+
+
+def _given(call: t.Node) -> list[t.Expr]:
+    """What a backward may be of: ``loss`` of ``loss.backward()``, ``accelerator.backward(loss)``."""
+    if not isinstance(call, t.Call):
+        return []
+    owner = [call.func.value] if isinstance(call.func, t.Attribute) else []
+    return [*owner, *(arg.value for arg in call.args)]
 
 
 def _is_sum(flow: Flow, value: t.Expr) -> bool:

@@ -64,6 +64,13 @@ FLAGGED = {
     "written as one loss": update(
         "adv = returns - values", "loss = -(log_probs * adv).mean() + 0.5 * adv.pow(2).mean()  # !"
     ),
+    "beside another backward": update(
+        "advantages = returns - values",
+        "policy_loss = -(log_probs * advantages).mean()  # !",
+        VALUE_LOSS,
+        "(-log_probs.mean()).backward(retain_graph=True)",
+        end="(value_loss * 0.5 + policy_loss).backward()",
+    ),
     "values of saved steps": """
         def finish(saved, returns, optimizer):
             policy_losses, value_losses = [], []
