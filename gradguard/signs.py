@@ -56,15 +56,18 @@ class Sign:
         """
         words = self.words if words is None else words
         if self.pattern and not self.across:
-            return any(self._is_in_line_with(word, text) for word in words)
+            looked_at: set[int] = set()
+            return any(self._is_in_line_with(word, text, looked_at) for word in words)
         return any(word in text for word in words) and (not self.pattern or self._regex.search(text) is not None)
 
-    def _is_in_line_with(self, word: bytes, text: bytes) -> bool:
+    def _is_in_line_with(self, word: bytes, text: bytes, looked_at: set[int]) -> bool:
         found = text.find(word)
         while found >= 0:
             start, end = text.rfind(b"\n", 0, found) + 1, text.find(b"\n", found)
-            if self._regex.search(text, start, end if end >= 0 else len(text)) is not None:
-                return True
+            if start not in looked_at:
+                looked_at.add(start)
+                if self._regex.search(text, start, end if end >= 0 else len(text)) is not None:
+                    return True
             found = text.find(word, end) if end >= 0 else -1
         return False
 
@@ -182,9 +185,16 @@ GRAD_CALL = sign("grad(", pattern=r"\bgrad\(")
 # Written out, or in a method that a framework runs without gradients: `validation_step`.
 NO_GRAD = sign("no_grad", "inference_mode", "_step")
 # Of functools, or a decorator of the program, by the names that such have.
-CACHE = sign(
-    "cach", "Cach", "memo", "Memo", pattern=r"@[^\n]*(?:[Cc]ach|[Mm]emo)|functools\.\w*cache", own=True, reaches=True
-)
+CACHE = sign("cach", "Cach", "memo", "Memo", pattern=r"@[^\n]*(?:[Cc]ach|[Mm]emo)|functools\.\w*cache", own=True)
+# Of a function that callers give something besides its object.
+CACHE_OF_GIVEN = sign(
+    "cach", "Cach", "memo", "Memo",
+    pattern=r"@[^\n]*(?:[Cc]ach|[Mm]emo)(?s:.*?)\bdef\s+\w+\s*\((?!\s*(?:(?:self|cls)\b[^,()]*,?\s*)?\))|"
+    r"(?<!@)functools\.\w*cache",
+    own=True,
+    across=True,
+    reaches=True,
+)  # fmt: skip
 # Of a function that has another name then: who calls it is not told by its name.
 CACHE_IN_FILE = sign("cache", pattern=r"=\s*(?:functools\.)?(?:lru_)?cache\(", reaches=True)
 # A function that is given one by a call.

@@ -46,12 +46,14 @@ from collections.abc import Iterator
 
 from gradguard.catalogue import Rule
 from gradguard.findings import Confidence, Finding, Leak, Severity
-from gradguard.signs import CACHE, CACHE_GIVEN, CACHE_IN_FILE, FORWARD
+from gradguard.signs import CACHE, CACHE_GIVEN, CACHE_IN_FILE, CACHE_OF_GIVEN, FORWARD
 from gradguard.static.model import Function
 from gradguard.static.source import Site
 from gradguard.static.values import Kind, Source
 
-rule = Rule("GG404", "cached-tensor", Severity.WARNING, ((CACHE,), (CACHE_GIVEN,), (CACHE_IN_FILE, FORWARD)))
+rule = Rule(
+    "GG404", "cached-tensor", Severity.WARNING, ((CACHE,), (CACHE_OF_GIVEN,), (CACHE_GIVEN,), (CACHE_IN_FILE, FORWARD))
+)
 
 
 @rule.in_source

@@ -37,7 +37,12 @@ from gradguard.static.edits import detached, one_line
 from gradguard.static.mistakes import Cancelled
 from gradguard.static.model import Function
 
-_NAME = r"(?<![\w.])([A-Za-z_][\w.]*(?:\[[^\]\n]*\])*)"
+
+def _name(group: int) -> str:
+    """A regular expression for the name of a tensor, which is taken whole or not: nothing in it is tried again."""
+    return rf"(?<![\w.])(?=([A-Za-z_]\w*(?:\.(?!(?:add|sub)\()\w+)*(?:\[[^\]\n]*\])*))\{group}"
+
+
 _TAKEN = r"(?:-[\s(]*|\bsub\((?:[^=;]{0,120}?,)?\s*)"
 _STEPS = sign(
     *"round floor ceil trunc fix( sign( sgn heaviside argm hot bernoulli multinomial scatter quant Quant".split(),
@@ -46,18 +51,26 @@ _STEPS = sign(
     r"multinomial|scatter|quant|inari|ernari|iscreti|odebook|\b\w*hard|[zxw]_q|q_(?:x|z|w|hat)|(?<![a-z])ste(?![a-z])|"
     r"STE|traight|where\(|[<>=].*\)\s*(?:\*|\.(?:float|to|type|type_as|double|half|int|long)\b)|\*\s*\(.*[<>=]",
 )  # fmt: skip
-_SUBTRACTS = sign("-", "sub(", pattern=r"-[\s(]*[A-Za-z_]|sub\(", own=True, across=True, usual=True)
+# A name is taken away, and no product or call.
+_SUBTRACTS = sign(
+    "-", "sub(",
+    pattern=r"-[\s(]*[A-Za-z_][\w.]*(?:\[[^\]\n]*\])*(?![\w.(\[]|[ \t]*[*/@%])|sub\(",
+    own=True,
+    across=True,
+    usual=True,
+)  # fmt: skip
 _CANCELS = sign(
     "-", "sub(",
     pattern=r"(?m)"
-    rf"{_NAME}(?:\s*(?:#[^\n]*\s+)?\+|\.add\(|\.sub\()\s*[^=;\n]{{0,160}}?{_TAKEN}\1(?![\w.])"  # x + (q - x)
-    rf"|\b(?:add|sub)\(\s*{_NAME}\s*,[^=;]{{0,160}}?{_TAKEN}\2(?![\w.])"  # torch.add(x, q - x)
-    rf"|{_NAME}\s*(?:-|\.sub\()[\s(]*\3(?![\w.])"  # x - (x - q)
-    rf"|{_TAKEN}{_NAME}[\s)]*(?:\+|\.add\()(?:[^=;\n*]{{0,80}}\+)?[\s(]*\4(?![\w.])"  # q - x + x, -x + q + x
-    rf"|\badd\([^=;\n]*{_TAKEN}{_NAME}[\s)]*,[\s(]*\5(?![\w.])"  # torch.add(q - x, x)
+    rf"{_name(1)}(?:"
+    rf"(?:\s*(?:#[^\n]*\s+)?\+|\.add\(|\.sub\()\s*[^=;\n]{{0,160}}?{_TAKEN}\1(?![\w.])"  # x + (q - x)
+    r"|\s*(?:-|\.sub\()[\s(]*\1(?![\w.]))"  # x - (x - q)
+    rf"|\b(?:add|sub)\(\s*{_name(2)}\s*,[^=;]{{0,160}}?{_TAKEN}\2(?![\w.])"  # torch.add(x, q - x)
+    rf"|{_TAKEN}{_name(3)}[\s)]*(?:\+|\.add\()(?:[^=;\n*]{{0,80}}\+)?[\s(]*\3(?![\w.])"  # q - x + x, -x + q + x
+    rf"|\badd\([^=;\n]*{_TAKEN}{_name(4)}[\s)]*,[\s(]*\4(?![\w.])"  # torch.add(q - x, x)
     # step = q - x; x + step
-    rf"|^[ \t]*(\w+)[ \t]*=[^=\n]*{_TAKEN}{_NAME}[\s)]*$(?s:.{{1,600}}?)"
-    r"(?<![\w.])(?:\6\s*\+[\s(]*\7|\7\s*\+[\s(]*\6)(?!\w)",
+    rf"|^[ \t]*(\w+)[ \t]*=[^=\n]*{_TAKEN}{_name(6)}[\s)]*$(?s:.{{1,600}}?)"
+    r"(?<![\w.])(?:\5\s*\+[\s(]*\6|\6\s*\+[\s(]*\5)(?!\w)",
     own=True,
     across=True,
     usual=True,

@@ -83,7 +83,7 @@ class Screen:
     """The signs of some rules."""
 
     def __init__(self, rules: Iterable[Rule]) -> None:
-        self._groups = tuple(dict.fromkeys(group for rule in rules for group in (rule.signs or ((),))))
+        self._groups = tuple(dict.fromkeys(_cheapest_first(group) for rule in rules for group in (rule.signs or ((),))))
         self._where_trained = tuple(dict.fromkeys((*self._groups, *map(_where_trained, self._groups))))
         self._vocabulary = _Vocabulary(sign for group in self._where_trained for sign in group)
 
@@ -131,7 +131,7 @@ class Screen:
         held = {key: functions.held(key, shown) for key in functions.parts}
         showing = frozenset(key for key, found in held.items() if found)
         reaching = frozenset(key for key in showing if any(sign.reaches for group in held[key] for sign in group))
-        chosen = showing | (_with_callers(reaching, functions.texts()) if reaching else frozenset())
+        chosen = showing | (functions.with_callers(reaching) if reaching else frozenset())
         of_file = tuple(dict.fromkeys(_own(group) for group in groups if _reaches_heirs(group, data)))
         return Selection(chosen, frozenset(source.outline.classes if of_file else ()), of_file)
 
@@ -200,9 +200,21 @@ class _Functions:
         self._called_there: dict[str, list[Key]] = {}
         self._showing: dict[tuple[str, Sign], frozenset[Key]] = {}
 
-    def texts(self) -> dict[Key, bytes]:
-        """What counts of each."""
-        return {key: self._text(key) for key in self.parts}
+    def with_callers(self, keys: frozenset[Key]) -> frozenset[Key]:
+        """Functions, and those that call one of their names, as what keeps a graph may be an object of a caller."""
+        if any(name == "__call__" for _, name in keys):
+            return frozenset(self.parts)  # it is called without being named
+        found, names = set(keys), {name for _, name in keys}
+        while names := {name for name in names if name != "forward" and not name.startswith("__")}:
+            callers = {key for key in self.parts.keys() - found if self._calls_one_of(key, names)}
+            found |= callers
+            names = {name for _, name in callers}
+        return frozenset(found)
+
+    def _calls_one_of(self, key: Key, names: set[str]) -> bool:
+        part = self.parts[key]  # what counts of it is only found out where one of the names stands in it
+        calls = [call for name in names if (call := f"{name}(".encode()) in part]
+        return bool(calls) and not names.isdisjoint(name.decode() for name in _CALLED.findall(self._text(key)))
 
     def held(self, key: Key, groups: Iterable[Signs]) -> list[Signs]:
         """The groups of whose own signs a function shows all, a method with those that it calls on ``self``."""
@@ -276,6 +288,11 @@ def _renamed(code: bytes) -> Iterator[re.Match[bytes]]:
         found = code.find(b" as ", end) if end >= 0 else -1
 
 
+def _cheapest_first(group: Signs) -> Signs:
+    """The signs in the order in which they are looked for: what is not there is soon known not to be."""
+    return tuple(sorted(group, key=lambda sign: (sign.across, bool(sign.pattern))))
+
+
 def _where_trained(group: Signs) -> Signs:
     """The signs where another file trains: a loop that may call it, ``agent.learn(batch)``, trains too."""
     return tuple(_LOOP_THAT_MAY_TRAIN if sign is TRAINING else sign for sign in group)
@@ -313,20 +330,6 @@ def _has_one(text: bytes, groups: Iterable[Signs]) -> bool:
     """Whether a text has all the signs of one of the groups; no sign is looked for twice."""
     is_in = cache(lambda sign: sign.is_in(text))
     return any(all(map(is_in, group)) for group in groups)
-
-
-def _with_callers(keys: frozenset[Key], texts: Mapping[Key, bytes]) -> frozenset[Key]:
-    """Functions, and those that call one of their names: what keeps a graph may be an object that a caller makes."""
-    if any(name == "__call__" for _, name in keys):
-        return frozenset(texts)  # it is called without being named
-    found, names = set(keys), {name for _, name in keys}
-    called: dict[Key, set[str]] = {}
-    while names := {name for name in names if name != "forward" and not name.startswith("__")}:
-        called = called or {key: {name.decode() for name in _CALLED.findall(text)} for key, text in texts.items()}
-        callers = {key for key in called.keys() - found if not called[key].isdisjoint(names)}
-        found |= callers
-        names = {name for _, name in callers}
-    return frozenset(found)
 
 
 def _functions(source: Source, words: _Words, names: bytes) -> _Functions:

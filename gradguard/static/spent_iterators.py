@@ -34,6 +34,7 @@ from gradguard.static.source import Site
 
 if TYPE_CHECKING:
     from gradguard.static.flow import Flow
+    from gradguard.static.project import Module
 
 _MAY_MAKE = re.compile(r"\b(?:filter|map|zip|chain|iter|\w*parameters|modules|buffers)\(|\(\s*\w+ for |param\w*\s*=")
 _DEPTH = 3
@@ -77,7 +78,7 @@ class _Loop:
 def spent_iterators(flow: Flow) -> list[SpentIterator]:
     """The uses in a function of iterators that have nothing left."""
     ref = flow.ref
-    if flow.facts.is_test or _MAY_MAKE.search(flow.module.source.text) is None:
+    if flow.facts.is_test or not _may_make_one(flow.module):
         return []
     start = _before(ref)
     if not start.names and not _binds_one(ref):
@@ -86,6 +87,14 @@ def spent_iterators(flow: Flow) -> list[SpentIterator]:
     walk.run(start)
     found = list(walk.found.values())
     return found if found and flow.module.uses_torch else []  # what asks about other files comes last
+
+
+def _may_make_one(module: Module) -> bool:
+    """Whether anything in a file may make an iterator of parameters; searched for once, not for each function."""
+    memo = memo_of(module)
+    if "may_make_iterators" not in memo:
+        memo["may_make_iterators"] = _MAY_MAKE.search(module.source.text) is not None
+    return memo["may_make_iterators"] is True
 
 
 def _binds_one(ref: FunctionRef) -> bool:

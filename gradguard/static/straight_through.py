@@ -145,9 +145,9 @@ def _binding(flow: Flow, names: set[str]) -> Iterator[t.Stmt]:
 
 def _opposites(flow: Flow, terms: Sequence[_Term]) -> tuple[_Term, ...]:
     """A tensor that is added and taken away, once each."""
-    named = [(_text(flow, term.expr), term) for term in terms if isinstance(term.expr, _NAMED)]
-    for text, term in named:
-        same = [other for code, other in named if code == text]
+    named = [(_name(flow, term.expr), term) for term in terms if isinstance(term.expr, _NAMED)]
+    for name, term in named:
+        same = [other for other_name, other in named if other_name == name]
         if len(same) == 2 and term.is_added and same[0].is_added != same[1].is_added:
             return (term, *(other for other in same if other is not term))
     return ()
@@ -173,6 +173,11 @@ def _difference(flow: Flow, whole: t.Expr, gone: t.Expr, kept: t.Expr) -> t.Expr
 
 def _is_difference(expr: t.Expr) -> bool:
     return _operator(expr) == "-" or (isinstance(expr, t.Call) and expr.name == "sub" and _is_sum(expr))
+
+
+def _name(flow: Flow, expr: t.Expr) -> str:
+    """What a tensor is called; its code is only asked for where it is an element, as LibCST reads the file for that."""
+    return t.path_of(expr) or _text(flow, expr)
 
 
 def _text(flow: Flow, expr: t.Expr) -> str:

@@ -449,20 +449,14 @@ class Survey(Remembers):
     def naming(self, name: str, near: Module) -> Iterator[Module]:
         """The modules of its program in whose text a name stands."""
         yield near
-        self.asked(near).words.add(name)
-        related = (path for path in self.links.related(near) if path != near.path and name in self.texts.of(path))
-        for module in self._modules(sorted(related)):
+        for module in self._modules(sorted(self._others_with_word(name, near))):
             self.asked(near).files.update([module.path] if module.path is not None else ())
             yield module
 
     def decorating(self, name: str, near: Module) -> list[Path]:
         """The other files of its program in which something of this name decorates: ``@engine.on_step``."""
         decorates = re.compile(rf"@(?:\w+\.)*{re.escape(name)}\b")
-        texts = ((path, self.texts.of(path)) for path in self.links.related(near) if path != near.path)
-        found = sorted(path for path, text in texts if name in text and decorates.search(text))
-        self.asked(near).words.add(name)
-        self.asked(near).texts.update(found)
-        return found
+        return sorted(p for p in self._others_with_word(name, near) if decorates.search(self.texts.of(p)))
 
     def callers_anywhere(self, name: str, near: Module) -> Iterator[Module]:
         """The modules of all files in which a function of this name is called."""
