@@ -31,13 +31,24 @@ def optimized(c: Called) -> frozenset[str] | None:
         return groups
     if isinstance(parameters, t.Display) and not calls:
         return _all_known([t.path_of(item) if _is_made_leaf(c, item) else None for item in parameters.items])
-    method = parameters if isinstance(parameters, t.Call) else None
-    ref = c.flow.value(method.func, c.state).ref if method is not None and method in calls else None
-    base = _owner(method) if method is not None and isinstance(ref, FunctionRef) else None
-    if base is None or not isinstance(ref, FunctionRef):
-        return None
-    inside = _all_known(list(_given_back(ref)))  # of `net.table_parameters()`: what its method gives
-    return frozenset(base + path[len("self") :] for path in inside) if inside is not None else None
+    call = parameters if isinstance(parameters, t.Call) else None
+    ref = c.flow.value(call.func, c.state).ref if call is not None else None
+    inside = _given_by(ref, call) if call is not None and isinstance(ref, FunctionRef) else []
+    return _all_known([_as_kept(c, path) for path in inside])
+
+
+def _given_by(ref: FunctionRef, call: t.Call) -> list[str | None]:
+    """What a method gives, or a function of what it is given: ``net.table_parameters()``, ``trainable(net)``.
+
+    In the words of its caller; None for whatever is no module, and no parameter, that the caller has a path for.
+    """
+    if ref.owner is not None:
+        heads = {"self": _owner(call)}
+    else:
+        params = ((p, call.argument(p.name, place)) for place, p in enumerate(ref.define.params))
+        heads = {p.name: t.path_of(given) for p, given in params if given is not None and p.name not in ref.assigned}
+    inside = (path.partition(".") if path is not None else ("", "", "") for path in _given_back(ref))
+    return [of + dot + rest if (of := heads.get(head)) is not None else None for head, dot, rest in inside]
 
 
 def _only_value(c: Called, name: str) -> t.Expr | None:
@@ -138,28 +149,39 @@ def _all_known(paths: list[str | None]) -> frozenset[str] | None:
 
 
 def _given_back(method: FunctionRef) -> Iterator[str | None]:
-    """The modules and parameters of ``self`` that a method gives; None for whatever else it gives."""
+    """The modules and parameters that a function gives, by its own paths; None for whatever else it gives."""
     for node in method.define.nodes:
         given = node.value if isinstance(node, t.Return | t.Suspend) else None
         if given is not None:
-            yield from _of_self(given)
+            yield from _modules_in(_written(method, given))
 
 
-def _of_self(expr: t.Expr) -> Iterator[str | None]:
+def _written(method: FunctionRef, given: t.Expr) -> t.Expr:
+    """What is given, or what its variable is bound to where nothing else happens to that."""
+    bound = method.assigned.get(given.id, []) if isinstance(given, t.Name) else []
+    path = t.path_of(given)
+    changes = (call for call in method.calls if isinstance(call.func, t.Attribute))
+    return given if len(bound) != 1 or any(_owner(call) == path for call in changes) else bound[0]
+
+
+def _modules_in(expr: t.Expr) -> Iterator[str | None]:
     path = t.path_of(expr)
     if isinstance(expr, t.Call) and _is_of_module(expr):
-        owner = _owner(expr) or ""
-        yield owner if f"{owner}.".startswith("self.") else None
+        yield _owner(expr)
     elif path is not None:
-        yield path if path.startswith("self.") else None
+        yield path if "." in path else None
     elif isinstance(expr, t.Call) and (t.path_of(expr.func) or "").rsplit(".", 1)[-1] in _JOINING:
         for arg in expr.args:
-            yield from _of_self(arg.value)
+            yield from _modules_in(arg.value)
+    elif isinstance(expr, t.Call) and expr.name == "filter" and len(expr.args) == 2:
+        yield from _modules_in(expr.args[1].value)
+    elif isinstance(expr, t.Comprehension) and len(expr.clauses) == 1:  # of those parameters that want gradients
+        yield from _modules_in(expr.clauses[0].iterable)
     elif isinstance(expr, t.Display | t.Operation):
         for part in expr.items if isinstance(expr, t.Display) else expr.operands:
-            yield from _of_self(part)
+            yield from _modules_in(part)
     elif isinstance(expr, t.Starred):
-        yield from _of_self(expr.value)
+        yield from _modules_in(expr.value)
     else:
         yield None
 

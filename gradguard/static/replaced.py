@@ -6,14 +6,11 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from gradguard.static import knowledge as k
 from gradguard.static import tree as t
 from gradguard.static.classes import Class
 from gradguard.static.functions import FunctionRef
-from gradguard.static.made_modules import is_made
 from gradguard.static.model import Replacement
-from gradguard.static.order import has
-from gradguard.static.separate_modules import is_setting
+from gradguard.static.replacing import adds, is_below, is_of_each, replaces, replacing, splits
 from gradguard.static.source import Site
 from gradguard.static.values import Kind, Value
 
@@ -25,7 +22,7 @@ _NO_TRAINING = re.compile(
     r"^_*(?:get|set|save|load|print|log|show|plot|adjust|restore|resume|report)(?:_|$)|rate|_lr\b|state"
 )
 _GIVES_MORE = re.compile(r"add_param_group|[\"']params[\"']")
-_ADDING = frozenset("add_module register_module register_parameter append insert".split())
+_ADAPTING = frozenset("get_peft_model inject_adapter_in_model".split())
 _OWN = frozenset("parameters named_parameters load_state_dict requires_grad_ eval".split())
 
 
@@ -59,7 +56,7 @@ def _as_given(helper: FunctionRef, call: t.Call, paths: frozenset[str]) -> Itera
         given = call.argument(param.name, position)
         own = t.path_of(given) if given is not None else None
         for path in paths:
-            if own is not None and _is_below(path, param.name):
+            if own is not None and is_below(path, param.name):
                 yield own + path[len(param.name) :]
 
 
@@ -82,7 +79,7 @@ def _in_order(body: Sequence[t.Stmt]) -> Iterator[t.Stmt]:
 
 def _replaced(flow: Flow, stmt: t.Stmt, given: frozenset[str]) -> Site | None:
     """The statement by which a module, or a part of it, is made anew: this one, or one of what it calls."""
-    if _splits(flow.ref, stmt, given) or _adds(flow.ref, stmt, given):
+    if splits(flow.ref, stmt, given) or adds(flow.ref, stmt, given):
         return flow.site(stmt)
     if isinstance(stmt, t.Assign) and replaces(flow.ref, stmt, given):
         return flow.site(stmt)
@@ -90,6 +87,8 @@ def _replaced(flow: Flow, stmt: t.Stmt, given: frozenset[str]) -> Site | None:
     if not isinstance(call, t.Call):
         return None
     helper = flow.module.value_of(call.func).ref
+    if call.name in _ADAPTING and any(t.path_of(arg.value) in given for arg in call.args):
+        return flow.site(stmt)
     if isinstance(helper, FunctionRef):
         return _replaced_by_helper(call, helper, given)
     is_alone = isinstance(stmt, t.Evaluate) and isinstance(call.func, t.Attribute)
@@ -101,8 +100,8 @@ def _replaced_by_helper(call: t.Call, helper: FunctionRef, given: frozenset[str]
     for position, param in enumerate(helper.define.params):
         argument = call.argument(param.name, position)
         path = t.path_of(argument) if argument is not None else None
-        seen = {param.name + each[len(path) :] for each in given if path is not None and _is_below(each, path)}
-        if seen and param.name not in helper.assigned and (found := _replacing(helper, frozenset(seen))) is not None:
+        seen = {param.name + each[len(path) :] for each in given if path is not None and is_below(each, path)}
+        if seen and param.name not in helper.assigned and (found := replacing(helper, frozenset(seen))) is not None:
             return found
     return None
 
@@ -116,104 +115,17 @@ def _replaced_by_method(flow: Flow, stmt: t.Stmt, called: t.Expr, given: frozens
     method = cls.method(called.name) if isinstance(cls, Class) else None
     if method is None:
         return _replaced_in_each(flow, stmt, called, given)
-    seen = frozenset("self" + path[len(owner) :] for path in given if _is_below(path, owner))
-    return _replacing(method, seen) if seen else None
+    seen = frozenset("self" + path[len(owner) :] for path in given if is_below(path, owner))
+    return replacing(method, seen) if seen else None
 
 
 def _replaced_in_each(flow: Flow, stmt: t.Stmt, call: t.Attribute, given: frozenset[str]) -> Site | None:
     """The same for a part that a loop takes: ``for layer in adapters(model): layer.reset()``."""
-    if not _is_of_each(flow.ref, stmt, t.path_of(call.value), given):
+    if not is_of_each(flow.ref, stmt, t.path_of(call.value), given):
         return None
     methods = flow.project.survey.methods_of_modules(call.name, flow.module)
-    found = [_replacing(ref, frozenset(("self",))) for ref in methods]
+    found = [replacing(ref, frozenset(("self",))) for ref in methods]
     return found[0] if found and all(found) else None
-
-
-def _is_of_each(ref: FunctionRef, stmt: t.Stmt, name: str | None, given: frozenset[str]) -> bool:
-    """Whether a loop around a statement takes ``name`` from what an optimizer was given."""
-    taking = (s for s in ref.define.statements if isinstance(s, t.Repeat) and _takes(s, name))
-    loop = next((s for s in taking if has(s.body, stmt)), None)
-    names = [t.path_of(each) or "" for each in _longest(loop.iterable)] if loop and loop.iterable is not None else []
-    return any(_is_below(each, path) for each in names for path in given)
-
-
-def _takes(loop: t.Repeat, name: str | None) -> bool:
-    return loop.target is not None and name in map(t.path_of, t.names_in(loop.target))
-
-
-def _replacing(method: FunctionRef, given: frozenset[str]) -> Site | None:
-    """The statement of a method that makes anew, each time, a part of what an optimizer was given."""
-    always = (s for s in method.define.body if isinstance(s, t.Assign) and replaces(method, s, given))
-    in_each = (s for s in method.define.statements if _splits(method, s, given))
-    return next((Site(method.chunk, stmt) for stmt in (*always, *in_each)), None)
-
-
-def _splits(ref: FunctionRef, stmt: t.Stmt, given: frozenset[str]) -> bool:
-    """Whether a weight is taken apart into its norm and its direction, two new parameters: ``weight_norm(layer)``.
-
-    ``spectral_norm``, ``orthogonal`` and ``prune`` keep the parameter that there is (tried with torch 2.13).
-    """
-    call = stmt.value if isinstance(stmt, t.Evaluate | t.Assign) else None
-    if not isinstance(call, t.Call) or call.name != "weight_norm" or not call.args:
-        return False
-    maker, name = ref.module.value_of(call.func), t.path_of(_held(call.args[0].value))
-    if maker.kind is not Kind.EXTERNAL or not str(maker.ref).startswith("torch.nn.utils.") or name is None:
-        return False
-    return any(_is_below(name, path) for path in given) or _is_of_each(ref, stmt, name, given)
-
-
-def _adds(ref: FunctionRef, stmt: t.Stmt, given: frozenset[str]) -> bool:
-    """Whether a module gets one more part: ``net.add_module("head", nn.Linear(8, 2))``, ``net.blocks.append(...)``."""
-    call = stmt.value if isinstance(stmt, t.Evaluate) else None
-    func = call.func if isinstance(call, t.Call) else None
-    if not isinstance(call, t.Call) or not isinstance(func, t.Attribute) or func.name not in _ADDING:
-        return False
-    owner = t.path_of(_held(func.value)) or ""
-    made = next((arg.value for arg in reversed(call.args)), None)
-    if made is None or not any(_is_below(owner, path) for path in given):
-        return False
-    return is_made(ref, made) and not any(_is_of_the_old(name, owner, given) for name in _longest(made))
-
-
-def _is_below(path: str, owner: str) -> bool:
-    return f"{path}.".startswith(f"{owner}.")
-
-
-def replaces(ref: FunctionRef, stmt: t.Assign, given: frozenset[str]) -> bool:
-    """Whether a module is made anew, of nothing that the old one had but its settings: ``net.fc.in_features``."""
-    target = t.path_of(_held(stmt.targets[0])) if len(stmt.targets) == 1 else None
-    if target is None or not any(_is_below(target, path) for path in given):
-        return False
-    value = _unmoved(stmt.value)
-    if isinstance(value, t.Name):  # wider = nn.Linear(...); self.head = wider.to(device)
-        bound = ref.assigned.get(value.id, [])
-        value = bound[0] if len(bound) == 1 else value
-    return is_made(ref, value) and not any(_is_of_the_old(name, target, given) for name in _longest(value))
-
-
-def _unmoved(value: t.Expr) -> t.Expr:
-    while isinstance(value, t.Call) and isinstance(value.func, t.Attribute) and value.func.name in k.MOVING_METHODS:
-        value = value.func.value
-    return value
-
-
-def _held(target: t.Expr) -> t.Expr:
-    """The module of which an item is bound: ``model.classifier`` of ``model.classifier[6]``."""
-    return target.value if isinstance(target, t.Subscript) else target
-
-
-def _longest(value: t.Expr) -> list[t.Name | t.Attribute]:
-    """The names in an expression, each whole: ``net.fc.in_features``, and neither ``net.fc`` nor ``net``."""
-    names = [node for node in t.walk(value) if isinstance(node, t.Name | t.Attribute)]
-    within = {id(node.value) for node in names if isinstance(node, t.Attribute)}
-    return [node for node in names if id(node) not in within]
-
-
-def _is_of_the_old(name: t.Name | t.Attribute, target: str, given: frozenset[str]) -> bool:
-    """Whether a name is of the module that is replaced, or of what the optimizer has; ``self`` has more than that."""
-    path = t.path_of(name) or ""
-    is_part = any(_is_below(path, each) for each in given if each != "self" or path == each)
-    return (is_part or _is_below(path, target)) and not (isinstance(name, t.Attribute) and is_setting(name))
 
 
 def _is_used(flow: Flow, path: str, replaced: t.Node, rest: Sequence[t.Stmt], given: frozenset[str]) -> bool:

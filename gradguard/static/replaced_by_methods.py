@@ -11,12 +11,15 @@ from gradguard.static.classes import Class
 from gradguard.static.functions import FunctionRef
 from gradguard.static.model import Replacement
 from gradguard.static.own_methods import leading_to, methods_of, reached
-from gradguard.static.replaced import is_given_more, replaces, steps
+from gradguard.static.replaced import is_given_more, steps
+from gradguard.static.replacing import is_below, replaces, replacing
 from gradguard.static.source import Site
 from gradguard.static.values import Kind
 
 if TYPE_CHECKING:
     from gradguard.static.flow import Flow
+
+_ORDER = frozenset(("<", ">", "<=", ">="))
 
 
 def replaced_by_methods(flow: Flow) -> Iterator[Replacement]:
@@ -24,37 +27,76 @@ def replaced_by_methods(flow: Flow) -> Iterator[Replacement]:
     owner, ref = flow.ref.owner, flow.ref
     if owner is None:
         return
-    for path, call in _made_once(ref):
+    for path, making, call in _made_once(ref):
         given = frozenset(_given(call))
         methods = methods_of(owner)
         if not given or not _goes_on(flow, owner, methods, path):
             continue
         training = leading_to(methods, {m.define.name for m in methods if any(steps(n, path) for n in m.define.nodes)})
         for method in _called_later(owner, ref):
-            for stmt in method.define.body:
-                if not isinstance(stmt, t.Assign) or not replaces(method, stmt, given):
-                    continue
+            for stmt, replaced in _replacing(flow, method, given):
                 if any(isinstance(n, t.Call) and _is_optimizer(method, n) for n in method.define.nodes):
                     continue  # one of its own, for the new one
                 if _trains_afterwards(flow, method, training, path, again=ref.define.name != "__init__"):
-                    site = Site(method.chunk, stmt)
-                    yield Replacement(path, flow.site(call), site, site)
+                    yield Replacement(path, Site(making.chunk, call), Site(method.chunk, stmt), replaced)
 
 
-def _made_once(ref: FunctionRef) -> Iterator[tuple[str, t.Call]]:
-    """The optimizers that a constructor makes, or a property that is computed once, each with its path."""
+def _replacing(flow: Flow, method: FunctionRef, given: frozenset[str]) -> Iterator[tuple[t.Stmt, Site]]:
+    """The statements of a method that make a network anew, or have a part of it do so, each with where that is."""
+    for stmt in _reached(method.define.body):
+        call = stmt.value if isinstance(stmt, t.Evaluate) else None
+        func = call.func if isinstance(call, t.Call) else None
+        if isinstance(stmt, t.Assign) and replaces(method, stmt, given):
+            yield stmt, Site(method.chunk, stmt)
+        elif isinstance(func, t.Attribute) and any(is_below(t.path_of(func.value) or "", path) for path in given):
+            found = [replacing(own, frozenset(("self",))) for own in _methods_meant(flow, func)]
+            if found and found[0] is not None and all(found):
+                yield stmt, found[0]
+
+
+def _methods_meant(flow: Flow, func: t.Attribute) -> list[FunctionRef]:
+    """The method that is called of a part of the network; where its class is not known, all that modules have so."""
+    cls = flow.read(t.path_of(func.value) or "", flow.final).ref
+    own = cls.method(func.name) if isinstance(cls, Class) else None
+    return [own] if own is not None else list(flow.project.survey.methods_of_modules(func.name, flow.module))
+
+
+def _reached(body: list[t.Stmt]) -> Iterator[t.Stmt]:
+    """The statements of a block, and what is done from a number on: ``if task > 0: self.net.grow(10)``."""
+    for stmt in body:
+        yield stmt
+        if isinstance(stmt, t.If) and isinstance(stmt.test, t.Operation) and stmt.test.operator in _ORDER:
+            yield from _reached(stmt.body)
+
+
+def _made_once(ref: FunctionRef) -> Iterator[tuple[str, FunctionRef, t.Call]]:
+    """The optimizers that a constructor makes, or a property that is computed once, each with its path, and where."""
     is_cached = any(_last(decorator) == "cached_property" for decorator in ref.define.decorators)
     is_constructor = ref.define.name == "__init__"
     for stmt in ref.define.body if is_cached or is_constructor else ():
         value = stmt.value if isinstance(stmt, t.Assign | t.Return) else None
-        if not isinstance(value, t.Call) or not _is_optimizer(ref, value):
+        making, call = _making(ref, value) if isinstance(value, t.Call) else (ref, None)
+        if call is None:
             continue
         if isinstance(stmt, t.Return) and is_cached:
-            yield f"self.{ref.define.name}", value
+            yield f"self.{ref.define.name}", making, call
         elif isinstance(stmt, t.Assign) and is_constructor and len(stmt.targets) == 1:
             path = t.path_of(stmt.targets[0]) or ""
             if path.startswith("self.") and path.count(".") == 1 and "[" not in path:
-                yield path, value
+                yield path, making, call
+
+
+def _making(ref: FunctionRef, call: t.Call) -> tuple[FunctionRef, t.Call | None]:
+    """The call that makes an optimizer: this one, or that of a method which gives it, ``self.make_optimizer()``."""
+    if _is_optimizer(ref, call):
+        return ref, call
+    name = (t.path_of(call.func) or "").removeprefix("self.")
+    method = ref.owner.method(name) if ref.owner is not None and t.path_of(call.func) == f"self.{name}" else None
+    given = [s.value for s in method.define.statements if isinstance(s, t.Return)] if method is not None else []
+    made = given[0] if len(given) == 1 else None
+    if method is not None and isinstance(made, t.Call) and _is_optimizer(method, made):
+        return method, made
+    return ref, None
 
 
 def _is_optimizer(ref: FunctionRef, call: t.Call) -> bool:

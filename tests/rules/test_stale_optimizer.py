@@ -806,3 +806,162 @@ def test_parameters_that_are_made_after_the_optimizer_are_flagged(name: str) -> 
 @pytest.mark.parametrize("name", KEPT)
 def test_what_keeps_or_needs_no_parameters_is_not(name: str) -> None:
     assert_clean(KEPT[name], CODE)
+
+
+ADAPTED = """
+    class LoRALinear(nn.Module):
+        def __init__(self, base, r=4):
+            super().__init__()
+            self.base = base
+            self.down = nn.Parameter(torch.zeros(r, base.in_features))
+            self.up = nn.Parameter(torch.zeros(base.out_features, r))
+
+        def forward(self, x):
+            return self.base(x) + x @ self.down.t() @ self.up.t()
+
+    class Timed(nn.Module):
+        def __init__(self, inner):
+            super().__init__()
+            self.inner = inner
+            self.seconds = 0.0
+
+        def forward(self, x):
+            return self.inner(x)
+
+    class Same(nn.Module):
+        def __init__(self, inner):
+            super().__init__()
+            self.weight = nn.Parameter(inner.weight)
+
+        def forward(self, x):
+            return x @ self.weight.t()
+
+    def inject(model, targets):
+        for name, parent in list(model.named_modules()):
+            for key, child in list(parent.named_children()):
+                if key in targets:
+                    {put}
+
+    def trainable(model):
+        wanted = [p for p in model.parameters() if p.requires_grad]
+        return wanted
+
+    def main(model, loader):
+        {before}
+        optimizer = torch.optim.AdamW(trainable(model), lr=1e-3)
+        {after}
+        for x, y in loader:
+            optimizer.zero_grad()
+            F.cross_entropy(model(x), y).backward()
+            optimizer.step()
+"""
+SETS = "setattr(parent, key, LoRALinear(child))"
+INJECTS = 'inject(model, ("query", "value"))'
+
+
+def adapted(put: str = SETS, *, before: str = "pass", after: str = "pass") -> str:
+    return ADAPTED.format(put=put, before=before, after=after)
+
+
+@pytest.mark.parametrize(
+    "snippet",
+    [
+        adapted(after=INJECTS + "  # !"),
+        adapted("parent._modules[key] = LoRALinear(child, 8)", after=INJECTS + "  # !"),
+        adapted("setattr(parent, key, nn.Linear(child.in_features, child.out_features))", after=INJECTS + "  # !"),
+        adapted("setattr(model.get_submodule(name), key, None)", after="model.head = nn.Linear(8, 2)  # !"),
+        adapted(after="model = get_peft_model(model, LoraConfig(r=8))  # !"),
+        adapted("held = model.get_submodule(name); setattr(held, key, LoRALinear(child))", after=INJECTS + "  # !"),
+    ],
+)
+def test_adapters_after_the_optimizer_are_flagged(snippet: str) -> None:
+    assert_flagged(snippet, CODE)
+
+
+@pytest.mark.parametrize(
+    "snippet",
+    [
+        adapted(before=INJECTS),
+        adapted("setattr(parent, key, Timed(child))", after=INJECTS),
+        adapted("setattr(parent, key, Same(child))", after=INJECTS),
+        adapted("setattr(parent, key, nn.Identity())", after=INJECTS),
+        adapted("setattr(parent, key, child.half())", after=INJECTS),
+        adapted("setattr(parent, 'name', key)", after=INJECTS),
+        adapted(after=INJECTS + "; optimizer.add_param_group({'params': trainable(model)})"),
+        adapted(after=INJECTS + "; optimizer = torch.optim.AdamW(trainable(model))"),
+        adapted(after="inject(teacher, ('query',))"),
+        adapted(before="model = get_peft_model(model, LoraConfig(r=8))"),
+        adapted(after="other = get_peft_model(teacher, LoraConfig(r=8))"),
+    ],
+)
+def test_adapters_that_the_optimizer_has_or_that_learn_nothing_are_not(snippet: str) -> None:
+    assert_clean(snippet, CODE)
+
+
+GROWING = """
+    class Head(nn.Module):
+        def __init__(self, size, number):
+            super().__init__()
+            self.weight = nn.Parameter(torch.zeros(number, size))
+
+        def grow(self, extra):
+            {grows}
+
+        def forward(self, x):
+            return x @ self.weight.t()
+
+    class Net(nn.Module):
+        def __init__(self, size):
+            super().__init__()
+            self.trunk = nn.Linear(size, size)
+            self.head = Head(size, 2)
+
+        def forward(self, x):
+            return self.head(self.trunk(x))
+
+    class Learner:
+        def __init__(self, net, lr=0.1):
+            self.net = net
+            self.lr = lr
+            self.optimizer = self.make_optimizer()
+
+        def make_optimizer(self):
+            return torch.optim.SGD(self.net.parameters(), lr=self.lr)
+
+        def begin(self, task):
+            if task > 0:
+                {begins}
+
+        def train(self, loader):
+            for x, y in loader:
+                self.optimizer.zero_grad()
+                F.cross_entropy(self.net(x), y).backward()
+                self.optimizer.step()
+
+    def main(loaders):
+        learner = Learner(Net(8))
+        for task, loader in enumerate(loaders):
+            learner.begin(task)
+            learner.train(loader)
+"""
+GROWS = "self.weight = nn.Parameter(torch.cat([self.weight.detach(), torch.zeros(extra, 8)]))"
+
+
+@pytest.mark.parametrize("begins", ["self.net.head.grow(2)", "self.net.head = Head(8, 2 * task)"])
+def test_a_head_that_grows_with_the_tasks_is_flagged(begins: str) -> None:
+    assert_flagged(GROWING.format(grows=GROWS, begins=begins + "  # !"), CODE)
+
+
+@pytest.mark.parametrize(
+    ("grows", "begins"),
+    [
+        (GROWS, "self.net.head.grow(2); self.optimizer = self.make_optimizer()"),
+        (GROWS, "self.net.head.grow(2); self.optimizer.add_param_group({'params': self.net.head.parameters()})"),
+        ("self.weight.data = torch.cat([self.weight.data, torch.zeros(extra, 8)])", "self.net.head.grow(2)"),
+        ("self.size = 8 + extra", "self.net.head.grow(2)"),
+        (GROWS, "self.net.head.eval()"),
+        (GROWS, "self.grown = Head(8, 2); self.grown.grow(2)"),
+    ],
+)
+def test_what_the_optimizer_learns_of_is_not(grows: str, begins: str) -> None:
+    assert_clean(GROWING.format(grows=grows, begins=begins), CODE)
