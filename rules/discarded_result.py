@@ -51,7 +51,7 @@ rule = Rule("GG219", "discarded-result", Severity.ERROR, ((_CALLED,),))
 
 @rule.in_source
 def drops_what_it_gives(function: Function) -> Iterator[Finding]:
-    for site in function.discarded:
+    for site in function.discarded():
         call = site.node
         assert isinstance(call, t.Call)
         assert isinstance(call.func, t.Attribute)

@@ -16,8 +16,18 @@ g_optimizer.step()
 g_optimizer.zero_grad()
 ```
 
-An attack leaves gradients, too: `loss.backward()` for `delta.grad`, where an adversarial example is made, fills those
-of the model, and a step that comes without a reset in between takes them along.
+An evaluation leaves gradients, too, where the code for both runs its backward in any case, and asks for an optimizer
+only for the step:
+
+```python
+loss.backward()
+if self.opt is not None:            # None for the validation set
+    self.opt.step()
+    self.opt.zero_grad()            # the gradients of the validation are still there in the next epoch
+```
+
+So does an attack: `loss.backward()` for `delta.grad`, where an adversarial example is made, fills those of the model,
+and a step that comes without a reset in between takes them along.
 
 **Instead**, reset right before the backward whose gradients are meant; or leave the other network out,
 `D.requires_grad_(False)` around the generator's loss:
@@ -58,6 +68,19 @@ rule = Rule("GG214", "leftover-gradients", Severity.ERROR, TRAINS)
 def steps_with_them(function: Function) -> Iterator[Finding]:
     yield from _of_others(function)
     yield from _of_attacks(function)
+    yield from _of_evaluations(function)
+
+
+def _of_evaluations(function: Function) -> Iterator[Finding]:
+    """``loss.backward()``, and then ``if optimizer is not None:`` with the step and the reset."""
+    for each in function.unguarded():
+        yield rule.finding(
+            each.site,
+            f"this backward also runs where `{each.optimizer}` is None: what it leaves then, nothing resets before the "
+            "next step",
+            help="move it into the `if` with the step, and evaluate under `torch.no_grad()`",
+            related=(each.step.related("this step uses the sum"),),
+        )
 
 
 def _of_attacks(function: Function) -> Iterator[Finding]:
@@ -69,6 +92,7 @@ def _of_attacks(function: Function) -> Iterator[Finding]:
             f"resets them before the next step",
             help=f"use `torch.autograd.grad(loss, {each.tensor})`, or reset the gradients after it",
             related=(
+                *([each.reset.source.site.related("this reset comes before it")] if each.reset is not None else []),
                 each.added_to.source.site.related("this backward adds to them"),
                 each.used_by.source.site.related("this step uses the sum"),
             ),

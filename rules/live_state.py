@@ -54,7 +54,7 @@ rule = Rule("GG217", "live-state", Severity.WARNING, ((_KEEPS,), (BACKWARD, ACTS
 
 @rule.in_source
 def goes_on(function: Function) -> Iterator[Finding]:
-    for state in function.live_states:
+    for state in function.live_states():
         used = () if state.used is None else (state.used.related("by then it is as the last step has left it"),)
         what = f"`{state.kept}` is no copy: the steps that come change it with `{state.model}`"
         if state.is_one_of_several:

@@ -51,7 +51,7 @@ rule = Rule("GG218", "moving-target", Severity.WARNING, ((BACKWARD, ACTS), (BACK
 
 @rule.in_source
 def follows_its_prediction(function: Function) -> Iterator[Finding]:
-    for target in function.moving_targets:
+    for target in function.moving_targets():
         if function.switches_gradients():
             return
         name = "the target" if target.target is None else f"`{target.target}`"

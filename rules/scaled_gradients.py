@@ -13,7 +13,17 @@ optimizer.step()                # with gradients that are 65,536 times too large
 scaler.update()
 ```
 
-**Instead**, let the scaler take the step; it leaves it out where gradients overflowed:
+The other way round it is as wrong. `scaler.step(optimizer)` divides whatever gradients there are: those of a loss that
+was not multiplied (a second phase, the generator's half of a GAN) become 65,536 times too small.
+
+```python
+scaler.scale(d_loss).backward()
+scaler.step(d_optimizer)
+g_loss.backward()               # not multiplied
+scaler.step(g_optimizer)        # and divided
+```
+
+**Instead**, scale each loss, and let the scaler take each step; it leaves it out where gradients overflowed:
 
 ```python
 scaler.scale(loss).backward()
@@ -40,7 +50,7 @@ from gradguard.catalogue import Rule
 from gradguard.findings import Finding, Fix, Severity
 from gradguard.signs import ACTS, sign
 from gradguard.static import tree as t
-from gradguard.static.edits import instead
+from gradguard.static.edits import given_to, instead, one_line
 from gradguard.static.model import Backward, Function, OpaqueCall, Site, Step
 from gradguard.static.rounds import round_of
 
@@ -50,7 +60,26 @@ rule = Rule("GG211", "scaled-gradients", Severity.ERROR, ((_SCALES, ACTS),))
 
 
 @rule.in_source
-def steps_with_scaled_gradients(function: Function) -> Iterator[Finding]:
+def steps_with_what_is_not_of_its_scale(function: Function) -> Iterator[Finding]:
+    yield from _still_scaled(function)
+    yield from _never_scaled(function)
+
+
+def _never_scaled(function: Function) -> Iterator[Finding]:
+    for each in function.unscaled():
+        loss = one_line(each.loss.code)
+        edit = given_to(each.loss, f"{each.scaler}.scale")
+        yield rule.finding(
+            each.site,
+            f"`{loss}` was not multiplied by the scale, and `{each.scaler}` divides its gradients by that, at first by "
+            "65,536: next to nothing of it arrives",
+            help=f"write `{each.scaler}.scale({loss}).backward()`",
+            fix=Fix(f"scale `{loss}`", (edit,), safe=False),
+            related=(each.step.related("this step divides the gradients"),),
+        )
+
+
+def _still_scaled(function: Function) -> Iterator[Finding]:
     for backward in function.backwards:
         around = round_of(function, backward) if backward.is_scaled else None
         if around is None:

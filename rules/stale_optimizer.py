@@ -50,7 +50,7 @@ rule = Rule("GG210", "stale-optimizer", Severity.ERROR, ((_MAKES, _TRAINED),))
 
 @rule.in_source
 def trains_the_old_one(function: Function) -> Iterator[Finding]:
-    for each in function.replacements:
+    for each in function.replacements():
         notes = [each.made.related(f"the optimizer is made at `{one_line(each.made.code)}`")]
         if each.replaced != each.site:
             notes.append(each.replaced.related(f"this is where it is made anew: `{one_line(each.replaced.code)}`"))

@@ -56,7 +56,7 @@ rule = Rule(
 
 @rule.in_source
 def is_new_each_time(function: Function) -> Iterator[Finding]:
-    for each in function.tensor_keys:
+    for each in function.tensor_keys():
         consequence = "gets one more entry each time" if each.adds else "never has it"
         key = each.key.code
         yield rule.finding(

@@ -24,6 +24,7 @@ class Attack:
         module: the path of the model that gets gradients besides.
         added_to: the backward of the loss that is to be trained.
         used_by: the step that uses the sum.
+        reset: the one before, which comes too early; None where none is seen.
     """
 
     backward: Backward
@@ -31,6 +32,7 @@ class Attack:
     module: str
     added_to: Backward
     used_by: Step
+    reset: ZeroGrad | None
 
 
 def attacks(function: Function) -> Iterator[Attack]:
@@ -48,7 +50,7 @@ def _before(function: Function, step: Step, before: Sequence[Event]) -> Attack |
     if step.zeroes or step.runs_closure:
         return None
     trained: Backward | None = None
-    for event in reversed(before):
+    for place, event in reversed(list(enumerate(before))):
         if isinstance(event, Step | OpaqueCall):
             return None
         if isinstance(event, ZeroGrad) and _resets(event, step):
@@ -56,7 +58,7 @@ def _before(function: Function, step: Step, before: Sequence[Event]) -> Attack |
         if isinstance(event, Backward) and trained is None:
             trained = event
         elif isinstance(event, Backward) and trained is not None:
-            return _attack(function, event, trained, step)
+            return _attack(function, event, trained, step, before[:place])
     return None
 
 
@@ -67,13 +69,16 @@ def _resets(reset: ZeroGrad, step: Step) -> bool:
     return reset.target == step.target or overlap(reset.modules, step.modules)
 
 
-def _attack(function: Function, first: Backward, trained: Backward, step: Step) -> Attack | None:
+def _attack(
+    function: Function, first: Backward, trained: Backward, step: Step, before: Sequence[Event]
+) -> Attack | None:
     tensor = next(iter(_asked_for(first)), None)
     if tensor is None or any(root.source is Source.LEAF for root in trained.value.roots):
         return None
     shared = filled(function, first) & filled(function, trained)
     own = sorted(path for path in shared if step.modules is None or overlap(frozenset((path,)), step.modules))
-    return Attack(first, tensor, own[0], trained, step) if own else None
+    resets = (event for event in reversed(before) if isinstance(event, ZeroGrad) and _resets(event, step))
+    return Attack(first, tensor, own[0], trained, step, next(resets, None)) if own else None
 
 
 def _asked_for(backward: Backward) -> list[str]:

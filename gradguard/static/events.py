@@ -385,6 +385,7 @@ class Forward(Event):
 
     Args:
         module: its path.
+        given_as: the path by which the function had it that gave it to an object of its own, where that runs it.
         mode: the gradient mode it runs in.
         evaluates: something was put into evaluation mode before.
         is_evaluated: it itself was, by this function or by the caller whose event this is.
@@ -402,6 +403,7 @@ class Forward(Event):
     """
 
     module: str | None = None
+    given_as: str | None = None
     mode: Mode = Mode.INHERITED
     evaluates: bool = False
     is_evaluated: bool = False

@@ -12,7 +12,8 @@ def filled(function: Function, backward: Backward) -> frozenset[str]:
     if isinstance(call, t.Call) and call.argument("inputs") is not None:
         return frozenset()
     runs = (forward for forward in function.forwards if not forward.is_frozen and goes_through(backward, forward))
-    return frozenset(forward.module for forward in runs if forward.module is not None)
+    paths = (forward.given_as or forward.module for forward in runs)
+    return frozenset(path for path in paths if path is not None)
 
 
 def goes_through(backward: Backward, event: Event) -> bool:

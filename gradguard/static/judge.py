@@ -45,8 +45,10 @@ from gradguard.static.spent_iterators import spent_iterators
 from gradguard.static.straight_through import cancelled
 from gradguard.static.tensor_keys import tensor_keys
 from gradguard.static.uncalled import uncalled
+from gradguard.static.unguarded import unguarded
 from gradguard.static.unknown_modules import may_cut
 from gradguard.static.unregistered import kept_in_collections, unregistered
+from gradguard.static.unscaled import unscaled
 from gradguard.static.values import Kind, Root, Roots, Source, Value
 from gradguard.static.wholes import note_wholes
 from gradguard.static.without_optimizer import made_with_parameters, without_optimizer
@@ -79,17 +81,17 @@ def judge(flow: Flow) -> None:
             loop.is_once_by_default = counts.is_once_by_default(flow, loop.site.node.iterable)
     for loop in flow.facts.loops:
         judge_forwards(flow, loop)
-    flow.facts.replacements = [*replacements(flow), *replaced_by_methods(flow)]
-    flow.facts.moving_targets = list(moving_targets(flow))
+    flow.facts.replacements = lambda: [*replacements(flow), *replaced_by_methods(flow)]
+    flow.facts.moving_targets = lambda: list(moving_targets(flow))
     flow.facts.live_advantages = lambda: list(live_advantages(flow))
-    flow.facts.live_states = list(live_states(flow))
-    flow.facts.uncalled = list(uncalled(flow))
-    flow.facts.discarded = list(discarded(flow))
+    flow.facts.live_states = lambda: list(live_states(flow))
+    flow.facts.uncalled = lambda: list(uncalled(flow))
+    flow.facts.discarded = lambda: list(discarded(flow))
     flow.facts.spent_iterators = lambda: spent_iterators(flow)
     if len(flow.facts.backwards) > 1:
         flow.facts.counted_twice = lambda: list(counted_twice(flow))
     flow.facts.cancelled = lambda: list(cancelled(flow))
-    flow.facts.tensor_keys = tensor_keys(flow)
+    flow.facts.tensor_keys = lambda: tensor_keys(flow)
     if without := without_gradient(flow):
         flow.facts.missing_gradients = lambda: missing_gradients(flow, without)
     if kept := kept_in_collections(flow):
@@ -98,9 +100,11 @@ def judge(flow: Flow) -> None:
         flow.facts.unregistered_leaves = lambda: never_trained(flow, leaves)
     if flow.facts.steps:
         flow.facts.never_unfrozen = lambda: never_unfrozen(flow)
+        flow.facts.unguarded = lambda: list(unguarded(flow))
+        flow.facts.unscaled = lambda: list(unscaled(flow))
     if candidates := made_with_parameters(flow):
         flow.facts.without_optimizer = lambda: without_optimizer(flow, candidates)
-    flow.facts.kept_outputs = kept_outputs(flow)
+    flow.facts.kept_outputs = lambda: kept_outputs(flow)
     if len({step.target for step in flow.facts.steps}) > 1:
         for step in flow.facts.steps:  # whose parameters the module's reset concerns cannot be told
             step.lost = None if step.lost is not None and step.lost.of_module else step.lost

@@ -225,3 +225,35 @@ class NoGradient:
     applied: Site
     parameter: str
     made: Site
+
+
+@dataclass(frozen=True, slots=True)
+class Unscaled:
+    """A loss is backpropagated as it is, and a ``GradScaler`` that did not multiply it takes the step.
+
+    Args:
+        site: the backward.
+        loss: what is backpropagated.
+        step: the step, which divides its gradients.
+        scaler: the path of the scaler.
+    """
+
+    site: Site
+    loss: Site
+    step: Site
+    scaler: str
+
+
+@dataclass(frozen=True, slots=True)
+class Unguarded:
+    """A backward runs whether there is an optimizer or not, and only where there is one are the gradients reset.
+
+    Args:
+        site: the backward.
+        step: the step, which asks for the optimizer.
+        optimizer: the path that may be None.
+    """
+
+    site: Site
+    step: Site
+    optimizer: str

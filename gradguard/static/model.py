@@ -40,7 +40,9 @@ from gradguard.static.mistakes import (
     Replacement,
     SpentIterator,
     TensorKey,
+    Unguarded,
     Unregistered,
+    Unscaled,
     WithoutOptimizer,
 )
 from gradguard.static.source import Site
@@ -96,10 +98,13 @@ class Function:
         needs_training_mode: whether the module at a path is to train in training mode: it computes something else then,
             and its object has not put it into evaluation mode from the start (reads other files).
         kept_outputs: of the ``forward`` of an ``autograd.Function``: the statements that put an output on ``ctx``.
+        unguarded: the backwards that also run where the optimizer of the step is None.
+        unscaled: the losses that no scaler has multiplied, while one takes the step.
         unscales: something in its program divides scaled gradients (reads other files).
         switches_gradients: something in its program freezes parameters, or not, as it is told (reads other files).
         steps_by_scaler: something in its program takes a step that is given the optimizer (reads other files).
-        replacements: modules that are replaced after an optimizer was made that has their parameters.
+        replacements: modules that are replaced after an optimizer was made that has their parameters (reads other
+            files).
         live_states: the states of models that it keeps without a copy until they are loaded.
         live_advantages: the factors of a policy's loss that have the graph of a value.
         moving_targets: the targets that the network which is trained computes itself, with their graph.
@@ -151,22 +156,24 @@ class Function:
     constructions: list[Construction] = field(default_factory=list)
     grad_reads: list[GradRead] = field(default_factory=list)
     gradient_sums: list[GradientSum] = field(default_factory=list)
-    replacements: list[Replacement] = field(default_factory=list)
-    live_states: list[LiveState] = field(default_factory=list)
+    replacements: Callable[[], list[Replacement]] = field(default=list, repr=False)
+    live_states: Callable[[], list[LiveState]] = field(default=list, repr=False)
     live_advantages: Callable[[], list[LiveAdvantage]] = field(default=list, repr=False)
-    moving_targets: list[MovingTarget] = field(default_factory=list)
-    uncalled: list[Site] = field(default_factory=list)
-    discarded: list[Site] = field(default_factory=list)
+    moving_targets: Callable[[], list[MovingTarget]] = field(default=list, repr=False)
+    uncalled: Callable[[], list[Site]] = field(default=list, repr=False)
+    discarded: Callable[[], list[Site]] = field(default=list, repr=False)
     spent_iterators: Callable[[], list[SpentIterator]] = field(default=list, repr=False)
     counted_twice: Callable[[], list[CountedTwice]] = field(default=list, repr=False)
     cancelled: Callable[[], list[Cancelled]] = field(default=list, repr=False)
-    tensor_keys: list[TensorKey] = field(default_factory=list)
+    tensor_keys: Callable[[], list[TensorKey]] = field(default=list, repr=False)
+    unguarded: Callable[[], list[Unguarded]] = field(default=list, repr=False)
+    unscaled: Callable[[], list[Unscaled]] = field(default=list, repr=False)
     missing_gradients: Callable[[], list[NoGradient]] = field(default=list, repr=False)
     unregistered: Callable[[], list[Unregistered]] = field(default=list, repr=False)
     unregistered_leaves: Callable[[], list[tuple[str, Site]]] = field(default=list, repr=False)
     never_unfrozen: Callable[[], list[NeverUnfrozen]] = field(default=list, repr=False)
     without_optimizer: Callable[[], list[WithoutOptimizer]] = field(default=list, repr=False)
-    kept_outputs: list[Site] = field(default_factory=list)
+    kept_outputs: Callable[[], list[Site]] = field(default=list, repr=False)
     opaque_calls: list[OpaqueCall] = field(default_factory=list)
     training_modes: list[TrainingMode] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)

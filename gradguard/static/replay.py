@@ -55,6 +55,11 @@ def _site(here: Translation) -> Site:
     return here.flow.site(here.c.node)
 
 
+def _as_given(here: Translation, path: str | None) -> str | None:
+    """What an object of the caller has been given, by the path that it was given by."""
+    return as_given(here.flow, path, here.state, here.c.node) if path is not None else None
+
+
 def _is_conditional(here: Translation, event: Event) -> bool:
     return here.flow.branches > 0 or event.conditional
 
@@ -161,6 +166,7 @@ def _forward(here: Translation, event: Forward) -> None:
     here.flow.record(replace(
         event, site=_site(here), loop=here.flow.loop, inner=event, mode=mode, module=module, evaluates=evaluates,
         is_evaluated=is_evaluated, is_frozen=event.is_frozen or _is_frozen(here, module),
+        given_as=_as_given(here, module),
         is_as_told=_hands_flags_on(here),
     ))  # fmt: skip
 
@@ -215,10 +221,8 @@ def _gives_itself(method: t.Expr, module: str) -> bool:
 
 
 def _hook(here: Translation, event: HookRegistration) -> None:
-    flow, receiver = here.flow, here.path(event.receiver) if event.receiver else None
+    flow, receiver = here.flow, _as_given(here, here.path(event.receiver) if event.receiver else None)
     made = here.given.values.get(event.receiver) if event.receiver and event.closes_over_given else None
-    if receiver is not None:
-        receiver = as_given(flow, receiver, here.state, here.c.node)
     of = flow.read(receiver, here.state) if receiver is not None else made  # on what the caller has no name for
     left_open = event.is_left_open or (event.removed_at_exit and is_left_open(flow, here.c.node, here.callee.ref.owner))
     stack = entered_on(flow, here.c.node) if event.removed else None

@@ -10,7 +10,7 @@ from gradguard.static import knowledge as k
 from gradguard.static import tree as t
 from gradguard.static.called import Called
 from gradguard.static.classes import Class
-from gradguard.static.values import Kind
+from gradguard.static.values import Kind, Value
 
 if TYPE_CHECKING:
     from gradguard.static.flow import Flow
@@ -33,10 +33,19 @@ def _scales(c: Called, value: t.Expr) -> bool:
     if path is None:
         return False
     scaler = c.flow.read(c.flow.canonical(path), c.state)
-    if isinstance(scaler.ref, Class) and not _is_of_torch(scaler.ref):
-        return False
     is_scaler = k.SCALER_NAME.search(path) is not None or scaler.kind is Kind.SCALER
-    return is_scaler and not any(_is_switched_off(made) or _is_given(made, path) for made in _made(c.flow, path))
+    return is_scaler and not _is_otherwise(c.flow, path, scaler)
+
+
+def is_of_own_kind(flow: Flow, path: str) -> bool:
+    """Whether a scaler may do something else than one of torch that is on: it is off, or a class of the program."""
+    return _is_otherwise(flow, path, flow.read(flow.canonical(path), flow.final))
+
+
+def _is_otherwise(flow: Flow, path: str, scaler: Value) -> bool:
+    if isinstance(scaler.ref, Class) and not _is_of_torch(scaler.ref):
+        return True
+    return any(_is_switched_off(made) or _is_given(made, path) for made in _made(flow, path))
 
 
 def _is_of_torch(scaler: Class) -> bool:

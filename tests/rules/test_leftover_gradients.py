@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.rules.snippets import assert_clean, assert_flagged
+from tests.rules.snippets import assert_clean, assert_flagged, findings
 
 CODE = "GG214"
 
@@ -339,6 +339,59 @@ def test_attacks_that_leave_nothing(snippet: str) -> None:
     assert_clean(snippet, CODE)
 
 
+OBJECT = """
+    class PGD:
+        def __init__(self, model, steps=3):
+            self.model = {held}
+            self.steps = steps
+
+        def perturb(self, x, y):
+            delta = torch.zeros_like(x)
+            delta.requires_grad_(True)
+            for _ in range(self.steps):
+                F.cross_entropy(self.model(x + delta), y).backward(){mark}
+                with torch.no_grad():
+                    delta += 0.1 * delta.grad.sign()
+                delta.grad.zero_()
+            return (x + delta).detach()
+
+    def train(net, loader, surrogate):
+        attack = PGD({given})
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        for x, y in loader:
+            {before}
+            adversarial = attack.perturb(x, y)
+            {between}
+            F.cross_entropy(net(adversarial), y).backward()
+            optimizer.step()
+"""
+
+
+def of_object(*, held: str = "model", given: str = "net", before: str = "pass", between: str = "pass") -> str:
+    mark = "  # !" if before != "pass" and held == "model" and given == "net" else ""
+    return OBJECT.format(held=held, given=given, before=before, between=between, mark=mark)
+
+
+def test_an_attack_that_is_an_object_leaves_gradients() -> None:
+    assert_flagged(of_object(before="optimizer.zero_grad()"), CODE)
+    (found,) = findings(of_object(before="optimizer.zero_grad()"), CODE)
+    assert next(note.message for note in found.related) == "this reset comes before it"
+
+
+@pytest.mark.parametrize(
+    "snippet",
+    [
+        of_object(between="optimizer.zero_grad()"),
+        of_object(between="net.zero_grad()"),
+        of_object(between="attack.model.zero_grad()"),
+        of_object(given="surrogate", before="optimizer.zero_grad()"),
+        of_object(held="copy.deepcopy(model)", before="optimizer.zero_grad()"),
+    ],
+)
+def test_an_attack_that_is_an_object_and_leaves_nothing(snippet: str) -> None:
+    assert_clean(snippet, CODE)
+
+
 def test_one_backward_for_the_input_and_the_model() -> None:
     assert_clean(
         """
@@ -367,3 +420,79 @@ def test_two_losses_whose_gradients_are_to_be_added() -> None:
     """,
         CODE,
     )
+
+
+COMPUTE = """
+    class LossCompute:
+        def __init__(self, generator, criterion, opt{default}):
+            self.generator, self.criterion, self.opt = generator, criterion, opt
+
+        def __call__(self, hidden, y, norm):
+            loss = self.criterion(self.generator(hidden), y) / norm
+            {lines}
+            return loss.item() * norm
+"""
+
+
+def compute(*lines: str, default: str = "=None") -> str:
+    return COMPUTE.format(lines="\n            ".join(lines), default=default)
+
+
+STEPS = ("    self.opt.step()", "    self.opt.zero_grad()")
+EPOCH = """
+    def run_epoch(model, loader, optimizer=None):
+        total = 0.0
+        for x, y in loader:
+            loss = F.cross_entropy(model(x), y)
+            {lines}
+            total += loss.item()
+        return total
+"""
+
+
+def epoch(*lines: str) -> str:
+    return EPOCH.format(lines="\n            ".join(lines))
+
+
+@pytest.mark.parametrize(
+    "snippet",
+    [
+        compute("loss.backward()  # !", "if self.opt is not None:", *STEPS),
+        compute("loss.backward()  # !", "if self.opt:", *STEPS),
+        compute(
+            "loss.backward()  # !",
+            "if self.opt is not None:",
+            "    self.opt.step()",
+            "    self.opt.optimizer.zero_grad()",
+        ),
+        epoch("loss.backward()  # !", "if optimizer is not None:", "    optimizer.step()", "    optimizer.zero_grad()"),
+        epoch("loss.backward()  # !", "if optimizer:", "    optimizer.step()", "    model.zero_grad()"),
+    ],
+)
+def test_a_backward_without_an_optimizer(snippet: str) -> None:
+    assert_flagged(snippet, CODE)
+
+
+@pytest.mark.parametrize(
+    "snippet",
+    [
+        compute("if self.opt is not None:", "    loss.backward()", *STEPS),
+        compute("self.generator.zero_grad()", "loss.backward()", "if self.opt is not None:", "    self.opt.step()"),
+        compute("loss.backward()", "if self.opt is not None:", *STEPS, default=""),
+        compute("loss.backward()", "if self.opt is not None:", "    self.opt.step()", "self.generator.zero_grad()"),
+        compute("loss.backward()", "if self.generator is not None:", *STEPS),
+        compute("if self.generator.training:", "    loss.backward()", "if self.opt is not None:", *STEPS),
+        compute(
+            "loss.backward()", "if self.opt is not None:", *STEPS, "else:", "    self.generator.zero_grad()",
+        ),
+        epoch("if optimizer is not None:", "    optimizer.zero_grad()", "    loss.backward()", "    optimizer.step()"),
+        epoch("loss.backward()", "if (int(total) + 1) % 4 == 0:", "    optimizer.step()", "    optimizer.zero_grad()"),
+        epoch(
+            "if optimizer is not None:", "    optimizer.zero_grad()", "loss.backward()", "if optimizer is not None:",
+            "    optimizer.step()", "    optimizer.zero_grad()",
+        ),
+        epoch("loss.backward()", "if optimizer is None:", "    continue", "optimizer.step()", "optimizer.zero_grad()"),
+    ],
+)  # fmt: skip
+def test_a_backward_that_has_an_optimizer_or_leaves_nothing(snippet: str) -> None:
+    assert_clean(snippet, CODE)

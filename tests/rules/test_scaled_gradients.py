@@ -223,3 +223,117 @@ def test_a_step_in_another_file(tmp_path: Path) -> None:
     wrong = "def take_step(optimizer, scaler):\n    optimizer.step()\n    scaler.update()\n"
     assert lines_in_files(tmp_path, {"train.py": train, "steps.py": right}, CODE) == []
     assert lines_in_files(tmp_path, {"train.py": train, "steps.py": wrong}, CODE) == [("train.py", 8)]
+
+
+HALVES = """
+    def train(G, D, loader, g_optimizer, d_optimizer, scaler, use_amp):
+        for real, noise in loader:
+            d_optimizer.zero_grad()
+            d_loss = F.softplus(-D(real)).mean() + F.softplus(D(G(noise).detach())).mean()
+            scaler.scale(d_loss).backward()
+            scaler.step(d_optimizer)
+            g_optimizer.zero_grad()
+            g_loss = F.softplus(-D(G(noise))).mean()
+            {half}
+            scaler.update()
+"""
+
+
+def half(*lines: str) -> str:
+    return HALVES.format(half="\n            ".join(lines))
+
+
+PHASES = """
+    class Engine:
+        def __init__(self, model, optimizer):
+            self.model, self.optimizer = model, optimizer
+            self.scaler = {scaler}
+
+        def pretrain(self, x):
+            self.optimizer.zero_grad()
+            loss = F.mse_loss(self.model(x), x)
+            self.scaler.scale(loss).backward()
+            self.scaler.step(self.optimizer)
+            self.scaler.update()
+
+        def finetune(self, x, y):
+            self.optimizer.zero_grad()
+            loss = F.cross_entropy(self.model(x), y)
+            {backward}
+            self.scaler.step(self.optimizer)
+            self.scaler.update()
+"""
+
+
+def phases(backward: str, scaler: str = "torch.amp.GradScaler('cuda')") -> str:
+    return PHASES.format(backward=backward, scaler=scaler)
+
+
+@pytest.mark.parametrize(
+    "snippet",
+    [
+        half("g_loss.backward()  # !", "scaler.step(g_optimizer)"),
+        half("g_loss.backward(retain_graph=True)  # !", "clip(G.parameters(), 1)", "scaler.step(g_optimizer)"),
+        half("total = g_loss + noise.square().mean()", "total.backward()  # !", "scaler.step(g_optimizer)"),
+        half(
+            "extra = F.mse_loss(G(noise), real)", "scaler.scale(g_loss).backward()", "extra.backward()  # !",
+            "scaler.step(g_optimizer)",
+        ),
+        phases("loss.backward()  # !"),
+        phases("loss.backward()  # !", "torch.cuda.amp.GradScaler(enabled=optimizer is not None)"),
+        phases("F.cross_entropy(self.model(x), y).backward()  # !"),
+    ],
+)  # fmt: skip
+def test_a_loss_that_was_not_scaled(snippet: str) -> None:
+    assert_flagged(snippet, CODE)
+
+
+@pytest.mark.parametrize(
+    "snippet",
+    [
+        half("scaler.scale(g_loss).backward()", "scaler.step(g_optimizer)"),
+        half("g_loss = scaler.scale(g_loss)", "g_loss.backward()", "scaler.step(g_optimizer)"),
+        half("g_loss.backward()", "g_optimizer.step()"),
+        half(
+            "if use_amp:", "    scaler.scale(g_loss).backward()", "else:", "    g_loss.backward()",
+            "scaler.step(g_optimizer)",
+        ),
+        half(
+            "if use_amp:", "    scaler.scale(g_loss).backward()", "    scaler.step(g_optimizer)", "else:",
+            "    g_loss.backward()", "    g_optimizer.step()",
+        ),
+        half("with amp.scale_loss(g_loss, g_optimizer) as scaled:", "    scaled.backward()", "g_optimizer.step()"),
+        half("loss = scale_up(g_loss)", "loss.backward()", "scaler.step(g_optimizer)"),
+        half("weighted = g_loss * scaler.get_scale()", "weighted.backward()", "scaler.step(g_optimizer)"),
+        half("accelerator.backward(g_loss)", "scaler.step(g_optimizer)"),
+        phases("self.scaler.scale(loss).backward()"),
+        phases("loss.backward()", "torch.cuda.amp.GradScaler(enabled=False)"),
+        phases("self.amp.scale(loss).backward()"),
+        phases("loss.backward()", "StaticScaler()")
+        + "\n    class StaticScaler:\n        def scale(self, loss):\n            return loss\n"
+        "        def step(self, optimizer):\n            optimizer.step()\n",
+        """
+    class Engine:
+        def update(self, loss):
+            loss.backward()
+            self.scaler.step(self.optimizer)
+            self.scaler.update()
+
+        def train(self, x):
+            self.update(self.scaler.scale(F.mse_loss(self.model(x), x)))
+        """,
+        """
+    class Engine:
+        def loss(self, x):
+            return self.scaler.scale(F.mse_loss(self.model(x), x))
+
+        def train(self, x):
+            loss = self.loss(x)
+            loss.backward()
+            self.scaler.step(self.optimizer)
+            self.scaler.update()
+        """,
+    ],
+)  # fmt: skip
+def test_what_is_scaled_or_may_be(snippet: str) -> None:
+    assert_clean(snippet, CODE)
