@@ -32,6 +32,7 @@ from gradguard.static.expressions import evaluate, recorded
 from gradguard.static.functions import FunctionRef
 from gradguard.static.model import (
     Call,
+    CallOfGiven,
     Construction,
     HookRegistration,
     Mode,
@@ -372,6 +373,10 @@ def _holds_given(c: Called) -> bool:
 def _unknown(c: Called) -> Value:
     """A call that cannot be followed: it may return, keep or use any graph that went in."""
     flow, state = c.flow, c.state
+    if c.path in flow.params and c.path not in flow.locals and any(value.keeps for value in c.arguments):
+        flow.record(CallOfGiven(
+            flow.site(c.node), flow.loop, flow.branches > 0, name=c.path, arguments=tuple(c.values)
+        ))  # fmt: skip
     arguments = [value for value in c.arguments if value.kind is not Kind.FUNCTION]
     given = union([*arguments, *([c.receiver] if c.receiver is not None else [])])
     models = [a.value for a, v in c.values if v.kind is Kind.MODULE or t.path_of(a.value) == "self"]

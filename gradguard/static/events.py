@@ -530,6 +530,19 @@ class Construction(Event):
 
 
 @dataclass(eq=False, repr=False, slots=True)
+class CallOfGiven(Event):
+    """A function calls what it is given, of which it knows nothing: ``on_error(err)``; its caller may know it.
+
+    Args:
+        name: the parameter.
+        arguments: what it gives it.
+    """
+
+    name: str = ""
+    arguments: tuple[tuple[t.Arg, Value], ...] = ()
+
+
+@dataclass(eq=False, repr=False, slots=True)
 class GradRead(Event):
     """``tensor.grad`` is read of a tensor that surely is the result of an operation."""
 

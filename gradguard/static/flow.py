@@ -27,6 +27,7 @@ from gradguard.static.mode_layers import needs_training_mode
 from gradguard.static.model import (
     Backward,
     Call,
+    CallOfGiven,
     Construction,
     Event,
     Form,
@@ -70,7 +71,7 @@ _COLLECTED_AS: dict[type[Event], str] = {
     Backward: "backwards", GradCall: "grad_calls", ZeroGrad: "zero_grads", Step: "steps", Forward: "forwards",
     OpaqueCall: "opaque_calls", Store: "stores", HookRegistration: "hooks", Call: "calls",
     Construction: "constructions", GradRead: "grad_reads", GradientSum: "gradient_sums",
-    TrainingMode: "training_modes",
+    TrainingMode: "training_modes", CallOfGiven: "calls_of_given",
 }  # fmt: skip
 """Where the events of each type are, in a function and in a loop."""
 

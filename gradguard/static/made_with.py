@@ -49,16 +49,21 @@ def _settled(flow: Flow, owner: Class, path: str) -> Iterator[tuple[str, Value]]
 
 
 def leaves_out(here: Translation, event: Event) -> bool:
-    """Whether the object whose method is called was made so that the method never comes to an event."""
+    """Whether the object whose method is called was made so, or is in such a mode, that it never comes to an event."""
     callee = here.callee.ref
     path = here.given.paths.get("self") if callee.owner is not None else None
     if path in (None, "self"):
         return False
     return any(
-        any(_test(stmt.test, value) is not is_in for value in [_kept(here.flow, str(path), name)] if value is not None)
+        any(_test(stmt.test, value) is not is_in for value in [_value(here, str(path), name)] if value is not None)
         for stmt, name, is_in, nodes in _conditions(callee.define)
         if event.site.node in nodes
     )
+
+
+def _value(here: Translation, path: str, name: str) -> object:
+    """What an attribute of an object is where its method is called: ``training`` after ``net.eval()`` is False."""
+    return False if name == "training" and here.state.evaluates(path) else _kept(here.flow, path, name)
 
 
 @lru_cache(maxsize=64)

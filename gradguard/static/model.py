@@ -13,6 +13,7 @@ from gradguard.static import tree as t
 from gradguard.static.events import (
     Backward,
     Call,
+    CallOfGiven,
     Constant,
     Construction,
     Event,
@@ -52,6 +53,7 @@ from gradguard.static.values import Roots, Source, Value
 __all__ = [
     "Backward",
     "Call",
+    "CallOfGiven",
     "Constant",
     "Construction",
     "Event",
@@ -154,6 +156,7 @@ class Function:
     hooks: list[HookRegistration] = field(default_factory=list)
     calls: list[Call] = field(default_factory=list)
     constructions: list[Construction] = field(default_factory=list)
+    calls_of_given: list[CallOfGiven] = field(default_factory=list)
     grad_reads: list[GradRead] = field(default_factory=list)
     gradient_sums: list[GradientSum] = field(default_factory=list)
     replacements: Callable[[], list[Replacement]] = field(default=list, repr=False)

@@ -9,17 +9,20 @@ from typing import Any
 from gradguard.static import knowledge as k
 from gradguard.static import tree as t
 from gradguard.static.arguments import SEEN, sureness
+from gradguard.static.called import Called
 from gradguard.static.classes import Class
 from gradguard.static.copies import is_made_for
 from gradguard.static.exit_stacks import entered_on
 from gradguard.static.expressions import recorded
 from gradguard.static.forms import key_of
+from gradguard.static.functions import FunctionRef
 from gradguard.static.hook_removal import is_left_open
 from gradguard.static.local_objects import as_given
 from gradguard.static.made_with import leaves_out
 from gradguard.static.model import (
     Backward,
     Call,
+    CallOfGiven,
     Construction,
     Event,
     Form,
@@ -150,6 +153,20 @@ def _is_as_given(here: Translation, param: str) -> bool:
     return bool(bound) and all(
         isinstance(value, t.Call) and t.path_of(value.func) == f"{param}.requires_grad_" for value in bound
     )
+
+
+def _call_of_given(here: Translation, event: CallOfGiven) -> None:
+    """What a lambda, or a function within the caller, does with what the callee calls it with."""
+    from gradguard.static.summary import apply_facts
+
+    written, function = here.given.sources.get(event.name), here.given.values.get(event.name)
+    if isinstance(written, t.Name) and written.id in here.flow.params:
+        here.flow.record(replace(event, site=_site(here), loop=here.flow.loop, inner=event, name=written.id))
+    elif function is not None and isinstance(function.ref, FunctionRef) and function.ref.outer is not None:
+        unwritten = t.Constant(None, None)  # here; the words of the callee are of another file, perhaps
+        values = [(t.Arg(unwritten, arg.keyword, arg.star), here.value(value)) for arg, value in event.arguments]
+        called = Called(here.flow, here.state, here.c.node, Value(kind=Kind.FUNCTION, ref=function.ref), None, values)
+        apply_facts(called, function.ref, values, None)
 
 
 def _construction(here: Translation, event: Construction) -> None:
@@ -371,7 +388,7 @@ def _key(here: Translation, store: Store) -> str | None:
 
 def _written_for(here: Translation, parameter: str) -> Site | None:
     source = here.given.sources.get(parameter)
-    return here.flow.site(source) if source is not None else None
+    return here.flow.site(source) if source is not None and source.origin is not None else None
 
 
 def _same_keys_again(store: Store) -> bool:
@@ -388,6 +405,7 @@ def _unknown() -> Site | None:
 _REPLAY: dict[type, Callable[[Translation, Any], None]] = {
     Backward: _backward,
     Call: _call,
+    CallOfGiven: _call_of_given,
     Construction: _construction,
     Forward: _forward,
     GradCall: _grad_call,
