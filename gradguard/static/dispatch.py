@@ -17,7 +17,7 @@ from gradguard.static.functions import FunctionRef
 from gradguard.static.model import Form, Mode
 from gradguard.static.names import RECORDS
 from gradguard.static.summary import apply_facts, apply_one_of
-from gradguard.static.values import NOTHING, UNKNOWN, Kind, Source, Value, Word, union, with_content
+from gradguard.static.values import NOTHING, NUMBER, UNKNOWN, Kind, Source, Value, Word, is_record, union, with_content
 
 _OBJECTS = (Kind.UNKNOWN, Kind.INSTANCE)
 _DUNDER = re.compile(r"__\w+__$")
@@ -96,8 +96,17 @@ def logged(c: Called) -> Value | None:
         _keep_record(c, RECORDS)
     for emit in survey.methods_named("emit", c.flow.module):
         if emit.owner is not None and any(name.startswith("logging.") for name in emit.owner.external_bases):
-            apply_facts(c, emit, [(t.Arg(c.node.args[-1].value), given)], "logging.handlers[*]")
+            apply_facts(c, emit, [(t.Arg(c.node.args[-1].value), _record(c, given))], "logging.handlers[*]")
     return NOTHING
+
+
+def _record(c: Called, given: Value) -> Value:
+    """A record of the log: each entry of ``extra={"step": step}`` is an attribute of it."""
+    extra = c.value_of("extra")
+    if extra is None or not is_record(extra):
+        return given
+    shown = union([value for arg, value in c.values if arg.keyword is None])
+    return given._replace(parts=(*extra.parts, ("args", shown), *((name, NUMBER) for name in _OF_RECORDS)))
 
 
 def _keep_record(c: Called, path: str) -> None:
@@ -114,6 +123,7 @@ def _keep_record(c: Called, path: str) -> None:
 # It keeps records, with what is to be written into them, until it is full: thousands of steps.
 _BUFFERING = re.compile(r"\bMemoryHandler\(\s*(?:capacity\s*=\s*)?(?!\d{1,2}\b)")
 _FLUSHING = re.compile(r"\.flush\(\)")
+_OF_RECORDS = tuple("name levelno levelname created msecs pathname filename module lineno funcName thread".split())
 _LOGS = frozenset("debug info warning error exception critical log".split())
 
 

@@ -51,6 +51,7 @@ class FlowNotes(Remembers):
     detached: ClassVar[cached_property[set[str]]] = cached_property(_names)
     drained: ClassVar[cached_property[set[t.Comprehension]]] = cached_property(_names)
     rewritten: ClassVar[cached_property[dict[t.Call, t.Call]]] = cached_property(_table)
+    as_assigned: ClassVar[cached_property[dict[t.Augment, t.Assign]]] = cached_property(_table)
     joined: ClassVar[cached_property[dict[t.Expr, Holdings]]] = cached_property(_table)
     saving: ClassVar[cached_property[set[object]]] = cached_property(_names)
     unpacked: ClassVar[cached_property[set[object]]] = cached_property(_names)

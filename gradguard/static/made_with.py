@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from gradguard.static.model import Event
     from gradguard.static.translation import Translation
 
+_TRAINING = "self.training"
+_EVALUATED = ((_TRAINING, NUMBER._replace(ref=Flag(False))),)
+
 
 def as_made(c: Called, ref: FunctionRef, receiver: str | None) -> FunctionRef:
     """A method as it runs for the object that it is called on, where what that was made with decides its way.
@@ -31,13 +34,20 @@ def as_made(c: Called, ref: FunctionRef, receiver: str | None) -> FunctionRef:
         receiver: the path of the object, where the call itself does not name it.
     """
     owner, path = ref.owner, receiver if receiver is not None else c.receiver_path
-    if owner is None or owner.is_module or not path:
+    if owner is None or not path:
         return ref
     if path == "self":
         known = tuple(each for each in c.flow.ref.bindings if each[0].startswith("self."))
+    elif owner.is_module:
+        known = _EVALUATED if _TRAINING in ref.chunk.text and _is_evaluated(c, path) else ()
     else:
         known = tuple(_settled(c.flow, owner, path))
     return ref.bound((*ref.bindings, *known), (ref.variant, tuple((n, v.ref) for n, v in known))) if known else ref
+
+
+def _is_evaluated(c: Called, path: str) -> bool:
+    """Whether a module is in evaluation mode, by itself or with the one whose method calls it."""
+    return c.state.evaluates(path) or (path.startswith("self.") and _EVALUATED[0] in c.flow.ref.bindings)
 
 
 def _settled(flow: Flow, owner: Class, path: str) -> Iterator[tuple[str, Value]]:
@@ -49,21 +59,16 @@ def _settled(flow: Flow, owner: Class, path: str) -> Iterator[tuple[str, Value]]
 
 
 def leaves_out(here: Translation, event: Event) -> bool:
-    """Whether the object whose method is called was made so, or is in such a mode, that it never comes to an event."""
+    """Whether the object whose method is called was made so that the method never comes to an event."""
     callee = here.callee.ref
     path = here.given.paths.get("self") if callee.owner is not None else None
     if path in (None, "self"):
         return False
     return any(
-        any(_test(stmt.test, value) is not is_in for value in [_value(here, str(path), name)] if value is not None)
+        any(_test(stmt.test, value) is not is_in for value in [_kept(here.flow, str(path), name)] if value is not None)
         for stmt, name, is_in, nodes in _conditions(callee.define)
         if event.site.node in nodes
     )
-
-
-def _value(here: Translation, path: str, name: str) -> object:
-    """What an attribute of an object is where its method is called: ``training`` after ``net.eval()`` is False."""
-    return False if name == "training" and here.state.evaluates(path) else _kept(here.flow, path, name)
 
 
 @lru_cache(maxsize=64)

@@ -19,6 +19,7 @@ from gradguard.static.model import (
 )
 from gradguard.static.names import PARAMETERS, breaks_graph, is_of_gradient
 from gradguard.static.paths import is_within
+from gradguard.static.places import owner_of
 from gradguard.static.recurrence import goes_round
 from gradguard.static.state import State
 from gradguard.static.terms import terms
@@ -231,6 +232,20 @@ def _adds_by_method(flow: Flow, stmt: t.Augment, state: State) -> t.Call | None:
     return t.Call(stmt.origin, t.Attribute(stmt.origin, stmt.target, "__iadd__"), [t.Arg(stmt.value)])
 
 
+def _sets_property(flow: Flow, stmt: t.Augment, state: State) -> t.Assign | None:
+    """``self.price += step`` as ``self.price = self.price + step``, where a method says what binding it does."""
+    owner = t.path_of(stmt.target.value) if isinstance(stmt.target, t.Attribute) else None
+    cls = owner_of(flow, flow.canonical(owner), state) if owner is not None else None
+    if cls is None or not isinstance(stmt.target, t.Attribute) or not cls.has_setters:
+        return None
+    if not any(stmt.target.name in each.setters for each in cls.lineage()):
+        return None
+    if stmt not in flow.as_assigned:
+        result = t.Operation(stmt.origin, stmt.operator, [stmt.target, stmt.value])
+        flow.as_assigned[stmt] = t.Assign(stmt.origin, [stmt.target], result)
+    return flow.as_assigned[stmt]
+
+
 def _keep_key(flow: Flow, stmt: t.Augment, index: t.Expr, path: str, state: State) -> None:
     """``counts[cell] += 1``: a dict keeps its keys, and each tensor is another one."""
     key = flow.value(index, state)
@@ -260,6 +275,9 @@ def augment(flow: Flow, stmt: t.Augment, state: State) -> State:
     generators = flow.generators
     if (call := _adds_by_method(flow, stmt, state)) is not None:
         flow.value(call, state)
+        return state
+    if (assign := _sets_property(flow, stmt, state)) is not None:
+        flow.block([assign], state)
         return state
     added = flow.value(stmt.value, state)
     path = t.path_of(stmt.target)
