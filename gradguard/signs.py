@@ -196,7 +196,11 @@ CACHE_OF_GIVEN = sign(
     reaches=True,
 )  # fmt: skip
 # Of a function that has another name then: who calls it is not told by its name.
-CACHE_IN_FILE = sign("cache", pattern=r"=\s*(?:functools\.)?(?:lru_)?cache\(", reaches=True)
+CACHE_IN_FILE = sign(
+    "cache", "memo",
+    pattern=r"=\s*(?:functools\.)?(?:lru_)?cache\(|(?m:^)[ \t]*from\s+[\w.]*memo(?!ry)[\w.]*\s+import\b",
+    reaches=True,
+)  # fmt: skip
 # A function that is given one by a call.
 CACHE_GIVEN = sign(
     "cache(", pattern=r"(?<!@)\b(?:lru_)?cache\((?:(?:maxsize|typed|None)[^\n]*\)\(|[\w.]+\))", own=True, reaches=True

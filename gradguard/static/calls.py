@@ -93,6 +93,7 @@ def call(flow: Flow, node: t.Call, state: State) -> Value:
         for event in flow.calls_giving(node.args[0].value):
             event.entered = True
     _note(called)
+    _note_reset_handed_on(called)
     note_foreign(called)
     if func.ref is None and called.path:
         flow.unknown_calls.append((called.path, state.mode))
@@ -250,6 +251,15 @@ def _by_word(func: t.Call) -> t.Attribute | None:
     if not isinstance(name, t.Constant) or not isinstance(name.value, str):
         return None
     return t.Attribute(func.origin, func.args[0].value, name.value)
+
+
+def _note_reset_handed_on(c: Called) -> None:
+    """``stack.callback(optimizer.zero_grad)``: somebody resets the gradients, at some time."""
+    for arg, _ in c.values:
+        if isinstance(arg.value, t.Attribute) and arg.value.name == "zero_grad":
+            path = t.path_of(arg.value.value)
+            given = frozenset((c.flow.canonical(path) if path is not None else None,))
+            c.flow.record(OpaqueCall(c.flow.site(c.node), c.flow.loop, c.flow.branches > 0, given=given))
 
 
 def _project(c: Called) -> Value | None:

@@ -21,6 +21,23 @@ def keeps_arguments(decorator: t.Define) -> t.Assign | None:
     return next((stmt for define in inner if (stmt := _keeping(define, function, kept)) is not None), None)
 
 
+def keeps_arguments_in_object(constructor: t.Define, call: t.Define) -> t.Assign | None:
+    """The same for a class whose object takes the function's place: ``self.known[args] = self.fn(*args)``.
+
+    Args:
+        constructor: is given the function.
+        call: runs instead of it.
+    """
+    kept = {path for stmt in t.walk_statements(constructor.body) for path in _empty_dicts(stmt)}
+    if not kept or len(constructor.params) < 2 or _lets_go(call.body):
+        return None
+    function = constructor.params[1].name
+    assigned = (stmt for stmt in t.walk_statements(constructor.body) if isinstance(stmt, t.Assign))
+    named = [t.path_of(s.targets[0]) for s in assigned if isinstance(s.value, t.Name) and s.value.id == function]
+    own = t.Define(call.origin, call.name, call.params[1:], call.body, call.decorators)
+    return next((stmt for path in named if path is not None and (stmt := _keeping(own, path, kept)) is not None), None)
+
+
 def _empty_dicts(stmt: t.Stmt) -> list[str]:
     """The paths that a statement binds to an empty dict: ``known = {}``, ``wrapper.known = dict()``."""
     if not isinstance(stmt, t.Assign):

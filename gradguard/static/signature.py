@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 from gradguard.static import knowledge as k
 from gradguard.static import tree as t
+from gradguard.static.classes import Class
 from gradguard.static.functions import FunctionRef
-from gradguard.static.memoized import keeps_arguments
+from gradguard.static.memoized import keeps_arguments, keeps_arguments_in_object
 from gradguard.static.names import used_as_tensors
 from gradguard.static.source import Site
 from gradguard.static.values import Kind
@@ -37,6 +38,14 @@ def describe(flow: Flow) -> None:
         elif isinstance(value.ref, FunctionRef) and (store := keeps_arguments(value.ref.define)) is not None:
             facts.cached, facts.cached_by = flow.site(decorator), Site(value.ref.chunk, store)
             facts.tensor_params = tuple(_tensors(define, flow.module))
+        elif isinstance(value.ref, Class) and (store := _kept_by_object(value.ref)) is not None:
+            facts.cached, facts.cached_by = flow.site(decorator), Site(value.ref.chunk, store)
+            facts.tensor_params = tuple(_tensors(define, flow.module))
+
+
+def _kept_by_object(cls: Class) -> t.Assign | None:
+    constructor, call = cls.method("__init__"), cls.method("__call__")
+    return keeps_arguments_in_object(constructor.define, call.define) if constructor and call else None
 
 
 def is_emptied(flow: Flow) -> bool:

@@ -359,6 +359,8 @@ def hook_call(c: Called) -> Value | None:
 
 def _stays(flow: Flow, tensor: Value, path: str) -> bool:
     """Whether a tensor outlives the iterations around it: a parameter, or a leaf that was made before the loops."""
+    if any(path in frame.loop.targets and _goes_over_parameters(frame.loop.site.node) for frame in flow.frames):
+        return True
     made = [node_of(root.key) for root in tensor.roots if root.source is Source.LEAF]
     if not made or any(root.source not in (Source.LEAF, Source.PLACE) for root in tensor.roots):
         return False
@@ -367,6 +369,12 @@ def _stays(flow: Flow, tensor: Value, path: str) -> bool:
         return all(path not in loop.targets and path not in loop.assigned for loop in loops)
     is_declared = all(isinstance(call, t.Call) and call.name.endswith("Parameter") for call in made)
     return is_declared or bool(tensor.holding(Held.PARAMETER)) or last(path) in ("weight", "bias")
+
+
+def _goes_over_parameters(loop: t.Node | None) -> bool:
+    """``for name, p in net.named_parameters()``, also of a list of them, or of some."""
+    nodes = t.walk(loop.iterable) if isinstance(loop, t.Repeat) and loop.iterable is not None else ()
+    return any(isinstance(node, t.Call) and node.name in ("parameters", "named_parameters") for node in nodes)
 
 
 def _function_of(callback: Value | None) -> object:
