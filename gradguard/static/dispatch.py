@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from gradguard.static import handed
 from gradguard.static import knowledge as k
 from gradguard.static import tree as t
 from gradguard.static.arguments import takes
@@ -82,7 +83,9 @@ def _element(c: Called) -> Value | None:
     is_object = bool(paths) and c.func.kind in _OBJECTS and c.func.ref is None and may_be_object
     if not is_object or c.node not in c.flow.ref.calls_for_effect or not _gives_something(c):
         return None
-    return apply_one_of(c, c.flow.project.survey.methods_named("__call__", c.flow.module), paths[0])
+    handed_over = handed.call_of_handed(c)  # some may be functions, and others objects
+    called = apply_one_of(c, c.flow.project.survey.methods_named("__call__", c.flow.module), paths[0])
+    return called if handed_over is None else handed_over
 
 
 def logged(c: Called) -> Value | None:

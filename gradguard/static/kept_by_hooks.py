@@ -77,11 +77,18 @@ def closed_over(flow: Flow, hook: HookRegistration) -> str | None:
         return path if own.default is not None and t.path_of(own.default) == path else None
     if _is_made_for(flow, hook, callback):
         return path
-    used = any(isinstance(n, t.Name) and n.id == path for n in callback.define.nodes)
-    if not used or callback.outer is not flow or path in callback.names[0] or hook.loop is not None:
+    used = {n.id for n in callback.define.nodes if isinstance(n, t.Name)} - callback.names[0]
+    if used.isdisjoint(_names_of(flow, path)) or callback.outer is not flow or hook.loop is not None:
         return None
     is_script = flow.facts.name == "<module>"
     return None if is_script or flow.final.env.get(path, hook.of).kind is Kind.NOTHING else path
+
+
+def _names_of(flow: Flow, path: str) -> set[str]:
+    """The variables that are a tensor all along: it, and ``pixels`` after ``pixels = img``."""
+    bound = flow.ref.assigned.items() if path not in flow.locals else ()
+    others = {name for name, values in bound if len(values) == 1 and t.path_of(values[0]) == path}
+    return {path} | others
 
 
 def _is_made_for(flow: Flow, hook: HookRegistration, callback: FunctionRef) -> bool:

@@ -35,17 +35,21 @@ def describe(flow: Flow) -> None:
             facts.cache_is_bounded = is_bounded(decorator, str(value.ref))
             facts.cache_is_emptied = is_emptied(flow)
             facts.tensor_params = tuple(_tensors(define, flow.module))
-        elif isinstance(value.ref, FunctionRef) and (store := keeps_arguments(value.ref.define)) is not None:
-            facts.cached, facts.cached_by = flow.site(decorator), Site(value.ref.chunk, store)
-            facts.tensor_params = tuple(_tensors(define, flow.module))
-        elif isinstance(value.ref, Class) and (store := _kept_by_object(value.ref)) is not None:
-            facts.cached, facts.cached_by = flow.site(decorator), Site(value.ref.chunk, store)
+        elif (kept := _kept_by(value.ref)) is not None:
+            facts.cached, facts.cached_by = flow.site(decorator), kept
             facts.tensor_params = tuple(_tensors(define, flow.module))
 
 
-def _kept_by_object(cls: Class) -> t.Assign | None:
-    constructor, call = cls.method("__init__"), cls.method("__call__")
-    return keeps_arguments_in_object(constructor.define, call.define) if constructor and call else None
+def _kept_by(decorator: object) -> Site | None:
+    """The statement by which a decorator of the program, a function or a class, keeps what it was called with."""
+    if isinstance(decorator, FunctionRef):
+        store = keeps_arguments(decorator.define)
+        return Site(decorator.chunk, store) if store is not None else None
+    if not isinstance(decorator, Class):
+        return None
+    constructor, call = decorator.method("__init__"), decorator.method("__call__")
+    store = keeps_arguments_in_object(constructor.define, call.define) if constructor and call else None
+    return Site(decorator.chunk, store) if store is not None else None
 
 
 def is_emptied(flow: Flow) -> bool:
