@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from gradguard.static import tree as t
@@ -33,7 +34,15 @@ def lengthened(flow: Flow, path: str, value: Value, state: State, source: t.Expr
     if joining is None or _is_kept_short(flow, path, joining, source):
         return value
     before = frozenset(Holding(Held.GROWN, root) for root in content(flow.read(path, state)))
-    return value._replace(holds=value.holds | flow.joined[joining] | before)
+    parts = (flow.joined[call] for call in _joined_before(flow, joining))
+    return value._replace(holds=value.holds.union(flow.joined[joining], before, *parts))
+
+
+def _joined_before(flow: Flow, joining: t.Call) -> Iterator[t.Call]:
+    """The calls that put together what is added: ``new = torch.cat([x, y], 1)``, ``bank = torch.cat([bank, new])``."""
+    for node in t.walk([arg.value for arg in joining.args]):
+        bound = flow.ref.assigned.get(node.id, []) if isinstance(node, t.Name) else [node]
+        yield from (each for each in bound if isinstance(each, t.Call) and each in flow.joined)
 
 
 def joining_call(flow: Flow, path: str, source: t.Expr | None) -> t.Call | None:
