@@ -14,6 +14,7 @@ from gradguard.runtime.beside import Alias
 from gradguard.runtime.contexts import OF_CONTEXT
 from gradguard.runtime.garbage import sets_attribute
 from gradguard.runtime.holders import SAVED, Suspect
+from gradguard.runtime.roots import waiting_function
 from gradguard.runtime.source import Sources
 from gradguard.runtime.stores import (
     adds_to_itself,
@@ -198,8 +199,10 @@ def calls(sources: Sources, pattern: str, function: str | None = None) -> list[L
 
 
 def _function_of(suspect: Suspect) -> str | None:
-    """The function whose variable holds it."""
-    return suspect.root.name if suspect.holder.scope == "local" and suspect.root else None
+    """The function whose variable holds it: of a generator that waits, its own."""
+    waiting = filter(None, (waiting_function(spot.thing) for spot in reversed(suspect.chain)))
+    is_local = suspect.holder.scope == "local" and suspect.root is not None
+    return next(waiting, None) or (suspect.root.name if is_local and suspect.root else None)
 
 
 def _from_source(suspect: Suspect, sources: Sources) -> list[Line]:

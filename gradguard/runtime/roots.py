@@ -119,6 +119,12 @@ def suspended_frame(thing: Any) -> FrameType | None:
     return frame if isinstance(frame, FrameType) and not getattr(thing, f"{prefix}_running") else None
 
 
+def waiting_function(thing: Any) -> str | None:
+    """The name of the function whose frame a generator or coroutine keeps; None for anything else."""
+    prefix = _PREFIXES.get(type(thing))
+    return getattr(thing, f"{prefix}_code").co_name if prefix is not None else None
+
+
 def _waiting_frames() -> Iterator[tuple[FrameType, Any]]:
     """Frames that wait: a generator that a loop goes through, a task of asyncio are on no stack, in no variable.
 

@@ -29,11 +29,13 @@ def keeps_arguments_in_object(constructor: t.Define, call: t.Define) -> t.Assign
         call: runs instead of it.
     """
     kept = {path for stmt in t.walk_statements(constructor.body) for path in _empty_dicts(stmt)}
-    if not kept or len(constructor.params) < 2 or _lets_go(call.body):
+    begins_again = any(_empty_dicts(stmt) for stmt in t.walk_statements(call.body))
+    if not kept or len(constructor.params) < 2 or begins_again or _lets_go(call.body):
         return None
     function = constructor.params[1].name
     assigned = (stmt for stmt in t.walk_statements(constructor.body) if isinstance(stmt, t.Assign))
-    named = [t.path_of(s.targets[0]) for s in assigned if isinstance(s.value, t.Name) and s.value.id == function]
+    bound = (pair for stmt in assigned for pair in t.pairs(stmt.targets, stmt.value))
+    named = [t.path_of(target) for target, value in bound if t.path_of(value) == function]
     own = t.Define(call.origin, call.name, call.params[1:], call.body, call.decorators)
     return next((stmt for path in named if path is not None and (stmt := _keeping(own, path, kept)) is not None), None)
 

@@ -701,3 +701,57 @@ def test_a_cache_that_another_file_empties(after: str, lines: list[tuple[str, in
                 {after}
     """
     assert lines_in_files(tmp_path, {"encoders.py": encoders, "train.py": train}, CODE) == lines
+
+
+OBJECT = """
+    class memoized:
+        def __init__(self, function):
+            self.function, self.size = function, 0
+            self.known = dict()
+
+        def __call__(self, *args):
+            {lines}
+
+    @memoized{first}
+    def normal(x: torch.Tensor):
+        return x / x.norm()
+
+    @memoized
+    def buckets(n, k):
+        return torch.arange(int(n)) // k
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.bias = nn.Embedding(8, 8)
+
+        def forward(self, x, lengths):
+            longest = lengths.max()
+            return x + self.bias(buckets({given}, 4)){second}
+"""
+KEEPS = (
+    "key = args", "if key not in self.known:", "    self.known[key] = self.function(*args)", "return self.known[key]"
+)  # fmt: skip
+
+
+def remembered(*lines: str, given: str = "longest", first: str = "", second: str = "") -> str:
+    body = "\n            ".join(lines)
+    return OBJECT.format(lines=body, given=given, first=first, second=second)
+
+
+def test_an_object_that_remembers_what_it_was_given() -> None:
+    assert_flagged(remembered(*KEEPS, first="  # !", second="  # !"), CODE)
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ("key = tuple(map(float, args))", *KEEPS[1:]),
+        ("key = args[0].shape", *KEEPS[1:]),
+        ("self.size += 1", "return self.function(*args)"),
+        ("if len(self.known) > 9:", "    self.known.clear()", *KEEPS),
+        ("self.known = {}", *KEEPS),
+    ],
+)
+def test_an_object_that_remembers_numbers_or_forgets(lines: tuple[str, ...]) -> None:
+    assert_clean(remembered(*lines, given="longest"), CODE)

@@ -305,3 +305,191 @@ def test_the_listeners_in_a_list_that_has_a_name(tmp_path: Path) -> None:
 )
 def test_listeners_that_keep_no_graph(kept: str, listeners: str, value: str, tmp_path: Path) -> None:
     assert _listening(tmp_path, kept, listeners, value) == []
+
+
+ON_ERROR = {
+    "memory.py": """
+        import torch
+
+        class Memory:
+            def __init__(self, size):
+                self.priorities = torch.zeros(size)
+
+            def update(self, index, errors):
+                self.priorities[index] = errors.abs() + 0.1
+    """,
+    "agent.py": """
+        import torch
+
+        class Agent:
+            def __init__(self, net):
+                self.net = net
+                self.optimizer = torch.optim.Adam(net.parameters())
+
+            def learn(self, batch, on_error=None):
+                errors = self.net(batch).mean(1)
+                self.optimizer.zero_grad()
+                errors.square().mean().backward()
+                self.optimizer.step()
+                if on_error is not None:
+                    on_error({errors})
+    """,
+    "main.py": """
+        import torch
+        from agent import Agent
+        from memory import Memory
+
+        def main(net, steps):
+            memory, agent = Memory(100), Agent(net)
+            for step in range(steps):
+                index = torch.randint(100, (8,))
+                {learn}
+    """,
+}
+
+
+def on_error(folder: Path, learn: str, errors: str = "errors") -> list[tuple[str, int]]:
+    edited = {"{errors}": errors, "{learn}": learn}
+    files = dict(ON_ERROR)
+    for name, text in files.items():
+        for old, new in edited.items():
+            text = text.replace(old, new)
+        files[name] = text
+    return lines_in_files(folder, files)
+
+
+@pytest.mark.parametrize(
+    "learn",
+    [
+        "agent.learn(torch.randn(8, 4), on_error=lambda e: memory.update(index, e))",
+        "agent.learn(torch.randn(8, 4), lambda e: memory.update(index, e))",
+        "agent.learn(torch.randn(8, 4), lambda errors, index=index: memory.update(index, errors))",
+    ],
+)
+def test_a_lambda_that_hands_a_graph_on(learn: str, tmp_path: Path) -> None:
+    assert on_error(tmp_path, learn) == [("main.py", 10)]
+
+
+@pytest.mark.parametrize(
+    ("learn", "errors"),
+    [
+        ("agent.learn(torch.randn(8, 4), on_error=lambda e: memory.update(index, e))", "errors.detach()"),
+        ("agent.learn(torch.randn(8, 4), on_error=lambda e: memory.update(index, e.detach()))", "errors"),
+        ("agent.learn(torch.randn(8, 4), on_error=lambda e: print(e.mean()))", "errors"),
+        ("agent.learn(torch.randn(8, 4), on_error=lambda e: memory.update(index, torch.ones(8)))", "errors"),
+        ("agent.learn(torch.randn(8, 4))", "errors"),
+        ("agent.learn(torch.randn(8, 4), on_error=lambda e: Memory(100).update(index, e))", "errors"),
+    ],
+)
+def test_a_lambda_that_hands_none_on(learn: str, errors: str, tmp_path: Path) -> None:
+    assert on_error(tmp_path, learn, errors) == []
+
+
+BUS = {
+    "bus.py": """
+        from collections import defaultdict
+
+        class Bus:
+            def __init__(self):
+                self._subscribed = defaultdict(list)
+
+            def on(self, topic, function):
+                self._subscribed[topic].append(function)
+
+            def emit(self, topic, **payload):
+                for function in self._subscribed[topic]:
+                    function(**payload)
+    """,
+    "listeners.py": """
+        import torch
+
+        class Directions:
+            def __init__(self):
+                self.seen = {}
+
+            def measure(self, step, model):
+                now = tuple(p.grad for p in model.parameters())
+                self.seen[step] = {kept}
+
+        class Printer:
+            def __init__(self):
+                self.mean = 0.0
+
+            def __call__(self, step, loss):
+                self.mean = 0.9 * self.mean + 0.1 * loss
+                print(step, self.mean)
+    """,
+    "main.py": """
+        import torch
+        from bus import Bus
+        from listeners import Directions, Printer
+
+        def main(net, opt, loader):
+            bus, directions = Bus(), Directions()
+            bus.on("gradients", directions.measure)
+            bus.on("step", Printer())
+            for step, x in enumerate(loader):
+                opt.zero_grad()
+                loss = net(x).mean()
+                loss.backward()
+                bus.emit("gradients", step=step, model=net)
+                opt.step()
+                bus.emit("step", step=step, loss=loss.item())
+    """,
+}
+
+
+def test_methods_and_objects_that_listen_to_one_bus(tmp_path: Path) -> None:
+    kept = {name: text.replace("{kept}", "now") for name, text in BUS.items()}
+    assert lines_in_files(tmp_path, kept) == [("listeners.py", 10)]
+
+
+@pytest.mark.parametrize("kept", ["len(now)", "float(now[0].norm())", "sum(g.norm().item() for g in now)"])
+def test_listeners_to_a_bus_that_keep_numbers(kept: str, tmp_path: Path) -> None:
+    assert lines_in_files(tmp_path, {name: text.replace("{kept}", kept) for name, text in BUS.items()}) == []
+
+
+LOGGED = {
+    "table.py": """
+        import logging
+
+        class Table(logging.Handler):
+            def __init__(self):
+                super().__init__()
+                self.rows = []
+
+            def emit(self, record):
+                self.rows.append({kept})
+    """,
+    "main.py": """
+        import logging
+        import torch
+        from table import Table
+
+        logger = logging.getLogger(__name__)
+
+        def main(net, opt, loader):
+            logger.addHandler(Table())
+            for step, x in enumerate(loader):
+                loss = net(x).mean()
+                opt.zero_grad()
+                loss.backward()
+                opt.step()
+                logger.info("step %d", step, extra={"number": step, "loss": loss})
+    """,
+}
+
+
+@pytest.mark.parametrize(
+    ("kept", "lines"),
+    [
+        ("(record.number, record.loss)", [("table.py", 10)]),
+        ("record.loss", [("table.py", 10)]),
+        ("record", [("main.py", 15)]),
+        ("(record.number, float(record.loss))", []),
+        ("record.number", []),
+        ("(record.levelname, record.created, record.args)", []),
+    ],
+)
+def test_an_attribute_of_a_record(kept: str, lines: list[tuple[str, int]], tmp_path: Path) -> None:
+    assert lines_in_files(tmp_path, {name: text.replace("{kept}", kept) for name, text in LOGGED.items()}) == lines

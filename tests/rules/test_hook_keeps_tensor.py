@@ -1303,3 +1303,41 @@ def test_what_a_context_collects() -> None:
     registers = "self.stack.enter_context(module.register_forward_hook(self.keep))"
     assert_clean(twin(CAPTURE.format(registers=registers)), CODE)
     assert_flagged(CAPTURE.format(registers="module.register_forward_hook(self.keep)"), CODE)
+
+
+EMPHASISED = """
+    def emphasise(image, strength):
+        pixels = {pixels}
+
+        def weight(grad):
+            return grad * (1 + strength * (pixels > 0))
+
+        image.register_hook(weight){mark}
+        {after}
+        return image
+
+    def train(G, D, opt, steps):
+        for step in range(steps):
+            fake = emphasise(G(torch.randn(2, 3)), 0.5)
+            opt.zero_grad()
+            D(fake).mean().backward()
+            opt.step()
+"""
+
+
+def test_the_tensor_under_another_name() -> None:
+    assert_flagged(EMPHASISED.format(pixels="image", mark="  # !", after="pass"), CODE)
+
+
+@pytest.mark.parametrize(
+    ("pixels", "after"),
+    [
+        ("image.detach()", "pass"),
+        ("image > 0", "pass"),
+        ("torch.ones(2, 3)", "pass"),
+        ("strength", "pass"),
+        ("image", "pixels = None"),
+    ],
+)
+def test_another_tensor_under_that_name(pixels: str, after: str) -> None:
+    assert_clean(EMPHASISED.format(pixels=pixels, mark="", after=after), CODE)

@@ -128,6 +128,19 @@ FLAGGED = {
 }
 
 CLEAN = {
+    "a stack that resets as it is left": """
+        def train_step(net, optimizer, x):
+            with contextlib.ExitStack() as stack:
+                loss = net(x).mean()
+                loss.backward()
+                stack.callback(optimizer.zero_grad)
+                optimizer.step()
+
+        def main(net, loader):
+            optimizer = torch.optim.Adam(net.parameters())
+            for x in loader:
+                train_step(net, optimizer, x)
+    """,
     "another stage": """
         class Learner:
             def __init__(self, net):

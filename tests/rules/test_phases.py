@@ -131,3 +131,62 @@ def test_what_a_method_does_for_its_own_word(asks: str) -> None:
 @pytest.mark.parametrize("given", ["self.mode", '"val"', '"train" if batch else "val"'])
 def test_what_is_given_is_not_the_other_word(given: str) -> None:
     assert_flagged(STEP.format(given=given, asks='mode in ["val", "test"]', mark="", inside="  # !"), "GG107")
+
+
+TRACKED = """
+    class Tracker:
+        def __init__(self):
+            self.level = torch.tensor(1.0)
+
+        def observe(self, x):
+            self.level = torch.lerp(self.level, {seen}, 0.05)
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = nn.Linear(3, 3)
+            self.tracker = Tracker()
+
+        def forward(self, x):
+            h = self.layer(x)
+            {when}
+                self.tracker.observe(h){mark}
+            return h
+
+    def evaluate(net, loader):
+        {mode}
+        with torch.no_grad():
+            for x, y in loader:
+                print(F.mse_loss(net(x), y).item())
+        net.train()
+
+    def main(net, loader, optimizer):
+        net = Net()
+        for step, (x, y) in enumerate(loader):
+            optimizer.zero_grad()
+            F.mse_loss(net(x), y).backward()
+            optimizer.step()
+            evaluate(net, loader)
+"""
+
+
+def tracked(
+    *, seen: str = "x.mean()", when: str = "if self.training:", mode: str = "net.eval()", mark: str = ""
+) -> str:
+    return TRACKED.format(seen=seen, when=when, mode=mode, mark=mark)
+
+
+def test_what_a_forward_does_in_training_mode_only() -> None:
+    assert_flagged(tracked(mark="  # !"), "GG107")
+
+
+@pytest.mark.parametrize(
+    "snippet",
+    [
+        tracked(seen="x.mean().detach()"),
+        tracked(seen="x.mean().item() * torch.ones(())"),
+        tracked(when="with torch.no_grad():"),
+    ],
+)
+def test_what_an_evaluation_does_without_a_graph(snippet: str) -> None:
+    assert_clean(snippet, "GG107")

@@ -137,3 +137,56 @@ def test_a_setter_that_collects() -> None:
 
 def test_a_getter_that_detaches() -> None:
     assert_clean(_filled(RECORD.replace("return self._loss", "return self._loss.detach()"), AVERAGE[:-5]))
+
+
+PRICE = """
+        class Constraint:
+            def __init__(self, limit, rate):
+                self.limit, self.rate = limit, rate
+                self.price = torch.tensor(0.1)
+
+            @property
+            def price(self):
+                return self._price
+
+            @price.setter
+            def price(self, value):
+                self._price = <set>
+
+            def update(self, cost):
+                <update>
+
+        def train(policy, loader, opt):
+            speed = Constraint(1.0, 0.1)
+            for x in loader:
+                cost = policy(x).mean()
+                loss = -cost + float(speed.price) * cost
+                opt.zero_grad()
+                loss.backward()
+                opt.step()
+                speed.update(policy(x).mean())<mark>
+"""
+ADDS = "self.price += self.rate * (cost - self.limit)"
+
+
+def priced(update: str, bound: str = "value.clamp(min=0.0)", mark: str = "") -> str:
+    return PRICE.replace("<set>", bound).replace("<update>", update).replace("<mark>", mark)
+
+
+@pytest.mark.parametrize("update", [ADDS, ADDS.replace("+= ", "= self.price + "), ADDS.replace("+=", "-=")])
+def test_a_setter_that_goes_on_with_the_graph(update: str) -> None:
+    assert_flagged(priced(update, mark="  # !"), "GG105")
+
+
+@pytest.mark.parametrize(
+    "snippet",
+    [
+        priced(ADDS, "value.detach().clamp(min=0.0)"),
+        priced(ADDS, "float(value)"),
+        priced(ADDS.replace("cost -", "cost.item() -")),
+        priced("self.limit += 0.1"),
+        priced("with torch.no_grad():\n                    " + ADDS),
+    ],
+)
+def test_a_setter_that_cuts_it(snippet: str) -> None:
+    assert_clean(snippet)

@@ -104,3 +104,72 @@ def test_on_a_module_that_is_cleared() -> None:
         """,
         CODE,
     )
+
+
+REPORTED = """
+        class Report:
+            def __init__(self, model):
+                self.norms = dict()
+                for name, p in model.named_parameters():
+                    {registers}
+
+            def write(self, grad):
+                self.norms["last"] = grad.norm()
+
+            def close(self):
+                for handle in self.handles:
+                    handle.remove()
+
+        def train_step(net, opt, x):
+            {here}
+            loss = net(x).mean()
+            opt.zero_grad()
+            loss.backward()
+            opt.step()
+            {after}
+            return loss.item()
+
+        def main(net, loader):
+            opt = torch.optim.Adam(net.parameters())
+            {before}
+            for x in loader:
+                train_step(net, opt, x)
+"""
+
+
+def reported(
+    registers: str, *, here: str = "report = Report(net)", after: str = "pass", before: str = "print(len(loader))"
+) -> str:
+    return REPORTED.format(registers=registers, here=here, after=after, before=before)
+
+
+@pytest.mark.parametrize(
+    "registers",
+    [
+        "p.register_hook(self.write)  # !",
+        "p.register_hook(lambda g: print(g.norm()))  # !",
+        "p.register_post_accumulate_grad_hook(self.write)  # !",
+    ],
+)
+def test_an_object_of_each_step_registers_on_parameters(registers: str) -> None:
+    assert_flagged(reported(registers), CODE)
+
+
+def test_a_step_that_registers_on_parameters() -> None:
+    here = "for p in net.parameters(): p.register_hook(print)  # !"
+    assert_flagged(reported("print(p)", here=here), CODE)
+
+
+@pytest.mark.parametrize(
+    "snippet",
+    [
+        reported("p.register_hook(self.write)", here="pass", before="Report(net)"),
+        reported("p.register_hook(self.write).remove()"),
+        reported("self.handles.append(p.register_hook(self.write))", after="report.close()"),
+        reported("print(p.shape)"),
+        reported("p.view(-1).register_hook(self.write)"),
+        reported("print(p)", here="for p in [x * 1.0]: p.register_hook(print)"),
+    ],
+)
+def test_hooks_on_parameters_that_do_not_pile_up(snippet: str) -> None:
+    assert_clean(snippet, CODE)

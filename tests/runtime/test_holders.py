@@ -187,6 +187,27 @@ def keep(source):
 for loss in keep(training()):
     pass
 """),
+    "a list that a waiting generator binds anew": ("local", "keep.kept", "graph", """
+def keep(source):
+    kept = []
+    for model, output, loss in source:
+        yield loss
+        kept = kept + [loss]  # here
+for loss in keep(training()):
+    pass
+"""),
+    "a list of a waiting generator that a function has": ("local", "keep.kept", "graph", """
+def keep(source):
+    kept = []
+    for model, output, loss in source:
+        yield loss
+        kept = kept + [loss]  # here
+def train():
+    losses = keep(training())
+    for loss in losses:
+        pass
+train()
+"""),
     "a tuple that is bound anew": ("local", "train.state", "graph", """
 def train():
     state = (torch.zeros(32, 2), 0)
