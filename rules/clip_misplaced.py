@@ -110,9 +110,11 @@ def _while_scaled(function: Function, around: Round, clip: Call) -> Iterator[Fin
     late = _unscaled_afterwards(function, clip)
     if late is None and function.unscales():
         return
-    where = (late.site.related("this unscales them, too late"),) if late is not None else ()
+    where = [late.source.site.related("this unscales them, too late")] if late is not None else []
+    if clip.inner is not None:
+        where.append(clip.site.related("it is called here"))
     yield rule.finding(
-        clip.site,
+        clip.source.site,
         "the gradients are still scaled here: the threshold is compared with a norm that is larger by the scaler's "
         "scale, at first 65,536 unless `init_scale` says otherwise",
         help=f"call `scaler.unscale_({step.target or 'optimizer'})` before it",

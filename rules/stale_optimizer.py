@@ -15,6 +15,15 @@ model.fc = nn.Linear(512, 2)        # the head is never trained
 So it is with an object that makes its network anew in one method, `self.net = Net()`, and its optimizer once: in its
 constructor, or as a `cached_property`.
 
+Nor does it learn of parameters that want gradients later, where it was given only those that did before:
+
+```python
+model.encoder.requires_grad_(False)
+optimizer = optim.Adam(p for p in model.parameters() if p.requires_grad)
+...
+model.encoder.requires_grad_(True)  # computes gradients from here on, and is never trained
+```
+
 **Instead**, make the optimizer when the model is as it is to be trained, or add what is new with
 `optimizer.add_param_group({"params": model.fc.parameters()})`.
 
@@ -23,6 +32,8 @@ model = models.resnet18(weights="DEFAULT")
 model.fc = nn.Linear(512, 2)
 optimizer = optim.SGD(model.parameters(), lr=0.01)
 ```
+
+An optimizer may be given frozen parameters, too: it leaves alone what has no gradient.
 
 **Not flagged.** What wraps the model and keeps its parameters (`nn.DataParallel(model)`, `torch.compile(model)`,
 `model.to(device)`, `load_state_dict`), modules without parameters (`nn.Identity()`), an optimizer that is made anew or
@@ -53,10 +64,16 @@ def trains_the_old_one(function: Function) -> Iterator[Finding]:
     for each in function.replacements():
         notes = [each.made.related(f"the optimizer is made at `{one_line(each.made.code)}`")]
         if each.replaced != each.site:
-            notes.append(each.replaced.related(f"this is where it is made anew: `{one_line(each.replaced.code)}`"))
+            doing = "unfrozen" if each.is_unfrozen else "made anew"
+            notes.append(each.replaced.related(f"this is where it is {doing}: `{one_line(each.replaced.code)}`"))
+        what = (
+            f"what is unfrozen here is never trained: `{each.optimizer}` was given only what wanted gradients before"
+            if each.is_unfrozen
+            else f"what is made here is never trained: `{each.optimizer}` has the parameters of what was there before"
+        )
         yield rule.finding(
             each.site,
-            f"what is made here is never trained: `{each.optimizer}` has the parameters of what was there before",
+            what,
             help=f"make `{each.optimizer}` after this, or give it the new parameters with `add_param_group`",
             related=tuple(notes),
         )

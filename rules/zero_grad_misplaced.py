@@ -122,10 +122,9 @@ def _while_accumulating(function: Function) -> Iterator[Finding]:
         resets = [z for z in loop.zero_grads if z.loop is loop and z.target is not None]
         for reset in resets:
             own = [s for s in steps if s.target == reset.target or _is_of_model(function, reset, steps)]
-            plain = not reset.conditional and reset.inner is None
-            if plain and loop.is_step and own and all(s.is_periodic and not s.zeroes for s in own):
+            if not reset.conditional and loop.is_step and own and all(s.is_periodic and not s.zeroes for s in own):
                 yield rule.finding(
-                    reset.site,
+                    reset.source.site,
                     f"`{reset.target}` steps every few iterations, but its gradients are reset in each: what was to be "
                     "accumulated is lost",
                     help="reset them where the step is, after it",

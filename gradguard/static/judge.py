@@ -45,6 +45,7 @@ from gradguard.static.spent_iterators import spent_iterators
 from gradguard.static.straight_through import cancelled
 from gradguard.static.tensor_keys import tensor_keys
 from gradguard.static.uncalled import uncalled
+from gradguard.static.unfrozen_later import unfrozen_later
 from gradguard.static.unguarded import unguarded
 from gradguard.static.unknown_modules import may_cut
 from gradguard.static.unregistered import kept_in_collections, unregistered
@@ -81,7 +82,7 @@ def judge(flow: Flow) -> None:
             loop.is_once_by_default = counts.is_once_by_default(flow, loop.site.node.iterable)
     for loop in flow.facts.loops:
         judge_forwards(flow, loop)
-    flow.facts.replacements = lambda: [*replacements(flow), *replaced_by_methods(flow)]
+    flow.facts.replacements = lambda: [*replacements(flow), *replaced_by_methods(flow), *unfrozen_later(flow)]
     flow.facts.moving_targets = lambda: list(moving_targets(flow))
     flow.facts.live_advantages = lambda: list(live_advantages(flow))
     flow.facts.live_states = lambda: list(live_states(flow))

@@ -30,7 +30,7 @@ def as_given(flow: Flow, path: str, state: State, call: t.Call) -> str:
     made = [assign.value for assign in _making(flow, head, call)]
     if len(made) != 1 or not isinstance(made[0], t.Call) or not isinstance(cls, Class) or cls.is_module:
         return path
-    given = _given_for(cls, name, made[0])
+    given = given_for(cls, name, made[0])
     before = t.path_of(given) if given is not None else None
     return path if before is None else flow.canonical(before) + rest[len(name) :]
 
@@ -44,7 +44,7 @@ def _making(flow: Flow, name: str, call: t.Call) -> Iterator[t.Assign]:
             yield stmt
 
 
-def _given_for(cls: Class, name: str, made: t.Call) -> t.Expr | None:
+def given_for(cls: Class, name: str, made: t.Call) -> t.Expr | None:
     """The argument of a constructor's call that becomes a field, and nothing else does."""
     if cls.method("__init__") is None:
         return made.argument(name, cls.fields.index(name)) if name in cls.fields else None

@@ -16,12 +16,14 @@ class Replacement:
         made: where it is made.
         site: the statement that replaces the module, or calls what does.
         replaced: the statement that does.
+        is_unfrozen: it was there before, and froze: the optimizer was given only what wanted gradients then.
     """
 
     optimizer: str
     made: Site
     site: Site
     replaced: Site
+    is_unfrozen: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from gradguard.static import tree as t
 
@@ -36,3 +36,20 @@ def ends_at(loop: t.Repeat, stmt: t.Stmt) -> bool:
 
 def _goes_on(stmt: t.Stmt) -> bool:
     return isinstance(stmt, t.Leave) and stmt.kind == "continue"
+
+
+def following(body: Sequence[t.Stmt], stmt: t.Stmt) -> Iterator[t.Stmt]:
+    """What comes after a statement, in the order of the text, in its block."""
+    for place, each in enumerate(body):
+        if each is stmt:
+            yield from _in_order(body[place + 1 :])
+        for block in t.blocks(each):
+            yield from following(block, stmt)
+
+
+def _in_order(body: Sequence[t.Stmt]) -> Iterator[t.Stmt]:
+    for stmt in body:
+        yield stmt
+        for block in t.blocks(stmt):
+            if not t.leaves(block):  # what leaves its function or its loop is on no way to what comes next
+                yield from _in_order(block)

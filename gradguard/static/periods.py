@@ -35,12 +35,42 @@ def every(flow: Flow, stmt: t.If) -> int | None:
     ``if (i + 1) % args.accumulate == 0: optimizer.step()``.
     """
     written = period(stmt.test)
+    if written is None and (most := _counted_to(flow, stmt)) is not None:
+        return _default(flow, most, _MOST_NAMES) or 0
     if written != 0 or not any(map(_steps, t.walk(stmt.body))):
         return written
     return max(
         (number for count in _moduli(stmt.test) if (number := _default(flow, count, _MOST_NAMES)) is not None),
         default=0,
     )
+
+
+def _counted_to(flow: Flow, stmt: t.If) -> t.Expr | None:
+    """``n`` of ``if self.pending == n:``, where the function counts up, and something begins at 0 again."""
+    test = stmt.test
+    if not isinstance(test, t.Operation) or test.operator not in ("==", ">=") or len(test.operands) != 2:
+        return None
+    path, most = t.path_of(test.operands[0]), test.operands[1]
+    if path is None or (isinstance(most, t.Constant) and most.value in (0, 1)):
+        return None
+    counting = (s for s in flow.ref.define.statements if isinstance(s, t.Augment) and s.operator == "+")
+    is_counted = any(t.path_of(s.target) == path and _is_one(s.value) for s in counting)
+    return most if is_counted and _begins_again(flow, stmt, path) else None
+
+
+def _is_one(expr: t.Expr) -> bool:
+    return isinstance(expr, t.Constant) and expr.value == 1
+
+
+def _begins_again(flow: Flow, stmt: t.If, path: str) -> bool:
+    """Whether the body of a condition sets a counter to 0, or a method that it calls does."""
+    calls = [node for node in t.walk(stmt.body) if isinstance(node, t.Call)]
+    methods = [(t.path_of(call.func) or "").removeprefix("self.") for call in calls]
+    owner = flow.ref.owner if path.startswith("self.") else None
+    refs = [owner.method(name) for name in methods if name.isidentifier()] if owner is not None else []
+    bodies = [stmt.body, *(ref.define.body for ref in refs if ref is not None)]
+    assigned = (s for body in bodies for s in t.walk_statements(body) if isinstance(s, t.Assign))
+    return any(t.is_zero(s.value) and path in map(t.path_of, s.targets) for s in assigned)
 
 
 def _steps(node: t.Node) -> bool:
@@ -88,6 +118,8 @@ def _of_parameter(define: t.Define, name: str) -> int | None:
 
 
 def _of_setting(flow: Flow, name: str) -> int | None:
-    """Of an option of the command line, or a field of a class of settings, in this file."""
-    found = {int(a or b) for a, b in setting(name, r"(\d+)").findall(flow.module.source.text)}
+    """Of an option of the command line, or a field of a class of settings, in this file or those that it goes with."""
+    pattern = setting(name, r"(\d+)")
+    texts = flow.project.survey.texts_used(name, flow.module, pattern)
+    found = {int(a or b) for text in texts for a, b in pattern.findall(text)}
     return found.pop() if len(found) == 1 else None

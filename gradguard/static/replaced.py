@@ -10,6 +10,7 @@ from gradguard.static import tree as t
 from gradguard.static.classes import Class
 from gradguard.static.functions import FunctionRef
 from gradguard.static.model import Replacement
+from gradguard.static.order import following
 from gradguard.static.replacing import adds, is_below, is_of_each, replaces, replacing, splits
 from gradguard.static.source import Site
 from gradguard.static.values import Kind, Value
@@ -33,10 +34,10 @@ def replacements(flow: Flow) -> Iterator[Replacement]:
         made = flow.final.env.get(flow.canonical(path)) if path is not None else None
         if path is None or made is None or made.kind is not Kind.OPTIMIZER:
             continue
-        given, after = _given(flow, stmt, made), list(_after(flow.ref.define.body, stmt))
+        given, after = _given(flow, stmt, made), list(following(flow.ref.define.body, stmt))
         for place, later in enumerate(after) if given else ():
             if (replaced := _replaced(flow, later, given)) is not None:
-                if _is_used(flow, path, replaced.node, after[place + 1 :], given):
+                if is_used(flow, path, replaced.node, after[place + 1 :], given):
                     yield Replacement(path, flow.site(stmt), flow.site(later), replaced)
                 break
 
@@ -58,23 +59,6 @@ def _as_given(helper: FunctionRef, call: t.Call, paths: frozenset[str]) -> Itera
         for path in paths:
             if own is not None and is_below(path, param.name):
                 yield own + path[len(param.name) :]
-
-
-def _after(body: Sequence[t.Stmt], stmt: t.Stmt) -> Iterator[t.Stmt]:
-    """What comes after a statement, in the order of the text, in its block."""
-    for place, each in enumerate(body):
-        if each is stmt:
-            yield from _in_order(body[place + 1 :])
-        for block in t.blocks(each):
-            yield from _after(block, stmt)
-
-
-def _in_order(body: Sequence[t.Stmt]) -> Iterator[t.Stmt]:
-    for stmt in body:
-        yield stmt
-        for block in t.blocks(stmt):
-            if not t.leaves(block):  # what leaves its function or its loop is on no way to what comes next
-                yield from _in_order(block)
 
 
 def _replaced(flow: Flow, stmt: t.Stmt, given: frozenset[str]) -> Site | None:
@@ -128,7 +112,7 @@ def _replaced_in_each(flow: Flow, stmt: t.Stmt, call: t.Attribute, given: frozen
     return found[0] if found and all(found) else None
 
 
-def _is_used(flow: Flow, path: str, replaced: t.Node, rest: Sequence[t.Stmt], given: frozenset[str]) -> bool:
+def is_used(flow: Flow, path: str, replaced: t.Node, rest: Sequence[t.Stmt], given: frozenset[str]) -> bool:
     """Whether the optimizer that has ``path`` steps after a statement, and gets no parameters in between."""
     owner = flow.ref.owner if path.startswith("self.") else None
     methods = [ref for cls in owner.lineage() for ref in cls.methods.values()] if owner is not None else []

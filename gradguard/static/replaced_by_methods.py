@@ -14,6 +14,7 @@ from gradguard.static.own_methods import leading_to, methods_of, reached
 from gradguard.static.replaced import is_given_more, steps
 from gradguard.static.replacing import is_below, replaces, replacing
 from gradguard.static.source import Site
+from gradguard.static.unfrozen_later import chosen_from, freezes_some, unfreezes
 from gradguard.static.values import Kind
 
 if TYPE_CHECKING:
@@ -34,11 +35,22 @@ def replaced_by_methods(flow: Flow) -> Iterator[Replacement]:
             continue
         training = leading_to(methods, {m.define.name for m in methods if any(steps(n, path) for n in m.define.nodes)})
         for method in _called_later(owner, ref):
+            if any(isinstance(n, t.Call) and _is_optimizer(method, n) for n in method.define.nodes):
+                continue  # one of its own, for the new one
+            for stmt in _unfreezing(flow, method, call) if making is ref else ():
+                if _trains_afterwards(flow, method, training, path, again=ref.define.name != "__init__"):
+                    site = Site(method.chunk, stmt)
+                    yield Replacement(path, Site(making.chunk, call), site, site, is_unfrozen=True)
             for stmt, replaced in _replacing(flow, method, given):
-                if any(isinstance(n, t.Call) and _is_optimizer(method, n) for n in method.define.nodes):
-                    continue  # one of its own, for the new one
                 if _trains_afterwards(flow, method, training, path, again=ref.define.name != "__init__"):
                     yield Replacement(path, Site(making.chunk, call), Site(method.chunk, stmt), replaced)
+
+
+def _unfreezing(flow: Flow, method: FunctionRef, made: t.Call) -> list[t.Stmt]:
+    """The statements of a method that unfreeze what an optimizer was not given, as it was frozen."""
+    modules = frozenset(chosen_from(flow, made))
+    found = [stmt for stmt in _reached(method.define.body) if modules and unfreezes(stmt, modules)]
+    return found if found and freezes_some(flow) else []
 
 
 def _replacing(flow: Flow, method: FunctionRef, given: frozenset[str]) -> Iterator[tuple[t.Stmt, Site]]:

@@ -965,3 +965,127 @@ def test_a_head_that_grows_with_the_tasks_is_flagged(begins: str) -> None:
 )
 def test_what_the_optimizer_learns_of_is_not(grows: str, begins: str) -> None:
     assert_clean(GROWING.format(grows=grows, begins=begins), CODE)
+
+
+UNFROZEN = """
+    def release(model):
+        for p in model.encoder.parameters():
+            p.requires_grad_(True)
+
+    class Thaw:
+        def __init__(self, model, at):
+            self.model, self.at = model, at
+
+        def on_step(self, step):
+            if step == self.at:
+                self.model.encoder.requires_grad_(True)
+
+    def groups(model, lr):
+        wanted = []
+        for p in model.parameters():
+            if p.requires_grad:
+                wanted.append(p)
+        return torch.optim.Adam(wanted, lr=lr)
+
+    def main(net, loader):
+        thaw = Thaw(net, 100)
+        {freeze}
+        optimizer = {optimizer}
+        for step, (x, y) in enumerate(loader):
+            if step == 100:
+                {unfreeze}
+            loss = F.cross_entropy(net(x), y)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+"""
+WANTED = "torch.optim.Adam(filter(lambda p: p.requires_grad, net.parameters()))"
+
+
+def unfrozen(unfreeze: str, *, optimizer: str = WANTED, freeze: str = "net.encoder.requires_grad_(False)") -> str:
+    return UNFROZEN.format(unfreeze=unfreeze, optimizer=optimizer, freeze=freeze)
+
+
+@pytest.mark.parametrize(
+    "snippet",
+    [
+        unfrozen("net.encoder.requires_grad_(True)  # !"),
+        unfrozen("net.encoder.requires_grad_()  # !"),
+        unfrozen("net.requires_grad_(True)  # !"),
+        unfrozen("release(net)  # !"),
+        unfrozen("thaw.on_step(step)  # !"),
+        unfrozen("net.encoder.requires_grad_(True)  # !", optimizer="groups(net, 0.1)"),
+        unfrozen(
+            "net.encoder.requires_grad_(True)  # !",
+            optimizer="torch.optim.Adam([p for p in net.parameters() if p.requires_grad])",
+        ),
+        unfrozen(
+            "net.encoder.requires_grad_(True)  # !",
+            freeze="net.encoder.requires_grad_(False); ps = [p for p in net.parameters() if p.requires_grad]",
+            optimizer="torch.optim.Adam(ps)",
+        ),
+    ],
+)
+def test_what_is_unfrozen_after_the_optimizer_was_made_is_flagged(snippet: str) -> None:
+    assert_flagged(snippet, CODE)
+
+
+@pytest.mark.parametrize(
+    "snippet",
+    [
+        unfrozen("net.encoder.requires_grad_(True)", optimizer="torch.optim.Adam(net.parameters())"),
+        unfrozen("net.encoder.requires_grad_(True); optimizer.add_param_group({'params': net.encoder.parameters()})"),
+        unfrozen("net.encoder.requires_grad_(True); optimizer = " + WANTED),
+        unfrozen("net.encoder.requires_grad_(False)"),
+        unfrozen("teacher.requires_grad_(True)"),
+        unfrozen("x.requires_grad_(True)"),
+        unfrozen("net.encoder.requires_grad_(True)", freeze="print(net)"),
+        unfrozen("release(teacher)"),
+        unfrozen("Thaw(teacher, 1).on_step(step)"),
+        unfrozen("print(step)", freeze="net.encoder.requires_grad_(False); net.encoder.requires_grad_(True)"),
+    ],
+)
+def test_what_the_optimizer_has_or_gets_is_not(snippet: str) -> None:
+    assert_clean(snippet, CODE)
+
+
+THAWING = """
+    class Tuner:
+        def __init__(self, net):
+            self.net = net
+            for p in net.encoder.parameters():
+                p.requires_grad = False
+            self.optimizer = torch.optim.Adam({given})
+
+        def thaw(self):
+            {thaw}
+
+        def train(self, loader):
+            for x, y in loader:
+                self.optimizer.zero_grad()
+                F.cross_entropy(self.net(x), y).backward()
+                self.optimizer.step()
+
+    def main(net, loader):
+        tuner = Tuner(net)
+        tuner.train(loader)
+        tuner.thaw()
+        tuner.train(loader)
+"""
+FILTERED = "filter(lambda p: p.requires_grad, self.net.parameters())"
+
+
+def test_a_method_that_unfreezes() -> None:
+    assert_flagged(THAWING.format(given=FILTERED, thaw="self.net.encoder.requires_grad_(True)  # !"), CODE)
+
+
+@pytest.mark.parametrize(
+    ("given", "thaw"),
+    [
+        ("self.net.parameters()", "self.net.encoder.requires_grad_(True)"),
+        (FILTERED, "self.net.encoder.requires_grad_(True); self.optimizer = torch.optim.Adam(self.net.parameters())"),
+        (FILTERED, "self.net.encoder.train()"),
+    ],
+)
+def test_a_method_that_unfreezes_what_the_optimizer_has(given: str, thaw: str) -> None:
+    assert_clean(THAWING.format(given=given, thaw=thaw), CODE)
