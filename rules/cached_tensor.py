@@ -47,8 +47,8 @@ from collections.abc import Iterator
 from gradguard.catalogue import Rule
 from gradguard.findings import Confidence, Finding, Leak, Severity
 from gradguard.signs import CACHE, CACHE_GIVEN, CACHE_IN_FILE, CACHE_OF_GIVEN, FORWARD
+from gradguard.static.mistakes import CachedCall
 from gradguard.static.model import Function
-from gradguard.static.source import Site
 from gradguard.static.values import Kind, Source
 
 rule = Rule(
@@ -61,20 +61,22 @@ def keeps_its_keys(function: Function) -> Iterator[Finding]:
     found = list(_by_its_definition(function))
     yield from found
     yield from _of_graphs(function, besides=bool(found))
-    for site, name, given in (*function.cached_calls, *_calls_elsewhere(function)):
+    for call in (*function.cached_calls, *_calls_elsewhere(function)):
         yield rule.finding(
-            site,
-            f"`{name}` has a cache, and `{given}` is a tensor: only the very same object hits, and each one is kept",
-            help=f"give it a number: `{given}.item()` where it has one element, or what identifies the result",
+            call.site,
+            f"`{call.function}` has a cache, and `{call.given}` is a tensor: only the very same object hits, and each "
+            "one is kept",
+            help=f"give it a number: `{call.given}.item()` where it has one element, or what identifies the result",
+            related=(call.kept_by.related("they are kept here"),) if call.kept_by is not None else (),
         )
 
 
-def _calls_elsewhere(function: Function) -> Iterator[tuple[Site, str, str]]:
+def _calls_elsewhere(function: Function) -> Iterator[CachedCall]:
     """The calls in other files that give a tensor to a cached function, which makes one."""
     if function.cached is None or function.returns.kind not in (Kind.TENSOR, Kind.OUTPUT):
         return
     for caller in function.calling():
-        yield from (call for call in caller.cached_calls if call[1] == function.name)
+        yield from (call for call in caller.cached_calls if call.function == function.name)
 
 
 def _by_its_definition(function: Function) -> Iterator[Finding]:

@@ -259,3 +259,20 @@ class Unguarded:
     site: Site
     step: Site
     optimizer: str
+
+
+@dataclass(frozen=True, slots=True)
+class CachedCall:
+    """A tensor is given to a function with a cache, which makes it a key.
+
+    Args:
+        site: the call.
+        function: the function's name.
+        given: the argument, as it is written.
+        kept_by: the statement that keeps it, where the cache is one of the program.
+    """
+
+    site: Site
+    function: str
+    given: str
+    kept_by: Site | None

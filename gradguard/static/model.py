@@ -31,6 +31,7 @@ from gradguard.static.events import (
 )
 from gradguard.static.line_edits import under
 from gradguard.static.mistakes import (
+    CachedCall,
     Cancelled,
     CountedTwice,
     LiveAdvantage,
@@ -132,7 +133,7 @@ class Function:
         cache_is_emptied: something in its program empties caches: ``encode.cache_clear()``.
         caches: where it gives a function a cache without a limit, which nothing empties: the call, and the function.
         tensor_params: the parameters that are tensors by their annotations.
-        cached_calls: where it gives a tensor to a function with such a cache: the call, its function, the argument.
+        cached_calls: where it gives a tensor to a function with such a cache.
         is_test: it is a unit test, or a helper of one.
         is_among_tests: its file holds unit tests.
         takes_self: it is bound to an object.
@@ -196,7 +197,7 @@ class Function:
     cache_is_emptied: bool = False
     caches: list[tuple[Site, Function]] = field(default_factory=list)
     tensor_params: tuple[str, ...] = ()
-    cached_calls: list[tuple[Site, str, str]] = field(default_factory=list)
+    cached_calls: list[CachedCall] = field(default_factory=list)
     called_without_grad: Callable[[], bool] = field(default=lambda: False, repr=False)
     is_left_to_others: Callable[[], bool] = field(default=lambda: False, repr=False)
     callers_backpropagate: Callable[[Function], bool] = field(default=lambda _: False, repr=False)

@@ -117,8 +117,10 @@ def _named(here: Translation, event: Step | ZeroGrad, optimizer: str | None) -> 
 
 
 def _modules_of(here: Translation, optimizer: str | None) -> frozenset[str] | None:
-    """The modules whose parameters an optimizer has that the caller made, and handed over."""
-    made = here.state.env.get(optimizer) if optimizer is not None else None
+    """The modules whose parameters an optimizer has that the caller, or its object, made and hands over."""
+    is_own = optimizer is not None and optimizer.startswith("self.")
+    known = here.state.env.get(optimizer) if optimizer is not None else None
+    made = here.flow.read(str(optimizer), here.state) if is_own and known is None else known
     return made.ref if made is not None and made.kind is Kind.OPTIMIZER and isinstance(made.ref, frozenset) else None
 
 

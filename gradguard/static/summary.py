@@ -12,6 +12,7 @@ from gradguard.static.edits import one_line
 from gradguard.static.expressions import recorded
 from gradguard.static.gate import SourceError
 from gradguard.static.made_with import as_made
+from gradguard.static.mistakes import CachedCall
 from gradguard.static.model import Form, Mode, Scope, Store
 from gradguard.static.modes import leave
 from gradguard.static.replay import replay
@@ -81,7 +82,8 @@ def _note_keys(c: Called, callee: Flow, given: Given) -> None:
     for arg, value in given:
         seen = any(root.source in (Source.GRAPH, Source.LOSS, Source.LEAF) for root in value.roots)
         if value.kind is Kind.TENSOR and ((in_forward and value.keeps) or seen):
-            caller.cached_calls.append((c.flow.site(c.node), facts.name, one_line(c.flow.site(arg.value).code)))
+            written = one_line(c.flow.site(arg.value).code)
+            caller.cached_calls.append(CachedCall(c.flow.site(c.node), facts.name, written, facts.cached_by))
 
 
 def apply_one_of(c: Called, refs: list[FunctionRef], receiver: str | None) -> Value | None:
