@@ -61,6 +61,23 @@ class LiveAdvantage:
 
 
 @dataclass(frozen=True, slots=True)
+class TrainedAverage:
+    """A network follows another one, by an average of the weights, and gradients of the same loss move both.
+
+    Args:
+        site: the call of the network, with its graph.
+        module: its path.
+        average: the loop that makes it follow the other one.
+        backward: what has gradients for both.
+    """
+
+    site: Site
+    module: str
+    average: Site
+    backward: Site
+
+
+@dataclass(frozen=True, slots=True)
 class MovingTarget:
     """What a network gives is compared with what it gives for something else, and the gradients go through both.
 
