@@ -31,9 +31,9 @@ only a sum of something without a graph and a discounted output (`gamma`, a numb
 and what a network gives that follows another one. Of that it is not told where it is frozen, where its parameters are
 in no optimizer, or in another one than those that it follows.
 
-**References.** Grill et al., "Bootstrap Your Own Latent" (2020): the target is a moving average, with a stopped gradient.
-<https://docs.pytorch.org/tutorials/intermediate/reinforcement_q_learning.html>; Baird, "Residual
-Algorithms" (1995), on the difference of the two.
+**References.** <https://docs.pytorch.org/tutorials/intermediate/reinforcement_q_learning.html>; Baird, "Residual
+Algorithms" (1995), on the difference of the two; Grill et al., "Bootstrap Your Own Latent" (2020), where the
+target is an average, and has no gradient.
 """
 
 from __future__ import annotations

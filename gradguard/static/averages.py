@@ -38,6 +38,25 @@ def averages(ref: FunctionRef) -> Iterator[Average]:
                 yield Average(slow, fast, Site(ref.chunk, stmt))
 
 
+def averages_within(ref: FunctionRef) -> Iterator[Average]:
+    """The averages that a function makes, or lets another one make of networks that it gives it."""
+    yield from averages(ref)
+    for call in ref.calls:
+        helper = ref.module.value_of(call.func).ref if len(call.args) > 1 else None
+        if isinstance(helper, FunctionRef):
+            yield from _given(helper, call)
+
+
+def _given(helper: FunctionRef, call: t.Call) -> Iterator[Average]:
+    """The averages that a function makes of networks that it is given."""
+    given = {param.name: call.argument(param.name, place) for place, param in enumerate(helper.define.params)}
+    paths = {name: t.path_of(value) for name, value in given.items() if value is not None}
+    for each in averages(helper):
+        slow, fast = paths.get(each.slow), paths.get(each.fast)
+        if slow is not None and fast is not None:
+            yield Average(slow, fast, each.site)
+
+
 def _both(loop: t.Repeat) -> tuple[tuple[str, str], tuple[str, str]] | None:
     """The two networks of ``for p, q in zip(a.parameters(), b.parameters())``, each with the name of its weights."""
     each, over = loop.target, loop.iterable

@@ -34,6 +34,7 @@ class LiveState:
         model: the path of the model.
         taken: what is kept, as it would be copied.
         used: the statement that loads it, saves it, or hands it to the caller; None where others take it.
+        is_shallow: it is a shallow copy of a model, which has its parameters, and is used as if it had others.
         is_one_of_several: it is put into a collection with others, all of the same tensors.
     """
 
@@ -43,6 +44,7 @@ class LiveState:
     taken: str
     used: Site | None
     is_one_of_several: bool = False
+    is_shallow: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from gradguard.static import tree as t
-from gradguard.static.averages import Average, averages
+from gradguard.static.averages import Average, averages_within
 from gradguard.static.classes import Class
 from gradguard.static.filled import goes_through
-from gradguard.static.functions import FunctionRef
 from gradguard.static.mistakes import TrainedAverage
 from gradguard.static.model import Backward, Forward, Mode
+from gradguard.static.own_methods import methods_of
 from gradguard.static.paths import is_part
 
 if TYPE_CHECKING:
@@ -53,35 +52,12 @@ def _has(modules: frozenset[str], path: str) -> bool:
 
 def _around(flow: Flow) -> Iterator[Average]:
     """The averages that a function makes itself, and those of the objects whose networks it runs."""
-    yield from _made(flow.ref)
+    yield from averages_within(flow.ref)
     paths = {path for each in flow.facts.forwards if each.module is not None for path in _holders(each.module)}
     for path in sorted(paths):
         cls = flow.ref.owner if path == "self" else flow.read(path, flow.final).ref
-        for ref in _methods(cls) if isinstance(cls, Class) else ():
-            yield from (_within(each, path) for each in _made(ref) if _is_own(each))
-
-
-def _made(ref: FunctionRef) -> Iterator[Average]:
-    """The averages that a function makes, or lets another one make of networks that it gives it."""
-    yield from averages(ref)
-    for call in ref.calls:
-        helper = ref.module.value_of(call.func).ref if len(call.args) > 1 else None
-        if isinstance(helper, FunctionRef):
-            yield from _given(helper, call)
-
-
-def _given(helper: FunctionRef, call: t.Call) -> Iterator[Average]:
-    """The averages that a function makes of networks that it is given."""
-    given = {param.name: call.argument(param.name, place) for place, param in enumerate(helper.define.params)}
-    paths = {name: t.path_of(value) for name, value in given.items() if value is not None}
-    for each in averages(helper):
-        slow, fast = paths.get(each.slow), paths.get(each.fast)
-        if slow is not None and fast is not None:
-            yield Average(slow, fast, each.site)
-
-
-def _methods(cls: Class) -> list[FunctionRef]:
-    return [ref for each in cls.lineage() for ref in each.methods.values()]
+        for ref in methods_of(cls) if isinstance(cls, Class) else ():
+            yield from (_within(each, path) for each in averages_within(ref) if _is_own(each))
 
 
 def _holders(path: str) -> Iterator[str]:
