@@ -1,9 +1,10 @@
 """A term of the loss is a number: nothing is trained by it.
 
 **What happens.** `aux.item()`, `float(aux)` and `torch.tensor([aux])` copy the number of a tensor, without its graph,
-and a loss that is computed of an output under `no_grad` never had one. Added to a loss, it moves the value that is
-printed, and no gradient: the derivative of a number is zero. backward runs, since the other terms have a graph, nothing
-raises, and the model never learns what that term asks for.
+and a loss that is computed of an output under `no_grad`, of `argmax`, or of the tensors of `state_dict()`, which are
+detached, never had one. Added to a loss, it moves the value that is printed, and no gradient: the derivative of a
+number is zero. backward runs, since the other terms have a graph, nothing raises, and the model never learns what that
+term asks for.
 
 ```python
 losses = []
@@ -21,13 +22,18 @@ loss.backward()
 print(f"{l1.item():.3f} {torch.stack(losses).sum().item():.3f}")      # for what is printed, a number is right
 ```
 
+A Dice loss takes the probabilities, not the classes that are chosen by them, `F.one_hot(logits.argmax(1))`; a penalty
+of the weights takes `model.named_parameters()`, not `model.state_dict()`.
+
 A network that only compares, as of a perceptual loss, must not run under `no_grad` either: the gradient goes through it
 to the output. Freeze it with `vgg.requires_grad_(False)`.
 
 **Not flagged.** `detach()`, which says that it is meant; a number that multiplies (a weight), or that is a target:
 in a square, an absolute value, a loss function, a `clamp`, a `max`, a divisor; one that trains a multiplier of its
 own, `lam * (kl.item() - limit)`, `log_alpha.exp() * entropy.item()`; what is shown in the place of a value,
-`loss - loss.item() + measure`; a number of what another backward has gone through; sums that are not backpropagated.
+`loss - loss.item() + measure`; a number of what another backward has gone through; whole numbers that say
+which rows of a table are taken (`one_hot @ self.codebook`); the state of another model than the one that is trained;
+sums that are not backpropagated.
 
 **References.** <https://docs.pytorch.org/docs/stable/generated/torch.tensor.html>,
 <https://docs.pytorch.org/docs/stable/generated/torch.Tensor.item.html>.
@@ -82,6 +88,16 @@ _HOW = {
         "computed of a comparison",
         "this has no gradient",
         "compute it of the probabilities, not of what they are rounded to",
+    ),
+    Severed.CHOSEN: (
+        "computed of whole numbers that are chosen",
+        "these have no gradient",
+        "compute it of the probabilities, not of what is chosen by them",
+    ),
+    Severed.STATE: (
+        "computed of `state_dict()`, whose tensors are detached",
+        "they are detached here",
+        "take the parameters themselves: `named_parameters()`",
     ),
     Severed.DATA: ("computed of `.data`, without a graph", "the graph ends here", "leave out `.data`"),
     Severed.NO_CREATE_GRAPH: (

@@ -17,6 +17,9 @@ for epoch in range(epochs):
         print(epoch, accuracy(model, val_loader))
 ```
 
+It is the same where the mode is remembered too late: `model.eval()`, then `was_training = model.training`, which is
+False by then, and `model.train(was_training)` in the end.
+
 **Instead**, say so in each epoch:
 
 ```python
@@ -43,7 +46,7 @@ from collections.abc import Iterator
 from gradguard.catalogue import Rule
 from gradguard.findings import Finding, Severity
 from gradguard.signs import TRAINS
-from gradguard.static.left_in_evaluation import left_in_evaluation
+from gradguard.static.left_in_evaluation import LeftInEvaluation, left_in_evaluation
 from gradguard.static.line_edits import first_in_loop
 from gradguard.static.model import Function
 
@@ -55,13 +58,31 @@ def trains_as_it_was_left(function: Function) -> Iterator[Finding]:
     for left in left_in_evaluation(function):
         if not function.needs_training_mode(left.module):
             continue
-        put, where = left.put.source.site, left.loop.site
-        is_beside = where.path == put.path and where.cell == put.cell and "[" not in left.module
+        put, where = left.put.asked or left.put.source.site, left.loop.site
+        is_beside = (
+            left.put.asked is None and where.path == put.path and where.cell == put.cell and "[" not in left.module
+        )
         yield rule.finding(
             put,
-            f"nothing takes `{left.module}` out of evaluation mode again: from then on it is trained without dropout, "
+            f"{_why(left)}: from then on it is trained without dropout, "
             "and with batch statistics that stay as they are",
-            help=f"call `{left.module}.train()` at the start of each iteration of the loop in line {where.line}",
+            help=_help(left),
             fix=first_in_loop(left.loop, f"{left.module}.train()") if is_beside else None,
-            related=(left.backward.source.site.related("this trains it in the next iteration"),),
+            related=(
+                *(() if left.put.asked is None else (left.put.source.site.related("this puts that mode back"),)),
+                left.backward.source.site.related("this trains it in the next iteration"),
+            ),
         )
+
+
+def _why(left: LeftInEvaluation) -> str:
+    if left.put.asked is None:
+        return f"nothing takes `{left.module}` out of evaluation mode again"
+    return f"`{left.module}` is in evaluation mode already when its mode is remembered, and it is left in it"
+
+
+def _help(left: LeftInEvaluation) -> str:
+    if left.put.asked is None:
+        line = left.loop.site.line
+        return f"call `{left.module}.train()` at the start of each iteration of the loop in line {line}"
+    return "remember the mode before `eval()` is called"

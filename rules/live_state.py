@@ -15,6 +15,9 @@ model.load_state_dict(best_state)                           # the weights of the
 So it is with a dict that has it, `best = {"epoch": epoch, "model": model.state_dict()}`, and with the model itself,
 `best_model = model`: that is another name for it. A list of such states has the same one each time.
 
+A shallow copy of a model, `target = copy.copy(net)`, has its parameters as well: to load the state of the one into the
+other changes nothing, and a target network that is made so never lags behind.
+
 **Instead**, copy it, `copy.deepcopy(model.state_dict())` (a `.copy()` of the dict has the same tensors), or save it
 right away, `torch.save(model.state_dict(), path)`:
 
@@ -25,7 +28,7 @@ best_state = {name: value.clone() for name, value in model.state_dict().items()}
 **Not flagged.** A copy; a state that is loaded into another model; one that is filled from other weights before it is
 loaded; one that is taken of the last epoch, whatever that was; the best, or a list, of several models, each of which is
 made, or taken from somewhere, in the loop; a loop that ends right there; a model that no optimizer has; the state of an
-optimizer.
+optimizer; a shallow copy of which some part is then replaced, or that nothing brings to what the model is.
 
 **References.** <https://docs.pytorch.org/tutorials/beginner/saving_loading_models.html>, where it says that
 `best_model_state = model.state_dict()` is a reference to the state and not its copy.
@@ -49,16 +52,21 @@ _BEST = sign(
     own=True,
 )  # fmt: skip
 
-rule = Rule("GG217", "live-state", Severity.WARNING, ((_KEEPS,), (BACKWARD, ACTS, _BEST)))
+_COPIES = sign("copy(", pattern=r"(?<![\w.])(?:copy\.)?copy\(\s*[\w.]+\s*\)", own=True)
+_SETS = sign("load_state_dict", ".parameters(", ".named_parameters(")
+
+rule = Rule("GG217", "live-state", Severity.WARNING, ((_KEEPS,), (BACKWARD, ACTS, _BEST), (_COPIES, _SETS)))
 
 
 @rule.in_source
 def goes_on(function: Function) -> Iterator[Finding]:
     for state in function.live_states():
-        used = () if state.used is None else (state.used.related("by then it is as the last step has left it"),)
+        used = () if state.used is None else (state.used.related(_USED[state.is_shallow]),)
         what = f"`{state.kept}` is no copy: the steps that come change it with `{state.model}`"
         if state.is_one_of_several:
             what = f"`{state.kept}` has no copies: all that is in it is `{state.model}` as the last step leaves it"
+        if state.is_shallow:
+            what = f"`{state.kept}` has the very parameters of `{state.model}`: each step changes both"
         yield rule.finding(
             state.site,
             what,
@@ -66,3 +74,6 @@ def goes_on(function: Function) -> Iterator[Finding]:
             fix=copied(state),
             related=used,
         )
+
+
+_USED = {False: "by then it is as the last step has left it", True: "this changes nothing: they are the same tensors"}

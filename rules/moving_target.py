@@ -14,6 +14,10 @@ loss = F.mse_loss(net(state).gather(1, action), target)
 It is the same where the difference is squared by hand, `(target - value).pow(2)`, and where a target is written element
 by element: `target[i, action] = reward[i] + gamma * net(following[i]).max()` gives it that graph.
 
+A target network that follows the trained one by an average of the weights, as that of BYOL or of a mean teacher, is not
+to learn by itself: where it is run with its graph, and the optimizer has its parameters as well
+(`Adam(model.parameters())`), each step moves it by the gradients, too.
+
 **Instead**, compute the target without a graph:
 
 ```python
@@ -23,10 +27,13 @@ with torch.no_grad():
 
 **Not flagged.** A target under `no_grad`, or that is detached, a number or an array; one of another network (its
 gradients go to parameters that no optimizer has); a distance of two outputs that is wanted (a consistency, a contrast):
-only a sum of something without a graph and a discounted output (`gamma`, a number just below 1) is taken for a target.
+only a sum of something without a graph and a discounted output (`gamma`, a number just below 1) is taken for a target,
+and what a network gives that follows another one. Of that it is not told where it is frozen, where its parameters are
+in no optimizer, or in another one than those that it follows.
 
 **References.** <https://docs.pytorch.org/tutorials/intermediate/reinforcement_q_learning.html>; Baird, "Residual
-Algorithms" (1995), on the difference of the two.
+Algorithms" (1995), on the difference of the two; Grill et al., "Bootstrap Your Own Latent" (2020), where the
+target is an average, and has no gradient.
 """
 
 from __future__ import annotations
@@ -50,7 +57,27 @@ rule = Rule("GG218", "moving-target", Severity.WARNING, ((BACKWARD, ACTS), (BACK
 
 
 @rule.in_source
-def follows_its_prediction(function: Function) -> Iterator[Finding]:
+def moves_the_target(function: Function) -> Iterator[Finding]:
+    yield from _follows_its_prediction(function)
+    yield from _trains_an_average(function)
+
+
+def _trains_an_average(function: Function) -> Iterator[Finding]:
+    for each in function.trained_averages():
+        if function.switches_gradients():
+            return
+        yield rule.finding(
+            each.site,
+            f"`{each.module}` is run with its graph: the gradients move it, besides the average that it is to be",
+            help="run it under `torch.no_grad()`, or detach what it gives; its parameters belong in no optimizer",
+            related=(
+                each.average.related("its weights follow those of the other network here"),
+                each.backward.related("this has gradients for both"),
+            ),
+        )
+
+
+def _follows_its_prediction(function: Function) -> Iterator[Finding]:
     for target in function.moving_targets():
         if function.switches_gradients():
             return

@@ -108,7 +108,8 @@ class Called(Remembers):
         parts = [*([self.receiver] if receiver and self.receiver is not None else []), *given]
         result = recorded(combined(parts, kind).with_roots(*extra), self.state, self.node)
         site, is_off = lambda: self.flow.site(self.node), self.state.mode is Mode.OFF
-        return unrecorded.of_call(self.node, unrecorded.of_operation(parts, result, site, is_off=is_off))
+        lost = unrecorded.of_operation(parts, result, site, is_off=is_off, name=self.node.name)
+        return unrecorded.of_call(self.node, lost)
 
     def as_target(self, arg: t.Arg, value: Value, position: int) -> Value:
         """An argument as it enters the result: what a loss is compared with hardly ever carries a graph."""

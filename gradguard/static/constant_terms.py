@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from gradguard.static import tree as t
+from gradguard.static.filled import began_at
 from gradguard.static.model import Backward, Constant, GradCall
 from gradguard.static.source import Site
-from gradguard.static.unrecorded import Copied, Term, is_setting
+from gradguard.static.unrecorded import Copied, Severed, Term, is_setting
 from gradguard.static.values import NUMBER, Held, Holding, Kind, Value
 
 if TYPE_CHECKING:
@@ -43,19 +44,21 @@ def of_operation(flow: Flow, operator: str, terms: _Terms, result: Value) -> Val
     """
     if operator not in _LINEAR or not any(value.holds or isinstance(value.ref, Copied) for _, value in terms):
         return result
-    copied = [(expr, numbers) for expr, value in terms if (numbers := _copied(value)) is not None]
-    graphs = [value for _, value in terms if _copied(value) is None and _has_part(value, copied)]
+    if operator == "*" and any(t.is_zero(expr) for expr, _ in terms):  # it says that nothing is trained
+        return result._replace(holds=result.holds - result.holding(Held.COPIED, Held.UNRECORDED))
+    copied = [(expr, numbers) for expr, value in terms for numbers in _copied(value)]
+    graphs = [value for _, value in terms if not _copied(value) and _has_part(value, copied)]
     if not graphs and result.kind is Kind.NUMBER:
         return of_numbers(operator, [value for _, value in terms])
     if not graphs and operator == "*" and _trains_multiplier(terms):
         return result._replace(holds=result.holds - result.holding(Held.COPIED))
     if not graphs:
         constant = [Holding(Held.COPIED, numbers) for _, numbers in copied]
-        return result._replace(holds=result.holds.union(constant, _still(terms)))
+        return result._replace(holds=result.holds.union(constant, _still(flow, terms)))
     if operator in ("+", "-"):
-        return result._replace(holds=result.holds.union(_still(terms), _begun(flow, terms, copied)))
+        return result._replace(holds=result.holds.union(_still(flow, terms), _begun(flow, terms, copied)))
     is_share = operator == "/" and not is_setting(terms[-1][1])
-    return result if is_share or len(graphs) > 1 else result._replace(holds=result.holds.union(_still(terms)))
+    return result if is_share or len(graphs) > 1 else result._replace(holds=result.holds.union(_still(flow, terms)))
 
 
 def _has_part(value: Value, copied: Sequence[tuple[t.Expr, Copied]]) -> bool:
@@ -66,8 +69,8 @@ def _has_part(value: Value, copied: Sequence[tuple[t.Expr, Copied]]) -> bool:
 
 def _trains_multiplier(terms: _Terms) -> bool:
     """Whether the numbers are the gradient of a multiplier, which is no setting then: ``lam * (kl.item() - limit)``."""
-    settings = [expr for expr, value in terms if _copied(value) is None and value.kind is not Kind.NUMBER]
-    numbers = [expr for expr, value in terms if _copied(value) is not None]
+    settings = [expr for expr, value in terms if not _copied(value) and value.kind is not Kind.NUMBER]
+    numbers = [expr for expr, value in terms if _copied(value)]
     is_bent = any(isinstance(expr, t.Call) and expr.name in _BENDING for expr in settings)
     return is_bent or (bool(settings) and any(map(_is_excess, numbers)))
 
@@ -85,23 +88,23 @@ _BENDING = frozenset("exp softplus sigmoid relu clamp clamp_min square".split())
 
 def _begun(flow: Flow, terms: _Terms, copied: Sequence[tuple[t.Expr, Copied]]) -> Iterator[Holding]:
     """The operands of a sum with a graph that are numbers only; none where they are shown in place of its value."""
-    if not any(_takes_own_value_away(expr) for expr, _ in terms):
+    if not any(_takes_own_value_away(flow, expr) for expr, _ in terms):
         for expr, numbers in copied:
-            if not _is_shift(expr, terms, numbers):
+            if not _is_shift(flow, expr, terms, numbers):
                 yield Holding(Held.TERM, Term(flow.site(expr), numbers))
 
 
-def _still(terms: _Terms) -> Iterator[Holding]:
+def _still(flow: Flow, terms: _Terms) -> Iterator[Holding]:
     """The terms of operands that are terms of the whole: ``s + (m - s.item())`` has none."""
     for place, (_, value) in enumerate(terms):
         others = [*terms[:place], *terms[place + 1 :]]
         for held in value.holding(Held.TERM):
             written = key.site.node if isinstance(key := _within(held.key), Term) else None
-            if not isinstance(written, t.Expr) or not _is_shift(written, others):
+            if not isinstance(written, t.Expr) or not _is_shift(flow, written, others):
                 yield held
 
 
-def _is_shift(expr: t.Expr, terms: _Terms, numbers: Copied | None = None) -> bool:
+def _is_shift(flow: Flow, expr: t.Expr, terms: _Terms, numbers: Copied | None = None) -> bool:
     """Whether what a number was copied from is in the same sum, whose gradient is meant to be as it was then.
 
     ``x - x.item()``, ``(x - top).exp().sum().log() + top``.
@@ -111,17 +114,24 @@ def _is_shift(expr: t.Expr, terms: _Terms, numbers: Copied | None = None) -> boo
     """
     copy = numbers.site.node if numbers is not None else None
     nodes = [*t.walk(expr), *([copy] if isinstance(copy, t.Call) and not copy.args else [])]
-    from_names = [node.func.value for node in nodes if isinstance(node, t.Call) and isinstance(node.func, t.Attribute)]
-    names = {t.path_of(each) for each in (expr, *from_names)} - {None}
+    funcs = [node.func for node in nodes if isinstance(node, t.Call) and isinstance(node.func, t.Attribute)]
+    owners = [func.value for func in funcs if func.name != "state_dict" and not _is_namespace(flow, func.value)]
+    names = {t.path_of(each) for each in (expr, *owners)} - {None}
     others = (node for other, _ in terms if other is not expr for node in t.walk(other))
     return any(isinstance(node, t.Name | t.Attribute) and t.path_of(node) in names for node in others)
 
 
-def _takes_own_value_away(expr: t.Expr) -> bool:
+def _is_namespace(flow: Flow, owner: t.Expr) -> bool:
+    """Whether something only has the function that is called: ``F``, ``self``; the sum is not of it."""
+    is_self = flow.ref.owner is not None and t.path_of(owner) in flow.params[:1]
+    return is_self or flow.module.value_of(owner).kind is Kind.EXTERNAL
+
+
+def _takes_own_value_away(flow: Flow, expr: t.Expr) -> bool:
     """``loss - loss.item()``: what is left is 0, with the gradient of the loss."""
     if not isinstance(expr, t.Operation) or expr.operator != "-" or len(expr.operands) != 2:
         return False
-    return _is_shift(expr.operands[1], [(expr.operands[0], NUMBER)])
+    return _is_shift(flow, expr.operands[1], [(expr.operands[0], NUMBER)])
 
 
 def nonlinear(value: Value) -> Value:
@@ -139,10 +149,33 @@ def kept_by(receiver: Value, result: Value) -> Value:
 def constant_terms(flow: Flow, backward: Backward) -> list[Constant]:
     """The terms of what is backpropagated that are numbers of graphs which no other backward goes through."""
     found = [key for h in backward.value.holding(Held.TERM) if isinstance(key := _within(h.key), Term)]
+    found = [term for term in found if term.copied.how is not Severed.STATE or _is_of_trained(flow, term, backward)]
     others = [e for e in flow.facts.events if isinstance(e, Backward | GradCall) and e is not backward]
     certain = [term for term in found if term.copied.is_certain and not _is_used(term, others)]
-    unused = {Constant(term.site, term.copied.site, term.copied.how) for term in certain}
-    return sorted(unused, key=lambda each: (each.term.path, each.term.span))
+    unused = [Constant(term.site, term.copied.site, term.copied.how) for term in certain]
+    unused.sort(key=lambda each: (each.term.path, each.term.span, each.copied.path, each.copied.span))
+    return _one_each(_one_each(unused, lambda each: each.term), lambda each: each.copied)  # a total in a sum, too
+
+
+def _one_each(found: Sequence[Constant], what: Callable[[Constant], Site]) -> list[Constant]:
+    """The first of those that have something in common."""
+    return list({what(each): each for each in reversed(found)}.values())[::-1]
+
+
+def _is_of_trained(flow: Flow, term: Term, backward: Backward) -> bool:
+    """Whether the state is that of a model which the loss is computed by; of another one, it is what is compared with.
+
+    That is told by the name of the model: a helper may be given it, or have it, under a path of its own.
+    """
+    call = term.copied.site.node
+    owner = t.path_of(call.func.value) if isinstance(call, t.Call) and isinstance(call.func, t.Attribute) else None
+    runs = [each for each in flow.facts.forwards if each.module is not None and owner is not None]
+    trained = [each for each in runs if any(began_at(root.key, each) for root in backward.value.reach)]
+    return any(_last(each.module) == _last(owner) for each in trained)
+
+
+def _last(path: str | None) -> str:
+    return (path or "").rpartition(".")[2]
 
 
 def _is_used(term: Term, others: Sequence[Backward | GradCall]) -> bool:
@@ -164,10 +197,13 @@ def _has_graph(value: Value) -> bool:
     return value.is_operation_result
 
 
-def _copied(value: Value) -> Copied | None:
-    """Where the numbers came from that a value surely has nothing beside."""
+def _copied(value: Value) -> list[Copied]:
+    """Where the numbers came from that a value surely has nothing beside.
+
+    What a callee knows only of its own arguments is told again in terms of its caller.
+    """
     if isinstance(value.ref, Copied):
-        return value.ref
+        return [value.ref]
     held = value.holding(Held.COPIED) if is_setting(value) else frozenset()
-    found = [key for h in held if isinstance(key := _within(h.key), Copied)]
-    return min(found, key=lambda key: (not key.is_certain, key.site.path, key.site.span), default=None)
+    found = {key for h in held if isinstance(key := _within(h.key), Copied) and (key is h.key or key.is_certain)}
+    return sorted(found, key=lambda key: (not key.is_certain, key.site.path, key.site.span))

@@ -426,10 +426,12 @@ class TrainingMode(Event):
     Args:
         target: its path; None where it has none, as in ``getattr(self, name).train()``.
         on: whether it trains from then on; None where that is not known: ``net.train(was_training)``.
+        asked: where that was asked, when it was in evaluation mode already.
     """
 
     target: str | None = None
     on: bool | None = None
+    asked: Site | None = None
 
 
 @dataclass(eq=False, repr=False, slots=True)

@@ -107,7 +107,7 @@ def _attribute(flow: Flow, expr: t.Attribute, state: State) -> Value:
     if expr.name == "is_leaf" and (tested := t.path_of(expr.value)) is not None:
         flow.asked_whether_leaf.add(tested)
     if expr.name == "indices" and base.kind in (Kind.TENSOR, Kind.OUTPUT):
-        return DETACHED  # of topk, max, sort
+        return unrecorded.of_choice(base, DETACHED, lambda: flow.site(expr))  # of topk, max, sort
     if expr.name in k.HOOK_METHODS and path is not None:
         return Value(kind=Kind.FUNCTION, ref=Registrar(expr.name, flow.canonical(path.rsplit(".", 1)[0]), base))
     if expr.name in k.ADDING_METHODS and path is not None and base.kind in (Kind.CONTAINER, Kind.UNKNOWN):
@@ -295,7 +295,8 @@ def _operation(flow: Flow, expr: t.Operation, state: State) -> Value:
         flow.without_graph.add(expr)
     result = combined(values)
     result = recorded(result._replace(holds=result.holds.union(*map(whole, values))), state, expr)
-    result = unrecorded.of_operation(values, result, lambda: flow.site(expr), is_off=state.mode is Mode.OFF)
+    site, is_off = lambda: flow.site(expr), state.mode is Mode.OFF
+    result = unrecorded.of_operation(values, result, site, is_off=is_off, name=expr.operator)
     return constant_terms.of_operation(flow, expr.operator, list(zip(expr.operands, values)), result)
 
 

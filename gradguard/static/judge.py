@@ -44,6 +44,7 @@ from gradguard.static.route import in_words, route
 from gradguard.static.spent_iterators import spent_iterators
 from gradguard.static.straight_through import cancelled
 from gradguard.static.tensor_keys import tensor_keys
+from gradguard.static.trained_averages import trained_averages
 from gradguard.static.uncalled import uncalled
 from gradguard.static.unfrozen_later import unfrozen_later
 from gradguard.static.unguarded import unguarded
@@ -84,6 +85,7 @@ def judge(flow: Flow) -> None:
         judge_forwards(flow, loop)
     flow.facts.replacements = lambda: [*replacements(flow), *replaced_by_methods(flow), *unfrozen_later(flow)]
     flow.facts.moving_targets = lambda: list(moving_targets(flow))
+    flow.facts.trained_averages = lambda: list(trained_averages(flow))
     flow.facts.live_advantages = lambda: list(live_advantages(flow))
     flow.facts.live_states = lambda: list(live_states(flow))
     flow.facts.uncalled = lambda: list(uncalled(flow))

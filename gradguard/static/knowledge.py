@@ -33,6 +33,16 @@ BREAKING_METHODS = frozenset(
     "data_ptr get_device is_floating_point bincount histc unique unique_consecutive "
     "stride storage untyped_storage is_contiguous to_bytes __len__ multinomial bernoulli".split()
 )
+# Of these, and of the functions below, what gives whole numbers or truth values of the numbers of a tensor.
+CHOOSING = frozenset(
+    "argmax argmin argsort long int short byte bool eq ne lt le gt ge isclose nonzero count_nonzero one_hot "
+    "logical_and logical_or logical_not logical_xor searchsorted bucketize".split()
+)
+# By these, and by `@`, whole numbers say which rows of a table are taken, or added up.
+PICKING = frozenset(
+    "@ matmul mm bmm mv dot einsum tensordot linear bilinear embedding embedding_bag index_select gather take "
+    "take_along_dim where masked_select addmm baddbmm".split()
+)
 # The result carries the graph of the receiver and of tensor arguments.
 DIFFERENTIABLE_METHODS = frozenset(
     "abs add addmm addmv baddbmm bmm mm mv matmul mul multiply div divide sub subtract pow sqrt rsqrt exp log log2 "

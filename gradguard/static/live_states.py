@@ -14,6 +14,7 @@ from gradguard.static.optimized import overlap
 from gradguard.static.order import comes_before, ends_at, has
 from gradguard.static.own_methods import methods_of, reached
 from gradguard.static.paths import is_part
+from gradguard.static.shallow_copies import copied_of, shallow_copies
 from gradguard.static.source import Site
 from gradguard.static.state_dicts import collected, states_in, taken
 from gradguard.static.values import Kind
@@ -33,6 +34,7 @@ _HOW_FAR = re.compile(r"epoch|step|iter|round|batch|rank|^[ijkn]$", re.I)
 
 def live_states(flow: Flow) -> Iterator[LiveState]:
     """Where a function keeps the state of a model that is trained on until that state is used."""
+    yield from shallow_copies(flow)
     for stmt in flow.ref.define.statements:
         for kept, model in _kept_whole(flow, stmt):
             if (used := _read_after_training(flow, stmt, kept, model)) is not None:
@@ -61,17 +63,22 @@ def _gives_copies(flow: Flow, stmt: t.Stmt, model: str) -> bool:
 def _kept_whole(flow: Flow, stmt: t.Stmt) -> Iterator[tuple[str, str]]:
     """``best_model = model``: the paths of both."""
     for target, value in t.pairs(stmt.targets, stmt.value) if isinstance(stmt, t.Assign) else ():
-        kept, model = t.path_of(target), t.path_of(value) if isinstance(value, t.Name | t.Attribute) else None
+        kept, model = t.path_of(target), _model_of(flow, value)
         if kept is None or model is None or _BETTER.search(kept) is None or "[" in kept:
             continue
         if any(forward.module == model for forward in flow.facts.forwards):
             yield kept, model
 
 
+def _model_of(flow: Flow, value: t.Expr) -> str | None:
+    """What has another name, or a shallow copy, which has the same parameters: ``copy.copy(model)``."""
+    return t.path_of(value) if isinstance(value, t.Name | t.Attribute) else copied_of(flow, value)
+
+
 def _read_after_training(flow: Flow, stmt: t.Stmt, kept: str, model: str) -> Site | None:
     """Where a function reads what it kept of a model that it trained on, after that."""
     bound = [value for value in _bound(flow.ref, kept) if not isinstance(value, t.Constant)]
-    if any(t.path_of(value) != model for value in bound) or f"{kept}.load_state_dict" in _called(flow.ref):
+    if any(_model_of(flow, value) != model for value in bound) or f"{kept}.load_state_dict" in _called(flow.ref):
         return None
     for loop in _trained_in(flow, model):
         if _keeps_the_best(loop, stmt, kept):

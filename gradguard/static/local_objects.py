@@ -36,8 +36,9 @@ def as_given(flow: Flow, path: str, state: State, call: t.Call) -> str:
 
 
 def _making(flow: Flow, name: str, call: t.Call) -> Iterator[t.Assign]:
-    """The statements that bind a variable, or the context that is entered by this call."""
-    entered = [each.make for each in flow.entering.values() if each is not None and each.make and each.enter is call]
+    """The statements that bind a variable, or the context that is entered, or left, by this call."""
+    contexts = [each for each in flow.entering.values() if each is not None]
+    entered = [each.make for each in contexts if each.make and (each.enter is call or each.leave is call)]
     yield from entered
     for stmt in flow.ref.define.statements if not entered else ():
         if isinstance(stmt, t.Assign) and any(t.path_of(target) == name for target in stmt.targets):

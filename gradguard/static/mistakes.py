@@ -36,6 +36,7 @@ class LiveState:
         model: the path of the model.
         taken: what is kept, as it would be copied.
         used: the statement that loads it, saves it, or hands it to the caller; None where others take it.
+        is_shallow: it is a shallow copy of a model, which has its parameters, and is used as if it had others.
         is_one_of_several: it is put into a collection with others, all of the same tensors.
     """
 
@@ -45,6 +46,7 @@ class LiveState:
     taken: str
     used: Site | None
     is_one_of_several: bool = False
+    is_shallow: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +62,23 @@ class LiveAdvantage:
     site: Site
     value: Site
     product: Site
+
+
+@dataclass(frozen=True, slots=True)
+class TrainedAverage:
+    """A network follows another one, by an average of the weights, and gradients of the same loss move both.
+
+    Args:
+        site: the call of the network, with its graph.
+        module: its path.
+        average: the loop that makes it follow the other one.
+        backward: what has gradients for both.
+    """
+
+    site: Site
+    module: str
+    average: Site
+    backward: Site
 
 
 @dataclass(frozen=True, slots=True)

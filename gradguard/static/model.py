@@ -42,6 +42,7 @@ from gradguard.static.mistakes import (
     Replacement,
     SpentIterator,
     TensorKey,
+    TrainedAverage,
     Unguarded,
     Unregistered,
     Unscaled,
@@ -111,6 +112,7 @@ class Function:
         live_states: the states of models that it keeps without a copy until they are loaded.
         live_advantages: the factors of a policy's loss that have the graph of a value.
         moving_targets: the targets that the network which is trained computes itself, with their graph.
+        trained_averages: the networks that follow another one, and are trained as well (reads other files).
         uncalled: where methods that train are named, and not called: ``optimizer.step``.
         discarded: the statements that call what only gives a new tensor: ``hidden.detach()``.
         missing_gradients: of the ``backward`` of an ``autograd.Function``: the parameters that get None of it (reads
@@ -164,6 +166,7 @@ class Function:
     live_states: Callable[[], list[LiveState]] = field(default=list, repr=False)
     live_advantages: Callable[[], list[LiveAdvantage]] = field(default=list, repr=False)
     moving_targets: Callable[[], list[MovingTarget]] = field(default=list, repr=False)
+    trained_averages: Callable[[], list[TrainedAverage]] = field(default=list, repr=False)
     uncalled: Callable[[], list[Site]] = field(default=list, repr=False)
     discarded: Callable[[], list[Site]] = field(default=list, repr=False)
     spent_iterators: Callable[[], list[SpentIterator]] = field(default=list, repr=False)

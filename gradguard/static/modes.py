@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from gradguard.static import knowledge as k
 from gradguard.static import tree as t
+from gradguard.static.asked_too_late import asked_too_late
 from gradguard.static.called import Called
 from gradguard.static.conditions import outcome
 from gradguard.static.functions import FunctionRef
@@ -15,6 +16,7 @@ from gradguard.static.model import (
     Mode,
     TrainingMode,
 )
+from gradguard.static.source import Site
 from gradguard.static.state import State
 from gradguard.static.values import (
     NOTHING,
@@ -153,11 +155,18 @@ def mode_call(c: Called) -> Value | None:
         return _set_training(c, on=False)
     if c.method == "train" and len(c.node.args) <= 1 and not c.external:
         setting = c.node.argument("mode", 0)
-        return _set_training(c, on=setting is None or _is_true(c, setting))
+        on = setting is None or _is_true(c, setting)
+        asked = None if setting is None or on is not None else _asked_too_late(c, setting)
+        return _set_training(c, on=on if asked is None else False, asked=asked)
     return None
 
 
-def _set_training(c: Called, *, on: bool | None) -> Value | None:
+def _asked_too_late(c: Called, setting: t.Expr) -> Site | None:
+    func = c.node.func
+    return asked_too_late(c.flow, func.value, setting) if isinstance(func, t.Attribute) else None
+
+
+def _set_training(c: Called, *, on: bool | None, asked: Site | None = None) -> Value | None:
     """A module is put into evaluation mode, or taken out of it, by torch or by a method of its own class."""
     path = c.receiver_path or c.module_path
     ref = c.func.ref
@@ -165,7 +174,7 @@ def _set_training(c: Called, *, on: bool | None) -> Value | None:
         is_own = ref.owner is not None and ref.owner.is_module and len(ref.define.params) <= 2
         _note_training(c, path, on=on) if is_own and on is not False else None
         return None
-    _note_training(c, path, on=on)
+    _note_training(c, path, on=on, asked=asked)
     if c.receiver is None or path is None:
         return None
     if on is False:
@@ -175,13 +184,15 @@ def _set_training(c: Called, *, on: bool | None) -> Value | None:
     return c.receiver
 
 
-def _note_training(c: Called, path: str | None, *, on: bool | None) -> None:
+def _note_training(c: Called, path: str | None, *, on: bool | None, asked: Site | None = None) -> None:
     if path is not None and on is not False and _is_one_of_many(c.flow, path):
         path = None
     if path is None and on is False:
         return
     for target in (path, *(_wrapped_around(c.flow, path) if path is not None and on is not False else ())):
-        c.flow.record(TrainingMode(c.flow.site(c.node), c.flow.loop, c.flow.branches > 0, target=target, on=on))
+        c.flow.record(TrainingMode(
+            c.flow.site(c.node), c.flow.loop, c.flow.branches > 0, target=target, on=on, asked=asked
+        ))  # fmt: skip
 
 
 def _picks_a_method(called: t.Expr) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from gradguard.static import constant_terms, containers, queues
+from gradguard.static import constant_terms, containers, queues, unrecorded
 from gradguard.static import knowledge as k
 from gradguard.static import tree as t
 from gradguard.static.binding import forget_frames
@@ -173,7 +173,7 @@ def _copied(value: Value, node: t.Node) -> Value:
     """A copy: of a model or of its state, a snapshot."""
     snapshot = value.kind is Kind.MODULE or bool(value.holding(Held.STATE))
     copied = computed(value)._replace(holds=computed(value).holds | value.holding(Held.FROZEN))
-    return holding(copied, Held.SNAPSHOT, node) if snapshot else copied
+    return unrecorded.of_copy(holding(copied, Held.SNAPSHOT, node)) if snapshot else copied
 
 
 def _drawn(c: Called, given: Value) -> Value:
@@ -274,7 +274,7 @@ def _torch(c: Called, name: str, tail: str) -> Value | None:
     if tail == "where" and len(c.values) == 1:
         return DETACHED._replace(kind=Kind.CONTAINER)  # a tuple of indices
     if tail in k.BREAKING_FUNCTIONS or name.startswith(("torch.nn.init.", "torch.nn.utils.clip")):
-        return _broken(c)
+        return _broken(c, tail, c.first)
     if name.startswith(("torch.func.", "torch.jit.", "torch.hub.", "torch.fx.", "torch.compiler", "torch.export")):
         return Value(kind=Kind.MODULE) if name.startswith(("torch.jit.", "torch.hub.")) else None
     result = c.result(receiver=False)
@@ -292,13 +292,18 @@ def _indexed(c: Called, name: str, result: Value) -> Value:
     several = len(c.values) + (0 if c.external else 1) > 1
     part = result._replace(parts=())
     if (name in k.INDEXED_RESULTS and (several or name in k.SEVERAL_RESULTS)) or _gives_several(c):
-        return result._replace(parts=((0, part), (1, DETACHED)))
+        of = (c.first if c.external else c.receiver) or UNKNOWN
+        return result._replace(parts=((0, part), (1, unrecorded.of_choice(of, DETACHED, lambda: c.flow.site(c.node)))))
     return result._replace(parts=((0, part), (1, part), (2, part))) if name in k.SEVERAL_RESULTS else result
 
 
-def _broken(c: Called) -> Value:
+def _broken(c: Called, name: str, of: Value | None) -> Value:
     """What has no graph: a tensor, or several of them, ``values, counts = x.unique(return_counts=True)``."""
-    return DETACHED._replace(kind=Kind.CONTAINER) if _gives_several(c) else DETACHED
+    if _gives_several(c):
+        return DETACHED._replace(kind=Kind.CONTAINER)
+    if of is None or name not in k.CHOOSING:
+        return DETACHED
+    return unrecorded.of_choice(of, DETACHED, lambda: c.flow.site(c.node))
 
 
 def _gives_several(c: Called) -> bool:
@@ -322,12 +327,12 @@ def tensor_method(c: Called) -> Value | None:
             each = Value(kind=Kind.MODULE)
             return each_of(each if "named" not in c.method else structure(((0, NUMBER), (1, each))))
         if c.method in ("state_dict", "load_state_dict", "named_buffers", "buffers"):
-            return holding(DETACHED, Held.STATE, c.node) if c.method == "state_dict" else DETACHED
+            return _state(c) if c.method == "state_dict" else DETACHED
         return None
     if c.method == "state_dict" and "sched" in c.path:
         return NUMBER
     if c.method == "state_dict" and not c.values:
-        return holding(DETACHED, Held.STATE, c.node)
+        return _state(c)
     if c.method == "_asdict" and not c.values:  # of a named tuple
         return receiver._replace(kind=Kind.CONTAINER)
     if c.method == "_replace":
@@ -349,7 +354,7 @@ def tensor_method(c: Called) -> Value | None:
         if c.method == "item":
             return constant_terms.number_of(receiver, c.flow.site(c.node))
         numbers = c.method in ("tolist", "size", "dim", "numel")
-        return NUMBER if numbers else holding(_broken(c), Held.CUT, c.node)
+        return NUMBER if numbers else holding(_broken(c, c.method, receiver), Held.CUT, c.node)
     if c.method == "scale" and k.SCALER_NAME.search(c.receiver_path or ""):
         return c.first or UNKNOWN
     if c.method == "sample" and receiver.kind is Kind.OUTPUT:
@@ -366,7 +371,7 @@ def tensor_method(c: Called) -> Value | None:
         if c.method in k.SAVING:
             c.flow.saving.add(c.node)
         if c.method == "clone" and receiver.holding(Held.STATE):
-            result = holding(result, Held.SNAPSHOT, c.node)
+            result = unrecorded.of_copy(holding(result, Held.SNAPSHOT, c.node))
         if _is_tensor(c, receiver):
             result = result._replace(kind=Kind.TENSOR)
         if c.method in k.VIEWING_METHODS:
@@ -377,6 +382,11 @@ def tensor_method(c: Called) -> Value | None:
             result = constant_terms.kept_by(receiver, result)
         return _indexed(c, c.method, result)
     return None
+
+
+def _state(c: Called) -> Value:
+    """What ``model.state_dict()`` gives: the tensors of the model, detached."""
+    return unrecorded.of_state(c.node, holding(DETACHED, Held.STATE, c.node), lambda: c.flow.site(c.node))
 
 
 def _on_device(c: Called, receiver: Value) -> Holdings:

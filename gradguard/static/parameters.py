@@ -20,7 +20,7 @@ _BARE = re.compile(r"torch\.nn\.(?:Module|(?:modules\.loss\.)?(?!\w*With)\w*Loss
 """What a class may inherit from elsewhere and still have nothing to train: the losses of ``torch.nn`` are such."""
 
 _PLAIN = k.CONTAINER_BUILTINS | {"int", "float", "str", "bool", "len", "tuple", "range", "max", "min"}
-_COUNTING = ("range", "min", "max", "int", "float", "round")
+_COUNTING = tuple("range min max int float round one_hot F.one_hot torch.nn.functional.one_hot".split())
 _SETTINGS = frozenset(
     "device dtype layout reduction reduce size_average pos_weight ignore_index label_smoothing margin".split()
 )

@@ -214,11 +214,12 @@ def _opaque(here: Translation, event: OpaqueCall) -> None:
 
 def _training_mode(here: Translation, event: TrainingMode) -> None:
     target = here.path(event.target) if event.target and _is_still_given(here, event.target) else None
-    if target is not None or event.on is not False:
-        flow, conditional = here.flow, _is_conditional(here, event)
-        flow.record(
-            replace(event, site=_site(here), loop=flow.loop, conditional=conditional, inner=event, target=target)
-        )
+    flow, conditional, given = here.flow, _is_conditional(here, event), _as_given(here, target)
+    for each in dict.fromkeys((target, given)):
+        if each is not None or event.on is not False:
+            flow.record(
+                replace(event, site=_site(here), loop=flow.loop, conditional=conditional, inner=event, target=each)
+            )
 
 
 def _is_copied(here: Translation, path: str) -> bool:

@@ -32,7 +32,9 @@ def copied(state: LiveState) -> Fix | None:
     """Copy what is kept of a model, where that is written in the statement."""
     chunk = state.site.chunk
     nodes = (node for node in t.walk(state.site.node) if isinstance(node, t.Call | t.Name | t.Attribute))
-    values = [site for node in nodes if (site := Site(chunk, node)).code == state.taken]
+    written = [Site(chunk, node) for node in nodes]
+    shallow = [site for site in written if site.code == f"copy.copy({state.taken})"]
+    values = shallow or [site for site in written if site.code == state.taken]
     if len(values) != 1:
         return None
     if re.search(r"^import copy\b", chunk.source.text, re.M):

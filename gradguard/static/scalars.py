@@ -39,6 +39,8 @@ def _of_call(call: t.Call, body: Sequence[t.Stmt], levels: int) -> bool | None:
     path = t.path_of(func) or ""
     name = func.name if isinstance(func, t.Attribute) else path
     of_torch = path.startswith(("torch.", "F."))
+    if name == "norm" and isinstance(func, t.Attribute) and len(call.args) - of_torch == 1:
+        return call.argument("dim") is None  # of all dimensions, with another exponent
     if name in _REDUCING and isinstance(func, t.Attribute):
         return len(call.args) == of_torch  # of all dimensions
     if name in _JOINING:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from enum import Enum, auto
 from typing import NamedTuple
 
 from gradguard.static import tree as t
+from gradguard.static.knowledge import PICKING
 from gradguard.static.scalars import is_scalar
 from gradguard.static.source import Site
 from gradguard.static.values import NONE, Held, Holding, Kind, Root, Roots, Source, Value
@@ -20,8 +21,10 @@ class Severed(Enum):
 
     COPIED = auto()  # by ``.item()``, ``torch.tensor([aux])``
     NO_GRAD = auto()  # they were computed where no graph is recorded
-    COMPARED = auto()  # a comparison, ``argmax``: it has no gradient
+    COMPARED = auto()  # a comparison: it has no gradient
+    CHOSEN = auto()  # ``argmax``, ``long()``, the indices of ``topk``: whole numbers have no gradient
     DATA = auto()  # they were computed of ``.data``
+    STATE = auto()  # they were computed of ``state_dict()``, which detaches what it gives
     NO_CREATE_GRAPH = auto()  # they are gradients that ``torch.autograd.grad`` gave without their graph
 
 
@@ -57,13 +60,36 @@ def cut_off(given: Iterable[Value], result: Value, site: Callable[[], Site], how
     return _with(result, {Holding(Held.UNRECORDED, Copied(site(), roots, how))}) if roots else result
 
 
-def of_operation(given: Iterable[Value], result: Value, site: Callable[[], Site], *, is_off: bool) -> Value:
+def of_choice(given: Value, result: Value, site: Callable[[], Site]) -> Value:
+    """The whole numbers that are made of a tensor; of some that were made before, these ended the graph."""
+    lost = given.holding(Held.UNRECORDED)
+    return _with(result, lost) if lost else cut_off([given], result, site, Severed.CHOSEN)
+
+
+def of_state(node: t.Call, result: Value, site: Callable[[], Site]) -> Value:
+    """What ``model.state_dict()`` gives: the parameters, detached, where nobody asks for them as they are."""
+    if node.argument("keep_vars", 2) is not None:
+        return result
+    parameters = Value(frozenset((Root(Source.LEAF, node),)), kind=Kind.TENSOR)
+    return cut_off([parameters], result, site, Severed.STATE)
+
+
+def of_copy(result: Value) -> Value:
+    """A copy of what ``state_dict()`` gave: that is kept to compare with, for the parameters as they were."""
+    kept = (h for h in result.holding(Held.UNRECORDED) if isinstance(h.key, Copied) and h.key.how is Severed.STATE)
+    return result._replace(holds=result.holds.difference(kept)) if result.holds else result
+
+
+def of_operation(
+    given: Sequence[Value], result: Value, site: Callable[[], Site], *, is_off: bool, name: str = ""
+) -> Value:
     """The result of an operation: what has a graph is of no interest here.
 
     Args:
         is_off: whether it is computed where no graph is recorded.
+        name: its operator, or the function.
     """
-    if result.holds and not is_setting(result):
+    if result.holds and (not is_setting(result) or _may_pick(name, given)):
         return result._replace(holds=result.holds - result.holding(Held.UNRECORDED))
     return cut_off(given, result, site, Severed.NO_GRAD) if is_off else result
 
@@ -108,6 +134,20 @@ def is_setting(value: Value) -> bool:
     return all(root.source in _SETTINGS for root in value.reach)
 
 
+def _may_pick(name: str, given: Sequence[Value]) -> bool:
+    """Whether whole numbers may say which of some weights are taken, which then learn: ``hot @ self.codebook``."""
+    outer = _SETTINGS if name in PICKING else (Source.PLACE,) if name == "*" else ()
+    if not outer or not any(_is_chosen(value) for value in given):
+        return False
+    others = [value for value in given if value.kind is not Kind.NUMBER and not value.holding(Held.UNRECORDED)]
+    return any(root.source in outer for value in others for root in value.reach)
+
+
+def _is_chosen(value: Value) -> bool:
+    lost = (held.key for held in value.holding(Held.UNRECORDED))
+    return any(isinstance(key, Copied) and key.how in (Severed.CHOSEN, Severed.COMPARED) for key in lost)
+
+
 def _with(result: Value, holds: Iterable[Holding]) -> Value:
     found = result.holds.union(holds)
     return result if len(found) == len(result.holds) else result._replace(holds=found)
@@ -118,7 +158,7 @@ def _recorded(value: Value, how: Severed) -> Roots:
     if value.kind in (Kind.TENSOR, Kind.OUTPUT) and any(root.source is Source.GRAPH for root in value.roots):
         return value.roots
     leaves = NONE
-    if how is Severed.DATA:
+    if how in (Severed.DATA, Severed.STATE):
         leaves = frozenset(root for root in value.roots if root.source is Source.LEAF)
     asked = value.kind in (Kind.UNKNOWN, Kind.TENSOR) and not value.parts
     return leaves | frozenset(root for root in value.roots if root.source in _ASKED) if asked else leaves

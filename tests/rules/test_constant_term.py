@@ -459,6 +459,280 @@ def test_clean(snippet: str) -> None:
     assert_clean(snippet, CODE)
 
 
+CHOSEN = {
+    "one hot of the largest": loop(
+        "hard = F.one_hot(output.argmax(1), 5).float()",
+        "dice = 2 * (hard * y).sum() / (hard.sum() + y.sum())",
+        "loss = loss + 1 - dice  # !",
+    ),
+    "the largest": loop("loss = loss + alpha * torch.argmax(output, 1).float().mean()  # !"),
+    "where the largest is": loop(
+        "best, where = output.max(1)", "loss = loss + alpha * (where == y).float().mean()  # !"
+    ),
+    "where the largest is, by its place": loop("loss = loss - (output.max(1)[1] != y).float().mean()  # !"),
+    "the indices of the largest ones": loop("loss = loss + output.topk(2).indices.float().std()  # !"),
+    "how many are right": loop("right = output.argmax(1).eq(y).float().mean()", "loss = loss + (1 - right)  # !"),
+    "whole numbers": loop("loss = loss + alpha * (output * 4).long().float().mean()  # !"),
+    "of the nearest": loop("near = torch.cdist(output, y).argmin(1)", "loss = loss + near.float().mean()  # !"),
+    "in a function": """
+        def dice_loss(logits, target, n):
+            hard = F.one_hot(logits.argmax(dim=1), n).permute(0, 3, 1, 2).float()
+            both, size = (hard * target).sum((0, 2, 3)), hard.sum((0, 2, 3)) + target.sum((0, 2, 3))
+            return 1 - (2 * both / (size + 1e-6)).mean()
+
+        def train(net, loader, optimizer, n):
+            for x, y in loader:
+                out = net(x)
+                loss = F.cross_entropy(out, y) + 0.5 * dice_loss(out, y, n)  # !
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+    """,
+    "in a module of a module": """
+        class Dice(nn.Module):
+            def __init__(self, classes, smooth: float = 1.0, skip: int | None = 0):
+                super().__init__()
+                self.classes, self.smooth, self.skip = classes, smooth, skip
+
+            def _maps(self, logits, target):
+                truth = F.one_hot(target, self.classes).permute(0, 3, 1, 2).float()
+                return F.one_hot(logits.argmax(1), self.classes).permute(0, 3, 1, 2).float(), truth
+
+            def forward(self, logits, target):
+                found, truth = self._maps(logits, target)
+                both = (found * truth).sum((0, 2, 3))
+                dice = (2 * both + self.smooth) / (found.sum((0, 2, 3)) + truth.sum((0, 2, 3)) + self.smooth)
+                return 1 - dice[[c for c in range(self.classes) if c != self.skip]].mean()
+
+        class Both(nn.Module):
+            def __init__(self, classes: int, share: float):
+                super().__init__()
+                self.ce, self.dice, self.share = nn.CrossEntropyLoss(), Dice(classes), share
+
+            def forward(self, logits, target):
+                ce, dice = self.ce(logits, target), self.dice(logits, target)
+                return ce + self.share * dice, {"ce": ce.item(), "dice": dice.item()}  # !
+
+        def train(net, loader, optimizer):
+            criterion = Both(3, 0.5)
+            for x, y in loader:
+                loss, parts = criterion(net(x), y)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+    """,
+}
+
+GIVEN_CODEBOOK = """
+        class Quantizer(nn.Module):
+            def __init__(self, size: int, table):
+                super().__init__()
+                self.enc, self.table = nn.Linear(4, 8), table
+                self.codebook, self.emb = nn.Parameter(torch.randn(size, 8)), nn.Embedding(size, 8)
+
+            def codes(self, z):
+                near = torch.cdist(z, self.codebook).argmin(1)
+                hot = F.one_hot(near, 10).float()
+                return ({codes} - z.detach()).pow(2).mean()
+
+            def step(self, x, optimizer):
+                z = self.enc(x)
+                loss = F.mse_loss(z, x) + self.codes(z)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+"""
+
+NOT_CHOSEN = {
+    "taken by it": loop("loss = loss + output.gather(1, output.argmax(1, keepdim=True)).mean()"),
+    "taken by it, as an index": loop("loss = loss + output[range(8), output.argmax(1)].mean()"),
+    "the largest ones": loop("top, where = output.topk(2)", "loss = loss + (top[:, 0] - top[:, 1]).mean()"),
+    "a label of its own": loop("loss = loss + F.cross_entropy(output, output.argmax(1))"),
+    "a weight": loop("wrong = (output.argmax(1) != y).float()", "loss = loss + (wrong * output.sum(1)).mean()"),
+    "a weight of all": loop("right = (output.argmax(1) == y).float().mean()", "loss = loss * (1 - right)"),
+    "by how many": loop("loss = loss / (output.argmax(1) == y).sum()"),
+    "a target": loop("loss = loss + (output.mean(1) - output.argmax(1).float()).pow(2).mean()"),
+    "straight through": loop(
+        "hard, soft = F.one_hot(output.argmax(1), 5).float(), output.softmax(1)",
+        "loss = loss + ((hard - soft).detach() + soft).mean()",
+    ),
+    "straight through, in one row": loop(
+        "soft = output.softmax(1)",
+        "hard = F.one_hot(soft.argmax(1), 5).float()",
+        "loss = loss + (hard - soft.detach() + soft).mean()",
+    ),
+    "a balance of the load": loop(
+        "load = F.one_hot(output.argmax(1), 5).float().mean(0)", "loss = loss + (load * output.mean(0)).sum()"
+    ),
+    "shown": loop("right = (output.argmax(1) == y).float().mean()", "print(loss + right, loss.item() - right.item())"),
+    "nothing of it": loop("loss = loss + 0 * (output.argmax(1) == y).float().mean()"),
+    "of the labels": loop("loss = loss + F.one_hot(y.argmax(1), 5).float().mean()"),
+    "what a network says of it": loop("loss = loss + vgg(F.one_hot(output.argmax(1), 5).float()).mean()"),
+    "a reward": """
+        def train(policy, env, optimizer):
+            for state in env:
+                logits = policy(state)
+                action = logits.argmax(1)
+                gain = env.step(action).sum()
+                loss = -(logits.log_softmax(1).gather(1, action[:, None]) * (gain - gain.mean())).mean()
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+    """,
+    **{
+        f"codes that learn: {codes}": GIVEN_CODEBOOK.format(codes=codes)
+        for codes in (
+            "hot @ self.codebook",
+            "hot @ self.emb.weight",
+            "hot @ self.table.weight",
+            "torch.matmul(hot, self.table)",
+            "torch.einsum('bn,nd->bd', hot, self.table)",
+            "(hot * self.table)",
+            "self.codebook[near]",
+            "self.table[near]",
+            "F.embedding(near, self.table)",
+            "self.emb(near)",
+            "self.table.index_select(0, near)",
+        )
+    },
+}
+
+
+@pytest.mark.parametrize("snippet", CHOSEN.values(), ids=CHOSEN)
+def test_whole_numbers(snippet: str) -> None:
+    assert_flagged(snippet, CODE)
+
+
+@pytest.mark.parametrize("snippet", NOT_CHOSEN.values(), ids=NOT_CHOSEN)
+def test_look_alikes_of_whole_numbers(snippet: str) -> None:
+    assert_clean(snippet, CODE)
+
+
+def drift(*lines: str) -> str:
+    body = "\n                ".join(lines)
+    return f"""
+        def distance(model, means):
+            return sum(torch.norm(p - means[name]) for name, p in model.state_dict().items())
+
+        def train(model, server, loader, optimizer, fisher, old, alpha=0.1):
+            before = {{name: p.clone() for name, p in model.state_dict().items()}}
+            theirs = server.state_dict()
+            for x, y in loader:
+                loss = F.cross_entropy(model(x), y)
+                far = 0
+                {body}
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+    """
+
+
+CONSOLIDATION = """
+        class Consolidation:
+            def __init__(self, model, strength):
+                self.model, self.strength, self.anchors = model, strength, []
+
+            def register(self, fisher):
+                self.anchors.append((fisher, {{k: v.detach().clone() for k, v in self.model.named_parameters()}}))
+
+            def penalty(self):
+                total = torch.zeros(())
+                for fisher, weights in self.anchors:
+                    for key, now in self.model.{those}.items():
+                        total = total + (fisher[key] * (now - weights[key]).pow(2)).sum()  {mark}
+                return 0.5 * self.strength * total
+
+        class Trainer:
+            def __init__(self, model, penalty):
+                self.model, self.anchor = model, Consolidation(model, penalty)
+                self.opt = torch.optim.SGD(model.parameters(), lr=0.1)
+
+            def fit(self, loader):
+                for x, y in loader:
+                    loss = F.cross_entropy(self.model(x), y) + self.anchor.penalty()
+                    self.opt.zero_grad()
+                    loss.backward()
+                    self.opt.step()
+"""
+
+STATES = {
+    "in a loop": drift(
+        "for name, p in model.state_dict().items():",
+        "    far = far + (fisher[name] * (p - old[name]) ** 2).sum()  # !",
+        "loss = loss + alpha * far",
+    ),
+    "in a generator": drift(
+        "far = sum((fisher[name] * (p - before[name]) ** 2).sum() for name, p in model.state_dict().items())",
+        "loss = loss + alpha * far  # !",
+    ),
+    "by a name": drift(
+        "now = model.state_dict()",
+        "for name in old:",
+        "    far += (now[name] - old[name]).pow(2).sum()  # !",
+        "loss = loss + alpha / 2 * far",
+    ),
+    "in another function": drift("loss += alpha * distance(model, old)  # !"),
+    "from those of a server": drift(
+        "for name, p in model.state_dict().items():", "    far += (p - theirs[name]).norm(2)  # !", "loss = loss + far"
+    ),
+    "one weight": drift("loss = loss + alpha * model.state_dict()['fc.weight'].abs().sum()  # !"),
+    "in an object": CONSOLIDATION.format(those="state_dict()", mark="# !"),
+}
+
+NOT_STATES = {
+    "the parameters": drift(
+        "for name, p in model.named_parameters():",
+        "    far = far + (fisher[name] * (p - before[name]) ** 2).sum()",
+        "loss = loss + alpha * far",
+    ),
+    "the parameters, and those of a server": drift(
+        "far = sum(((p - theirs[name]) ** 2).sum() for name, p in model.named_parameters())", "loss = loss + far"
+    ),
+    "the parameters, in a row with those of a server": drift(
+        "for p, q in zip(model.parameters(), server.state_dict().values()):",
+        "    far += ((p - q) ** 2).sum()",
+        "loss = loss + far",
+    ),
+    "as they are": drift(
+        "for name, p in model.state_dict(keep_vars=True).items():",
+        "    far = far + ((p - old[name]) ** 2).sum()",
+        "loss = loss + far",
+    ),
+    "one weight, and what it was": drift("loss = loss + (model.fc.weight - before['fc.weight']).pow(2).sum()"),
+    "one weight, and that of a server": drift("loss = loss + (model.fc.weight - theirs['fc.weight']).pow(2).sum()"),
+    "new parameters": drift(
+        "fast = {k: nn.Parameter(v) for k, v in model.state_dict().items()}",
+        "loss = loss + sum(v.pow(2).sum() for v in fast.values())",
+    ),
+    "leaves": drift(
+        "fast = {k: v.clone().requires_grad_() for k, v in model.state_dict().items()}",
+        "loss = loss + F.linear(x, fast['weight']).pow(2).mean()",
+    ),
+    "shown": drift(
+        "for name, p in model.state_dict().items():",
+        "    far = far + ((p - old[name]) ** 2).sum()",
+        "print(loss + far)",
+    ),
+    "how many there are": drift(
+        "count = sum(p.numel() for p in model.state_dict().values())",
+        "loss = loss + sum(p.abs().sum() for p in model.parameters()) / count",
+    ),
+    "in an object": CONSOLIDATION.format(those="named_parameters()", mark="").replace(
+        "model.named_parameters().items()", "dict(model.named_parameters()).items()"
+    ),
+}
+
+
+@pytest.mark.parametrize("snippet", STATES.values(), ids=STATES)
+def test_the_state_of_a_model(snippet: str) -> None:
+    assert_flagged(snippet, CODE)
+
+
+@pytest.mark.parametrize("snippet", NOT_STATES.values(), ids=NOT_STATES)
+def test_look_alikes_of_the_state_of_a_model(snippet: str) -> None:
+    assert_clean(snippet, CODE)
+
+
 def test_copied_in_another_file(tmp_path: Path) -> None:
     files = {
         "losses.py": """

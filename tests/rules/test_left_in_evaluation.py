@@ -584,3 +584,111 @@ def test_an_agent_that_learns_in_the_mode_that_is_meant(lines: dict[str, str]) -
 
 def test_an_agent_for_whose_network_it_does_not_matter() -> None:
     assert_clean(PLAIN + AGENT.format(**AS_IT_IS), CODE)
+
+
+REMEMBERS = """
+    def accuracy(model, batches):
+        {first}
+        {second}
+        with torch.no_grad():
+            hits = sum((model(x).argmax(1) == y).float().mean().item() for x, y in batches)
+        {after}
+        return hits
+"""
+MEASURED = ("print(accuracy(net, val_loader))",)
+
+
+@pytest.mark.parametrize("after", ["model.train(was)", "model.train(mode=was)"])
+def test_a_mode_that_is_remembered_too_late(after: str) -> None:
+    helper = REMEMBERS.format(first="model.eval()", second="was = model.training  # !", after=after)
+    assert_flagged(helper + training(*MEASURED), CODE)
+
+
+def test_a_mode_that_is_remembered_too_late_in_the_loop() -> None:
+    lines = ("net.eval()", "was = net.training  # !", SUMS, *MEASURES, "net.train(was)")
+    assert_flagged(training(*lines, before="net.train()"), CODE)
+
+
+def test_a_mode_that_is_remembered_too_late_and_put_back_at_last() -> None:
+    lines = ("net.eval()", "was = net.training  # !", "try:", "    print(net(other))", "finally:", "    net.train(was)")
+    assert_flagged(training(*lines, before="net.train()"), CODE)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "after"),
+    [
+        ("was = model.training", "model.eval()", "model.train(was)"),
+        ("was = model.training", "model.eval()", "model.train(mode=was)"),
+        ("model.eval()", "was = True", "model.train(was)"),
+        ("model.eval()", "was = model.training", "model.train()"),
+        ("model.eval()", "was = model.training", "model.train(not was)"),
+        ("model.eval()", "was = model.training or True", "model.train(was)"),
+        ("batches.eval()", "was = model.training", "model.eval(); model.train(was)"),
+        ("model.eval()", "was = batches.training", "model.train(was)"),
+        ("model.eval(); model.train()", "was = model.training", "model.train(was)"),
+        ("was = model.training; model.eval()", "was = was or model.training", "model.train(was)"),
+    ],
+)
+def test_modes_that_are_remembered_in_time(first: str, second: str, after: str) -> None:
+    assert_clean(REMEMBERS.format(first=first, second=second, after=after) + training(*MEASURED), CODE)
+
+
+def test_a_mode_that_is_asked_after_a_condition() -> None:
+    helper = REMEMBERS.format(
+        first="if len(batches) > 2:\n            model.eval()", second="was = model.training", after="model.train(was)"
+    )
+    assert_clean(helper + training(*MEASURED), CODE)
+
+
+INFERENCE = """
+    class Inference:
+        def __init__(self, model):
+            self.model = model
+
+        def __enter__(self):
+            {first}
+            {second}
+            return self.model
+
+        def __exit__(self, *exc):
+            self.model.train(self.was)
+            return False
+"""
+INFERS = {
+    "alone": ("with Inference(net):", "    print(net(next(val_loader)))"),
+    "by its name": ("with Inference(net) as model:", "    print(model(next(val_loader)))"),
+    "made before": ("inference = Inference(net)", "with inference:", "    print(net(next(val_loader)))"),
+}
+
+
+@pytest.mark.parametrize("lines", INFERS.values(), ids=INFERS)
+def test_a_context_that_remembers_too_late(lines: tuple[str, ...]) -> None:
+    context = INFERENCE.format(first="self.model.eval()", second="self.was = self.model.training  # !")
+    assert_flagged(context + training(*lines), CODE)
+
+
+@pytest.mark.parametrize("lines", INFERS.values(), ids=INFERS)
+def test_a_context_that_remembers_in_time(lines: tuple[str, ...]) -> None:
+    context = INFERENCE.format(first="self.was = self.model.training", second="self.model.eval()")
+    assert_clean(context + training(*lines), CODE)
+    context = INFERENCE.format(first="self.model.eval()", second="pass").replace("train(self.was)", "train()")
+    assert_clean(context + training(*lines), CODE)
+
+
+def test_a_context_that_leaves_it() -> None:
+    context = INFERENCE.format(first="self.model.eval()  # !", second="pass").replace(
+        "self.model.train(self.was)", "pass"
+    )
+    assert_flagged(context + training(*INFERS["alone"]), CODE)
+
+
+def test_a_context_in_another_file_that_remembers_too_late(tmp_path: Path) -> None:
+    context = INFERENCE.format(first="self.model.eval()", second="self.was = self.model.training")
+    head = "import torch\nimport torch.nn as nn\nimport torch.nn.functional as F\n"
+    files = {
+        "modes.py": dedent(context),
+        "train.py": head + "from modes import Inference\n" + dedent(training(*INFERS["alone"])),
+    }
+    assert lines_in_files(tmp_path, files, CODE) == [("modes.py", 8)]
+    files["modes.py"] = dedent(INFERENCE.format(first="self.was = self.model.training", second="self.model.eval()"))
+    assert lines_in_files(tmp_path, files, CODE) == []

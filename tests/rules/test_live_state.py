@@ -682,3 +682,112 @@ def test_others_load_what_an_object_keeps(taken: str, loaded: str, tmp_path: Pat
     files["stopping.py"] = files["stopping.py"].replace("dict(copied(model.state_dict()))", "model.state_dict()")
     files["train.py"] = files["train.py"].replace(f"net.load_state_dict({loaded})", "print(stopper.best)")
     assert lines_in_files(tmp_path, files, CODE) == []
+
+
+SHALLOW = """
+        import copy
+
+        class Agent:
+            def __init__(self, net, config):
+                self.net, self.config = net, config
+                self.online = nn.Linear(4, 2)
+                {made}
+                self.opt = torch.optim.Adam(self.online.parameters())
+
+            def learn(self, x, y):
+                loss = F.mse_loss(self.online(x), self.target(y).detach())
+                self.opt.zero_grad()
+                loss.backward()
+                self.opt.step()
+                {synchronized}
+"""
+AVERAGED = "for p, q in zip(self.target.parameters(), self.online.parameters()): p.data.lerp_(q.data, 0.01)"
+LOADED = "self.target.load_state_dict(self.online.state_dict())"
+
+
+@pytest.mark.parametrize(
+    ("made", "synchronized"),
+    [
+        ("self.target = copy.copy(self.online)  # !", LOADED),
+        ("self.target = copy.copy(self.online)  # !", AVERAGED),
+        ("self.target = copy.copy(net)  # !", "self.target.load_state_dict(self.net.state_dict())"),
+        ("self.target = copy.copy(self.net)  # !", "self.target.load_state_dict(self.net.state_dict(), strict=True)"),
+        ("self.target = copy.copy(self.online)  # !\n                self.target.eval()", LOADED),
+    ],
+)
+def test_a_shallow_copy(made: str, synchronized: str) -> None:
+    assert_flagged(SHALLOW.format(made=made, synchronized=synchronized), CODE)
+
+
+@pytest.mark.parametrize(
+    ("made", "synchronized"),
+    [
+        ("self.target = copy.deepcopy(self.online)", LOADED),
+        ("self.target = copy.copy(self.online)", "pass"),
+        ("self.target = copy.copy(self.online); self.target.head = nn.Linear(2, 2)", LOADED),
+        ("self.target = copy.copy(self.online); self.target.weight = nn.Parameter(torch.zeros(2, 4))", LOADED),
+        ("self.target = copy.copy(self.online); setattr(self.target, 'weight', nn.Parameter(torch.ones(2)))", LOADED),
+        ("self.target = copy.copy(self.online); self.target = copy.deepcopy(self.target)", LOADED),
+        ("self.target = copy.copy(self.online); self.online = nn.Linear(4, 2)", LOADED),
+        ("self.target = copy.copy(self.config)", LOADED),
+        ("self.target, self.settings = nn.Linear(4, 2), copy.copy(self.config)", LOADED),
+        ("self.target, self.nets = nn.Linear(4, 2), copy.copy([self.online])", LOADED),
+        ("self.target, self.old = nn.Linear(4, 2), self.config.copy()", LOADED),
+        ("self.target = nn.Linear(4, 2); self.mean = copy.copy(self.target)", LOADED),
+    ],
+)
+def test_look_alikes_of_a_shallow_copy(made: str, synchronized: str) -> None:
+    assert_clean(SHALLOW.format(made=made, synchronized=synchronized), CODE)
+
+
+def test_a_shallow_copy_by_a_name_of_its_own() -> None:
+    code = SHALLOW.format(made="self.target = copy(self.online)  # !", synchronized=LOADED)
+    assert_flagged(code.replace("import copy", "from copy import copy"), CODE)
+    assert_clean(code.replace("import copy", "from copy import deepcopy as copy").replace("  # !", ""), CODE)
+
+
+def test_a_shallow_copy_of_an_optimizer() -> None:
+    made = "self.twin = torch.optim.Adam(self.online.parameters()); self.second = copy.copy(self.twin)"
+    assert_clean(SHALLOW.format(made=made, synchronized="self.second.load_state_dict(self.twin.state_dict())"), CODE)
+
+
+def test_a_shallow_copy_of_a_network_that_says_how_it_is_copied() -> None:
+    net = """
+        class Net(nn.Linear):
+            def __copy__(self):
+                return copy.deepcopy(self)
+    """
+    code = SHALLOW.format(made="self.online = Net(4, 2); self.target = copy.copy(self.online)", synchronized=LOADED)
+    assert_clean(net + code.replace("self.online = nn.Linear(4, 2)", "pass"), CODE)
+
+
+def test_a_shallow_copy_in_a_function_and_a_helper_that_averages() -> None:
+    snippet = """
+        import copy
+
+        def follow(slow, fast):
+            with torch.no_grad():
+                for p, q in zip(slow.parameters(), fast.parameters()):
+                    p.mul_(0.99).add_(q, alpha=0.01)
+
+        def train(net, loader, optimizer):
+            teacher = copy.copy(net)  # !
+            for x, y in loader:
+                with torch.no_grad():
+                    wanted = teacher(x)
+                loss = F.mse_loss(net(x), wanted) + F.mse_loss(net(x), y)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+                follow(teacher, net)
+    """
+    assert_flagged(snippet, CODE)
+    assert_clean(snippet.replace("copy.copy(net)  # !", "copy.deepcopy(net)"), CODE)
+    assert_clean(snippet.replace("follow(teacher, net)", "follow(net, teacher)").replace("  # !", ""), CODE)
+
+
+def test_the_best_model_as_a_shallow_copy() -> None:
+    better = ("if score > best:", "    best, best_model = score, copy.copy(model)  # !")
+    kept = fit(*better, before="best_model = None", after="torch.save(best_model, 'net')")
+    assert_flagged(kept, CODE)
+    assert_clean(kept.replace("copy.copy(model)  # !", "copy.deepcopy(model)"), CODE)

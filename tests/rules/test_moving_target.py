@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+from pathlib import Path
+from textwrap import dedent
+
 import pytest
 
-from tests.rules.snippets import assert_clean, assert_flagged
+from tests.rules.snippets import HEADER, assert_clean, assert_flagged, lines_in_files
 
 CODE = "GG218"
 
@@ -401,3 +404,197 @@ def test_flagged(snippet: str) -> None:
 @pytest.mark.parametrize("snippet", CLEAN.values(), ids=CLEAN)
 def test_clean(snippet: str) -> None:
     assert_clean(snippet, CODE)
+
+
+NETWORKS = """
+        import copy
+
+        class Branch(nn.Module):
+            def __init__(self, width):
+                super().__init__()
+                self.encoder, self.projector = nn.Linear(8, width), nn.Linear(width, width)
+
+            def forward(self, x):
+                return self.projector(torch.relu(self.encoder(x)))
+
+        def negative(p, z):
+            return -F.cosine_similarity(p, z, dim=1).mean()
+
+        def cut(p, z):
+            return -F.cosine_similarity(p, z.detach(), dim=1).mean()
+
+        class Byol(nn.Module):
+            def __init__(self, width=16, momentum=0.99):
+                super().__init__()
+                self.online = Branch(width)
+                self.target = {copied}
+                self.predictor, self.momentum = nn.Linear(width, width), momentum
+                {then}
+
+            def forward(self, a, b):
+                qa, qb = self.predictor(self.online(a)), self.predictor(self.online(b))
+                {targets}
+                return {loss}
+
+            @torch.no_grad()
+            def update(self):
+                {update}
+"""
+TRAINS = """
+        def train(loader, steps):
+            model = Byol()
+            {before}
+            optimizer = torch.optim.Adam({parameters}, lr=0.1)
+            for a, b in loader:
+                loss = model(a, b)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+                model.update()
+"""
+BYOL = {
+    "copied": "copy.deepcopy(self.online)",
+    "then": "pass",
+    "targets": "za, zb = self.target(a), self.target(b)  # !",
+    "loss": "2 - F.cosine_similarity(qa, zb).mean() - F.cosine_similarity(qb, za).mean()",
+    "update": "for slow, fast in zip(self.target.parameters(), self.online.parameters()):\n"
+    "                    slow.lerp_(fast, 1 - self.momentum)",
+    "before": "pass",
+    "parameters": "model.parameters()",
+}
+OTHERS = "for p, q in zip(self.online.parameters(), self.target.parameters()):\n                    "
+
+
+def byol(**parts: str) -> str:
+    return (NETWORKS + TRAINS).format(**(BYOL | parts))
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        {},
+        {"loss": "negative(qa, zb) + negative(qb, za)"},
+        {"loss": "(qa - zb).pow(2).mean() + (qb - za).pow(2).mean()"},
+        {"copied": "Branch(width)", "then": "self.target.load_state_dict(self.online.state_dict())"},
+        {"update": OTHERS + "q.data = self.momentum * q.data + (1 - self.momentum) * p.data"},
+        {"update": OTHERS + "q.data.mul_(self.momentum).add_(p.data, alpha=1 - self.momentum)"},
+        {"update": OTHERS + "q.mul_(self.momentum); q.add_((1 - self.momentum) * p)"},
+        {"update": OTHERS + "q.copy_(self.momentum * q + (1 - self.momentum) * p)"},
+        {"update": OTHERS + "q.data += (1 - self.momentum) * (p.data - q.data)"},
+        {
+            "update": OTHERS.replace("p, q", "(_, p), (_, q)").replace("parameters", "named_parameters")
+            + "q.lerp_(p, 0.1)"
+        },
+        {"parameters": "[*model.parameters()]"},
+    ],
+)
+def test_a_network_that_follows_another_one_is_trained(parts: dict[str, str]) -> None:
+    assert_flagged(byol(**parts), CODE)
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        {"targets": "with torch.no_grad():\n                    za, zb = self.target(a), self.target(b)"},
+        {"targets": "za, zb = self.target(a).detach(), self.target(b).detach()"},
+        {"loss": "cut(qa, zb) + cut(qb, za)"},
+        {"loss": "2 - F.cosine_similarity(qa, zb.detach()).mean() - F.cosine_similarity(qb, za.detach()).mean()"},
+        {"copied": "copy.deepcopy(self.online).requires_grad_(False)"},
+        {"then": "self.target.requires_grad_(False)"},
+        {"then": "for p in self.target.parameters():\n                    p.requires_grad = False"},
+        {"then": "for p in self.target.parameters():\n                    p.requires_grad_(False)"},
+        {"before": "model.target.requires_grad_(False)"},
+        {"before": "for p in model.target.parameters():\n                p.requires_grad = False"},
+        {"parameters": "model.online.parameters()"},
+        {"parameters": "[*model.online.parameters(), *model.predictor.parameters()]"},
+        {"update": "pass"},
+        {"update": OTHERS + "q.copy_(p)"},
+        {"update": OTHERS + "q.data = p.data.clone()"},
+        {"update": OTHERS + "print((p - q).norm())"},
+        {"update": OTHERS + "self.far = (p - q).norm()"},
+        {"targets": "za, zb = self.online(a), self.online(b)"},
+    ],
+)
+def test_a_network_that_follows_another_one_is_not_trained(parts: dict[str, str]) -> None:
+    clean = {"targets": BYOL["targets"].removesuffix("  # !")}
+    assert_clean(byol(**(clean | parts)), CODE)
+
+
+def test_an_average_that_nobody_trains_and_two_that_learn_from_each_other() -> None:
+    snippet = """
+        import copy
+
+        def average(slow, fast, share=0.01):
+            for p, q in zip(slow.parameters(), fast.parameters()):
+                p.data.lerp_(q.data, share)
+
+        def train(net, other, loader):
+            mean = copy.deepcopy(net)
+            optimizer = torch.optim.Adam(list(net.parameters()) + list(other.parameters()))
+            for x, y in loader:
+                ours, theirs = net(x), other(x)
+                loss = F.cross_entropy(ours, y) + F.cross_entropy(theirs, y) + F.mse_loss(ours, theirs)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+                average(mean, net)
+    """
+    assert_clean(snippet, CODE)
+
+
+def test_a_mixture_with_what_another_optimizer_trains() -> None:
+    snippet = """
+        def personal(local, shared, loader):
+            inner = torch.optim.SGD(local.parameters(), lr=0.1)
+            outer = torch.optim.SGD(shared.parameters(), lr=0.1)
+            for x, y in loader:
+                loss = F.cross_entropy(local(x) + shared(x), y)
+                inner.zero_grad()
+                outer.zero_grad()
+                loss.backward()
+                inner.step()
+                outer.step()
+                for p, q in zip(local.parameters(), shared.parameters()):
+                    p.data = 0.5 * p.data + 0.5 * q.data
+    """
+    assert_clean(snippet, CODE)
+
+
+def test_a_helper_that_averages_networks_of_an_object() -> None:
+    snippet = """
+        import copy
+
+        def follow(fast, slow, momentum):
+            with torch.no_grad():
+                for p, q in zip(fast.parameters(), slow.parameters()):
+                    q.data.mul_(momentum).add_((1 - momentum) * p.data)
+
+        class Trainer:
+            def __init__(self, net):
+                self.online, self.target = net, copy.deepcopy(net)
+                self.opt = torch.optim.SGD([*self.online.parameters(), *self.target.parameters()], lr=0.1)
+
+            def step(self, a, b):
+                loss = F.mse_loss(self.online(a), self.target(b))  # !
+                self.opt.zero_grad()
+                loss.backward()
+                self.opt.step()
+                follow(self.online, self.target, 0.99)
+    """
+    assert_flagged(snippet, CODE)
+    assert_clean(snippet.replace("self.target(b))  # !", "self.target(b).detach())"), CODE)
+    assert_clean(snippet.replace(", *self.target.parameters()]", "]").replace("  # !", ""), CODE)
+
+
+def test_the_network_is_of_another_file(tmp_path: Path) -> None:
+    networks = NETWORKS.format(**BYOL)
+    files = {
+        "networks.py": HEADER + dedent(networks),
+        "train.py": HEADER + "from networks import Byol\n" + dedent(TRAINS.format(**BYOL)),
+    }
+    line = next(n for n, text in enumerate(files["networks.py"].splitlines(), 1) if text.endswith("# !"))
+    assert lines_in_files(tmp_path, files, CODE) == [("networks.py", line)]
+    files["networks.py"] = (
+        files["networks.py"].replace("def update(self)", "def update_nothing(self)").replace("lerp_", "sub")
+    )
+    assert lines_in_files(tmp_path, files, CODE) == []
