@@ -42,6 +42,8 @@ from gradguard.static.reset_by_callers import is_reset_by_callers
 from gradguard.static.roots import attaching_roots, graphs, node_of, site_of, wholes
 from gradguard.static.route import in_words, route
 from gradguard.static.spent_iterators import spent_iterators
+from gradguard.static.stale_by_methods import stale_by_methods
+from gradguard.static.stale_schedulers import stale_schedulers
 from gradguard.static.straight_through import cancelled
 from gradguard.static.tensor_keys import tensor_keys
 from gradguard.static.uncalled import uncalled
@@ -82,6 +84,7 @@ def judge(flow: Flow) -> None:
     for loop in flow.facts.loops:
         judge_forwards(flow, loop)
     flow.facts.replacements = lambda: [*replacements(flow), *replaced_by_methods(flow)]
+    flow.facts.stale_schedulers = lambda: [*stale_schedulers(flow), *stale_by_methods(flow)]
     flow.facts.moving_targets = lambda: list(moving_targets(flow))
     flow.facts.live_advantages = lambda: list(live_advantages(flow))
     flow.facts.live_states = lambda: list(live_states(flow))

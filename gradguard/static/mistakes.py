@@ -25,6 +25,26 @@ class Replacement:
 
 
 @dataclass(frozen=True, slots=True)
+class StaleScheduler:
+    """A scheduler goes on with the optimizer that it was made of, when another one has taken its place.
+
+    Args:
+        site: where that is to be mended: the statement that replaces the optimizer; the one that makes the scheduler,
+            where a condition lets that happen once only.
+        scheduler: its path.
+        optimizer: the path of the optimizer.
+        made: where the scheduler is made.
+        replaced: where the optimizer is replaced.
+    """
+
+    site: Site
+    scheduler: str
+    optimizer: str
+    made: Site
+    replaced: Site
+
+
+@dataclass(frozen=True, slots=True)
 class LiveState:
     """A model, or its state, is kept without a copy, until it is used: it is that of the last step by then.
 

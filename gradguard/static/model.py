@@ -39,6 +39,7 @@ from gradguard.static.mistakes import (
     NoGradient,
     Replacement,
     SpentIterator,
+    StaleScheduler,
     TensorKey,
     Unguarded,
     Unregistered,
@@ -105,6 +106,7 @@ class Function:
         steps_by_scaler: something in its program takes a step that is given the optimizer (reads other files).
         replacements: modules that are replaced after an optimizer was made that has their parameters (reads other
             files).
+        stale_schedulers: the schedulers of optimizers that are replaced, while both go on (reads other files).
         live_states: the states of models that it keeps without a copy until they are loaded.
         live_advantages: the factors of a policy's loss that have the graph of a value.
         moving_targets: the targets that the network which is trained computes itself, with their graph.
@@ -157,6 +159,7 @@ class Function:
     grad_reads: list[GradRead] = field(default_factory=list)
     gradient_sums: list[GradientSum] = field(default_factory=list)
     replacements: Callable[[], list[Replacement]] = field(default=list, repr=False)
+    stale_schedulers: Callable[[], list[StaleScheduler]] = field(default=list, repr=False)
     live_states: Callable[[], list[LiveState]] = field(default=list, repr=False)
     live_advantages: Callable[[], list[LiveAdvantage]] = field(default=list, repr=False)
     moving_targets: Callable[[], list[MovingTarget]] = field(default=list, repr=False)

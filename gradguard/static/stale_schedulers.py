@@ -1,0 +1,152 @@
+"""Schedulers of an optimizer that is replaced while both go on: the rate of the one that trains never changes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from gradguard.static import tree as t
+from gradguard.static.functions import FunctionRef
+from gradguard.static.mistakes import StaleScheduler
+from gradguard.static.order import has, later
+from gradguard.static.paths import is_within
+from gradguard.static.schedulers import is_stepped, makes_optimizer, scheduled
+
+if TYPE_CHECKING:
+    from gradguard.static.flow import Flow
+
+
+def stale_schedulers(flow: Flow) -> list[StaleScheduler]:
+    """Where a function replaces the optimizer of a scheduler that it has made, and goes on with both."""
+    ref, found = flow.ref, {}
+    for made, scheduler, optimizer in schedulers_made(ref):
+        for stmt in _replacing(ref, made, scheduler, optimizer):
+            found[stmt] = StaleScheduler(flow.site(stmt), scheduler, optimizer, flow.site(made), flow.site(stmt))
+            break
+    return list(found.values())
+
+
+def schedulers_made(ref: FunctionRef) -> Iterator[tuple[t.Assign, str, str]]:
+    """The statements that make a scheduler, each with a path of it, and one of its optimizer."""
+    for stmt in ref.define.statements:
+        of = scheduled(ref, stmt.value) if isinstance(stmt, t.Assign) else None
+        if of is None or not isinstance(stmt, t.Assign):
+            continue
+        for target in filter(None, map(t.path_of, stmt.targets)):
+            for scheduler in _names(ref, target):
+                yield from ((stmt, scheduler, optimizer) for optimizer in _names(ref, of))
+
+
+def _names(ref: FunctionRef, path: str) -> list[str]:
+    """The paths by which a function has the same object: ``self.optimizer = optimizer``."""
+    bound = (each for stmt in ref.define.statements if isinstance(stmt, t.Assign) for each in _pairs(stmt))
+    beside = [name for pair in bound if path in pair for name in pair if name is not None and "[" not in name]
+    return list(dict.fromkeys((path, *beside)))
+
+
+def _pairs(stmt: t.Assign) -> Iterator[tuple[str | None, str | None]]:
+    """The paths that a statement binds, each with that of what it is bound to, or with one that is bound to the same."""
+    yield from ((t.path_of(target), t.path_of(value)) for target, value in t.pairs(stmt.targets, stmt.value))
+    first, *others = map(t.path_of, stmt.targets)
+    yield from ((first, other) for other in others)
+
+
+def _replacing(ref: FunctionRef, made: t.Assign, scheduler: str, optimizer: str) -> Iterator[t.Stmt]:
+    """The statements after which the optimizer is another one, while the scheduler is that of the first."""
+    body = ref.define.body
+    after = later(body, made, without=made)
+    if any(binds(stmt, scheduler) or _is_scheduled(ref, stmt, optimizer) for stmt in after):
+        return
+    for stmt in _rest(body, made):
+        value = bound(stmt, optimizer)
+        if value is None or mentions(value, optimizer) or not makes_optimizer(ref, value):
+            continue
+        then = later(body, stmt, without=made)
+        nodes = list(t.walk(then))
+        if any(cares(node, scheduler, optimizer) for node in nodes) or _is_put_back(then, optimizer):
+            continue
+        steps = (each for each in then if isinstance(each, t.Evaluate) and is_stepped(ref, t.walk(each), scheduler))
+        if is_stepped(ref, nodes, optimizer) and any(not _excludes(body, stmt, each) for each in steps):
+            yield stmt
+
+
+def _rest(body: Sequence[t.Stmt], stmt: t.Stmt) -> Iterator[t.Stmt]:
+    """What comes after a statement in its own block, in the order of the text."""
+    for place, each in enumerate(body):
+        if each is stmt:
+            yield from _in_order(body[place + 1 :])
+        for block in t.blocks(each):
+            yield from _rest(block, stmt)
+
+
+def _in_order(body: Sequence[t.Stmt]) -> Iterator[t.Stmt]:
+    for each in body:
+        yield each
+        for block in t.blocks(each):
+            yield from _in_order(block)
+
+
+def bound(stmt: t.Stmt, path: str) -> t.Expr | None:
+    """What a statement binds a path to."""
+    pairs = t.pairs(stmt.targets, stmt.value) if isinstance(stmt, t.Assign) else ()
+    return next((value for target, value in pairs if t.path_of(target) == path), None)
+
+
+def binds(stmt: t.Stmt, path: str) -> bool:
+    """Whether a statement binds a path, alone or among others, or unbinds it."""
+    targets: list[t.Expr] = []
+    if isinstance(stmt, t.Assign | t.Delete):
+        targets = stmt.targets
+    elif isinstance(stmt, t.Repeat) and stmt.target is not None:
+        targets = [stmt.target]
+    elif isinstance(stmt, t.With):
+        targets = [target for _, target in stmt.items if target is not None]
+    return any(t.path_of(name) == path for target in targets for name in t.names_in(target))
+
+
+def mentions(value: t.Expr, path: str) -> bool:
+    """Whether an expression has a path in it: what is made of the old optimizer may share its groups."""
+    return any(isinstance(node, t.Name | t.Attribute) and t.path_of(node) == path for node in t.walk(value))
+
+
+def _is_scheduled(ref: FunctionRef, stmt: t.Stmt, optimizer: str) -> bool:
+    """Whether another scheduler is made of what is at the path of an optimizer."""
+    value = stmt.value if isinstance(stmt, t.Assign | t.Evaluate) else None
+    return any(isinstance(node, t.Call) and scheduled(ref, node) == optimizer for node in t.walk(value))
+
+
+def _is_put_back(after: Iterable[t.Stmt], optimizer: str) -> bool:
+    values = (bound(stmt, optimizer) for stmt in after)
+    return any(value is not None and not isinstance(value, t.Call | t.Conditional) for value in values)
+
+
+def cares(node: t.Node, scheduler: str, optimizer: str) -> bool:
+    """Whether something gives the scheduler the new optimizer, or sets rates by hand.
+
+    ``scheduler.optimizer = optimizer``, ``scheduler.attach(optimizer)``, ``group["lr"] = rate``.
+    """
+    if isinstance(node, t.Assign):
+        paths = [t.path_of(target) or "" for target in node.targets]
+        return any(is_within(path, scheduler) or path.endswith('["lr"]') for path in paths)
+    if not isinstance(node, t.Call):
+        return False
+    given = [t.path_of(arg.value) for arg in node.args]
+    func = node.func
+    is_of_scheduler = isinstance(func, t.Attribute) and is_within(f"{t.path_of(func.value)}.", scheduler)
+    return optimizer in given and is_of_scheduler and node.name != "step"
+
+
+def _excludes(body: Sequence[t.Stmt], one: t.Stmt, other: t.Stmt) -> bool:
+    """Whether two statements are under conditions of their own that ask for the same: ``if epoch < 10``."""
+    return not _asked(body, one, other).isdisjoint(_asked(body, other, one))
+
+
+def _asked(body: Sequence[t.Stmt], stmt: t.Stmt, besides: t.Stmt) -> set[str]:
+    """What the conditions around a statement ask for, those that are not around another one."""
+    found: set[str] = set()
+    for each in t.walk_statements(body):
+        blocks = t.blocks(each) if isinstance(each, t.If) else []
+        if isinstance(each, t.If) and any(has(block, stmt) and not has(block, besides) for block in blocks):
+            names = {t.path_of(node) for node in t.walk(each.test) if isinstance(node, t.Name | t.Attribute)}
+            found |= {name for name in names if name is not None}
+    return {name for name in found if not any(is_within(other, name) for other in found)}
