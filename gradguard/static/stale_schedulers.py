@@ -45,7 +45,7 @@ def _names(ref: FunctionRef, path: str) -> list[str]:
 
 
 def _pairs(stmt: t.Assign) -> Iterator[tuple[str | None, str | None]]:
-    """The paths that a statement binds, each with that of what it is bound to, or with one that is bound to the same."""
+    """The paths that a statement binds, each with that of its value, or with another one that gets the same value."""
     yield from ((t.path_of(target), t.path_of(value)) for target, value in t.pairs(stmt.targets, stmt.value))
     first, *others = map(t.path_of, stmt.targets)
     yield from ((first, other) for other in others)
