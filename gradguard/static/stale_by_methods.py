@@ -14,7 +14,7 @@ from gradguard.static.order import has, later
 from gradguard.static.own_methods import leading_to, methods_of, reached
 from gradguard.static.schedulers import argument, is_stepped, makes_optimizer, scheduled
 from gradguard.static.source import Site
-from gradguard.static.stale_schedulers import binds, bound, cares, mentions, schedulers_made
+from gradguard.static.stale_schedulers import binds, bound, cares, is_handed_over, mentions, schedulers_made
 
 if TYPE_CHECKING:
     from gradguard.static.flow import Flow
@@ -52,7 +52,7 @@ class _Replacing(NamedTuple):
 def stale_by_methods(flow: Flow) -> Iterator[StaleScheduler]:
     """Where a method makes a scheduler once for its object, and the optimizer is replaced later."""
     owner, ref = flow.ref.owner, flow.ref
-    for made, scheduler, optimizer in _made_for_object(ref) if owner is not None else ():
+    for made, scheduler, optimizer in _made_for_object(ref) if owner is not None and not flow.facts.is_test else ():
         methods = methods_of(owner) if owner is not None else []
         building = reached(methods, {"__init__"})
         is_first = ref.define.name in building
@@ -65,7 +65,7 @@ def stale_by_methods(flow: Flow) -> Iterator[StaleScheduler]:
         making = set() if is_first else leading_to(methods, {ref.define.name})
         known = _Object(owner, methods, making, stepping)
         for replacing in _replacing(methods, optimizer, scheduler, building):
-            if all(stepping.values()) and _goes_stale(flow, known, replacing):
+            if all(stepping.values()) and _goes_stale(flow, known, replacing) and not is_handed_over(flow):
                 site, replaced = flow.site(made), Site(replacing.method.chunk, replacing.stmt)
                 yield StaleScheduler(site if is_guarded else replaced, scheduler, optimizer, site, replaced)
                 break
@@ -277,12 +277,22 @@ def _as_callers_see(replacing: _Replacing, place: _Place) -> _Replacing | None:
 def _is_stale_at(known: _Object, replacing: _Replacing, place: _Place) -> bool:
     """Whether a call replaces the optimizer of the scheduler that is there by then."""
     after = place.after()
-    if known.making and place.stmt not in after and not _is_made_before(known, place):
+    is_again = place.stmt in after and not _is_once(place)
+    if known.making and not is_again and not _is_made_before(known, place):
         return False
     if replacing.param is not None and not _is_given_another(known, replacing, place):
         return False
     in_method = _both_step(known, replacing.method, _after(replacing), "self")
     return in_method or _both_step(known, place.caller, after, place.receiver)
+
+
+def _is_once(place: _Place) -> bool:
+    """Whether a condition around a call holds in one iteration: ``if epoch == 0``."""
+    around = (
+        each.test for each in place.caller.define.statements if isinstance(each, t.If) and has(each.body, place.stmt)
+    )
+    operators = ({node.operator for node in t.walk(test) if isinstance(node, t.Operation)} for test in around)
+    return any("==" in each and "%" not in each for each in operators)
 
 
 def _is_made_before(known: _Object, place: _Place) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -15,15 +16,23 @@ from gradguard.static.schedulers import is_stepped, makes_optimizer, scheduled
 if TYPE_CHECKING:
     from gradguard.static.flow import Flow
 
+_HANDED_OVER = re.compile(r"\b\w*(?:sched|lr)\w*\.optimizer\s*=(?!=)", re.I)
+
 
 def stale_schedulers(flow: Flow) -> list[StaleScheduler]:
     """Where a function replaces the optimizer of a scheduler that it has made, and goes on with both."""
     ref, found = flow.ref, {}
-    for made, scheduler, optimizer in schedulers_made(ref):
+    for made, scheduler, optimizer in schedulers_made(ref) if not flow.facts.is_test else ():
         for stmt in _replacing(ref, made, scheduler, optimizer):
-            found[stmt] = StaleScheduler(flow.site(stmt), scheduler, optimizer, flow.site(made), flow.site(stmt))
+            if not is_handed_over(flow):
+                found[stmt] = StaleScheduler(flow.site(stmt), scheduler, optimizer, flow.site(made), flow.site(stmt))
             break
     return list(found.values())
+
+
+def is_handed_over(flow: Flow) -> bool:
+    """Whether something in the program gives a scheduler another optimizer (reads other files)."""
+    return flow.project.survey.mentions(_HANDED_OVER, flow.module, ".optimizer")
 
 
 def schedulers_made(ref: FunctionRef) -> Iterator[tuple[t.Assign, str, str]]:
@@ -123,17 +132,18 @@ def _is_put_back(after: Iterable[t.Stmt], optimizer: str) -> bool:
 def cares(node: t.Node, scheduler: str, optimizer: str) -> bool:
     """Whether something gives the scheduler the new optimizer, or sets rates by hand.
 
-    ``scheduler.optimizer = optimizer``, ``scheduler.attach(optimizer)``, ``group["lr"] = rate``.
+    ``scheduler.optimizer = optimizer``, ``scheduler.attach(optimizer)``, ``set_rate(optimizer, scheduler.get_last_lr())``,
+    ``group["lr"] = rate``.
     """
     if isinstance(node, t.Assign):
         paths = [t.path_of(target) or "" for target in node.targets]
         return any(is_within(path, scheduler) or path.endswith('["lr"]') for path in paths)
     if not isinstance(node, t.Call):
         return False
-    given = [t.path_of(arg.value) for arg in node.args]
-    func = node.func
-    is_of_scheduler = isinstance(func, t.Attribute) and is_within(f"{t.path_of(func.value)}.", scheduler)
-    return optimizer in given and is_of_scheduler and node.name != "step"
+    func, given = node.func, [arg.value for arg in node.args]
+    is_of_scheduler = isinstance(func, t.Attribute) and t.path_of(func.value) == scheduler and func.name != "step"
+    is_told_rate = any(t.path_of(value) != scheduler and mentions(value, scheduler) for value in given)
+    return optimizer in map(t.path_of, given) and (is_of_scheduler or is_told_rate)
 
 
 def _excludes(body: Sequence[t.Stmt], one: t.Stmt, other: t.Stmt) -> bool:

@@ -199,6 +199,29 @@ FLAGGED = {
             trainer.begin(SGD(model.parameters(), lr=0.01))
             trainer.epoch(model, loader)
     """,
+    "phases in one loop": """
+        class Trainer:
+            def begin(self, opt):
+                self.opt = opt
+                if getattr(self, "scheduler", None) is None:
+                    self.scheduler = StepLR(opt, 10)  # !
+
+            def epoch(self, model, loader):
+                for x, y in loader:
+                    self.opt.zero_grad()
+                    F.cross_entropy(model(x), y).backward()
+                    self.opt.step()
+                self.scheduler.step()
+
+        def main(model, loader):
+            trainer = Trainer()
+            for epoch in range(10):
+                if epoch == 0:
+                    trainer.begin(SGD(model.head.parameters(), lr=0.1))
+                elif epoch == 5:
+                    trainer.begin(SGD(model.parameters(), lr=0.1))
+                trainer.epoch(model, loader)
+    """,
     "a cached property": """
         import functools
 
@@ -320,6 +343,11 @@ CLEAN = {
     "under another name": twin(SWITCHED, (SWAP, "other = SGD(model.parameters(), lr=0.1)")),
     "put back": twin(SWITCHED, (SWAP, f"first = optimizer; {SWAP}; warm_up(optimizer); optimizer = first")),
     "rates by hand": twin(SWITCHED, (GOES_ON, f"{GOES_ON}            optimizer.param_groups[0]['lr'] = rate\n")),
+    "a rate that is handed on": twin(
+        SWITCHED, (GOES_ON, f"{GOES_ON}            set_rate(optimizer, scheduler.get_last_lr()[0])\n")
+    ),
+    "handed over by a helper": twin(SWITCHED, (SWAP, f"{SWAP}; use(scheduler, optimizer)"))
+    + "\n    def use(sched, other):\n        sched.optimizer = other\n",
     "no step of the scheduler": twin(SWITCHED, (GOES_ON, "")),
     "the scheduler only before": twin(
         SWITCHED, (GOES_ON, "            if epoch < 5:\n                scheduler.step()\n")
@@ -439,6 +467,27 @@ CLEAN = {
     "phases that forget the scheduler": twin(
         PHASES, ("self.optimizer = optimizer\n", "self.optimizer = optimizer\n            self.scheduler = None\n")
     ),
+    "a first phase in a loop": """
+        class Trainer:
+            def begin(self, opt):
+                self.opt = opt
+                if getattr(self, "scheduler", None) is None:
+                    self.scheduler = StepLR(opt, 10)
+
+            def epoch(self, model, loader):
+                for x, y in loader:
+                    self.opt.zero_grad()
+                    F.cross_entropy(model(x), y).backward()
+                    self.opt.step()
+                self.scheduler.step()
+
+        def main(model, loader):
+            trainer = Trainer()
+            for epoch in range(10):
+                if epoch == 0:
+                    trainer.begin(SGD(model.head.parameters(), lr=0.1))
+                trainer.epoch(model, loader)
+    """,
     "one phase": twin(
         PHASES,
         ("for optimizer, length in phases:", "if phases:"),
