@@ -132,7 +132,7 @@ def _is_put_back(after: Iterable[t.Stmt], optimizer: str) -> bool:
 def cares(node: t.Node, scheduler: str, optimizer: str) -> bool:
     """Whether something gives the scheduler the new optimizer, or sets rates by hand.
 
-    ``scheduler.optimizer = optimizer``, ``scheduler.attach(optimizer)``, ``set_rate(optimizer, scheduler.get_last_lr())``,
+    ``scheduler.optimizer = optimizer``, ``scheduler.attach(optimizer)``, ``set_rate(optimizer, scheduler.get_lr())``,
     ``group["lr"] = rate``.
     """
     if isinstance(node, t.Assign):
