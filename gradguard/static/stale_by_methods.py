@@ -7,14 +7,15 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from gradguard.static import tree as t
+from gradguard.static.bound_paths import binds, bound, mentions
 from gradguard.static.classes import Class
 from gradguard.static.functions import FunctionRef
 from gradguard.static.mistakes import StaleScheduler
 from gradguard.static.order import has, later
-from gradguard.static.own_methods import leading_to, methods_of, reached
+from gradguard.static.own_methods import is_object, leading_to, methods_of, reached
 from gradguard.static.schedulers import argument, is_stepped, makes_optimizer, scheduled
 from gradguard.static.source import Site
-from gradguard.static.stale_schedulers import binds, bound, cares, is_handed_over, mentions, schedulers_made
+from gradguard.static.stale_schedulers import cares, is_handed_over, schedulers_made
 
 if TYPE_CHECKING:
     from gradguard.static.flow import Flow
@@ -240,7 +241,7 @@ def _calls_of(known: _Object, caller: FunctionRef, method: FunctionRef) -> Itera
     for stmt in caller.define.statements:
         for call in _own_calls(stmt):
             receiver = _receiver(call) if call.name == method.define.name else None
-            if receiver is not None and _is_of(known, caller, receiver):
+            if receiver is not None and is_object(known.owner, caller, receiver):
                 anew = next((each for each in caller.define.statements if binds(each, receiver)), None)
                 yield _Place(caller, stmt, call, receiver, anew)
 
@@ -249,16 +250,6 @@ def _own_calls(stmt: t.Stmt) -> list[t.Call]:
     """The calls in a statement itself, not those in its blocks."""
     value = stmt.value if isinstance(stmt, t.Assign | t.Evaluate | t.Return | t.Augment) else None
     return [node for node in t.walk(value) if isinstance(node, t.Call)]
-
-
-def _is_of(known: _Object, caller: FunctionRef, receiver: str) -> bool:
-    """Whether what is at a path of another function is the object, as far as that is written."""
-    if receiver == "self":
-        own = list(caller.owner.lineage()) if caller.owner is not None else []
-        return any(cls is each for cls in known.owner.lineage() for each in own)
-    made = [value.func for value in caller.assigned.get(receiver, []) if isinstance(value, t.Call)]
-    classes = (caller.module.value_of(func).ref for func in made)
-    return any(isinstance(cls, Class) and any(known.owner is each for each in cls.lineage()) for cls in classes)
 
 
 def _as_callers_see(replacing: _Replacing, place: _Place) -> _Replacing | None:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from gradguard.static import tree as t
+from gradguard.static.bound_paths import binds, bound, mentions, names_of
 from gradguard.static.functions import FunctionRef
 from gradguard.static.mistakes import StaleScheduler
 from gradguard.static.order import has, later
@@ -42,22 +43,8 @@ def schedulers_made(ref: FunctionRef) -> Iterator[tuple[t.Assign, str, str]]:
         if of is None or not isinstance(stmt, t.Assign):
             continue
         for target in filter(None, map(t.path_of, stmt.targets)):
-            for scheduler in _names(ref, target):
-                yield from ((stmt, scheduler, optimizer) for optimizer in _names(ref, of))
-
-
-def _names(ref: FunctionRef, path: str) -> list[str]:
-    """The paths by which a function has the same object: ``self.optimizer = optimizer``."""
-    bound = (each for stmt in ref.define.statements if isinstance(stmt, t.Assign) for each in _pairs(stmt))
-    beside = [name for pair in bound if path in pair for name in pair if name is not None and "[" not in name]
-    return list(dict.fromkeys((path, *beside)))
-
-
-def _pairs(stmt: t.Assign) -> Iterator[tuple[str | None, str | None]]:
-    """The paths that a statement binds, each with that of its value, or with another one that gets the same value."""
-    yield from ((t.path_of(target), t.path_of(value)) for target, value in t.pairs(stmt.targets, stmt.value))
-    first, *others = map(t.path_of, stmt.targets)
-    yield from ((first, other) for other in others)
+            for scheduler in names_of(ref, target):
+                yield from ((stmt, scheduler, optimizer) for optimizer in names_of(ref, of))
 
 
 def _replacing(ref: FunctionRef, made: t.Assign, scheduler: str, optimizer: str) -> Iterator[t.Stmt]:
@@ -93,29 +80,6 @@ def _in_order(body: Sequence[t.Stmt]) -> Iterator[t.Stmt]:
         yield each
         for block in t.blocks(each):
             yield from _in_order(block)
-
-
-def bound(stmt: t.Stmt, path: str) -> t.Expr | None:
-    """What a statement binds a path to."""
-    pairs = t.pairs(stmt.targets, stmt.value) if isinstance(stmt, t.Assign) else ()
-    return next((value for target, value in pairs if t.path_of(target) == path), None)
-
-
-def binds(stmt: t.Stmt, path: str) -> bool:
-    """Whether a statement binds a path, alone or among others, or unbinds it."""
-    targets: list[t.Expr] = []
-    if isinstance(stmt, t.Assign | t.Delete):
-        targets = stmt.targets
-    elif isinstance(stmt, t.Repeat) and stmt.target is not None:
-        targets = [stmt.target]
-    elif isinstance(stmt, t.With):
-        targets = [target for _, target in stmt.items if target is not None]
-    return any(t.path_of(name) == path for target in targets for name in t.names_in(target))
-
-
-def mentions(value: t.Expr, path: str) -> bool:
-    """Whether an expression has a path in it: what is made of the old optimizer may share its groups."""
-    return any(isinstance(node, t.Name | t.Attribute) and t.path_of(node) == path for node in t.walk(value))
 
 
 def _is_scheduled(ref: FunctionRef, stmt: t.Stmt, optimizer: str) -> bool:
