@@ -15,6 +15,7 @@ from gradguard.static import tree as t
 from gradguard.static.adds_nothing import each_in_its_slot, is_forward_pass, is_one_object, is_over_few, was_there
 from gradguard.static.autograd_functions import kept_outputs
 from gradguard.static.backwards import judge_backward, judge_grad_call
+from gradguard.static.broken_ties import broken_ties
 from gradguard.static.counted_twice import counted_twice
 from gradguard.static.discarded import discarded
 from gradguard.static.forwards import judge_forwards
@@ -85,6 +86,7 @@ def judge(flow: Flow) -> None:
         judge_forwards(flow, loop)
     flow.facts.replacements = lambda: [*replacements(flow), *replaced_by_methods(flow)]
     flow.facts.stale_schedulers = lambda: [*stale_schedulers(flow), *stale_by_methods(flow)]
+    flow.facts.broken_ties = lambda: broken_ties(flow)
     flow.facts.moving_targets = lambda: list(moving_targets(flow))
     flow.facts.live_advantages = lambda: list(live_advantages(flow))
     flow.facts.live_states = lambda: list(live_states(flow))

@@ -45,6 +45,25 @@ class StaleScheduler:
 
 
 @dataclass(frozen=True, slots=True)
+class BrokenTie:
+    """One of two modules that share a weight is replaced: from then on there are two weights.
+
+    Args:
+        site: the statement that does.
+        replaced: the path of what is replaced.
+        kept: the module that keeps the weight.
+        tied: where the two were tied.
+        is_sure: it is an embedding, or a weight, or its constructor does it.
+    """
+
+    site: Site
+    replaced: str
+    kept: str
+    tied: Site
+    is_sure: bool
+
+
+@dataclass(frozen=True, slots=True)
 class LiveState:
     """A model, or its state, is kept without a copy, until it is used: it is that of the last step by then.
 

@@ -30,6 +30,7 @@ from gradguard.static.events import (
 )
 from gradguard.static.line_edits import under
 from gradguard.static.mistakes import (
+    BrokenTie,
     Cancelled,
     CountedTwice,
     LiveAdvantage,
@@ -107,6 +108,7 @@ class Function:
         replacements: modules that are replaced after an optimizer was made that has their parameters (reads other
             files).
         stale_schedulers: the schedulers of optimizers that are replaced, while both go on (reads other files).
+        broken_ties: what replaces one of two modules that it has given one weight (reads other files).
         live_states: the states of models that it keeps without a copy until they are loaded.
         live_advantages: the factors of a policy's loss that have the graph of a value.
         moving_targets: the targets that the network which is trained computes itself, with their graph.
@@ -160,6 +162,7 @@ class Function:
     gradient_sums: list[GradientSum] = field(default_factory=list)
     replacements: Callable[[], list[Replacement]] = field(default=list, repr=False)
     stale_schedulers: Callable[[], list[StaleScheduler]] = field(default=list, repr=False)
+    broken_ties: Callable[[], list[BrokenTie]] = field(default=list, repr=False)
     live_states: Callable[[], list[LiveState]] = field(default=list, repr=False)
     live_advantages: Callable[[], list[LiveAdvantage]] = field(default=list, repr=False)
     moving_targets: Callable[[], list[MovingTarget]] = field(default=list, repr=False)
