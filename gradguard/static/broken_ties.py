@@ -37,9 +37,11 @@ class _Tie(NamedTuple):
 
     def seen_from(self, receiver: str) -> _Tie:
         """The same by the paths of a function that has the object under another name."""
-        of_object = ([f"{receiver}{path[4:]}" for path in side if path.startswith("self.")] for side in self[2:])
-        one, other = map(tuple, of_object)
-        return self._replace(one=one, other=other)
+        return self._replace(one=_of_object(self.one, receiver), other=_of_object(self.other, receiver))
+
+
+def _of_object(paths: tuple[str, ...], receiver: str) -> tuple[str, ...]:
+    return tuple(f"{receiver}{path[4:]}" for path in paths if path.startswith("self."))
 
 
 class _Break(NamedTuple):

@@ -107,7 +107,8 @@ def cares(node: t.Node, scheduler: str, optimizer: str) -> bool:
     func, given = node.func, [arg.value for arg in node.args]
     is_of_scheduler = isinstance(func, t.Attribute) and t.path_of(func.value) == scheduler and func.name != "step"
     is_told_rate = any(t.path_of(value) != scheduler and mentions(value, scheduler) for value in given)
-    return optimizer in map(t.path_of, given) and (is_of_scheduler or is_told_rate)
+    is_given = any(t.path_of(value) == optimizer for value in given)
+    return is_given and (is_of_scheduler or is_told_rate)
 
 
 def _excludes(body: Sequence[t.Stmt], one: t.Stmt, other: t.Stmt) -> bool:
