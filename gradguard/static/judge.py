@@ -15,6 +15,7 @@ from gradguard.static import tree as t
 from gradguard.static.adds_nothing import each_in_its_slot, is_forward_pass, is_one_object, is_over_few, was_there
 from gradguard.static.autograd_functions import kept_outputs
 from gradguard.static.backwards import judge_backward, judge_grad_call
+from gradguard.static.broken_ties import broken_ties
 from gradguard.static.counted_twice import counted_twice
 from gradguard.static.discarded import discarded
 from gradguard.static.forwards import judge_forwards
@@ -42,6 +43,8 @@ from gradguard.static.reset_by_callers import is_reset_by_callers
 from gradguard.static.roots import attaching_roots, graphs, node_of, site_of, wholes
 from gradguard.static.route import in_words, route
 from gradguard.static.spent_iterators import spent_iterators
+from gradguard.static.stale_by_methods import stale_by_methods
+from gradguard.static.stale_schedulers import stale_schedulers
 from gradguard.static.straight_through import cancelled
 from gradguard.static.tensor_keys import tensor_keys
 from gradguard.static.trained_averages import trained_averages
@@ -84,6 +87,8 @@ def judge(flow: Flow) -> None:
     for loop in flow.facts.loops:
         judge_forwards(flow, loop)
     flow.facts.replacements = lambda: [*replacements(flow), *replaced_by_methods(flow), *unfrozen_later(flow)]
+    flow.facts.stale_schedulers = lambda: [*stale_schedulers(flow), *stale_by_methods(flow)]
+    flow.facts.broken_ties = lambda: broken_ties(flow)
     flow.facts.moving_targets = lambda: list(moving_targets(flow))
     flow.facts.trained_averages = lambda: list(trained_averages(flow))
     flow.facts.live_advantages = lambda: list(live_advantages(flow))

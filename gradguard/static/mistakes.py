@@ -27,6 +27,45 @@ class Replacement:
 
 
 @dataclass(frozen=True, slots=True)
+class StaleScheduler:
+    """A scheduler goes on with the optimizer that it was made of, when another one has taken its place.
+
+    Args:
+        site: where that is to be mended: the statement that replaces the optimizer; the one that makes the scheduler,
+            where a condition lets that happen once only.
+        scheduler: its path.
+        optimizer: the path of the optimizer.
+        made: where the scheduler is made.
+        replaced: where the optimizer is replaced.
+    """
+
+    site: Site
+    scheduler: str
+    optimizer: str
+    made: Site
+    replaced: Site
+
+
+@dataclass(frozen=True, slots=True)
+class BrokenTie:
+    """One of two modules that share a weight is replaced: from then on there are two weights.
+
+    Args:
+        site: the statement that does.
+        replaced: the path of what is replaced.
+        kept: the module that keeps the weight.
+        tied: where the two were tied.
+        is_sure: it is an embedding, or a weight, or its constructor does it.
+    """
+
+    site: Site
+    replaced: str
+    kept: str
+    tied: Site
+    is_sure: bool
+
+
+@dataclass(frozen=True, slots=True)
 class LiveState:
     """A model, or its state, is kept without a copy, until it is used: it is that of the last step by then.
 

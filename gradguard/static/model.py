@@ -31,6 +31,7 @@ from gradguard.static.events import (
 )
 from gradguard.static.line_edits import under
 from gradguard.static.mistakes import (
+    BrokenTie,
     CachedCall,
     Cancelled,
     CountedTwice,
@@ -41,6 +42,7 @@ from gradguard.static.mistakes import (
     NoGradient,
     Replacement,
     SpentIterator,
+    StaleScheduler,
     TensorKey,
     TrainedAverage,
     Unguarded,
@@ -109,6 +111,8 @@ class Function:
         steps_by_scaler: something in its program takes a step that is given the optimizer (reads other files).
         replacements: modules that are replaced after an optimizer was made that has their parameters (reads other
             files).
+        stale_schedulers: the schedulers of optimizers that are replaced, while both go on (reads other files).
+        broken_ties: what replaces one of two modules that it has given one weight (reads other files).
         live_states: the states of models that it keeps without a copy until they are loaded.
         live_advantages: the factors of a policy's loss that have the graph of a value.
         moving_targets: the targets that the network which is trained computes itself, with their graph.
@@ -163,6 +167,8 @@ class Function:
     grad_reads: list[GradRead] = field(default_factory=list)
     gradient_sums: list[GradientSum] = field(default_factory=list)
     replacements: Callable[[], list[Replacement]] = field(default=list, repr=False)
+    stale_schedulers: Callable[[], list[StaleScheduler]] = field(default=list, repr=False)
+    broken_ties: Callable[[], list[BrokenTie]] = field(default=list, repr=False)
     live_states: Callable[[], list[LiveState]] = field(default=list, repr=False)
     live_advantages: Callable[[], list[LiveAdvantage]] = field(default=list, repr=False)
     moving_targets: Callable[[], list[MovingTarget]] = field(default=list, repr=False)

@@ -53,3 +53,35 @@ def _in_order(body: Sequence[t.Stmt]) -> Iterator[t.Stmt]:
         for block in t.blocks(stmt):
             if not t.leaves(block):  # what leaves its function or its loop is on no way to what comes next
                 yield from _in_order(block)
+
+
+def later(body: Sequence[t.Stmt], stmt: t.Stmt, *, without: object = None) -> list[t.Stmt]:
+    """The statements of a block that may run after one in it, also by going round a loop.
+
+    Args:
+        without: what is not to come in between: a loop around it is not gone round.
+    """
+    return _later(body, stmt, without)[0]
+
+
+def _later(body: Sequence[t.Stmt], stmt: t.Stmt, without: object) -> tuple[list[t.Stmt], bool]:
+    """The same, and whether the end of the block is reached from there."""
+    for place, each in enumerate(body):
+        rest = list(t.walk_statements(body[place + 1 :]))
+        goes_on = not _returns(body[place + 1 :])
+        if each is stmt:
+            return rest, goes_on
+        for block in t.blocks(each):
+            if not has(block, stmt):
+                continue
+            found, is_left = _later(block, stmt, without)
+            if isinstance(each, t.Repeat) and not ends_at(each, stmt) and not has(each.body, without):
+                found += t.walk_statements(each.body)
+            if not is_left or _returns(block):
+                return found, False
+            return (found, True) if t.leaves(block) else (found + rest, goes_on)
+    return [], True
+
+
+def _returns(block: Sequence[t.Stmt]) -> bool:
+    return bool(block) and isinstance(block[-1], t.Return | t.Raise)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from gradguard.static import tree as t
 from gradguard.static.classes import Class
 from gradguard.static.functions import FunctionRef
 
@@ -31,3 +32,13 @@ def leading_to(methods: list[FunctionRef], names: Iterable[str]) -> set[str]:
     while more := {m.define.name for m in methods if not found.isdisjoint(m.own_calls)} - found:
         found |= more
     return found
+
+
+def is_object(cls: Class, caller: FunctionRef, receiver: str) -> bool:
+    """Whether what is at a path of another function is an object of a class, as far as that is written."""
+    if receiver == "self":
+        own = list(caller.owner.lineage()) if caller.owner is not None else []
+        return any(base is each for base in cls.lineage() for each in own)
+    made = [value.func for value in caller.assigned.get(receiver, []) if isinstance(value, t.Call)]
+    classes = (caller.module.value_of(func).ref for func in made)
+    return any(isinstance(each, Class) and any(cls is base for base in each.lineage()) for each in classes)

@@ -1,0 +1,691 @@
+from __future__ import annotations
+
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+from tests.rules.snippets import assert_clean, assert_flagged, lines_in_files, twin
+
+CODE = "GG227"
+IMPORTS = """
+from torch import optim
+from torch.optim import SGD, Adam, lr_scheduler
+from torch.optim.lr_scheduler import CosineAnnealingLR, LambdaLR, ReduceLROnPlateau, StepLR
+"""
+
+SWITCHED = """
+    def train(model, loader, epochs):
+        optimizer = Adam(model.parameters(), lr=1e-3)
+        scheduler = StepLR(optimizer, 10)
+        for epoch in range(epochs):
+            if epoch == 5:
+                optimizer = SGD(model.parameters(), lr=0.1)  # !
+            for x, y in loader:
+                optimizer.zero_grad()
+                F.cross_entropy(model(x), y).backward()
+                optimizer.step()
+            scheduler.step()
+"""
+
+PHASES = """
+    class Trainer:
+        def __init__(self, model):
+            self.model = model
+
+        def _enter_phase(self, optimizer, length):
+            self.optimizer = optimizer
+            if not hasattr(self, "scheduler"):
+                self.scheduler = CosineAnnealingLR(self.optimizer, T_max=length)  # !
+
+        def _step(self, x, y):
+            self.optimizer.zero_grad()
+            F.cross_entropy(self.model(x), y).backward()
+            self.optimizer.step()
+            self.scheduler.step()
+
+        def run(self, loader, phases):
+            for optimizer, length in phases:
+                self._enter_phase(optimizer, length)
+                for x, y in loader:
+                    self._step(x, y)
+"""
+
+FIT = """
+    class Learner:
+        def __init__(self, model):
+            self.model = model
+            self.optimizer = Adam(self.model.parameters())
+            self.scheduler = StepLR(self.optimizer, 10)
+
+        def switch(self, lr):
+            self.optimizer = SGD(self.model.parameters(), lr=lr)  # !
+
+        def fit(self, loader):
+            for x, y in loader:
+                self.optimizer.zero_grad()
+                F.cross_entropy(self.model(x), y).backward()
+                self.optimizer.step()
+            self.scheduler.step()
+
+    def main(model, loader):
+        learner = Learner(model)
+        learner.fit(loader)
+        learner.switch(0.1)
+        learner.fit(loader)
+"""
+
+FLAGGED = {
+    "a switch within the loop": SWITCHED,
+    "a script": """
+        model = nn.Linear(4, 2)
+        optimizer = torch.optim.Adam(model.parameters())
+        scheduler = torch.optim.lr_scheduler.ExponentialLR(optimizer, gamma=0.9)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)  # !
+        for epoch in range(10):
+            for x, y in loader:
+                optimizer.zero_grad()
+                F.cross_entropy(model(x), y).backward()
+                optimizer.step()
+            scheduler.step()
+    """,
+    "a script whose functions use its variables": """
+        def train_epoch(loader):
+            for x, y in loader:
+                optimizer.zero_grad()
+                F.cross_entropy(model(x), y).backward()
+                optimizer.step()
+            scheduler.step()
+
+        model = nn.Linear(4, 2)
+        optimizer = torch.optim.Adam(model.parameters())
+        scheduler = lr_scheduler.ExponentialLR(optimizer, gamma=0.9)
+        train_epoch(loader)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)  # !
+        train_epoch(loader)
+    """,
+    "helpers that make them, and one that trains": """
+        def make_optimizer(name, model):
+            if name == "sgd":
+                return SGD(model.parameters(), lr=0.1)
+            return Adam(model.parameters())
+
+        def make_scheduler(optimizer, epochs):
+            scheduler = LambdaLR(optimizer, lambda epoch: 1 - epoch / epochs)
+            return scheduler
+
+        def fit(model, loader, opt, sched):
+            for x, y in loader:
+                opt.zero_grad()
+                F.cross_entropy(model(x), y).backward()
+                opt.step()
+                sched.step()
+
+        def main(model, head, loader):
+            opt = make_optimizer("sgd", head)
+            sched = make_scheduler(opt, 10)
+            fit(model, loader, opt, sched)
+            opt = make_optimizer("adam", model)  # !
+            fit(model, loader, opt, sched)
+    """,
+    "a plateau, and a scaler": """
+        def train(model, loader, scaler):
+            optimizer = SGD(model.parameters(), lr=0.1)
+            plateau = ReduceLROnPlateau(optimizer)
+            best = None
+            while best is None:
+                optimizer = getattr(optim, "Adam")(model.parameters())  # !
+                for x, y in loader:
+                    loss = F.cross_entropy(model(x), y)
+                    scaler.scale(loss).backward()
+                    scaler.step(optimizer)
+                    scaler.update()
+                plateau.step(loss)
+    """,
+    "a class of the program": """
+        class Warmup(lr_scheduler.LRScheduler):
+            def get_lr(self):
+                return [0.1 for _ in self.base_lrs]
+
+        def train(model, loader):
+            optimizer = SGD(model.parameters(), lr=0.1)
+            warmup = Warmup(optimizer=optimizer)
+            for stage in range(3):
+                optimizer = SGD(model.stages[stage].parameters(), lr=0.1)  # !
+                for x, y in loader:
+                    optimizer.zero_grad()
+                    F.cross_entropy(model(x), y).backward()
+                    optimizer.step()
+                    warmup.step()
+    """,
+    "a scheduler of each stage, made too early": """
+        def train(model, loader, optimizer):
+            for stage in model.stages:
+                scheduler = StepLR(optimizer, 10)
+                optimizer = SGD(stage.parameters(), lr=0.1)  # !
+                for x, y in loader:
+                    optimizer.zero_grad()
+                    F.cross_entropy(model(x), y).backward()
+                    optimizer.step()
+                    scheduler.step()
+    """,
+    "phases": PHASES,
+    "phases that are asked for None": twin(
+        PHASES,
+        ("self.model = model", "self.model = model\n            self.scheduler = None"),
+        ('not hasattr(self, "scheduler")', "self.scheduler is None"),
+        ("T_max=length)", "T_max=length)  # !"),
+    ),
+    "phases that a script names": """
+        class Trainer:
+            scheduler = None
+
+            def begin(self, opt):
+                self.opt = opt
+                if not self.scheduler:
+                    self.scheduler = StepLR(opt, 10)  # !
+
+            def epoch(self, model, loader):
+                for x, y in loader:
+                    self.opt.zero_grad()
+                    F.cross_entropy(model(x), y).backward()
+                    self.opt.step()
+                self.scheduler.step()
+
+        def main(model, loader):
+            trainer = Trainer()
+            trainer.begin(SGD(model.head.parameters(), lr=0.1))
+            trainer.epoch(model, loader)
+            trainer.begin(SGD(model.parameters(), lr=0.01))
+            trainer.epoch(model, loader)
+    """,
+    "phases in one loop": """
+        class Trainer:
+            def begin(self, opt):
+                self.opt = opt
+                if getattr(self, "scheduler", None) is None:
+                    self.scheduler = StepLR(opt, 10)  # !
+
+            def epoch(self, model, loader):
+                for x, y in loader:
+                    self.opt.zero_grad()
+                    F.cross_entropy(model(x), y).backward()
+                    self.opt.step()
+                self.scheduler.step()
+
+        def main(model, loader):
+            trainer = Trainer()
+            for epoch in range(10):
+                if epoch == 0:
+                    trainer.begin(SGD(model.head.parameters(), lr=0.1))
+                elif epoch == 5:
+                    trainer.begin(SGD(model.parameters(), lr=0.1))
+                trainer.epoch(model, loader)
+    """,
+    "a cached property": """
+        import functools
+
+        class Trainer:
+            @functools.cached_property
+            def scheduler(self):
+                return StepLR(self.opt, 10)  # !
+
+            def fit(self, model, loader):
+                self.opt = SGD(model.parameters(), lr=0.1)
+                for x, y in loader:
+                    self.opt.zero_grad()
+                    F.cross_entropy(model(x), y).backward()
+                    self.opt.step()
+                    self.scheduler.step()
+
+        def main(models, loader):
+            trainer = Trainer()
+            for model in models:
+                trainer.fit(model, loader)
+    """,
+    "a method that switches": FIT,
+    "a method that trains with a new one": """
+        class Learner:
+            def __init__(self, model):
+                self.model = model
+                self.opt = Adam(model.parameters())
+                self.sched = StepLR(self.opt, step_size=10)
+
+            def finetune(self, loader):
+                self.opt = SGD(self.model.head.parameters(), lr=0.1)  # !
+                for x, y in loader:
+                    self.opt.zero_grad()
+                    F.cross_entropy(self.model(x), y).backward()
+                    self.opt.step()
+                    self.sched.step()
+    """,
+    "two names at once": """
+        class Learner:
+            def __init__(self, model):
+                self.model = model
+                self.opt = opt = Adam(model.parameters())
+                self.sched = sched = StepLR(opt, step_size=10)
+
+            def finetune(self, loader):
+                self.opt = opt = SGD(self.model.head.parameters(), lr=0.1)  # !
+                for x, y in loader:
+                    opt.zero_grad()
+                    F.cross_entropy(self.model(x), y).backward()
+                    self.opt.step()
+                    self.sched.step()
+    """,
+    "methods that make both": """
+        class Learner:
+            def __init__(self, model):
+                self.model = model
+                self.optimizer = self.make_optimizer(1e-3)
+                self.scheduler = self.make_scheduler()
+
+            def make_optimizer(self, lr):
+                return Adam(self.model.parameters(), lr=lr)
+
+            def make_scheduler(self):
+                return StepLR(self.optimizer, 10)
+
+            def restart(self, lr):
+                self.optimizer = self.make_optimizer(lr)  # !
+
+            def train_epoch(self, loader):
+                for x, y in loader:
+                    self.optimizer.zero_grad()
+                    F.cross_entropy(self.model(x), y).backward()
+                    self.optimizer.step()
+                self.scheduler.step()
+
+            def run(self, loader):
+                for epoch in range(100):
+                    if epoch % 10 == 9:
+                        self.restart(1e-4)
+                    self.train_epoch(loader)
+    """,
+    "a setter, given another one": """
+        class Learner:
+            def __init__(self, model, optimizer):
+                self.model, self.optimizer = model, optimizer
+                self.scheduler = StepLR(optimizer, 10)
+
+            def use(self, optimizer):
+                self.optimizer = optimizer  # !
+
+            def fit(self, loader):
+                for x, y in loader:
+                    self.optimizer.zero_grad()
+                    F.cross_entropy(self.model(x), y).backward()
+                    self.optimizer.step()
+                self.scheduler.step()
+
+        first = Adam(net.parameters())
+        second = SGD(net.parameters(), lr=0.1)
+        learner = Learner(net, first)
+        learner.fit(loader)
+        learner.use(second)
+        learner.fit(loader)
+    """,
+}
+
+GOES_ON = "            scheduler.step()\n"
+SWAP = "optimizer = SGD(model.parameters(), lr=0.1)"
+CLEAN = {
+    "made anew beside": twin(SWITCHED, (SWAP, f"{SWAP}; scheduler = StepLR(optimizer, 10)")),
+    "made anew by a helper": twin(SWITCHED, (SWAP, f"{SWAP}; scheduler = renew(optimizer)")),
+    "both by a helper": twin(SWITCHED, (SWAP, "optimizer, scheduler = renew(model)")),
+    "given the new one": twin(SWITCHED, (SWAP, f"{SWAP}; scheduler.optimizer = optimizer")),
+    "attached": twin(SWITCHED, (SWAP, f"{SWAP}; scheduler.attach(optimizer)")),
+    "wrapped": twin(SWITCHED, (SWAP, "optimizer = hvd.DistributedOptimizer(optimizer)")),
+    "prepared": twin(SWITCHED, (SWAP, "model, optimizer = accelerator.prepare(model, optimizer)")),
+    "of the same groups": twin(SWITCHED, (SWAP, "optimizer = SGD(optimizer.param_groups, lr=0.1)")),
+    "copied": twin(SWITCHED, (SWAP, "optimizer.load_state_dict(state)")),
+    "under another name": twin(SWITCHED, (SWAP, "other = SGD(model.parameters(), lr=0.1)")),
+    "put back": twin(SWITCHED, (SWAP, f"first = optimizer; {SWAP}; warm_up(optimizer); optimizer = first")),
+    "rates by hand": twin(SWITCHED, (GOES_ON, f"{GOES_ON}            optimizer.param_groups[0]['lr'] = rate\n")),
+    "a rate that is handed on": twin(
+        SWITCHED, (GOES_ON, f"{GOES_ON}            set_rate(optimizer, scheduler.get_last_lr()[0])\n")
+    ),
+    "handed over by a helper": twin(SWITCHED, (SWAP, f"{SWAP}; use(scheduler, optimizer)"))
+    + "\n    def use(sched, other):\n        sched.optimizer = other\n",
+    "no step of the scheduler": twin(SWITCHED, (GOES_ON, "")),
+    "the scheduler only before": twin(
+        SWITCHED, (GOES_ON, "            if epoch < 5:\n                scheduler.step()\n")
+    ),
+    "another scheduler after": twin(
+        SWITCHED,
+        (SWAP, f"{SWAP}; second = StepLR(optimizer, 1)"),
+        (GOES_ON, "            (second if epoch >= 5 else scheduler).step()\n"),
+    ),
+    "left at once": twin(SWITCHED, (SWAP, f"{SWAP}; return optimizer")),
+    "two stages in turn": """
+        def train(model, loader):
+            optimizer = Adam(model.head.parameters())
+            scheduler = StepLR(optimizer, 10)
+            for x, y in loader:
+                optimizer.zero_grad()
+                F.cross_entropy(model(x), y).backward()
+                optimizer.step()
+                scheduler.step()
+            optimizer = SGD(model.parameters(), lr=0.1)
+            for x, y in loader:
+                optimizer.zero_grad()
+                F.cross_entropy(model(x), y).backward()
+                optimizer.step()
+    """,
+    "each stage makes both": """
+        def train(model, loader):
+            for stage in model.stages:
+                optimizer = SGD(stage.parameters(), lr=0.1)
+                scheduler = StepLR(optimizer, 10)
+                for x, y in loader:
+                    optimizer.zero_grad()
+                    F.cross_entropy(model(x), y).backward()
+                    optimizer.step()
+                    scheduler.step()
+    """,
+    "one or the other": """
+        def train(model, loader, adam):
+            if adam:
+                optimizer = Adam(model.parameters())
+                scheduler = StepLR(optimizer, 10)
+            else:
+                optimizer = SGD(model.parameters(), lr=0.1)
+            for x, y in loader:
+                optimizer.zero_grad()
+                F.cross_entropy(model(x), y).backward()
+                optimizer.step()
+                if adam:
+                    scheduler.step()
+    """,
+    "one or the other, asked for twice": """
+        def train(model, loader, name):
+            if name == "adam":
+                optimizer = Adam(model.parameters())
+                scheduler = StepLR(optimizer, 10)
+            if name == "sgd":
+                optimizer = SGD(model.parameters(), lr=0.1)
+                scheduler = StepLR(optimizer, 20)
+            for x, y in loader:
+                optimizer.zero_grad()
+                F.cross_entropy(model(x), y).backward()
+                optimizer.step()
+                scheduler.step()
+    """,
+    "replaced before": """
+        def train(model, loader):
+            optimizer = Adam(model.parameters())
+            optimizer = SGD(model.parameters(), lr=0.1)
+            scheduler = StepLR(optimizer, 10)
+            for x, y in loader:
+                optimizer.zero_grad()
+                F.cross_entropy(model(x), y).backward()
+                optimizer.step()
+                scheduler.step()
+    """,
+    "two of each": """
+        def train(g, d, loader):
+            g_opt = Adam(g.parameters())
+            g_sched = StepLR(g_opt, 10)
+            d_opt = Adam(d.parameters())
+            d_sched = StepLR(d_opt, 10)
+            for x in loader:
+                d_opt.zero_grad()
+                d(g(x).detach()).mean().backward()
+                d_opt.step()
+                g_opt.zero_grad()
+                d(g(x)).mean().backward()
+                g_opt.step()
+                g_sched.step()
+                d_sched.step()
+    """,
+    "one name, a list of schedulers": """
+        def train(nets, loader):
+            schedulers = []
+            for net in nets:
+                optimizer = Adam(net.parameters())
+                schedulers.append(StepLR(optimizer, 10))
+            for scheduler in schedulers:
+                scheduler.step()
+    """,
+    "a trial each": """
+        def trial(model, loader):
+            optimizer = SGD(model.parameters(), lr=0.1)
+            scheduler = StepLR(optimizer, 10)
+            for x, y in loader:
+                optimizer.zero_grad()
+                F.cross_entropy(model(x), y).backward()
+                optimizer.step()
+                scheduler.step()
+
+        for _ in range(3):
+            trial(net, loader)
+        optimizer = Adam(net.parameters())
+        trial(net, loader)
+    """,
+    "phases with a scheduler each": twin(PHASES, ('if not hasattr(self, "scheduler")', "if length > 0")),
+    "phases that forget the scheduler": twin(
+        PHASES, ("self.optimizer = optimizer\n", "self.optimizer = optimizer\n            self.scheduler = None\n")
+    ),
+    "a first phase in a loop": """
+        class Trainer:
+            def begin(self, opt):
+                self.opt = opt
+                if getattr(self, "scheduler", None) is None:
+                    self.scheduler = StepLR(opt, 10)
+
+            def epoch(self, model, loader):
+                for x, y in loader:
+                    self.opt.zero_grad()
+                    F.cross_entropy(model(x), y).backward()
+                    self.opt.step()
+                self.scheduler.step()
+
+        def main(model, loader):
+            trainer = Trainer()
+            for epoch in range(10):
+                if epoch == 0:
+                    trainer.begin(SGD(model.head.parameters(), lr=0.1))
+                trainer.epoch(model, loader)
+    """,
+    "one phase": twin(
+        PHASES,
+        ("for optimizer, length in phases:", "if phases:"),
+        ("self._enter_phase(optimizer, length)", "self._enter_phase(*phases)"),
+    ),
+    "phases of one optimizer": twin(
+        PHASES,
+        ("loader, phases", "loader, optimizer, phases"),
+        ("for optimizer, length in phases", "for length in phases"),
+    ),
+    "phases that know": twin(
+        PHASES,
+        (
+            "self.optimizer = optimizer\n",
+            "self.optimizer = optimizer\n            if hasattr(self, 'scheduler'):\n"
+            "                self.scheduler.optimizer = optimizer\n",
+        ),
+    ),
+    "an optimizer that is made once, too": twin(
+        PHASES,
+        ("self.optimizer = optimizer\n", "if self.optimizer is None:\n                self.optimizer = optimizer\n"),
+    ),
+    "an object for each phase": """
+        class Trainer:
+            scheduler = None
+
+            def fit(self, model, loader):
+                self.opt = SGD(model.parameters(), lr=0.1)
+                if self.scheduler is None:
+                    self.scheduler = StepLR(self.opt, 10)
+                for x, y in loader:
+                    self.opt.zero_grad()
+                    F.cross_entropy(model(x), y).backward()
+                    self.opt.step()
+                self.scheduler.step()
+
+        def main(models, loader):
+            for model in models:
+                trainer = Trainer()
+                trainer.fit(model, loader)
+    """,
+    "a switch that makes both": twin(FIT, ("lr=lr)", "lr=lr)\n            self.scheduler = StepLR(self.optimizer, 5)")),
+    "a switch that nobody calls": twin(FIT, ("        learner.switch(0.1)\n", "")),
+    "a switch at the end": twin(FIT, ("switch(0.1)\n        learner.fit(loader)", "switch(0.1)")),
+    "a switch of another object": twin(FIT, ("learner.switch(0.1)", "other = Learner(model); other.switch(0.1)")),
+    "a switch, and a scheduler from outside": twin(
+        FIT, ("learner.switch(0.1)", "learner.switch(0.1); learner.scheduler = StepLR(learner.optimizer, 5)")
+    ),
+    "a reset of everything": """
+        class Learner:
+            def __init__(self, model):
+                self.model = model
+                self.reset(1e-3)
+
+            def reset(self, lr):
+                self.optimizer = SGD(self.model.parameters(), lr=lr)
+                self.scheduler = StepLR(self.optimizer, 10)
+
+            def fit(self, loader):
+                for x, y in loader:
+                    self.optimizer.zero_grad()
+                    F.cross_entropy(self.model(x), y).backward()
+                    self.optimizer.step()
+                self.scheduler.step()
+
+        def main(model, loader):
+            learner = Learner(model)
+            learner.fit(loader)
+            learner.reset(0.1)
+            learner.fit(loader)
+    """,
+    "a reset in two methods": """
+        class Learner:
+            def __init__(self, model):
+                self.model = model
+                self.reset(1e-3)
+
+            def set_optimizer(self, lr):
+                self.optimizer = SGD(self.model.parameters(), lr=lr)
+
+            def set_scheduler(self):
+                self.scheduler = StepLR(self.optimizer, 10)
+
+            def reset(self, lr):
+                self.set_optimizer(lr)
+                self.set_scheduler()
+
+            def fit(self, loader):
+                for x, y in loader:
+                    self.optimizer.zero_grad()
+                    F.cross_entropy(self.model(x), y).backward()
+                    self.optimizer.step()
+                self.scheduler.step()
+
+            def again(self, loader):
+                self.reset(0.1)
+                self.fit(loader)
+    """,
+    "a second stage without the scheduler": """
+        class Learner:
+            def __init__(self, model):
+                self.model = model
+                self.opt = Adam(model.parameters())
+                self.sched = StepLR(self.opt, step_size=10)
+
+            def fit(self, loader):
+                for x, y in loader:
+                    self.opt.zero_grad()
+                    F.cross_entropy(self.model(x), y).backward()
+                    self.opt.step()
+                    self.sched.step()
+
+            def finetune(self, loader):
+                self.opt = SGD(self.model.head.parameters(), lr=0.1)
+                for x, y in loader:
+                    self.opt.zero_grad()
+                    F.cross_entropy(self.model(x), y).backward()
+                    self.opt.step()
+
+        def main(model, loader):
+            learner = Learner(model)
+            learner.fit(loader)
+            learner.finetune(loader)
+    """,
+    "a setter, given the same one": """
+        class Learner:
+            def __init__(self, model, optimizer):
+                self.model, self.optimizer = model, optimizer
+                self.scheduler = StepLR(optimizer, 10)
+
+            def use(self, optimizer):
+                self.optimizer = optimizer
+
+            def fit(self, loader):
+                for x, y in loader:
+                    self.optimizer.zero_grad()
+                    F.cross_entropy(self.model(x), y).backward()
+                    self.optimizer.step()
+                self.scheduler.step()
+
+        opt = Adam(net.parameters())
+        learner = Learner(net, opt)
+        for epoch in range(10):
+            learner.use(opt)
+            learner.fit(loader)
+    """,
+}
+
+
+@pytest.mark.parametrize("name", FLAGGED)
+def test_a_scheduler_of_an_optimizer_that_is_replaced_is_flagged(name: str) -> None:
+    assert_flagged(IMPORTS + dedent(FLAGGED[name]), CODE)
+
+
+@pytest.mark.parametrize("name", CLEAN)
+def test_what_looks_alike_is_not(name: str) -> None:
+    assert_clean(IMPORTS + dedent(CLEAN[name]), CODE)
+
+
+def test_what_other_files_make_and_call(tmp_path: Path) -> None:
+    files = {
+        "making.py": """
+            import torch
+
+            def make_optimizer(net, lr):
+                return torch.optim.SGD(net.parameters(), lr=lr)
+
+            def make_schedule(optimizer):
+                return torch.optim.lr_scheduler.StepLR(optimizer, 10)
+        """,
+        "learner.py": """
+            import torch.nn.functional as F
+            from making import make_optimizer, make_schedule
+
+            class Learner:
+                def __init__(self, net):
+                    self.net = net
+                    self.optimizer = make_optimizer(net, 0.1)
+                    self.schedule = make_schedule(self.optimizer)
+
+                def begin(self, part):
+                    self.optimizer = make_optimizer(part, 0.01)
+
+                def fit(self, loader):
+                    for x, y in loader:
+                        self.optimizer.zero_grad()
+                        F.cross_entropy(self.net(x), y).backward()
+                        self.optimizer.step()
+                    self.schedule.step()
+        """,
+        "main.py": """
+            from learner import Learner
+
+            def main(net, loader):
+                learner = Learner(net)
+                for part in net.parts:
+                    learner.begin(part)
+                    learner.fit(loader)
+        """,
+    }
+    assert lines_in_files(tmp_path, files, CODE) == [("learner.py", 12)]
