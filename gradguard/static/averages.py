@@ -49,8 +49,7 @@ def averages_within(ref: FunctionRef) -> Iterator[Average]:
 
 def _given(helper: FunctionRef, call: t.Call) -> Iterator[Average]:
     """The averages that a function makes of networks that it is given."""
-    given = {param.name: call.argument(param.name, place) for place, param in enumerate(helper.define.params)}
-    paths = {name: t.path_of(value) for name, value in given.items() if value is not None}
+    paths = {name: t.path_of(value) for name, value in helper.given_by(call).items()}
     for each in averages(helper):
         slow, fast = paths.get(each.slow), paths.get(each.fast)
         if slow is not None and fast is not None:

@@ -10,6 +10,7 @@ from gradguard.static import tree as t
 from gradguard.static.bound_paths import binds, mentions, names_of
 from gradguard.static.classes import Class
 from gradguard.static.functions import FunctionRef
+from gradguard.static.memo import memo_of
 from gradguard.static.mistakes import BrokenTie
 from gradguard.static.order import has, later
 from gradguard.static.own_methods import is_object, leading_to, methods_of, reached
@@ -160,11 +161,10 @@ def _by_others(flow: Flow, tie: _Tie) -> Iterator[tuple[FunctionRef, _Break, boo
         return
     names = {path.split(".")[1].split("[")[0] for path in (*tie.one, *tie.other) if path.startswith("self.")}
     seen: set[object] = set()
-    for name in sorted(names):
-        for ref in _binding(flow, name):
-            if ref.define not in seen and ref.define is not tie.ref.define and not ref.define.name.startswith("test"):
-                seen.add(ref.define)
-                yield from _in_other(flow, owner, tie, ref)
+    for ref in _binding(flow, owner, sorted(names)):
+        if ref.define not in seen and ref.define is not tie.ref.define and not ref.define.name.startswith("test"):
+            seen.add(ref.define)
+            yield from _in_other(flow, owner, tie, ref)
 
 
 def _is_plain(owner: Class) -> bool:
@@ -176,16 +176,22 @@ def _is_plain(owner: Class) -> bool:
 
 
 def _tying(owner: Class) -> frozenset[str]:
-    """The methods of an object that lead to a tie."""
-    methods = methods_of(owner)
-    return frozenset(leading_to(methods, {method.define.name for method in methods if any(_ties(method))}))
+    """The methods of an object that lead to a tie; asked of each function that may have such an object."""
+    memo = memo_of(owner)
+    if "tying" not in memo:
+        methods = methods_of(owner)
+        memo["tying"] = frozenset(leading_to(methods, {m.define.name for m in methods if any(_ties(m))}))
+    found: frozenset[str] = memo["tying"]
+    return found
 
 
-def _binding(flow: Flow, name: str) -> Iterator[FunctionRef]:
-    """The functions of the program in whose file an attribute of this name is bound."""
-    bound = re.compile(rf"\.{re.escape(name)}(?:\.[\w.]+)?\s*=(?!=)")
-    for module in flow.project.survey.naming(name, flow.module):
-        if bound.search(module.source.text) is not None:
+def _binding(flow: Flow, owner: Class, names: Sequence[str]) -> Iterator[FunctionRef]:
+    """The functions that bind an attribute of one of these names, in the files that name the class."""
+    if not names:
+        return
+    bound = re.compile(rf"\.(?:{'|'.join(map(re.escape, names))})(?:\.[\w.]+)?\s*=(?!=)")
+    for module in flow.project.survey.naming(owner.name, flow.module, bound):
+        for name in names:
             yield from module.functions(calling(module.source, name))
 
 

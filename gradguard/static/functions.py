@@ -96,6 +96,13 @@ class FunctionRef(Remembers):
         """These words."""
         return frozenset(word for _, word in self.put_under_words)
 
+    def given_by(self, call: t.Call) -> dict[str, t.Expr]:
+        """What a call gives for its parameters, by their names; a method is given its object otherwise."""
+        names = [param.name for param in self.define.params if not param.star]
+        names = names[1:] if self.owner is not None and names[:1] in (["self"], ["cls"]) else names
+        given = ((name, call.argument(name, place)) for place, name in enumerate(names))
+        return {name: value for name, value in given if value is not None}
+
     @cached_property
     def assigned(self) -> Mapping[str, list[t.Expr]]:
         """What its assignments bind each path to; for one of several targets the whole value."""

@@ -39,7 +39,7 @@ def as_made(c: Called, ref: FunctionRef, receiver: str | None) -> FunctionRef:
     if path == "self":
         known = tuple(each for each in c.flow.ref.bindings if each[0].startswith("self."))
     elif owner.is_module:
-        known = _EVALUATED if _TRAINING in ref.chunk.text and _is_evaluated(c, path) else ()
+        known = _EVALUATED if _is_evaluated(c, path) and _TRAINING in ref.chunk.text else ()
     else:
         known = tuple(_settled(c.flow, owner, path))
     return ref.bound((*ref.bindings, *known), (ref.variant, tuple((n, v.ref) for n, v in known))) if known else ref

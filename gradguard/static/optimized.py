@@ -45,8 +45,7 @@ def _given_by(ref: FunctionRef, call: t.Call) -> list[str | None]:
     if ref.owner is not None:
         heads = {"self": _owner(call)}
     else:
-        params = ((p, call.argument(p.name, place)) for place, p in enumerate(ref.define.params))
-        heads = {p.name: t.path_of(given) for p, given in params if given is not None and p.name not in ref.assigned}
+        heads = {name: t.path_of(given) for name, given in ref.given_by(call).items() if name not in ref.assigned}
     inside = (path.partition(".") if path is not None else ("", "", "") for path in _given_back(ref))
     return [of + dot + rest if (of := heads.get(head)) is not None else None for head, dot, rest in inside]
 

@@ -38,21 +38,25 @@ def _goes_on(stmt: t.Stmt) -> bool:
     return isinstance(stmt, t.Leave) and stmt.kind == "continue"
 
 
-def following(body: Sequence[t.Stmt], stmt: t.Stmt) -> Iterator[t.Stmt]:
-    """What comes after a statement, in the order of the text, in its block."""
+def following(body: Sequence[t.Stmt], stmt: t.Stmt, *, on_every_way: bool = False) -> Iterator[t.Stmt]:
+    """What comes after a statement, in the order of the text, in its block.
+
+    Args:
+        on_every_way: also what leaves its function or its loop, which is on no way to what comes next.
+    """
     for place, each in enumerate(body):
         if each is stmt:
-            yield from _in_order(body[place + 1 :])
+            yield from _in_order(body[place + 1 :], on_every_way)
         for block in t.blocks(each):
-            yield from following(block, stmt)
+            yield from following(block, stmt, on_every_way=on_every_way)
 
 
-def _in_order(body: Sequence[t.Stmt]) -> Iterator[t.Stmt]:
+def _in_order(body: Sequence[t.Stmt], on_every_way: bool) -> Iterator[t.Stmt]:
     for stmt in body:
         yield stmt
         for block in t.blocks(stmt):
-            if not t.leaves(block):  # what leaves its function or its loop is on no way to what comes next
-                yield from _in_order(block)
+            if on_every_way or not t.leaves(block):
+                yield from _in_order(block, on_every_way)
 
 
 def later(body: Sequence[t.Stmt], stmt: t.Stmt, *, without: object = None) -> list[t.Stmt]:

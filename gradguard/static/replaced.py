@@ -53,12 +53,11 @@ def _given(flow: Flow, stmt: t.Stmt, optimizer: Value) -> frozenset[str]:
 
 def _as_given(helper: FunctionRef, call: t.Call, paths: frozenset[str]) -> Iterator[str]:
     """The paths of what a helper has in its parameters, where it is called: ``net`` of ``make_optimizer(net)``."""
-    for position, param in enumerate(helper.define.params):
-        given = call.argument(param.name, position)
-        own = t.path_of(given) if given is not None else None
-        for path in paths:
-            if own is not None and is_below(path, param.name):
-                yield own + path[len(param.name) :]
+    for name, given in helper.given_by(call).items():
+        own = t.path_of(given)
+        for path in paths if own is not None else ():
+            if is_below(path, name):
+                yield f"{own}{path[len(name) :]}"
 
 
 def _replaced(flow: Flow, stmt: t.Stmt, given: frozenset[str]) -> Site | None:
@@ -81,11 +80,10 @@ def _replaced(flow: Flow, stmt: t.Stmt, given: frozenset[str]) -> Site | None:
 
 def _replaced_by_helper(call: t.Call, helper: FunctionRef, given: frozenset[str]) -> Site | None:
     """By a function that is given the module: ``net = replace_head(net, 10)``, ``widen(net)``."""
-    for position, param in enumerate(helper.define.params):
-        argument = call.argument(param.name, position)
-        path = t.path_of(argument) if argument is not None else None
-        seen = {param.name + each[len(path) :] for each in given if path is not None and is_below(each, path)}
-        if seen and param.name not in helper.assigned and (found := replacing(helper, frozenset(seen))) is not None:
+    for name, argument in helper.given_by(call).items():
+        path = t.path_of(argument)
+        seen = {name + each[len(path) :] for each in given if path is not None and is_below(each, path)}
+        if seen and name not in helper.assigned and (found := replacing(helper, frozenset(seen))) is not None:
             return found
     return None
 

@@ -32,7 +32,7 @@ def scheduled(ref: FunctionRef, value: t.Expr, depth: int = _DEPTH) -> str | Non
     path = found.pop() if len(found) == 1 else None
     if path is None or (path.startswith("self.") and _is_own(value)):
         return path
-    given = argument(callee, value, path)
+    given = callee.given_by(value).get(path)
     return t.path_of(given) if given is not None else None
 
 
@@ -92,13 +92,6 @@ def _given_back(ref: FunctionRef) -> Iterator[t.Expr]:
             yield from ref.assigned.get(value.id, [value]) if isinstance(value, t.Name) else [value]
 
 
-def argument(ref: FunctionRef, call: t.Call, param: str) -> t.Expr | None:
-    """What a call gives for a parameter of a function, or of a method."""
-    params = [each.name for each in ref.define.params if not each.star]
-    positional = params[1:] if ref.owner is not None and params[:1] == ["self"] else params
-    return call.argument(param, positional.index(param)) if param in positional else None
-
-
 def is_stepped(ref: FunctionRef, nodes: Iterable[t.Node], path: str, depth: int = _DEPTH) -> bool:
     """Whether some nodes have what is at a path step, or call a function of the program that does."""
     return any(isinstance(node, t.Call) and _steps(ref, node, path, depth) for node in nodes)
@@ -116,10 +109,7 @@ def _steps(ref: FunctionRef, call: t.Call, path: str, depth: int) -> bool:
 
 def _known_as(ref: FunctionRef, callee: FunctionRef, call: t.Call, path: str) -> Iterator[str]:
     """The names by which a function that is called has what is at a path."""
-    for param in callee.define.params:
-        given = argument(callee, call, param.name)
-        if given is not None and t.path_of(given) == path:
-            yield param.name
+    yield from (name for name, given in callee.given_by(call).items() if t.path_of(given) == path)
     is_own = path.startswith("self.") and _is_own(call)
     bound = (*callee.names[0], *(param.name for param in callee.define.params))
     is_global = ref.define.name == "<module>" and callee.module is ref.module and path.isidentifier()

@@ -13,7 +13,7 @@ from gradguard.static.functions import FunctionRef
 from gradguard.static.mistakes import StaleScheduler
 from gradguard.static.order import has, later
 from gradguard.static.own_methods import is_object, leading_to, methods_of, reached
-from gradguard.static.schedulers import argument, is_stepped, makes_optimizer, scheduled
+from gradguard.static.schedulers import is_stepped, makes_optimizer, scheduled
 from gradguard.static.source import Site
 from gradguard.static.stale_schedulers import cares, is_handed_over, schedulers_made
 
@@ -256,7 +256,7 @@ def _as_callers_see(replacing: _Replacing, place: _Place) -> _Replacing | None:
     """The method that calls the one which replaces the optimizer, as one that does so itself."""
     if replacing.param is None:
         return _Replacing(place.caller, place.stmt, None)
-    given = argument(replacing.method, place.call, replacing.param)
+    given = replacing.method.given_by(place.call).get(replacing.param)
     if given is not None and makes_optimizer(place.caller, given):
         return _Replacing(place.caller, place.stmt, None)
     params = {param.name for param in place.caller.define.params}
@@ -299,7 +299,7 @@ def _makes(known: _Object, place: _Place, stmt: t.Stmt) -> bool:
 
 def _is_given_another(known: _Object, replacing: _Replacing, place: _Place) -> bool:
     """Whether a call gives the method another optimizer than the one before."""
-    caller, given = place.caller, argument(replacing.method, place.call, replacing.param or "")
+    caller, given = place.caller, replacing.method.given_by(place.call).get(replacing.param or "")
     if given is None:
         return False
     around = [each for each in caller.define.statements if isinstance(each, t.Repeat) and has(each.body, place.stmt)]

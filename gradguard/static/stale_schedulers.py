@@ -10,7 +10,7 @@ from gradguard.static import tree as t
 from gradguard.static.bound_paths import binds, bound, mentions, names_of
 from gradguard.static.functions import FunctionRef
 from gradguard.static.mistakes import StaleScheduler
-from gradguard.static.order import has, later
+from gradguard.static.order import following, has, later
 from gradguard.static.paths import is_within
 from gradguard.static.schedulers import is_stepped, makes_optimizer, scheduled
 
@@ -53,7 +53,7 @@ def _replacing(ref: FunctionRef, made: t.Assign, scheduler: str, optimizer: str)
     after = later(body, made, without=made)
     if any(binds(stmt, scheduler) or _is_scheduled(ref, stmt, optimizer) for stmt in after):
         return
-    for stmt in _rest(body, made):
+    for stmt in following(body, made, on_every_way=True):
         value = bound(stmt, optimizer)
         if value is None or mentions(value, optimizer) or not makes_optimizer(ref, value):
             continue
@@ -64,22 +64,6 @@ def _replacing(ref: FunctionRef, made: t.Assign, scheduler: str, optimizer: str)
         steps = (each for each in then if isinstance(each, t.Evaluate) and is_stepped(ref, t.walk(each), scheduler))
         if is_stepped(ref, nodes, optimizer) and any(not _excludes(body, stmt, each) for each in steps):
             yield stmt
-
-
-def _rest(body: Sequence[t.Stmt], stmt: t.Stmt) -> Iterator[t.Stmt]:
-    """What comes after a statement in its own block, in the order of the text."""
-    for place, each in enumerate(body):
-        if each is stmt:
-            yield from _in_order(body[place + 1 :])
-        for block in t.blocks(each):
-            yield from _rest(block, stmt)
-
-
-def _in_order(body: Sequence[t.Stmt]) -> Iterator[t.Stmt]:
-    for each in body:
-        yield each
-        for block in t.blocks(each):
-            yield from _in_order(block)
 
 
 def _is_scheduled(ref: FunctionRef, stmt: t.Stmt, optimizer: str) -> bool:

@@ -446,10 +446,16 @@ class Survey(Remembers):
         self.asked(near).texts.update(self._defining.get(name, ())[:1])
         return name in self._defining
 
-    def naming(self, name: str, near: Module) -> Iterator[Module]:
-        """The modules of its program in whose text a name stands."""
+    def naming(self, name: str, near: Module, pattern: re.Pattern[str] | None = None) -> Iterator[Module]:
+        """The modules of its program in whose text a name stands, the one that asks first.
+
+        Args:
+            pattern: what the other texts match besides: those that do not are not opened.
+        """
         yield near
-        for module in self._modules(sorted(self._others_with_word(name, near))):
+        others = self._others_with_word(name, near)
+        matching = others if pattern is None else self._matching(pattern, near, others)
+        for module in self._modules(sorted(matching)):
             self.asked(near).files.update([module.path] if module.path is not None else ())
             yield module
 

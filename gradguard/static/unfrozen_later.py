@@ -66,8 +66,7 @@ def chosen_from(flow: Flow, made: t.Expr) -> Iterator[str]:
         return
     helper = flow.module.value_of(made.func).ref
     if isinstance(helper, FunctionRef):
-        nodes, params = helper.define.nodes, [param.name for param in helper.define.params]
-        given = {name: made.argument(name, place) for place, name in enumerate(params)}
+        nodes, given = helper.define.nodes, helper.given_by(made)
     else:
         names = [arg.value.id for arg in made.args if isinstance(arg.value, t.Name)]
         bound = [value for name in names for value in flow.ref.assigned.get(name, [])]
@@ -134,8 +133,8 @@ def _in_callee(flow: Flow, known: _Known, call: t.Call) -> _Known | None:
     """A function of the program that is called, with what it knows of the modules."""
     named = known.ref.module.value_of(call.func).ref
     if isinstance(named, FunctionRef) and named.owner is None:
-        params = ((p.name, call.argument(p.name, place)) for place, p in enumerate(named.define.params))
-        return _Known(named, frozenset(_renamed({n: t.path_of(v) for n, v in params if v is not None}, known.modules)))
+        paths = {name: t.path_of(value) for name, value in named.given_by(call).items()}
+        return _Known(named, frozenset(_renamed(paths, known.modules)))
     owner = t.path_of(call.func.value) if isinstance(call.func, t.Attribute) else None
     if owner is None or known.ref is not flow.ref:
         return None
