@@ -200,9 +200,10 @@ def calls(sources: Sources, pattern: str, function: str | None = None) -> list[L
 
 def _function_of(suspect: Suspect) -> str | None:
     """The function whose variable holds it: of a generator that waits, its own."""
+    if suspect.holder.scope != "local" or suspect.root is None:
+        return None
     waiting = filter(None, (waiting_function(spot.thing) for spot in reversed(suspect.chain)))
-    is_local = suspect.holder.scope == "local" and suspect.root is not None
-    return next(waiting, None) or (suspect.root.name if is_local and suspect.root else None)
+    return next(waiting, suspect.root.name)
 
 
 def _from_source(suspect: Suspect, sources: Sources) -> list[Line]:

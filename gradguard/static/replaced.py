@@ -11,7 +11,7 @@ from gradguard.static.classes import Class
 from gradguard.static.functions import FunctionRef
 from gradguard.static.model import Replacement
 from gradguard.static.order import following
-from gradguard.static.replacing import adds, is_below, is_of_each, replaces, replacing, splits
+from gradguard.static.replacing import adapts, adds, is_below, is_of_each, replaces, replacing, splits
 from gradguard.static.source import Site
 from gradguard.static.values import Kind, Value
 
@@ -62,7 +62,7 @@ def _as_given(helper: FunctionRef, call: t.Call, paths: frozenset[str]) -> Itera
 
 def _replaced(flow: Flow, stmt: t.Stmt, given: frozenset[str]) -> Site | None:
     """The statement by which a module, or a part of it, is made anew: this one, or one of what it calls."""
-    if splits(flow.ref, stmt, given) or adds(flow.ref, stmt, given):
+    if splits(flow.ref, stmt, given) or adds(flow.ref, stmt, given) or adapts(flow.ref, stmt, given):
         return flow.site(stmt)
     if isinstance(stmt, t.Assign) and replaces(flow.ref, stmt, given):
         return flow.site(stmt)

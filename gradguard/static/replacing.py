@@ -24,7 +24,7 @@ _PARTS = frozenset("get_submodule _modules".split())
 def replacing(method: FunctionRef, given: frozenset[str]) -> Site | None:
     """The statement of a method that makes anew, each time, a part of what an optimizer was given."""
     always = (s for s in method.define.body if isinstance(s, t.Assign) and replaces(method, s, given))
-    in_each = (s for s in method.define.statements if splits(method, s, given) or _adapts(method, s, given))
+    in_each = (s for s in method.define.statements if splits(method, s, given) or adapts(method, s, given))
     return next((Site(method.chunk, stmt) for stmt in (*always, *in_each)), None)
 
 
@@ -74,11 +74,16 @@ def adds(ref: FunctionRef, stmt: t.Stmt, given: frozenset[str]) -> bool:
     return is_made(ref, made) and not any(_is_of_the_old(name, owner, given) for name in _longest(made))
 
 
-def _adapts(ref: FunctionRef, stmt: t.Stmt, given: frozenset[str]) -> bool:
-    """Whether parts that are found by their names are replaced: ``setattr(parent, name, LoRALinear(child))``."""
+def adapts(ref: FunctionRef, stmt: t.Stmt, given: frozenset[str]) -> bool:
+    """Whether a part gets one around it with more parameters: ``setattr(parent, name, LoRALinear(child))``.
+
+    ``for block in net.blocks: block.attn.q = LoRALinear(block.attn.q)``.
+    """
     holder, made = _set_part(stmt)
     path = t.path_of(holder) if holder is not None else None
-    if path is None or made is None or not (_is_part(ref, path, given) or is_of_each(ref, stmt, path, given)):
+    if path is None or made is None:
+        return False
+    if not _is_part(ref, path, given) and not is_of_each(ref, stmt, path.partition(".")[0], given):
         return False
     return is_made(ref, made) and _has_own_parameters(ref, made)
 
@@ -105,7 +110,7 @@ def _takes_weights(value: t.Expr) -> bool:
 
 
 def _set_part(stmt: t.Stmt) -> tuple[t.Expr | None, t.Call | None]:
-    """The module of which a part is set by a name that is looked up, and what is made for it."""
+    """The module of which a part is set, by its name or one that is looked up, and what is made for it."""
     call = stmt.value if isinstance(stmt, t.Evaluate | t.Assign) else None
     if not isinstance(call, t.Call):
         return None, None
@@ -113,9 +118,14 @@ def _set_part(stmt: t.Stmt) -> tuple[t.Expr | None, t.Call | None]:
         made = call.args[2].value
         return call.args[0].value, made if isinstance(made, t.Call) else None
     target = stmt.targets[0] if isinstance(stmt, t.Assign) and len(stmt.targets) == 1 else None
-    parts = target.value if isinstance(target, t.Subscript) else None
-    is_part = isinstance(parts, t.Attribute) and parts.name == "_modules"
-    return (parts.value, call) if is_part and isinstance(parts, t.Attribute) else (None, None)
+    if not isinstance(target, t.Attribute | t.Subscript):
+        return None, None
+    holder = target.value
+    if isinstance(holder, t.Attribute) and holder.name == "_modules":
+        return holder.value, call
+    path = t.path_of(target)
+    wraps = path is not None and any(isinstance(n, t.Expr) and t.path_of(n) == path for n in t.walk(call))
+    return (holder, call) if wraps else (None, None)  # else it may be made where there is none
 
 
 def _is_part(ref: FunctionRef, path: str, given: frozenset[str]) -> bool:

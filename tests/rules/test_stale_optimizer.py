@@ -872,6 +872,10 @@ def adapted(put: str = SETS, *, before: str = "pass", after: str = "pass") -> st
         adapted("setattr(model.get_submodule(name), key, None)", after="model.head = nn.Linear(8, 2)  # !"),
         adapted(after="model = get_peft_model(model, LoraConfig(r=8))  # !"),
         adapted("held = model.get_submodule(name); setattr(held, key, LoRALinear(child))", after=INJECTS + "  # !"),
+        adapted("parent.query = LoRALinear(parent.query, 8)", after=INJECTS + "  # !"),
+        adapted("parent.attention.query = LoRALinear(parent.attention.query)", after=INJECTS + "  # !"),
+        adapted(after="model.head = LoRALinear(model.head)  # !"),
+        adapted(after="model.layers[0] = LoRALinear(model.layers[0])  # !"),
     ],
 )
 def test_adapters_after_the_optimizer_are_flagged(snippet: str) -> None:
@@ -885,6 +889,11 @@ def test_adapters_after_the_optimizer_are_flagged(snippet: str) -> None:
         adapted("setattr(parent, key, Timed(child))", after=INJECTS),
         adapted("setattr(parent, key, Same(child))", after=INJECTS),
         adapted("setattr(parent, key, nn.Identity())", after=INJECTS),
+        adapted("parent.query = Timed(parent.query)", after=INJECTS),
+        adapted("parent.query = LoRALinear(parent.query)", before=INJECTS),
+        adapted(after="model.head = Timed(model.head)"),
+        adapted(after="teacher.head = LoRALinear(teacher.head)"),
+        adapted(after="model.head = nn.Sequential(model.head, nn.Dropout(0.1))"),
         adapted("setattr(parent, key, child.half())", after=INJECTS),
         adapted("setattr(parent, 'name', key)", after=INJECTS),
         adapted(after=INJECTS + "; optimizer.add_param_group({'params': trainable(model)})"),
