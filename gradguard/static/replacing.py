@@ -25,7 +25,8 @@ def replacing(method: FunctionRef, given: frozenset[str]) -> Site | None:
     """The statement of a method that makes anew, each time, a part of what an optimizer was given."""
     always = (s for s in method.define.body if isinstance(s, t.Assign) and replaces(method, s, given))
     in_each = (s for s in method.define.statements if splits(method, s, given) or adapts(method, s, given))
-    return next((Site(method.chunk, stmt) for stmt in (*always, *in_each)), None)
+    found = (Site(method.chunk, stmt) for stmt in (*always, *in_each))
+    return min(found, key=lambda site: site.line, default=None)
 
 
 def replaces(ref: FunctionRef, stmt: t.Assign, given: frozenset[str]) -> bool:
