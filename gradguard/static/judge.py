@@ -52,6 +52,7 @@ from gradguard.static.uncalled import uncalled
 from gradguard.static.unfrozen_later import unfrozen_later
 from gradguard.static.unguarded import unguarded
 from gradguard.static.unknown_modules import may_cut
+from gradguard.static.unreached import unreached
 from gradguard.static.unregistered import kept_in_collections, unregistered
 from gradguard.static.unscaled import unscaled
 from gradguard.static.values import Kind, Root, Roots, Source, Value
@@ -110,6 +111,7 @@ def judge(flow: Flow) -> None:
         flow.facts.never_unfrozen = lambda: never_unfrozen(flow)
         flow.facts.unguarded = lambda: list(unguarded(flow))
         flow.facts.unscaled = lambda: list(unscaled(flow))
+        flow.facts.unreached = lambda: list(unreached(flow))
     if candidates := made_with_parameters(flow):
         flow.facts.without_optimizer = lambda: without_optimizer(flow, candidates)
     flow.facts.kept_outputs = lambda: kept_outputs(flow)

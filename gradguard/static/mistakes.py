@@ -104,6 +104,27 @@ class LiveAdvantage:
 
 
 @dataclass(frozen=True, slots=True)
+class Unreached:
+    """An optimizer steps after the backward of a loss in which none of its parameters is.
+
+    Args:
+        backward: what computes no gradient of them.
+        step: what the optimizer does nothing in.
+        optimizer: its path.
+        module: the module whose parameters it has.
+        run: the call of the module, of which the loss was to be computed.
+        cut: what takes the graph of that away, where it is written beside.
+    """
+
+    backward: Site
+    step: Site
+    optimizer: str
+    module: str
+    run: Site
+    cut: Site | None
+
+
+@dataclass(frozen=True, slots=True)
 class TrainedAverage:
     """A network follows another one, by an average of the weights, and gradients of the same loss move both.
 

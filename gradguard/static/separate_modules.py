@@ -10,6 +10,7 @@ from gradguard.static import knowledge as k
 from gradguard.static import tree as t
 from gradguard.static.classes import Class
 from gradguard.static.functions import FunctionRef
+from gradguard.static.paths import is_within
 from gradguard.static.values import Kind
 
 if TYPE_CHECKING:
@@ -42,6 +43,17 @@ def is_separate(flow: Flow, path: str) -> bool:
     return (
         bool(made) and all(_is_made_alone(flow, value) for value in made) and all(_stays(ref, path) for ref in scopes)
     )
+
+
+def is_made_alone(flow: Flow, path: str) -> bool:
+    """Whether a module is a deep copy, or made of numbers by a class, and nothing is put into it later.
+
+    Args:
+        path: ``self.critic``, or a variable of the function.
+    """
+    made = [value for ref in _scopes(flow, path) for target, value in _bound(ref) if target == path]
+    filled = any(is_within(target, path) for ref in _scopes(flow, path) for target, _ in _bound(ref))
+    return bool(made) and not filled and all(_is_made_alone(flow, value) for value in made)
 
 
 def _scopes(flow: Flow, path: str) -> Iterator[FunctionRef]:

@@ -105,6 +105,8 @@ def cut(method: t.Define) -> Iterator[t.Node]:
             yield from t.walk(node.body)
         elif isinstance(node, t.Call) and isinstance(node.func, t.Attribute) and node.func.name == "detach":
             yield from t.walk(node.func.value)
+        elif isinstance(node, t.Attribute) and node.name == "data":
+            yield from t.walk(node.value)
 
 
 def _turns_off(expr: t.Expr) -> bool:

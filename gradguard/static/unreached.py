@@ -1,0 +1,155 @@
+"""Optimizers that step after the backward of a loss in which none of their parameters is.
+
+What the network gives was detached, or computed under ``no_grad``, before the loss was made of it: the backward goes
+through the networks behind that alone.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from gradguard.static import tree as t
+from gradguard.static.filled import began_at
+from gradguard.static.mistakes import Unreached
+from gradguard.static.model import Backward, Event, Forward, Loop, Mode, OpaqueCall, Step, ZeroGrad
+from gradguard.static.optimized import overlap
+from gradguard.static.paths import is_part
+from gradguard.static.separate_modules import is_made_alone
+from gradguard.static.source import Site
+from gradguard.static.trained_apart import cut
+from gradguard.static.values import Root, Source
+
+if TYPE_CHECKING:
+    from gradguard.static.flow import Flow
+
+_BY_HAND = re.compile(r"\b_?grad\b(?:\.data)?(?:\.(?!zero_|detach_)\w+_\(|\s*[-+*/]?=(?!=)(?!\s*None))")
+_GIVEN = (Source.PARAM, Source.LOSS)
+"""What a function is given, and what a loss is named: neither has a network of the function in it besides its own."""
+
+
+def unreached(flow: Flow) -> Iterator[Unreached]:
+    """The steps before which a reset, and then only such backwards come, each with the last of these."""
+    facts = flow.facts
+    if facts.is_test or facts.assigns_gradients or not facts.backwards:
+        return
+    for step in facts.steps:
+        for module in step.modules or ():
+            found = _of_module(flow, step, module)
+            if found is not None and not facts.switches_gradients() and not _moves_gradients(flow):
+                yield found
+
+
+def _of_module(flow: Flow, step: Step, module: str) -> Unreached | None:
+    if step.target is None or step.by_scaler or step.runs_closure:
+        return None
+    before = list(_before(flow.facts.events, step))
+    backward = _computes_none(flow, before, step, module)
+    run = _run_for(flow, before, step, module) if backward is not None else None
+    if backward is None or run is None or not is_made_alone(flow, module):
+        return None
+    return Unreached(backward.source.site, step.source.site, step.target, module, run.site, _cut_beside(flow, run))
+
+
+def _moves_gradients(flow: Flow) -> bool:
+    """Whether the program gives gradients to parameters by hand: ``p.grad.add_(q.grad)``."""
+    return flow.project.survey.mentions(_BY_HAND, flow.module, "grad")
+
+
+def _computes_none(flow: Flow, before: Sequence[Event], step: Step, module: str) -> Backward | None:
+    """The last backward before a step, where none since the reset reaches a module."""
+    last: Backward | None = None
+    for event in before:
+        if isinstance(event, OpaqueCall) or _is_step_of(event, step):
+            return None
+        if isinstance(event, ZeroGrad) and _resets(event, step):
+            return last
+        if isinstance(event, Backward):
+            last = last or event
+            if not all(_leads_elsewhere(flow, root, module) for root in event.value.reach):
+                return None
+    return None
+
+
+def _is_step_of(event: Event, step: Step) -> bool:
+    return isinstance(event, Step) and event.target in (None, step.target)
+
+
+def _run_for(flow: Flow, before: Sequence[Event], step: Step, module: str) -> Forward | None:
+    """The last run of a module before a step, which shows that it is meant to be trained there.
+
+    Where the optimizer has others as well that are trained, that is only known of a run that records a graph in
+    vain, and of an optimizer that no other function has.
+    """
+    is_whole = len(step.modules or ()) == 1
+    if not is_whole and ("." in str(step.target) or _is_reached(flow, module)):
+        return None
+    for event in before:
+        if _is_step_of(event, step):
+            return None
+        if isinstance(event, Forward) and not event.is_frozen and is_part(_path(event), module):
+            return event if is_whole or event.mode is not Mode.OFF else None
+    return None
+
+
+def _is_reached(flow: Flow, module: str) -> bool:
+    """Whether another backward of the function may go through a module."""
+    roots = (root for backward in flow.facts.backwards for root in backward.value.reach)
+    return not all(_leads_elsewhere(flow, root, module) for root in roots)
+
+
+def _before(events: Sequence[Event], step: Step) -> Iterator[Event]:
+    """What comes before an event, the last first; in a loop what comes after it in the iteration before, too."""
+    place = next(index for index, event in enumerate(events) if event is step)
+    yield from reversed(events[:place])
+    if step.loop is not None:
+        yield from (e for e in reversed(events[place + 1 :]) if _is_in(e, step.loop))
+
+
+def _is_in(event: Event, loop: Loop) -> bool:
+    return event.loop is not None and event.loop.within(loop)
+
+
+def _resets(reset: ZeroGrad, step: Step) -> bool:
+    """Whether a reset surely concerns the optimizer: no gradient is left from somewhere else."""
+    return reset.target == step.target or (reset.modules is not None and overlap(reset.modules, step.modules))
+
+
+def _leads_elsewhere(flow: Flow, root: Root, module: str) -> bool:
+    """Whether a graph began at modules that surely share no parameters with this one."""
+    if root.source in _GIVEN:
+        return True
+    began = [each for each in flow.facts.forwards if root.source is Source.GRAPH and began_at(root.key, each)]
+    paths = {each.given_as or each.module for each in began}
+    return bool(paths) and all(path is not None and _is_another(flow, path, module) for path in paths)
+
+
+def _is_another(flow: Flow, path: str, module: str) -> bool:
+    if overlap(frozenset((path,)), frozenset((module,))):
+        return False
+    parts = path.split(".")
+    return any(is_made_alone(flow, ".".join(parts[:count])) for count in range(1, len(parts) + 1))
+
+
+def _path(forward: Forward) -> str:
+    return forward.given_as or forward.module or ""
+
+
+def _cut_beside(flow: Flow, run: Forward) -> Site | None:
+    """What takes away the graph of what a module gives: its own call under ``no_grad``, ``fake.detach()``."""
+    if run.mode is Mode.OFF:
+        return run.site
+    hidden = list(cut(flow.ref.define))
+    if any(node is run.site.node for node in hidden):
+        return run.site
+    bound = {path for stmt in flow.ref.define.statements for path in _bound_to(stmt, run)}
+    uses = (node for node in hidden if isinstance(node, t.Name | t.Attribute) and t.path_of(node) in bound)
+    found = next(uses, None)
+    return flow.site(found) if found is not None else None
+
+
+def _bound_to(stmt: t.Stmt, run: Forward) -> Iterator[str]:
+    """The variables that have what a module gives, as it is."""
+    if isinstance(stmt, t.Assign) and any(node is run.site.node for node in t.walk(stmt.value)):
+        yield from (path for target in stmt.targets for each in t.names_in(target) if (path := t.path_of(each)))
