@@ -6,6 +6,7 @@ through the networks behind that alone.
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
@@ -19,14 +20,12 @@ from gradguard.static.paths import is_part
 from gradguard.static.separate_modules import is_made_alone
 from gradguard.static.source import Site
 from gradguard.static.trained_apart import cut
-from gradguard.static.values import Root, Source
+from gradguard.static.values import Root, Source, node_within
 
 if TYPE_CHECKING:
     from gradguard.static.flow import Flow
 
 _BY_HAND = re.compile(r"\b_?grad\b(?:\.data)?(?:\.(?!zero_|detach_)\w+_\(|\s*[-+*/]?=(?!=)(?!\s*None))")
-_GIVEN = (Source.PARAM, Source.LOSS)
-"""What a function is given, and what a loss is named: neither has a network of the function in it besides its own."""
 
 
 def unreached(flow: Flow) -> Iterator[Unreached]:
@@ -49,7 +48,9 @@ def _of_module(flow: Flow, step: Step, module: str) -> Unreached | None:
     run = _run_for(flow, before, step, module) if backward is not None else None
     if backward is None or run is None or not is_made_alone(flow, module):
         return None
-    return Unreached(backward.source.site, step.source.site, step.target, module, run.site, _cut_beside(flow, run))
+    called = _where_called(run, module)
+    cut_at = _cut_beside(flow, run, called)
+    return Unreached(backward.source.site, step.source.site, step.target, module, called, cut_at)
 
 
 def _moves_gradients(flow: Flow) -> bool:
@@ -85,12 +86,10 @@ def _run_for(flow: Flow, before: Sequence[Event], step: Step, module: str) -> Fo
     is_whole = len(step.modules or ()) == 1
     if not is_whole and ("." in str(step.target) or _is_reached(flow, module)):
         return None
-    for event in before:
-        if _is_step_of(event, step):
-            return None
-        if isinstance(event, Forward) and not event.is_frozen and is_part(_path(event), module):
-            return event if is_whole or event.mode is not Mode.OFF else None
-    return None
+    since = itertools.takewhile(lambda event: not _is_step_of(event, step), before)
+    runs = [e for e in since if isinstance(e, Forward) and not e.is_frozen and is_part(_path(e), module)]
+    run = next((each for each in runs if _path(each) == module), next(iter(runs), None))
+    return run if run is None or is_whole or run.mode is not Mode.OFF else None
 
 
 def _is_reached(flow: Flow, module: str) -> bool:
@@ -118,11 +117,23 @@ def _resets(reset: ZeroGrad, step: Step) -> bool:
 
 def _leads_elsewhere(flow: Flow, root: Root, module: str) -> bool:
     """Whether a graph began at modules that surely share no parameters with this one."""
-    if root.source in _GIVEN:
+    if root.source is Source.PARAM:  # the caller's: what this function runs is not in it
         return True
+    if root.source is Source.LOSS:
+        return _is_object(flow, root)
     began = [each for each in flow.facts.forwards if root.source is Source.GRAPH and began_at(root.key, each)]
     paths = {each.given_as or each.module for each in began}
     return bool(paths) and all(path is not None and _is_another(flow, path, module) for path in paths)
+
+
+def _is_object(flow: Flow, root: Root) -> bool:
+    """Whether what is named as a loss is an object that is called: a function may run anything."""
+    call = node_within(root.key)
+    func = call.func if isinstance(call, t.Call) else None
+    if isinstance(func, t.Name):
+        is_given = func.id in flow.ref.assigned or any(param.name == func.id for param in flow.ref.define.params)
+        return is_given or flow.module.resolve(func.id) is not None
+    return func is not None and (t.path_of(func) or "").startswith("self.")
 
 
 def _is_another(flow: Flow, path: str, module: str) -> bool:
@@ -136,10 +147,15 @@ def _path(forward: Forward) -> str:
     return forward.given_as or forward.module or ""
 
 
-def _cut_beside(flow: Flow, run: Forward) -> Site | None:
+def _where_called(run: Forward, module: str) -> Site:
+    """Where a module is called: in a helper, but not within its own methods."""
+    return run.source.site if _path(run) == module and not run.of_method else run.site
+
+
+def _cut_beside(flow: Flow, run: Forward, called: Site) -> Site | None:
     """What takes away the graph of what a module gives: its own call under ``no_grad``, ``fake.detach()``."""
     if run.mode is Mode.OFF:
-        return run.site
+        return called
     hidden = list(cut(flow.ref.define))
     if any(node is run.site.node for node in hidden):
         return run.site

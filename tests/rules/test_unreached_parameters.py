@@ -139,6 +139,7 @@ def test_an_encoder_whose_output_makes_a_round_trip(whiten: str) -> None:
         gan("generator(z).detach()", after="for p in generator.parameters(): p.grad = torch.ones_like(p)"),
         gan("generator(z).detach()", after="for p in generator.parameters(): p.grad.add_(noise)"),
         gan("generator(z).detach()", after="accumulate(generator)"),
+        gan(second="generator_loss(z)"),  # a function that is not there
         gan("augment(z)"),  # nothing of the generator's runs
     ],
 )
