@@ -121,6 +121,8 @@ def translated(value: Value, outer: Callable[[Root], Value]) -> frozenset[Holdin
         key = held.key
         copied = key.copied if isinstance(key, Term) else key
         if not isinstance(copied, Copied) or copied.is_certain:
+            if isinstance(copied, Copied) and copied.how is Severed.NO_CREATE_GRAPH:
+                found.add(held)  # nobody wants that: what is computed under no_grad may be meant as a target
             continue
         given = (outer(root) for root in copied.roots if root.source in _ASKED)
         here = copied._replace(roots=NONE.union(*(_recorded(value, copied.how) for value in given)))

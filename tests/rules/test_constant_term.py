@@ -608,6 +608,49 @@ def test_look_alikes_of_whole_numbers(snippet: str) -> None:
     assert_clean(snippet, CODE)
 
 
+def equation(residual: str, loss: str = "residual(net, t).pow(2).mean() + start  # !") -> str:
+    """A network that is to solve an equation, of whose left side helpers compute the derivatives."""
+    return f"""
+        def slopes(u, t):
+            return torch.autograd.grad(u, t, grad_outputs=torch.ones_like(u))
+
+        def recorded(u, t):
+            return torch.autograd.grad(u, t, grad_outputs=torch.ones_like(u), create_graph=True)
+
+        def residual(net, t):
+            u = net(t)
+            {residual}
+
+        def fit(net, optimizer, sample):
+            for _ in range(1000):
+                t = sample().requires_grad_()
+                start = (net(torch.zeros_like(t)) - 1).pow(2).mean()
+                loss = {loss}
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+    """
+
+
+@pytest.mark.parametrize("residual", ["return slopes(u, t)[0]", "(u_t,) = slopes(u, t)\n            return 2 * u_t"])
+def test_derivatives_of_helpers_without_their_graph(residual: str) -> None:
+    assert_flagged(equation(residual), CODE)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        equation("(u_t,) = recorded(u, t)\n            return u_t + u", "residual(net, t).pow(2).mean() + start"),
+        equation("(u_t,) = slopes(u, t)\n            return u_t + u", "residual(net, t).pow(2).mean() + start"),
+        equation("return slopes(u, t)[0]", "residual(net, t).abs().mean() * start"),  # a weight
+        equation("return slopes(u, t)[0]", "start + net(t + 0.1 * residual(net, t).sign()).mean()"),  # an attack
+        equation("return slopes(u, t)[0]", "start + net(t - 0.1 * residual(net, t)).mean()"),  # a sample of the net
+    ],
+)
+def test_derivatives_that_are_trained_or_not_meant_to_be(code: str) -> None:
+    assert_clean(code, CODE)
+
+
 def drift(*lines: str) -> str:
     body = "\n                ".join(lines)
     return f"""
