@@ -26,6 +26,18 @@ if self.opt is not None:            # None for the validation set
     self.opt.zero_grad()            # the gradients of the validation are still there in the next epoch
 ```
 
+So does a batch that is passed over because of its gradients, where the reset comes at the end: what is not finite stays
+so in the sum, and all later batches are passed over, too.
+
+```python
+loss.backward()
+norm = torch.nn.utils.clip_grad_norm_(net.parameters(), 1.0)
+if not torch.isfinite(norm):
+    continue                        # the gradients are still there in the next iteration
+optimizer.step()
+optimizer.zero_grad()
+```
+
 So does an attack: `loss.backward()` for `delta.grad`, where an adversarial example is made, fills those of the model,
 and a step that comes without a reset in between takes them along.
 
@@ -69,6 +81,7 @@ def steps_with_them(function: Function) -> Iterator[Finding]:
     yield from _of_others(function)
     yield from _of_attacks(function)
     yield from _of_evaluations(function)
+    yield from _of_passed_over(function)
 
 
 def _of_evaluations(function: Function) -> Iterator[Finding]:
@@ -80,6 +93,20 @@ def _of_evaluations(function: Function) -> Iterator[Finding]:
             "next step",
             help="move it into the `if` with the step, and evaluate under `torch.no_grad()`",
             related=(each.step.related("this step uses the sum"),),
+        )
+
+
+def _of_passed_over(function: Function) -> Iterator[Finding]:
+    """``if not torch.isfinite(norm): continue``, where the reset comes at the end of the iteration."""
+    for each in function.passed_over():
+        yield rule.finding(
+            each.site,
+            "the gradients of a batch that is passed over here are not reset: the next backward adds to them",
+            help="reset before the backward, or also where a batch is passed over",
+            related=(
+                each.backward.related("this backward leaves them"),
+                each.reset.related("this reset is not reached then"),
+            ),
         )
 
 

@@ -34,6 +34,7 @@ from gradguard.static.never_unfrozen import never_unfrozen
 from gradguard.static.noted import judge_call, judge_construction
 from gradguard.static.objects import is_given
 from gradguard.static.other_libraries import judge_foreign
+from gradguard.static.passed_over import passed_over
 from gradguard.static.paths import is_within
 from gradguard.static.read_again import is_read_again, is_read_at_its_end
 from gradguard.static.renewal import is_renewed
@@ -111,6 +112,7 @@ def judge(flow: Flow) -> None:
         flow.facts.never_unfrozen = lambda: never_unfrozen(flow)
         flow.facts.unguarded = lambda: list(unguarded(flow))
         flow.facts.unscaled = lambda: list(unscaled(flow))
+        flow.facts.passed_over = lambda: list(passed_over(flow))
         flow.facts.unreached = lambda: list(unreached(flow))
     if candidates := made_with_parameters(flow):
         flow.facts.without_optimizer = lambda: without_optimizer(flow, candidates)

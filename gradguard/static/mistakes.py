@@ -326,6 +326,21 @@ class Unscaled:
 
 
 @dataclass(frozen=True, slots=True)
+class PassedOver:
+    """A batch is passed over after its backward, and its gradients stay for the next one.
+
+    Args:
+        site: what passes it over.
+        backward: what left the gradients.
+        reset: the reset that is not reached then.
+    """
+
+    site: Site
+    backward: Site
+    reset: Site
+
+
+@dataclass(frozen=True, slots=True)
 class Unguarded:
     """A backward runs whether there is an optimizer or not, and only where there is one are the gradients reset.
 

@@ -40,6 +40,7 @@ from gradguard.static.mistakes import (
     MovingTarget,
     NeverUnfrozen,
     NoGradient,
+    PassedOver,
     Replacement,
     SpentIterator,
     StaleScheduler,
@@ -105,6 +106,7 @@ class Function:
         needs_training_mode: whether the module at a path is to train in training mode: it computes something else then,
             and its object has not put it into evaluation mode from the start (reads other files).
         kept_outputs: of the ``forward`` of an ``autograd.Function``: the statements that put an output on ``ctx``.
+        passed_over: what passes a batch over after its backward, so that its gradients stay.
         unguarded: the backwards that also run where the optimizer of the step is None.
         unscaled: the losses that no scaler has multiplied, while one takes the step.
         unscales: something in its program divides scaled gradients (reads other files).
@@ -182,6 +184,7 @@ class Function:
     counted_twice: Callable[[], list[CountedTwice]] = field(default=list, repr=False)
     cancelled: Callable[[], list[Cancelled]] = field(default=list, repr=False)
     tensor_keys: Callable[[], list[TensorKey]] = field(default=list, repr=False)
+    passed_over: Callable[[], list[PassedOver]] = field(default=list, repr=False)
     unguarded: Callable[[], list[Unguarded]] = field(default=list, repr=False)
     unscaled: Callable[[], list[Unscaled]] = field(default=list, repr=False)
     missing_gradients: Callable[[], list[NoGradient]] = field(default=list, repr=False)

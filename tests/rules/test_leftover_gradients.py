@@ -496,3 +496,82 @@ def test_a_backward_without_an_optimizer(snippet: str) -> None:
 )  # fmt: skip
 def test_a_backward_that_has_an_optimizer_or_leaves_nothing(snippet: str) -> None:
     assert_clean(snippet, CODE)
+
+
+NORM = "norm = torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)"
+SPIKE = """
+    def run_epoch(model, loader, optimizer):
+        for i, (x, y) in enumerate(loader):
+            loss = F.cross_entropy(model(x), y)
+            {lines}
+"""
+
+
+def spiked(*lines: str) -> str:
+    return SPIKE.format(lines="\n            ".join(lines))
+
+
+@pytest.mark.parametrize(
+    "snippet",
+    [
+        spiked(
+            "loss.backward()", NORM, "if not torch.isfinite(norm):", "    continue  # !",
+            "optimizer.step()", "optimizer.zero_grad()",
+        ),
+        spiked(
+            "loss.backward()", NORM, "if norm.item() > 10:", "    print(i)", "    continue  # !",
+            "optimizer.step()", "model.zero_grad(set_to_none=True)",
+        ),
+        spiked(
+            "loss.backward()", NORM, "if math.isfinite(norm):  # !", "    optimizer.step()", "    optimizer.zero_grad()"
+        ),
+        spiked(
+            "loss.backward()", "if torch.isnan(loss):", "    continue  # !", "optimizer.step()", "optimizer.zero_grad()"
+        ),
+    ],
+)  # fmt: skip
+def test_a_batch_that_is_passed_over(snippet: str) -> None:
+    assert_flagged(snippet, CODE)
+
+
+@pytest.mark.parametrize(
+    "snippet",
+    [
+        spiked(
+            "optimizer.zero_grad()", "loss.backward()", NORM, "if not torch.isfinite(norm):", "    continue",
+            "optimizer.step()",
+        ),
+        spiked(
+            "if not torch.isfinite(loss):", "    continue", "loss.backward()", "optimizer.step()",
+            "optimizer.zero_grad()",
+        ),
+        spiked(
+            "loss.backward()", NORM, "if not torch.isfinite(norm):", "    optimizer.zero_grad()", "    continue",
+            "optimizer.step()", "optimizer.zero_grad()",
+        ),
+        spiked(
+            "loss.backward()", NORM, "if not torch.isfinite(norm):", "    for p in model.parameters():",
+            "        p.grad = None", "    continue", "optimizer.step()", "optimizer.zero_grad()",
+        ),
+        spiked(
+            "loss.backward()", NORM, "if torch.isfinite(norm):", "    optimizer.step()", "optimizer.zero_grad()",
+        ),
+        spiked(
+            "loss.backward()", "if (i + 1) % 4:", "    continue", NORM, "optimizer.step()", "optimizer.zero_grad()",
+        ),
+        spiked(
+            "loss.backward()", NORM, "if not torch.isfinite(norm):", "    break", "optimizer.step()",
+            "optimizer.zero_grad()",
+        ),
+        spiked(
+            "loss.backward()", NORM, "if not torch.isfinite(norm):", "    raise ValueError(i)", "optimizer.step()",
+            "optimizer.zero_grad()",
+        ),
+        spiked(
+            "loss.backward()", NORM, "optimizer.step()", "optimizer.zero_grad()", "if norm > 10:", "    continue",
+            "print(i)",
+        ),
+    ],
+)  # fmt: skip
+def test_a_batch_that_is_passed_over_and_leaves_nothing(snippet: str) -> None:
+    assert_clean(snippet, CODE)
