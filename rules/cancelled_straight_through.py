@@ -18,6 +18,15 @@ x = x + (x_q - x).detach()
 y = (hard - soft).detach() + soft
 ```
 
+An estimator also takes the graph of the codes away: what is computed of its result trains the encoder alone. A loss
+that is to bring the codes to what the encoder gives has to come before it.
+
+```python
+q = self.codebook(index)
+q = z + (q - z).detach()
+loss = F.mse_loss(q, z.detach())       # trains no code, and moves z away from it
+```
+
 **Not flagged.** `hard - soft.detach() + soft`; a difference under `no_grad`; `x + (f(x) - x)` where nothing is
 rounded, which is a long way to write `f(x)` and has its gradient; an interpolation, `a + (b - a) * w`; the zero
 `x - x` of a shape; numbers and arrays of NumPy; tests.
@@ -76,11 +85,29 @@ _CANCELS = sign(
     usual=True,
 )  # fmt: skip
 
-rule = Rule("GG223", "cancelled-straight-through", Severity.ERROR, ((_STEPS, _SUBTRACTS, _CANCELS),))
+# An estimator as it should be, and something that is detached besides.
+_GOES_THROUGH = sign(
+    ".detach()",
+    pattern=r"\+\s*\([^\n]*-[^\n]*\)\.detach\(\)|\)\.detach\(\)\s*\+",
+    own=True,
+)
+_COMPARES = sign(".detach()", pattern=r"\w\.detach\(\)", own=True)
+
+rule = Rule(
+    "GG223",
+    "cancelled-straight-through",
+    Severity.ERROR,
+    ((_STEPS, _SUBTRACTS, _CANCELS), (_GOES_THROUGH, _COMPARES)),
+)
 
 
 @rule.in_source
-def cancels_out(function: Function) -> Iterator[Finding]:
+def estimates_nothing(function: Function) -> Iterator[Finding]:
+    yield from _cancels_out(function)
+    yield from _before_the_loss(function)
+
+
+def _cancels_out(function: Function) -> Iterator[Finding]:
     found = function.cancelled()
     if not found or function.called_without_grad():
         return
@@ -93,6 +120,17 @@ def cancels_out(function: Function) -> Iterator[Finding]:
             help="detach the difference, for the gradient to go straight through: "
             f"`{gone} + ({kept} - {gone}).detach()`",
             fix=_fix(each),
+        )
+
+
+def _before_the_loss(function: Function) -> Iterator[Finding]:
+    """``q = z + (q - z).detach()``, and then ``F.mse_loss(q, z.detach())``."""
+    for each in function.estimated_early():
+        yield rule.finding(
+            each.site,
+            f"from here on `{each.chosen}` has the graph of `{each.encoded}` alone: its loss trains no code",
+            help=f"compute the loss of `{each.chosen}` before this statement",
+            related=(each.loss.related("this loss is to train it"),),
         )
 
 

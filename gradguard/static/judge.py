@@ -18,6 +18,7 @@ from gradguard.static.backwards import judge_backward, judge_grad_call
 from gradguard.static.broken_ties import broken_ties
 from gradguard.static.counted_twice import counted_twice
 from gradguard.static.discarded import discarded
+from gradguard.static.estimated_early import estimated_early
 from gradguard.static.forwards import judge_forwards
 from gradguard.static.goes_on import goes_on, through_iterations
 from gradguard.static.handed_functions import is_run_by_others
@@ -100,6 +101,7 @@ def judge(flow: Flow) -> None:
     flow.facts.spent_iterators = lambda: spent_iterators(flow)
     if len(flow.facts.backwards) > 1:
         flow.facts.counted_twice = lambda: list(counted_twice(flow))
+    flow.facts.estimated_early = lambda: list(estimated_early(flow))
     flow.facts.cancelled = lambda: list(cancelled(flow))
     flow.facts.tensor_keys = lambda: tensor_keys(flow)
     if without := without_gradient(flow):

@@ -326,6 +326,23 @@ class Unscaled:
 
 
 @dataclass(frozen=True, slots=True)
+class EstimatedEarly:
+    """A codebook is trained by what a straight-through estimator gives, which has no graph that leads to it.
+
+    Args:
+        site: the estimator.
+        loss: what is to train the codebook.
+        chosen: the variable that has the codes before it, and its result from then on.
+        encoded: what the gradients go to.
+    """
+
+    site: Site
+    loss: Site
+    chosen: str
+    encoded: str
+
+
+@dataclass(frozen=True, slots=True)
 class PassedOver:
     """A batch is passed over after its backward, and its gradients stay for the next one.
 

@@ -242,3 +242,33 @@ def test_the_edit_detaches_the_difference() -> None:
 )
 def test_other_look_alikes(text: str) -> None:
     assert_clean(text, CODE)
+
+
+CODES = "q = self.embedding(x.argmin(1))"
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        (CODES, "q = x + (q - x).detach()  # !", "loss = F.mse_loss(q, x.detach()) + F.mse_loss(x, q.detach())"),
+        (CODES, "q = (q - x).detach() + x  # !", "loss = F.mse_loss(x.detach(), q)"),
+        (CODES, "q = x + (q - x).detach()  # !", "loss = ((q - x.detach()) ** 2).mean()"),
+    ],
+)
+def test_an_estimator_before_the_loss_of_the_codes(lines: tuple[str, ...]) -> None:
+    assert_flagged(layer(*lines), CODE)
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        (CODES, "loss = F.mse_loss(q, x.detach()) + F.mse_loss(x, q.detach())", "q = x + (q - x).detach()"),
+        (CODES, "through = x + (q - x).detach()", "loss = F.mse_loss(q, x.detach())"),
+        (CODES, "q = x + (q - x).detach()", "loss = F.mse_loss(x, q.detach())"),  # the encoder's
+        (CODES, "q = x + (q - x).detach()", "loss = F.mse_loss(q, mask.detach())"),
+        (CODES, "q = x + (q - x).detach()", "seen = self.block(q) - x.detach()"),
+        (CODES, "q = x + (q - x).detach()", "q = self.block(q)", "loss = F.mse_loss(q, x.detach())"),
+    ],
+)
+def test_an_estimator_after_the_loss_of_the_codes(lines: tuple[str, ...]) -> None:
+    assert_clean(layer(*lines), CODE)
