@@ -23,6 +23,7 @@ from gradguard.static.goes_on import goes_on, through_iterations
 from gradguard.static.handed_functions import is_run_by_others
 from gradguard.static.hooks import judge_hook
 from gradguard.static.leaf_attributes import leaves_made, never_trained
+from gradguard.static.left_by_errors import left_by_errors
 from gradguard.static.live_advantages import live_advantages
 from gradguard.static.live_states import live_states
 from gradguard.static.memory import COLLECTING, cleared, is_cut, judge_memory
@@ -91,6 +92,8 @@ def judge(flow: Flow) -> None:
     flow.facts.broken_ties = lambda: broken_ties(flow)
     flow.facts.moving_targets = lambda: list(moving_targets(flow))
     flow.facts.trained_averages = lambda: list(trained_averages(flow))
+    if flow.ref.define.is_generator and flow.ref.define.decorators:
+        flow.facts.left_by_errors = lambda: list(left_by_errors(flow))
     flow.facts.live_advantages = lambda: list(live_advantages(flow))
     flow.facts.live_states = lambda: list(live_states(flow))
     flow.facts.uncalled = lambda: list(uncalled(flow))

@@ -320,6 +320,21 @@ class Unguarded:
 
 
 @dataclass(frozen=True, slots=True)
+class LeftByError:
+    """A context manager leaves something in a collection where its block raises.
+
+    Args:
+        site: the statement that puts it there.
+        path: the collection.
+        raising: an error that the block lets out.
+    """
+
+    site: Site
+    path: str
+    raising: Site
+
+
+@dataclass(frozen=True, slots=True)
 class CachedCall:
     """A tensor is given to a function with a cache, which makes it a key.
 
