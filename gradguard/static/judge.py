@@ -56,6 +56,7 @@ from gradguard.static.unknown_modules import may_cut
 from gradguard.static.unregistered import kept_in_collections, unregistered
 from gradguard.static.unscaled import unscaled
 from gradguard.static.values import Kind, Root, Roots, Source, Value
+from gradguard.static.weak_keys import kept_keys
 from gradguard.static.wholes import note_wholes
 from gradguard.static.without_optimizer import made_with_parameters, without_optimizer
 
@@ -94,6 +95,7 @@ def judge(flow: Flow) -> None:
     flow.facts.trained_averages = lambda: list(trained_averages(flow))
     if flow.ref.define.is_generator and flow.ref.define.decorators:
         flow.facts.left_by_errors = lambda: list(left_by_errors(flow))
+    flow.facts.kept_keys = lambda: list(kept_keys(flow))
     flow.facts.live_advantages = lambda: list(live_advantages(flow))
     flow.facts.live_states = lambda: list(live_states(flow))
     flow.facts.uncalled = lambda: list(uncalled(flow))

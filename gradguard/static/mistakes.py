@@ -335,6 +335,21 @@ class LeftByError:
 
 
 @dataclass(frozen=True, slots=True)
+class KeptKey:
+    """An entry of a ``WeakKeyDictionary`` whose value has its key.
+
+    Args:
+        site: the statement that makes it.
+        path: the dict.
+        key: the variable.
+    """
+
+    site: Site
+    path: str
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
 class CachedCall:
     """A tensor is given to a function with a cache, which makes it a key.
 
