@@ -54,12 +54,12 @@ from gradguard.static.mistakes import CachedCall
 from gradguard.static.model import Function
 from gradguard.static.values import Kind, Source
 
-_BY_WEAK_KEYS = sign("WeakKeyDictionary")
+_WEAK_KEYS = sign("WeakKeyDictionary")
 rule = Rule(
     "GG404",
     "cached-tensor",
     Severity.WARNING,
-    ((CACHE,), (CACHE_OF_GIVEN,), (CACHE_GIVEN,), (CACHE_IN_FILE, FORWARD), (_BY_WEAK_KEYS,)),
+    ((CACHE,), (CACHE_OF_GIVEN,), (CACHE_GIVEN,), (CACHE_IN_FILE, FORWARD), (_WEAK_KEYS,)),
 )
 
 
@@ -68,6 +68,7 @@ def keeps_its_keys(function: Function) -> Iterator[Finding]:
     found = list(_by_its_definition(function))
     yield from found
     yield from _of_graphs(function, besides=bool(found))
+    yield from _by_weak_keys(function)
     for call in (*function.cached_calls, *_calls_elsewhere(function)):
         yield rule.finding(
             call.site,
@@ -131,8 +132,7 @@ def _gives_graphs(function: Function) -> bool:
     return begins and not function.called_without_grad()
 
 
-@rule.in_source
-def by_weak_keys(function: Function) -> Iterator[Finding]:
+def _by_weak_keys(function: Function) -> Iterator[Finding]:
     for kept in function.kept_keys():
         yield rule.finding(
             kept.site,

@@ -68,6 +68,7 @@ _FORMS = (Form.APPEND, Form.ITEM, Form.CONCATENATE, Form.IN_PLACE)
 
 @rule.in_source
 def stores(function: Function) -> Iterator[Finding]:
+    yield from _left_by_errors(function)
     for store in function.leaking_stores():
         if store.form in _FORMS and not store.is_average and not store.parameter:
             yield rule.finding(
@@ -81,8 +82,7 @@ def stores(function: Function) -> Iterator[Finding]:
             )
 
 
-@rule.in_source
-def left_by_errors(function: Function) -> Iterator[Finding]:
+def _left_by_errors(function: Function) -> Iterator[Finding]:
     for left in function.left_by_errors():
         yield rule.finding(
             left.site,
