@@ -29,6 +29,9 @@ self.encode = lru_cache(maxsize=None)(self._encode)     # keyed by the version o
 
 A decorator of your own that does `if args not in known: known[args] = fn(*args)` is the same.
 
+A `WeakKeyDictionary` lets an entry go with its key. Where the value holds the key, `memo[batch] = Encoded(batch, h)`,
+neither ever goes.
+
 **Instead**, cache on what identifies the result (shapes, numbers), in a function outside of the class or in a dict of
 the module; `functools.cached_property` for one value per object. Of what has a graph keep `result.detach()`, or empty
 the cache after each step: `encode.cache_clear()`.
@@ -46,13 +49,17 @@ from collections.abc import Iterator
 
 from gradguard.catalogue import Rule
 from gradguard.findings import Confidence, Finding, Leak, Severity
-from gradguard.signs import CACHE, CACHE_GIVEN, CACHE_IN_FILE, CACHE_OF_GIVEN, FORWARD
+from gradguard.signs import CACHE, CACHE_GIVEN, CACHE_IN_FILE, CACHE_OF_GIVEN, FORWARD, sign
 from gradguard.static.mistakes import CachedCall
 from gradguard.static.model import Function
 from gradguard.static.values import Kind, Source
 
+_WEAK_KEYS = sign("WeakKeyDictionary")
 rule = Rule(
-    "GG404", "cached-tensor", Severity.WARNING, ((CACHE,), (CACHE_OF_GIVEN,), (CACHE_GIVEN,), (CACHE_IN_FILE, FORWARD))
+    "GG404",
+    "cached-tensor",
+    Severity.WARNING,
+    ((CACHE,), (CACHE_OF_GIVEN,), (CACHE_GIVEN,), (CACHE_IN_FILE, FORWARD), (_WEAK_KEYS,)),
 )
 
 
@@ -61,6 +68,7 @@ def keeps_its_keys(function: Function) -> Iterator[Finding]:
     found = list(_by_its_definition(function))
     yield from found
     yield from _of_graphs(function, besides=bool(found))
+    yield from _by_weak_keys(function)
     for call in (*function.cached_calls, *_calls_elsewhere(function)):
         yield rule.finding(
             call.site,
@@ -122,6 +130,15 @@ def _gives_graphs(function: Function) -> bool:
     """Whether a graph surely begins in what the function returns, and it is called where graphs are recorded."""
     begins = any(root.source is Source.GRAPH for root in function.returns.roots)
     return begins and not function.called_without_grad()
+
+
+def _by_weak_keys(function: Function) -> Iterator[Finding]:
+    for kept in function.kept_keys():
+        yield rule.finding(
+            kept.site,
+            f"`{kept.path}` has weak keys, and this value holds its own: `{kept.key}` is never freed, nor is the value",
+            help=f"keep what is needed of `{kept.key}`, or `weakref.ref({kept.key})`",
+        )
 
 
 @rule.in_run

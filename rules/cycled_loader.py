@@ -6,6 +6,9 @@ augmentation: the loader does not shuffle again. `itertools.tee` keeps what one 
 `train, probe = tee(stream)`, and `probe` read every hundred steps, the batches in between wait in memory; with
 `self._batches, self._first = tee(stream)`, and `next(self._first)` once, before the training, all of them do.
 
+Of a generator that never ends (`while True: yield sample()`) no round is the last: nothing comes again, and all of it
+stays.
+
 ```python
 for source, target in zip(source_loader, itertools.cycle(target_loader)):
 ```
@@ -42,6 +45,9 @@ rule = Rule("GG405", "cycled-loader", Severity.ERROR, ((CYCLE,),))
 @rule.in_source
 def keeps_every_batch(function: Function) -> Iterator[Finding]:
     for call in function.calls_of("itertools.cycle", "itertools.tee"):
+        if call.inner is None and call.is_endless:
+            yield _keeps_without_end(call)
+            continue
         if call.inner is not None or not (_is_cycle(call) or _keeps_what_was_given(function, call)):
             continue
         again = ", and gives them again without shuffling" if call.name.endswith("cycle") else ""
@@ -54,6 +60,14 @@ def keeps_every_batch(function: Function) -> Iterator[Finding]:
             help="use a generator for each: `while True: yield from loader`",
             fix=_fix(call),
         )
+
+
+def _keeps_without_end(call: Call) -> Finding:
+    node = call.site.node
+    given = node.args[0].value if isinstance(node, t.Call) else node
+    fix = instead(call.site, Site(call.site.chunk, given).text, "take it as it is: it never ends")
+    message = "`itertools.cycle` keeps all that this generator gives, and that never ends: nothing is given again"
+    return rule.finding(call.site, message, help="go over the generator itself", fix=fix)
 
 
 def _fix(call: Call) -> Fix | None:

@@ -17,6 +17,9 @@ for x, y in loader:
 A tensor that each step makes longer, `bank = torch.cat([bank, features])`, is the same, on a CPU as well: it is copied
 each time besides.
 
+So is a list that gets an output in each step and of which only the last few are read, `stack(self.seen[-window:])`, on
+a CPU as well: the older ones wait for nobody. (`deque(maxlen=window)` drops them.)
+
 **Instead**, move them to the host (`.cpu()`), or reduce each batch to what is wanted: `.argmax(1)`, a sum, a metric;
 empty the list after each epoch or evaluation; of a bank keep the last few, `[-size:]`.
 
@@ -25,7 +28,8 @@ evaluation, and shown with `--min-confidence low` only: it may be meant, and sma
 
 **Not flagged.** Outputs that are moved, reduced or turned into numbers, and losses; lists that something empties, or
 that are made in each epoch anew, that are cut to a length (`random.sample(rows, 64)`), or get longer only while they
-are short; lists in code that puts nothing on a device.
+are short; lists in code that puts nothing on a device, if more
+than their end is read.
 
 **References.** huggingface/transformers#7232, #25313 (`eval_accumulation_steps`).
 """
@@ -49,6 +53,8 @@ def collects(function: Function) -> Iterator[Finding]:
         trains = _is_of_training(function, store)
         if trains and store.form is Form.CONCATENATE:
             yield _gets_longer(store)
+        if trains and not function.uses_device and store.form is Form.APPEND and store.only_last_is_read():
+            yield _reads_the_last(store)
         if not function.uses_device or store.form is Form.CONCATENATE:
             continue
         again = not trains and _is_of_evaluations(store)
@@ -62,6 +68,19 @@ def collects(function: Function) -> Iterator[Finding]:
                 confidence=Confidence.LOW,
                 related=store.where_stored(),
             )
+
+
+def _reads_the_last(store: Store) -> Finding:
+    """What is added in each step, on a CPU too, to a list of which only the end is ever read."""
+    written = store.source if isinstance(store.source, Store) else store
+    is_here = written.site.node is store.site.node
+    return rule.finding(
+        written.site,
+        f"{written.place} keeps `{store.written_code}` of every step, and only the last of them are read",
+        help="use `collections.deque(maxlen=...)`, or drop the oldest when there are enough",
+        severity=Severity.WARNING,
+        related=() if is_here else (store.site.related("it is called here"),),
+    )
 
 
 def _piles_up(store: Store, each: str) -> Finding:

@@ -27,6 +27,9 @@ def forward(self, x):
 **Instead**, average what has no graph: `0.1 * loss.item()`, `x.mean(0).detach()`; update parameters and buffers under
 `torch.no_grad()`.
 
+An optimizer of your own that adds weight decay to the gradient, `g = g + decay * p`, and blends that into its state
+chains the parameters' graphs, unless its `step` is under `torch.no_grad()`.
+
 The buffer may be that of a module which has nothing to train, if it is run on what others compute that have: by
 another module's `forward`, or behind a layer in `nn.Sequential`.
 

@@ -20,6 +20,9 @@ What is taken out under another key than it was stored under stays, too: `kept[f
 So does what only seems to be emptied: `self.terms = []` in a model binds its own attribute, not that of its layers, and
 `self.valid_metrics.reset()` resets another tracker than `self.train_metrics`.
 
+So does what a context manager takes out after its `yield`, where the block raises an error that a loop lets pass:
+`SCOPES.append(scope)`, `yield scope`, `SCOPES.pop()`. Put the `yield` into a `try`, the last into its `finally`.
+
 ```python
 history = []
 for x, y in loader:
@@ -53,17 +56,19 @@ from collections.abc import Iterator
 
 from gradguard.catalogue import Rule
 from gradguard.findings import Confidence, Finding, Leak, Severity
-from gradguard.signs import STORING
+from gradguard.signs import STORING, sign
 from gradguard.static import store_advice
 from gradguard.static.model import Form, Function, Store
 
-rule = Rule("GG104", "stored-graph", Severity.ERROR, STORING)
+_MANAGER = sign("contextmanager", pattern=r"@[^\n]*contextmanager\b", own=True)
+rule = Rule("GG104", "stored-graph", Severity.ERROR, (*STORING, (_MANAGER,)))
 
 _FORMS = (Form.APPEND, Form.ITEM, Form.CONCATENATE, Form.IN_PLACE)
 
 
 @rule.in_source
 def stores(function: Function) -> Iterator[Finding]:
+    yield from _left_by_errors(function)
     for store in function.leaking_stores():
         if store.form in _FORMS and not store.is_average and not store.parameter:
             yield rule.finding(
@@ -75,6 +80,17 @@ def stores(function: Function) -> Iterator[Finding]:
                 confidence=store.confidence if _is_sure(function, store) else Confidence.LOW,
                 related=store.origin(),
             )
+
+
+def _left_by_errors(function: Function) -> Iterator[Finding]:
+    for left in function.left_by_errors():
+        yield rule.finding(
+            left.site,
+            f"`{left.path}` keeps this, and what is put into it, where the block raises: no line behind `yield` runs",
+            help="put the `yield` into a `try`, and take it out in its `finally`",
+            severity=Severity.WARNING,
+            related=(left.raising.related("this error leaves the block, and a loop goes on after it"),),
+        )
 
 
 def _is_sure(function: Function, store: Store) -> bool:

@@ -13,6 +13,7 @@ from gradguard.static.constant_places import without_settings
 from gradguard.static.constant_terms import constant_terms
 from gradguard.static.copies import is_of_a_copy, keeps_copy_here, leaves_a_copy, leaves_a_model, left_on
 from gradguard.static.functions import FunctionRef
+from gradguard.static.left_modules import leaves_a_module
 from gradguard.static.made_leaves import made_leaf
 from gradguard.static.model import Backward, Form, GradCall, Loop, Store, ZeroGrad
 from gradguard.static.names import in_method
@@ -31,7 +32,9 @@ def judge_backward(flow: Flow, backward: Backward) -> None:
         is_own = is_of_a_copy(flow, backward) or keeps_copy_here(flow, backward)
         backward.asks_callers = backward.loop is None and not is_own
         backward.left_on = left_on(flow, backward) if backward.inner is None else backward.left_on
-        backward.of_copy = leaves_a_copy(flow, backward) or leaves_a_model(flow, backward)
+        leaves_one = leaves_a_model(flow, backward) or leaves_a_module(flow, backward)
+        backward.of_copy = leaves_a_copy(flow, backward) or leaves_one
+        backward.asks_callers &= not leaves_one
     backward.freed_by = _freed_by(flow, backward)
     backward.carried_by = _carried_by(flow, backward)
     backward.cut_at = _cut_at(flow, backward)

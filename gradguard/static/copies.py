@@ -19,7 +19,7 @@ def is_of_a_copy(flow: Flow, backward: Backward) -> bool:
 
     By this call, or where it runs in a loop, by an iteration of that or of one around it.
     """
-    ran = _ran(flow, backward)
+    ran = modules_run(flow, backward)
     copied = {path for stmt in _copies(flow, backward.loop) for path in map(t.path_of, stmt.targets)}
     return bool(ran) and ran <= copied
 
@@ -29,9 +29,9 @@ def left_on(flow: Flow, backward: Backward) -> str | None:
 
     Or a function that computes the loss: ``closure().backward(create_graph=True)``.
     """
-    ran = _ran(flow, backward) or _asked(backward) or {path for path in flow.params if path in flow.modules}
+    ran = modules_run(flow, backward) or _asked(backward) or {path for path in flow.params if path in flow.modules}
     path = ran.pop() if len(ran) == 1 else None
-    if path is None or path not in flow.params or path == "self" or _resets_after(flow, backward, {path}):
+    if path is None or path not in flow.params or path == "self" or resets_after(flow, backward, {path}):
         return None
     return path if not any(flow.facts.calls_of(k.SETTING_GRADIENTS)) else None
 
@@ -62,7 +62,7 @@ def _run_in(nodes: list[t.Node]) -> Iterator[str]:
 def leaves_a_copy(flow: Flow, backward: Backward) -> bool:
     """Whether this call, again and again, leaves a copy of a model behind that its own gradients keep alive."""
     again = backward.loop is not None or flow.facts.name not in ("main", "<module>", "__init__")
-    return backward.of_copy and again and not _resets_after(flow, backward, _names_of_copy(flow, backward))
+    return backward.of_copy and again and not resets_after(flow, backward, _names_of_copy(flow, backward))
 
 
 def keeps_copy_here(flow: Flow, backward: Backward) -> bool:
@@ -76,13 +76,13 @@ def leaves_a_model(flow: Flow, backward: Backward) -> bool:
 
     The model goes nowhere else, but to callers that run it and neither reset it nor hand it on.
     """
-    ran = _ran(flow, backward)
+    ran = modules_run(flow, backward)
     name = ran.pop() if len(ran) == 1 else None
     if backward.inner is not None or name is None or not _is_made_here(flow, name, backward):
         return False
-    if _resets_after(flow, backward, {name}) or any(flow.facts.calls_of(k.SETTING_GRADIENTS)):
+    if resets_after(flow, backward, {name}) or any(flow.facts.calls_of(k.SETTING_GRADIENTS)):
         return False
-    return _stays_here(flow.ref.define, name) and _is_called_in_loop(flow) and _is_left_by_callers(flow, name)
+    return stays_here(flow.ref.define, name) and is_called_in_loop(flow) and _is_left_by_callers(flow, name)
 
 
 def _is_made_here(flow: Flow, name: str, backward: Backward) -> bool:
@@ -94,9 +94,11 @@ def _is_made_here(flow: Flow, name: str, backward: Backward) -> bool:
     return bool(around) and is_own and is_before and len(bound) == 1 and isinstance(bound[0].value, t.Call)
 
 
-def _stays_here(define: t.Define, name: str) -> bool:
+def stays_here(define: t.Define, name: str) -> bool:
     """Whether a function only calls what it has by a name, and its methods, or returns it: it does not hand it on."""
-    called = {node.func for node in define.nodes if isinstance(node, t.Call)}
+    calls = [node for node in define.nodes if isinstance(node, t.Call)]
+    called = {call.func for call in calls}
+    called |= {call.args[0].value for call in calls if call.name == "functional_call" and call.args}
     read = {node.value for node in define.nodes if isinstance(node, t.Attribute)}
     bound = {to for stmt in define.statements if isinstance(stmt, t.Assign) for to in stmt.targets}
     given_back = set(_returned(define))
@@ -123,7 +125,7 @@ def _leaves(define: t.Define, function: str) -> bool:
     resets = (f"{name}.zero_grad" for name in names)
     reset = {t.path_of(node) for node in define.nodes if isinstance(node, t.Attribute)}.intersection(resets)
     dropped = any(map(_drops_gradients, define.statements))
-    left = (name is not None and name.isidentifier() and _stays_here(define, name) for name in names)
+    left = (name is not None and name.isidentifier() and stays_here(define, name) for name in names)
     returned = set(map(t.path_of, _returned(define)))
     return calls == len(names) and not reset and not dropped and all(left) and returned.isdisjoint(names)
 
@@ -138,7 +140,7 @@ def _calls(node: object, function: str) -> bool:
     return isinstance(node, t.Call) and node.name == function
 
 
-def _is_called_in_loop(flow: Flow) -> bool:
+def is_called_in_loop(flow: Flow) -> bool:
     """Whether a function of the program calls this one in a loop."""
     for caller in flow.project.written_calling(flow.ref):
         loops = [node for node in caller.define.nodes if isinstance(node, t.Repeat | t.Comprehension)]
@@ -159,7 +161,7 @@ def _names_of_copy(flow: Flow, backward: Backward) -> set[str]:
     return given | {name for name in names if name is not None}
 
 
-def _resets_after(flow: Flow, backward: Backward, names: set[str]) -> bool:
+def resets_after(flow: Flow, backward: Backward, names: set[str]) -> bool:
     """Whether the gradients of a model are reset after a backward, as far as can be seen."""
     order = flow.facts.events.index(backward)
     later = (reset for reset in flow.facts.zero_grads if flow.facts.events.index(reset) > order)
@@ -176,7 +178,7 @@ def _may_concern(reset: ZeroGrad, names: set[str]) -> bool:
     return not owners or not owners.isdisjoint(names)  # for p in net.parameters(): p.grad = None
 
 
-def _ran(flow: Flow, backward: Backward) -> set[str | None]:
+def modules_run(flow: Flow, backward: Backward) -> set[str | None]:
     """The modules that the graph goes through, by the calls in this function that it began at; not their parts."""
     nodes = {node_of(root.key) for root in backward.value.roots}
     ran = {forward.module for forward in flow.facts.forwards if forward.site.node in nodes}

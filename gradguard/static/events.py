@@ -458,6 +458,7 @@ class Call(Event):
             ``add_param_group``, something takes groups out again; of an optimizer, its loop sets weights.
         lags: (of ``itertools.tee``) the end that is not read in each iteration of the training that reads another one.
         lags_in_object: the same of two ends that an object keeps, and that is gone through.
+        is_endless: (of ``itertools.cycle``) what it is given never ends, and is made anew all the time.
     """
 
     name: str = ""
@@ -476,6 +477,7 @@ class Call(Event):
     is_harmless: bool = False
     lags: str | None = None
     lags_in_object: str | None = None
+    is_endless: bool = False
     packs_as_given: tuple[Site, ...] = ()
     packs_otherwise: bool = False
 

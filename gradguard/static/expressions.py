@@ -278,6 +278,8 @@ def _operation(flow: Flow, expr: t.Operation, state: State) -> Value:
     flow.branches -= expr.operator in ("and", "or")
     if expr.operator in _COMPARISONS and any(v.kind in (Kind.TENSOR, Kind.OUTPUT) for v in values):
         compared = cut(computed(union(values)), expr)
+        masked = (held for value in values for held in whole(value) if held.held is not Held.MOVED)
+        compared = compared._replace(holds=compared.holds.union(masked))  # as large as the output itself
         return unrecorded.cut_off(values, compared, lambda: flow.site(expr), Severed.COMPARED)
     if expr.operator in _NOT_ARITHMETIC:
         return NUMBER

@@ -29,6 +29,14 @@ def are_few(flow: Flow, base: str, index: t.Expr) -> bool:
     return path is not None and (_is_whose(_written(flow, path)) or _is_of_another(flow, base, path))
 
 
+def is_of_record(flow: Flow, key: str) -> bool:
+    """Whether a handler of `logging` keeps by where a record was written, or its level: ``last[record.levelname]``."""
+    head, _, attribute = key.partition(".")
+    owner = flow.ref.owner
+    is_told = attribute in k.FEW_IN_RECORDS and head in flow.params and head != "self"
+    return is_told and owner is not None and any(name.startswith("logging.") for name in owner.external_bases)
+
+
 def counts_up(flow: Flow, base: str, index: t.Expr) -> bool:
     """Whether a dict gets one more key in each step of a training: ``self.seen[self.global_step] = x``.
 

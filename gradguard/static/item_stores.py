@@ -166,6 +166,8 @@ def _bounded_key(flow: Flow, index: t.Expr) -> bool:
         return False
     if isinstance(index, t.Name) and index.id in flow.words:
         return True
+    if few_keys.is_of_record(flow, path):
+        return True
     if (size := counts.wraps_at(flow, path)) is not None:
         return not counts.is_long_buffer(flow, size)
     for frame in reversed(flow.frames):

@@ -24,6 +24,7 @@ from gradguard.static.goes_on import goes_on, through_iterations
 from gradguard.static.handed_functions import is_run_by_others
 from gradguard.static.hooks import judge_hook
 from gradguard.static.leaf_attributes import leaves_made, never_trained
+from gradguard.static.left_by_errors import left_by_errors
 from gradguard.static.live_advantages import live_advantages
 from gradguard.static.live_states import live_states
 from gradguard.static.memory import COLLECTING, cleared, is_cut, judge_memory
@@ -58,6 +59,7 @@ from gradguard.static.unreached import unreached
 from gradguard.static.unregistered import kept_in_collections, unregistered
 from gradguard.static.unscaled import unscaled
 from gradguard.static.values import Kind, Root, Roots, Source, Value
+from gradguard.static.weak_keys import kept_keys
 from gradguard.static.wholes import note_wholes
 from gradguard.static.without_optimizer import made_with_parameters, without_optimizer
 
@@ -94,6 +96,9 @@ def judge(flow: Flow) -> None:
     flow.facts.broken_ties = lambda: broken_ties(flow)
     flow.facts.moving_targets = lambda: list(moving_targets(flow))
     flow.facts.trained_averages = lambda: list(trained_averages(flow))
+    if flow.ref.define.is_generator and flow.ref.define.decorators:
+        flow.facts.left_by_errors = lambda: list(left_by_errors(flow))
+    flow.facts.kept_keys = lambda: list(kept_keys(flow))
     flow.facts.live_advantages = lambda: list(live_advantages(flow))
     flow.facts.live_states = lambda: list(live_states(flow))
     flow.facts.uncalled = lambda: list(uncalled(flow))

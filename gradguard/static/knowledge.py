@@ -201,6 +201,8 @@ CREATING_FUNCTIONS = frozenset(
 )
 # Of these, those that copy the numbers of other tensors.
 COPYING_FUNCTIONS = frozenset("tensor Tensor FloatTensor".split())
+FEW_IN_RECORDS = frozenset("name levelno levelname pathname filename module funcName lineno".split())
+"""Attributes of a record of `logging` that tell where it was written, or how urgent it is: few in a program."""
 # Builtins and logging that look at values and keep none.
 HARMLESS_BUILTINS = frozenset(
     "print len float int bool str repr isinstance hasattr type id format round range hash callable issubclass "

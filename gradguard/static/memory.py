@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from gradguard.static import knowledge as k
 from gradguard.static import places
 from gradguard.static import tree as t
+from gradguard.static.last_few import only_last_is_read
 from gradguard.static.model import Form, Loop, Scope, Store
 from gradguard.static.names import attributes_of
 from gradguard.static.owners import Owner
@@ -36,6 +37,8 @@ def judge_memory(flow: Flow, store: Store) -> None:
     if store.value.holds and (store.form is Form.REBIND or store.form in COLLECTING):
         before = store.growth
         store.growth = cache(lambda: _growth(flow, store, before()))
+    if store.inner is None and store.form is Form.APPEND:
+        store.only_last_is_read = cache(lambda: only_last_is_read(flow, store))
 
 
 def _growth(flow: Flow, store: Store, before: Growth) -> Growth:

@@ -373,6 +373,36 @@ class Unguarded:
 
 
 @dataclass(frozen=True, slots=True)
+class LeftByError:
+    """A context manager leaves something in a collection where its block raises.
+
+    Args:
+        site: the statement that puts it there.
+        path: the collection.
+        raising: an error that the block lets out.
+    """
+
+    site: Site
+    path: str
+    raising: Site
+
+
+@dataclass(frozen=True, slots=True)
+class KeptKey:
+    """An entry of a ``WeakKeyDictionary`` whose value has its key.
+
+    Args:
+        site: the statement that makes it.
+        path: the dict.
+        key: the variable.
+    """
+
+    site: Site
+    path: str
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
 class CachedCall:
     """A tensor is given to a function with a cache, which makes it a key.
 

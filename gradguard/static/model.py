@@ -36,6 +36,8 @@ from gradguard.static.mistakes import (
     Cancelled,
     CountedTwice,
     EstimatedEarly,
+    KeptKey,
+    LeftByError,
     LiveAdvantage,
     LiveState,
     MovingTarget,
@@ -118,6 +120,8 @@ class Function:
         stale_schedulers: the schedulers of optimizers that are replaced, while both go on (reads other files).
         broken_ties: what replaces one of two modules that it has given one weight (reads other files).
         live_states: the states of models that it keeps without a copy until they are loaded.
+        kept_keys: the entries under weak keys whose values have their keys (reads other files).
+        left_by_errors: what a context manager leaves in a collection where its block raises (reads other files).
         live_advantages: the factors of a policy's loss that have the graph of a value.
         moving_targets: the targets that the network which is trained computes itself, with their graph.
         trained_averages: the networks that follow another one, and are trained as well (reads other files).
@@ -176,6 +180,8 @@ class Function:
     stale_schedulers: Callable[[], list[StaleScheduler]] = field(default=list, repr=False)
     broken_ties: Callable[[], list[BrokenTie]] = field(default=list, repr=False)
     live_states: Callable[[], list[LiveState]] = field(default=list, repr=False)
+    kept_keys: Callable[[], list[KeptKey]] = field(default=list, repr=False)
+    left_by_errors: Callable[[], list[LeftByError]] = field(default=list, repr=False)
     live_advantages: Callable[[], list[LiveAdvantage]] = field(default=list, repr=False)
     moving_targets: Callable[[], list[MovingTarget]] = field(default=list, repr=False)
     trained_averages: Callable[[], list[TrainedAverage]] = field(default=list, repr=False)

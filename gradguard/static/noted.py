@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from gradguard.static import knowledge as k
 from gradguard.static import tree as t
 from gradguard.static.classes import Class
+from gradguard.static.endless import is_endless
 from gradguard.static.functions import FunctionRef
 from gradguard.static.model import Call, Construction, Loop, Mode
 from gradguard.static.put_back import puts_back
@@ -46,6 +47,8 @@ def judge_call(flow: Flow, call: Call) -> None:
         call.lags_in_object = lagging_attribute(flow, call) if call.inner is None else None
     if call.inner is not None:
         return
+    if call.name == "itertools.cycle":
+        call.is_endless = _is_given_endless(flow, call)
     if call.name == "retain_grad":
         call.too_late = _too_late(flow, call)
     elif "anomaly" in call.name:
@@ -64,6 +67,14 @@ def judge_call(flow: Flow, call: Call) -> None:
         call.loops = _loops_from(flow, call, f"{call.bound_to}.start")
     elif call.name.startswith(k.PYPLOT):
         call.handed_on = _is_handed_on(flow, call.bound_to)
+
+
+def _is_given_endless(flow: Flow, call: Call) -> bool:
+    """Whether a call gets what never ends, in a program that trains."""
+    node = call.site.node
+    given = node.args[0].value if isinstance(node, t.Call) and len(node.args) == 1 else None
+    mentioned = given is not None and flow.project.survey.mentions(_BACKWARD, flow.module)
+    return mentioned and given is not None and is_endless(flow, given)
 
 
 def _ifs_around(flow: Flow, call: Call) -> list[t.If]:

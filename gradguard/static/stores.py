@@ -59,6 +59,8 @@ def store_rebind(flow: Flow, path: str, value: Value, state: State, stmt: t.Node
             store_rebind(flow, f"{path}.{name}", field, state, stmt, source)
         return
     form, part = rebind_form(path, source)
+    if form is Form.REBIND:
+        form, part = _by_alias(flow, path, stmt, source)
     descends = form is Form.SUM and _is_gradient(flow, part, state)
     if form is Form.REBIND and isinstance(source, t.Name):
         form, part = _rebuilt(flow, path, source.id)
@@ -82,6 +84,14 @@ def store_rebind(flow: Flow, path: str, value: Value, state: State, stmt: t.Node
     made = stmt.value if source is None and isinstance(stmt, t.Assign) else source
     if form is Form.REBIND and made is not None and value.keeps:
         store.recurs = goes_round(flow.ref.bindings_made, path, made)
+
+
+def _by_alias(flow: Flow, path: str, stmt: t.Node, source: t.Expr | None) -> tuple[Form, t.Expr | None]:
+    """The form by the name that a statement has for the target: ``state = self.state[p]``, ``state["v"] = ...``."""
+    targets = stmt.targets if isinstance(stmt, t.Assign) else []
+    written = {name for target in targets for name in [t.path_of(target)] if name is not None and name != path}
+    aliases = sorted(name for name in written if flow.canonical(name) == path)
+    return rebind_form(aliases[0], source) if aliases else (Form.REBIND, None)
 
 
 def _added(path: str, joining: t.Call) -> t.Expr | None:

@@ -134,7 +134,7 @@ def _apply(here: Translation, *, constructs: bool) -> Value:
         flow.touch(path, state)
         if path in made_once:
             flow.at_start.add(path)
-        elif all(store.path != path for store in flow.facts.stores[known:]):
+        elif _is_written_whole(path, writes) and all(store.path != path for store in flow.facts.stores[known:]):
             _note_carried(here, path, value)
         state.assign(path, value)
     _reset(here)
@@ -149,6 +149,11 @@ def _apply(here: Translation, *, constructs: bool) -> Value:
     state.evaluating |= {p for p in evaluating if p is not None}
     _leave_mode(here)
     return result
+
+
+def _is_written_whole(path: str, writes: list[tuple[str, Value]]) -> bool:
+    """Whether no entry of it is told apart: where some are, ``state["mean"] = x``, each tells of itself."""
+    return not any(other.startswith(f'{path}["') for other, _ in writes)
 
 
 def _leave_mode(here: Translation) -> None:

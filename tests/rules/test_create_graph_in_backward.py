@@ -576,3 +576,106 @@ def test_a_copy_that_a_method_adapts_and_leaves() -> None:
 )
 def test_a_copy_whose_gradients_may_be_reset(edit: tuple[str, str]) -> None:
     assert_clean(ADAPTED.replace(*edit).replace("return RETURNED", "return outer"), CODE)
+
+
+HEAD_OF_OBJECT = """
+    class Readout:
+        def __init__(self, body, lr=0.1):
+            self.body, self.lr = body, lr
+            self.head = HEAD
+
+        def adapt(self, x, y):
+            names, params = zip(*self.head.named_parameters())
+            loss = F.mse_loss(self.head(self.body(x)), y)
+            loss.backward(create_graph=True)MARK
+            fast = {n: p - self.lr * p.grad for n, p in zip(names, params)}
+            AFTER
+            return fast
+
+        def predict(self, x, fast):
+            return torch.func.functional_call(self.head, fast, (self.body(x),))
+
+    def train(body, tasks):
+        opt = torch.optim.Adam(body.parameters())
+        readout = Readout(body)
+        for x, y, xq, yq in tasks:
+            opt.zero_grad()
+            WHERE
+            fast = readout.adapt(x, y)
+            F.mse_loss(readout.predict(xq, fast), yq).backward()
+            opt.step()
+            LAST
+"""
+
+
+def _head(
+    where: str = "readout = Readout(body)", after: str = "pass", last: str = "pass", head: str = "nn.Linear(8, 2)"
+) -> str:
+    code = HEAD_OF_OBJECT.replace("WHERE", where).replace("AFTER", after).replace("LAST", last)
+    return code.replace("HEAD", head)
+
+
+OF_PARAMS = ("create_graph=True)", "create_graph=True, inputs=list(params))")
+OF_BODY = ("create_graph=True)", "create_graph=True, inputs=list(self.body.parameters()))")
+
+
+@pytest.mark.parametrize("head", ["nn.Linear(8, 2)", "nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 2)).to('cpu')"])
+def test_the_head_of_an_object_for_each_task(head: str) -> None:
+    assert_flagged(_head(head=head).replace("MARK", "  # !"), CODE)
+    assert_flagged(_head(head=head).replace(*OF_PARAMS).replace("MARK", "  # !"), CODE)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        _head(where="pass"),
+        _head(after="self.head.zero_grad()"),
+        _head(after="for p in self.head.parameters(): p.grad = None"),
+        _head(last="readout.head.zero_grad()"),
+        _head(last="for p in readout.head.parameters(): p.grad = None"),
+        _head(after="torch.optim.SGD(self.head.parameters(), lr=0.1).zero_grad()"),
+        _head(head="body.head"),
+        _head(head="nn.Flatten()"),
+        _head().replace(*OF_BODY),
+        twin(_head(), ("create_graph=True)MARK", "create_graph=False)")),
+    ],
+)
+def test_the_head_of_an_object_that_is_reset(code: str) -> None:
+    assert_clean(code.replace("MARK", ""), CODE)
+
+
+HEAD_OF_CALL = """
+    def adapt(body, x, y, xq):
+        head = HEAD
+        loss = F.cross_entropy(head(body(x)), y)
+        loss.backward(create_graph=True)MARK
+        fast = {n: p - 0.1 * p.grad for n, p in head.named_parameters()}
+        AFTER
+        return torch.func.functional_call(head, fast, (body(xq),))
+
+    def train(body, tasks):
+        opt = torch.optim.Adam(body.parameters())
+        for x, y, xq, yq in tasks:
+            opt.zero_grad()
+            F.cross_entropy(adapt(body, x, y, xq), yq).backward()
+            opt.step()
+"""
+
+
+def test_the_head_of_a_call() -> None:
+    code = HEAD_OF_CALL.replace("HEAD", "nn.Linear(8, 2)").replace("AFTER", "pass")
+    assert_flagged(code.replace("MARK", "  # !"), CODE)
+
+
+@pytest.mark.parametrize(
+    ("head", "after"),
+    [
+        ("nn.Linear(8, 2)", "head.zero_grad()"),
+        ("nn.Linear(8, 2)", "for p in head.parameters(): p.grad = None"),
+        ("nn.Linear(8, 2)", "finish(head)"),
+        ("body.head", "pass"),
+        ("nn.Flatten()", "pass"),
+    ],
+)
+def test_the_head_of_a_call_that_is_reset(head: str, after: str) -> None:
+    assert_clean(HEAD_OF_CALL.replace("HEAD", head).replace("AFTER", after).replace("MARK", ""), CODE)

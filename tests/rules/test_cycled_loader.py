@@ -487,3 +487,80 @@ def test_an_object_that_keeps_both_ends(name: str) -> None:
 @pytest.mark.parametrize("name", ALIKE)
 def test_an_object_whose_ends_keep_up(name: str) -> None:
     assert_clean(twin(OBJECT, ALIKE[name]), CODE)
+
+
+ENDLESS = """
+        import itertools
+        import random
+
+        def feed(source, size):
+            FEED
+
+        class Draws:
+            def __init__(self, source):
+                self.source = source
+
+            def __iter__(self):
+                while True:
+                    yield self.source.sample(16)
+
+        def train(model, optimizer, source, labelled):
+            stream = GIVEN
+            for x, u in zip(labelled, stream):
+                optimizer.zero_grad()
+                (model(x).mean() + model(u).std()).backward()
+                optimizer.step()
+"""
+
+SAMPLES = "while True:\n                yield source.sample(size)"
+CYCLED = "itertools.cycle(feed(source, 16))"
+
+ENDS_NEVER = {
+    "a call": (SAMPLES, CYCLED),
+    "with a name": ("while 1:\n                x, _ = source.sample(size)\n                yield x", CYCLED),
+    "counted": ("for step in itertools.count():\n                yield source.sample(step)", CYCLED),
+    "a break of an inner loop": (
+        "while True:\n                for x in source.draw(size):\n                    if x is None:\n"
+        "                        break\n                    yield x.clone()",
+        CYCLED,
+    ),
+    "an iterator of it": (SAMPLES, "itertools.cycle(iter(feed(source, 16)))"),
+    "an object": ("yield 1", "itertools.cycle(Draws(source))"),
+}
+
+ENDS = {
+    "taken as it is": (SAMPLES, "feed(source, 16)"),
+    "a part of it": (SAMPLES, "itertools.cycle(list(itertools.islice(feed(source, 16), 8)))"),
+    "each epoch": ("for _ in range(size):\n                yield source.sample(size)", CYCLED),
+    "while there is more": ("while source.more():\n                yield source.sample(size)", CYCLED),
+    "a break": (
+        "while True:\n                x = source.sample(size)\n                if x is None:\n"
+        "                    break\n                yield x",
+        CYCLED,
+    ),
+    "a return": (
+        "while True:\n                if source.empty():\n                    return\n"
+        "                yield source.sample(size)",
+        CYCLED,
+    ),
+    "numbers": ("while True:\n                yield random.random()", CYCLED),
+    "what there is, again and again": ("while True:\n                yield from source", CYCLED),
+    "names, in turn": (
+        "names = ['a', 'b']\n            while True:\n                for name in names:\n"
+        "                    yield name",
+        CYCLED,
+    ),
+    "no generator": ("return [source.sample(size) for _ in range(4)]", CYCLED),
+}
+
+
+@pytest.mark.parametrize("name", ENDS_NEVER)
+def test_a_generator_that_never_ends(name: str) -> None:
+    body, given = ENDS_NEVER[name]
+    assert_flagged(ENDLESS.replace("FEED", body).replace("GIVEN", f"{given}  # !"), CODE)
+
+
+@pytest.mark.parametrize("name", ENDS)
+def test_a_generator_that_ends_or_makes_nothing(name: str) -> None:
+    body, given = ENDS[name]
+    assert_clean(ENDLESS.replace("FEED", body).replace("GIVEN", given), CODE)

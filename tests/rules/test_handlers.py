@@ -493,3 +493,36 @@ LOGGED = {
 )
 def test_an_attribute_of_a_record(kept: str, lines: list[tuple[str, int]], tmp_path: Path) -> None:
     assert lines_in_files(tmp_path, {name: text.replace("{kept}", kept) for name, text in LOGGED.items()}) == lines
+
+
+LAST = LOGGED | {
+    "table.py": """
+        import logging
+
+        class Last(logging.Handler):
+            def __init__(self):
+                super().__init__()
+                self.rows = {}
+
+            def emit(self, record):
+                self.rows[{key}] = record
+    """,
+    "main.py": LOGGED["main.py"].replace("Table", "Last"),
+}
+
+
+@pytest.mark.parametrize("extra", ["", ', extra={"number": step}'])
+@pytest.mark.parametrize(
+    ("key", "is_found"),
+    [
+        ("len(self.rows)", True),
+        ("record.levelname", False),
+        ("record.levelno", False),
+        ("record.name", False),
+        ("record.funcName", False),
+    ],
+)
+def test_a_handler_keeps_the_newest_record(key: str, is_found: bool, extra: str, tmp_path: Path) -> None:
+    files = {name: text.replace("{key}", key) for name, text in LAST.items()}
+    files["main.py"] = files["main.py"].replace('step, extra={"number": step, "loss": loss}', f"loss{extra}")
+    assert lines_in_files(tmp_path, files) == ([("main.py", 15)] if is_found else [])

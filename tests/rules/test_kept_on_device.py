@@ -1148,3 +1148,98 @@ def test_objects_of_a_table_that_is_written_out(begin: str) -> None:
     assert_clean(told(TABLE, BEGIN=begin + emptied), CODE)
     by_row = "\n                for pool, name in ((pool_a, 'a'), (pool_b, 'b')): pool.images = []"
     assert_clean(told(TABLE, BEGIN=begin + by_row), CODE)
+
+
+LAST_FEW = """
+        def coverage(pred, y, window=20, _hits=[]):
+            low, high = pred[..., 0].detach(), pred[..., 1].detach()
+            inside = ((y >= low) & (y <= high)).float()
+            _hits.append(KEPT)  # MARK
+            return torch.stack(READ).mean().item()
+
+        def train(model, loader):
+            optimizer = torch.optim.Adam(model.parameters())
+            for x, y in loader:
+                pred = model(x)
+                loss = F.mse_loss(pred, y)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+                print(coverage(pred, y))
+"""
+LAST_FEW_OF_OBJECT = """
+        class Recent:
+            def __init__(self, size):
+                self.size = size
+                self.outputs = []
+
+            def add(self, out):
+                self.outputs.append(out)  # MARK
+
+            def spread(self):
+                return torch.cat(READ).std().item()
+
+        def train(model, loader):
+            optimizer = torch.optim.Adam(model.parameters())
+            recent = Recent(20)
+            for x, y in loader:
+                out = model(x)
+                optimizer.zero_grad()
+                F.mse_loss(out, y).backward()
+                optimizer.step()
+                recent.add(out.detach())
+                print(recent.spread())
+"""
+
+
+def _last_few(read: str, kept: str = "inside") -> str:
+    return LAST_FEW.replace("READ", read).replace("KEPT", kept)
+
+
+@pytest.mark.parametrize("read", ["_hits[-window:]", "_hits[1 - window:]", "_hits[-20:]"])
+@pytest.mark.parametrize("kept", ["inside", "low", "low > 0", "pred.detach()"])
+def test_a_list_of_which_only_the_last_are_read(read: str, kept: str) -> None:
+    assert_flagged(_last_few(read, kept).replace("MARK", "!"), CODE)
+
+
+@pytest.mark.parametrize("read", ["self.outputs[-self.size:]", "self.outputs[-8:]"])
+def test_a_list_of_an_object_of_which_only_the_last_are_read(read: str) -> None:
+    assert_flagged(LAST_FEW_OF_OBJECT.replace("READ", read).replace("MARK", "!"), CODE)
+
+
+@pytest.mark.parametrize(
+    ("read", "kept"),
+    [
+        ("_hits", "inside"),
+        ("_hits[::10]", "inside"),
+        ("_hits[:window]", "inside"),
+        ("_hits[:-window]", "inside"),
+        ("_hits[-window:] if window else _hits", "inside"),
+        ("[_hits[i] for i in range(len(_hits))]", "inside"),
+        ("_hits[-window:]", "inside.mean()"),
+        ("_hits[-window:]", "torch.tensor(inside.mean().item())"),
+        ("_hits[-window:]", "low.new_zeros(1)"),
+    ],
+)
+def test_a_list_that_is_read_as_a_whole_or_is_small(read: str, kept: str) -> None:
+    assert_clean(_last_few(read, kept), CODE)
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        "print(len(recent.outputs)); recent.outputs.clear()",
+        "torch.save(recent.outputs, 'all.pt')",
+        "plot(recent)\n\n        def plot(recent):\n            draw(recent.outputs)",
+        "recent.outputs = recent.outputs[-20:]",
+        "del recent.outputs[:-20]",
+    ],
+)
+def test_a_list_of_an_object_that_others_read_or_cut(more: str) -> None:
+    code = LAST_FEW_OF_OBJECT.replace("READ", "self.outputs[-self.size:]")
+    assert_clean(code.replace("print(recent.spread())", f"print(recent.spread())\n                {more}"), CODE)
+
+
+def test_a_queue_of_the_last() -> None:
+    code = LAST_FEW_OF_OBJECT.replace("READ", "tuple(self.outputs)")
+    assert_clean(code.replace("self.outputs = []", "self.outputs = collections.deque(maxlen=size)"), CODE)

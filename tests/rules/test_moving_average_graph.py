@@ -1232,6 +1232,86 @@ def test_slow_weights_that_are_cut_or_begun_anew(state: str, update: str) -> Non
     assert_clean(SLOW_WEIGHTS.replace("STATE", state).replace("UPDATE", update))
 
 
+OWN_OPTIMIZER = """
+        class Heavy(torch.optim.Optimizer):
+            def __init__(self, params, lr=0.1, momentum=0.9, weight_decay=0.0):
+                super().__init__(params, dict(lr=lr, momentum=momentum, weight_decay=weight_decay))
+
+            @DECORATOR
+            def step(self, closure=None):
+                for group in self.param_groups:
+                    for p in group["params"]:
+                        if p.grad is None:
+                            continue
+                        g = p.grad
+                        DECAY
+                        state = STATE
+                        if not state:
+                            state["velocity"] = torch.zeros_like(p)
+                        state["velocity"] = UPDATE
+                        p.data.add_(state["velocity"].data, alpha=-group["lr"])
+
+        def train(net, loader):
+            optimizer = Heavy(net.parameters())
+            for x, y in loader:
+                optimizer.zero_grad()
+                F.mse_loss(net(x), y).backward()
+                optimizer.step()
+"""
+BLENDED = 'group["momentum"] * state["velocity"] + g'
+DECAYED = 'g = g + group["weight_decay"] * p'
+
+
+def _own_optimizer(decay: str, update: str, state: str = "self.state[p]", decorator: str | None = None) -> str:
+    code = OWN_OPTIMIZER.replace("DECAY", decay).replace("UPDATE", update).replace("STATE", state)
+    line = "            @DECORATOR\n"
+    return code.replace("DECORATOR", decorator) if decorator is not None else code.replace(line, "")
+
+
+@pytest.mark.parametrize(
+    ("decay", "update"),
+    [
+        (DECAYED, BLENDED),
+        (f'if group["weight_decay"]: {DECAYED}', BLENDED),
+        ('g = g.add(p, alpha=group["weight_decay"])', BLENDED),
+        ("pass", '0.9 * state["velocity"] + (g + 0.01 * p)'),
+        (DECAYED, '0.9 * state["velocity"] + 0.1 * g'),
+        (DECAYED, 'state["velocity"].lerp(g, 0.1)'),
+    ],
+)
+def test_an_optimizer_of_ones_own(decay: str, update: str) -> None:
+    found = findings(_own_optimizer(decay, update), CODE)
+    assert [finding.code for finding in found] == [CODE]
+    assert "velocity" in found[0].message
+
+
+@pytest.mark.parametrize(
+    ("decay", "update"),
+    [
+        ("pass", BLENDED),
+        ("g = g + 0.01 * p.data", BLENDED),
+        ("g = g + 0.01 * p.detach()", BLENDED),
+        (DECAYED, 'group["momentum"] * state["velocity"] + g.detach()'),
+        (DECAYED, 'group["momentum"] * state["velocity"].data + g.data'),
+        (DECAYED, 'group["momentum"] * state["velocity"].detach() + g'),
+        (DECAYED, "g"),
+        ("g = g * p.norm().item()", BLENDED),
+    ],
+)
+def test_an_optimizer_of_ones_own_that_keeps_no_graph(decay: str, update: str) -> None:
+    assert_clean(_own_optimizer(decay, update))
+
+
+@pytest.mark.parametrize("decorator", ["torch.no_grad()", "torch.inference_mode()"])
+def test_an_optimizer_of_ones_own_without_gradients(decorator: str) -> None:
+    assert_clean(_own_optimizer(DECAYED, BLENDED, decorator=decorator))
+
+
+@pytest.mark.parametrize("state", ["{}", "dict(self.state[p])"])
+def test_an_optimizer_of_ones_own_whose_state_is_anew(state: str) -> None:
+    assert_clean(_own_optimizer(DECAYED, BLENDED, state=state))
+
+
 TABLE = """
         class Table:
             def __init__(self):
