@@ -22,7 +22,7 @@ from gradguard.static.forwards import judge_forwards
 from gradguard.static.goes_on import goes_on, through_iterations
 from gradguard.static.handed_functions import is_run_by_others
 from gradguard.static.hooks import judge_hook
-from gradguard.static.leaf_attributes import leaves_made, never_trained
+from gradguard.static.leaf_attributes import computed_of_parameters, leaves_made, never_registered, never_trained
 from gradguard.static.live_advantages import live_advantages
 from gradguard.static.live_states import live_states
 from gradguard.static.memory import COLLECTING, cleared, is_cut, judge_memory
@@ -106,6 +106,8 @@ def judge(flow: Flow) -> None:
         flow.facts.unregistered = lambda: unregistered(flow, kept)
     if leaves := leaves_made(flow):
         flow.facts.unregistered_leaves = lambda: never_trained(flow, leaves)
+    if computed := computed_of_parameters(flow):
+        flow.facts.unregistered_results = lambda: never_registered(flow, computed)
     if flow.facts.steps:
         flow.facts.never_unfrozen = lambda: never_unfrozen(flow)
         flow.facts.unguarded = lambda: list(unguarded(flow))
