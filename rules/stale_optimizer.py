@@ -13,7 +13,9 @@ model.fc = nn.Linear(512, 2)        # the head is never trained
 ```
 
 So it is with an object that makes its network anew in one method, `self.net = Net()`, and its optimizer once: in its
-constructor, or as a `cached_property`.
+constructor, or as a `cached_property`; or that puts a copy in its place, as a client which is sent the server's model
+in each round, `self.net = copy.deepcopy(server.net)`: `self.net.load_state_dict(server.net.state_dict())` keeps the
+parameters.
 
 Nor does it learn of parameters that want gradients later, where it was given only those that did before:
 
