@@ -38,6 +38,7 @@ from gradguard.static.paths import is_within
 from gradguard.static.read_again import is_read_again, is_read_at_its_end
 from gradguard.static.renewal import is_renewed
 from gradguard.static.replaced import replacements
+from gradguard.static.replaced_by_heirs import replaced_by_heirs
 from gradguard.static.replaced_by_methods import replaced_by_methods
 from gradguard.static.reset_by_callers import is_reset_by_callers
 from gradguard.static.roots import attaching_roots, graphs, node_of, site_of, wholes
@@ -86,7 +87,12 @@ def judge(flow: Flow) -> None:
             loop.is_once_by_default = counts.is_once_by_default(flow, loop.site.node.iterable)
     for loop in flow.facts.loops:
         judge_forwards(flow, loop)
-    flow.facts.replacements = lambda: [*replacements(flow), *replaced_by_methods(flow), *unfrozen_later(flow)]
+    flow.facts.replacements = lambda: [
+        *replacements(flow),
+        *replaced_by_methods(flow),
+        *replaced_by_heirs(flow),
+        *unfrozen_later(flow),
+    ]
     flow.facts.stale_schedulers = lambda: [*stale_schedulers(flow), *stale_by_methods(flow)]
     flow.facts.broken_ties = lambda: broken_ties(flow)
     flow.facts.moving_targets = lambda: list(moving_targets(flow))

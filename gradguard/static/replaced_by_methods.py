@@ -160,8 +160,14 @@ def _goes_on(flow: Flow, owner: Class, methods: list[FunctionRef], path: str) ->
     nodes = [node for method in methods for node in method.define.nodes if method.define is not flow.ref.define]
     if any(is_given_more(node, path) for node in nodes) or not any(steps(node, path) for node in nodes):
         return False
+    return not is_renewed_outside(flow, path)
+
+
+def is_renewed_outside(flow: Flow, path: str) -> bool:
+    """Whether code of another object makes its optimizer anew, gives it more, or may (reads other files)."""
+    name = path.partition(".")[2]
     anew = rf"(?<!self)\.{name}(?:\s*=[^=]|\.add_param_group)|\bdel \w+\.{name}\b|['\"]{name}['\"]"
-    return not flow.project.survey.mentions(re.compile(anew), flow.module, name)
+    return flow.project.survey.mentions(re.compile(anew), flow.module, name)
 
 
 def _called_later(owner: Class, ref: FunctionRef) -> Iterator[FunctionRef]:
