@@ -37,6 +37,7 @@ class StaleScheduler:
         optimizer: the path of the optimizer.
         made: where the scheduler is made.
         replaced: where the optimizer is replaced.
+        once: the condition by which it is made once only.
     """
 
     site: Site
@@ -44,6 +45,7 @@ class StaleScheduler:
     optimizer: str
     made: Site
     replaced: Site
+    once: Site | None = None
 
 
 @dataclass(frozen=True, slots=True)
