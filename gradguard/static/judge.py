@@ -18,6 +18,7 @@ from gradguard.static.backwards import judge_backward, judge_grad_call
 from gradguard.static.broken_ties import broken_ties
 from gradguard.static.counted_twice import counted_twice
 from gradguard.static.discarded import discarded
+from gradguard.static.evaluated_again import evaluated_again
 from gradguard.static.forwards import judge_forwards
 from gradguard.static.goes_on import goes_on, through_iterations
 from gradguard.static.handed_functions import is_run_by_others
@@ -115,6 +116,7 @@ def judge(flow: Flow) -> None:
     if computed := computed_of_parameters(flow):
         flow.facts.unregistered_results = lambda: never_registered(flow, computed)
     if flow.facts.steps:
+        flow.facts.evaluated_again = lambda: list(evaluated_again(flow))
         flow.facts.never_unfrozen = lambda: never_unfrozen(flow)
         flow.facts.unguarded = lambda: list(unguarded(flow))
         flow.facts.unscaled = lambda: list(unscaled(flow))

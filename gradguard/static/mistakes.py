@@ -49,6 +49,21 @@ class StaleScheduler:
 
 
 @dataclass(frozen=True, slots=True)
+class EvaluatedAgain:
+    """A closure that an optimizer evaluates several times in one step does not reset the gradients.
+
+    Args:
+        backward: what adds to them.
+        optimizer: its path.
+        step: the call that is given the closure.
+    """
+
+    backward: Site
+    optimizer: str
+    step: Site
+
+
+@dataclass(frozen=True, slots=True)
 class BrokenTie:
     """One of two modules that share a weight is replaced: from then on there are two weights.
 
