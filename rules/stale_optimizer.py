@@ -59,12 +59,11 @@ from gradguard.static.model import Function
 _MAKES = sign("parameters", "ptim", "opt", pattern=r"parameters\(|\b\w*[oO]pt\w*\s*=", own=True)
 _TRAINED = sign("optim", pattern=r"\boptim\b")
 # A constructor that replaces a part of what its base has made.
-_INHERITS = sign(
-    "__init__", pattern=r"\.__init__\((?s:.*?)(?:\n|;)[ \t]*self\.\w+[.\[][^\n=(]*=(?!=)", own=True, across=True
-)
+_INHERITS = sign("__init__", pattern=r"\.__init__\(", own=True)
+_REPLACES = sign("self.", pattern=r"\bself\.\w+[.\[][^\n=(]*=(?!=)", own=True)
 _TORCH = sign("torch", pattern=r"\btorch\b")
 
-rule = Rule("GG210", "stale-optimizer", Severity.ERROR, ((_MAKES, _TRAINED), (_INHERITS, _TORCH)))
+rule = Rule("GG210", "stale-optimizer", Severity.ERROR, ((_MAKES, _TRAINED), (_INHERITS, _REPLACES, _TORCH)))
 
 
 @rule.in_source
