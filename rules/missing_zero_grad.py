@@ -11,7 +11,8 @@ for x, y in loader:
     optimizer.step()
 ```
 
-A `zero_grad()` before the loop, or once per epoch, is no help: it has to happen once for every step.
+A `zero_grad()` before the loop, or once per epoch, is no help: it has to happen once for every step. `LBFGS` runs its
+closure many times in each step, so the reset has to be in the closure.
 
 **Instead**, call `optimizer.zero_grad()` once per step, before `backward()`.
 
@@ -60,7 +61,9 @@ rule = Rule("GG201", "missing-zero-grad", Severity.ERROR, TRAINS)
 
 @rule.in_source
 def never_resets(function: Function) -> Iterator[Finding]:
-    yield from _in_no_iteration(function)
+    found = list(_in_no_iteration(function))
+    yield from found
+    yield from _in_no_evaluation(function, {each.span.line for each in found})
     yield from _but_the_last(function)
     yield from _before_they_are_squared(function)
     yield from _where_no_optimizer_steps(function)
@@ -91,6 +94,19 @@ def _in_no_iteration(function: Function) -> Iterator[Finding]:
             confidence=Confidence.LOW if outer is not None and loop.over_samples else Confidence.HIGH,
             related=_where_it_steps(step),
         )
+
+
+def _in_no_evaluation(function: Function, told: set[int]) -> Iterator[Finding]:
+    """``optimizer.step(closure)`` of an L-BFGS, which runs the closure many times in each step."""
+    for each in function.evaluated_again():
+        if each.backward.line not in told:
+            yield rule.finding(
+                each.backward,
+                f"backward adds to the gradients, and this closure does not reset them: `{each.optimizer}.step()` runs "
+                "it several times, each time with the sum of all so far",
+                help=f"call `{each.optimizer}.zero_grad()` in the closure, before the backward",
+                related=(each.step.related("this is its step"),),
+            )
 
 
 def _is_each(step: Step, loop: Loop) -> bool:

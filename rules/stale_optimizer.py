@@ -13,7 +13,10 @@ model.fc = nn.Linear(512, 2)        # the head is never trained
 ```
 
 So it is with an object that makes its network anew in one method, `self.net = Net()`, and its optimizer once: in its
-constructor, or as a `cached_property`.
+constructor, or as a `cached_property`; or that puts a copy in its place, as a client which is sent the server's model
+in each round, `self.net = copy.deepcopy(server.net)`: `self.net.load_state_dict(server.net.state_dict())` keeps the
+parameters. And with a derived class that replaces a part, `super().__init__(); self.net.head = nn.Linear(512, 2)`,
+where the constructor of its base has made the optimizer.
 
 Nor does it learn of parameters that want gradients later, where it was given only those that did before:
 
@@ -55,8 +58,12 @@ from gradguard.static.model import Function
 
 _MAKES = sign("parameters", "ptim", "opt", pattern=r"parameters\(|\b\w*[oO]pt\w*\s*=", own=True)
 _TRAINED = sign("optim", pattern=r"\boptim\b")
+# A constructor that replaces a part of what its base has made.
+_INHERITS = sign("__init__", pattern=r"\.__init__\(", own=True)
+_REPLACES = sign("self.", pattern=r"\bself\.\w+[.\[][^\n=(]*=(?!=)", own=True)
+_TORCH = sign("torch", pattern=r"\btorch\b")
 
-rule = Rule("GG210", "stale-optimizer", Severity.ERROR, ((_MAKES, _TRAINED),))
+rule = Rule("GG210", "stale-optimizer", Severity.ERROR, ((_MAKES, _TRAINED), (_INHERITS, _REPLACES, _TORCH)))
 
 
 @rule.in_source

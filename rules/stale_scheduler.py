@@ -57,15 +57,18 @@ rule = Rule("GG227", "stale-scheduler", Severity.ERROR, ((_MAKES,),))
 @rule.in_source
 def schedules_the_old_one(function: Function) -> Iterator[Finding]:
     for each in function.stale_schedulers():
+        notes = []
+        if each.once is not None:
+            notes.append(each.once.related(f"it is made once, by this condition: `{one_line(each.once.code)}`"))
         if each.site == each.made:
             message = f"is made for the first `{each.optimizer}` only: the rate of the next one never changes"
-            note = each.replaced.related(f"the next one takes its place here: `{one_line(each.replaced.code)}`")
+            notes.append(each.replaced.related(f"the next one takes its place here: `{one_line(each.replaced.code)}`"))
         else:
             message = f"still sets the rate of the old `{each.optimizer}`: that of the new one never changes"
-            note = each.made.related(f"the scheduler is made here: `{one_line(each.made.code)}`")
+            notes.append(each.made.related(f"the scheduler is made here: `{one_line(each.made.code)}`"))
         yield rule.finding(
             each.site,
             f"`{each.scheduler}` {message}",
             help=f"make `{each.scheduler}` anew whenever `{each.optimizer}` is",
-            related=(note,),
+            related=tuple(notes),
         )

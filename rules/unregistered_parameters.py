@@ -13,6 +13,8 @@ class Net(nn.Module):
 ```
 
 So it is with a tensor that is no `nn.Parameter`, whatever it wants: `self.scale = torch.ones(8, requires_grad=True)`.
+What is computed of a parameter is none, either: of `self.gate = nn.Parameter(torch.zeros(8)).view(-1, 1)`, or with
+`.to("cuda")` or `* 0.1` behind it, the module has only the result, and nobody the parameter.
 
 **Instead**, use `nn.Parameter` for tensors, and the containers of torch, `nn.ModuleList`, `nn.ModuleDict`,
 `nn.ParameterList`, `nn.ParameterDict`:
@@ -59,12 +61,25 @@ _COLLECTS = sign(
 _TORCH = sign("torch", pattern=r"\btorch\b")
 
 _LEAF = sign("requires_grad", pattern=r"requires_grad\s*=\s*True|requires_grad_\(", own=True)
+_NESTED = r"(?:[^()]|\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\))*"
+# What is done to a parameter in the expression that makes it, or to one that has a name.
+_COMPUTED = sign(
+    "Parameter(",
+    pattern=rf"\bParameter\({_NESTED}\)\s*(?:[*/@+\[]|-|\.[a-zA-Z])|(?:[-*/@+]\s*|\b[a-z_]+\()(?:\w+\.)*Parameter\(|"
+    r"(?:\n|;)[ \t]*\w+[ \t]*=[ \t]*(?:\w+\.)*Parameter\(",
+    own=True,
+    across=True,
+)
 
 rule = Rule(
     "GG213",
     "unregistered-parameters",
     Severity.ERROR,
-    ((_CONSTRUCTOR, _COLLECTS, _OF_MODULE, _TORCH), (_CONSTRUCTOR, _LEAF, _OF_MODULE, _TORCH)),
+    (
+        (_CONSTRUCTOR, _COLLECTS, _OF_MODULE, _TORCH),
+        (_CONSTRUCTOR, _LEAF, _OF_MODULE, _TORCH),
+        (_CONSTRUCTOR, _COMPUTED, _OF_MODULE, _TORCH),
+    ),
 )
 
 
@@ -84,4 +99,11 @@ def are_never_trained(function: Function) -> Iterator[Finding]:
             f"`{tensor}` is no parameter of the module: `parameters()` does not have it, and no optimizer trains it",
             help="make it an `nn.Parameter`",
             fix=as_parameter(site, function.torch),
+        )
+    for tensor, site in function.unregistered_results():
+        yield rule.finding(
+            site,
+            f"`{tensor}` is computed of an `nn.Parameter`, and is none: `parameters()` does not have it, and no "
+            "optimizer trains it",
+            help=f"make the parameter of the result, `{tensor} = nn.Parameter(...)`, or compute this in `forward`",
         )

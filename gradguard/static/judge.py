@@ -19,12 +19,14 @@ from gradguard.static.broken_ties import broken_ties
 from gradguard.static.counted_twice import counted_twice
 from gradguard.static.discarded import discarded
 from gradguard.static.estimated_early import estimated_early
+from gradguard.static.evaluated_again import evaluated_again
 from gradguard.static.forwards import judge_forwards
 from gradguard.static.goes_on import goes_on, through_iterations
 from gradguard.static.handed_functions import is_run_by_others
 from gradguard.static.hooks import judge_hook
 from gradguard.static.leaf_attributes import leaves_made, never_trained
 from gradguard.static.left_by_errors import left_by_errors
+from gradguard.static.leaf_attributes import computed_of_parameters, leaves_made, never_registered, never_trained
 from gradguard.static.live_advantages import live_advantages
 from gradguard.static.live_states import live_states
 from gradguard.static.memory import COLLECTING, cleared, is_cut, judge_memory
@@ -41,6 +43,7 @@ from gradguard.static.paths import is_within
 from gradguard.static.read_again import is_read_again, is_read_at_its_end
 from gradguard.static.renewal import is_renewed
 from gradguard.static.replaced import replacements
+from gradguard.static.replaced_by_heirs import replaced_by_heirs
 from gradguard.static.replaced_by_methods import replaced_by_methods
 from gradguard.static.reset_by_callers import is_reset_by_callers
 from gradguard.static.roots import attaching_roots, graphs, node_of, site_of, wholes
@@ -91,7 +94,12 @@ def judge(flow: Flow) -> None:
             loop.is_once_by_default = counts.is_once_by_default(flow, loop.site.node.iterable)
     for loop in flow.facts.loops:
         judge_forwards(flow, loop)
-    flow.facts.replacements = lambda: [*replacements(flow), *replaced_by_methods(flow), *unfrozen_later(flow)]
+    flow.facts.replacements = lambda: [
+        *replacements(flow),
+        *replaced_by_methods(flow),
+        *replaced_by_heirs(flow),
+        *unfrozen_later(flow),
+    ]
     flow.facts.stale_schedulers = lambda: [*stale_schedulers(flow), *stale_by_methods(flow)]
     flow.facts.broken_ties = lambda: broken_ties(flow)
     flow.facts.moving_targets = lambda: list(moving_targets(flow))
@@ -115,7 +123,10 @@ def judge(flow: Flow) -> None:
         flow.facts.unregistered = lambda: unregistered(flow, kept)
     if leaves := leaves_made(flow):
         flow.facts.unregistered_leaves = lambda: never_trained(flow, leaves)
+    if computed := computed_of_parameters(flow):
+        flow.facts.unregistered_results = lambda: never_registered(flow, computed)
     if flow.facts.steps:
+        flow.facts.evaluated_again = lambda: list(evaluated_again(flow))
         flow.facts.never_unfrozen = lambda: never_unfrozen(flow)
         flow.facts.unguarded = lambda: list(unguarded(flow))
         flow.facts.unscaled = lambda: list(unscaled(flow))

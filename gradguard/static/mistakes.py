@@ -37,6 +37,7 @@ class StaleScheduler:
         optimizer: the path of the optimizer.
         made: where the scheduler is made.
         replaced: where the optimizer is replaced.
+        once: the condition by which it is made once only.
     """
 
     site: Site
@@ -44,6 +45,22 @@ class StaleScheduler:
     optimizer: str
     made: Site
     replaced: Site
+    once: Site | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluatedAgain:
+    """A closure that an optimizer evaluates several times in one step does not reset the gradients.
+
+    Args:
+        backward: what adds to them.
+        optimizer: its path.
+        step: the call that is given the closure.
+    """
+
+    backward: Site
+    optimizer: str
+    step: Site
 
 
 @dataclass(frozen=True, slots=True)

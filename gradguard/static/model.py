@@ -38,6 +38,7 @@ from gradguard.static.mistakes import (
     EstimatedEarly,
     KeptKey,
     LeftByError,
+    EvaluatedAgain,
     LiveAdvantage,
     LiveState,
     MovingTarget,
@@ -138,6 +139,8 @@ class Function:
         unregistered: the plain lists and dicts in which a module puts what has parameters (reads other files).
         unregistered_leaves: the tensors of a module that want a gradient and are no parameters, each with where it is
             made (reads other files).
+        unregistered_results: those that are computed of a parameter which nothing else holds (reads other files).
+        evaluated_again: the closures without a reset that it gives to an optimizer which runs them several times.
         never_unfrozen: the networks that it freezes in each step, which nothing makes trainable again (reads other
             files).
         without_optimizer: the objects with parameters that it makes, and no optimizer is given (reads other files).
@@ -199,6 +202,8 @@ class Function:
     missing_gradients: Callable[[], list[NoGradient]] = field(default=list, repr=False)
     unregistered: Callable[[], list[Unregistered]] = field(default=list, repr=False)
     unregistered_leaves: Callable[[], list[tuple[str, Site]]] = field(default=list, repr=False)
+    unregistered_results: Callable[[], list[tuple[str, Site]]] = field(default=list, repr=False)
+    evaluated_again: Callable[[], list[EvaluatedAgain]] = field(default=list, repr=False)
     never_unfrozen: Callable[[], list[NeverUnfrozen]] = field(default=list, repr=False)
     without_optimizer: Callable[[], list[WithoutOptimizer]] = field(default=list, repr=False)
     kept_outputs: Callable[[], list[Site]] = field(default=list, repr=False)

@@ -122,7 +122,7 @@ def is_used(flow: Flow, path: str, replaced: t.Node, rest: Sequence[t.Stmt], giv
     is_new = any(part.startswith(f"{module}.") for module in given) or (
         part.startswith("self.") and path.rpartition(".")[0] == "self"
     )
-    return any(steps(node, path) for node in nodes) and not (is_new and any(_has_its_own(n, part) for n in nodes))
+    return any(steps(node, path) for node in nodes) and not (is_new and any(has_its_own(n, part) for n in nodes))
 
 
 def steps(node: t.Node, path: str) -> bool:
@@ -169,7 +169,7 @@ def _is_of_group(target: t.Expr, path: str) -> bool:
     return t.path_of(target) == f"{path}.param_groups"
 
 
-def _has_its_own(node: t.Node, part: str) -> bool:
+def has_its_own(node: t.Node, part: str) -> bool:
     """Whether a part gets an optimizer of its own, is frozen, or is made a copy of another one: a target network.
 
     Or has a weight that the optimizer knows: ``net.head.weight = net.embedding.weight``.

@@ -10,9 +10,10 @@ from gradguard.static import tree as t
 from gradguard.static.classes import Class
 from gradguard.static.functions import FunctionRef
 from gradguard.static.model import Replacement
+from gradguard.static.order import following
 from gradguard.static.own_methods import leading_to, methods_of, reached
 from gradguard.static.replaced import is_given_more, steps
-from gradguard.static.replacing import is_below, replaces, replacing
+from gradguard.static.replacing import is_below, is_copy, replaces, replacing
 from gradguard.static.source import Site
 from gradguard.static.unfrozen_later import chosen_from, freezes_some, unfreezes
 from gradguard.static.values import Kind
@@ -28,8 +29,8 @@ def replaced_by_methods(flow: Flow) -> Iterator[Replacement]:
     owner, ref = flow.ref.owner, flow.ref
     if owner is None:
         return
-    for path, making, call in _made_once(ref):
-        given = frozenset(_given(call))
+    for path, making, call in made_once(ref, owner):
+        given = frozenset(modules_given(owner, making, call))
         methods = methods_of(owner)
         if not given or not _goes_on(flow, owner, methods, path):
             continue
@@ -42,7 +43,7 @@ def replaced_by_methods(flow: Flow) -> Iterator[Replacement]:
                     site = Site(method.chunk, stmt)
                     yield Replacement(path, Site(making.chunk, call), site, site, is_unfrozen=True)
             for stmt, replaced in _replacing(flow, method, given):
-                if _trains_afterwards(flow, method, training, path, again=ref.define.name != "__init__"):
+                if _trains_with(flow, method, stmt, training, path, again=ref.define.name != "__init__"):
                     yield Replacement(path, Site(making.chunk, call), Site(method.chunk, stmt), replaced)
 
 
@@ -81,13 +82,18 @@ def _reached(body: list[t.Stmt]) -> Iterator[t.Stmt]:
             yield from _reached(stmt.body)
 
 
-def _made_once(ref: FunctionRef) -> Iterator[tuple[str, FunctionRef, t.Call]]:
-    """The optimizers that a constructor makes, or a property that is computed once, each with its path, and where."""
+def made_once(ref: FunctionRef, owner: Class) -> Iterator[tuple[str, FunctionRef, t.Call]]:
+    """The optimizers that a constructor makes, or a property that is computed once, each with its path, and where.
+
+    Args:
+        ref: the constructor, or the property.
+        owner: the class of the object, which may be derived from that of the constructor.
+    """
     is_cached = any(_last(decorator) == "cached_property" for decorator in ref.define.decorators)
     is_constructor = ref.define.name == "__init__"
     for stmt in ref.define.body if is_cached or is_constructor else ():
         value = stmt.value if isinstance(stmt, t.Assign | t.Return) else None
-        making, call = _making(ref, value) if isinstance(value, t.Call) else (ref, None)
+        making, call = _making(ref, owner, value) if isinstance(value, t.Call) else (ref, None)
         if call is None:
             continue
         if isinstance(stmt, t.Return) and is_cached:
@@ -98,12 +104,12 @@ def _made_once(ref: FunctionRef) -> Iterator[tuple[str, FunctionRef, t.Call]]:
                 yield path, making, call
 
 
-def _making(ref: FunctionRef, call: t.Call) -> tuple[FunctionRef, t.Call | None]:
+def _making(ref: FunctionRef, owner: Class, call: t.Call) -> tuple[FunctionRef, t.Call | None]:
     """The call that makes an optimizer: this one, or that of a method which gives it, ``self.make_optimizer()``."""
     if _is_optimizer(ref, call):
         return ref, call
     name = (t.path_of(call.func) or "").removeprefix("self.")
-    method = ref.owner.method(name) if ref.owner is not None and t.path_of(call.func) == f"self.{name}" else None
+    method = owner.method(name) if t.path_of(call.func) == f"self.{name}" else None
     given = [s.value for s in method.define.statements if isinstance(s, t.Return)] if method is not None else []
     made = given[0] if len(given) == 1 else None
     if method is not None and isinstance(made, t.Call) and _is_optimizer(method, made):
@@ -117,14 +123,32 @@ def _is_optimizer(ref: FunctionRef, call: t.Call) -> bool:
     return name.startswith("torch.optim.") and name.count(".") == 2 and call.name[:1].isupper()
 
 
-def _given(call: t.Call) -> Iterator[str]:
-    """The modules whose parameters a call is given: ``self.net`` of ``Adam(self.net.parameters())``."""
-    for node in t.walk(call):
+def modules_given(owner: Class, making: FunctionRef, call: t.Call) -> Iterator[str]:
+    """The modules whose parameters a call is given: ``self.net`` of ``Adam(self.net.parameters())``.
+
+    Also those that a method of the object parts into groups for it: ``Adam(self.param_groups())``.
+    """
+    nodes = list(t.walk(call))
+    for name in [node.name for node in nodes if isinstance(node, t.Call) and _is_own_method(node)]:
+        method = owner.method(name)
+        nodes += method.define.nodes if method is not None else ()
+    for node in nodes:
         func = node.func if isinstance(node, t.Call) else None
         if isinstance(func, t.Attribute) and func.name in ("parameters", "named_parameters"):
             path = t.path_of(func.value)
             if path is not None:
-                yield path
+                yield _kept_as(making, path)
+
+
+def _is_own_method(call: t.Call) -> bool:
+    return isinstance(call.func, t.Attribute) and t.path_of(call.func.value) == "self"
+
+
+def _kept_as(making: FunctionRef, path: str) -> str:
+    """The attribute that a variable of a constructor becomes: ``self.net = net``."""
+    bound = [] if "." in path or making.define.name != "__init__" else making.assigned.items()
+    kept = [name for name, values in bound if any(isinstance(v, t.Name) and v.id == path for v in values)]
+    return kept[0] if len(kept) == 1 and kept[0].startswith("self.") else path
 
 
 def _goes_on(flow: Flow, owner: Class, methods: list[FunctionRef], path: str) -> bool:
@@ -136,8 +160,14 @@ def _goes_on(flow: Flow, owner: Class, methods: list[FunctionRef], path: str) ->
     nodes = [node for method in methods for node in method.define.nodes if method.define is not flow.ref.define]
     if any(is_given_more(node, path) for node in nodes) or not any(steps(node, path) for node in nodes):
         return False
+    return not is_renewed_outside(flow, path)
+
+
+def is_renewed_outside(flow: Flow, path: str) -> bool:
+    """Whether code of another object makes its optimizer anew, gives it more, or may (reads other files)."""
+    name = path.partition(".")[2]
     anew = rf"(?<!self)\.{name}(?:\s*=[^=]|\.add_param_group)|\bdel \w+\.{name}\b|['\"]{name}['\"]"
-    return not flow.project.survey.mentions(re.compile(anew), flow.module, name)
+    return flow.project.survey.mentions(re.compile(anew), flow.module, name)
 
 
 def _called_later(owner: Class, ref: FunctionRef) -> Iterator[FunctionRef]:
@@ -146,7 +176,21 @@ def _called_later(owner: Class, ref: FunctionRef) -> Iterator[FunctionRef]:
     return (method for name, method in owner.methods.items() if name not in building)
 
 
-def _trains_afterwards(flow: Flow, method: FunctionRef, training: set[str], path: str, *, again: bool) -> bool:
+def _trains_with(flow: Flow, method: FunctionRef, stmt: t.Stmt, training: set[str], path: str, *, again: bool) -> bool:
+    """Whether what a statement of a method makes is trained then; a copy may be that of the best, when all is done."""
+    if not isinstance(stmt, t.Assign) or not is_copy(stmt.value):
+        return _trains_afterwards(flow, method, training, path, again=again)
+    after = list(t.walk(list(following(method.define.body, stmt)))) if not again else []
+    if any(steps(node, path) for node in after):
+        return True
+    if any(isinstance(node, t.Call) and _is_own_method(node) and node.name in training for node in after):
+        return True
+    return _trains_afterwards(flow, method, training - {method.define.name}, path, again=again, by_itself=False)
+
+
+def _trains_afterwards(
+    flow: Flow, method: FunctionRef, training: set[str], path: str, *, again: bool, by_itself: bool = True
+) -> bool:
     """Whether somebody is seen who has the network made anew, and then has it trained.
 
     Args:
@@ -154,9 +198,10 @@ def _trains_afterwards(flow: Flow, method: FunctionRef, training: set[str], path
         training: the methods that train it.
         path: the optimizer's, in these.
         again: the optimizer is made when it is asked for first: then it must have been trained before, in a loop.
+        by_itself: a method that calls one which trains has it trained.
     """
     name = method.define.name
-    if not again and not training.isdisjoint(method.own_calls):
+    if by_itself and not again and not training.isdisjoint(method.own_calls):
         return True
     return any(
         _in_order(caller.ref, body, name, training, path)

@@ -38,8 +38,29 @@ def replaces(ref: FunctionRef, stmt: t.Assign, given: frozenset[str]) -> bool:
     if isinstance(value, t.Name):  # wider = nn.Linear(...); self.head = wider.to(device)
         bound = ref.assigned.get(value.id, [])
         value = bound[0] if len(bound) == 1 else value
+    if is_copy(value):
+        return target in given and not _is_put_back(ref, target)  # of a part it may be that of a setting
     is_new = _copies(value) or not any(_is_of_the_old(name, target, given) for name in _longest(value))
     return is_new and is_made(ref, value)
+
+
+def is_copy(value: t.Expr) -> bool:
+    """Whether an expression makes a module of another one, with parameters of its own.
+
+    ``copy.deepcopy(server.net)``.
+    """
+    value = _unmoved(value)
+    return isinstance(value, t.Call) and value.name == "deepcopy"
+
+
+def _is_put_back(ref: FunctionRef, target: str) -> bool:
+    """Whether what was there comes back: ``net = self.net; self.net = deepcopy(average); ...; self.net = net``."""
+    values = list(ref.assigned.get(target, []))
+    name = target.removeprefix("self.")
+    if ref.owner is not None and name != target:
+        bound = (each for cls in ref.owner.lineage() for each in cls.assigned(name))
+        values += (value for method, value in bound if method.name != "__init__")
+    return any(isinstance(value, t.Name | t.Attribute | t.Subscript) for value in values)
 
 
 def _copies(value: t.Expr) -> bool:

@@ -57,7 +57,8 @@ def stale_by_methods(flow: Flow) -> Iterator[StaleScheduler]:
         methods = methods_of(owner) if owner is not None else []
         building = reached(methods, {"__init__"})
         is_first = ref.define.name in building
-        is_guarded = _is_made_once(ref, made, scheduler)
+        condition = _made_once_by(ref, made, scheduler)
+        is_guarded = condition is not None or isinstance(made, t.Return)  # of a cached property
         if owner is None or not (is_first or is_guarded) or not _is_only_one(flow, methods, made, scheduler, optimizer):
             continue
         if is_first and ref.define.name != "__init__" and not is_guarded and _is_made_again(flow, methods, building):
@@ -68,7 +69,8 @@ def stale_by_methods(flow: Flow) -> Iterator[StaleScheduler]:
         for replacing in _replacing(methods, optimizer, scheduler, building):
             if all(stepping.values()) and _goes_stale(flow, known, replacing) and not is_handed_over(flow):
                 site, replaced = flow.site(made), Site(replacing.method.chunk, replacing.stmt)
-                yield StaleScheduler(site if is_guarded else replaced, scheduler, optimizer, site, replaced)
+                once = flow.site(condition) if condition is not None else None
+                yield StaleScheduler(site if is_guarded else replaced, scheduler, optimizer, site, replaced, once)
                 break
 
 
@@ -89,12 +91,10 @@ def _is_attribute(path: str) -> bool:
     return head == "self" and name.isidentifier()
 
 
-def _is_made_once(ref: FunctionRef, made: t.Stmt, scheduler: str) -> bool:
-    """Whether it is made where there is none yet: under ``if self.scheduler is None``, or by a cached property."""
-    if isinstance(made, t.Return):
-        return True
-    tests = (each for each in ref.define.statements if isinstance(each, t.If) and has(each.body, made))
-    return any(_asks_for(each.test, scheduler) for each in tests)
+def _made_once_by(ref: FunctionRef, made: t.Stmt, scheduler: str) -> t.Expr | None:
+    """The condition under which it is made where there is none yet: ``if self.scheduler is None``."""
+    around = (each for each in ref.define.statements if isinstance(each, t.If) and has(each.body, made))
+    return next((each.test for each in around if _asks_for(each.test, scheduler)), None)
 
 
 def _asks_for(test: t.Expr, path: str) -> bool:

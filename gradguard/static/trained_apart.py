@@ -12,6 +12,9 @@ from gradguard.static.values import Kind
 
 _GRADIENTS_OFF = ("no_grad", "inference_mode")
 _ONLY_SEES = re.compile(r"init|reset|^print$")
+# Those of `nn.init`, a tensor's own in place, and `layer.apply(...)`.
+_SETS_VALUES = re.compile(r"[a-z]_$|^apply$|init|reset|^print$")
+_SIZE = re.compile(r"(?:features|dims?|sizes?|channels|embeddings|heads|shape)$")
 _PARAMETERS = ("parameters", "named_parameters")
 
 
@@ -76,6 +79,34 @@ def _named_elements(nodes: tuple[t.Node, ...], path: str) -> Iterator[str]:
         for target, iterable in bound:
             if any(isinstance(part, t.Attribute) and t.path_of(part) == path for part in t.walk(iterable)):
                 yield from (each.id for each in t.names_in(target) if isinstance(each, t.Name))
+
+
+def is_only_begun(nodes: tuple[t.Node, ...], path: str) -> bool:
+    """Whether a constructor only initializes the elements of a collection, or asks for their sizes.
+
+    ``for table in self.tables.values(): nn.init.normal_(table.weight)``.
+    """
+    elements = set(_named_elements(nodes, path))
+    bound = {id(each) for node in nodes for each in _bound_by(node)}
+    begun = {id(each) for node in nodes for each in _begun(node)}
+    uses = (node for node in nodes if isinstance(node, t.Name) and node.id in elements and id(node) not in bound)
+    return all(id(use) in begun for use in uses)
+
+
+def _bound_by(node: t.Node) -> Iterator[t.Expr]:
+    """The names that a loop or a comprehension binds."""
+    if isinstance(node, t.Repeat) and node.target is not None:
+        yield from t.names_in(node.target)
+    elif isinstance(node, t.Comprehension):
+        yield from (each for clause in node.clauses for each in t.names_in(clause.target))
+
+
+def _begun(node: t.Node) -> Iterator[t.Node]:
+    """The names in a node of which only the values are set there, or a size is asked."""
+    if isinstance(node, t.Attribute) and _SIZE.search(node.name) is not None:
+        yield from t.walk(node)
+    elif isinstance(node, t.Call) and _SETS_VALUES.search(node.name) is not None:
+        yield from t.walk([node.func, *(arg.value for arg in node.args)])
 
 
 def _is_element(expr: t.Expr, path: str, elements: set[str]) -> bool:

@@ -12,7 +12,7 @@ from gradguard.static.functions import FunctionRef
 from gradguard.static.lines import lines_with
 from gradguard.static.made_modules import is_made
 from gradguard.static.mistakes import Unregistered
-from gradguard.static.trained_apart import is_handed_on, is_trained_or_frozen, trains_itself
+from gradguard.static.trained_apart import is_handed_on, is_only_begun, is_trained_or_frozen, trains_itself
 
 if TYPE_CHECKING:
     from gradguard.static.flow import Flow
@@ -137,7 +137,7 @@ def _is_used(owner: Class, name: str) -> bool:
         nodes, is_constructor = method.define.nodes, method.define.name == "__init__"
         if any(_hands_on(node, path) for node in nodes):
             return False
-        if is_constructor and any(_goes_through(node, path) for node in nodes):
+        if is_constructor and any(_goes_through(node, path) for node in nodes) and not is_only_begun(nodes, path):
             return False  # what is taken out there may become an attribute
         used |= not is_constructor and any(_is_at(node, path) for node in nodes)
     return used

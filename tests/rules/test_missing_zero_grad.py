@@ -752,3 +752,122 @@ def test_the_reset_of_another_module(made: str, reset: str) -> None:
 )
 def test_the_reset_of_a_module_that_may_share_parameters(made: str, reset: str) -> None:
     assert_clean(CRITICS.format(made=made, reset=reset, mark=""), CODE)
+
+
+LBFGS = """
+    def fit(model, x, y):
+        optimizer = {optimizer}
+
+        def closure():
+            {first}
+            loss = F.mse_loss(model(x), y)
+            loss.backward()  {mark}
+            {last}
+            return loss
+
+        for _ in range(100):
+            {before}
+            optimizer.step({given})
+"""
+
+
+def lbfgs(
+    optimizer: str = "torch.optim.LBFGS(model.parameters(), max_iter=20)",
+    first: str = "pass",
+    last: str = "pass",
+    before: str = "optimizer.zero_grad()",
+    given: str = "closure",
+    mark: str = "",
+) -> str:
+    return LBFGS.format(optimizer=optimizer, first=first, last=last, before=before, given=given, mark=mark)
+
+
+MADE_ELSEWHERE = """
+    class Problem:
+        def __init__(self, model, data):
+            self.model, self.data = model, data
+
+        def loss(self):
+            return F.mse_loss(self.model(), self.data)
+
+        def closure_for(self, optimizer):
+            def closure():
+                {reset}
+                loss = self.loss()
+                loss.backward()  {mark}
+                return loss
+            return closure
+
+    def main(model, data):
+        problem = Problem(model, data)
+        optimizer = torch.optim.LBFGS(model.parameters())
+        closure = problem.closure_for(optimizer)
+        for _ in range(6):
+            optimizer.zero_grad()
+            optimizer.step(closure)
+"""
+OF_OBJECT = """
+    class Fit:
+        def __init__(self, model, x, y):
+            self.model, self.x, self.y = model, x, y
+            self.optimizer = torch.optim.{kind}(self.model.parameters())
+
+        def closure(self):
+            {reset}
+            loss = F.mse_loss(self.model(self.x), self.y)
+            loss.backward()  {mark}
+            return loss
+
+        def start(self):
+            {start}
+
+        def run(self):
+            self.optimizer.zero_grad()
+            self.optimizer.step(self.closure)
+"""
+
+
+@pytest.mark.parametrize(
+    "snippet",
+    [
+        lbfgs(mark="# !"),
+        lbfgs("torch.optim.LBFGS(model.parameters())", mark="# !"),
+        lbfgs("torch.optim.LBFGS(model.parameters(), 1.0, 50, line_search_fn='strong_wolfe')", mark="# !"),
+        lbfgs(before="pass", mark="# !"),
+        lbfgs(before="model.zero_grad()", mark="# !"),
+        lbfgs(given="closure=closure", mark="# !"),
+        MADE_ELSEWHERE.format(reset="pass", mark="# !"),
+        OF_OBJECT.format(kind="LBFGS", reset="pass", start="pass", mark="# !"),
+        OF_OBJECT.format(kind="LBFGS", reset="self.start()", start="self.model.train()", mark="# !"),
+    ],
+)
+def test_a_closure_that_is_run_several_times_for_one_reset(snippet: str) -> None:
+    assert_flagged(snippet, CODE)
+
+
+@pytest.mark.parametrize(
+    "snippet",
+    [
+        lbfgs(first="optimizer.zero_grad()"),
+        lbfgs(first="model.zero_grad(set_to_none=True)"),
+        lbfgs(first="for p in model.parameters(): p.grad = None"),
+        lbfgs(first="if torch.is_grad_enabled(): optimizer.zero_grad()"),
+        lbfgs(first="reset_gradients(model)"),
+        lbfgs(last="keep(model); optimizer.zero_grad()"),
+        lbfgs("torch.optim.SGD(model.parameters(), lr=0.1)"),
+        lbfgs("torch.optim.LBFGS(model.parameters(), max_iter=1)"),
+        lbfgs("torch.optim.LBFGS(model.parameters(), 1.0, 1)"),
+        lbfgs("make_optimizer(model)"),
+        lbfgs("torch.optim.LBFGS(model.parameters(), **options)"),
+        lbfgs("torch.optim.Adam(model.parameters()); optimizer = torch.optim.LBFGS(model.parameters())"),
+        lbfgs(given="", before="optimizer.zero_grad(); closure()"),
+        lbfgs(given="wrapped(closure)"),
+        MADE_ELSEWHERE.format(reset="optimizer.zero_grad()", mark=""),
+        MADE_ELSEWHERE.format(reset="self.model.zero_grad()", mark=""),
+        OF_OBJECT.format(kind="LBFGS", reset="self.optimizer.zero_grad()", start="pass", mark=""),
+        OF_OBJECT.format(kind="LBFGS", reset="self.start()", start="self.model.zero_grad()", mark=""),
+        OF_OBJECT.format(kind="Adam", reset="pass", start="pass", mark=""),
+    ],
+)
+def test_closures_that_reset_or_are_run_once(snippet: str) -> None:
+    assert_clean(snippet, CODE)

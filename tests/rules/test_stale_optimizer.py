@@ -1098,3 +1098,225 @@ def test_a_method_that_unfreezes() -> None:
 )
 def test_a_method_that_unfreezes_what_the_optimizer_has(given: str, thaw: str) -> None:
     assert_clean(THAWING.format(given=given, thaw=thaw), CODE)
+
+
+CLIENT = """
+    import copy
+
+    class Client:
+        def __init__(self, data, build, lr):
+            self.data = data
+            {model}
+            {optimizer}
+
+        def receive(self, server):
+            {receive}
+
+        def local_update(self):
+            {before}
+            for x, y in self.data:
+                self.optimizer.zero_grad()
+                F.cross_entropy(self.model(x), y).backward()
+                self.optimizer.step()
+            {after}
+
+    def rounds(clients, server):
+        for _ in range(10):
+            for client in clients:
+                {first}
+                {second}
+"""
+OWN = "self.optimizer = torch.optim.SGD(self.model.parameters(), lr=lr)"
+
+
+def client(
+    receive: str = "pass",
+    before: str = "pass",
+    after: str = "pass",
+    model: str = "self.model = build()",
+    optimizer: str = OWN,
+    first: str = "client.receive(server)",
+    second: str = "client.local_update()",
+) -> str:
+    parts = {"receive": receive, "before": before, "after": after, "first": first, "second": second}
+    return CLIENT.format(model=model, optimizer=optimizer, **parts)
+
+
+@pytest.mark.parametrize(
+    "snippet",
+    [
+        client("self.model = copy.deepcopy(server.model)  # !"),
+        client("self.model = copy.deepcopy(server.model).to('cuda')  # !"),
+        client(before="self.model = copy.deepcopy(self.server.model)  # !"),
+        client(
+            "self.model = copy.deepcopy(server.model)  # !",
+            model="model = build(); self.model = model",
+            optimizer="self.optimizer = torch.optim.SGD(model.parameters(), lr=lr)",
+        ),
+        """
+        import copy
+        model = Net()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for _ in range(10):
+            model = copy.deepcopy(server.model)  # !
+            for x, y in loader:
+                optimizer.zero_grad()
+                F.mse_loss(model(x), y).backward()
+                optimizer.step()
+        """,
+    ],
+)
+def test_a_copy_in_the_place_of_the_model_is_flagged(snippet: str) -> None:
+    assert_flagged(snippet, CODE)
+
+
+@pytest.mark.parametrize(
+    "snippet",
+    [
+        client("self.model.load_state_dict(server.model.state_dict())"),
+        client("self.model.load_state_dict(copy.deepcopy(server.model.state_dict()))"),
+        client(f"self.model = copy.deepcopy(server.model); {OWN.replace('lr=lr', 'lr=0.1')}"),
+        client("self.model = copy.deepcopy(server.model)", before=OWN.replace("lr=lr", "lr=0.1")),
+        client("self.best = copy.deepcopy(server.model)"),
+        client("self.model.config = copy.deepcopy(server.config)"),
+        client("self.model.history = copy.deepcopy(server.history)"),
+        client(after="self.model = copy.deepcopy(self.best)", first="client.local_update()", second="pass"),
+        client("self.model = copy.deepcopy(server.model)", first="pass"),
+        client("self.model = copy.deepcopy(server.model)", second="client.test()"),
+        client("old = self.model; self.model = copy.deepcopy(server.model); test(self.model); self.model = old"),
+        client("self.model = copy.deepcopy(server.model)", after="self.model = self.former"),
+        client("self.model = copy.deepcopy(server.model)", optimizer="self.optimizer = self.make(self.model)"),
+        """
+        import copy
+        model = Net()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for x, y in loader:
+            optimizer.zero_grad()
+            F.mse_loss(model(x), y).backward()
+            optimizer.step()
+        model = copy.deepcopy(best)
+        """,
+        """
+        import copy
+        model = Net()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for x, y in loader:
+            kept, model = model, copy.deepcopy(average)
+            test(model)
+            model = kept
+            optimizer.zero_grad()
+            F.mse_loss(model(x), y).backward()
+            optimizer.step()
+        """,
+        """
+        import copy
+        server = Net()
+        for _ in range(10):
+            model = copy.deepcopy(server)
+            optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+            for x, y in loader:
+                optimizer.zero_grad()
+                F.mse_loss(model(x), y).backward()
+                optimizer.step()
+        """,
+    ],
+)
+def test_a_copy_that_is_not_trained_or_has_its_optimizer_is_not(snippet: str) -> None:
+    assert_clean(snippet, CODE)
+
+
+HEIR = """
+    class Trainer:
+        def __init__(self, cfg):
+            self.cfg = cfg
+            self.model = self.build_model()
+            {made}
+
+        def build_optimizer(self):
+            return torch.optim.SGD({given}, lr=0.1)
+
+        def param_groups(self):
+            return [{{"params": [p for p in self.model.parameters() if p.requires_grad]}}]
+
+        def fit(self, loader):
+            for x, y in loader:
+                self.optimizer.zero_grad()
+                F.cross_entropy(self.model(x), y).backward()
+                {step}
+
+    class Tuner(Trainer):
+        def __init__(self, cfg):
+            {before}
+            super().__init__(cfg)
+            {after}
+
+        def build_model(self):
+            return Backbone(self.cfg.dim)
+
+        def make_head(self):
+            head = nn.Linear(self.cfg.dim, 2)
+            nn.init.zeros_(head.bias)
+            return head
+
+        def freeze_head(self):
+            {more}
+"""
+HEAD = "self.model.head = nn.Linear(cfg.dim, 2)"
+
+
+def heir(
+    after: str,
+    before: str = "self.extra = 1",
+    made: str = "self.optimizer = self.build_optimizer()",
+    given: str = "self.model.parameters()",
+    step: str = "self.optimizer.step()",
+    more: str = "pass",
+) -> str:
+    return HEIR.format(after=after, before=before, made=made, given=given, step=step, more=more)
+
+
+@pytest.mark.parametrize(
+    "snippet",
+    [
+        heir(f"{HEAD}  # !"),
+        heir("self.model.head = self.make_head()  # !"),
+        heir("self.model.layers[-1] = nn.Linear(cfg.dim, 2)  # !"),
+        heir(f"{HEAD}  # !", given="self.param_groups()"),
+        heir(f"{HEAD}  # !", made="self.optimizer = torch.optim.Adam(self.model.parameters())"),
+        heir(f"{HEAD}  # !").replace("super().__init__(cfg)", "Trainer.__init__(self, cfg)"),
+    ],
+)
+def test_what_a_derived_class_replaces_is_flagged(snippet: str) -> None:
+    assert_flagged(snippet, CODE)
+
+
+@pytest.mark.parametrize(
+    "snippet",
+    [
+        heir("self.extra = nn.Linear(cfg.dim, 2)"),
+        heir("self.teacher.head = nn.Linear(cfg.dim, 2)"),
+        heir("self.model.head = nn.Identity()"),
+        heir("self.model.criterion = nn.CrossEntropyLoss()"),
+        heir("self.model.head = self.model.make_head()"),
+        heir("self.model.hidden = cfg.hidden"),
+        heir(f"{HEAD}; self.optimizer = self.build_optimizer()"),
+        heir(f"{HEAD}; self.optimizer.add_param_group({{'params': self.model.head.parameters()}})"),
+        heir(f"{HEAD}; self.head_optimizer = torch.optim.SGD(self.model.head.parameters(), lr=1.0)"),
+        heir(f"{HEAD}; self.model.head.requires_grad_(False)"),
+        heir(HEAD, more="self.model.head.requires_grad_(False)"),
+        heir(HEAD, more="self.optimizer = self.build_optimizer()"),
+        heir(HEAD, made="self.optimizer = None"),
+        heir(HEAD, made="pass"),
+        heir(HEAD, step="pass"),
+        heir(HEAD, given="self.critic.parameters()"),
+        heir("pass", before="self.model = Backbone(8); self.model.head = nn.Linear(8, 2)"),
+        heir(HEAD) + "\n    tuner = Tuner(8)\n    tuner.optimizer = torch.optim.SGD(tuner.parameters(), lr=0.1)\n",
+        heir("self.model.head = self.look_up()", more="pass\n        def look_up(self): return self.cfg.heads[0]"),
+        heir(
+            "self.model.head = self.one()",
+            more="pass\n        def one(self): return self.two()\n        def two(self): return self.one()",
+        ),
+    ],
+)
+def test_what_a_derived_class_makes_first_or_gives_to_the_optimizer_is_not(snippet: str) -> None:
+    assert_clean(snippet, CODE)

@@ -5,7 +5,7 @@ from textwrap import dedent
 
 import pytest
 
-from tests.rules.snippets import assert_clean, assert_flagged, lines_in_files, twin
+from tests.rules.snippets import assert_clean, assert_flagged, findings, lines_in_files, twin
 
 CODE = "GG227"
 IMPORTS = """
@@ -689,3 +689,30 @@ def test_what_other_files_make_and_call(tmp_path: Path) -> None:
         """,
     }
     assert lines_in_files(tmp_path, files, CODE) == [("learner.py", 12)]
+
+
+def test_the_condition_by_which_it_is_made_once_is_shown() -> None:
+    snippet = """
+    class Trainer:
+        def __init__(self, model):
+            self.model, self.optimizer, self.scheduler = model, None, None
+
+        def enter(self, phase):
+            self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=phase.lr)
+            if self.scheduler is None:
+                self.scheduler = torch.optim.lr_scheduler.ExponentialLR(self.optimizer, 0.9)
+
+        def run(self, phases, loader):
+            for phase in phases:
+                self.enter(phase)
+                for x, y in loader:
+                    self.optimizer.zero_grad()
+                    F.mse_loss(self.model(x), y).backward()
+                    self.optimizer.step()
+                self.scheduler.step()
+    """
+    (found,) = findings(snippet, CODE)
+    condition, replaced = found.related
+    assert condition.message == "it is made once, by this condition: `self.scheduler is None`"
+    assert replaced.message.startswith("the next one takes its place here: `self.optimizer = ")
+    assert condition.line == found.span.line - 1

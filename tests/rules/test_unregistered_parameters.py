@@ -118,9 +118,53 @@ FLAGGED = {
                 x, y = batch
                 return F.mse_loss(sum(expert(x) for expert in self.experts), y)
     """,
+    "initialized one by one": net(
+        "self.tables = {name: nn.Embedding(10, dim) for name in depth}  # !",
+        "for table in self.tables.values():",
+        "    nn.init.normal_(table.weight, std=0.1)",
+        forward="x = torch.cat([self.tables[name](x[name]) for name in self.tables], 1)",
+    ),
+    "initialized in place, and reset": net(
+        "self.layers = [nn.Linear(dim, dim) for _ in range(depth)]  # !",
+        "for i, layer in enumerate(self.layers):",
+        "    layer.reset_parameters()",
+        "    layer.weight.data.mul_(0.5)",
+        "    layer.apply(scale_down)",
+    ),
+    "asked for their sizes": net(
+        "self.layers = [nn.Linear(dim, dim) for _ in range(depth)]  # !",
+        "self.out = nn.Linear(sum(layer.out_features for layer in self.layers), 1)",
+    ),
 }
 
 CLEAN = {
+    "an attribute each, in a loop": net(
+        "self.layers = [nn.Linear(dim, dim) for _ in range(depth)]",
+        "for layer in self.layers:",
+        "    nn.init.zeros_(layer.bias)",
+        "    self.keep(layer)",
+    ),
+    "the weights are attributes": net(
+        "self.layers = [nn.Linear(dim, dim) for _ in range(depth)]",
+        "for embed in self.layers:",
+        "    nn.init.zeros_(embed.bias)",
+        "    self.weight = embed.weight",
+    ),
+    "in another list that is registered": net(
+        "self.layers = [nn.Linear(dim, dim) for _ in range(depth)]",
+        "self.all = nn.ModuleList([layer for layer in self.layers])",
+    ),
+    "wrapped each": net(
+        "self.layers = [nn.Linear(dim, dim) for _ in range(depth)]",
+        "self.all = nn.Sequential(*(nn.Sequential(layer, nn.ReLU()) for layer in self.layers))",
+    ),
+    "initialized, and listed": net(
+        "self.layers = [nn.Linear(dim, dim) for _ in range(depth)]",
+        "self.weights = nn.ParameterList()",
+        "for layer in self.layers:",
+        "    nn.init.normal_(layer.weight)",
+        "    self.weights.append(layer.weight)",
+    ),
     "a ModuleList": net("self.layers = nn.ModuleList([nn.Linear(dim, dim) for _ in range(depth)])"),
     "made one afterwards": net(
         "self.layers = [nn.Linear(dim, dim) for _ in range(depth)]", "self.layers = nn.ModuleList(self.layers)"
@@ -414,3 +458,57 @@ def test_a_list_that_becomes_an_attribute(put: str) -> None:
 @pytest.mark.parametrize("put", ["layer", "nn.Linear(n, n)"])
 def test_a_list_that_something_registers(put: str, kept: str) -> None:
     assert_clean(LOCAL.format(put=put, kept=kept, mark=""), CODE)
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        "self.scale = nn.Parameter(torch.ones(n)).view(1, -1)",
+        "self.scale = nn.Parameter(torch.randn(n) * 0.1).unsqueeze(0)",
+        "self.scale = nn.Parameter(torch.ones(n))[None]",
+        "self.scale = nn.Parameter(torch.ones(n, 1)).T",
+        "self.scale = nn.Parameter(torch.ones(n)) * 0.1",
+        "self.scale = -nn.Parameter(torch.ones(n))",
+        "self.scale = nn.Parameter(torch.ones(n)).to('cuda')",
+        "self.scale = nn.Parameter(torch.ones(n)).to(torch.device('cuda:0'))",
+        "self.scale = nn.Parameter(torch.ones(n)).cuda()",
+        "self.scale = torch.softmax(nn.Parameter(torch.ones(n)), dim=0)",
+        "self.scale = F.softplus(nn.Parameter(torch.ones(n)))",
+        "self.scale = torch.nn.parameter.Parameter(torch.ones(n)).reshape(1, n).expand(4, n)",
+        "weight = nn.Parameter(torch.ones(n)); self.scale = weight.view(1, -1)",
+    ],
+)
+def test_what_is_computed_of_a_parameter(made: str) -> None:
+    assert_flagged(field(f"{made}  # !"), CODE)
+
+
+@pytest.mark.parametrize(
+    "snippet",
+    [
+        field("self.scale = nn.Parameter(torch.ones(n).view(1, -1))"),
+        field("self.scale = nn.Parameter(torch.ones(n) * 0.1)"),
+        field("self.scale = nn.Parameter(torch.ones(n, device='cuda'))"),
+        field("self.scale = nn.init.normal_(nn.Parameter(torch.ones(n)))"),
+        field("self.scale = nn.Parameter(torch.ones(n)).float()"),
+        field("self.scale = nn.Parameter(torch.ones(n)).to(torch.float32)"),
+        field("self.scale = nn.Parameter(torch.ones(n)).contiguous()"),
+        field("self.scale = nn.Parameter(torch.ones(n)).requires_grad_()"),
+        field("self.scale = nn.Parameter(torch.ones(n), requires_grad=False).view(1, -1)"),
+        field("self.scale = nn.Parameter(torch.ones(n)).view(1, -1).detach()"),
+        field("self.scale = nn.Parameter(torch.ones(n)).data.view(1, -1)"),
+        field("self.scale = nn.Parameter(torch.ones(n)).view(1, -1).numpy()"),
+        field("self.scale = nn.Parameter(torch.ones(n)).size(0)"),
+        field("self.weight = nn.Parameter(torch.ones(n)); self.scale = self.weight.view(1, -1)"),
+        field("weight = nn.Parameter(torch.ones(n)); self.weight = weight; self.scale = weight.view(1, -1)"),
+        field("weight = nn.Parameter(torch.ones(n)); self.scale = weight"),
+        field("self.scale = nn.Parameter(torch.ones(n)).view(1, -1); self.scale = nn.Parameter(self.scale)"),
+        field("self.scale = nn.Parameter(torch.ones(n)).cuda(); self.opt = torch.optim.SGD([self.scale], lr=0.1)"),
+        field("self.scale = nn.Parameter(torch.ones(n)).cuda(); self.scale.requires_grad = False"),
+        field("self.scale = nn.Parameter(torch.ones(n)).cuda()", after="field.scale.data -= 0.1"),
+        field("self.other = nn.Parameter(torch.ones(n)).cuda(); self.scale = 1.0"),
+        field("self.scale = nn.Linear(n, n).weight.view(-1)"),
+        field("self.scale = nn.Parameter(torch.ones(n)).view(1, -1)").replace("nn.Module", "object"),
+    ],
+)
+def test_parameters_and_what_is_not_to_be_trained(snippet: str) -> None:
+    assert_clean(snippet, CODE)
