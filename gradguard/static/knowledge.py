@@ -200,7 +200,7 @@ CREATING_FUNCTIONS = frozenset(
     "arange linspace eye from_numpy as_tensor Tensor FloatTensor LongTensor normal randperm".split()
 )
 # Of these, those that copy the numbers of other tensors.
-COPYING_FUNCTIONS = frozenset("tensor Tensor FloatTensor".split())
+COPYING_FUNCTIONS = frozenset("tensor as_tensor Tensor FloatTensor".split())
 # Builtins and logging that look at values and keep none.
 HARMLESS_BUILTINS = frozenset(
     "print len float int bool str repr isinstance hasattr type id format round range hash callable issubclass "
