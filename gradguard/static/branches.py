@@ -196,9 +196,9 @@ def with_(flow: Flow, stmt: t.With, state: State) -> State | None:
     for call in opened:
         call.loops = flow.facts.loops[loops_before:] + loops_called(flow.facts.events[events_before:])
     suspended = [each for context, _ in stmt.items for each in flow.suspended.pop(context, ())]
+    for each in reversed(suspended):
+        resume(each, after or state)  # also where the block ends with a `return`
     if after is not None:
-        for each in reversed(suspended):
-            resume(each, after)
         for leave in reversed(leaving):
             flow.value(leave, after)
         if after.left is left_before:

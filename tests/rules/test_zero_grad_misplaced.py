@@ -828,6 +828,7 @@ def test_a_context_that_throws_the_gradients_away(snippet: str) -> None:
     [
         updating("optimizer.zero_grad()", "yield", "optimizer.step()"),
         updating("yield", "optimizer.step()", "optimizer.zero_grad()"),
+        updating("optimizer.zero_grad()", "yield", "optimizer.step()", block=f"{COMPUTES}; return self.model"),
         updating("optimizer.zero_grad()", "try:", "    yield", "finally:", "    optimizer.step()"),
         updating("optimizer.zero_grad()", "if self.model.training:", "    yield", "optimizer.step()"),
         updating("optimizer.zero_grad()", "with torch.enable_grad():", "    yield optimizer", "optimizer.step()"),
