@@ -694,7 +694,7 @@ def test_a_context_in_another_file_that_remembers_too_late(tmp_path: Path) -> No
     assert lines_in_files(tmp_path, files, CODE) == []
 
 
-INFERENCE = """
+GIVES_BACK = """
     from contextlib import contextmanager
 
     class Net(nn.Module):
@@ -732,5 +732,5 @@ INFERENCE = """
 
 @pytest.mark.parametrize("block", ["return [m(x) for x in loader]", "found = [m(x) for x in loader]"])
 def test_a_context_that_gives_the_mode_back(block: str) -> None:
-    assert_clean(INFERENCE.format(mark="", last="model.train(was_training)", block=block), CODE)
-    assert_flagged(INFERENCE.format(mark="  # !", last="print(model)", block=block), CODE)
+    assert_clean(GIVES_BACK.format(mark="", last="model.train(was_training)", block=block), CODE)
+    assert_flagged(GIVES_BACK.format(mark="  # !", last="print(model)", block=block), CODE)
