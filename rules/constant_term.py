@@ -22,6 +22,9 @@ loss.backward()
 print(f"{l1.item():.3f} {torch.stack(losses).sum().item():.3f}")      # for what is printed, a number is right
 ```
 
+So it is with losses that are weighed with parameters, `(torch.exp(-self.log_var) * torch.tensor(losses)).sum()`: the
+weights are all that is trained.
+
 A Dice loss takes the probabilities, not the classes that are chosen by them, `F.one_hot(logits.argmax(1))`; a penalty
 of the weights takes `model.named_parameters()`, not `model.state_dict()`.
 
@@ -58,7 +61,8 @@ rule = Rule("GG215", "constant-term", Severity.WARNING, ((BACKWARD, ACTS),))
 def adds_a_number(function: Function) -> Iterator[Finding]:
     for backward in function.backwards:
         for each in backward.numbers:
-            yield _told(each, backward.source.site.related("what it is added to is backpropagated here"))
+            what = "what it is weighed with" if each.is_weighed else "what it is added to"
+            yield _told(each, backward.source.site.related(f"{what} is backpropagated here"))
 
 
 def _told(constant: Constant, spread: Related) -> Finding:

@@ -18,6 +18,9 @@ So it is with a dict that has it, `best = {"epoch": epoch, "model": model.state_
 A shallow copy of a model, `target = copy.copy(net)`, has its parameters as well: to load the state of the one into the
 other changes nothing, and a target network that is made so never lags behind.
 
+The weights that a penalty compares with are to be copied as well: `anchor[name] = p.detach()` has the memory of the
+weight, so that `(p - anchor[name]) ** 2` is always 0 (in EWC, in FedProx).
+
 **Instead**, copy it, `copy.deepcopy(model.state_dict())` (a `.copy()` of the dict has the same tensors), or save it
 right away, `torch.save(model.state_dict(), path)`:
 
@@ -41,8 +44,11 @@ from collections.abc import Iterator
 from gradguard.catalogue import Rule
 from gradguard.findings import Finding, Severity
 from gradguard.signs import ACTS, BACKWARD, sign
+from gradguard.static.edits import one_line, with_call
+from gradguard.static.mistakes import LiveState
 from gradguard.static.model import Function
 from gradguard.static.rewrites import copied
+from gradguard.static.source import Site
 
 _KEEPS = sign("state_dict", pattern=r"(?:[=:]|append\()[^\n=]*\.state_dict\(\s*\)", own=True)
 
@@ -55,12 +61,24 @@ _BEST = sign(
 _COPIES = sign("copy(", pattern=r"(?<![\w.])(?:copy\.)?copy\(\s*[\w.]+\s*\)", own=True)
 _SETS = sign("load_state_dict", ".parameters(", ".named_parameters(")
 
-rule = Rule("GG217", "live-state", Severity.WARNING, ((_KEEPS,), (BACKWARD, ACTS, _BEST), (_COPIES, _SETS)))
+_ANCHORS = sign(
+    ".detach(", ".data", " for ",
+    pattern=r"(?:\]\s*=|\w:|append\(|\[)\s*\w+(?:(?:\.detach\(\)|\.data\b)+|\s+for\b)",
+    own=True, across=True,
+)  # fmt: skip
+_OF_MODEL = sign("parameters(")
+
+_SHOWN = ((_KEEPS,), (BACKWARD, ACTS, _BEST), (_COPIES, _SETS), (_ANCHORS, _OF_MODEL))
+
+rule = Rule("GG217", "live-state", Severity.WARNING, _SHOWN)
 
 
 @rule.in_source
 def goes_on(function: Function) -> Iterator[Finding]:
     for state in function.live_states():
+        if state.value is not None and state.used is not None:
+            yield _anchor(state, state.value, state.used)
+            continue
         used = () if state.used is None else (state.used.related(_USED[state.is_shallow]),)
         what = f"`{state.kept}` is no copy: the steps that come change it with `{state.model}`"
         if state.is_one_of_several:
@@ -74,6 +92,18 @@ def goes_on(function: Function) -> Iterator[Finding]:
             fix=copied(state),
             related=used,
         )
+
+
+def _anchor(state: LiveState, value: Site, used: Site) -> Finding:
+    """``anchor[name] = p.detach()``, and ``(p - anchor[name]) ** 2`` later."""
+    call = "clone()" if value.code.endswith((".detach()", ".data")) else "detach().clone()"
+    return rule.finding(
+        value,
+        f"`{state.kept}` has no copies: each step changes what is in it with the weights of `{state.model}`",
+        help=f"keep `{one_line(value.code)}.{call}`",
+        fix=with_call(value, call),
+        related=(used.related("this is always 0: both are the same memory"),),
+    )
 
 
 _USED = {False: "by then it is as the last step has left it", True: "this changes nothing: they are the same tensors"}

@@ -159,6 +159,7 @@ class Entering:
 def with_(flow: Flow, stmt: t.With, state: State) -> State | None:
     """A block, in the gradient mode and the scope that its contexts give it."""
     from gradguard.static.modes import gradient_context
+    from gradguard.static.suspended import resume
 
     mode, left_before = state.mode, state.left
     opened, loops_before, events_before = [], len(flow.facts.loops), len(flow.facts.events)
@@ -167,6 +168,7 @@ def with_(flow: Flow, stmt: t.With, state: State) -> State | None:
     restores = False
     for context, target in stmt.items:
         entering = _entering(flow, context, state)
+        flow.suspended[context] = []
         value = flow.value(context, state) if entering is None else _entered(flow, entering, state)
         leaving += [entering.leave] if entering is not None else []
         if isinstance(value.ref, HookRegistration):
@@ -193,6 +195,9 @@ def with_(flow: Flow, stmt: t.With, state: State) -> State | None:
     del flow.scoped[len(flow.scoped) - len(scoped) :]
     for call in opened:
         call.loops = flow.facts.loops[loops_before:] + loops_called(flow.facts.events[events_before:])
+    suspended = [each for context, _ in stmt.items for each in flow.suspended.pop(context, ())]
+    for each in reversed(suspended):
+        resume(each, after or state)  # also where the block ends with a `return`
     if after is not None:
         for leave in reversed(leaving):
             flow.value(leave, after)

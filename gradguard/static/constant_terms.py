@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 from gradguard.static import tree as t
 from gradguard.static.filled import began_at
+from gradguard.static.knowledge import COPYING_FUNCTIONS
 from gradguard.static.model import Backward, Constant, GradCall
 from gradguard.static.source import Site
-from gradguard.static.unrecorded import Copied, Severed, Term, is_setting
-from gradguard.static.values import NUMBER, Held, Holding, Kind, Value
+from gradguard.static.unrecorded import Copied, Severed, Term, is_setting, recorded_in
+from gradguard.static.values import NUMBER, Held, Holding, Kind, Source, Value
 
 if TYPE_CHECKING:
     from gradguard.static.flow import Flow
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 _Terms = Sequence[tuple[t.Expr, Value]]
 _LINEAR = frozenset("+ - * /".split())
+_NUMBERS = ("item", "tolist")
 
 
 def number_of(value: Value, site: Site) -> Value:
@@ -28,7 +30,9 @@ def number_of(value: Value, site: Site) -> Value:
 def numbers_of(made: Value, given: Sequence[Value], site: Site) -> Value:
     """What ``torch.tensor(given)`` makes of other tensors: it copies their numbers."""
     copied = frozenset(Holding(Held.COPIED, Copied(site, value.roots)) for value in given if _has_graph(value))
-    return made._replace(holds=made.holds | copied) if copied else made
+    asked = (roots for value in given if not _has_graph(value) and (roots := recorded_in(value)))
+    held = copied.union(Holding(Held.REBUILT, Copied(site, roots)) for roots in asked)
+    return made._replace(holds=made.holds | held) if held else made
 
 
 def of_numbers(operator: str, values: Sequence[Value]) -> Value:
@@ -57,8 +61,34 @@ def of_operation(flow: Flow, operator: str, terms: _Terms, result: Value) -> Val
         return result._replace(holds=result.holds.union(constant, _still(flow, terms)))
     if operator in ("+", "-"):
         return result._replace(holds=result.holds.union(_still(flow, terms), _begun(flow, terms, copied)))
+    weighed = list(_weighed(flow, operator, terms, copied)) if all(_is_of_parameters(flow, g) for g in graphs) else []
+    if weighed:
+        return result._replace(holds=result.holds.union(weighed))
     is_share = operator == "/" and not is_setting(terms[-1][1])
     return result if is_share or len(graphs) > 1 else result._replace(holds=result.holds.union(_still(flow, terms)))
+
+
+def _is_of_parameters(flow: Flow, value: Value) -> bool:
+    """Whether a graph is that of parameters: no module has run in it, and nothing that the function was given."""
+    if not any(root.source is Source.LEAF for root in value.roots):
+        return False
+    if any(root.source not in (Source.LEAF, Source.GRAPH, Source.PLACE) for root in value.reach):
+        return False
+    return not any(began_at(root.key, run) for run in flow.facts.forwards for root in value.reach)
+
+
+def _weighed(flow: Flow, operator: str, terms: _Terms, copied: Sequence[tuple[t.Expr, Copied]]) -> Iterator[Holding]:
+    """Losses that a call copies, as factors, no ``item()``: ``torch.exp(-self.log_var) * torch.tensor(losses)``.
+
+    Args:
+        copied: the operands that surely are such numbers; what is made of an argument may be.
+    """
+    asked = [(expr, h.key) for expr, value in terms for h in value.holding(Held.REBUILT)]
+    for expr, numbers in [*copied, *asked]:
+        is_factor = operator == "*" or (operator == "/" and expr is terms[0][0])
+        call = numbers.site.node if isinstance(numbers, Copied) and numbers.how is Severed.COPIED else None
+        if is_factor and isinstance(numbers, Copied) and isinstance(call, t.Call) and call.name in COPYING_FUNCTIONS:
+            yield Holding(Held.TERM, Term(flow.site(expr), numbers, is_weighed=True))
 
 
 def _has_part(value: Value, copied: Sequence[tuple[t.Expr, Copied]]) -> bool:
@@ -151,8 +181,10 @@ def constant_terms(flow: Flow, backward: Backward) -> list[Constant]:
     found = [key for h in backward.value.holding(Held.TERM) if isinstance(key := _within(h.key), Term)]
     found = [term for term in found if term.copied.how is not Severed.STATE or _is_of_trained(flow, term, backward)]
     others = [e for e in flow.facts.events if isinstance(e, Backward | GradCall) and e is not backward]
+    others = [e for e in others if isinstance(e, Backward) or not _is_shown(e)]
     certain = [term for term in found if term.copied.is_certain and not _is_used(term, others)]
-    unused = [Constant(term.site, term.copied.site, term.copied.how) for term in certain]
+    certain = [term for term in certain if not term.is_weighed or term.copied.roots.isdisjoint(backward.value.reach)]
+    unused = [Constant(term.site, term.copied.site, term.copied.how, term.is_weighed) for term in certain]
     unused.sort(key=lambda each: (each.term.path, each.term.span, each.copied.path, each.copied.span))
     return _one_each(_one_each(unused, lambda each: each.term), lambda each: each.copied)  # a total in a sum, too
 
@@ -176,6 +208,13 @@ def _is_of_trained(flow: Flow, term: Term, backward: Backward) -> bool:
 
 def _last(path: str | None) -> str:
     return (path or "").rpartition(".")[2]
+
+
+def _is_shown(gradients: GradCall) -> bool:
+    """Whether gradients are looked at as numbers only: ``torch.autograd.grad(loss, weight)[0].norm().item()``."""
+    site = gradients.source.site
+    calls = (node for node in t.walk(site.chunk.statements) if isinstance(node, t.Call) and node.name in _NUMBERS)
+    return any(node is site.node for call in calls for node in t.walk(call.func))
 
 
 def _is_used(term: Term, others: Sequence[Backward | GradCall]) -> bool:

@@ -252,11 +252,13 @@ class Constant(NamedTuple):
         term: the term, as written.
         copied: where it lost its graph.
         how: how that happened.
+        is_weighed: it is a factor of parameters, which are all that is trained by it.
     """
 
     term: Site
     copied: Site
     how: Severed
+    is_weighed: bool = False
 
 
 @dataclass(eq=False, repr=False, slots=True)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from gradguard.static.filled_later import Member
     from gradguard.static.state import Carry
     from gradguard.static.stored import Store
+    from gradguard.static.suspended import Suspended
     from gradguard.static.values import Holdings, Root, Roots, Value
 
 
@@ -45,6 +46,7 @@ class FlowNotes(Remembers):
     unchanged: ClassVar[cached_property[dict[t.Call, dict[object, str]]]] = cached_property(_table)
     properties: ClassVar[cached_property[dict[t.Attribute, t.Call]]] = cached_property(_table)
     entering: ClassVar[cached_property[dict[t.Expr, Entering | None]]] = cached_property(_table)
+    suspended: ClassVar[cached_property[dict[t.Expr, list[Suspended]]]] = cached_property(_table)
     elements: ClassVar[cached_property[dict[str, tuple[str, ...]]]] = cached_property(_table)
     aliases_left: ClassVar[cached_property[dict[str, str]]] = cached_property(_table)
     emptied: ClassVar[cached_property[set[str]]] = cached_property(_names)

@@ -200,7 +200,7 @@ CREATING_FUNCTIONS = frozenset(
     "arange linspace eye from_numpy as_tensor Tensor FloatTensor LongTensor normal randperm".split()
 )
 # Of these, those that copy the numbers of other tensors.
-COPYING_FUNCTIONS = frozenset("tensor Tensor FloatTensor".split())
+COPYING_FUNCTIONS = frozenset("tensor as_tensor Tensor FloatTensor".split())
 FEW_IN_RECORDS = frozenset("name levelno levelname pathname filename module funcName lineno".split())
 """Attributes of a record of `logging` that tell where it was written, or how urgent it is: few in a program."""
 # Builtins and logging that look at values and keep none.

@@ -66,7 +66,7 @@ def _is_sum(flow: Flow, value: t.Expr) -> bool:
 def _trained_values(flow: Flow) -> Iterator[t.Expr]:
     """What is compared with returns in a loss of the same function: a value that is trained."""
     for node in flow.ref.define.nodes:
-        sides = compared(flow, node)
+        sides = compared(flow, node, is_loss=True)
         yield from (side for side in sides or () if not any(cuts(flow, part) for part in t.walk(side)))
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from gradguard.static import tree as t
 from gradguard.static.classes import Class
+from gradguard.static.live_anchors import live_anchors
 from gradguard.static.mistakes import LiveState
 from gradguard.static.model import Loop
 from gradguard.static.optimized import overlap
@@ -35,6 +36,7 @@ _HOW_FAR = re.compile(r"epoch|step|iter|round|batch|rank|^[ijkn]$", re.I)
 def live_states(flow: Flow) -> Iterator[LiveState]:
     """Where a function keeps the state of a model that is trained on until that state is used."""
     yield from shallow_copies(flow)
+    yield from live_anchors(flow)
     for stmt in flow.ref.define.statements:
         for kept, model in _kept_whole(flow, stmt):
             if (used := _read_after_training(flow, stmt, kept, model)) is not None:

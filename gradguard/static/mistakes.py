@@ -94,6 +94,7 @@ class LiveState:
         used: the statement that loads it, saves it, or hands it to the caller; None where others take it.
         is_shallow: it is a shallow copy of a model, which has its parameters, and is used as if it had others.
         is_one_of_several: it is put into a collection with others, all of the same tensors.
+        value: the weight that is kept, where it is compared with itself later.
     """
 
     site: Site
@@ -103,6 +104,7 @@ class LiveState:
     used: Site | None
     is_one_of_several: bool = False
     is_shallow: bool = False
+    value: Site | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -77,12 +77,16 @@ def _is_in_own_context(flow: Flow, forward: Forward) -> bool:
     return any(flow.module.value_of(func).kind is not Kind.EXTERNAL for func in contexts)
 
 
-def compared(flow: Flow, node: t.Node) -> tuple[t.Expr, t.Expr] | None:
-    """The two that a distance is computed of: people write the target on either side."""
+def compared(flow: Flow, node: t.Node, *, is_loss: bool = False) -> tuple[t.Expr, t.Expr] | None:
+    """The two that a distance is computed of: people write the target on either side.
+
+    Args:
+        is_loss: the function computes losses, wherever these are backpropagated: a square is a distance there.
+    """
     if isinstance(node, t.Call) and _is_distance(node):
         given, target = node.argument("input", 0), node.argument("target", 1)
         return None if given is None or target is None else (unshaped(given), unshaped(target))
-    squared = _squared(node) if flow.facts.backwards else None
+    squared = _squared(node) if is_loss or flow.facts.backwards else None
     difference = None if squared is None else _bound_to(flow, unshaped(squared))
     if not isinstance(difference, t.Operation) or difference.operator != "-" or len(difference.operands) != 2:
         return None

@@ -249,14 +249,11 @@ def _keeps_given_weights(call: t.Call) -> bool:
 
 def _torch(c: Called, name: str, tail: str) -> Value | None:
     requires_grad = c.node.is_true("requires_grad")
-    if tail in k.CREATING_FUNCTIONS and name.count(".") == 1 and tail != "as_tensor":
+    copies = tail in k.COPYING_FUNCTIONS and (tail != "as_tensor" or _is_collection(c))
+    if tail in k.CREATING_FUNCTIONS and name.count(".") == 1 and (copies or tail != "as_tensor"):
         leaf = Value(frozenset((Root(Source.LEAF, c.node),)), kind=Kind.TENSOR)
         plain = holding(DATA, Held.CUT, c.node) if tail in ("tensor", "from_numpy") else DATA
-        plain = (
-            constant_terms.numbers_of(plain, c.arguments[:1], c.flow.site(c.node))
-            if tail in k.COPYING_FUNCTIONS
-            else plain
-        )
+        plain = constant_terms.numbers_of(plain, c.arguments[:1], c.flow.site(c.node)) if copies else plain
         return leaf if requires_grad else plain
     if name == "torch.autograd.Variable":
         made = (c.first or UNKNOWN)._replace(kind=Kind.TENSOR)
@@ -282,9 +279,18 @@ def _torch(c: Called, name: str, tail: str) -> Value | None:
         note_joined(c)
     if tail in k.SAVING:
         c.flow.saving.add(c.node)
+    if tail in ("mean", "sum") and c.first is not None:
+        result = constant_terms.kept_by(c.first, result)
     if tail in k.SHAPE_KEEPING and c.first is not None:
         result = result._replace(holds=result.holds | whole(c.first))
     return _indexed(c, tail, result)
+
+
+def _is_collection(c: Called) -> bool:
+    """Whether the first argument is a list of numbers or of tensors: ``torch.as_tensor`` copies these."""
+    written = c.node.args[0].value if c.node.args else None
+    is_list = c.first is not None and c.first.kind is Kind.CONTAINER
+    return is_list or isinstance(written, t.Display | t.Comprehension)
 
 
 def _indexed(c: Called, name: str, result: Value) -> Value:

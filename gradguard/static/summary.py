@@ -17,6 +17,7 @@ from gradguard.static.model import Form, Mode, Scope, Store
 from gradguard.static.modes import leave
 from gradguard.static.replay import replay
 from gradguard.static.state import merge
+from gradguard.static.suspended import left_for_exit
 from gradguard.static.translation import Translation, as_given
 from gradguard.static.values import DETACHED, UNKNOWN, Held, Kind, Root, Source, Value, join, union
 
@@ -127,8 +128,10 @@ def _apply(here: Translation, *, constructs: bool) -> Value:
     flow.facts.gradients_wanted |= callee.facts.gradients_wanted
     writes, known = _writes(here), len(flow.facts.stores)
     made_once = {here.path(path) for path in callee.made_once}
+    later = left_for_exit(here)
     for event in callee.facts.events[:_MAX_EVENTS]:
-        replay(here, event)
+        if event not in later:
+            replay(here, event)
     result = _made(here) if constructs else _returned(here, callee.facts.returns)
     for path, value in writes:
         flow.touch(path, state)

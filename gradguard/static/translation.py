@@ -35,7 +35,7 @@ from gradguard.static.values import (
 from gradguard.static.views import Taken, taken_from
 
 _MAX_ROOTS = 32
-_OF_THE_CALLEE = (Held.CUT, Held.GIVEN, Held.PART, Held.GROWN, Held.UNRECORDED)
+_OF_THE_CALLEE = (Held.CUT, Held.GIVEN, Held.PART, Held.GROWN, Held.UNRECORDED, Held.REBUILT)
 _KEPT = (Source.CARRIED, Source.PLACE, Source.PARAM)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from enum import Enum, auto
 from typing import NamedTuple
@@ -12,6 +13,7 @@ from gradguard.static.scalars import is_scalar
 from gradguard.static.source import Site
 from gradguard.static.values import NONE, Held, Holding, Kind, Root, Roots, Source, Value
 
+_LOSS = re.compile(r"loss|criteri|objective", re.I)
 _ASKED = (Source.PARAM,)
 _SETTINGS = (Source.PARAM, Source.PLACE)
 
@@ -42,10 +44,15 @@ class Copied(NamedTuple):
 
 
 class Term(NamedTuple):
-    """A term of a sum, as written, and what it is made of."""
+    """A term of a sum, as written, and what it is made of.
+
+    Args:
+        is_weighed: it is weighed with parameters, which are trained by it; nothing else is.
+    """
 
     site: Site
     copied: Copied
+    is_weighed: bool = False
 
 
 def cut_off(given: Iterable[Value], result: Value, site: Callable[[], Site], how: Severed) -> Value:
@@ -117,17 +124,21 @@ def translated(value: Value, outer: Callable[[Root], Value]) -> frozenset[Holdin
         outer: what a parameter of the callee is there.
     """
     found: set[Holding] = set()
-    for held in value.holding(Held.UNRECORDED, Held.COPIED, Held.TERM):
+    for held in value.holding(Held.UNRECORDED, Held.COPIED, Held.REBUILT, Held.TERM):
         key = held.key
         copied = key.copied if isinstance(key, Term) else key
         if not isinstance(copied, Copied) or copied.is_certain:
             if isinstance(copied, Copied) and copied.how is Severed.NO_CREATE_GRAPH:
                 found.add(held)  # nobody wants that: what is computed under no_grad may be meant as a target
             continue
-        given = (outer(root) for root in copied.roots if root.source in _ASKED)
-        here = copied._replace(roots=NONE.union(*(_recorded(value, copied.how) for value in given)))
+        given = [outer(root) for root in copied.roots if root.source in _ASKED]
+        roots = NONE.union(*(_recorded(value, copied.how) for value in given))
+        if not roots and isinstance(key, Term) and key.is_weighed and _LOSS.search(copied.site.code):
+            roots = NONE.union(*map(_begun_in, given))  # of functions that are not known: they compute losses
+        here = copied._replace(roots=roots)
         if here.roots:
-            found.add(Holding(held.held, key._replace(copied=here) if isinstance(key, Term) else here))
+            of = Held.COPIED if held.held is Held.REBUILT and here.is_certain else held.held
+            found.add(Holding(of, key._replace(copied=here) if isinstance(key, Term) else here))
     return frozenset(found)
 
 
@@ -155,8 +166,22 @@ def _with(result: Value, holds: Iterable[Holding]) -> Value:
     return result if len(found) == len(result.holds) else result._replace(holds=found)
 
 
+def recorded_in(value: Value) -> Roots:
+    """The graphs that the elements of a collection may have, as the caller knows."""
+    asked = value.kind in (Kind.UNKNOWN, Kind.TENSOR, Kind.CONTAINER) and value.ref is None
+    return frozenset(root for root in value.reach if root.source in _ASKED) if asked else NONE
+
+
+def _begun_in(value: Value) -> Roots:
+    """The graphs that a value may have, of what surely is no number."""
+    tensors = value.kind in (Kind.TENSOR, Kind.OUTPUT, Kind.CONTAINER)
+    return frozenset(root for root in value.reach if root.source is Source.GRAPH) if tensors else NONE
+
+
 def _recorded(value: Value, how: Severed) -> Roots:
     """The graph that a value has, on some way, or may have as the caller knows; of ``.data``, a parameter's, too."""
+    if how is Severed.COPIED and (value.kind is Kind.CONTAINER or value.parts):
+        return value.roots if value.has_own_graph else recorded_in(value)
     if value.kind in (Kind.TENSOR, Kind.OUTPUT) and any(root.source is Source.GRAPH for root in value.roots):
         return value.roots
     leaves = NONE

@@ -52,6 +52,7 @@ class Held(Enum):
     PART = auto()  # a small part of an argument: a view, where the caller gives a tensor
     COPIED = auto()  # no memory: its numbers were copied out of a graph
     UNRECORDED = auto()  # no memory: it was computed where no graph is recorded, of what has one
+    REBUILT = auto()  # no memory: its numbers were copied out of an argument, which has a graph as the caller knows
     TERM = auto()  # no memory: it is a sum, of which a term is such numbers
 
 
@@ -84,7 +85,7 @@ Holdings = frozenset[Holding]
 NONE: Roots = frozenset()
 ON_DEVICE = (Held.OUTPUT, Held.MOVED)
 """Whole batches, on the device, and what is as large."""
-NO_MEMORY = (Held.CUT, Held.COPIED, Held.UNRECORDED, Held.TERM)
+NO_MEMORY = (Held.CUT, Held.COPIED, Held.UNRECORDED, Held.REBUILT, Held.TERM)
 """What is only known of a value, and keeps nothing alive."""
 NOTHING_HELD: Holdings = frozenset()
 

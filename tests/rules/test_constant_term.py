@@ -776,6 +776,112 @@ def test_look_alikes_of_the_state_of_a_model(snippet: str) -> None:
     assert_clean(snippet, CODE)
 
 
+WEIGHED = """
+    class Balance(nn.Module):
+        def __init__(self, tasks):
+            super().__init__()
+            self.tasks = tasks
+            self.log_var = nn.Parameter(torch.zeros(len(tasks)))
+
+        def forward(self, losses):
+            {lines}
+
+    def train(model, loader, optimizer):
+        balance = Balance(("near", "far"))
+        for x, y in loader:
+            output = model(x)
+            losses = {losses}
+            optimizer.zero_grad()
+            {end}
+            optimizer.step()
+"""
+OF_TASKS = '{"near": F.l1_loss(output, y), "far": F.mse_loss(output, y)}'
+OF_UNKNOWN = "{k: fn(output[k], y[k]) for k, fn in CRITERIA.items()}"
+LIST = "[F.l1_loss(output, y), F.mse_loss(output, y)]"
+KENDALL = "return (torch.exp(-self.log_var) * vector + 0.5 * self.log_var).sum(){mark}"
+
+
+def weighed(*lines: str, losses: str = LIST, end: str = "balance(losses).backward()") -> str:
+    return WEIGHED.format(lines="\n            ".join(lines), losses=losses, end=end)
+
+
+@pytest.mark.parametrize(
+    ("made", "losses"),
+    [
+        ("torch.tensor(losses)", LIST),
+        ("torch.tensor(losses, device=self.log_var.device)", LIST),
+        ("torch.as_tensor([losses[0], losses[1]])", LIST),
+        ("torch.FloatTensor(losses)", LIST),
+        ("torch.Tensor([losses[0], losses[1]])", LIST),
+        ("torch.tensor([loss for loss in losses])", LIST),
+        ("torch.tensor([losses[t] for t in self.tasks])", OF_TASKS),
+        ("torch.tensor([losses[t] for t in self.tasks], dtype=torch.float32)", OF_UNKNOWN),
+        ("torch.tensor(list(losses.values()))", OF_TASKS),
+    ],
+)
+def test_losses_that_are_weighed_with_parameters(made: str, losses: str) -> None:
+    assert_flagged(weighed(f"vector = {made}", KENDALL.format(mark="  # !"), losses=losses), CODE)
+
+
+def test_ways_to_weigh() -> None:
+    vector = "vector = torch.tensor(losses)"
+    assert_flagged(
+        weighed(vector, "return (vector / (2 * self.log_var.exp() ** 2)).sum() + self.log_var.sum()  # !"), CODE
+    )
+    assert_flagged(weighed(vector, "return torch.sum(F.softmax(self.log_var, 0) * vector)  # !"), CODE)
+    assert_flagged(weighed("return (self.log_var * torch.tensor(losses)).mean()  # !"), CODE)
+    shown = "print(torch.autograd.grad(losses[0], model.weight, retain_graph=True)[0].norm().item())"
+    assert_flagged(weighed(vector, KENDALL.format(mark="  # !"), end=f"{shown}; balance(losses).backward()"), CODE)
+
+
+STACK, TENSOR = "vector = torch.stack(losses)", "vector = torch.tensor(losses)"
+
+
+@pytest.mark.parametrize(
+    "snippet",
+    [
+        weighed(STACK, KENDALL.format(mark="")),
+        weighed("vector = torch.as_tensor(losses[0])", KENDALL.format(mark="")),
+        weighed("vector = torch.tensor([loss.item() for loss in losses])", KENDALL.format(mark="")),
+        weighed("vector = torch.tensor([loss.detach() for loss in losses])", KENDALL.format(mark="")),
+        weighed(TENSOR, KENDALL.format(mark=""), end="balance([loss.detach() for loss in losses]).backward()"),
+        weighed(TENSOR, KENDALL.format(mark=""), end="sum(losses).backward(); balance(losses).backward()"),
+        weighed(TENSOR, KENDALL.format(mark=""), end="loss = balance(losses) + sum(losses); loss.backward()"),
+        weighed(TENSOR, KENDALL.format(mark=""), losses="[l.item() for l in (F.l1_loss(output, y), output.mean())]"),
+        weighed(TENSOR, KENDALL.format(mark=""), end="print(balance(losses)); sum(losses).backward()"),
+        weighed(STACK, "s = F.softmax(torch.tensor(losses), 0)", "return (s * vector).sum() + self.log_var.sum()"),
+        weighed(TENSOR, "return (vector * torch.stack(losses)).sum() + self.log_var.sum()"),
+        weighed(TENSOR, "return F.mse_loss(self.log_var, vector)"),
+        weighed(TENSOR, "return (self.log_var - vector).pow(2).mean()"),
+        weighed(
+            TENSOR, KENDALL.format(mark=""),
+            end="gradients = torch.autograd.grad(sum(losses), model.parameters()); balance(losses).backward()",
+        ),
+        """
+        def reinforce(agent, states, actions, rewards, optimizer):
+            values = agent.critic(states)
+            advantages = torch.tensor([r - v for r, v in zip(rewards, values)])
+            loss = -(agent.actor(states).log_prob(actions) * advantages).mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        """,
+        """
+        class Agent:
+            def learn(self, states, rewards):
+                values = self.critic(states)
+                advantages = torch.tensor([r - v for r, v in zip(rewards, values)])
+                loss = -(torch.stack(self.saved_log_probs) * advantages).mean()
+                self.optimizer.zero_grad()
+                loss.backward()
+                self.optimizer.step()
+        """,
+    ],
+)  # fmt: skip
+def test_look_alikes_of_losses_that_are_weighed(snippet: str) -> None:
+    assert_clean(snippet, CODE)
+
+
 def test_copied_in_another_file(tmp_path: Path) -> None:
     files = {
         "losses.py": """

@@ -692,3 +692,45 @@ def test_a_context_in_another_file_that_remembers_too_late(tmp_path: Path) -> No
     assert lines_in_files(tmp_path, files, CODE) == [("modes.py", 8)]
     files["modes.py"] = dedent(INFERENCE.format(first="self.was = self.model.training", second="self.model.eval()"))
     assert lines_in_files(tmp_path, files, CODE) == []
+
+
+GIVES_BACK = """
+    from contextlib import contextmanager
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layers = nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.5))
+
+        def forward(self, x):
+            return self.layers(x)
+
+    @contextmanager
+    def inference(model):
+        was_training = model.training
+        model.eval(){mark}
+        with torch.no_grad():
+            yield model
+        {last}
+
+    def predict(model, loader):
+        with inference(model) as m:
+            {block}
+
+    def train(loader, val_loader):
+        model = Net()
+        opt = torch.optim.Adam(model.parameters())
+        model.train()
+        for epoch in range(8):
+            for x, y in loader:
+                opt.zero_grad()
+                F.mse_loss(model(x), y).backward()
+                opt.step()
+            print(predict(model, val_loader))
+"""
+
+
+@pytest.mark.parametrize("block", ["return [m(x) for x in loader]", "found = [m(x) for x in loader]"])
+def test_a_context_that_gives_the_mode_back(block: str) -> None:
+    assert_clean(GIVES_BACK.format(mark="", last="model.train(was_training)", block=block), CODE)
+    assert_flagged(GIVES_BACK.format(mark="  # !", last="print(model)", block=block), CODE)

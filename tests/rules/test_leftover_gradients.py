@@ -575,3 +575,46 @@ def test_a_batch_that_is_passed_over(snippet: str) -> None:
 )  # fmt: skip
 def test_a_batch_that_is_passed_over_and_leaves_nothing(snippet: str) -> None:
     assert_clean(snippet, CODE)
+
+
+ROUNDS = """
+    from contextlib import contextmanager
+
+    @contextmanager
+    def updating(opt):
+        {manager}
+
+    def train(batches):
+        G, D = nn.Linear(4, 2), nn.Linear(2, 1)
+        g_opt = torch.optim.Adam(G.parameters())
+        d_opt = torch.optim.Adam(D.parameters())
+        for x in batches:
+            with updating(d_opt):
+                (D(x).mean() - D(G(torch.randn(8, 4)).detach()).mean()).backward()
+            with updating(g_opt):
+                (-D({made}).mean()).backward(){mark}
+"""
+MADE = "G(torch.randn(8, 4))"
+
+
+def rounds(*manager: str, made: str = MADE, mark: str = "") -> str:
+    return ROUNDS.format(manager="\n        ".join(manager), made=made, mark=mark)
+
+
+@pytest.mark.parametrize("end", ["yield", "yield opt", "with torch.enable_grad():\n            yield"])
+def test_a_context_that_resets_too_early(end: str) -> None:
+    assert_flagged(rounds(end, "opt.step()", "opt.zero_grad()", mark="  # !"), CODE)
+
+
+@pytest.mark.parametrize(
+    "snippet",
+    [
+        rounds("opt.zero_grad()", "yield", "opt.step()"),
+        rounds("opt.zero_grad()", "try:", "    yield", "finally:", "    opt.step()"),
+        rounds("opt.zero_grad()", "yield", "opt.step()", "opt.zero_grad()"),
+        rounds("yield", "opt.step()", "opt.zero_grad()", made=f"{MADE}.detach()"),
+        rounds("yield", "opt.step()", "clean_all(opt)"),
+    ],
+)
+def test_a_context_that_resets_before_its_block(snippet: str) -> None:
+    assert_clean(snippet, CODE)

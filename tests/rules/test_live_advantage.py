@@ -185,3 +185,34 @@ def test_flagged(name: str) -> None:
 @pytest.mark.parametrize("name", CLEAN)
 def test_clean(name: str) -> None:
     assert_clean(textwrap.dedent(CLEAN[name]), CODE)
+
+
+def objective(*lines: str, end: str = "return policy + 0.5 * critic, policy.item()") -> str:
+    body = "\n            ".join(lines)
+    return f"""
+        def objective(logp, values, returns):
+            {body}
+            {end}
+    """
+
+
+POLICY = "policy = -(logp * advantage).mean()"
+SQUARES = ["critic = (values - returns).pow(2).mean()", "critic = ((returns - values) ** 2).mean()"]
+
+
+@pytest.mark.parametrize("square", SQUARES)
+def test_a_square_that_others_backpropagate(square: str) -> None:
+    scaled = "advantage = (advantage - advantage.mean()) / (advantage.std() + 1e-6)"
+    assert_flagged(objective("advantage = returns - values", f"{POLICY}  # !", square), CODE)
+    assert_flagged(objective("advantage = returns - values", scaled, f"{POLICY}  # !", square), CODE)
+
+
+@pytest.mark.parametrize("square", SQUARES)
+def test_look_alikes_of_a_square(square: str) -> None:
+    assert_clean(objective("advantage = returns - values.detach()", POLICY, square), CODE)
+    assert_clean(objective("advantage = (returns - values).detach()", POLICY, square), CODE)
+    assert_clean(objective("advantage = returns - values", POLICY.replace("tage)", "tage.detach())"), square), CODE)
+    assert_clean(objective("advantage = returns - old_values", POLICY, square), CODE)
+    assert_clean(objective("advantage = returns - values", POLICY, square, end="return policy, critic"), CODE)
+    assert_clean(objective("advantage = returns - values", "policy = advantage.mean()", square), CODE)
+    assert_clean(objective("with torch.no_grad(): advantage = returns - values", POLICY, square), CODE)

@@ -791,3 +791,124 @@ def test_the_best_model_as_a_shallow_copy() -> None:
     kept = fit(*better, before="best_model = None", after="torch.save(best_model, 'net')")
     assert_flagged(kept, CODE)
     assert_clean(kept.replace("copy.copy(model)  # !", "copy.deepcopy(model)"), CODE)
+
+
+ELASTIC = """
+    class Elastic:
+        def __init__(self, model):
+            self.model = model
+            self.anchor = {{}}
+
+        def named(self):
+            return [(n, p) for n, p in self.model.named_parameters() if p.requires_grad]
+
+        def consolidate(self):
+            {keep}
+
+        def penalty(self):
+            {use}
+            return total
+"""
+IN_TURN = (
+    "total = 0",
+    "for n, p in self.model.named_parameters():",
+    "    total = total + (p - self.anchor[n]).pow(2).sum()",
+)
+
+
+def elastic(*keep: str, use: tuple[str, ...] = IN_TURN) -> str:
+    join = "\n            ".join
+    return ELASTIC.format(keep=join(keep), use=join(use))
+
+
+@pytest.mark.parametrize(
+    "snippet",
+    [
+        elastic("for n, p in self.named():", "    self.anchor[n] = p.detach()  # !"),
+        elastic("for n, p in self.model.named_parameters():", "    self.anchor[n] = p.data  # !"),
+        elastic("for n, p in self.named():", "    self.anchor[n] = p.data.detach()  # !"),
+        elastic("self.anchor = {n: p.detach() for n, p in self.model.named_parameters()}  # !"),
+        elastic("self.anchor = {n: p for n, p in self.model.named_parameters()}  # !"),
+        elastic(
+            "self.anchor = []", "for p in self.model.parameters():", "    self.anchor.append(p.data)  # !",
+            use=("total = sum((p - old).norm() for p, old in zip(self.model.parameters(), self.anchor))",),
+        ),
+        elastic(
+            "self.anchor = [p.detach() for p in self.model.parameters()]  # !",
+            use=(
+                "total = 0", "for i, p in enumerate(self.model.parameters()):",
+                "    total += F.mse_loss(p, self.anchor[i])",
+            ),
+        ),
+        elastic(
+            "self.anchor = {n: p.detach() for n, p in self.named()}  # !",
+            use=("total = sum((self.anchor.get(n) - p).abs().sum() for n, p in self.named())",),
+        ),
+        """
+        def local(net, loader, optimizer, mu):
+            start = [p.detach() for p in net.parameters()]  # !
+            for x, y in loader:
+                near = sum((p - old).pow(2).sum() for p, old in zip(net.parameters(), start))
+                optimizer.zero_grad()
+                (F.cross_entropy(net(x), y) + mu / 2 * near).backward()
+                optimizer.step()
+        """,
+    ],
+)  # fmt: skip
+def test_weights_that_are_compared_with_themselves(snippet: str) -> None:
+    assert_flagged(snippet, CODE)
+
+
+LIVE = ("for n, p in self.named():", "    self.anchor[n] = p.detach()")
+
+
+@pytest.mark.parametrize(
+    "snippet",
+    [
+        elastic("for n, p in self.named():", "    self.anchor[n] = p.detach().clone()"),
+        elastic("for n, p in self.named():", "    self.anchor[n] = p.clone().detach()"),
+        elastic("for n, p in self.named():", "    self.anchor[n] = copy.deepcopy(p.data)"),
+        elastic("for n, p in self.named():", "    self.anchor[n] = p.detach().cpu().numpy()"),
+        elastic("for n, p in copy.deepcopy(self.model).named_parameters():", "    self.anchor[n] = p.detach()"),
+        elastic(*LIVE, "self.anchor = copy.deepcopy(self.anchor)"),
+        elastic(*LIVE, "    self.anchor[n] = self.anchor[n].clone()"),
+        elastic(*LIVE, "self.model = copy.deepcopy(self.model)"),
+        elastic(*LIVE, "for p in self.model.parameters(): p.data = p.data + 1"),
+        elastic(*LIVE, use=("total = sum(p.sum() for p in self.anchor.values())",)),
+        elastic(*LIVE, use=("total = sum((p - 1).sum() + self.anchor[n].sum() for n, p in self.named())",)),
+        elastic(*LIVE, use=("total = sum((p - self.anchor[n]).sum() for n, p in self.other.named_parameters())",)),
+        elastic("for n, p in self.teacher.named_parameters():", "    self.anchor[n] = p.detach()"),
+        elastic("self.anchor = {n: p.detach() ** 2 for n, p in self.model.named_parameters()}"),
+        """
+        class Prox:
+            def receive(self, model):
+                self.anchor = {n: p.detach() for n, p in model.named_parameters()}
+
+            def penalty(self, model):
+                return sum((p - self.anchor[n]).pow(2).sum() for n, p in model.named_parameters())
+        """,
+        """
+        def tasks(make, stream, optimizer):
+            old = {}
+            for x, y in stream:
+                model = make()
+                near = sum((p - old[n]).pow(2).sum() for n, p in model.named_parameters() if n in old)
+                (F.cross_entropy(model(x), y) + near).backward()
+                optimizer.step()
+                old = {n: p.detach() for n, p in model.named_parameters()}
+        """,
+        """
+        def moved(model, finetune):
+            old = {n: p.detach() for n, p in model.named_parameters()}
+            model = finetune(model)
+            return sum((p - old[n]).norm() for n, p in model.named_parameters())
+        """,
+        """
+        def apart(student, teacher):
+            other = {n: p.detach() for n, p in teacher.named_parameters()}
+            return sum((p - other[n]).pow(2).sum() for n, p in student.named_parameters())
+        """,
+    ],
+)
+def test_look_alikes_of_weights_that_are_compared(snippet: str) -> None:
+    assert_clean(snippet, CODE)

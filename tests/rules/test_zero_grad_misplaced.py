@@ -784,3 +784,57 @@ def test_a_count_of_a_class_of_settings() -> None:
     """
     assert_flagged(snippet.format(every=4, mark="  # !"), CODE)
     assert_clean(snippet.format(every=1, mark=""), CODE)
+
+
+UPDATING = """
+    from contextlib import contextmanager
+
+    class Trainer:
+        def __init__(self, model):
+            self.model = model
+            self.opt = torch.optim.Adam(model.parameters())
+
+        @contextmanager
+        def updating(self, optimizer):
+            {manager}
+
+        def train(self, loader):
+            for x, y in loader:
+                {before}
+                with self.updating(self.opt):
+                    {block}
+"""
+COMPUTES = "F.cross_entropy(self.model(x), y).backward()"
+
+
+def updating(*manager: str, before: str = "pass", block: str = COMPUTES) -> str:
+    return UPDATING.format(manager="\n            ".join(manager), before=before, block=block)
+
+
+@pytest.mark.parametrize(
+    "snippet",
+    [
+        updating("yield", "optimizer.zero_grad()  # !", "optimizer.step()"),
+        updating("try:", "    yield", "finally:", "    optimizer.zero_grad()  # !", "    optimizer.step()"),
+        updating("optimizer.zero_grad()  # !", "yield", "optimizer.step()", before=COMPUTES, block="pass"),
+    ],
+)
+def test_a_context_that_throws_the_gradients_away(snippet: str) -> None:
+    assert_flagged(snippet, CODE)
+
+
+@pytest.mark.parametrize(
+    "snippet",
+    [
+        updating("optimizer.zero_grad()", "yield", "optimizer.step()"),
+        updating("yield", "optimizer.step()", "optimizer.zero_grad()"),
+        updating("optimizer.zero_grad()", "yield", "optimizer.step()", block=f"{COMPUTES}; return self.model"),
+        updating("optimizer.zero_grad()", "try:", "    yield", "finally:", "    optimizer.step()"),
+        updating("optimizer.zero_grad()", "if self.model.training:", "    yield", "optimizer.step()"),
+        updating("optimizer.zero_grad()", "with torch.enable_grad():", "    yield optimizer", "optimizer.step()"),
+        updating("optimizer.zero_grad()", "losses = []", "yield losses", "sum(losses).backward()", "optimizer.step()"),
+        updating("optimizer.zero_grad()", "yield", before="pass", block=f"{COMPUTES}; self.opt.step()"),
+    ],
+)
+def test_a_context_that_resets_first_and_steps_in_the_end(snippet: str) -> None:
+    assert_clean(snippet, CODE)
