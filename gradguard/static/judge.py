@@ -24,9 +24,8 @@ from gradguard.static.forwards import judge_forwards
 from gradguard.static.goes_on import goes_on, through_iterations
 from gradguard.static.handed_functions import is_run_by_others
 from gradguard.static.hooks import judge_hook
-from gradguard.static.leaf_attributes import leaves_made, never_trained
-from gradguard.static.left_by_errors import left_by_errors
 from gradguard.static.leaf_attributes import computed_of_parameters, leaves_made, never_registered, never_trained
+from gradguard.static.left_by_errors import left_by_errors
 from gradguard.static.live_advantages import live_advantages
 from gradguard.static.live_states import live_states
 from gradguard.static.memory import COLLECTING, cleared, is_cut, judge_memory
