@@ -60,7 +60,11 @@ _MAKES = sign("parameters", "ptim", "opt", pattern=r"parameters\(|\b\w*[oO]pt\w*
 _TRAINED = sign("optim", pattern=r"\boptim\b")
 # A constructor that replaces a part of what its base has made.
 _INHERITS = sign("__init__", pattern=r"\.__init__\(", own=True)
-_REPLACES = sign("self.", pattern=r"\bself\.\w+[.\[][^\n=(]*=(?!=)", own=True)
+_REPLACES = sign(
+    "self.",
+    pattern=r"\bself\.\w+[.\[][^\n=(]*=[ \t]*(?:\w+\.)*(?:[A-Z]\w*|_?(?:make|build|create|new|get|init|head)\w*|\w+_head)\(",
+    own=True,
+)
 _TORCH = sign("torch", pattern=r"\btorch\b")
 
 rule = Rule("GG210", "stale-optimizer", Severity.ERROR, ((_MAKES, _TRAINED), (_INHERITS, _REPLACES, _TORCH)))

@@ -31,17 +31,17 @@ def live_anchors(flow: Flow) -> Iterator[LiveState]:
     """Where a function keeps the weights of a model as they are, and takes them away from themselves later."""
     if flow.facts.is_test or not any(isinstance(node, t.Repeat | t.Comprehension) for node in flow.ref.define.nodes):
         return
-    if _MOVED.search(flow.module.source.text) is not None:
+    kept_by = [(stmt, each) for stmt in flow.ref.define.statements for each in _kept(flow.ref, stmt)]
+    if kept_by and _MOVED.search(flow.module.source.text) is not None:
         return  # a parameter may get another memory
-    for stmt in flow.ref.define.statements:
-        for kept, value, model in _kept(flow.ref, stmt):
-            scope = methods_of(flow.ref.owner) if flow.ref.owner is not None and kept.startswith("self.") else []
-            scope = scope or [flow.ref]
-            if not _is_one_model(flow.ref, kept, model) or not _is_only_live(scope, kept):
-                continue
-            used = next((site for ref in scope for site in _differences(ref, kept, model)), None)
-            if used is not None:
-                yield LiveState(flow.site(stmt), kept, model, "", used, value=flow.site(value))
+    for stmt, (kept, value, model) in kept_by:
+        scope = methods_of(flow.ref.owner) if flow.ref.owner is not None and kept.startswith("self.") else []
+        scope = scope or [flow.ref]
+        if not _is_one_model(flow.ref, kept, model) or not _is_only_live(scope, kept):
+            continue
+        used = next((site for ref in scope for site in _differences(ref, kept, model)), None)
+        if used is not None:
+            yield LiveState(flow.site(stmt), kept, model, "", used, value=flow.site(value))
 
 
 def _kept(ref: FunctionRef, stmt: t.Stmt) -> Iterator[tuple[str, t.Expr, str]]:
