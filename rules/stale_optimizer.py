@@ -62,7 +62,8 @@ _TRAINED = sign("optim", pattern=r"\boptim\b")
 _INHERITS = sign("__init__", pattern=r"\.__init__\(", own=True)
 _REPLACES = sign(
     "self.",
-    pattern=r"\bself\.\w+[.\[][^\n=(]*=[ \t]*(?:\w+\.)*(?:[A-Z]\w*|_?(?:make|build|create|new|get|init|head)\w*|\w+_head)\(",
+    pattern=r"\bself\.\w+[.\[][^\n=(]*=[ \t]*(?:\w+\.)*"
+    r"(?:[A-Z]\w*|_?(?:make|build|create|new|get|init|head)\w*|\w+_head)\(",
     own=True,
 )
 _TORCH = sign("torch", pattern=r"\btorch\b")

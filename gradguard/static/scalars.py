@@ -16,41 +16,58 @@ _LEVELS = 4
 """Names that are followed to what they are bound to, one after another."""
 
 
-def is_scalar(expr: t.Node | None, body: Sequence[t.Stmt], levels: int = _LEVELS) -> bool | None:
+def is_scalar(expr: t.Node | None, body: Sequence[t.Stmt]) -> bool | None:
     """Whether an expression is one number as a tensor: surely, surely not in general, or None when nothing tells.
 
     Args:
         expr: a tensor.
         body: statements around it, which bind its names.
-        levels: how many names are followed.
     """
-    if isinstance(expr, t.Name):
-        found = _all_alike([is_scalar(v, body, levels - 1) for v in bound_to(expr.id, body)]) if levels else None
-        return True if found is None and (LOSS_NAME.search(expr.id) or _is_backpropagated(expr.id, body)) else found
-    if isinstance(expr, t.Operation) and expr.operator in ("+", "-", "*", "/", "**"):
-        return _all_alike([is_scalar(o, body, levels) for o in expr.operands if not isinstance(o, t.Constant)])
-    if isinstance(expr, t.Subscript) and isinstance(expr.value, t.Call):
-        return False if is_scalar(expr.value, body, levels) is False else None
-    return _of_call(expr, body, levels) if isinstance(expr, t.Call) else None
+    return _Scalars(body).holds(expr, _LEVELS)
 
 
-def _of_call(call: t.Call, body: Sequence[t.Stmt], levels: int) -> bool | None:
-    func = call.func
-    path = t.path_of(func) or ""
-    name = func.name if isinstance(func, t.Attribute) else path
-    of_torch = path.startswith(("torch.", "F."))
-    if name == "norm" and isinstance(func, t.Attribute) and len(call.args) - of_torch == 1:
-        return call.argument("dim") is None  # of all dimensions, with another exponent
-    if name in _REDUCING and isinstance(func, t.Attribute):
-        return len(call.args) == of_torch  # of all dimensions
-    if name in _JOINING:
-        return False
-    if name in _WITH_METHODS and isinstance(func, t.Attribute) and not of_torch:
-        return is_scalar(func.value, body, levels)
-    if LOSS_CALLABLE.search(path) or _LOSS_FUNCTION.search(path):
-        reduction = call.argument("reduction")
-        return not (isinstance(reduction, t.Constant) and reduction.value == "none")
-    return None
+class _Scalars:
+    """What is known of the names of a block, each of which is asked for once: where ways part, many lead to it."""
+
+    def __init__(self, body: Sequence[t.Stmt]) -> None:
+        self.body = body
+        self._known: dict[tuple[str, int], bool | None] = {}
+
+    def holds(self, expr: t.Node | None, levels: int) -> bool | None:
+        """Whether an expression is one number, of which names are followed a number of times."""
+        if isinstance(expr, t.Name):
+            return self._of_name(expr.id, levels)
+        if isinstance(expr, t.Operation) and expr.operator in ("+", "-", "*", "/", "**"):
+            return _all_alike([self.holds(o, levels) for o in expr.operands if not isinstance(o, t.Constant)])
+        if isinstance(expr, t.Subscript) and isinstance(expr.value, t.Call):
+            return False if self.holds(expr.value, levels) is False else None
+        return self._of_call(expr, levels) if isinstance(expr, t.Call) else None
+
+    def _of_name(self, name: str, levels: int) -> bool | None:
+        if (name, levels) not in self._known:
+            bound = bound_to(name, self.body) if levels else []
+            found = _all_alike([self.holds(value, levels - 1) for value in bound])
+            is_loss = found is None and (LOSS_NAME.search(name) is not None or _is_backpropagated(name, self.body))
+            self._known[name, levels] = True if is_loss else found
+        return self._known[name, levels]
+
+    def _of_call(self, call: t.Call, levels: int) -> bool | None:
+        func = call.func
+        path = t.path_of(func) or ""
+        name = func.name if isinstance(func, t.Attribute) else path
+        of_torch = path.startswith(("torch.", "F."))
+        if name == "norm" and isinstance(func, t.Attribute) and len(call.args) - of_torch == 1:
+            return call.argument("dim") is None  # of all dimensions, with another exponent
+        if name in _REDUCING and isinstance(func, t.Attribute):
+            return len(call.args) == of_torch  # of all dimensions
+        if name in _JOINING:
+            return False
+        if name in _WITH_METHODS and isinstance(func, t.Attribute) and not of_torch:
+            return self.holds(func.value, levels)
+        if LOSS_CALLABLE.search(path) or _LOSS_FUNCTION.search(path):
+            reduction = call.argument("reduction")
+            return not (isinstance(reduction, t.Constant) and reduction.value == "none")
+        return None
 
 
 def _is_backpropagated(name: str, body: Sequence[t.Stmt]) -> bool:
