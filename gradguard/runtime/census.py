@@ -41,6 +41,8 @@ NEAR = 600
 TEXTS = frozenset({str, bytes, bytearray})
 PLAIN_BYTES = 512
 """Python's own allocator has what is not larger; the rest is on the C heap."""
+_OF_THE_WATCH = frozenset(f"gradguard.runtime.{name}" for name in ("watch", "escalation", "diagnosis"))
+"""Where the classes are that know of the user's objects what a look has found: a hook of ours leads to them."""
 
 _POINTER = 8
 """Bytes that a collection has for each item, at least."""
@@ -250,6 +252,8 @@ class _Walker:
     def _enter(self, spot: Spot, thing: Any) -> Any:
         """Count ``thing`` at ``spot``; what it refers to."""
         cls = type(thing)
+        if cls.__module__ in _OF_THE_WATCH:
+            return ()
         spot.thing = thing
         spot.ident = id(thing)
         spot.count += 1

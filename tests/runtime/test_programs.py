@@ -55,3 +55,54 @@ def test_slip_is_named(program: Path, reports: dict[Job, Future[dict[str, Any]]]
     named = (leak["stored_at"]["path"], leak["stored_at"]["line"], leak["holder"]["path"])
     assert named == mark(program / "leak")
     assert leak["advice"]
+
+
+LAYERS = """
+import torch
+from torch import nn
+
+class Attention(nn.Module):
+    weights = []
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(64, 64)
+
+    def forward(self, x):
+        w = self.layer(x).softmax(-1)
+        self.weights.append(w)
+        return w * x
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.attention = Attention()
+        self.head = nn.Linear(64, 1)
+
+    def forward(self, x):
+        return self.head(self.attention(x))
+"""
+TRAIN = """
+import torch
+from layers import Net
+
+def run():
+    net = Net()
+    optimizer = torch.optim.SGD(net.parameters(), 0.01)
+    for step in range(200):
+        loss = net(torch.randn(32, 64)).pow(2).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+run()
+"""
+
+
+def test_a_list_of_a_class_in_another_file_is_not_taken_for_what_the_watch_knows_of_it(tmp_path: Path) -> None:
+    (tmp_path / "layers.py").write_text(LAYERS)
+    (tmp_path / "train.py").write_text(TRAIN)
+    leak = run(tmp_path / "train.py", STEPS, tmp_path / "report.json")["leaks"][0]
+    line = 1 + LAYERS.splitlines().index("        self.weights.append(w)")
+    assert leak["holder"]["path"] == "Attention.weights"
+    assert (Path(leak["stored_at"]["path"]).name, leak["stored_at"]["line"]) == ("layers.py", line)
