@@ -24,9 +24,10 @@ d_loss = criterion(discriminator(real), ones) + criterion(discriminator(fake.det
 g_loss = criterion(discriminator(fake), ones)
 ```
 
-**Not flagged.** A loss in which some parameter of the optimizer may be; networks that may share parts; a network that
-is not run in the same function; gradients that are not reset before, as they may be those of another loss; a call in
-between that cannot be read; a program that freezes parameters by a flag or sets gradients itself.
+**Not flagged.** An optimizer of several networks, of which one may be left out on purpose; a loss in which some
+parameter of the optimizer may be; networks that may share parts; a network that is not run in the same function;
+gradients that are not reset before, as they may be those of another loss; a call in between that cannot be read; a
+program that freezes parameters by a flag or sets gradients itself.
 
 **References.** <https://docs.pytorch.org/docs/stable/generated/torch.Tensor.detach.html>,
 <https://docs.pytorch.org/docs/stable/generated/torch.optim.Optimizer.step.html>.

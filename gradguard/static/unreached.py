@@ -34,7 +34,8 @@ def unreached(flow: Flow) -> Iterator[Unreached]:
     if facts.is_test or facts.assigns_gradients or not facts.backwards:
         return
     for step in facts.steps:
-        for module in step.modules or ():
+        modules = step.modules or frozenset()
+        for module in modules if len(modules) == 1 else ():  # one of several may be left out on purpose
             found = _of_module(flow, step, module)
             if found is not None and not facts.switches_gradients() and not _moves_gradients(flow):
                 yield found
@@ -45,7 +46,7 @@ def _of_module(flow: Flow, step: Step, module: str) -> Unreached | None:
         return None
     before = list(_before(flow.facts.events, step))
     backward = _computes_none(flow, before, step, module)
-    run = _run_for(flow, before, step, module) if backward is not None else None
+    run = _run_for(before, step, module) if backward is not None else None
     if backward is None or run is None or not is_made_alone(flow, module):
         return None
     called = _where_called(run, module)
@@ -67,6 +68,8 @@ def _computes_none(flow: Flow, before: Sequence[Event], step: Step, module: str)
         if isinstance(event, ZeroGrad) and _resets(event, step):
             return last
         if isinstance(event, Backward):
+            if not any(root.source is Source.GRAPH for root in event.value.reach):
+                return None  # it raises, or what it is of cannot be seen
             last = last or event
             if not all(_leads_elsewhere(flow, root, module) for root in event.value.reach):
                 return None
@@ -77,25 +80,11 @@ def _is_step_of(event: Event, step: Step) -> bool:
     return isinstance(event, Step) and event.target in (None, step.target)
 
 
-def _run_for(flow: Flow, before: Sequence[Event], step: Step, module: str) -> Forward | None:
-    """The last run of a module before a step, which shows that it is meant to be trained there.
-
-    Where the optimizer has others as well that are trained, that is only known of a run that records a graph in
-    vain, and of an optimizer that no other function has.
-    """
-    is_whole = len(step.modules or ()) == 1
-    if not is_whole and ("." in str(step.target) or _is_reached(flow, module)):
-        return None
+def _run_for(before: Sequence[Event], step: Step, module: str) -> Forward | None:
+    """The last run of a module before a step, which shows that it is meant to be trained there."""
     since = itertools.takewhile(lambda event: not _is_step_of(event, step), before)
     runs = [e for e in since if isinstance(e, Forward) and not e.is_frozen and is_part(_path(e), module)]
-    run = next((each for each in runs if _path(each) == module), next(iter(runs), None))
-    return run if run is None or is_whole or run.mode is not Mode.OFF else None
-
-
-def _is_reached(flow: Flow, module: str) -> bool:
-    """Whether another backward of the function may go through a module."""
-    roots = (root for backward in flow.facts.backwards for root in backward.value.reach)
-    return not all(_leads_elsewhere(flow, root, module) for root in roots)
+    return next((each for each in runs if _path(each) == module), next(iter(runs), None))
 
 
 def _before(events: Sequence[Event], step: Step) -> Iterator[Event]:

@@ -121,11 +121,6 @@ def test_an_actor_whose_action_is_computed_without_a_graph() -> None:
     assert_flagged(agent("action = self.actor(s).detach()  # !"), CODE)
 
 
-@pytest.mark.parametrize("whiten", ["torch.from_numpy(h.detach().numpy() * 2)", "torch.tensor(h.tolist())"])
-def test_an_encoder_whose_output_makes_a_round_trip(whiten: str) -> None:
-    assert_flagged(whitened(f"return {whiten}").replace("loss.backward()", "loss.backward()  # !"), CODE)
-
-
 @pytest.mark.parametrize(
     "code",
     [
@@ -168,6 +163,7 @@ def test_actors_that_are_trained_or_may_be(code: str) -> None:
         whitened("return h.detach()", "head.parameters()"),  # only the head is to be trained
         whitened("return torch.from_numpy(h.detach().numpy())", around="(encoder(x) - x).pow(2).mean().backward()"),
         whitened("return h", around="encoder(x).detach()"),
+        whitened("return torch.from_numpy(h.detach().numpy() * 2)"),  # one of two, which may be meant
     ],
 )
 def test_encoders_that_are_trained_or_not_meant_to_be(code: str) -> None:
