@@ -6,9 +6,8 @@ through the networks behind that alone.
 
 from __future__ import annotations
 
-import itertools
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from gradguard.static import tree as t
@@ -17,6 +16,7 @@ from gradguard.static.mistakes import Unreached
 from gradguard.static.model import Backward, Event, Forward, Loop, Mode, OpaqueCall, Step, ZeroGrad
 from gradguard.static.optimized import overlap
 from gradguard.static.paths import is_part
+from gradguard.static.rounds import round_of
 from gradguard.static.separate_modules import is_made_alone
 from gradguard.static.source import Site
 from gradguard.static.trained_apart import cut
@@ -25,28 +25,31 @@ from gradguard.static.values import Root, Source, node_within
 if TYPE_CHECKING:
     from gradguard.static.flow import Flow
 
-_BY_HAND = re.compile(r"\b_?grad\b(?:\.data)?(?:\.(?!zero_|detach_)\w+_\(|\s*[-+*/]?=(?!=)(?!\s*None))")
+# Gradients that somebody gives to parameters by hand.
+_BY_HAND = re.compile(
+    r"\.grad\b(?:\.data)?(?:\.(?:add|sub|copy|set)_\(|\s*[-+]=|\s*=(?!=)\s*(?!None))|\._grad\s*=(?!=)"
+)
 
 
 def unreached(flow: Flow) -> Iterator[Unreached]:
     """The steps before which a reset, and then only such backwards come, each with the last of these."""
     facts = flow.facts
-    if facts.is_test or facts.assigns_gradients or not facts.backwards:
+    if facts.is_test or not facts.backwards:
         return
     for step in facts.steps:
-        modules = step.modules or frozenset()
-        for module in modules if len(modules) == 1 else ():  # one of several may be left out on purpose
-            found = _of_module(flow, step, module)
-            if found is not None and not facts.switches_gradients() and not _moves_gradients(flow):
-                yield found
+        found = _of_step(flow, step)
+        if found is not None and not facts.switches_gradients() and not _moves_gradients(flow):
+            yield found
 
 
-def _of_module(flow: Flow, step: Step, module: str) -> Unreached | None:
-    if step.target is None or step.by_scaler or step.runs_closure:
+def _of_step(flow: Flow, step: Step) -> Unreached | None:
+    """What to say of the step of an optimizer that has one module: one of several may be left out on purpose."""
+    modules, of = step.modules or frozenset(), round_of(flow.facts, step)
+    if step.target is None or step.by_scaler or step.runs_closure or len(modules) != 1 or of is None:
         return None
-    before = list(_before(flow.facts.events, step))
-    backward = _computes_none(flow, before, step, module)
-    run = _run_for(before, step, module) if backward is not None else None
+    (module,) = modules
+    backward = _computes_none(flow, of.before(step), step, module)
+    run = _run_in(flow, of.loop, module) if backward is not None else None
     if backward is None or run is None or not is_made_alone(flow, module):
         return None
     called = _where_called(run, module)
@@ -59,44 +62,32 @@ def _moves_gradients(flow: Flow) -> bool:
     return flow.project.survey.mentions(_BY_HAND, flow.module, "grad")
 
 
-def _computes_none(flow: Flow, before: Sequence[Event], step: Step, module: str) -> Backward | None:
+def _computes_none(flow: Flow, before: Iterable[Event], step: Step, module: str) -> Backward | None:
     """The last backward before a step, where none since the reset reaches a module."""
     last: Backward | None = None
     for event in before:
-        if isinstance(event, OpaqueCall) or _is_step_of(event, step):
+        if isinstance(event, OpaqueCall) or (isinstance(event, Step) and event.target in (None, step.target)):
             return None
         if isinstance(event, ZeroGrad) and _resets(event, step):
             return last
         if isinstance(event, Backward):
-            if not any(root.source is Source.GRAPH for root in event.value.reach):
-                return None  # it raises, or what it is of cannot be seen
             last = last or event
-            if not all(_leads_elsewhere(flow, root, module) for root in event.value.reach):
+            if not _goes_elsewhere(flow, event, module):
                 return None
     return None
 
 
-def _is_step_of(event: Event, step: Step) -> bool:
-    return isinstance(event, Step) and event.target in (None, step.target)
+def _goes_elsewhere(flow: Flow, backward: Backward, module: str) -> bool:
+    """Whether a backward has a graph, and surely none that leads to a module."""
+    reach = backward.value.reach
+    return any(root.source is Source.GRAPH for root in reach) and all(_leads_elsewhere(flow, r, module) for r in reach)
 
 
-def _run_for(before: Sequence[Event], step: Step, module: str) -> Forward | None:
-    """The last run of a module before a step, which shows that it is meant to be trained there."""
-    since = itertools.takewhile(lambda event: not _is_step_of(event, step), before)
-    runs = [e for e in since if isinstance(e, Forward) and not e.is_frozen and is_part(_path(e), module)]
-    return next((each for each in runs if _path(each) == module), next(iter(runs), None))
-
-
-def _before(events: Sequence[Event], step: Step) -> Iterator[Event]:
-    """What comes before an event, the last first; in a loop what comes after it in the iteration before, too."""
-    place = next(index for index, event in enumerate(events) if event is step)
-    yield from reversed(events[:place])
-    if step.loop is not None:
-        yield from (e for e in reversed(events[place + 1 :]) if _is_in(e, step.loop))
-
-
-def _is_in(event: Event, loop: Loop) -> bool:
-    return event.loop is not None and event.loop.within(loop)
+def _run_in(flow: Flow, loop: Loop | None, module: str) -> Forward | None:
+    """The last run of a module in a round, which shows that it is meant to be trained there."""
+    inside = (e for e in flow.facts.forwards if loop is None or (e.loop is not None and e.loop.within(loop)))
+    runs = [each for each in inside if not each.is_frozen and is_part(_path(each), module)]
+    return next((each for each in reversed(runs) if _path(each) == module), runs[-1] if runs else None)
 
 
 def _resets(reset: ZeroGrad, step: Step) -> bool:
