@@ -44,13 +44,19 @@ def may_learn(cls: Class) -> bool:
     return not _is_of_bare(family) or any(_may_make_parameters(each) for each in family)
 
 
+def makes_its_own(cls: Class) -> bool:
+    """Whether a module may have parameters whatever it is given: its own, or those of layers that it makes."""
+    family = list(cls.lineage())
+    return not _is_of_bare(family) or any(_may_make_parameters(each, of_given=False) for each in family)
+
+
 def _is_of_bare(family: list[Class]) -> bool:
     """Whether what a class and its bases inherit from other packages has nothing to train."""
     strangers = (base.ref for each in family for base in each.bases if base.kind is not Kind.CLASS)
     return all(_BARE.match(str(base)) for base in strangers)
 
 
-def _may_make_parameters(cls: Class) -> bool:
+def _may_make_parameters(cls: Class, *, of_given: bool = True) -> bool:
     given: set[str] = set()
     for ref in cls.methods.values():
         plain = {p.name for p in ref.define.params if _is_plain(p)}
@@ -62,7 +68,7 @@ def _may_make_parameters(cls: Class) -> bool:
                 if not isinstance(value, t.Name):
                     return True
                 given.add(path)
-    return bool(given) and not given <= _used_as_numbers(cls) | _used_as_data(cls, given)
+    return of_given and bool(given) and not given <= _used_as_numbers(cls) | _used_as_data(cls, given)
 
 
 def _used_as_data(cls: Class, paths: set[str]) -> set[str]:

@@ -12,6 +12,7 @@ from gradguard.static.functions import FunctionRef
 from gradguard.static.lines import lines_with
 from gradguard.static.made_modules import is_made
 from gradguard.static.mistakes import Unregistered
+from gradguard.static.parameters import makes_its_own
 from gradguard.static.trained_apart import is_handed_on, is_only_begun, is_trained_or_frozen, trains_itself
 
 if TYPE_CHECKING:
@@ -59,8 +60,22 @@ def _kept(ref: FunctionRef) -> Iterator[tuple[str, t.Stmt, t.Expr]]:
     for stmt in ref.define.statements:
         for collection, value in _put(stmt):
             made = _bound_once(ref, value)
-            if is_made(ref, made) and not trains_itself(ref, made) and not is_handed_on(ref, stmt, value):
+            if not is_made(ref, made) or _is_of_numbers(ref, made):
+                continue
+            if not trains_itself(ref, made) and not is_handed_on(ref, stmt, value):
                 yield _attribute(_kept_as(ref, collection)), stmt, made
+
+
+def _is_of_numbers(ref: FunctionRef, made: t.Expr) -> bool:
+    """Whether an object of a class that only keeps what it is given is given nothing that has parameters."""
+    cls = ref.module.value_of(made.func).ref if isinstance(made, t.Call) else None
+    if not isinstance(made, t.Call) or not isinstance(cls, Class) or makes_its_own(cls):
+        return False
+    return not any(is_made(ref, _bound_once(ref, part)) for arg in made.args for part in _parts(arg.value))
+
+
+def _parts(value: t.Expr) -> Iterator[t.Expr]:
+    return (part for part in t.walk(value) if isinstance(part, t.Expr))
 
 
 def _kept_as(ref: FunctionRef, collection: t.Expr) -> t.Expr:

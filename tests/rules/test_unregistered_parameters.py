@@ -512,3 +512,30 @@ def test_what_is_computed_of_a_parameter(made: str) -> None:
 )
 def test_parameters_and_what_is_not_to_be_trained(snippet: str) -> None:
     assert_clean(snippet, CODE)
+
+
+KEEPING = """
+        class Keeping(nn.Module):
+            def __init__(self, given, scale=1.0):
+                super().__init__()
+                self.given = given
+                self.scale = scale
+
+            def forward(self, x):
+                return {computed}
+"""
+
+
+def of_given(value: str, computed: str) -> str:
+    """A list of modules of a class that has nothing besides what it is given."""
+    return KEEPING.format(computed=computed) + net(f"self.layers = [{value} for k in range(depth)]")
+
+
+def test_a_class_that_keeps_a_layer_which_it_is_given() -> None:
+    snippet = of_given("Keeping(nn.Linear(dim, dim))", "x + self.given(x)")
+    assert_flagged(snippet.replace("(depth)]", "(depth)]  # !"), CODE)
+
+
+@pytest.mark.parametrize("value", ["Keeping([1.0, 2.0])", "Keeping(given=[k] * k, scale=dim)", "Keeping(range(k))"])
+def test_a_class_that_keeps_numbers_which_it_is_given(value: str) -> None:
+    assert_clean(of_given(value, "sum(c * x**i for i, c in enumerate(self.given))"), CODE)
