@@ -29,7 +29,7 @@ _MANY = 40
 def needs_training_mode(project: Project, ref: FunctionRef, path: str) -> bool:
     """Whether a module is to train in training mode, in which it computes something else.
 
-    By its class, or if some module of the program does. Not if its object puts it into evaluation mode when it is made.
+    By its class, which may be that of what all callers give, or if some module of the program does. Not if its object puts it into evaluation mode when it is made.
 
     Args:
         ref: the function that has it.
@@ -39,6 +39,8 @@ def needs_training_mode(project: Project, ref: FunctionRef, path: str) -> bool:
     if flow is None or _is_evaluating_from_the_start(flow, path):
         return False
     made = flow.read(flow.canonical(path), flow.final).ref
+    if not isinstance(made, Class) and path in flow.params:
+        made = project.passed.argument_class(ref, path)
     if isinstance(made, Class):
         return any(_LAYERS.search(text) is not None for text in _texts(made))
     return project.survey.mentions(_LAYERS, ref.module)

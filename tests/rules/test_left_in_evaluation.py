@@ -734,3 +734,44 @@ GIVES_BACK = """
 def test_a_context_that_gives_the_mode_back(block: str) -> None:
     assert_clean(GIVES_BACK.format(mark="", last="model.train(was_training)", block=block), CODE)
     assert_flagged(GIVES_BACK.format(mark="  # !", last="print(model)", block=block), CODE)
+
+
+GIVEN = """
+    class Plain(nn.Module):
+        def __init__(self, dim=8):
+            super().__init__()
+            self.layer = nn.Linear(dim, 2)
+
+        def forward(self, x):
+            return self.layer(x)
+
+    class Noisy(Plain):
+        def forward(self, x):
+            return F.dropout(self.layer(x), 0.1, self.training)
+
+    @torch.no_grad()
+    def score(net, data):
+        net.eval(){mark}
+        return sum(F.cross_entropy(net(x), y).item() for x, y in data)
+
+    def fit(net, data, held_out, optimizer):
+        for epoch in range(30):
+            for x, y in data:
+                optimizer.zero_grad()
+                F.cross_entropy(net(x), y).backward()
+                optimizer.step()
+            print(score(net, held_out))
+
+    def run(data, held_out):
+        net = {made}
+        fit(net, data, held_out, torch.optim.Adam(net.parameters()))
+"""
+
+
+def test_a_model_that_all_callers_give() -> None:
+    assert_flagged(GIVEN.format(made="Noisy(16).to('cpu')", mark="  # !"), CODE)
+
+
+@pytest.mark.parametrize("made", ["Plain()", "Plain(16).to('cpu')"])
+def test_a_model_that_all_callers_give_and_for_which_the_mode_does_not_matter(made: str) -> None:
+    assert_clean(GIVEN.format(made=made, mark=""), CODE)
