@@ -7,7 +7,9 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from gradguard.static import tree as t
+from gradguard.static.bound_paths import binds
 from gradguard.static.mistakes import EstimatedEarly
+from gradguard.static.order import following
 
 if TYPE_CHECKING:
     from gradguard.static.flow import Flow
@@ -18,20 +20,13 @@ _DISTANCE = re.compile(r"loss|mse|l1|criterion|dist", re.I)
 def estimated_early(flow: Flow) -> Iterator[EstimatedEarly]:
     """The estimators ``q = z + (q - z).detach()`` after which ``q`` is compared with ``z.detach()``."""
     for stmt in flow.ref.define.statements:
-        if not isinstance(stmt, t.Assign) or len(stmt.targets) != 1:
+        chosen = t.path_of(stmt.targets[0]) if isinstance(stmt, t.Assign) and len(stmt.targets) == 1 else None
+        if not isinstance(stmt, t.Assign) or chosen is None:
             continue
-        chosen = t.path_of(stmt.targets[0])
-        encoded = _goes_through_to(stmt.value, chosen) if chosen is not None else None
-        line = flow.site(stmt).line
-        if encoded is None or len(flow.ref.assigned.get(str(chosen), [])) > _BOUND_TWICE:
-            continue
-        for node in flow.ref.define.nodes:
-            if _compares(node, str(chosen), encoded) and isinstance(node, t.Expr) and flow.site(node).line > line:
-                yield EstimatedEarly(flow.site(stmt), flow.site(node), str(chosen), encoded)
-                break
-
-
-_BOUND_TWICE = 2
+        encoded = _goes_through_to(stmt.value, chosen)
+        loss = _compared_after(flow, stmt, chosen, encoded) if encoded is not None else None
+        if encoded is not None and loss is not None:
+            yield EstimatedEarly(flow.site(stmt), flow.site(loss), chosen, encoded)
 
 
 def _goes_through_to(value: t.Expr, chosen: str) -> str | None:
@@ -46,11 +41,22 @@ def _goes_through_to(value: t.Expr, chosen: str) -> str | None:
 
 
 def _detached(expr: t.Expr) -> t.Expr | None:
-    is_detach = isinstance(expr, t.Call) and isinstance(expr.func, t.Attribute) and expr.func.name == "detach"
-    return expr.func.value if is_detach else None  # type: ignore[attr-defined]
+    """``x`` of ``x.detach()``."""
+    func = expr.func if isinstance(expr, t.Call) else None
+    return func.value if isinstance(func, t.Attribute) and func.name == "detach" else None
 
 
-def _compares(node: t.Node, chosen: str, encoded: str) -> bool:
+def _compared_after(flow: Flow, stmt: t.Stmt, chosen: str, encoded: str) -> t.Expr | None:
+    """What compares the two after a statement, before either is bound to something else."""
+    for each in following(flow.ref.define.body, stmt):
+        compared = (node for node in t.walk(each) if isinstance(node, t.Expr) and _compares(node, chosen, encoded))
+        found = next(compared, None)
+        if found is not None or binds(each, chosen) or binds(each, encoded):
+            return found
+    return None
+
+
+def _compares(node: t.Expr, chosen: str, encoded: str) -> bool:
     """``F.mse_loss(q, z.detach())``, ``q - z.detach()``."""
     if isinstance(node, t.Call):
         sides = [arg.value for arg in node.args] if _DISTANCE.search(node.name) is not None else []

@@ -103,6 +103,13 @@ class FunctionRef(Remembers):
         given = ((name, call.argument(name, place)) for place, name in enumerate(names))
         return {name: value for name, value in given if value is not None}
 
+    def kept_as(self, name: str) -> str | None:
+        """The first attribute of its object that a variable becomes: ``self.net`` after ``self.net = net``."""
+        bound = (stmt for stmt in self.define.statements if isinstance(stmt, t.Assign))
+        pairs = (pair for stmt in bound for pair in t.pairs(stmt.targets, stmt.value))
+        kept = (t.path_of(target) or "" for target, value in pairs if t.path_of(value) == name)
+        return next((path for path in kept if path.startswith("self.")), None)
+
     @cached_property
     def assigned(self) -> Mapping[str, list[t.Expr]]:
         """What its assignments bind each path to; for one of several targets the whole value."""

@@ -16,6 +16,7 @@ from gradguard.static.adds_nothing import each_in_its_slot, is_forward_pass, is_
 from gradguard.static.autograd_functions import kept_outputs
 from gradguard.static.backwards import judge_backward, judge_grad_call
 from gradguard.static.broken_ties import broken_ties
+from gradguard.static.computed_parameters import computed_of_parameters, never_registered
 from gradguard.static.counted_twice import counted_twice
 from gradguard.static.discarded import discarded
 from gradguard.static.estimated_early import estimated_early
@@ -24,7 +25,7 @@ from gradguard.static.forwards import judge_forwards
 from gradguard.static.goes_on import goes_on, through_iterations
 from gradguard.static.handed_functions import is_run_by_others
 from gradguard.static.hooks import judge_hook
-from gradguard.static.leaf_attributes import computed_of_parameters, leaves_made, never_registered, never_trained
+from gradguard.static.leaf_attributes import leaves_made, never_trained
 from gradguard.static.left_by_errors import left_by_errors
 from gradguard.static.live_advantages import live_advantages
 from gradguard.static.live_states import live_states

@@ -15,7 +15,7 @@ from gradguard.static.classes import Class
 from gradguard.static.copies import is_called_in_loop, modules_run, resets_after, stays_here
 from gradguard.static.made_modules import is_made
 from gradguard.static.model import Backward
-from gradguard.static.paths import is_within
+from gradguard.static.paths import is_part
 
 if TYPE_CHECKING:
     from gradguard.static.flow import Flow
@@ -42,7 +42,7 @@ def _is_asked(flow: Flow, backward: Backward, module: str) -> bool:
     inputs = node.argument("inputs", 3) if isinstance(node, t.Call) else None
     if inputs is None:
         return True
-    return any(path == module or is_within(path, module) for path in _paths_in(flow, inputs))
+    return any(is_part(path, module) for path in _paths_in(flow, inputs))
 
 
 def _paths_in(flow: Flow, expr: t.Expr, levels: int = _LEVELS) -> Iterator[str]:
@@ -97,27 +97,20 @@ def _may_reset(ref: FunctionRef, path: str) -> bool:
 
 def _hands_out(value: t.Expr, path: str) -> bool:
     """Whether a function returns a module, or its parameters: ``return list(self.head.parameters())``."""
-    run = {node.func for node in t.walk(value) if isinstance(node, t.Call)}
-    run |= {
-        arg.value for node in t.walk(value) if isinstance(node, t.Call) and _calls_it(node) for arg in node.args[:1]
-    }
+    calls = [node for node in t.walk(value) if isinstance(node, t.Call)]
+    run = {call.func for call in calls}
+    run |= {call.args[0].value for call in calls if call.name == "functional_call" and call.args}
     mentioned = (node for node in t.walk(value) if isinstance(node, t.Attribute) and t.path_of(node) == path)
     return any(node not in run for node in mentioned)
-
-
-def _calls_it(call: t.Call) -> bool:
-    return call.name == "functional_call"
 
 
 def _is_made_in_loop(flow: Flow, owner: Class) -> bool:
     """Whether one that calls the method makes the object for it in a loop."""
     for caller in flow.project.written_calling(flow.ref):
-        loops = (node for node in caller.define.nodes if isinstance(node, t.Repeat | t.Comprehension))
-        calls = [[node for node in t.walk(loop) if isinstance(node, t.Call)] for loop in loops]
-        for inside in calls:
-            if any(_makes(caller, call, owner) for call in inside) and any(
-                call.name == flow.facts.name for call in inside
-            ):
+        for loop in (node for node in caller.define.nodes if isinstance(node, t.Repeat | t.Comprehension)):
+            calls = [node for node in t.walk(loop) if isinstance(node, t.Call)]
+            is_run = any(call.name == flow.facts.name for call in calls)
+            if is_run and any(_makes(caller, call, owner) for call in calls):
                 return True
     return False
 

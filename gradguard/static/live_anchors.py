@@ -10,21 +10,17 @@ from gradguard.static import tree as t
 from gradguard.static.mistakes import LiveState
 from gradguard.static.order import has
 from gradguard.static.own_methods import methods_of
+from gradguard.static.parameter_names import is_live, last_of, loops_of, named, parameters_in, same_memory
+from gradguard.static.paths import is_part
 from gradguard.static.source import Site
 
 if TYPE_CHECKING:
     from gradguard.static.flow import Flow
     from gradguard.static.functions import FunctionRef
 
-_OF_MODEL = {"parameters": False, "named_parameters": True}
-_SAME = frozenset("list tuple iter sorted reversed dict OrderedDict filter".split())
 _SHAPING = frozenset("detach view flatten reshape ravel squeeze unsqueeze".split())
 _DISTANCES = frozenset("mse_loss l1_loss smooth_l1_loss dist sub".split())
 _MOVED = re.compile(r"\.data\s*=[^=]|vector_to_parameters|\bswap_tensors|\.set_\(")
-_DEEP = 4
-
-_Named = tuple[t.Expr, str]
-"""A name that stands for each parameter of a model, and the path of the model."""
 
 
 def live_anchors(flow: Flow) -> Iterator[LiveState]:
@@ -50,8 +46,8 @@ def _kept(ref: FunctionRef, stmt: t.Stmt) -> Iterator[tuple[str, t.Expr, str]]:
         if isinstance(target, t.Subscript):
             yield from _put(ref, target.value, value)
         elif (path := t.path_of(target)) is not None and isinstance(value, t.Comprehension):
-            for name, model in _parameters_in(ref, value.clauses[0].target, value.clauses[0].iterable):
-                if _is_live(value.element, name):
+            for name, model in parameters_in(ref, value.clauses[0].target, value.clauses[0].iterable):
+                if is_live(value.element, name):
                     yield path, value.element, model
     call = stmt.value if isinstance(stmt, t.Evaluate) else None
     if isinstance(call, t.Call) and isinstance(call.func, t.Attribute) and call.func.name == "append":
@@ -60,118 +56,18 @@ def _kept(ref: FunctionRef, stmt: t.Stmt) -> Iterator[tuple[str, t.Expr, str]]:
 
 def _put(ref: FunctionRef, collection: t.Expr, value: t.Expr) -> Iterator[tuple[str, t.Expr, str]]:
     path = t.path_of(collection)
-    for name, model in _named(ref) if path is not None and "[" not in path else ():
-        if path is not None and _is_live(value, name) and not isinstance(value, t.Name):
+    if path is None or "[" in path or same_memory(value) is value:
+        return
+    for name, model in named(ref):
+        if is_live(value, name):
             yield path, value, model
-
-
-def _is_live(value: t.Expr, name: t.Expr) -> bool:
-    """``p``, ``p.detach()``, ``p.data``: the memory is that of the parameter."""
-    while True:
-        if isinstance(value, t.Call) and isinstance(value.func, t.Attribute) and value.func.name == "detach":
-            value = value.func.value
-        elif isinstance(value, t.Attribute) and value.name == "data":
-            value = value.value
-        else:
-            return isinstance(value, t.Name) and t.path_of(value) == t.path_of(name)
-
-
-def _named(ref: FunctionRef) -> list[_Named]:
-    """The names that loops of a function give the parameters of one model; none that has two meanings."""
-    found: list[_Named] = []
-    for target, iterable in _loops(ref):
-        found += _parameters_in(ref, target, iterable)
-    models: dict[str | None, set[str]] = {}
-    for name, model in found:
-        models.setdefault(t.path_of(name), set()).add(model)
-    return [(name, model) for name, model in found if len(models[t.path_of(name)]) == 1]
-
-
-def _loops(ref: FunctionRef) -> Iterator[tuple[t.Expr, t.Expr]]:
-    """What the loops and the comprehensions of a function bind, and what they go over."""
-    for node in ref.define.nodes:
-        if isinstance(node, t.Repeat) and node.target is not None and node.iterable is not None:
-            yield node.target, node.iterable
-        elif isinstance(node, t.Comprehension):
-            yield from ((clause.target, clause.iterable) for clause in node.clauses)
-
-
-def _parameters_in(ref: FunctionRef, target: t.Expr, over: t.Expr, deep: int = 0) -> list[_Named]:
-    """The names in the target of a loop that stand for the parameters of a model."""
-    items = target.items if isinstance(target, t.Display) else []
-    if deep > _DEEP:
-        return []
-    if isinstance(over, t.Name | t.Attribute):
-        path = t.path_of(over)
-        bound = _bound(ref, path) if path is not None else []
-        return _parameters_in(bound[0][0], target, bound[0][1], deep + 1) if len(bound) == 1 else []
-    if isinstance(over, t.Comprehension):
-        return _of_comprehension(ref, target, over, deep)
-    if not isinstance(over, t.Call):
-        return []
-    given = [arg.value for arg in over.args]
-    if isinstance(over.func, t.Attribute):
-        owner, name = over.func.value, over.func.name
-        if name in _OF_MODEL:
-            path, element = t.path_of(owner), _last_of(target) if _OF_MODEL[name] else target
-            return [(element, path)] if path is not None and isinstance(element, t.Name) else []
-        if name in ("items", "values") and not given:
-            element = target if name == "values" else _last_of(target)
-            return _of_dict(ref, element, owner, deep) if isinstance(element, t.Name) else []
-        method = ref.owner.method(name) if ref.owner is not None and t.path_of(owner) == "self" else None
-        returned = [s.value for s in method.define.statements if isinstance(s, t.Return)] if method is not None else []
-        if method is None or given or len(returned) != 1 or returned[0] is None:
-            return []
-        return _parameters_in(method, target, returned[0], deep + 1)
-    if over.name == "zip" and len(items) == len(given):
-        return [found for item, each in zip(items, given) for found in _parameters_in(ref, item, each, deep + 1)]
-    if over.name == "enumerate" and len(items) == 2 and given:
-        return _parameters_in(ref, items[1], given[0], deep + 1)
-    return _parameters_in(ref, target, given[-1], deep + 1) if over.name in _SAME and given else []
-
-
-def _last_of(target: t.Expr) -> t.Expr | None:
-    """``p`` of ``name, p``."""
-    is_pair = isinstance(target, t.Display) and len(target.items) == 2
-    return target.items[1] if isinstance(target, t.Display) and is_pair else None
-
-
-def _of_comprehension(ref: FunctionRef, target: t.Expr, made: t.Comprehension, deep: int) -> list[_Named]:
-    """``[(n, p) for n, p in net.named_parameters() if p.requires_grad]``: the names of those that it gives."""
-    elements = made.element.items if isinstance(made.element, t.Display) else [made.element]
-    targets = target.items if isinstance(made.element, t.Display) and isinstance(target, t.Display) else [target]
-    inner = _parameters_in(ref, made.clauses[0].target, made.clauses[0].iterable, deep + 1)
-    if made.key is not None or len(elements) != len(targets):
-        return []
-    pairs = list(zip(targets, elements))
-    return [(each, model) for name, model in inner for each, element in pairs if _is_live(element, name)]
-
-
-def _of_dict(ref: FunctionRef, element: t.Expr, owner: t.Expr, deep: int) -> list[_Named]:
-    """The names of what a dict of parameters gives, where that is all that it is."""
-    if isinstance(owner, t.Call) and isinstance(owner.func, t.Attribute) and owner.func.name == "state_dict":
-        path = t.path_of(owner.func.value)
-        return [(element, path)] if path is not None else []
-    path = t.path_of(owner)
-    bound = _bound(ref, path) if path is not None else []
-    made = bound[0][1] if len(bound) == 1 else None
-    if not isinstance(made, t.Comprehension) or made.key is None:
-        return []
-    inner = _parameters_in(bound[0][0], made.clauses[0].target, made.clauses[0].iterable, deep + 1)
-    return [(element, model) for name, model in inner if t.path_of(made.element) == t.path_of(name)]
-
-
-def _bound(ref: FunctionRef, path: str) -> list[tuple[FunctionRef, t.Expr]]:
-    """What is bound to a path, by the function or by the methods of its object."""
-    scope = methods_of(ref.owner) if ref.owner is not None and path.startswith("self.") else [ref]
-    return [(each, value) for each in scope for value in each.assigned.get(path, ())]
 
 
 def _is_one_model(ref: FunctionRef, kept: str, model: str) -> bool:
     """Whether the model is the same one wherever the collection is known."""
     if model.startswith("self.") and ref.owner is not None:
         methods = (method for method in methods_of(ref.owner) if method.define.name != "__init__")
-        return not any(_is_in(model, path) for method in methods for path in method.assigned)
+        return not any(is_part(model, path) for method in methods for path in method.assigned)
     if kept.startswith("self."):
         return False  # whatever the methods are given
     head = model.split(".")[0]
@@ -205,16 +101,12 @@ def _changes(stmt: t.Stmt, kept: str) -> bool:
     """Whether a statement binds a collection to something, puts something into it, or changes what is in it."""
     if isinstance(stmt, t.Assign):
         pairs = ((t.path_of(target), value) for target, value in t.pairs(stmt.targets, stmt.value))
-        return any(_is_in(path, kept) and not _is_empty(value) for path, value in pairs)
+        return any(is_part(path or "", kept) and not _is_empty(value) for path, value in pairs)
     if isinstance(stmt, t.Augment):
-        return _is_in(t.path_of(stmt.target), kept)
+        return is_part(t.path_of(stmt.target) or "", kept)
     call = stmt.value if isinstance(stmt, t.Evaluate) else None
     func = call.func if isinstance(call, t.Call) else None
-    return isinstance(func, t.Attribute) and _is_in(t.path_of(func.value), kept) and func.name != "clear"
-
-
-def _is_in(path: str | None, kept: str) -> bool:
-    return path is not None and (path == kept or path.startswith((f"{kept}[", f"{kept}.")))
+    return isinstance(func, t.Attribute) and is_part(t.path_of(func.value) or "", kept) and func.name != "clear"
 
 
 def _is_empty(value: t.Expr) -> bool:
@@ -227,8 +119,8 @@ def _is_empty(value: t.Expr) -> bool:
 
 def _differences(ref: FunctionRef, kept: str, model: str) -> Iterator[Site]:
     """Where a function takes what is kept away from the parameters that it is."""
-    own = {t.path_of(name) for name, of in _named(ref) if of == model}
-    others = {t.path_of(name) for target, over in _loops(ref) for name in _elements(target, over, kept)}
+    own = {t.path_of(name) for name, of in named(ref) if of == model}
+    others = {t.path_of(name) for target, over in loops_of(ref) for name in _elements(target, over, kept)}
     for node in ref.define.nodes if own else ():
         sides: Sequence[t.Expr] = ()
         if isinstance(node, t.Operation) and node.operator == "-":
@@ -252,7 +144,7 @@ def _elements(target: t.Expr, over: t.Expr, kept: str) -> Iterator[t.Expr]:
     owner = over.func.value if isinstance(over, t.Call) and isinstance(over.func, t.Attribute) else over
     if t.path_of(owner) == kept and isinstance(target, t.Name):
         yield target
-    elif t.path_of(owner) == kept and (last := _last_of(target)) is not None:
+    elif t.path_of(owner) == kept and (last := last_of(target)) is not None:
         yield last
 
 

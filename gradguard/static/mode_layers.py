@@ -29,7 +29,8 @@ _MANY = 40
 def needs_training_mode(project: Project, ref: FunctionRef, path: str) -> bool:
     """Whether a module is to train in training mode, in which it computes something else.
 
-    By its class, which may be that of what all callers give, or if some module of the program does. Not if its object puts it into evaluation mode when it is made.
+    By its class, which may be that of what all callers give, or if some module of the program does. Not if its object
+    puts it into evaluation mode when it is made.
 
     Args:
         ref: the function that has it.

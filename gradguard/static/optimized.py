@@ -119,12 +119,8 @@ def _makes_leaf(call: t.Call) -> bool:
 def _as_kept(c: Called, path: str | None) -> str | None:
     """The path by which the object's methods have what its constructor was given: ``self.model.head``."""
     head, dot, rest = (path or "").partition(".")
-    for stmt in c.flow.ref.define.body if head in c.flow.params else ():
-        for target, value in t.pairs(stmt.targets, stmt.value) if isinstance(stmt, t.Assign) else ():
-            kept = t.path_of(target) or ""
-            if t.path_of(value) == head and kept.startswith("self."):
-                return kept + dot + rest
-    return path
+    kept = c.flow.ref.kept_as(head) if head in c.flow.params else None
+    return path if kept is None else kept + dot + rest
 
 
 def overlap(some: frozenset[str] | None, others: frozenset[str] | None) -> bool:

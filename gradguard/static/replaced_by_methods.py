@@ -137,18 +137,12 @@ def modules_given(owner: Class, making: FunctionRef, call: t.Call) -> Iterator[s
         if isinstance(func, t.Attribute) and func.name in ("parameters", "named_parameters"):
             path = t.path_of(func.value)
             if path is not None:
-                yield _kept_as(making, path)
+                kept = making.kept_as(path) if making.define.name == "__init__" and "." not in path else None
+                yield kept or path
 
 
 def _is_own_method(call: t.Call) -> bool:
     return isinstance(call.func, t.Attribute) and t.path_of(call.func.value) == "self"
-
-
-def _kept_as(making: FunctionRef, path: str) -> str:
-    """The attribute that a variable of a constructor becomes: ``self.net = net``."""
-    bound = [] if "." in path or making.define.name != "__init__" else making.assigned.items()
-    kept = [name for name, values in bound if any(isinstance(v, t.Name) and v.id == path for v in values)]
-    return kept[0] if len(kept) == 1 and kept[0].startswith("self.") else path
 
 
 def _goes_on(flow: Flow, owner: Class, methods: list[FunctionRef], path: str) -> bool:
