@@ -51,7 +51,7 @@ def steps_without_gradients(function: Function) -> Iterator[Finding]:
         related = (
             each.run.related(f"`{each.module}` runs here"),
             each.backward.related("this backward reaches none of its parameters"),
-            each.step.related(f"`{each.optimizer}` steps here, and changes nothing"),
+            each.step.related(f"`{each.optimizer}` steps here without a gradient of it"),
         )
         yield rule.finding(
             each.cut or each.backward,
