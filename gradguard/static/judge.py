@@ -19,6 +19,7 @@ from gradguard.static.broken_ties import broken_ties
 from gradguard.static.computed_parameters import computed_of_parameters, never_registered
 from gradguard.static.counted_twice import counted_twice
 from gradguard.static.discarded import discarded
+from gradguard.static.drawn import drawn
 from gradguard.static.estimated_early import estimated_early
 from gradguard.static.evaluated_again import evaluated_again
 from gradguard.static.forwards import judge_forwards
@@ -114,6 +115,7 @@ def judge(flow: Flow) -> None:
     flow.facts.spent_iterators = lambda: spent_iterators(flow)
     if len(flow.facts.backwards) > 1:
         flow.facts.counted_twice = lambda: list(counted_twice(flow))
+    flow.facts.drawn = lambda: list(drawn(flow))
     flow.facts.estimated_early = lambda: list(estimated_early(flow))
     flow.facts.cancelled = lambda: list(cancelled(flow))
     flow.facts.tensor_keys = lambda: tensor_keys(flow)

@@ -108,6 +108,21 @@ class LiveState:
 
 
 @dataclass(frozen=True, slots=True)
+class Drawn:
+    """A network is given what was drawn without a graph, where the distribution is trained with what it gives.
+
+    Args:
+        site: the call that draws.
+        run: the call of the network.
+        is_zero: it has a graph, whose gradient is zero: ``torch.normal``.
+    """
+
+    site: Site
+    run: Site
+    is_zero: bool
+
+
+@dataclass(frozen=True, slots=True)
 class LiveAdvantage:
     """The loss of a policy is weighted with an advantage that has the graph of the value in it.
 

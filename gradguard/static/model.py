@@ -35,6 +35,7 @@ from gradguard.static.mistakes import (
     CachedCall,
     Cancelled,
     CountedTwice,
+    Drawn,
     EstimatedEarly,
     EvaluatedAgain,
     KeptKey,
@@ -135,6 +136,8 @@ class Function:
         counted_twice: the losses that are backpropagated by themselves and again within a sum, for one step (reads
             other files).
         cancelled: the sums in which a tensor cancels out that is to have their gradient: ``x + (x.round() - x)``.
+        drawn: what is drawn without a graph, and given to a network with which its distribution is trained (reads other
+            files).
         estimated_early: the straight-through estimators that come before the loss of their codebook.
         unregistered: the plain lists and dicts in which a module puts what has parameters (reads other files).
         unregistered_leaves: the tensors of a module that want a gradient and are no parameters, each with where it is
@@ -194,6 +197,7 @@ class Function:
     spent_iterators: Callable[[], list[SpentIterator]] = field(default=list, repr=False)
     counted_twice: Callable[[], list[CountedTwice]] = field(default=list, repr=False)
     cancelled: Callable[[], list[Cancelled]] = field(default=list, repr=False)
+    drawn: Callable[[], list[Drawn]] = field(default=list, repr=False)
     estimated_early: Callable[[], list[EstimatedEarly]] = field(default=list, repr=False)
     tensor_keys: Callable[[], list[TensorKey]] = field(default=list, repr=False)
     passed_over: Callable[[], list[PassedOver]] = field(default=list, repr=False)

@@ -363,8 +363,8 @@ def tensor_method(c: Called) -> Value | None:
         return NUMBER if numbers else holding(_broken(c, c.method, receiver), Held.CUT, c.node)
     if c.method == "scale" and k.SCALER_NAME.search(c.receiver_path or ""):
         return c.first or UNKNOWN
-    if c.method == "sample" and receiver.kind is Kind.OUTPUT:
-        return DETACHED  # torch.distributions draws under no_grad
+    if c.method in ("sample", "sample_n") and receiver.kind in (Kind.OUTPUT, Kind.TENSOR):
+        return DETACHED  # torch.distributions draws under no_grad; no tensor has such a method
     if c.method in k.MOVING_METHODS:
         moved = computed(receiver)._replace(parts=())
         moved = moved._replace(holds=moved.holds | receiver.holding(Held.STATE) | _on_device(c, receiver))

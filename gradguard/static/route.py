@@ -35,7 +35,7 @@ def in_words(flow: Flow, way: list[t.Node]) -> tuple[str, ...]:
 def _search(flow: Flow, value: t.Expr, start: t.Node, steps: int) -> list[t.Node] | None:
     if value is start:
         return [value]
-    parts = list(_handing_on(flow, value))
+    parts = list(handing_on(flow, value))
     if any(part is start for part in parts):
         return [value, start]
     if steps == 0:
@@ -50,7 +50,7 @@ def _search(flow: Flow, value: t.Expr, start: t.Node, steps: int) -> list[t.Node
     return None
 
 
-def _handing_on(flow: Flow, value: t.Expr) -> Iterator[t.Node]:
+def handing_on(flow: Flow, value: t.Expr) -> Iterator[t.Node]:
     """The parts of an expression that may give it their graph: none of ``torch.ones_like(x)``, of ``x.detach()``."""
     nodes = list(t.walk(value))
     cut = {inner for node in nodes if _cuts(flow, node) for inner in t.walk(node)}

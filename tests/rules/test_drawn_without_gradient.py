@@ -1,0 +1,328 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.rules.snippets import assert_clean, assert_flagged, lines_in_files, twin
+
+CODE = "GG230"
+
+
+def autoencoder(
+    draw: str, given: str = "self.decoder(z), mean, log_var", before: str = "pass", decorator: str = ""
+) -> str:
+    """A variational autoencoder that draws its code in some way."""
+    return f"""
+    from torch import distributions as D
+    from torch.distributions import Bernoulli, Normal, kl_divergence
+
+    class Autoencoder(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.encoder = nn.Linear(8, 8)
+            self.decoder = nn.Linear(4, 8)
+
+        {decorator}
+        def forward(self, x):
+            mean, log_var = self.encoder(x).chunk(2, dim=-1)
+            {before}
+            {draw}
+            return {given}
+    """
+
+
+@pytest.mark.parametrize(
+    "draw",
+    [
+        "z = Normal(mean, log_var.exp()).sample()  # !",
+        "z = D.Normal(mean, torch.exp(0.5 * log_var)).sample()  # !",
+        "z = torch.distributions.Normal(mean, log_var.exp()).sample().view(-1, 4)  # !",
+        "z = torch.distributions.Normal(loc=mean, scale=log_var.exp()).sample((1,)).squeeze(0)  # !",
+        "z = D.Independent(D.Normal(mean, F.softplus(log_var)), 1).sample()  # !",
+        "z = D.MultivariateNormal(mean, torch.diag_embed(log_var.exp())).sample()  # !",
+        "z = torch.normal(mean, log_var.exp())  # !",
+        "z = torch.normal(mean=mean, std=torch.exp(log_var / 2))  # !",
+        "code = torch.tanh(Normal(mean, log_var.exp()).sample()); z = torch.cat([code, code])  # !",
+    ],
+)
+def test_drawn_for_a_decoder(draw: str) -> None:
+    assert_flagged(autoencoder(draw), CODE)
+
+
+@pytest.mark.parametrize(
+    ("given", "before"),
+    [
+        ("self.decoder(z), posterior", "posterior = Normal(mean, log_var.exp())"),
+        ("{'out': self.decoder(z), 'posterior': posterior}", "posterior = Normal(mean, log_var.exp())"),
+        ("self.decoder(z)", "posterior = Normal(mean, log_var.exp()); self.kl = (mean ** 2 + log_var.exp()).mean()"),
+        ("F.mse_loss(self.decoder(z), x) + (mean ** 2).mean()", "posterior = Normal(mean, log_var.exp())"),
+    ],
+)
+def test_the_caller_has_both(given: str, before: str) -> None:
+    assert_flagged(autoencoder("z = posterior.sample()  # !", given, before), CODE)
+
+
+@pytest.mark.parametrize(
+    "draw",
+    [
+        "z = Normal(mean, log_var.exp()).rsample()",
+        "z = mean + log_var.exp() * torch.randn_like(mean)",
+        "z = mean + log_var.exp() * torch.normal(0.0, 1.0, size=mean.shape)",
+        "z = mean + log_var.exp() * Normal(0.0, 1.0).sample(mean.shape)",
+        "z = mean + log_var.exp() * Normal(torch.zeros_like(mean), torch.ones_like(mean)).sample()",
+        "z = Bernoulli(logits=mean).sample()",  # it has no rsample
+        "z = Normal(mean.detach(), log_var.exp().detach()).sample()",
+        "z = mean if not self.training else Normal(mean, log_var.exp()).rsample()",
+        "z = Normal(mean, log_var.exp()).rsample() if self.training else Normal(mean, log_var.exp()).sample()",
+        "z = mean",
+    ],
+)
+def test_drawn_with_a_gradient_or_of_constants(draw: str) -> None:
+    assert_clean(autoencoder(draw), CODE)
+
+
+@pytest.mark.parametrize(
+    ("given", "before"),
+    [
+        ("self.decoder(z)", "pass"),  # only what is drawn is given: nothing trains the encoder with it
+        ("z, mean, log_var", "pass"),
+        ("self.decoder(mean), mean, log_var", "pass"),
+        ("self.decoder(z), Normal(mean, log_var.exp()).log_prob(z).sum(-1)", "pass"),  # a score function
+    ],
+)
+def test_something_else_is_given(given: str, before: str) -> None:
+    assert_clean(autoencoder("z = Normal(mean, log_var.exp()).sample()", given, before), CODE)
+
+
+def test_nothing_records_it() -> None:
+    draw = "z = Normal(mean, log_var.exp()).sample()"
+    assert_clean(autoencoder(draw, decorator="@torch.no_grad()"), CODE)
+    assert_clean(autoencoder(f"with torch.no_grad(): {draw}"), CODE)
+
+
+HELPER = """
+from torch.distributions import Normal
+
+class Autoencoder(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.encoder = nn.Linear(8, 8)
+        self.decoder = nn.Linear(4, 8)
+
+    def reparameterize(self, mean, log_var):
+        std = torch.exp(0.5 * log_var)
+        return torch.normal(mean, std)  # !
+
+    def forward(self, x):
+        mean, log_var = self.encoder(x).chunk(2, dim=-1)
+        z = self.reparameterize(mean, log_var)
+        return self.decoder(z), mean, log_var
+"""
+
+
+def test_drawn_by_a_helper() -> None:
+    assert_flagged(HELPER, CODE)
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        ("torch.normal(mean, std)", "mean + std * torch.randn_like(std)"),
+        ("return torch", "if self.training: return mean + std * torch.randn_like(std)\n        return torch"),
+        ("def reparam", "@torch.no_grad()\n    def reparam"),
+        ("std = torch", "with torch.no_grad(): return torch.normal(mean, log_var)\n        std = torch"),
+    ],
+)
+def test_a_helper_that_does_not(edit: tuple[str, str]) -> None:
+    snippet = twin(HELPER, edit)
+    assert_clean(
+        snippet.replace("return torch.normal(mean, std)", "return std") if "with" in edit[1] else snippet, CODE
+    )
+
+
+IN_ONE = """
+import torch.distributions as D
+
+def fit(loader, epochs):
+    encoder, decoder = nn.Linear(8, 8), nn.Linear(4, 8)
+    opt = torch.optim.Adam([*encoder.parameters(), *decoder.parameters()])
+    prior = D.Normal(torch.zeros(4), torch.ones(4))
+    for epoch in range(epochs):
+        for x in loader:
+            opt.zero_grad()
+            mean, raw = encoder(x).chunk(2, -1)
+            posterior = D.Normal(mean, F.softplus(raw))
+            code = posterior.sample()  # !
+            nll = F.mse_loss(decoder(code), x)
+            kl = D.kl_divergence(posterior, prior).mean()
+            (nll + kl).backward()
+            opt.step()
+"""
+
+
+def test_in_one_function() -> None:
+    assert_flagged(IN_ONE, CODE)
+
+
+@pytest.mark.parametrize(
+    "edits",
+    [
+        [("posterior.sample()", "posterior.rsample()")],
+        [("decoder(code)", "decoder(mean)")],
+        [("decoder(code)", "mean"), ("(nll + kl)", "decoder(code).mean().item(); (nll + kl)")],  # nobody trains it
+        [("            nll =", "            with torch.no_grad(): shown = decoder(code)\n            nll ="),
+         ("decoder(code), x", "decoder(mean), x")],
+        [("+ kl)", "- (posterior.log_prob(code).sum(-1) * nll.detach()).mean())")],  # the score function
+        [("+ kl)", "- posterior.log_prob(x).mean())")],  # the likelihood of what was observed
+        [("(nll + kl)", "nll")],  # nothing trains the encoder: another mistake
+        [("D.Normal(mean, F.softplus(raw))", "D.Bernoulli(logits=mean)")],
+    ],
+)  # fmt: skip
+def test_look_alikes_in_one_function(edits: list[tuple[str, str]]) -> None:
+    assert_clean(twin(IN_ONE, *edits), CODE)
+
+
+LIKELIHOOD = """
+class Drawing(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.infer, self.generate, self.head = nn.GRUCell(8, 8), nn.GRUCell(8, 8), nn.Linear(8, 8)
+
+    def elbo(self, x, sigma):
+        h_e = h_g = torch.zeros(len(x), 8)
+        elbo = 0
+        for layer in range(12):
+            prior = torch.distributions.Normal(self.head(h_g), F.softplus(self.head(h_g)))
+            h_e = self.infer(x, h_e)
+            q = torch.distributions.Normal(self.head(h_e), F.softplus(self.head(h_e)))
+            z = q.sample()  # !
+            h_g = self.generate(z, h_g)
+            elbo -= torch.distributions.kl_divergence(q, prior).sum(-1).mean()
+        elbo += torch.distributions.Normal(self.head(h_g), sigma).log_prob(x).sum(-1).mean()
+        return elbo
+"""
+
+
+def test_the_likelihood_of_what_a_decoder_gives() -> None:
+    assert_flagged(LIKELIHOOD, CODE)
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        ("q.sample()", "q.rsample()"),
+        ("z = q.sample()", "z = self.head(h_e)"),
+        ("elbo -= torch", "elbo -= q.log_prob(z).sum(-1).mean() + torch"),
+        ("elbo -= torch.distributions.kl_divergence(q, prior).sum(-1).mean()", "pass"),
+    ],
+)
+def test_look_alikes_of_a_likelihood(edit: tuple[str, str]) -> None:
+    assert_clean(twin(LIKELIHOOD, edit), CODE)
+
+
+POLICY = """
+from torch.distributions import Categorical, Normal
+
+class Policy(nn.Module):
+    def __init__(self, size=4, actions=2):
+        super().__init__()
+        self.body = nn.Linear(size, 32)
+        self.mean = nn.Linear(32, actions)
+        self.log_std = nn.Linear(32, actions)
+
+    def forward(self, state):
+        hidden = torch.relu(self.body(state))
+        return self.mean(hidden), self.log_std(hidden).clamp(-20, 2)
+
+    def sample(self, state):
+        mean, log_std = self(state)
+        normal = Normal(mean, log_std.exp())
+        raw = normal.sample()  # !
+        action = torch.tanh(raw)
+        log_prob = normal.log_prob(raw) - torch.log(1 - action.pow(2) + 1e-6)
+        return action, log_prob.sum(-1, keepdim=True), torch.tanh(mean)
+"""
+AGENT = """
+class Critic(nn.Module):
+    def __init__(self, size=4, actions=2):
+        super().__init__()
+        self.one, self.two = nn.Linear(size + actions, 1), nn.Linear(size + actions, 1)
+
+    def forward(self, state, action):
+        both = torch.cat([state, action], -1)
+        return self.one(both), self.two(both)
+
+class Agent:
+    def __init__(self):
+        self.policy, self.critic = Policy(), Critic()
+        self.policy_opt = torch.optim.Adam(self.policy.parameters())
+        self.alpha = 0.2
+
+    def improve(self, state):
+        action, log_pi, _ = self.policy.sample(state)
+        one, two = self.critic(state, action)
+        loss = (self.alpha * log_pi - torch.min(one, two)).mean()
+        self.policy_opt.zero_grad()
+        loss.backward()
+        self.policy_opt.step()
+"""
+
+
+def test_a_policy_under_a_critic() -> None:
+    assert_flagged(POLICY + AGENT, CODE)
+
+
+def test_a_policy_in_another_file(tmp_path: Path) -> None:
+    head = "import torch\nimport torch.nn as nn\n"
+    files = {"nets.py": head + POLICY, "agent.py": head + "from nets import Policy\n" + AGENT}
+    line = next(n for n, text in enumerate(files["nets.py"].splitlines(), 1) if "# !" in text)
+    assert lines_in_files(tmp_path, files, CODE) == [("nets.py", line)]
+
+
+@pytest.mark.parametrize(
+    "edits",
+    [
+        [("normal.sample()", "normal.rsample()")],
+        [("raw = normal.sample()", "raw = mean + log_std.exp() * Normal(0, 1).sample(mean.shape)")],
+        [("raw = normal.sample()", "unit = Normal(0, 1)\n        raw = mean + log_std.exp() * unit.sample()")],
+        [
+            (
+                "self.alpha * log_pi - torch.min(one, two)",
+                "log_pi * (self.alpha * log_pi - torch.min(one, two)).detach()",
+            )
+        ],
+        [("self.alpha * log_pi - torch.min(one, two)", "-log_pi * torch.min(one, two)")],
+        [("self.alpha * log_pi - torch.min(one, two)", "self.alpha * log_pi - torch.min(one, two).detach()")],
+        [("self.alpha * log_pi - torch.min(one, two)", "-torch.exp(log_pi - log_pi.detach()) * torch.min(one, two)")],
+        [("self.alpha * log_pi - torch.min(one, two)", "self.alpha * log_pi")],
+        [("(self.alpha * log_pi - torch.min(one, two))", "(one - two)")],  # only the critic is trained
+        [("Normal(mean, log_std.exp())", "Categorical(logits=mean)")],
+        [("self.critic(state, action)", "self.critic(state, torch.tanh(self.policy(state)[0]))")],
+    ],
+)
+def test_look_alikes_of_policies(edits: list[tuple[str, str]]) -> None:
+    assert_clean(twin(POLICY + AGENT, *edits), CODE)
+
+
+FED_BACK = """
+from torch.distributions import Normal
+
+def fit(series, cell, head, opt):
+    h = torch.zeros(1, 8)
+    value = torch.zeros(1, 1)
+    loss = 0.0
+    for target in series:
+        h = cell(value, h)
+        mean = head(h)
+        dist = Normal(mean, 1.0)
+        loss = loss + F.gaussian_nll_loss(mean, target, torch.ones_like(mean))
+        value = dist.sample()
+    opt.zero_grad()
+    loss.backward()
+    opt.step()
+"""
+
+
+def test_a_sequence_that_goes_on_from_its_samples() -> None:
+    assert_clean(FED_BACK, CODE)
