@@ -183,6 +183,47 @@ def test_look_alikes_in_one_function(edits: list[tuple[str, str]]) -> None:
     assert_clean(twin(IN_ONE, *edits), CODE)
 
 
+GRAPHS = """
+from torch.distributions import Normal
+
+class GraphAutoencoder(nn.Module):
+    def __init__(self, size, hidden):
+        super().__init__()
+        self.mean, self.log_std = nn.Linear(size, hidden), nn.Linear(size, hidden)
+
+    def encode(self, x, adjacency):
+        return Normal(adjacency @ self.mean(x), (adjacency @ self.log_std(x)).exp())
+
+    def decode(self, z):
+        return torch.sigmoid(z @ z.T)
+
+    def forward(self, x, adjacency):
+        q = self.encode(x, adjacency)
+        z = q.sample()  # !
+        logits = self.decode(z)
+        return logits, q
+"""
+
+
+def test_a_decoder_without_parameters() -> None:
+    assert_flagged(GRAPHS, CODE)
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        ("q.sample()", "q.rsample()"),
+        ("self.decode(z)", "self.decode(q.mean)"),
+        ("return logits, q", "return logits"),
+        ("return logits, q", "return logits, q.log_prob(z)"),
+        ("return logits, q", "return z, q"),  # an action, and its distribution
+        ("return logits, q", "return logits, q.mean.detach()"),
+    ],
+)
+def test_look_alikes_of_such_a_decoder(edit: tuple[str, str]) -> None:
+    assert_clean(twin(GRAPHS, edit), CODE)
+
+
 LIKELIHOOD = """
 class Drawing(nn.Module):
     def __init__(self):
