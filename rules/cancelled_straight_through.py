@@ -18,6 +18,9 @@ x = x + (x_q - x).detach()
 y = (hard - soft).detach() + soft
 ```
 
+Where the wrong one of the two is detached, `hard - soft + soft.detach()`, the value is right as well, and the gradient
+is that of `-soft`: backward trains it the other way round.
+
 An estimator also takes the graph of the codes away: what is computed of its result trains the encoder alone. A loss
 that is to bring the codes to what the encoder gives has to come before it.
 
@@ -85,6 +88,14 @@ _CANCELS = sign(
     usual=True,
 )  # fmt: skip
 
+# hard - soft + soft.detach(), soft.detach() - soft + hard
+_TURNS = sign(
+    ".detach()",
+    pattern=r"-[\s(]*([A-Za-z_][\w.]*)[^\n=]*\+[\s(]*\1\.detach\(\)|"
+    r"([A-Za-z_][\w.]*)\.detach\(\)[^\n=]*-[\s(]*\2(?![\w.(\[])|"
+    r"-\s*\(\s*([A-Za-z_][\w.]*)\s*-\s*\3\.detach\(\)",
+    own=True,
+)
 # An estimator as it should be, and something that is detached besides.
 _GOES_THROUGH = sign(
     ".detach()",
@@ -97,7 +108,7 @@ rule = Rule(
     "GG223",
     "cancelled-straight-through",
     Severity.ERROR,
-    ((_STEPS, _SUBTRACTS, _CANCELS), (_GOES_THROUGH, _COMPARES)),
+    ((_STEPS, _SUBTRACTS, _CANCELS), (_STEPS, _TURNS), (_GOES_THROUGH, _COMPARES)),
 )
 
 
@@ -112,15 +123,27 @@ def _cancels_out(function: Function) -> Iterator[Finding]:
     if not found or function.called_without_grad():
         return
     for each in found:
-        gone, kept = one_line(each.gone.code), one_line(each.kept.code)
-        yield rule.finding(
-            each.site,
-            f"`{gone}` is added and taken away: it cancels out, and gets no gradient; what is left is `{kept}` and its "
-            "own gradient",
-            help="detach the difference, for the gradient to go straight through: "
-            f"`{gone} + ({kept} - {gone}).detach()`",
-            fix=_fix(each),
-        )
+        yield _reversed(each) if each.is_reversed else _cancelled(each)
+
+
+def _reversed(each: Cancelled) -> Finding:
+    gone, kept = one_line(each.gone.code), one_line(each.kept.code)
+    return rule.finding(
+        each.site,
+        f"`{gone}` is taken away with its graph, and its number is added: its gradient has the wrong sign",
+        help=f"take the number away, and add the tensor: `{kept} - {gone}.detach() + {gone}`",
+    )
+
+
+def _cancelled(each: Cancelled) -> Finding:
+    gone, kept = one_line(each.gone.code), one_line(each.kept.code)
+    return rule.finding(
+        each.site,
+        f"`{gone}` is added and taken away: it cancels out, and gets no gradient; what is left is `{kept}` and its "
+        "own gradient",
+        help=f"detach the difference, for the gradient to go straight through: `{gone} + ({kept} - {gone}).detach()`",
+        fix=_fix(each),
+    )
 
 
 def _before_the_loss(function: Function) -> Iterator[Finding]:

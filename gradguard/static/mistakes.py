@@ -216,12 +216,14 @@ class Cancelled:
         kept: what is left.
         gone: the tensor.
         difference: the part of the sum that is the difference of the two, or its name.
+        is_reversed: it is taken away with its graph, and its number is added: its gradient has the wrong sign.
     """
 
     site: Site
     kept: Site
     gone: Site
     difference: Site | None
+    is_reversed: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,7 +65,8 @@ def _repeats(define: t.Define) -> bool:
     """Whether anything is taken away, and is in a sum once more: most functions need not be looked at any closer."""
     sums = [node for node in define.nodes if isinstance(node, t.Expr) and _is_sum(node)]
     taken = {"-" if isinstance(node, t.Operation) else "sub" for node in sums if _operator(node) != "+"}
-    paths = [path for node in sums for operand in _operands(node) if (path := t.path_of(operand)) is not None]
+    operands = (_detached(operand) or operand for node in sums for operand in _operands(node))
+    paths = [path for operand in operands if (path := t.path_of(operand)) is not None]
     return bool(taken) and len(set(paths)) < len(paths)
 
 
@@ -84,16 +85,17 @@ def _is_sum(node: t.Expr) -> bool:
 
 def _of_sum(flow: Flow, node: t.Expr) -> Cancelled | None:
     terms = list(_terms(flow, node, is_added=True))
-    pair = _opposites(flow, terms)
+    pair = _opposites(flow, terms) or _reversed(flow, terms)
     left = [term for term in terms if not any(term is each for each in pair)]
     if not pair or len(left) != 1 or not left[0].is_added or _is_zero(flow, node):
         return None
     gone, kept = pair[0].expr, left[0].expr
     if not _may_have_graph(flow, gone) or _is_of_other_library(flow, (gone, kept)) or not _has_none(flow, kept):
         return None
-    difference = _difference(flow, node, gone, kept)
+    is_reversed = not pair[0].is_added
+    difference = _difference(flow, node, gone, kept) if not is_reversed else None
     site = flow.site(difference) if difference is not None else None
-    return Cancelled(flow.site(node), flow.site(kept), flow.site(gone), site)
+    return Cancelled(flow.site(node), flow.site(kept), flow.site(gone), site, is_reversed)
 
 
 def _terms(flow: Flow, expr: t.Expr, *, is_added: bool) -> Iterator[_Term]:
@@ -151,6 +153,23 @@ def _opposites(flow: Flow, terms: Sequence[_Term]) -> tuple[_Term, ...]:
         if len(same) == 2 and term.is_added and same[0].is_added != same[1].is_added:
             return (term, *(other for other in same if other is not term))
     return ()
+
+
+def _reversed(flow: Flow, terms: Sequence[_Term]) -> tuple[_Term, ...]:
+    """A tensor that is taken away with its graph, and then its number that is added: ``hard - x + x.detach()``."""
+    for term in terms:
+        number = _detached(term.expr) if term.is_added else None
+        taken = [each for each in terms if not each.is_added and isinstance(each.expr, _NAMED)]
+        same = [each for each in taken if number is not None and _name(flow, each.expr) == _name(flow, number)]
+        if len(same) == 1:
+            return (same[0], term)
+    return ()
+
+
+def _detached(expr: t.Expr) -> t.Expr | None:
+    """``x`` of ``x.detach()``."""
+    func = expr.func if isinstance(expr, t.Call) else None
+    return func.value if isinstance(func, t.Attribute) and func.name == "detach" else None
 
 
 def _is_zero(flow: Flow, whole: t.Expr) -> bool:

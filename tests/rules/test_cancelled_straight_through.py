@@ -129,7 +129,7 @@ def test_in_other_files(tmp_path: Path) -> None:
         ("x = x + ((x > 0) - x).detach()",),
         ("x = (x.round() - x).detach() + x",),
         ("x = x.round() - x.detach() + x",),
-        ("x = x.detach() + (x.round() - x)",),
+        ("x = x.detach() + (x.round() - x.detach())",),
         ("x = x + (x.round() - x).data",),
         ("x = x.round() + (x - x.detach())",),
         ("x = x.round().detach() + x - x.detach()",),
@@ -242,6 +242,41 @@ def test_the_edit_detaches_the_difference() -> None:
 )
 def test_other_look_alikes(text: str) -> None:
     assert_clean(text, CODE)
+
+
+HARD = "hard = torch.zeros_like(x).scatter_(-1, x.argmax(-1, keepdim=True), 1.0)"
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        (HARD, "x = hard - x + x.detach()  # !"),
+        (HARD, "x = x.detach() - x + hard  # !"),
+        (HARD, "x = x.detach() + hard - x  # !"),
+        (HARD, "x = hard + (x.detach() - x)  # !"),
+        ("x = x.detach() + (x.round() - x)  # !",),
+        ("x = torch.round(x) - (x - x.detach())  # !",),
+    ],
+)
+def test_the_wrong_one_is_detached(lines: tuple[str, ...]) -> None:
+    assert_flagged(layer(*lines), CODE)
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        (HARD, "x = hard - x.detach() + x"),
+        (HARD, "x = x + (hard - x).detach()"),
+        (HARD, "x = hard.detach() - x.detach() + x"),
+        (HARD, "x = hard + x - x.detach()"),
+        ("x = 2 * x.detach() - x",),  # a gradient that is turned round on purpose
+        ("x = (2 * x).detach() - x",),
+        ("y = self.block(x)", "x = y - x + x.detach()"),  # nothing is rounded
+        (HARD, "loss = (hard - x).pow(2) + x.detach()", "x = x + loss"),
+    ],
+)
+def test_the_right_one_is_detached(lines: tuple[str, ...]) -> None:
+    assert_clean(layer(*lines), CODE)
 
 
 CODES = "q = self.embedding(x.argmin(1))"
