@@ -49,6 +49,7 @@ from gradguard.static.replaced_by_methods import replaced_by_methods
 from gradguard.static.reset_by_callers import is_reset_by_callers
 from gradguard.static.roots import attaching_roots, graphs, node_of, site_of, wholes
 from gradguard.static.route import in_words, route
+from gradguard.static.schedule_lengths import schedule_lengths
 from gradguard.static.spent_iterators import spent_iterators
 from gradguard.static.stale_by_methods import stale_by_methods
 from gradguard.static.stale_schedulers import stale_schedulers
@@ -102,6 +103,7 @@ def judge(flow: Flow) -> None:
         *unfrozen_later(flow),
     ]
     flow.facts.stale_schedulers = lambda: [*stale_schedulers(flow), *stale_by_methods(flow)]
+    flow.facts.schedule_lengths = lambda: list(schedule_lengths(flow))
     flow.facts.broken_ties = lambda: broken_ties(flow)
     flow.facts.moving_targets = lambda: list(moving_targets(flow))
     flow.facts.trained_averages = lambda: list(trained_averages(flow))

@@ -49,6 +49,25 @@ class StaleScheduler:
 
 
 @dataclass(frozen=True, slots=True)
+class ScheduleLength:
+    """A scheduler counts its steps otherwise than they are taken.
+
+    Args:
+        site: the step.
+        made: where it is made.
+        length: what it is told of how long it goes on.
+        scheduler: its path.
+        is_in_epochs: it is told of epochs, and the step is taken in each batch; otherwise the other way round.
+    """
+
+    site: Site
+    made: Site
+    length: Site
+    scheduler: str
+    is_in_epochs: bool
+
+
+@dataclass(frozen=True, slots=True)
 class EvaluatedAgain:
     """A closure that an optimizer evaluates several times in one step does not reset the gradients.
 

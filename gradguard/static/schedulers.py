@@ -104,10 +104,10 @@ def _steps(ref: FunctionRef, call: t.Call, path: str, depth: int) -> bool:
     callee = called(ref, call) if depth else None
     if callee is None or callee.define is ref.define:
         return False
-    return any(is_stepped(callee, callee.define.nodes, name, depth - 1) for name in _known_as(ref, callee, call, path))
+    return any(is_stepped(callee, callee.define.nodes, name, depth - 1) for name in known_as(ref, callee, call, path))
 
 
-def _known_as(ref: FunctionRef, callee: FunctionRef, call: t.Call, path: str) -> Iterator[str]:
+def known_as(ref: FunctionRef, callee: FunctionRef, call: t.Call, path: str) -> Iterator[str]:
     """The names by which a function that is called has what is at a path."""
     yield from (name for name, given in callee.given_by(call).items() if t.path_of(given) == path)
     is_own = path.startswith("self.") and _is_own(call)

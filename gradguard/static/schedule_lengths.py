@@ -1,0 +1,206 @@
+"""Schedulers that are made for a number of epochs and stepped in each batch, or the other way round."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from gradguard.static import tree as t
+from gradguard.static.bound_paths import mentions
+from gradguard.static.functions import FunctionRef
+from gradguard.static.mistakes import ScheduleLength
+from gradguard.static.own_methods import methods_of
+from gradguard.static.schedulers import called, known_as
+from gradguard.static.source import Site
+from gradguard.static.stale_schedulers import schedulers_made
+
+if TYPE_CHECKING:
+    from gradguard.static.flow import Flow
+
+_DEPTH = 2
+_RANGES = ("range", "trange")
+_WRAPPERS = ("tqdm", "trange", "enumerate", "progress_bar", "track")
+_OF_EPOCHS = re.compile(r"(?:^|_)ep(?:och)?s?(?:$|_)", re.I)
+_LENGTHS = {
+    "CosineAnnealingLR": ("T_max", 1),
+    "LinearLR": ("total_iters", 3),
+    "PolynomialLR": ("total_iters", 1),
+    "OneCycleLR": ("total_steps", 2),
+    "MultiStepLR": ("milestones", 1),
+}
+_WARM_UP = ("num_training_steps", 2)
+
+
+class _Taken(NamedTuple):
+    """A step of a scheduler within the loop over epochs.
+
+    Args:
+        site: the call.
+        batches: the loops over batches around it.
+        is_asked: a condition is around it, or another loop.
+    """
+
+    site: Site
+    batches: int
+    is_asked: bool
+
+
+def schedule_lengths(flow: Flow) -> Iterator[ScheduleLength]:
+    """The steps that are taken otherwise than the scheduler counts, in the loops of a function over epochs."""
+    loops = [stmt for stmt in flow.ref.define.statements if isinstance(stmt, t.Repeat) and _is_over_epochs(stmt)]
+    if flow.facts.is_test or not loops:
+        return
+    for ref, made, scheduler in _known(flow.ref):
+        length = _length(ref, made.value)
+        if length is not None:
+            taken = (_miscounted(ref, flow.ref, length, loop, scheduler) for loop in loops)
+            found = next(filter(None, taken), None)
+            if found is not None:
+                sites = (found.site, Site(ref.chunk, made), Site(ref.chunk, length))
+                yield ScheduleLength(*sites, scheduler, is_in_epochs=not _counts_batches(ref, length))
+
+
+def _known(ref: FunctionRef) -> Iterator[tuple[FunctionRef, t.Assign, str]]:
+    """The schedulers that a function makes, and those that other methods of its object do."""
+    methods = methods_of(ref.owner) if ref.owner is not None else []
+    for maker in [ref, *(each for each in methods if each.define is not ref.define)]:
+        for made, scheduler, _ in schedulers_made(maker):
+            if maker is ref or scheduler.startswith("self."):
+                yield maker, made, scheduler
+
+
+def _is_over_epochs(loop: t.Repeat) -> bool:
+    """``for epoch in range(n)``, ``for _ in range(args.epochs)``."""
+    names = [t.path_of(loop.target) or ""] if loop.target is not None else []
+    count = _count(loop)
+    counted = t.path_of(count) if count is not None else None
+    return count is not None and any(_OF_EPOCHS.search(name) for name in [*names, (counted or "").rpartition(".")[2]])
+
+
+def _count(loop: t.Repeat) -> t.Expr | None:
+    """``n`` of ``for epoch in tqdm(range(1, n))``."""
+    made = loop.iterable
+    while isinstance(made, t.Call) and made.name in _WRAPPERS and made.name not in _RANGES and made.args:
+        made = made.args[0].value
+    if not isinstance(made, t.Call) or made.name not in _RANGES:
+        return None
+    given = [arg.value for arg in made.args if arg.keyword is None and not arg.star]
+    count = given[min(len(given), 2) - 1] if given else None
+    is_next = isinstance(count, t.Operation) and count.operator == "+" and isinstance(count.operands[-1], t.Constant)
+    return count.operands[0] if is_next and isinstance(count, t.Operation) else count
+
+
+def _length(ref: FunctionRef, value: t.Expr) -> t.Expr | None:
+    """What a scheduler is told of how long it goes on; a list of milestones is one, too."""
+    if not isinstance(value, t.Call):
+        return None
+    keyword, place = _LENGTHS.get(value.name, _WARM_UP if value.name.startswith("get_") else ("", None))
+    if value.name == "OneCycleLR" and value.argument("steps_per_epoch", 4) is not None:
+        return value.argument("steps_per_epoch", 4)
+    return value.argument(keyword, place) if keyword else None
+
+
+def _counts_batches(ref: FunctionRef, length: t.Expr) -> bool:
+    """Whether the length of a loader is in it: ``len(loader) * epochs``."""
+    nodes = [node for value in _bound(ref, length) for node in t.walk(value)]
+    return any(isinstance(node, t.Call) and node.name == "len" and isinstance(node.func, t.Name) for node in nodes)
+
+
+def _bound(ref: FunctionRef, expr: t.Expr) -> list[t.Expr]:
+    path = t.path_of(expr)
+    return ref.assigned.get(path, [expr]) if path is not None else [expr]
+
+
+def _miscounted(maker: FunctionRef, ref: FunctionRef, length: t.Expr, loop: t.Repeat, scheduler: str) -> _Taken | None:
+    """The step that is taken in each batch where epochs are counted, or once an epoch where batches are."""
+    taken = list(_steps(ref, loop.body, scheduler))
+    if len(taken) != 1 or taken[0].is_asked:
+        return None
+    if _counts_batches(maker, length):
+        is_otherwise = taken[0].batches == 0 and _trains_batches(ref, loop.body)
+    else:
+        is_otherwise = taken[0].batches > 0 and _is_in_epochs(length, loop)
+    return taken[0] if is_otherwise else None
+
+
+def _is_in_epochs(length: t.Expr, loop: t.Repeat) -> bool:
+    """Whether a length is the number of epochs that the loop has, or each milestone is a part of that."""
+    count = _count(loop)
+    if count is None:
+        return False
+    if isinstance(length, t.Display):
+        path = t.path_of(count)
+        return path is not None and bool(length.items) and all(_is_share(item, path) for item in length.items)
+    if isinstance(count, t.Constant) and isinstance(length, t.Constant):
+        return count.value == length.value
+    return _is_same(t.path_of(length), t.path_of(count))
+
+
+def _is_share(item: t.Expr, path: str) -> bool:
+    """``int(0.5 * epochs)``."""
+    return mentions(item, path) and not any(isinstance(node, t.Call) and node.name == "len" for node in t.walk(item))
+
+
+def _is_same(one: str | None, other: str | None) -> bool:
+    """Whether two paths stand for one setting: ``epochs``, ``self.epochs``, ``args.epochs``."""
+    if one is None or other is None:
+        return False
+    return one == other or one.rpartition(".")[2] == other.rpartition(".")[2]
+
+
+def _steps(
+    ref: FunctionRef, body: Sequence[t.Stmt], scheduler: str, depth: int = _DEPTH, batches: int = 0, asked: bool = False
+) -> Iterator[_Taken]:
+    """The steps of a scheduler below some statements, and in the functions of the program that these call."""
+    for stmt in body:
+        if isinstance(stmt, t.Repeat):
+            trains = _trains(ref, stmt)
+            yield from _steps(ref, stmt.body, scheduler, depth, batches + trains, asked or not trains)
+            yield from _steps(ref, stmt.orelse, scheduler, depth, batches, asked)
+        elif isinstance(stmt, t.If):
+            is_asked = asked or not mentions(stmt.test, scheduler)
+            for block in t.blocks(stmt):
+                yield from _steps(ref, block, scheduler, depth, batches, is_asked)
+        elif blocks := t.blocks(stmt):
+            for block in blocks:
+                yield from _steps(ref, block, scheduler, depth, batches, asked)
+        else:
+            for call in (node for node in t.walk(stmt) if isinstance(node, t.Call)):
+                yield from _steps_of_call(ref, call, scheduler, depth, batches, asked)
+
+
+def _steps_of_call(
+    ref: FunctionRef, call: t.Call, scheduler: str, depth: int, batches: int, asked: bool
+) -> Iterator[_Taken]:
+    func = call.func
+    if isinstance(func, t.Attribute) and func.name == "step" and t.path_of(func.value) == scheduler:
+        yield _Taken(Site(ref.chunk, call), batches, asked or bool(call.args))
+        return
+    callee = called(ref, call) if depth else None
+    if callee is not None and callee.define is not ref.define:
+        for name in known_as(ref, callee, call, scheduler):
+            yield from _steps(callee, callee.define.body, name, depth - 1, batches, asked)
+
+
+def _trains(ref: FunctionRef, loop: t.Repeat) -> bool:
+    """Whether each iteration of a loop trains on a batch; one over a few words is none: ``for phase in ["train"]``."""
+    return not isinstance(loop.iterable, t.Display) and _runs_backward(ref, loop.body, _DEPTH)
+
+
+def _runs_backward(ref: FunctionRef, body: Sequence[t.Stmt], depth: int) -> bool:
+    """Whether some statements have a backward, or call a function of the program that has one."""
+    calls = [node for node in t.walk(body) if isinstance(node, t.Call)]
+    callees = (called(ref, call) for call in calls) if depth else ()
+    return any(call.name == "backward" for call in calls) or any(
+        callee is not None and _runs_backward(callee, callee.define.body, depth - 1) for callee in callees
+    )
+
+
+def _trains_batches(ref: FunctionRef, body: Sequence[t.Stmt], depth: int = _DEPTH) -> bool:
+    """Whether there is a loop that trains on batches below some statements, or in a function that they call."""
+    if any(isinstance(stmt, t.Repeat) and _trains(ref, stmt) for stmt in t.walk_statements(body)):
+        return True
+    calls = (node for node in t.walk(body) if isinstance(node, t.Call))
+    callees = (called(ref, call) for call in calls) if depth else ()
+    return any(callee is not None and _trains_batches(callee, callee.define.body, depth - 1) for callee in callees)
