@@ -32,18 +32,27 @@ _LENGTHS = {
 _WARM_UP = ("num_training_steps", 2)
 
 
-class _Taken(NamedTuple):
-    """A step of a scheduler within the loop over epochs.
+class _Place(NamedTuple):
+    """Where steps of a scheduler are looked for, within the loop over epochs.
 
     Args:
-        site: the call.
+        scheduler: its path there.
+        epoch: the variable of the loop.
         batches: the loops over batches around it.
         is_asked: a condition is around it, or another loop.
     """
 
+    scheduler: str
+    epoch: str
+    batches: int = 0
+    is_asked: bool = False
+
+
+class _Taken(NamedTuple):
+    """A step of a scheduler, and where it is."""
+
     site: Site
-    batches: int
-    is_asked: bool
+    place: _Place
 
 
 def schedule_lengths(flow: Flow) -> Iterator[ScheduleLength]:
@@ -114,13 +123,15 @@ def _bound(ref: FunctionRef, expr: t.Expr) -> list[t.Expr]:
 
 def _miscounted(maker: FunctionRef, ref: FunctionRef, length: t.Expr, loop: t.Repeat, scheduler: str) -> _Taken | None:
     """The step that is taken in each batch where epochs are counted, or once an epoch where batches are."""
-    taken = list(_steps(ref, loop.body, scheduler))
-    if len(taken) != 1 or taken[0].is_asked:
+    epoch = t.path_of(loop.target) if loop.target is not None else None
+    taken = list(_steps(ref, loop.body, _Place(scheduler, epoch or "")))
+    if len(taken) != 1 or taken[0].place.is_asked:
         return None
+    batches = taken[0].place.batches
     if _counts_batches(maker, length):
-        is_otherwise = taken[0].batches == 0 and _trains_batches(ref, loop.body)
+        is_otherwise = batches == 0 and _trains_batches(ref, loop.body)
     else:
-        is_otherwise = taken[0].batches > 0 and _is_in_epochs(length, loop)
+        is_otherwise = batches > 0 and _is_in_epochs(length, loop)
     return taken[0] if is_otherwise else None
 
 
@@ -149,38 +160,37 @@ def _is_same(one: str | None, other: str | None) -> bool:
     return one == other or one.rpartition(".")[2] == other.rpartition(".")[2]
 
 
-def _steps(
-    ref: FunctionRef, body: Sequence[t.Stmt], scheduler: str, depth: int = _DEPTH, batches: int = 0, asked: bool = False
-) -> Iterator[_Taken]:
+def _steps(ref: FunctionRef, body: Sequence[t.Stmt], place: _Place, depth: int = _DEPTH) -> Iterator[_Taken]:
     """The steps of a scheduler below some statements, and in the functions of the program that these call."""
     for stmt in body:
-        if isinstance(stmt, t.Repeat):
-            trains = _trains(ref, stmt)
-            yield from _steps(ref, stmt.body, scheduler, depth, batches + trains, asked or not trains)
-            yield from _steps(ref, stmt.orelse, scheduler, depth, batches, asked)
-        elif isinstance(stmt, t.If):
-            is_asked = asked or not mentions(stmt.test, scheduler)
-            for block in t.blocks(stmt):
-                yield from _steps(ref, block, scheduler, depth, batches, is_asked)
-        elif blocks := t.blocks(stmt):
-            for block in blocks:
-                yield from _steps(ref, block, scheduler, depth, batches, asked)
-        else:
-            for call in (node for node in t.walk(stmt) if isinstance(node, t.Call)):
-                yield from _steps_of_call(ref, call, scheduler, depth, batches, asked)
+        blocks = t.blocks(stmt)
+        inside = _inside(ref, stmt, place)
+        for block in blocks:
+            yield from _steps(ref, block, inside, depth)
+        for call in (node for node in t.walk(stmt) if isinstance(node, t.Call)) if not blocks else ():
+            yield from _steps_of_call(ref, call, place, depth)
 
 
-def _steps_of_call(
-    ref: FunctionRef, call: t.Call, scheduler: str, depth: int, batches: int, asked: bool
-) -> Iterator[_Taken]:
+def _inside(ref: FunctionRef, stmt: t.Stmt, place: _Place) -> _Place:
+    """The place that the blocks of a statement are; it may be asked whether there is a scheduler, or for the epoch."""
+    if isinstance(stmt, t.Repeat):
+        trains = _trains(ref, stmt)
+        return place._replace(batches=place.batches + trains, is_asked=place.is_asked or not trains)
+    if not isinstance(stmt, t.If):
+        return place
+    is_of_epoch = not place.batches and mentions(stmt.test, place.epoch)
+    return place._replace(is_asked=place.is_asked or not (is_of_epoch or mentions(stmt.test, place.scheduler)))
+
+
+def _steps_of_call(ref: FunctionRef, call: t.Call, place: _Place, depth: int) -> Iterator[_Taken]:
     func = call.func
-    if isinstance(func, t.Attribute) and func.name == "step" and t.path_of(func.value) == scheduler:
-        yield _Taken(Site(ref.chunk, call), batches, asked or bool(call.args))
+    if isinstance(func, t.Attribute) and func.name == "step" and t.path_of(func.value) == place.scheduler:
+        yield _Taken(Site(ref.chunk, call), place._replace(is_asked=place.is_asked or bool(call.args)))
         return
     callee = called(ref, call) if depth else None
     if callee is not None and callee.define is not ref.define:
-        for name in known_as(ref, callee, call, scheduler):
-            yield from _steps(callee, callee.define.body, name, depth - 1, batches, asked)
+        for name in known_as(ref, callee, call, place.scheduler):
+            yield from _steps(callee, callee.define.body, place._replace(scheduler=name), depth - 1)
 
 
 def _trains(ref: FunctionRef, loop: t.Repeat) -> bool:

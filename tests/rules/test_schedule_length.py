@@ -66,6 +66,12 @@ def test_made_for_batches_and_stepped_in_epochs(made: str) -> None:
     assert_clean(fit(made, in_batch="scheduler.step()"), CODE)
 
 
+def test_the_first_epochs_without_a_step() -> None:
+    assert_flagged(fit(IN_BATCHES[0], in_epoch="if epoch >= warm_up: scheduler.step()  # !"), CODE)
+    assert_clean(fit(IN_BATCHES[0], in_epoch="if warm_up: scheduler.step()"), CODE)
+    assert_clean(fit(IN_EPOCHS[0], in_batch="if epoch >= warm_up: scheduler.step()"), CODE)
+
+
 @pytest.mark.parametrize(
     "epochs",
     [
