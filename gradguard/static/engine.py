@@ -53,7 +53,7 @@ def check(
         Sorted findings of the wanted confidence, suppressions applied, and the files that could not be analysed.
     """
     rules = _rules(settings, catalogue)
-    screen = Screen(rules) if rules and screened else None
+    screen = _screen(rules, catalogue) if rules and screened else None
     last = store.load() if store is not None else None
     now = time.time_ns()
     seen = look(files, screen, last.traits if last else {}, last.time if last else 0, jobs, instead)
@@ -91,13 +91,22 @@ def check_text(text: str, path: str, settings: Settings, catalogue: Catalogue) -
     rules = _rules(settings, catalogue)
     place, data = Path(path).absolute(), text.encode()
     seen = Look({place: traits_of(data, None)}, {place: data}, [])
-    reader = Reader(Project((), shown, texts=Texts(seen.data)), rules, Screen(rules))
+    reader = Reader(Project((), shown, texts=Texts(seen.data)), rules, _screen(rules, catalogue))
     return _result(reader, reader.read((place,)), seen, settings)
 
 
 def _rules(settings: Settings, catalogue: Catalogue) -> tuple[Rule, ...]:
     chosen = catalogue.selected(settings.select, settings.ignore)
     return tuple(rule for rule in chosen if rule.source_check is not None and _may_be_reported(rule, settings))
+
+
+def _screen(rules: Sequence[Rule], catalogue: Catalogue) -> Screen:
+    """What is worth reading for some rules, as if all were on that are by default.
+
+    What one rule finds may lie in a file that only another one asks for, and should not depend on whether that is on.
+    """
+    usual = (rule for rule in catalogue if rule.source_check is not None and rule.confidence is Confidence.HIGH)
+    return Screen(dict.fromkeys((*rules, *usual)))
 
 
 def _may_be_reported(rule: Rule, settings: Settings) -> bool:

@@ -11,6 +11,7 @@ from gradguard.static.classes import Class
 from gradguard.static.functions import FunctionRef
 from gradguard.static.lines import lines_with
 from gradguard.static.model import HookRegistration
+from gradguard.static.own_methods import leading_to, methods_of
 
 if TYPE_CHECKING:
     from gradguard.static.flow import Flow
@@ -103,11 +104,18 @@ def runs_late(flow: Flow, name: str) -> bool | None:
     method = owner.methods.get(name) if owner is not None else None
     if method is None or name.startswith("__") or name == flow.facts.name:
         return False
-    return _is_called_late(flow.project, method, _CALLS)
+    registering = leading_to(methods_of(owner), [flow.facts.name]) if owner is not None else set()
+    return _is_called_late(flow.project, method, frozenset(registering), _CALLS)
 
 
-def _is_called_late(project: Project, method: FunctionRef, levels: int) -> bool | None:
-    """Whether all that call a method do so after a loop of theirs, or are called so themselves; None if nobody does."""
+def _is_called_late(project: Project, method: FunctionRef, registering: frozenset[str], levels: int) -> bool | None:
+    """Whether all that call a method do so after a loop of theirs, or are called so themselves; None if nobody does.
+
+    Args:
+        registering: the methods that register hooks, or call one that does: what calls one of these before any loop,
+            and the remover after it, leaves nothing.
+        levels: calls that are followed.
+    """
     name, is_called = method.define.name, None
     for function in project.written_calling(method):
         body = function.define.body
@@ -121,11 +129,20 @@ def _is_called_late(project: Project, method: FunctionRef, levels: int) -> bool 
         inside = {id(node) for loop in loops for node in t.walk(loop)}
         if any(id(call) in inside for call in calls):
             return False
-        if any(_backpropagates(call) and id(call) not in inside for call in function.calls):
+        outside = [call for call in function.calls if id(call) not in inside]
+        if any(_is_own(call) and call.name in registering for call in outside):
+            return False
+        if any(map(_backpropagates, outside)):
             loops = []  # it is one step, and they go over parts of it
-        if not loops and not (levels and function.owner and _is_called_late(project, function, levels - 1)):
+        if not loops and not (
+            levels and function.owner and _is_called_late(project, function, registering, levels - 1)
+        ):
             return False
     return is_called
+
+
+def _is_own(call: t.Call) -> bool:
+    return isinstance(call.func, t.Attribute) and t.path_of(call.func.value) == "self"
 
 
 def _backpropagates(call: t.Call) -> bool:

@@ -927,3 +927,70 @@ def test_hooks_that_are_removed_in_each_step(edit: tuple[str, str]) -> None:
 def test_hooks_that_are_removed_after_the_loop_of_a_task() -> None:
     given = ("def train(gen, critic, steps):", "def one_task(gen, critic, optimizer, steps):")
     assert_clean(twin(EXTRACTED, given, ("optimizer = torch.optim.Adam(gen.parameters())", "print(steps)")), CODE)
+
+
+PRUNES = """
+    class Book:
+        def __init__(self, net):
+            self._layers = dict(net.named_modules())
+
+        def layers(self, kind):
+            for name, layer in self._layers.items():
+                if isinstance(layer, kind):
+                    yield name, layer
+
+    class Pruner:
+        def __init__(self, net, train):
+            self.net, self.train, self.handles, self.outputs = net, train, [], {}
+            self.book = Book(net)
+
+        def register(self):
+            self.outputs.clear()
+            self.handles.clear()
+
+            def keep(layer, given, output):
+                self.outputs[layer] = output
+
+            for name, layer in self.book.layers(nn.Conv2d):
+                handle = layer.register_forward_hook(keep)
+                self.handles.append(handle)
+
+        def unregister(self):
+            for handle in self.handles:
+                handle.remove()
+
+        def prune(self):
+            self.register()
+            loss = self.train(self.net)
+            for layer, output in self.outputs.items():
+                print(layer, output.mean().item())
+            self.unregister()
+            return self.train(self.net) - loss
+
+    def epoch(net, batches, optimizer=None):
+        net.train()
+        total = 0.0
+        for x, y in batches:
+            loss = F.cross_entropy(net(x), y)
+            loss.backward()
+            if optimizer is not None:
+                optimizer.step()
+                optimizer.zero_grad()
+            total += loss.item()
+        return total
+
+    def shrink(net, loader, count):
+        pruner = Pruner(net, lambda model: epoch(model, loader))
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        done = 0
+        while done < count:
+            pruner.prune()
+            done += 1
+            epoch(pruner.net, loader, optimizer)
+"""
+
+
+def test_one_method_registers_and_removes_them() -> None:
+    assert_clean(PRUNES, "GG401")
+    begins = "def begin(self):\n            self.register()\n\n        def prune"
+    assert_clean(PRUNES.replace("self.register()", "self.begin()").replace("def prune", begins), "GG401")
