@@ -306,7 +306,8 @@ def _project(c: Called) -> Value | None:
                 module_calls.note_tensors(c, forward)
             several = c.flow.element_paths(c.path) if c.path else ()
             receiver = several[0] if several else c.flow.canonical(c.path) if c.path else None
-            returned = apply_facts(c, forward, c.values, receiver=receiver)
+            filled_in = dispatch.of_heirs(c, ref, forward, receiver) if forward.is_abstract else None
+            returned = filled_in or apply_facts(c, forward, c.values, receiver=receiver)
             if returned.parts and not returned.reach:
                 return returned  # a dict of numbers
             if learns and module_calls.is_frozen(c, c.path):

@@ -54,6 +54,16 @@ def by_name(c: Called) -> Value | None:
     return apply_one_of(c, methods, path)
 
 
+def of_heirs(c: Called, cls: Class, method: FunctionRef, path: str | None) -> Value | None:
+    """What a method gives that a class only declares, as its few heirs do it: ``criterion(out, y)``, a ``Loss``.
+
+    Args:
+        path: that of the object.
+    """
+    methods = c.flow.project.survey.methods_of_heirs(method.define.name, c.flow.module, cls)
+    return apply_one_of(c, methods, path)
+
+
 def _may_be_step(c: Called, name: str) -> bool:
     """Whether a method that is given nothing may do a step of training, and hand out its loss: ``agent.learn()``."""
     if c.node.args or c.node in c.flow.ref.calls_for_effect or c.state.mode is Mode.OFF or name in _OF_OTHERS:

@@ -48,7 +48,7 @@ from gradguard.static.replaced_by_heirs import replaced_by_heirs
 from gradguard.static.replaced_by_methods import replaced_by_methods
 from gradguard.static.reset_by_callers import is_reset_by_callers
 from gradguard.static.roots import attaching_roots, graphs, node_of, site_of, wholes
-from gradguard.static.route import in_words, route
+from gradguard.static.route import handing_on, in_words, route
 from gradguard.static.schedule_lengths import schedule_lengths
 from gradguard.static.spent_iterators import spent_iterators
 from gradguard.static.stale_by_methods import stale_by_methods
@@ -181,23 +181,33 @@ def _judge_store(flow: Flow, store: Store) -> None:
 
 def _ends_with_few(flow: Flow, store: Store, loop: Loop) -> bool:
     """Whether a local variable keeps the nodes of a few graphs, and goes with the call, or begins anew around them."""
-    is_walk = _is_walk(store, loop)
+    is_walk = _is_walk(flow, store, loop)
     is_local = store.scope is Scope.LOCAL or (store.form is Form.REBIND and store.path in flow.params)
     if not is_local or not (store.freed or is_walk) or not isinstance(loop.site.node, t.Repeat):
         return False
-    outer = (flow.carries.get((store.path, around)) for around in loop.around() if around is not loop)
+    outer = [flow.carries.get((store.path, around)) for around in loop.around() if around is not loop]
     if flow.facts.name == "<module>" or any(carry is not None and carry.grows for carry in outer):
         return False
+    if is_walk and outer:
+        return True  # what begins anew for each task, and has a node a step
     return counts.is_few(flow, loop.site.node.iterable, of_training=not is_walk)
 
 
-def _is_walk(store: Store, loop: Loop) -> bool:
+def _is_walk(flow: Flow, store: Store, loop: Loop) -> bool:
     """Whether a loop only adds to a point, along its gradients, and trains nothing: such a sum saves nothing."""
     carried = Root(Source.CARRIED, (store.path, loop))
     node = store.value_site.node if store.value_site is not None else None
-    is_sum = isinstance(node, t.Operation) and node.operator in "+-"
+    is_sum = isinstance(node, t.Operation) and (node.operator in "+-" or _has_no_graph(flow, node))
     trains = bool(loop.backwards or loop.steps)
     return is_sum and not trains and bool(loop.grad_calls) and all(_stops_at(g, carried) for g in loop.grad_calls)
+
+
+def _has_no_graph(flow: Flow, addend: t.Expr) -> bool:
+    """Whether what is added is a number times what surely has no graph: ``args.lr * g``, of ``autograd.grad``."""
+    parts = (part for part in handing_on(flow, addend) if isinstance(part, t.Name | t.Attribute))
+    paths = {path for part in parts if (path := t.path_of(part)) is not None}
+    roots = (root for path in paths for root in flow.read(flow.canonical(path), flow.final).reach)
+    return all(root.source in (Source.PLACE, Source.PARAM) for root in roots)
 
 
 def _longest_way(flow: Flow, store: Store, roots: list[Root]) -> list[t.Node]:

@@ -399,8 +399,15 @@ class Survey(Remembers):
         Args:
             base: the class that theirs are derived from, where it is known; else a module's method tells nothing.
         """
+        return self._named(name, self.defining(name, near), base)
+
+    def methods_of_heirs(self, name: str, near: Module, base: Class) -> list[FunctionRef]:
+        """The methods of this name that do something, of the classes derived from one, beside it or in ``near``."""
+        return self._named(name, dict.fromkeys((base.module, near)), base)
+
+    def _named(self, name: str, modules: Iterable[Module], base: Class | None) -> list[FunctionRef]:
         methods: list[FunctionRef] = []
-        for module in self.defining(name, near):
+        for module in modules:
             for owner in sorted({u.owner for u in module.source.outline.units if u.owner and u.name == name}):
                 cls = module.klass(owner)
                 method = cls.methods.get(name) if cls is not None else None

@@ -1182,3 +1182,64 @@ def test_a_critic_is_no_criterion() -> None:
     """,
         CODE,
     )
+
+
+ADAPTS = """
+    def evaluate(learner, tasks, args, count):
+        for xs, ys, query in tasks:
+            for i in range(len(xs)):
+                tuned = dict()
+                for name, weight in learner.named_parameters():
+                    tuned[name] = weight.clone()
+                for step in range(count):
+                    loss = F.cross_entropy(learner(xs[i], tuned), ys[i])
+                    grads = torch.autograd.grad(loss, tuned.values())
+                    for name, grad in zip(tuned.keys(), grads):
+                        tuned[name] = tuned[name] - {added}
+                print(learner(query[i], tuned).argmax(1))
+"""
+
+
+@pytest.mark.parametrize("added", ["args.lr * grad", "0.01 * grad", "count * grad", "grad * args.lr / count"])
+def test_weights_that_begin_anew_for_each_task_and_get_a_node_a_step(added: str) -> None:
+    assert_clean(ADAPTS.format(added=added), CODE)
+
+
+def test_weights_of_a_task_that_keep_the_graphs_of_all_steps() -> None:
+    assert_flagged(ADAPTS.format(added="args.lr * grad * loss  # !"), CODE)
+
+
+DECLARED = """
+    class Objective(nn.Module):
+        def __init__(self, weight):
+            super().__init__()
+            self.weight = weight
+
+        def forward(self, out, target):
+            raise NotImplementedError
+
+    class Squared(Objective):
+        def forward(self, out, target):
+            loss = self.weight * ((out - target) ** 2).mean()
+            return loss, {{"squared": {shown}}}
+
+    def train(net, criterion: Objective, loader, optimizer):
+        sums = defaultdict(float)
+        for x, y in loader:
+            loss, terms = criterion(net(x), y)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            for name in terms:
+                sums[name] += terms[name]{mark}
+        return sums
+"""
+
+
+@pytest.mark.parametrize("shown", ["loss.item()", "loss.detach().cpu().numpy()", "float(loss)"])
+def test_what_heirs_of_a_class_that_only_declares_it_give_as_numbers(shown: str) -> None:
+    assert_clean(DECLARED.format(shown=shown, mark=""), CODE)
+
+
+def test_what_heirs_of_a_class_that_only_declares_it_give_with_a_graph() -> None:
+    assert_flagged(DECLARED.format(shown="loss", mark="  # !"), CODE)
