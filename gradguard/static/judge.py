@@ -18,6 +18,7 @@ from gradguard.static.backwards import judge_backward, judge_grad_call
 from gradguard.static.broken_ties import broken_ties
 from gradguard.static.computed_parameters import computed_of_parameters, never_registered
 from gradguard.static.counted_twice import counted_twice
+from gradguard.static.cut_each_step import cut_each_step
 from gradguard.static.discarded import discarded
 from gradguard.static.drawn import drawn
 from gradguard.static.estimated_early import estimated_early
@@ -117,6 +118,7 @@ def judge(flow: Flow) -> None:
     flow.facts.spent_iterators = lambda: spent_iterators(flow)
     if len(flow.facts.backwards) > 1:
         flow.facts.counted_twice = lambda: list(counted_twice(flow))
+    flow.facts.cut_each_step = lambda: list(cut_each_step(flow))
     flow.facts.drawn = lambda: list(drawn(flow))
     flow.facts.estimated_early = lambda: list(estimated_early(flow))
     flow.facts.cancelled = lambda: list(cancelled(flow))

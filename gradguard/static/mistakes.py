@@ -142,6 +142,23 @@ class Drawn:
 
 
 @dataclass(frozen=True, slots=True)
+class CutEachStep:
+    """Each step of a sequence detaches the state of the last one, and the loss is of all of them.
+
+    Args:
+        site: what detaches it.
+        run: the call of the cell.
+        loop: the loop over the steps.
+        state: its path.
+    """
+
+    site: Site
+    run: Site
+    loop: Site
+    state: str
+
+
+@dataclass(frozen=True, slots=True)
 class LiveAdvantage:
     """The loss of a policy is weighted with an advantage that has the graph of the value in it.
 

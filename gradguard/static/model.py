@@ -35,6 +35,7 @@ from gradguard.static.mistakes import (
     CachedCall,
     Cancelled,
     CountedTwice,
+    CutEachStep,
     Drawn,
     EstimatedEarly,
     EvaluatedAgain,
@@ -138,6 +139,8 @@ class Function:
         counted_twice: the losses that are backpropagated by themselves and again within a sum, for one step (reads
             other files).
         cancelled: the sums in which a tensor cancels out that is to have their gradient: ``x + (x.round() - x)``.
+        cut_each_step: the states that each step of a sequence detaches, before a loss over all of it (reads other
+            files).
         drawn: what is drawn without a graph, and given to a network with which its distribution is trained (reads other
             files).
         estimated_early: the straight-through estimators that come before the loss of their codebook.
@@ -200,6 +203,7 @@ class Function:
     spent_iterators: Callable[[], list[SpentIterator]] = field(default=list, repr=False)
     counted_twice: Callable[[], list[CountedTwice]] = field(default=list, repr=False)
     cancelled: Callable[[], list[Cancelled]] = field(default=list, repr=False)
+    cut_each_step: Callable[[], list[CutEachStep]] = field(default=list, repr=False)
     drawn: Callable[[], list[Drawn]] = field(default=list, repr=False)
     estimated_early: Callable[[], list[EstimatedEarly]] = field(default=list, repr=False)
     tensor_keys: Callable[[], list[TensorKey]] = field(default=list, repr=False)

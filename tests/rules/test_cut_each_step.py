@@ -1,0 +1,121 @@
+from __future__ import annotations
+
+import pytest
+
+from tests.rules.snippets import assert_clean, assert_flagged, twin
+
+CODE = "GG232"
+
+MODEL = """
+    class Tagger(nn.Module):
+        def __init__(self, size, hidden, tags):
+            super().__init__()
+            self.cell = nn.GRUCell(size, hidden)
+            self.head = nn.Linear(hidden, tags)
+
+        def forward(self, x, state):
+            outputs = []
+            for t in range(x.size(1)):
+                state = self.cell(x[:, t], state.detach())  # !
+                outputs.append(self.head(state))
+            return torch.stack(outputs, 1), state
+"""
+
+
+def test_each_step_of_a_module() -> None:
+    assert_flagged(MODEL, CODE)
+
+
+@pytest.mark.parametrize(
+    "edits",
+    [
+        [
+            ("            for t in range(x.size(1)):", "            for t, step in enumerate(x.unbind(1)):"),
+            ("x[:, t]", "step"),
+        ],
+        [("range(x.size(1))", "range(5)"), ("x[:, t]", "x[t]")],
+        [("x[:, t]", "torch.relu(x[:, t])")],
+        [("nn.GRUCell", "nn.RNNCell")],
+    ],
+)
+def test_other_spellings(edits: list[tuple[str, str]]) -> None:
+    snippet = MODEL
+    for old, new in edits:
+        assert old in snippet
+        snippet = snippet.replace(old, new)
+    assert_flagged(snippet, CODE)
+
+
+@pytest.mark.parametrize(
+    "edits",
+    [
+        [("state.detach()", "state")],
+        [("outputs = []", "state, outputs = state.detach(), []"), ("x[:, t], state.detach()", "x[:, t], state")],
+        [("                state = self.cell(x[:, t], state.detach())",
+          "                if t % 10 == 0:\n                    state = state.detach()\n"
+          "                state = self.cell(x[:, t], state)")],
+        [("self.cell(x[:, t], state.detach())", "self.cell(x, state.detach())")],  # refines a result
+        [("nn.GRUCell(size, hidden)", "Refine(size, hidden)")],
+        [("state = self.cell", "seen = self.cell"), ("self.head(state)", "self.head(seen)")],  # the state stays
+        [("        def forward", "        @torch.no_grad()\n        def forward")],
+        [("return torch.stack(outputs, 1), state", "return torch.stack(outputs, 1).argmax(-1)")],
+        [("self.cell(x[:, t], state.detach())", "self.cell(x[:, t].detach(), state)")],
+    ],
+)  # fmt: skip
+def test_look_alikes(edits: list[tuple[str, str]]) -> None:
+    assert_clean(twin(MODEL, *edits), CODE)
+
+
+IN_LOOP = """
+    def fit(loader, epochs):
+        cell, head = nn.LSTMCell(8, 16), nn.Linear(16, 4)
+        optimizer = torch.optim.Adam([*cell.parameters(), *head.parameters()])
+        for epoch in range(epochs):
+            for x, y in loader:
+                h, c = torch.zeros(len(x), 16), torch.zeros(len(x), 16)
+                losses = []
+                for t in range(x.size(1)):
+                    h = h.detach()  # !
+                    h, c = cell(x[:, t], (h, c.detach()))
+                    losses.append(F.cross_entropy(head(h), y[:, t]))
+                optimizer.zero_grad()
+                torch.stack(losses).mean().backward()
+                optimizer.step()
+"""
+
+
+def test_in_a_training_loop() -> None:
+    assert_flagged(IN_LOOP, CODE)
+
+
+@pytest.mark.parametrize(
+    "edits",
+    [
+        [("                    h = h.detach()\n", ""), ("c.detach()", "c")],
+        [("losses.append(F.cross_entropy(head(h), y[:, t]))",
+          "optimizer.zero_grad()\n                    F.cross_entropy(head(h), y[:, t]).backward()\n"
+          "                    optimizer.step()"),
+         ("torch.stack(losses).mean().backward()", "pass")],
+        [("head(h), y", "head(h).detach(), y")],
+        [("for t in range", "cell.eval()\n                for t in range"),
+         ("torch.stack(losses).mean().backward()", "print(torch.stack(losses).mean().item())")],
+    ],
+)  # fmt: skip
+def test_look_alikes_in_a_training_loop(edits: list[tuple[str, str]]) -> None:
+    assert_clean(twin(IN_LOOP, *edits), CODE)
+
+
+def test_truncated_backpropagation() -> None:
+    assert_clean(
+        """
+        def fit(rnn, head, text, optimizer):
+            hidden = torch.zeros(1, 8, 16)
+            for start in range(0, text.size(0) - 1, 35):
+                hidden = hidden.detach()
+                out, hidden = rnn(text[start : start + 35], hidden)
+                optimizer.zero_grad()
+                F.cross_entropy(head(out), text[start + 1 : start + 36]).backward()
+                optimizer.step()
+        """,
+        CODE,
+    )
