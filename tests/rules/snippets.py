@@ -6,12 +6,14 @@ In a snippet, a line that must be flagged ends in ``# !``. Everything else must 
 from __future__ import annotations
 
 import textwrap
+from functools import cache
 from pathlib import Path
 
 from gradguard import catalogue
 from gradguard.config import Settings
 from gradguard.findings import Confidence, Finding
 from gradguard.static.engine import check, check_text
+from gradguard.static.screen import Screen
 
 HEADER = """\
 import torch
@@ -54,7 +56,14 @@ def assert_flagged(snippet: str, code: str, confidence: Confidence = Confidence.
     """Exactly the marked lines are flagged by the rule, at this confidence or above."""
     expected = marked(snippet)
     assert expected, "the snippet marks no line"
+    assert _screen(code).passes(source(snippet).encode()), "the signs of the rule do not show"
     assert {f.span.line for f in findings(snippet, code, confidence)} == expected
+
+
+@cache
+def _screen(code: str) -> Screen:
+    """What one rule alone would have read: that others have it read as well is chance."""
+    return Screen([rule for rule in catalogue.load() if code in ("", rule.code)])
 
 
 def assert_clean(snippet: str, code: str = "", confidence: Confidence = Confidence.HIGH) -> None:
