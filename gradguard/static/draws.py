@@ -21,6 +21,7 @@ _REPARAMETRIZED = frozenset(
     "Laplace Beta Dirichlet Gamma Uniform StudentT Gumbel Cauchy HalfCauchy Exponential Kumaraswamy Weibull Pareto "
     "Chi2 FisherSnedecor LogisticNormal RelaxedBernoulli RelaxedOneHotCategorical".split()
 )
+_NAMES = frozenset(("sample", "sample_n", "normal"))
 _DRAWS = (".sample(", ".sample_n(", "torch.normal(")
 
 
@@ -49,7 +50,7 @@ class Draw(NamedTuple):
 def draws(flow: Flow) -> Iterator[Draw]:
     """What is drawn in a function, or by one that it calls, where a graph is recorded."""
     hidden: set[t.Node] | None = None
-    for node in flow.ref.calls:
+    for node in flow.ref.calls if _may_draw(flow) else ():
         found = [*_drawn_here(flow, node), *_drawn_by_callees(flow, node)]
         if found and hidden is None:
             hidden = set(cut(flow.ref.define))
@@ -57,20 +58,28 @@ def draws(flow: Flow) -> Iterator[Draw]:
             yield from found
 
 
+def _may_draw(flow: Flow) -> bool:
+    """Whether its file draws, or the function asks how probable something is, that a method of another file draws."""
+    text = flow.module.source.text
+    if any(word in text for word in _DRAWS):
+        return True
+    return any("log_p" in name or "logp" in name for name in flow.ref.mentioned)
+
+
 def _drawn_here(flow: Flow, call: t.Call) -> Iterator[Draw]:
     """``Normal(mean, std).sample()``, ``torch.normal(mean, std)``, whose gradient is zero."""
     func = call.func
-    if not isinstance(func, t.Attribute) or _is_for_evaluation(flow, call):
+    if not isinstance(func, t.Attribute) or func.name not in _NAMES or _is_for_evaluation(flow):
         return
     if func.name == "normal" and t.path_of(func) == "torch.normal":
         yield Draw(call, flow.site(call), tuple(arg.value for arg in call.args[:2]))
-    elif func.name in ("sample", "sample_n"):
+    elif func.name != "normal":
         made = [made for value in bound_to(flow, func.value) for made in _made(flow, value)]
         if made and all(isinstance(each, t.Call) and each.name in _REPARAMETRIZED for each in made):
             yield Draw(call, flow.site(call), (func.value, *bound_to(flow, func.value)))
 
 
-def _is_for_evaluation(flow: Flow, call: t.Call) -> bool:
+def _is_for_evaluation(flow: Flow) -> bool:
     """Whether a function knows another way to draw, or does not do so in training."""
     ways = (node for node in flow.ref.define.nodes if isinstance(node, t.Attribute))
     return any(node.name in ("rsample", "randn_like", "training") for node in ways)
@@ -95,8 +104,7 @@ def _made(flow: Flow, value: t.Expr) -> Iterator[t.Expr]:
 def _drawn_by_callees(flow: Flow, call: t.Call) -> Iterator[Draw]:
     """What a function of the program draws, and returns."""
     for ref in functions_called(flow, call):
-        code = Site(ref.chunk, ref.define).code
-        callee = flow.project.flow(ref) if any(word in code for word in _DRAWS) else None
+        callee = flow.project.flow(ref) if any(node.name in _NAMES for node in ref.calls) else None
         if callee is not None:
             given = (*(arg.value for arg in call.args), call)
             yield from (draw._replace(node=call, of=given) for draw in _returned(callee))
