@@ -12,7 +12,8 @@ import threading
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator
 from contextvars import ContextVar
-from types import BuiltinMethodType, CellType, FunctionType, MethodType, ModuleType, TracebackType
+from queue import SimpleQueue
+from types import BuiltinMethodType, CellType, FunctionType, MappingProxyType, MethodType, ModuleType, TracebackType
 from typing import Any
 
 from gradguard.runtime.roots import SUSPENDED, is_function_frame, may_read, read_locals, suspended_frame
@@ -38,6 +39,12 @@ ATOMS = frozenset(
 )
 
 TEE: type = type(itertools.tee(())[0])
+ITERATORS = (
+    enumerate, zip, map, filter, itertools.chain, itertools.islice, itertools.accumulate, itertools.starmap,
+    itertools.takewhile, itertools.dropwhile, itertools.filterfalse, itertools.groupby, itertools.repeat,
+    itertools.product, itertools.zip_longest,
+)  # fmt: skip
+"""Iterators of C over what somebody gave them."""
 CACHE_TYPES = (type(functools.lru_cache(lambda: None)), itertools.cycle, TEE)
 
 
@@ -220,6 +227,11 @@ def _referents(thing: Any) -> Iterator[tuple[str, Any]]:
             yield ANY_ITEM, value
 
 
+def _inner(thing: Any) -> Iterator[tuple[str, Any]]:
+    """The collection that a type of C keeps to itself: what waits in a ``SimpleQueue``, what a read-only dict shows."""
+    yield from (("", value) for value in gc.get_referents(thing) if isinstance(value, (list, dict)))
+
+
 def tee_items(thing: Any) -> Iterator[tuple[str, Any]]:
     """What one end of ``itertools.tee`` has still to give: a chain of blocks of C."""
     blocks = gc.get_referents(thing)
@@ -255,6 +267,7 @@ _EXPANDERS: list[tuple[Any, Callable[[Any], References]]] = [
     (ContextVar, _context_variable),
     (threading.local, _thread_local),
     (TEE, tee_items),
+    ((SimpleQueue, MappingProxyType), _inner),
     (CACHE_TYPES, _referents),
-    ((enumerate, zip, map, filter, itertools.chain, itertools.islice), _referents),
+    (ITERATORS, _referents),
 ]

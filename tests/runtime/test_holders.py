@@ -393,6 +393,27 @@ for model, output, loss in training():
     bank.push(torch.randn(32, 64))
 """,
     ),
+    "a queue of C under a key of its own": (
+        "attribute",
+        "Buffers.idle",
+        "tensor",
+        """
+import collections, queue
+class Buffers:
+    def __init__(self):
+        self.idle = collections.defaultdict(queue.SimpleQueue)
+    def take(self, shape):
+        try:
+            return self.idle[shape].get_nowait()
+        except queue.Empty:
+            return torch.empty(shape)
+    def give_back(self, buffer):
+        self.idle[tuple(buffer.shape), buffer.dtype].put(buffer)  # here
+buffers = Buffers()
+for model, output, loss in training():
+    buffers.give_back(buffers.take((64, 64)))
+""",
+    ),
     "one end of a tee that is not read": (
         "global",
         "head",
@@ -527,6 +548,14 @@ class Bank:
 bank = Bank()
 for model, output, loss in training():
     bank.push(torch.randn(32, 64))
+""",
+    "a queue of C that is emptied": """
+import queue
+waiting = queue.SimpleQueue()
+for model, output, loss in training():
+    waiting.put(torch.randn(64, 64))
+    if waiting.qsize() > 8:
+        waiting.get()
 """,
     "one end of a tee that is dropped": """
 def batches():
@@ -784,6 +813,21 @@ for model, output, loss in training():
     assert leak.holder is not None
     assert (report.verdict, leak.holder.path) == ("suspect", "corners")
     assert leak.bytes_per_step == pytest.approx(64 * 512 * 4, rel=0.1)
+
+
+def test_a_dict_that_only_a_read_only_view_shows_is_named(run: object) -> None:
+    report, _ = run("""
+import types
+def registry():
+    known = {}
+    return types.MappingProxyType(known), known.__setitem__
+seen, note = registry()
+for step, (model, output, loss) in enumerate(training()):
+    note(step, torch.randn(64, 64))
+""")  # type: ignore[operator]
+    (leak,) = report.leaks
+    assert leak.holder is not None
+    assert (report.verdict, leak.holder.path) == ("leak", "seen")
 
 
 def test_results_collected_on_purpose_are_no_leak(run: object) -> None:
