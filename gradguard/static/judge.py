@@ -58,6 +58,7 @@ from gradguard.static.straight_through import cancelled
 from gradguard.static.tensor_keys import tensor_keys
 from gradguard.static.trained_averages import trained_averages
 from gradguard.static.uncalled import uncalled
+from gradguard.static.uneven_cuts import uneven_cuts
 from gradguard.static.unfrozen_later import unfrozen_later
 from gradguard.static.unguarded import unguarded
 from gradguard.static.unknown_modules import may_cut
@@ -119,6 +120,7 @@ def judge(flow: Flow) -> None:
     if len(flow.facts.backwards) > 1:
         flow.facts.counted_twice = lambda: list(counted_twice(flow))
     flow.facts.cut_each_step = lambda: list(cut_each_step(flow))
+    flow.facts.uneven_cuts = lambda: list(uneven_cuts(flow))
     flow.facts.drawn = lambda: list(drawn(flow))
     flow.facts.estimated_early = lambda: list(estimated_early(flow))
     flow.facts.cancelled = lambda: list(cancelled(flow))

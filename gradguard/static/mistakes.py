@@ -159,6 +159,19 @@ class CutEachStep:
 
 
 @dataclass(frozen=True, slots=True)
+class UnevenCut:
+    """Of two terms that are the same with two views in each other's place, one detaches its second side.
+
+    Args:
+        site: the argument that keeps its graph.
+        cut: its twin, which is detached.
+    """
+
+    site: Site
+    cut: Site
+
+
+@dataclass(frozen=True, slots=True)
 class LiveAdvantage:
     """The loss of a policy is weighted with an advantage that has the graph of the value in it.
 

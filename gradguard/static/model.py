@@ -53,6 +53,7 @@ from gradguard.static.mistakes import (
     StaleScheduler,
     TensorKey,
     TrainedAverage,
+    UnevenCut,
     Unguarded,
     Unreached,
     Unregistered,
@@ -141,6 +142,7 @@ class Function:
         cancelled: the sums in which a tensor cancels out that is to have their gradient: ``x + (x.round() - x)``.
         cut_each_step: the states that each step of a sequence detaches, before a loss over all of it (reads other
             files).
+        uneven_cuts: the arguments of a term whose twins are detached in the other term of a symmetric loss.
         drawn: what is drawn without a graph, and given to a network with which its distribution is trained (reads other
             files).
         estimated_early: the straight-through estimators that come before the loss of their codebook.
@@ -204,6 +206,7 @@ class Function:
     counted_twice: Callable[[], list[CountedTwice]] = field(default=list, repr=False)
     cancelled: Callable[[], list[Cancelled]] = field(default=list, repr=False)
     cut_each_step: Callable[[], list[CutEachStep]] = field(default=list, repr=False)
+    uneven_cuts: Callable[[], list[UnevenCut]] = field(default=list, repr=False)
     drawn: Callable[[], list[Drawn]] = field(default=list, repr=False)
     estimated_early: Callable[[], list[EstimatedEarly]] = field(default=list, repr=False)
     tensor_keys: Callable[[], list[TensorKey]] = field(default=list, repr=False)
