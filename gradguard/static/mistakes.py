@@ -17,6 +17,7 @@ class Replacement:
         site: the statement that replaces the module, or calls what does.
         replaced: the statement that does.
         is_unfrozen: it was there before, and froze: the optimizer was given only what wanted gradients then.
+        chosen: where that was chosen, if not in the call that makes the optimizer.
     """
 
     optimizer: str
@@ -24,6 +25,7 @@ class Replacement:
     site: Site
     replaced: Site
     is_unfrozen: bool = False
+    chosen: Site | None = None
 
 
 @dataclass(frozen=True, slots=True)
