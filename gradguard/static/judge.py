@@ -39,6 +39,7 @@ from gradguard.static.never_unfrozen import never_unfrozen
 from gradguard.static.noted import judge_call, judge_construction
 from gradguard.static.objects import is_given
 from gradguard.static.other_libraries import judge_foreign
+from gradguard.static.partly_reset import partly_reset
 from gradguard.static.passed_over import passed_over
 from gradguard.static.paths import is_within
 from gradguard.static.read_again import is_read_again, is_read_at_its_end
@@ -127,6 +128,8 @@ def judge(flow: Flow) -> None:
         flow.facts.unregistered_leaves = lambda: never_trained(flow, leaves)
     if computed := computed_of_parameters(flow):
         flow.facts.unregistered_results = lambda: never_registered(flow, computed)
+    if flow.facts.zero_grads:
+        flow.facts.partly_reset = lambda: list(partly_reset(flow))
     if flow.facts.steps:
         flow.facts.evaluated_again = lambda: list(evaluated_again(flow))
         flow.facts.never_unfrozen = lambda: never_unfrozen(flow)

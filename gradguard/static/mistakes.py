@@ -409,6 +409,21 @@ class Unguarded:
 
 
 @dataclass(frozen=True, slots=True)
+class PartlyReset:
+    """Several optimizers are stepped in a loop, and only some of them are reset.
+
+    Args:
+        site: the reset of these.
+        stepped: the loop that steps all of them.
+        left: the paths of the others.
+    """
+
+    site: Site
+    stepped: Site
+    left: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class LeftByError:
     """A context manager leaves something in a collection where its block raises.
 
