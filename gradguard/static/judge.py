@@ -16,6 +16,7 @@ from gradguard.static.adds_nothing import each_in_its_slot, is_forward_pass, is_
 from gradguard.static.autograd_functions import kept_outputs
 from gradguard.static.backwards import judge_backward, judge_grad_call
 from gradguard.static.broken_ties import broken_ties
+from gradguard.static.changed_between import changed_between
 from gradguard.static.computed_parameters import computed_of_parameters, never_registered
 from gradguard.static.counted_twice import counted_twice
 from gradguard.static.discarded import discarded
@@ -128,6 +129,8 @@ def judge(flow: Flow) -> None:
         flow.facts.unregistered_leaves = lambda: never_trained(flow, leaves)
     if computed := computed_of_parameters(flow):
         flow.facts.unregistered_results = lambda: never_registered(flow, computed)
+    if flow.facts.backwards:
+        flow.facts.changed_between = lambda: list(changed_between(flow))
     if flow.facts.zero_grads:
         flow.facts.partly_reset = lambda: list(partly_reset(flow))
     if flow.facts.steps:

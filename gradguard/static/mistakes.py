@@ -409,6 +409,25 @@ class Unguarded:
 
 
 @dataclass(frozen=True, slots=True)
+class ChangedBetween:
+    """Weights are changed in place through ``.data`` between a forward and its backward.
+
+    Args:
+        site: the statement of the function that trains.
+        module: the path of the module.
+        changed: the expression or statement that changes them, perhaps in a helper.
+        run: the forward.
+        backward: its backward.
+    """
+
+    site: Site
+    module: str
+    changed: Site
+    run: Site
+    backward: Site
+
+
+@dataclass(frozen=True, slots=True)
 class PartlyReset:
     """Several optimizers are stepped in a loop, and only some of them are reset.
 
