@@ -19,6 +19,7 @@ from gradguard.static.broken_ties import broken_ties
 from gradguard.static.changed_between import changed_between
 from gradguard.static.computed_parameters import computed_of_parameters, never_registered
 from gradguard.static.counted_twice import counted_twice
+from gradguard.static.detached_starts import detached_starts
 from gradguard.static.discarded import discarded
 from gradguard.static.drawn import drawn
 from gradguard.static.estimated_early import estimated_early
@@ -131,6 +132,8 @@ def judge(flow: Flow) -> None:
         flow.facts.unregistered_results = lambda: never_registered(flow, computed)
     if flow.facts.backwards:
         flow.facts.changed_between = lambda: list(changed_between(flow))
+    if flow.facts.backwards and flow.facts.grad_calls and flow.facts.steps:
+        flow.facts.detached_starts = lambda: list(detached_starts(flow))
     if flow.facts.zero_grads:
         flow.facts.partly_reset = lambda: list(partly_reset(flow))
     if flow.facts.steps:

@@ -428,6 +428,27 @@ class ChangedBetween:
 
 
 @dataclass(frozen=True, slots=True)
+class DetachedStart:
+    """Fast weights begin without the graph of the parameters that are to be trained through them.
+
+    Args:
+        site: the copies that they begin with.
+        module: the path of what is copied, in the function that has the outer loss.
+        inner: the gradients of an inner step.
+        backward: that of the outer loss.
+        step: the step after it.
+        optimizer: its path.
+    """
+
+    site: Site
+    module: str
+    inner: Site
+    backward: Site
+    step: Site
+    optimizer: str
+
+
+@dataclass(frozen=True, slots=True)
 class PartlyReset:
     """Several optimizers are stepped in a loop, and only some of them are reset.
 

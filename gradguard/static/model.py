@@ -36,6 +36,7 @@ from gradguard.static.mistakes import (
     Cancelled,
     ChangedBetween,
     CountedTwice,
+    DetachedStart,
     Drawn,
     EstimatedEarly,
     EvaluatedAgain,
@@ -115,6 +116,8 @@ class Function:
         kept_outputs: of the ``forward`` of an ``autograd.Function``: the statements that put an output on ``ctx``.
         passed_over: what passes a batch over after its backward, so that its gradients stay.
         changed_between: what changes weights in place between a forward and its backward, and autograd does not see.
+        detached_starts: the copies that fast weights begin with, which end the graph of an outer loss (reads other
+            files).
         partly_reset: the resets of some of the optimizers that a loop steps, where nothing resets the others.
         unguarded: the backwards that also run where the optimizer of the step is None.
         unscaled: the losses that no scaler has multiplied, while one takes the step.
@@ -206,6 +209,7 @@ class Function:
     tensor_keys: Callable[[], list[TensorKey]] = field(default=list, repr=False)
     passed_over: Callable[[], list[PassedOver]] = field(default=list, repr=False)
     changed_between: Callable[[], list[ChangedBetween]] = field(default=list, repr=False)
+    detached_starts: Callable[[], list[DetachedStart]] = field(default=list, repr=False)
     partly_reset: Callable[[], list[PartlyReset]] = field(default=list, repr=False)
     unguarded: Callable[[], list[Unguarded]] = field(default=list, repr=False)
     unscaled: Callable[[], list[Unscaled]] = field(default=list, repr=False)
