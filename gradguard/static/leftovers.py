@@ -16,10 +16,11 @@ from gradguard.static.optimized import overlap
 from gradguard.static.paths import is_part
 
 _CONCERNED = (Backward, Step, ZeroGrad, OpaqueCall)
-# Networks that judge what another one makes: no loss is for both.
+# Networks that judge what another one makes: no loss is for both. A `D` may also be a decoder.
 _JUDGE = re.compile(
     r"(?:^|[_.])(?:d|net_?d|\w*disc\d?|\w*discrim\w*|\w*critic\w*|\w*judge\w*|adversar\w*)(?:_|\d|$)", re.I
 )
+_MAY_DECODE = re.compile(r"(?:^|[_.])(?:net_?)?d(?:_|\d|$)", re.I)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +99,8 @@ def _of_two(function: Function, found: Leftover) -> Leftover | None:
         return None
     runs = [run for run in function.forwards if goes_through(found.left_by, run)]
     judged = [run for run in runs if any(is_part(_path(run), module) for module in modules)]
-    return replace(found, judged=judged[-1]) if judged else None
+    may_decode = any(_MAY_DECODE.search(path) for path in modules) and len(judged) < 2
+    return replace(found, judged=judged[-1]) if judged and not may_decode else None
 
 
 def _path(run: Forward) -> str:

@@ -721,6 +721,16 @@ def test_a_judge_that_is_given_the_graph(snippet: str) -> None:
                 actor_opt.step()
         """,
         """
+        def train(E, D, loader):  # both learn to reconstruct
+            e_opt, d_opt = torch.optim.Adam(E.parameters()), torch.optim.Adam(D.parameters())
+            for x in loader:
+                e_opt.zero_grad(); d_opt.zero_grad()
+                F.mse_loss(D(E(x)), x).backward()
+                d_opt.step()
+                F.l1_loss(D(E(x)), x).backward()
+                e_opt.step()
+        """,
+        """
         def train(G, D, C, loader):  # a third network learns from the generator's loss
             g_opt, d_opt = torch.optim.Adam(G.parameters()), torch.optim.Adam(D.parameters())
             c_opt = torch.optim.Adam(C.parameters())
