@@ -28,8 +28,8 @@ def partly_reset(flow: Flow) -> Iterator[PartlyReset]:
     for loop in facts.loops if len(known) == len(resets) else ():
         several = dict(_stepped_in(flow, loop))
         left = [path for path, modules in several.items() if not any(overlap(modules, each) for each in known)]
-        is_part = 0 < len(left) < len(several) and any(_is_filled(facts, several[path]) for path in left)
-        if is_part and not _is_reset_by_callers(facts):
+        is_partial = 0 < len(left) < len(several) and any(_is_filled(facts, several[path]) for path in left)
+        if is_partial and not _is_reset_by_callers(facts):
             yield PartlyReset(facts.zero_grads[0].source.site, loop.site, tuple(left))
             return
 
