@@ -22,6 +22,9 @@ loss.backward()
 print(f"{l1.item():.3f} {torch.stack(losses).sum().item():.3f}")      # for what is printed, a number is right
 ```
 
+So it is with the second derivative of a network, `grad(u_x, x)` without `create_graph=True`, that stands beside others
+with their graph in the residual of an equation, `(u_t - 0.1 * u_xx).pow(2)`: nothing in it is a target.
+
 So it is with losses that are weighed with parameters, `(torch.exp(-self.log_var) * torch.tensor(losses)).sum()`: the
 weights are all that is trained.
 

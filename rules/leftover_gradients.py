@@ -16,6 +16,18 @@ g_optimizer.step()
 g_optimizer.zero_grad()
 ```
 
+So it is the other way round: a discriminator that is given the sample with its graph leaves gradients in the generator,
+which the generator's step takes along where both are reset at the top of the iteration only.
+
+```python
+g_optimizer.zero_grad(), d_optimizer.zero_grad()
+d_loss = D(fake).mean() - D(real).mean()    # fake.detach() is meant
+d_loss.backward()                           # fills the gradients of G, too
+d_optimizer.step()
+(-D(G(z)).mean()).backward()
+g_optimizer.step()
+```
+
 An evaluation leaves gradients, too, where the code for both runs its backward in any case, and asks for an optimizer
 only for the step:
 
@@ -137,11 +149,13 @@ def _of_others(function: Function) -> Iterator[Finding]:
             left_by,
             f"this backward, which is for `{each.own.target}`, also fills gradients of `{each.used_by.target}`, and "
             f"nothing resets them before its next step",
-            help=f"call `{each.used_by.target}.zero_grad()` right before its own backward",
+            help=f"call `{each.used_by.target}.zero_grad()` right before its own backward"
+            + (", or detach what is judged there" if each.judged is not None else ""),
             fix=_fix(each.added_to, each.used_by),
             related=(
                 added_to.related("this backward adds to them"),
                 used_by.related("this step uses the sum"),
+                *([] if each.judged is None else [each.judged.source.site.related("what runs here has a graph")]),
             ),
         )
 

@@ -13,7 +13,8 @@ model.load_state_dict(best_state)                           # the weights of the
 ```
 
 So it is with a dict that has it, `best = {"epoch": epoch, "model": model.state_dict()}`, and with the model itself,
-`best_model = model`: that is another name for it. A list of such states has the same one each time.
+`best_model = model`: that is another name for it. A list of such states has the same one each time, also where it is
+one worker that each client begins anew, `worker.load_state_dict(start)`, and trains.
 
 A shallow copy of a model, `target = copy.copy(net)`, has its parameters as well: to load the state of the one into the
 other changes nothing, and a target network that is made so never lags behind.

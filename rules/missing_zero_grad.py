@@ -20,7 +20,8 @@ Of two optimizers each needs its own reset, unless they have the same parameters
 caller that hands them over. A `zero_grad` of the program's own may forget one of them. A reset of another module
 (`self.critic_target.zero_grad()` before the critic's step) is none, where it is seen that the two share no parameters:
 a deep copy, or made by its own class. An `opt.zero_grad()` that stands
-after `for opt in optimizers: opt.step()`, not in it, is that of the last one.
+after `for opt in optimizers: opt.step()`, not in it, is that of the last one; one of `optimizers["dense"]` is that of
+one, where `for opt in optimizers.values()` steps all that are in it.
 
 Without an optimizer, too: a loop that moves its parameters itself (`w -= rate * w.grad` after each backward) has to
 reset the gradient of each of them itself (`w.grad.zero_()`). And who adds up squares of gradients, as for a Fisher
@@ -65,6 +66,7 @@ def never_resets(function: Function) -> Iterator[Finding]:
     yield from found
     yield from _in_no_evaluation(function, {each.span.line for each in found})
     yield from _but_the_last(function)
+    yield from _but_some(function)
     yield from _before_they_are_squared(function)
     yield from _where_no_optimizer_steps(function)
 
@@ -141,6 +143,19 @@ def _but_the_last(function: Function) -> Iterator[Finding]:
                 help="move it into the loop",
                 related=(loop.site.related("this loop steps each of them"),),
             )
+
+
+def _but_some(function: Function) -> Iterator[Finding]:
+    """``for opt in optims.values(): opt.step()``, and only ``optims["dense"].zero_grad()``."""
+    for each in function.partly_reset():
+        others = " and ".join(f"`{path}`" for path in each.left)
+        yield rule.finding(
+            each.site,
+            f"the loop steps {others} as well, and nothing resets the gradients of that: each step uses the sum of all "
+            "iterations",
+            help="reset each of them: call `zero_grad()` in a loop over all that are stepped",
+            related=(each.stepped.related("this loop steps each of them"),),
+        )
 
 
 def _before_they_are_squared(function: Function) -> Iterator[Finding]:

@@ -78,6 +78,8 @@ def trains_the_old_one(function: Function) -> Iterator[Finding]:
         if each.replaced != each.site:
             doing = "unfrozen" if each.is_unfrozen else "made anew"
             notes.append(each.replaced.related(f"this is where it is {doing}: `{one_line(each.replaced.code)}`"))
+        if each.chosen is not None:
+            notes.append(each.chosen.related("these are the parameters that it was given"))
         what = (
             f"what is unfrozen here is never trained: `{each.optimizer}` was given only what wanted gradients before"
             if each.is_unfrozen

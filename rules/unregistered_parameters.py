@@ -12,6 +12,9 @@ class Net(nn.Module):
         self.layers = [nn.Linear(8, 8) for _ in range(3)]     # never trained
 ```
 
+So it is with those that a registry makes, `self.heads = {task: HEADS[task](8) for task in tasks}`, where all that
+is in it are layers.
+
 So it is with a tensor that is no `nn.Parameter`, whatever it wants: `self.scale = torch.ones(8, requires_grad=True)`.
 What is computed of a parameter is none, either: of `self.gate = nn.Parameter(torch.zeros(8)).view(-1, 1)`, or with
 `.to("cuda")` or `* 0.1` behind it, the module has only the result, and nobody the parameter.
@@ -46,10 +49,11 @@ from gradguard.static.rewrites import as_parameter, registered
 
 _CONSTRUCTOR = sign("__init__", pattern=r"\bdef __init__", own=True)
 _OF_MODULE = sign("super", "__init__(self", pattern=r"\bsuper\(|\.__init__\(self", own=True)
-_MADE = r"(?:\w+\.)*[A-Z]\w*\("
+_REGISTERED = r"\w+\[[^\]\n]+\]+\("  # of a registry: `HEADS[name](8)`
+_MADE = rf"(?:\w+\.)*(?:[A-Z]\w*\(|{_REGISTERED})"
 _EMPTY = r"\[\s*\]|\{\s*\}|(?:list|dict|OrderedDict|defaultdict)\("
 # What is appended stands alone then: `self.layers.append(` is left out of the text, too.
-_PUT_IN = r"\bnn\.[A-Z]\w*\(|\bParameter\(|(?:\n|=)[ \t]*[A-Z]\w*\("
+_PUT_IN = rf"\bnn\.[A-Z]\w*\(|\bParameter\(|(?:\n|=)[ \t]*(?:[A-Z]\w*\(|{_REGISTERED})"
 _COLLECTS = sign(
     "[", "(", "{",
     pattern=rf"{BOUND}\s*(?:[\[(]+\s*{_MADE}|\{{\s*[^\s}}]+\s*:\s*{_MADE}|(?:{_EMPTY})(?s:.*?)(?:{_PUT_IN}))"

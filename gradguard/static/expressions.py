@@ -81,7 +81,7 @@ def recorded(value: Value, state: State, node: t.Node | None = None) -> Value:
 
 def cut(value: Value, node: t.Node | None) -> Value:
     """The tensor without its graph; it shares the storage."""
-    detached = DETACHED._replace(holds=viewed(value).holds)
+    detached = DETACHED._replace(holds=viewed(value).holds - value.holding(Held.SLOPE))
     for root in value.roots:
         detached = holding(detached, Held.GIVEN, root) if root.source is Source.PARAM else detached
     return holding(detached, Held.CUT, node) if value.roots and node is not None else detached

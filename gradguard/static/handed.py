@@ -127,6 +127,27 @@ def registered(module: Module, name: str) -> Value | None:
     return each_of(one) if isinstance(one.ref, Class) else None
 
 
+def makers_in(module: Module, name: str) -> Iterator[tuple[FunctionRef, t.Expr | FunctionRef | Class]]:
+    """What a global dict has in it: as it is written out there, or as the functions of its file put it in.
+
+    Each with the function in whose terms it is written.
+    """
+    passed = module.project.passed
+    for extent in module.outline.variables.get(name, [])[:3]:
+        chunk = module.source.chunk(extent)
+        if chunk is None:
+            continue
+        script = FunctionRef(module, t.Define(None, "<module>", [], [], []), chunk)
+        for stmt in chunk.statements:
+            written = stmt.value if isinstance(stmt, t.Assign) and t.path_of(stmt.targets[0]) == name else None
+            entries = written.entries if isinstance(written, t.DictDisplay) else []
+            yield from ((script, item) for _, item in entries)
+    for ref, param, is_own in _registering(module, name):
+        given = passed.functions(ref, param, module) if is_own else passed.decorated(ref, module)
+        yield from ((ref, function) for function in given)
+        yield from ((ref, cls) for cls in passed.decorated_classes(ref, module))
+
+
 def _registering(module: Module, name: str) -> Iterator[tuple[FunctionRef, str, bool]]:
     """The functions of a file that put a parameter into a global collection, or return a decorator that does.
 

@@ -16,9 +16,11 @@ from gradguard.static.adds_nothing import each_in_its_slot, is_forward_pass, is_
 from gradguard.static.autograd_functions import kept_outputs
 from gradguard.static.backwards import judge_backward, judge_grad_call
 from gradguard.static.broken_ties import broken_ties
+from gradguard.static.changed_between import changed_between
 from gradguard.static.computed_parameters import computed_of_parameters, never_registered
 from gradguard.static.counted_twice import counted_twice
 from gradguard.static.cut_each_step import cut_each_step
+from gradguard.static.detached_starts import detached_starts
 from gradguard.static.discarded import discarded
 from gradguard.static.drawn import drawn
 from gradguard.static.estimated_early import estimated_early
@@ -40,6 +42,7 @@ from gradguard.static.never_unfrozen import never_unfrozen
 from gradguard.static.noted import judge_call, judge_construction
 from gradguard.static.objects import is_given
 from gradguard.static.other_libraries import judge_foreign
+from gradguard.static.partly_reset import partly_reset
 from gradguard.static.passed_over import passed_over
 from gradguard.static.paths import is_within
 from gradguard.static.read_again import is_read_again, is_read_at_its_end
@@ -133,6 +136,12 @@ def judge(flow: Flow) -> None:
         flow.facts.unregistered_leaves = lambda: never_trained(flow, leaves)
     if computed := computed_of_parameters(flow):
         flow.facts.unregistered_results = lambda: never_registered(flow, computed)
+    if flow.facts.backwards:
+        flow.facts.changed_between = lambda: list(changed_between(flow))
+    if flow.facts.backwards and flow.facts.grad_calls and flow.facts.steps:
+        flow.facts.detached_starts = lambda: list(detached_starts(flow))
+    if flow.facts.zero_grads:
+        flow.facts.partly_reset = lambda: list(partly_reset(flow))
     if flow.facts.steps:
         flow.facts.evaluated_again = lambda: list(evaluated_again(flow))
         flow.facts.never_unfrozen = lambda: never_unfrozen(flow)

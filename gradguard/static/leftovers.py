@@ -1,19 +1,26 @@
 """Gradients that the loss of one optimizer leaves in the parameters of another one, which then steps with them.
 
-A generator's loss goes through the discriminator: its backward fills the gradients of both.
+A generator's loss goes through the discriminator: its backward fills the gradients of both. So does a discriminator's,
+where it is given what the generator makes with its graph.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from gradguard.static.filled import filled
-from gradguard.static.model import Backward, Event, Function, Loop, OpaqueCall, Step, ZeroGrad
+from gradguard.static.filled import filled, goes_through
+from gradguard.static.model import Backward, Event, Forward, Function, Loop, OpaqueCall, Step, ZeroGrad
 from gradguard.static.optimized import overlap
 from gradguard.static.paths import is_part
 
 _CONCERNED = (Backward, Step, ZeroGrad, OpaqueCall)
+# Networks that judge what another one makes: no loss is for both. A `D` may also be a decoder.
+_JUDGE = re.compile(
+    r"(?:^|[_.])(?:d|net_?d|\w*disc\d?|\w*discrim\w*|\w*critic\w*|\w*judge\w*|adversar\w*)(?:_|\d|$)", re.I
+)
+_MAY_DECODE = re.compile(r"(?:^|[_.])(?:net_?)?d(?:_|\d|$)", re.I)
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,12 +32,14 @@ class Leftover:
         own: the step of that one.
         added_to: the backward of the loss that the gradients are added to.
         used_by: the step that uses the sum.
+        judged: where the network of the own step judges what it is given with its graph, if that is what it does.
     """
 
     left_by: Backward
     own: Step
     added_to: Backward
     used_by: Step
+    judged: Forward | None = None
 
 
 def leftovers(function: Function) -> Iterator[Leftover]:
@@ -66,13 +75,36 @@ def _left_for(function: Function, step: Step, before: Sequence[Event]) -> Leftov
             is_next = added_to is not None and not overlap(event.modules, step.modules)
             own = event if is_next else own
         elif isinstance(event, Backward) and _fills(function, event, step):
-            if added_to is None and _fills_more(function, event, step):
-                return None  # a loss of several parts, which share something: its optimizer is to have all of it
             if added_to is None:
                 added_to = event
             elif own is not None and _fills(function, event, own):
-                return Leftover(event, own, added_to, step)
+                return _of_two(function, Leftover(event, own, added_to, step))
     return None
+
+
+def _of_two(function: Function, found: Leftover) -> Leftover | None:
+    """It, if the second loss is for one optimizer; for several, if one of two networks judges what the other makes.
+
+    A loss of several parts, which share something, is no mistake: the optimizer of that is to have all of it. So is the
+    loss of a critic which is to train an encoder that the actor's optimizer has besides.
+    """
+    others = [s for s in function.steps if s.target != found.used_by.target and _fills(function, found.added_to, s)]
+    if not others:
+        return found
+    modules = found.own.modules or frozenset()
+    is_judge = all(_JUDGE.search(path) for path in modules) and not any(map(_JUDGE.search, found.used_by.modules or ()))
+    if not is_judge or any(other.target != found.own.target for other in others):
+        return None
+    if not _fills_all(function, found.left_by, found.used_by):
+        return None
+    runs = [run for run in function.forwards if goes_through(found.left_by, run)]
+    judged = [run for run in runs if any(is_part(_path(run), module) for module in modules)]
+    may_decode = any(_MAY_DECODE.search(path) for path in modules) and len(judged) < 2
+    return replace(found, judged=judged[-1]) if judged and not may_decode else None
+
+
+def _path(run: Forward) -> str:
+    return run.given_as or run.module or ""
 
 
 def _may_reset(reset: ZeroGrad, step: Step) -> bool:
@@ -84,7 +116,7 @@ def _fills(function: Function, backward: Backward, step: Step) -> bool:
     return any(is_part(path, module) for path in filled(function, backward) for module in step.modules or ())
 
 
-def _fills_more(function: Function, backward: Backward, step: Step) -> bool:
-    """Whether a backward is for other optimizers, too."""
-    others = (each for each in function.steps if each.target != step.target)
-    return any(_fills(function, backward, each) for each in others)
+def _fills_all(function: Function, backward: Backward, step: Step) -> bool:
+    """Whether a backward surely goes through all that an optimizer has."""
+    paths = filled(function, backward)
+    return all(any(is_part(path, module) for path in paths) for module in step.modules or ())

@@ -159,10 +159,10 @@ def _reads(stmt: t.Stmt, path: str) -> bool:
 
 
 def _read_of_several(flow: Flow, stmt: t.Stmt, kept: str, model: str) -> Site | None:
-    """Where a function reads the states that it collected in a loop that trains one model: they are all one."""
+    """Where a function reads the states that it collected in a loop that changes one model: they are all one."""
     of = (model, model.split(".", 1)[0])
     for loop in flow.facts.loops:
-        if not loop.trains or stmt not in loop.nodes or _ends(loop, stmt, kept):
+        if not (loop.trains or _is_worker(loop, model)) or stmt not in loop.nodes or _ends(loop, stmt, kept):
             continue
         if any(path in loop.targets or _is_made_in(loop, path) for path in (*of, kept)):
             continue
@@ -172,6 +172,15 @@ def _read_of_several(flow: Flow, stmt: t.Stmt, kept: str, model: str) -> Site | 
             if comes_before(flow.ref.define.body, loop.site.node, other) and _reads(other, kept):
                 return flow.site(other)
     return None
+
+
+def _is_worker(loop: Loop, model: str) -> bool:
+    """Whether each iteration begins a model anew, in the same tensors, and somebody gets it: ``site.fit(worker)``."""
+    calls = [node for node in loop.nodes if isinstance(node, t.Call)]
+    loads = [call for call in calls if t.path_of(call.func) == f"{model}.load_state_dict"]
+    given = (arg.value for call in calls if call.name not in _KEEPING for arg in call.args)
+    is_given = any(t.path_of(value) == model for value in given)
+    return is_given and bool(loads) and all(call.argument("assign", 2) is None for call in loads)
 
 
 def _is_made_in(loop: Loop, path: str) -> bool:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from gradguard.static import knowledge as k
 from gradguard.static import tree as t
 from gradguard.static.classes import Class
 from gradguard.static.functions import FunctionRef
+from gradguard.static.handed import makers_in
 from gradguard.static.trained_apart import is_handed_on
-from gradguard.static.values import Kind
+from gradguard.static.values import Kind, Value
 
 
 def is_made(ref: FunctionRef, value: t.Expr) -> bool:
@@ -19,18 +22,50 @@ def is_made(ref: FunctionRef, value: t.Expr) -> bool:
     own = _own_method(ref, value)
     if own is not None:
         return _gives_made(own)
+    if isinstance(value.func, t.Subscript):
+        makers = list(_registered(ref, value.func.value))
+        return bool(makers) and all(makers)
     maker = ref.module.value_of(value.func)
+    return _makes(ref, value, maker)
+
+
+def _registered(ref: FunctionRef, registry: t.Expr) -> Iterator[bool]:
+    """Whether each of what a global dict of the program has in it makes a module: ``HEADS[name](512)``."""
+    if not isinstance(registry, t.Name) or registry.id in ref.names[0]:
+        return
+    module, name = ref.module, registry.id
+    found = module.project.find(module.outline.imports[name], module) if name in module.outline.imports else None
+    if found is not None and len(found[1]) == 1:
+        module, name = found[0], found[1][0]
+    for script, maker in makers_in(module, name):
+        if isinstance(maker, FunctionRef):
+            yield _gives_made(maker)
+        elif isinstance(maker, Class):
+            yield maker.is_module and maker.may_learn
+        elif isinstance(maker, t.Lambda):
+            yield is_made(script, maker.body)
+        else:
+            yield _makes(script, None, module.value_of(maker))
+
+
+def _makes(ref: FunctionRef, call: t.Call | None, maker: Value) -> bool:
+    """Whether a function or a class makes a module that has parameters.
+
+    Args:
+        call: the call of it, where there is one.
+    """
     if isinstance(maker.ref, FunctionRef):
         return maker.kind is Kind.FUNCTION and _gives_made(maker.ref)
     if isinstance(maker.ref, Class):
         return maker.kind is Kind.CLASS and maker.ref.is_module and maker.ref.may_learn
     name = str(maker.ref) if maker.kind is Kind.EXTERNAL else ""
     if name == "torch.nn.Sequential":
-        return any(is_made(ref, arg.value) for arg in value.args)
+        return call is not None and any(is_made(ref, arg.value) for arg in call.args)
     if name in ("torch.nn.Parameter", "torch.nn.parameter.Parameter"):
         return True
     if name.startswith("torch.nn.") and not name.startswith(k.NOT_MODULES):
-        return value.name not in k.WITHOUT_PARAMETERS and "Loss" not in value.name
+        own = name.rpartition(".")[2]
+        return own not in k.WITHOUT_PARAMETERS and "Loss" not in own
     return name.startswith("torchvision.models.") or name == "torch.load"
 
 

@@ -17,6 +17,7 @@ class Replacement:
         site: the statement that replaces the module, or calls what does.
         replaced: the statement that does.
         is_unfrozen: it was there before, and froze: the optimizer was given only what wanted gradients then.
+        chosen: where that was chosen, if not in the call that makes the optimizer.
     """
 
     optimizer: str
@@ -24,6 +25,7 @@ class Replacement:
     site: Site
     replaced: Site
     is_unfrozen: bool = False
+    chosen: Site | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -455,6 +457,61 @@ class Unguarded:
     site: Site
     step: Site
     optimizer: str
+
+
+@dataclass(frozen=True, slots=True)
+class ChangedBetween:
+    """Weights are changed in place through ``.data`` between a forward and its backward.
+
+    Args:
+        site: the statement of the function that trains.
+        module: the path of the module.
+        changed: the expression or statement that changes them, perhaps in a helper.
+        run: the forward.
+        backward: its backward.
+    """
+
+    site: Site
+    module: str
+    changed: Site
+    run: Site
+    backward: Site
+
+
+@dataclass(frozen=True, slots=True)
+class DetachedStart:
+    """Fast weights begin without the graph of the parameters that are to be trained through them.
+
+    Args:
+        site: the copies that they begin with.
+        module: the path of what is copied, in the function that has the outer loss.
+        inner: the gradients of an inner step.
+        backward: that of the outer loss.
+        step: the step after it.
+        optimizer: its path.
+    """
+
+    site: Site
+    module: str
+    inner: Site
+    backward: Site
+    step: Site
+    optimizer: str
+
+
+@dataclass(frozen=True, slots=True)
+class PartlyReset:
+    """Several optimizers are stepped in a loop, and only some of them are reset.
+
+    Args:
+        site: the reset of these.
+        stepped: the loop that steps all of them.
+        left: the paths of the others.
+    """
+
+    site: Site
+    stepped: Site
+    left: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)

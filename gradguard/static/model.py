@@ -34,8 +34,10 @@ from gradguard.static.mistakes import (
     BrokenTie,
     CachedCall,
     Cancelled,
+    ChangedBetween,
     CountedTwice,
     CutEachStep,
+    DetachedStart,
     Drawn,
     EstimatedEarly,
     EvaluatedAgain,
@@ -46,6 +48,7 @@ from gradguard.static.mistakes import (
     MovingTarget,
     NeverUnfrozen,
     NoGradient,
+    PartlyReset,
     PassedOver,
     Replacement,
     ScheduleLength,
@@ -115,6 +118,10 @@ class Function:
             and its object has not put it into evaluation mode from the start (reads other files).
         kept_outputs: of the ``forward`` of an ``autograd.Function``: the statements that put an output on ``ctx``.
         passed_over: what passes a batch over after its backward, so that its gradients stay.
+        changed_between: what changes weights in place between a forward and its backward, and autograd does not see.
+        detached_starts: the copies that fast weights begin with, which end the graph of an outer loss (reads other
+            files).
+        partly_reset: the resets of some of the optimizers that a loop steps, where nothing resets the others.
         unguarded: the backwards that also run where the optimizer of the step is None.
         unscaled: the losses that no scaler has multiplied, while one takes the step.
         unscales: something in its program divides scaled gradients (reads other files).
@@ -211,6 +218,9 @@ class Function:
     estimated_early: Callable[[], list[EstimatedEarly]] = field(default=list, repr=False)
     tensor_keys: Callable[[], list[TensorKey]] = field(default=list, repr=False)
     passed_over: Callable[[], list[PassedOver]] = field(default=list, repr=False)
+    changed_between: Callable[[], list[ChangedBetween]] = field(default=list, repr=False)
+    detached_starts: Callable[[], list[DetachedStart]] = field(default=list, repr=False)
+    partly_reset: Callable[[], list[PartlyReset]] = field(default=list, repr=False)
     unguarded: Callable[[], list[Unguarded]] = field(default=list, repr=False)
     unscaled: Callable[[], list[Unscaled]] = field(default=list, repr=False)
     missing_gradients: Callable[[], list[NoGradient]] = field(default=list, repr=False)

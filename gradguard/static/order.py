@@ -12,6 +12,14 @@ def has(body: Sequence[t.Stmt], stmt: object) -> bool:
     return any(each is stmt for each in t.walk_statements(body))
 
 
+def blocks_of(body: list[t.Stmt]) -> Iterator[list[t.Stmt]]:
+    """A block, and all that are in it, the outer ones first."""
+    yield body
+    for stmt in body:
+        for block in t.blocks(stmt):
+            yield from blocks_of(block)
+
+
 def comes_before(body: Sequence[t.Stmt], first: object, second: object) -> bool:
     """Whether one statement of a block comes before another one, which is not in it."""
     for place, each in enumerate(body):

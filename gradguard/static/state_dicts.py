@@ -42,7 +42,7 @@ def _put(stmt: t.Stmt) -> Iterator[tuple[t.Expr, t.Expr]]:
 
 
 def _models_in(value: t.Expr) -> Iterator[str]:
-    """The paths of the models whose states a value is, or has under keys; optimizers and schedulers have such, too."""
+    """The paths of the models whose states a value is, or has in it; optimizers and schedulers have such, too."""
     for of in states_in(value):
         path = t.path_of(of)
         if path is not None and named_kind(path) is not Kind.OPTIMIZER and "sched" not in path:
@@ -50,8 +50,9 @@ def _models_in(value: t.Expr) -> Iterator[str]:
 
 
 def states_in(value: t.Expr) -> Iterator[t.Expr]:
-    """What it is that a value is the state of, or has the state of under a key."""
-    for each in [item for _, item in value.entries] if isinstance(value, t.DictDisplay) else [value]:
+    """What it is that a value is the state of, or has the state of under a key or beside something else."""
+    items = value.items if isinstance(value, t.Display) else [value]
+    for each in [item for _, item in value.entries] if isinstance(value, t.DictDisplay) else items:
         of = _state_of(each)
         if of is not None:
             yield of

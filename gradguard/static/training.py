@@ -173,9 +173,22 @@ def grad_call(c: Called) -> Value | None:
     if creates is False:  # a tuple of tensors without a graph
         given = holding(DETACHED, Held.CUT, c.node)
         each = unrecorded.cut_off([value], given, lambda: c.flow.site(c.node), Severed.NO_CREATE_GRAPH)
+        each = unrecorded.of_slope(each) if _is_slope(c, value) else each
         return each_of(each, Kind.OUTPUT)
     result = c.result(Root(Source.GRAPH, c.node))
     return result if creates else Value(maybe=result.reach, kind=Kind.OUTPUT)
+
+
+def _is_slope(c: Called, value: Value) -> bool:
+    """Whether what is differentiated is a derivative itself, as ``torch.autograd.grad`` gave it, with its graph."""
+    given = c.node.argument("outputs", 0)
+    while isinstance(given, t.Subscript) or (isinstance(given, t.Call) and given.name == "sum"):
+        inner = given.value if isinstance(given, t.Subscript) else given.func
+        given = inner.value if isinstance(inner, t.Attribute) and isinstance(given, t.Call) else inner
+    calls = c.flow.ref.assigned.get(given.id, []) if isinstance(given, t.Name) else []
+    made = [each.value if isinstance(each, t.Subscript) else each for each in calls]
+    graphs = {id(root.key) for root in value.roots if root.source is Source.GRAPH}
+    return any(isinstance(each, t.Call) and each.name == "grad" and id(each) in graphs for each in made)
 
 
 def _creates_graph(c: Called) -> bool | None:

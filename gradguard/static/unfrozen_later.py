@@ -11,7 +11,7 @@ from gradguard.static.classes import Class
 from gradguard.static.functions import FunctionRef
 from gradguard.static.local_objects import given_for
 from gradguard.static.mistakes import Replacement
-from gradguard.static.order import following, has
+from gradguard.static.order import comes_before, following, has
 from gradguard.static.replaced import is_used
 from gradguard.static.replacing import is_below
 from gradguard.static.source import Site
@@ -26,10 +26,15 @@ _DEPTH = 2
 
 
 class _Known(NamedTuple):
-    """A function, and the paths by which it knows the modules whose parameters an optimizer chose from."""
+    """A function, and the paths by which it knows the modules whose parameters an optimizer chose from.
+
+    Args:
+        begun: the methods that were called before that.
+    """
 
     ref: FunctionRef
     modules: frozenset[str]
+    begun: frozenset[str] = frozenset()
 
 
 def unfrozen_later(flow: Flow) -> Iterator[Replacement]:
@@ -41,17 +46,27 @@ def unfrozen_later(flow: Flow) -> Iterator[Replacement]:
             continue
         modules = frozenset(chosen_from(flow, stmt.value))
         after = list(following(flow.ref.define.body, stmt)) if modules else []
+        known = _Known(flow.ref, modules, frozenset(_methods_before(flow, stmt)))
         for place, later in enumerate(after):
-            found = _unfreezing(flow, _Known(flow.ref, modules), later, _DEPTH)
+            found = _unfreezing(flow, known, later, _DEPTH)
             if found is not None and is_used(flow, path, found.node, _still_to_come(after, place), modules):
                 if freezes_some(flow):
-                    yield Replacement(path, flow.site(stmt), flow.site(later), found, is_unfrozen=True)
+                    chosen = _chosen_at(flow, stmt.value)
+                    yield Replacement(path, flow.site(stmt), flow.site(later), found, is_unfrozen=True, chosen=chosen)
                 break
 
 
 def freezes_some(flow: Flow) -> bool:
     """Whether something in its program is frozen at all."""
     return flow.project.survey.mentions(_FREEZES, flow.module, "requires_grad")
+
+
+def _methods_before(flow: Flow, stmt: t.Stmt) -> Iterator[str]:
+    """The methods that a function calls before a statement."""
+    for each in flow.ref.define.statements:
+        call = each.value if isinstance(each, t.Evaluate) else None
+        if isinstance(call, t.Call) and comes_before(flow.ref.define.body, each, stmt):
+            yield call.name
 
 
 def _still_to_come(after: list[t.Stmt], place: int) -> list[t.Stmt]:
@@ -83,16 +98,25 @@ def chosen_from(flow: Flow, made: t.Expr) -> Iterator[str]:
             yield path if of is None else of + dot + rest
 
 
+def _chosen_at(flow: Flow, made: t.Expr) -> Site | None:
+    """Where a variable that the optimizer is given gets those that want a gradient."""
+    given = [arg.value for arg in made.args] if isinstance(made, t.Call) else []
+    bound = (value for each in given if isinstance(each, t.Name) for value in flow.ref.assigned.get(each.id, []))
+    return next((flow.site(value) for value in bound if not isinstance(value, t.Constant)), None)
+
+
 def _unfreezing(flow: Flow, known: _Known, stmt: t.Stmt, depth: int) -> Site | None:
     """The statement that makes such a module want gradients: this one, or one of what it calls."""
     if unfreezes(stmt, known.modules):
         return Site(known.ref.chunk, stmt)
     call = stmt.value if isinstance(stmt, t.Evaluate | t.Assign) else None
-    inside = _in_callee(flow, known, call) if isinstance(call, t.Call) and depth else None
-    if inside is None or not inside.modules:
-        return None
-    statements = inside.ref.define.statements
-    return next((found for s in statements if (found := _unfreezing(flow, inside, s, depth - 1)) is not None), None)
+    callees = _in_callees(flow, known, call) if isinstance(call, t.Call) and depth else ()
+    for inside in callees:
+        statements = inside.ref.define.statements if inside.modules else ()
+        for each in statements:
+            if (found := _unfreezing(flow, inside, each, depth - 1)) is not None:
+                return found
+    return None
 
 
 def unfreezes(stmt: t.Stmt, modules: frozenset[str]) -> bool:
@@ -129,21 +153,43 @@ def _is_on(call: t.Call) -> bool:
     return told is None or (isinstance(told, t.Constant) and told.value is True)
 
 
-def _in_callee(flow: Flow, known: _Known, call: t.Call) -> _Known | None:
-    """A function of the program that is called, with what it knows of the modules."""
+def _in_callees(flow: Flow, known: _Known, call: t.Call) -> Iterator[_Known]:
+    """The functions of the program that a call may run, with what each knows of the modules."""
     named = known.ref.module.value_of(call.func).ref
     if isinstance(named, FunctionRef) and named.owner is None:
-        paths = {name: t.path_of(value) for name, value in named.given_by(call).items()}
-        return _Known(named, frozenset(_renamed(paths, known.modules)))
+        yield _given(named, call, known)
+        return
     owner = t.path_of(call.func.value) if isinstance(call.func, t.Attribute) else None
     if owner is None or known.ref is not flow.ref:
-        return None
+        return
     cls = flow.ref.owner if owner == "self" else flow.read(flow.canonical(owner), flow.final).ref
-    method = cls.method(call.name) if isinstance(cls, Class) else None
-    if method is None or not isinstance(cls, Class):
-        return None
-    heads = {"self": owner} | ({} if owner == "self" else dict(_held(flow, cls, owner)))
-    return _Known(method, frozenset(_renamed(heads, known.modules)))
+    if not isinstance(cls, Class):
+        yield from (_given(method, call, known) for method in _of_callbacks(flow, known, call))
+        return
+    method = cls.method(call.name)
+    if method is not None:
+        heads = {"self": owner} | ({} if owner == "self" else dict(_held(flow, cls, owner)))
+        yield _Known(method, frozenset(_renamed(heads, known.modules)))
+
+
+def _given(ref: FunctionRef, call: t.Call, known: _Known) -> _Known:
+    paths = {name: t.path_of(value) for name, value in ref.given_by(call).items()}
+    return _Known(ref, frozenset(_renamed(paths, known.modules)))
+
+
+def _of_callbacks(flow: Flow, known: _Known, call: t.Call) -> Iterator[FunctionRef]:
+    """What the classes of the program have under the name of a method, where only the run knows the object.
+
+    Not of one that sees to the optimizer as well, or that may freeze what it unfreezes when there was an optimizer.
+    """
+    for method in flow.project.survey.methods_named(call.name, flow.module):
+        owner = method.owner
+        if owner is None or "optim" in owner.chunk.program:
+            continue
+        sites = ((name, Site(each.chunk, each.define)) for name, each in owner.methods.items())
+        freezing = {name for name, site in sites if _FREEZES.search(site.text)}
+        if freezing <= known.begun | {"__init__"}:
+            yield method
 
 
 def _renamed(heads: dict[str, str | None], modules: frozenset[str]) -> Iterator[str]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from gradguard.static import tree as t
 from gradguard.static.mistakes import Unguarded
 from gradguard.static.model import Backward, Step, ZeroGrad
+from gradguard.static.order import blocks_of
 from gradguard.static.paths import is_part
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ def unguarded(flow: Flow) -> Iterator[Unguarded]:
         if step is None or not any(isinstance(e, ZeroGrad) for e in inside[inside.index(step) :]):
             continue
         before = events[: events.index(inside[0])]
-        block = next((b for b in _blocks(flow.ref.define.body) if any(each is stmt for each in b)), [])
+        block = next((b for b in blocks_of(flow.ref.define.body) if any(each is stmt for each in b)), [])
         backward = before[-1] if before else None
         resets = any(isinstance(each, ZeroGrad) for each in before)
         if isinstance(backward, Backward) and not resets and _stands_before(block, stmt, backward):
@@ -57,13 +58,6 @@ def _may_be_none(flow: Flow, path: str) -> bool:
 def _is_none_by_itself(define: t.Define, name: str) -> bool:
     defaults = [param.default for param in define.params if param.name == name]
     return any(isinstance(default, t.Constant) and default.value is None for default in defaults)
-
-
-def _blocks(body: list[t.Stmt]) -> Iterator[list[t.Stmt]]:
-    yield body
-    for stmt in body:
-        for block in t.blocks(stmt):
-            yield from _blocks(block)
 
 
 def _stands_before(block: list[t.Stmt], stmt: t.If, backward: Backward) -> bool:

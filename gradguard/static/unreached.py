@@ -38,7 +38,7 @@ def unreached(flow: Flow) -> Iterator[Unreached]:
         return
     for step in facts.steps:
         found = _of_step(flow, step)
-        if found is not None and not facts.switches_gradients() and not _moves_gradients(flow):
+        if found is not None and not facts.switches_gradients() and not moves_gradients(flow):
             yield found
 
 
@@ -57,7 +57,7 @@ def _of_step(flow: Flow, step: Step) -> Unreached | None:
     return Unreached(backward.source.site, step.source.site, step.target, module, called, cut_at)
 
 
-def _moves_gradients(flow: Flow) -> bool:
+def moves_gradients(flow: Flow) -> bool:
     """Whether the program gives gradients to parameters by hand: ``p.grad.add_(q.grad)``."""
     return flow.project.survey.mentions(_BY_HAND, flow.module, "grad")
 

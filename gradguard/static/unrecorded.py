@@ -31,11 +31,16 @@ class Severed(Enum):
 
 
 class Copied(NamedTuple):
-    """Numbers without the graph that they came from: where they lost it, and where it came from."""
+    """Numbers without the graph that they came from: where they lost it, and where it came from.
+
+    Args:
+        is_second: they are derivatives of a derivative, for which the graph of that was made.
+    """
 
     site: Site
     roots: Roots
     how: Severed = Severed.COPIED
+    is_second: bool = False
 
     @property
     def is_certain(self) -> bool:
@@ -65,6 +70,12 @@ def cut_off(given: Iterable[Value], result: Value, site: Callable[[], Site], how
     """
     roots = NONE.union(*(_recorded(value, how) for value in given))
     return _with(result, {Holding(Held.UNRECORDED, Copied(site(), roots, how))}) if roots else result
+
+
+def of_slope(given: Value) -> Value:
+    """The derivative of a derivative, without its graph."""
+    holds = (h._replace(key=h.key._replace(is_second=True)) if isinstance(h.key, Copied) else h for h in given.holds)
+    return given._replace(holds=frozenset(holds))
 
 
 def of_choice(given: Value, result: Value, site: Callable[[], Site]) -> Value:
@@ -129,7 +140,8 @@ def translated(value: Value, outer: Callable[[Root], Value]) -> frozenset[Holdin
         copied = key.copied if isinstance(key, Term) else key
         if not isinstance(copied, Copied) or copied.is_certain:
             if isinstance(copied, Copied) and copied.how is Severed.NO_CREATE_GRAPH:
-                found.add(held)  # nobody wants that: what is computed under no_grad may be meant as a target
+                # nobody wants that: what is computed under no_grad may be meant as a target
+                found.add(held if key is not copied else held._replace(key=_as_given(copied, outer)))
             continue
         given = [outer(root) for root in copied.roots if root.source in _ASKED]
         roots = NONE.union(*(_recorded(value, copied.how) for value in given))
@@ -140,6 +152,12 @@ def translated(value: Value, outer: Callable[[Root], Value]) -> frozenset[Holdin
             of = Held.COPIED if held.held is Held.REBUILT and here.is_certain else held.held
             found.add(Holding(of, key._replace(copied=here) if isinstance(key, Term) else here))
     return frozenset(found)
+
+
+def _as_given(copied: Copied, outer: Callable[[Root], Value]) -> Copied:
+    """The same, with the graphs of the arguments that the numbers were computed of."""
+    given = (outer(root).roots for root in copied.roots if root.source in _ASKED)
+    return copied._replace(roots=copied.roots.union(*given)) if copied.is_second else copied
 
 
 def is_setting(value: Value) -> bool:

@@ -177,9 +177,11 @@ def _goes_through(node: t.Node, path: str) -> bool:
 
 
 def _is_of(node: t.Expr, path: str) -> bool:
-    """Whether an expression is the collection, an element, or a list of elements."""
+    """Whether an expression is the collection, an element, or a list of elements: ``self.heads.values()``."""
     if isinstance(node, t.Display):
         return any(_is_of(item, path) for item in node.items)
+    if isinstance(node, t.Call) and isinstance(node.func, t.Attribute) and node.func.name in ("values", "items"):
+        node = node.func.value
     while isinstance(node, t.Subscript):
         node = node.value
     return _is_at(node, path)

@@ -54,6 +54,7 @@ class Held(Enum):
     UNRECORDED = auto()  # no memory: it was computed where no graph is recorded, of what has one
     REBUILT = auto()  # no memory: its numbers were copied out of an argument, which has a graph as the caller knows
     TERM = auto()  # no memory: it is a sum, of which a term is such numbers
+    SLOPE = auto()  # no memory: it is made of a sum, of which a term is a second derivative without its graph
 
 
 class Root(NamedTuple):
@@ -85,7 +86,7 @@ Holdings = frozenset[Holding]
 NONE: Roots = frozenset()
 ON_DEVICE = (Held.OUTPUT, Held.MOVED)
 """Whole batches, on the device, and what is as large."""
-NO_MEMORY = (Held.CUT, Held.COPIED, Held.UNRECORDED, Held.REBUILT, Held.TERM)
+NO_MEMORY = (Held.CUT, Held.COPIED, Held.UNRECORDED, Held.REBUILT, Held.TERM, Held.SLOPE)
 """What is only known of a value, and keeps nothing alive."""
 NOTHING_HELD: Holdings = frozenset()
 
@@ -267,7 +268,7 @@ def whole(value: Value) -> Holdings:
     return known.union(Holding(Held.GIVEN, root) for root in value.roots if root.source is Source.PARAM)
 
 
-_OF_A_RESULT = frozenset((Held.CUT, Held.COPIED, Held.UNRECORDED))
+_OF_A_RESULT = frozenset((Held.CUT, Held.COPIED, Held.UNRECORDED, Held.SLOPE))
 
 
 def computed(value: Value) -> Value:

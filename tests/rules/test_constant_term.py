@@ -912,3 +912,100 @@ def test_copied_in_another_file(tmp_path: Path) -> None:
     assert lines_in_files(tmp_path, files, CODE) == [("train.py", 10)]
     files["losses.py"] = files["losses.py"].replace("torch.tensor(terms)", "torch.stack(terms)")
     assert lines_in_files(tmp_path, files, CODE) == []
+
+
+SECOND = """
+        def derivatives(u, x, t):
+            ones = torch.ones_like(u)
+            u_x, u_t = torch.autograd.grad(u, (x, t), ones, create_graph=True)
+            (u_xx,) = torch.autograd.grad(u_x, x, ones, {made})
+            return u_t, u_x, u_xx
+
+        class Problem:
+            def __init__(self, nu):
+                self.nu = nu
+
+            def residual(self, net, x, t):
+                u = net(x, t)
+                u_t, u_x, u_xx = derivatives(u, x, t)
+                {used}
+                return {loss}
+
+        def fit(net, problem, optimizer, sample, guide):
+            for _ in range(1000):
+                x, t = (each.requires_grad_() for each in sample())
+                start = (net(x, torch.zeros_like(t)) - 1).pow(2).mean()
+                loss = problem.residual(net, x, t) + start
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+"""
+
+
+def second(loss: str, made: str = "retain_graph=True", used: str = "pass") -> str:
+    return SECOND.format(loss=loss, made=made, used=used)
+
+
+@pytest.mark.parametrize(
+    "snippet",
+    [
+        second("(u_t + u * u_x - self.nu * u_xx).pow(2).mean()  # !"),
+        second("(u_t - self.nu * u_xx).square().mean()  # !"),
+        second("((u_xx + u) ** 2).mean()  # !", made="create_graph=False"),
+        second("F.mse_loss(left, torch.zeros_like(left))", used="left = u_t - 0.1 * u_xx  # !"),
+        second("(u_t - flow).abs().mean()", used="flow = 0.1 * u_xx + u.sin()  # !"),
+        """
+        from torch.autograd import grad
+
+        def fit(net, optimizer, x):
+            for _ in range(1000):
+                x = x.detach().requires_grad_()
+                u = net(x)
+                du = grad(u.sum(), x, create_graph=True)[0]
+                ddu = grad(du[:, 0:1].sum(), x)[0][:, 0:1]
+                loss = torch.mean((ddu + u) ** 2)  # !
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+        """,
+    ],
+)
+def test_second_derivatives_without_their_graph(snippet: str) -> None:
+    assert_flagged(snippet, CODE)
+
+
+@pytest.mark.parametrize(
+    "snippet",
+    [
+        second("(u_t + u * u_x - self.nu * u_xx).pow(2).mean()", made="create_graph=True"),
+        second("(u_t + u * u_x - self.nu * u_xx).pow(2).mean()", made="create_graph=net.training"),
+        second("(u_t + u * u_x).pow(2).mean()", used="print(u_xx.abs().mean())"),
+        second("(u_xx.abs() * (u_t + u * u_x).pow(2)).mean()"),  # a weight
+        second("(u_t - 0.1 * u_x).pow(2).mean()", used="bend = (u_t - 0.1 * u_xx).detach().abs().mean(); print(bend)"),
+        second("((u_t - 0.1 * u_xx).detach().abs() * (u_t - u_x)).mean()"),  # a weight
+        second("F.mse_loss(u_t, 0.1 * u_xx)"),  # a target
+        second("(u_t - 0.1 * torch.where(u_xx > 0, u_x, u)).pow(2).mean()"),
+        """
+        def fit(net, law, optimizer, sample):  # what the other network gives is what this one is to be
+            for _ in range(1000):
+                x = sample().requires_grad_()
+                u = law(x)
+                u_x = torch.autograd.grad(u.sum(), x, create_graph=True)[0]
+                u_xx = torch.autograd.grad(u_x.sum(), x)[0]
+                loss = (net(x.detach()) - u_xx).pow(2).mean()
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+        """,
+        """
+        def measure(net, sample):  # nothing is trained
+            x = sample().requires_grad_()
+            u = net(x)
+            u_x = torch.autograd.grad(u.sum(), x, create_graph=True)[0]
+            u_xx = torch.autograd.grad(u_x.sum(), x)[0]
+            return (u_x - 0.1 * u_xx).pow(2).mean().item()
+        """,
+    ],
+)
+def test_look_alikes_of_second_derivatives(snippet: str) -> None:
+    assert_clean(snippet, CODE)

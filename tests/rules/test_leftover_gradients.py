@@ -618,3 +618,130 @@ def test_a_context_that_resets_too_early(end: str) -> None:
 )
 def test_a_context_that_resets_before_its_block(snippet: str) -> None:
     assert_clean(snippet, CODE)
+
+
+# The discriminator is given what the generator makes with its graph; both are reset at the top of the iteration only.
+JUDGED = """
+    class Forge:
+        def __init__(self):
+            self.{g}, self.{d} = nn.Sequential(nn.Linear(8, 4)), nn.Sequential(nn.Linear(4, 1))
+            self.opt_g = torch.optim.Adam(self.{g}.parameters())
+            self.opt_d = torch.optim.Adam(self.{d}.parameters())
+
+        def draw(self, n):
+            return self.{g}(torch.randn(n, 8))
+
+        def d_loss(self, x):
+            return F.softplus(-self.{d}(x)).mean() + F.softplus(self.{d}({fake})).mean()
+
+        def g_loss(self, n):
+            return {g_loss}
+
+        def update(self, x):
+            {top}
+            d_loss = self.d_loss(x)
+            d_loss.backward(){mark}
+            self.opt_d.step()
+            {between}
+            self.g_loss(len(x)).backward()
+            self.opt_g.step()
+            {end}
+"""
+
+
+def judged(**words: str) -> str:
+    words = {"g": "maker", "d": "disc", "between": "pass", "end": "pass", "mark": ""} | words
+    words = {"top": "self.opt_d.zero_grad(); self.opt_g.zero_grad()", "fake": "self.draw(len(x))"} | words
+    words = {"g_loss": f"F.softplus(-self.{words['d']}(self.draw(n))).mean()"} | words
+    return JUDGED.format(**words)
+
+
+@pytest.mark.parametrize(
+    "snippet",
+    [
+        judged(mark=MARK),
+        judged(mark=MARK, g="G", d="D"),
+        judged(mark=MARK, g="netG", d="netD", top="pass", end="self.netG.zero_grad(); self.netD.zero_grad()"),
+        judged(mark=MARK, between="self.opt_d.zero_grad()"),
+        judged(mark=MARK, top="self.opt_d.zero_grad()", end="self.opt_g.zero_grad()"),
+        gan(
+            "g_opt.zero_grad(); d_opt.zero_grad()",
+            "fake = G(torch.randn(len(x), 8))",
+            "d_loss = F.softplus(-D(x)).mean() + F.softplus(D(fake)).mean()",
+            "d_loss.backward(){mark}",
+            "d_opt.step()",
+            *G_STEP[:1],
+            "g_loss.backward()",
+            "g_opt.step()",
+            mark=MARK,
+        ),
+        """
+        def critic_loss(critic, gen, x):
+            return critic(gen(torch.randn(len(x), 8))).mean() - critic(x).mean()
+
+        def train(gen, critic, loader):
+            gen_opt, critic_opt = torch.optim.Adam(gen.parameters()), torch.optim.Adam(critic.parameters())
+            for x in loader:
+                for opt in (gen_opt, critic_opt):
+                    opt.zero_grad()
+                critic_loss(critic, gen, x).backward()  # !
+                critic_opt.step()
+                (-critic(gen(torch.randn(len(x), 8)))).mean().backward()
+                gen_opt.step()
+        """,
+    ],
+)
+def test_a_judge_that_is_given_the_graph(snippet: str) -> None:
+    assert_flagged(snippet, CODE)
+
+
+@pytest.mark.parametrize(
+    "snippet",
+    [
+        judged(fake="self.draw(len(x)).detach()"),
+        judged(between="self.opt_g.zero_grad()"),
+        judged(between="self.maker.zero_grad(set_to_none=True)"),
+        judged(between="for p in self.maker.parameters(): p.grad = None"),
+        judged(between="reset(self)"),
+        judged(g_loss="self.draw(n).pow(2).mean()", fake="self.draw(len(x)).detach()"),
+        judged(g="body", d="head"),  # the body is to have what both losses say
+        judged(g="encoder", d="decoder"),
+        judged(
+            top="self.opt_d.zero_grad(); self.opt_g.zero_grad()", between="self.opt_g.step(); self.opt_g.zero_grad()"
+        ),
+        """
+        def train(encoder, actor, critic, replay):  # the critic trains the encoder as well
+            actor_opt = torch.optim.Adam([*encoder.parameters(), *actor.parameters()])
+            critic_opt = torch.optim.Adam(critic.parameters())
+            for s, y in replay:
+                actor_opt.zero_grad(); critic_opt.zero_grad()
+                F.mse_loss(critic(encoder(s)), y).backward()
+                critic_opt.step()
+                (-critic(actor(encoder(s)))).mean().backward()
+                actor_opt.step()
+        """,
+        """
+        def train(E, D, loader):  # both learn to reconstruct
+            e_opt, d_opt = torch.optim.Adam(E.parameters()), torch.optim.Adam(D.parameters())
+            for x in loader:
+                e_opt.zero_grad(); d_opt.zero_grad()
+                F.mse_loss(D(E(x)), x).backward()
+                d_opt.step()
+                F.l1_loss(D(E(x)), x).backward()
+                e_opt.step()
+        """,
+        """
+        def train(G, D, C, loader):  # a third network learns from the generator's loss
+            g_opt, d_opt = torch.optim.Adam(G.parameters()), torch.optim.Adam(D.parameters())
+            c_opt = torch.optim.Adam(C.parameters())
+            for x in loader:
+                g_opt.zero_grad(); d_opt.zero_grad(); c_opt.zero_grad()
+                (D(G(x)) - D(x)).mean().backward()
+                d_opt.step()
+                (C(G(x)) - D(G(x))).mean().backward()
+                g_opt.step(); c_opt.step()
+        """,
+    ],
+)
+def test_look_alikes_of_a_judge(snippet: str) -> None:
+    assert_clean(snippet, CODE)

@@ -912,3 +912,109 @@ LIVE = ("for n, p in self.named():", "    self.anchor[n] = p.detach()")
 )
 def test_look_alikes_of_weights_that_are_compared(snippet: str) -> None:
     assert_clean(snippet, CODE)
+
+
+# One model is begun anew for each client, and somebody else trains it.
+WORKER = """
+    class Server:
+        def __init__(self, model):
+            self.model, self.worker = model, copy.deepcopy(model)
+
+        def turn(self, clients):
+            {begun}
+            for k, client in enumerate(clients):
+                {start}
+                client.fit(self.worker)
+                {put}
+            {end}
+"""
+
+
+def worker(
+    put: str,
+    start: str = "self.worker.load_state_dict(self.model.state_dict())",
+    begun: str = "updates = []",
+    end: str = "self.average(updates)",
+) -> str:
+    return WORKER.format(put=put, start=start, begun=begun, end=end)
+
+
+@pytest.mark.parametrize(
+    "snippet",
+    [
+        worker("updates.append(self.worker.state_dict())  # !"),
+        worker("updates.append((len(client), self.worker.state_dict()))  # !"),
+        worker("updates.append([self.worker.state_dict(), len(client)])  # !", end="return updates"),
+        worker('updates.append({"n": len(client), "state": self.worker.state_dict()})  # !'),
+        worker("updates[k] = len(client), self.worker.state_dict()  # !", begun="updates = {}"),
+        worker("updates.append((k, dict(self.worker.state_dict())))  # !"),
+        worker(
+            "updates.append((k, self.worker.state_dict()))  # !",
+            start="self.worker.load_state_dict(start, strict=True)",
+            begun="updates, start = [], self.model.state_dict()",
+        ),
+        """
+        def federate(net, start, loaders, train):
+            states = []
+            for loader in loaders:
+                net.load_state_dict(start)
+                train(net, loader)
+                states.append((net.state_dict(), len(loader)))  # !
+            return combine(states)
+        """,
+        fit(
+            "states.append((epoch, score, model.state_dict()))  # !",
+            after="return max(states, key=by_score)",
+            before="states = []",
+        ),
+        fit(
+            "if score > best:",
+            "    best, kept = score, (epoch, model.state_dict())  # !",
+            after="model.load_state_dict(kept[1])",
+            before="kept = None",
+        ),
+    ],
+)
+def test_states_beside_something_else(snippet: str) -> None:
+    assert_flagged(snippet, CODE)
+
+
+@pytest.mark.parametrize(
+    "snippet",
+    [
+        worker("updates.append((len(client), copy.deepcopy(self.worker.state_dict())))"),
+        worker("updates.append((k, {n: v.clone() for n, v in self.worker.state_dict().items()}))"),
+        worker("updates.append((k, {n: v.cpu() for n, v in self.worker.state_dict().items()}))"),
+        worker("updates.append((k, self.worker.state_dict()))", start="self.worker = copy.deepcopy(self.model)"),
+        worker(
+            "updates.append((k, self.worker.state_dict()))",
+            start="self.worker.load_state_dict(self.model.state_dict(), assign=True)",
+        ),
+        worker("torch.save(self.worker.state_dict(), client.path)"),
+        worker("updates = [(k, self.worker.state_dict())]; self.average(updates)", end="pass"),
+        worker("updates.append((k, self.worker.state_dict()))", end="print(len(updates))"),
+        worker("updates.append((k, client.model.state_dict()))"),
+        worker("updates.append((k, self.worker.state_dict())); break"),
+        """
+        def federate(nets, start, loaders, train):
+            states = []
+            for net, loader in zip(nets, loaders):
+                net.load_state_dict(start)
+                train(net, loader)
+                states.append((net.state_dict(), len(loader)))
+            return combine(states)
+        """,
+        """
+        def names(net, paths):  # nobody trains it, nor wants its values
+            found = []
+            for path in paths:
+                net.load_state_dict(torch.load(path))
+                found.append((path, net.state_dict()))
+            return found
+        """,
+        fit("states.append((epoch, optimizer.state_dict()))", after="return states", before="states = []"),
+        fit("kept = (epoch, model.state_dict())", after="return kept"),
+    ],
+)
+def test_look_alikes_beside_something_else(snippet: str) -> None:
+    assert_clean(snippet, CODE)

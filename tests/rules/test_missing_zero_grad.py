@@ -871,3 +871,97 @@ def test_a_closure_that_is_run_several_times_for_one_reset(snippet: str) -> None
 )
 def test_closures_that_reset_or_are_run_once(snippet: str) -> None:
     assert_clean(snippet, CODE)
+
+
+# A loop steps all optimizers, and only one of them is reset.
+TWO = """
+    class Clicks:
+        def __init__(self, model):
+            self.model = model
+            self.optims = {{
+                "tables": torch.optim.SparseAdam(list(model.tables.parameters())),
+                "dense": torch.optim.Adam(model.tower.parameters()),
+            }}
+
+        def loss(self, ids, x, y):
+            return F.mse_loss(self.model(ids, x), y)
+
+        def reset(self):
+            for optim in self.optims.values():
+                optim.zero_grad()
+
+        def step(self, ids, x, y):
+            {reset}{mark}
+            self.loss(ids, x, y).backward()
+            {step}
+
+    def main(model, loader):
+        clicks = Clicks(model)
+        for ids, x, y in loader:
+            {before}
+            clicks.step(ids, x, y)
+"""
+STEP_EACH = "for optim in self.optims.values(): optim.step()"
+
+
+def two(reset: str, step: str = STEP_EACH, *, before: str = "pass", mark: str = "") -> str:
+    return TWO.format(reset=reset, step=step, before=before, mark=mark)
+
+
+def pair(optims: str, reset: str, over: str = "optims", mark: str = "", inputs: str = "A(x)") -> str:
+    return f"""
+        def train(A, B, loader):
+            a, b = torch.optim.Adam(A.parameters()), torch.optim.SGD(B.parameters(), 0.1)
+            optims = {optims}
+            for x, y in loader:
+                {reset}{mark}
+                F.mse_loss(B({inputs}), y).backward()
+                for opt in {over}:
+                    opt.step()
+    """
+
+
+@pytest.mark.parametrize(
+    "snippet",
+    [
+        two('self.optims["dense"].zero_grad()', mark="  # !"),
+        two('self.optims["tables"].zero_grad(set_to_none=True)', mark="  # !"),
+        two(
+            'self.optims["dense"].zero_grad()',
+            "for name, optim in self.optims.items():\n    optim.step()".replace("\n", "\n            "),
+            mark="  # !",
+        ),
+        pair("[a, b]", "a.zero_grad()", mark="  # !"),
+        pair("(a, b)", "b.zero_grad()", mark="  # !"),
+        pair("[]", "a.zero_grad()", "(a, b)", mark="  # !"),
+        pair('{"a": torch.optim.Adam(A.parameters()), "b": b}', 'optims["a"].zero_grad()', "optims.values()", "  # !"),
+    ],
+)
+def test_one_of_several_is_reset(snippet: str) -> None:
+    assert_flagged(snippet, CODE)
+
+
+@pytest.mark.parametrize(
+    "snippet",
+    [
+        two("self.reset()"),
+        two("for optim in self.optims.values(): optim.zero_grad()"),
+        two("self.model.zero_grad()"),
+        two('self.optims["dense"].zero_grad(); self.optims["tables"].zero_grad()'),
+        two('self.optims["dense"].zero_grad(); self.model.tables.zero_grad()'),
+        two('self.optims["dense"].zero_grad()', before="clicks.reset()"),
+        two('self.optims["dense"].zero_grad()', before="model.zero_grad()"),
+        two('self.optims["dense"].zero_grad()', 'self.optims["dense"].step()'),
+        two('self.optims["dense"].zero_grad()', "for optim in self.optims.values(): optim.step(); optim.zero_grad()"),
+        two('self.optims["dense"].zero_grad()', "for optim in chosen(self.optims): optim.step()"),
+        two('self.optims["dense"].zero_grad(); clear(self)'),
+        pair("[a, b]", "a.zero_grad(); b.zero_grad()"),
+        pair("[a, b]", "for opt in optims: opt.zero_grad()"),
+        pair("[a, b]", "for p in B.parameters(): p.grad = None\n                a.zero_grad()"),
+        pair("[a, torch.optim.SGD(given, 0.1)]", "a.zero_grad()"),  # nobody knows whose parameters
+        pair("[a, b, torch.optim.SGD(A.parameters(), 0.1)]", "a.zero_grad(); b.zero_grad()"),  # of the same parameters
+        pair("[a, b]", "b.zero_grad()", inputs="A(x).detach()"),  # nothing gives the other one a gradient
+    ],
+)
+def test_several_that_are_reset(snippet: str) -> None:
+    assert_clean(snippet, CODE)

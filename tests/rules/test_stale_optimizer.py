@@ -1320,3 +1320,121 @@ def test_what_a_derived_class_replaces_is_flagged(snippet: str) -> None:
 )
 def test_what_a_derived_class_makes_first_or_gives_to_the_optimizer_is_not(snippet: str) -> None:
     assert_clean(snippet, CODE)
+
+
+# What unfreezes is one of the callbacks, of which only the run knows the classes.
+CALLBACKS = """
+    class Callback:
+        def on_fit(self, net):
+            pass
+
+        def on_epoch(self, net, epoch):
+            pass
+
+    class Shown(Callback):
+        def on_epoch(self, net, epoch):
+            print(epoch)
+
+    class Warm(Callback):
+        def __init__(self, epochs):
+            self.epochs = epochs
+
+        def {freezes}(self, net):
+            for p in net.body.parameters():
+                p.requires_grad_(False)
+
+        def on_epoch(self, net, epoch):
+            if epoch == self.epochs:
+                {unfreezes}
+
+    def fit(net, callbacks, epochs):
+        for callback in callbacks:
+            callback.on_fit(net)
+        weights = {weights}
+        optimizer = torch.optim.SGD(weights, lr=0.1)
+        {then}
+        for epoch in range(epochs):
+            for callback in callbacks:
+                callback.on_epoch({given}, epoch){mark}
+            for x, y in batches(epoch):
+                optimizer.zero_grad()
+                F.cross_entropy(net(x), y).backward()
+                optimizer.step()
+            {end}
+"""
+
+
+def callbacks(
+    weights: str = "(p for p in net.parameters() if p.requires_grad)",
+    unfreezes: str = "for p in net.body.parameters(): p.requires_grad_(True)",
+    *,
+    freezes: str = "on_fit",
+    then: str = "print(epochs)",
+    given: str = "net",
+    end: str = "pass",
+    mark: str = "",
+) -> str:
+    return CALLBACKS.format(
+        weights=weights, unfreezes=unfreezes, freezes=freezes, then=then, given=given, end=end, mark=mark
+    )
+
+
+@pytest.mark.parametrize(
+    "snippet",
+    [
+        callbacks(mark="  # !"),
+        callbacks("filter(lambda p: p.requires_grad, net.parameters())", mark="  # !"),
+        callbacks("[p for _, p in net.named_parameters() if p.requires_grad]", mark="  # !"),
+        callbacks(unfreezes="net.body.requires_grad_(True)", mark="  # !"),
+        callbacks(unfreezes="for p in net.parameters(): p.requires_grad = True", mark="  # !"),
+        """
+        class Schedule:
+            def __init__(self, at):
+                self.at = at
+
+            def after_epoch(self, trainer, epoch):
+                if epoch >= self.at:
+                    trainer.model.encoder.requires_grad_(True)
+
+        class Trainer:
+            def __init__(self, model, hooks):
+                self.model, self.hooks = model, hooks
+
+            def run(self, loader):
+                self.model.encoder.requires_grad_(False)
+                optimizer = torch.optim.Adam([p for p in self.model.parameters() if p.requires_grad])
+                for epoch in range(9):
+                    for x, y in loader:
+                        optimizer.zero_grad()
+                        F.cross_entropy(self.model(x), y).backward()
+                        optimizer.step()
+                    for hook in self.hooks:
+                        hook.after_epoch(self, epoch)  # !
+        """,
+    ],
+)
+def test_callbacks_that_unfreeze(snippet: str) -> None:
+    assert_flagged(snippet, CODE)
+
+
+@pytest.mark.parametrize(
+    "snippet",
+    [
+        callbacks("net.parameters()"),
+        callbacks("list(net.parameters())"),
+        callbacks("(p for p in net.head.parameters() if p.requires_grad)"),
+        callbacks(unfreezes="for p in net.body.parameters(): p.requires_grad_(False)"),
+        callbacks(unfreezes="for p in self.net.body.parameters(): p.requires_grad_(True)"),
+        callbacks(unfreezes="add(self.optimizer, net.body.requires_grad_(True))"),
+        callbacks(given="teacher"),
+        callbacks(freezes="on_train"),  # when the optimizer has them all
+        callbacks(then="for callback in callbacks: callback.on_epoch(net, 0)", freezes="on_epoch_end"),
+        callbacks(end="optimizer = torch.optim.SGD((p for p in net.parameters() if p.requires_grad), lr=0.1)"),
+        callbacks(end="optimizer.add_param_group({'params': net.body.parameters()})"),
+        callbacks(
+            unfreezes="net.body.requires_grad_(True); self.trainer.optimizer.add_param_group(group(net.body))",
+        ),
+    ],
+)
+def test_look_alikes_of_callbacks_that_unfreeze(snippet: str) -> None:
+    assert_clean(snippet, CODE)

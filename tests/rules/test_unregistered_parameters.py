@@ -539,3 +539,118 @@ def test_a_class_that_keeps_a_layer_which_it_is_given() -> None:
 @pytest.mark.parametrize("value", ["Keeping([1.0, 2.0])", "Keeping(given=[k] * k, scale=dim)", "Keeping(range(k))"])
 def test_a_class_that_keeps_numbers_which_it_is_given(value: str) -> None:
     assert_clean(of_given(value, "sum(c * x**i for i, c in enumerate(self.given))"), CODE)
+
+
+REGISTRY = """
+    {registry}
+
+    def register(name):
+        def wrap(maker):
+            HEADS[name] = maker
+            return maker
+        return wrap
+
+    def add(name, maker):
+        HEADS[name] = maker
+
+    {makers}
+
+    class Net(nn.Module):
+        def __init__(self, tasks, dim):
+            super().__init__()
+            {made}
+
+        def forward(self, x):
+            return {{task: head(x) for task, head in self.heads.items()}}
+"""
+HEADS = """
+    @register("tone")
+    def tone(dim):
+        return nn.Sequential(nn.Linear(dim, dim), nn.GELU(), nn.Linear(dim, 3))
+
+    @register("word")
+    class Word(nn.Module):
+        def __init__(self, dim):
+            super().__init__()
+            self.fc = nn.Linear(dim, 10)
+
+        def forward(self, x):
+            return self.fc(x)
+"""
+PLAIN = HEADS.replace('@register("tone")', "").replace('@register("word")', "")
+UNDER_KEYS = "self.heads = {task: HEADS[task](dim) for task in tasks}"
+
+
+def registry(made: str = UNDER_KEYS, makers: str = HEADS, registry: str = "HEADS = {}") -> str:
+    return REGISTRY.format(registry=registry, makers=makers, made=made)
+
+
+@pytest.mark.parametrize(
+    "snippet",
+    [
+        registry(UNDER_KEYS + "  # !"),
+        registry("self.heads = {}\n            for task in tasks: self.heads[task] = HEADS[task](dim)  # !"),
+        registry("self.heads = dict(); head = HEADS[tasks[0]](dim); self.heads['a'] = head  # !"),
+        registry(UNDER_KEYS + "  # !", "", 'HEADS = {"a": nn.Linear, "b": nn.LazyLinear}'),
+        registry(UNDER_KEYS + "  # !", PLAIN, 'HEADS = {"tone": tone, "word": Word}'),
+        registry(UNDER_KEYS + "  # !", "", 'HEADS = {"a": lambda dim: nn.Sequential(nn.Linear(dim, 1), nn.Tanh())}'),
+        registry(UNDER_KEYS + "  # !", PLAIN + '\n    add("tone", tone)\n    add("word", Word)\n'),
+    ],
+)
+def test_layers_of_a_registry(snippet: str) -> None:
+    assert_flagged(snippet, CODE)
+
+
+@pytest.mark.parametrize(
+    "snippet",
+    [
+        registry("self.heads = nn.ModuleDict({task: HEADS[task](dim) for task in tasks})"),
+        registry(UNDER_KEYS + "; self.kept = nn.ModuleList(self.heads.values())"),
+        registry(UNDER_KEYS + "; self.add_module('a', self.heads['a'])"),
+        registry(makers=""),  # nobody knows what is in it
+        registry(UNDER_KEYS, "", 'HEADS = {"a": nn.Tanh, "b": nn.ReLU}'),
+        registry(UNDER_KEYS, "", 'HEADS = {"a": nn.Linear, "b": nn.Dropout}'),  # perhaps only of those
+        registry(UNDER_KEYS, "", 'HEADS = {"a": F.cross_entropy, "b": lambda dim: torch.zeros(dim)}'),
+        registry(UNDER_KEYS, "", 'HEADS = {"a": torch.nn.CrossEntropyLoss, "b": torch.nn.MSELoss}'),
+        registry(UNDER_KEYS, HEADS.replace("nn.Linear(dim, 10)", "torch.zeros(dim)")),
+        registry(UNDER_KEYS, HEADS + '\n    @register("pair")\n    def pair(dim):\n        return shared(dim)\n'),
+        registry("HEADS = given(tasks); " + UNDER_KEYS),  # another one
+        registry(UNDER_KEYS).replace("(nn.Module)", "(object)"),
+    ],
+)
+def test_look_alikes_of_a_registry(snippet: str) -> None:
+    assert_clean(snippet, CODE)
+
+
+def test_a_registry_in_another_file(tmp_path: Path) -> None:
+    heads = """
+        import torch.nn as nn
+
+        HEADS = {}
+
+        def register(name):
+            def wrap(maker):
+                HEADS[name] = maker
+                return maker
+            return wrap
+
+        @register("tone")
+        def tone(dim):
+            return nn.Linear(dim, 3)
+
+        def build(name, dim):
+            return HEADS[name](dim)
+    """
+    net = """
+        import torch.nn as nn
+        from heads import HEADS
+
+        class Net(nn.Module):
+            def __init__(self, tasks, dim):
+                super().__init__()
+                self.heads = {task: HEADS[task](dim) for task in tasks}
+
+            def forward(self, x):
+                return [head(x) for head in self.heads.values()]
+    """
+    assert lines_in_files(tmp_path, {"heads.py": heads, "net.py": net}, CODE) == [("net.py", 8)]
