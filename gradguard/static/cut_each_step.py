@@ -39,7 +39,7 @@ def _carries(flow: Flow, loop: Loop, body: list[t.Stmt], stmt: t.Stmt) -> tuple[
         return None
     bound = {t.path_of(name) for target in stmt.targets for name in t.names_in(target)}
     for given in t.names_in(call.args[1].value):
-        state = _detached(given)
+        state = t.detached(given)
         cut = given if state is not None else _cut_in(body, t.path_of(given))
         path = t.path_of(state if state is not None else given)
         if path is not None and path in bound and cut is not None:
@@ -54,17 +54,11 @@ def _takes_element(loop: Loop, given: t.Expr) -> bool:
     )
 
 
-def _detached(expr: t.Expr) -> t.Expr | None:
-    """``h`` of ``h.detach()``."""
-    func = expr.func if isinstance(expr, t.Call) and not expr.args else None
-    return func.value if isinstance(func, t.Attribute) and func.name == "detach" else None
-
-
 def _cut_in(body: list[t.Stmt], path: str | None) -> t.Node | None:
     """The statement of each iteration that detaches what is at a path: ``h = h.detach()``."""
     for stmt in body:
         for target, value in t.pairs(stmt.targets, stmt.value) if isinstance(stmt, t.Assign) else ():
-            cut = _detached(value)
+            cut = t.detached(value)
             if path is not None and t.path_of(target) == path and cut is not None and t.path_of(cut) == path:
                 return stmt
     return None

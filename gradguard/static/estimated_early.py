@@ -33,17 +33,11 @@ def _goes_through_to(value: t.Expr, chosen: str) -> str | None:
     """``z`` of ``z + (q - z).detach()``."""
     operands = value.operands if isinstance(value, t.Operation) and value.operator == "+" else []
     for here, other in (operands, operands[::-1]) if len(operands) == 2 else ():
-        path, difference = t.path_of(here), _detached(other)
+        path, difference = t.path_of(here), t.detached(other)
         of = difference.operands if isinstance(difference, t.Operation) and difference.operator == "-" else []
         if path is not None and [t.path_of(operand) for operand in of] == [chosen, path]:
             return path
     return None
-
-
-def _detached(expr: t.Expr) -> t.Expr | None:
-    """``x`` of ``x.detach()``."""
-    func = expr.func if isinstance(expr, t.Call) else None
-    return func.value if isinstance(func, t.Attribute) and func.name == "detach" else None
 
 
 def _compared_after(flow: Flow, stmt: t.Stmt, chosen: str, encoded: str) -> t.Expr | None:
@@ -62,5 +56,5 @@ def _compares(node: t.Expr, chosen: str, encoded: str) -> bool:
         sides = [arg.value for arg in node.args] if _DISTANCE.search(node.name) is not None else []
     else:
         sides = node.operands if isinstance(node, t.Operation) and node.operator == "-" else []
-    cut = (inner for side in sides if (inner := _detached(side)) is not None)
+    cut = (inner for side in sides if (inner := t.detached(side)) is not None)
     return chosen in map(t.path_of, sides) and encoded in map(t.path_of, cut)

@@ -123,6 +123,6 @@ def is_live(value: t.Expr, name: t.Expr) -> bool:
 
 def same_memory(value: t.Expr) -> t.Expr:
     """``p`` of ``p.detach()``, ``p.data``."""
-    if isinstance(value, t.Call) and isinstance(value.func, t.Attribute) and value.func.name == "detach":
-        return same_memory(value.func.value)
+    if (whole := t.detached(value)) is not None:
+        return same_memory(whole)
     return same_memory(value.value) if isinstance(value, t.Attribute) and value.name == "data" else value

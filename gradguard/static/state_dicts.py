@@ -78,11 +78,9 @@ def _state_of(value: t.Expr) -> t.Expr | None:
 
 def _gone_through(made: t.Comprehension) -> t.Expr | None:
     """``state`` of ``{name: value for name, value in state.items()}``, whose values are the same tensors."""
-    clause, element = made.clauses[0], made.element
+    clause, element = made.clauses[0], t.detached(made.element) or made.element  # which has the memory of the tensor
     call, target = clause.iterable, clause.target
     func = call.func if isinstance(call, t.Call) else None
-    if isinstance(element, t.Call) and isinstance(element.func, t.Attribute) and element.func.name == "detach":
-        element = element.func.value  # it has the memory of the tensor
     if not isinstance(func, t.Attribute) or func.name != "items" or made.key is None:
         return None
     is_pair = isinstance(target, t.Display) and len(target.items) == 2

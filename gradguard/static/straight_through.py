@@ -65,7 +65,7 @@ def _repeats(define: t.Define) -> bool:
     """Whether anything is taken away, and is in a sum once more: most functions need not be looked at any closer."""
     sums = [node for node in define.nodes if isinstance(node, t.Expr) and _is_sum(node)]
     taken = {"-" if isinstance(node, t.Operation) else "sub" for node in sums if _operator(node) != "+"}
-    operands = (_detached(operand) or operand for node in sums for operand in _operands(node))
+    operands = (t.detached(operand) or operand for node in sums for operand in _operands(node))
     paths = [path for operand in operands if (path := t.path_of(operand)) is not None]
     return bool(taken) and len(set(paths)) < len(paths)
 
@@ -158,18 +158,12 @@ def _opposites(flow: Flow, terms: Sequence[_Term]) -> tuple[_Term, ...]:
 def _reversed(flow: Flow, terms: Sequence[_Term]) -> tuple[_Term, ...]:
     """A tensor that is taken away with its graph, and then its number that is added: ``hard - x + x.detach()``."""
     for term in terms:
-        number = _detached(term.expr) if term.is_added else None
+        number = t.detached(term.expr) if term.is_added else None
         taken = [each for each in terms if not each.is_added and isinstance(each.expr, _NAMED)]
         same = [each for each in taken if number is not None and _name(flow, each.expr) == _name(flow, number)]
         if len(same) == 1:
             return (same[0], term)
     return ()
-
-
-def _detached(expr: t.Expr) -> t.Expr | None:
-    """``x`` of ``x.detach()``."""
-    func = expr.func if isinstance(expr, t.Call) else None
-    return func.value if isinstance(func, t.Attribute) and func.name == "detach" else None
 
 
 def _is_zero(flow: Flow, whole: t.Expr) -> bool:

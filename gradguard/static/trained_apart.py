@@ -134,8 +134,8 @@ def cut(method: t.Define) -> Iterator[t.Node]:
     for node in method.nodes:
         if isinstance(node, t.With) and any(_turns_off(item) for item, _ in node.items):
             yield from t.walk(node.body)
-        elif isinstance(node, t.Call) and isinstance(node.func, t.Attribute) and node.func.name == "detach":
-            yield from t.walk(node.func.value)
+        elif isinstance(node, t.Call) and (whole := t.detached(node)) is not None:
+            yield from t.walk(whole)
         elif isinstance(node, t.Attribute) and node.name == "data":
             yield from t.walk(node.value)
 

@@ -426,6 +426,12 @@ def _item(collection: Expr, index: Expr | None) -> str | None:
     return None if base is None else f'{base}["{key}"]' if isinstance(key, str) else f"{base}[*]"
 
 
+def detached(expr: Expr) -> Expr | None:
+    """``x`` of ``x.detach()``."""
+    func = expr.func if isinstance(expr, Call) and not expr.args else None
+    return func.value if isinstance(func, Attribute) and func.name == "detach" else None
+
+
 def names_in(target: Expr) -> Iterator[Expr]:
     """The single targets of an assignment target: ``(a, *b), c.d`` gives ``a``, ``b`` and ``c.d``."""
     if isinstance(target, Display):

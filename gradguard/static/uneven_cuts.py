@@ -40,14 +40,8 @@ def uneven_cuts(flow: Flow) -> Iterator[UnevenCut]:
 
 def _place_cut(call: t.Call) -> int | None:
     """Which of two arguments is detached, the other not."""
-    cut = [_detached(arg.value) is not None for arg in call.args]
+    cut = [t.detached(arg.value) is not None for arg in call.args]
     return cut.index(True) if sum(cut) == 1 else None
-
-
-def _detached(expr: t.Expr) -> t.Expr | None:
-    """``z`` of ``z.detach()``."""
-    func = expr.func if isinstance(expr, t.Call) and not expr.args else None
-    return func.value if isinstance(func, t.Attribute) and func.name == "detach" else None
 
 
 def _are_twins(one: t.Call, other: t.Call) -> bool:
@@ -61,7 +55,7 @@ def _are_twins(one: t.Call, other: t.Call) -> bool:
 
 def _named(call: t.Call) -> list[str]:
     """The arguments, by their paths."""
-    given = (_detached(arg.value) or arg.value for arg in call.args)
+    given = (t.detached(arg.value) or arg.value for arg in call.args)
     return [path for expr in given if (path := t.path_of(expr)) is not None]
 
 
