@@ -26,6 +26,7 @@ from gradguard.static.forwards import judge_forwards
 from gradguard.static.goes_on import goes_on, through_iterations
 from gradguard.static.handed_functions import is_run_by_others
 from gradguard.static.hooks import judge_hook
+from gradguard.static.keys_given import keys_given
 from gradguard.static.leaf_attributes import leaves_made, never_trained
 from gradguard.static.left_by_errors import left_by_errors
 from gradguard.static.live_advantages import live_advantages
@@ -118,7 +119,7 @@ def judge(flow: Flow) -> None:
     flow.facts.drawn = lambda: list(drawn(flow))
     flow.facts.estimated_early = lambda: list(estimated_early(flow))
     flow.facts.cancelled = lambda: list(cancelled(flow))
-    flow.facts.tensor_keys = lambda: tensor_keys(flow)
+    flow.facts.tensor_keys = lambda: [*tensor_keys(flow), *keys_given(flow)]
     if without := without_gradient(flow):
         flow.facts.missing_gradients = lambda: missing_gradients(flow, without)
     if kept := kept_in_collections(flow):

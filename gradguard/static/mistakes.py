@@ -253,6 +253,7 @@ class TensorKey:
         key: the element.
         of: the tensor, where a loop goes over it.
         adds: the collection gets longer by it.
+        given: the call that gives it as an argument; any tensor is a new key then, as it is computed for the call.
     """
 
     site: Site
@@ -260,6 +261,7 @@ class TensorKey:
     key: Site
     of: str | None
     adds: bool
+    given: Site | None = None
 
 
 @dataclass(frozen=True, slots=True)
