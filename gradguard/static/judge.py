@@ -67,6 +67,7 @@ from gradguard.static.values import Kind, Root, Roots, Source, Value
 from gradguard.static.weak_keys import kept_keys
 from gradguard.static.wholes import note_wholes
 from gradguard.static.without_optimizer import made_with_parameters, without_optimizer
+from gradguard.static.wrapped_again import wrapped_again
 
 if TYPE_CHECKING:
     from gradguard.static.flow import Flow
@@ -119,6 +120,7 @@ def judge(flow: Flow) -> None:
     flow.facts.drawn = lambda: list(drawn(flow))
     flow.facts.estimated_early = lambda: list(estimated_early(flow))
     flow.facts.cancelled = lambda: list(cancelled(flow))
+    flow.facts.wrapped_again = lambda: list(wrapped_again(flow))
     flow.facts.tensor_keys = lambda: [*tensor_keys(flow), *keys_given(flow)]
     if without := without_gradient(flow):
         flow.facts.missing_gradients = lambda: missing_gradients(flow, without)

@@ -453,3 +453,20 @@ class CachedCall:
     function: str
     given: str
     kept_by: Site | None
+
+
+@dataclass(frozen=True, slots=True)
+class WrappedAgain:
+    """In each iteration something is put around what was put there in the one before.
+
+    Args:
+        site: the statement, or the call of torch.
+        path: the place, or the layer.
+        kind: ``wrapper``, ``object``, ``parametrization`` or ``mask``.
+        kept: the statement of a constructor that keeps the one before.
+    """
+
+    site: Site
+    path: str
+    kind: str
+    kept: Site | None

@@ -56,6 +56,7 @@ from gradguard.static.mistakes import (
     Unregistered,
     Unscaled,
     WithoutOptimizer,
+    WrappedAgain,
 )
 from gradguard.static.source import Site
 from gradguard.static.stored import Form, Scope, Store
@@ -148,6 +149,7 @@ class Function:
             files).
         without_optimizer: the objects with parameters that it makes, and no optimizer is given (reads other files).
         tensor_keys: the dicts and sets of which it uses elements of tensors as keys.
+        wrapped_again: what it puts around itself in each iteration of a loop that trains (reads other files).
         assigns_gradients: its program sets ``x.grad`` to something.
         cached: the decorator that keeps its arguments and results (``functools.lru_cache``).
         cached_by: the statement that does so, where the decorator is one of the program.
@@ -200,6 +202,7 @@ class Function:
     drawn: Callable[[], list[Drawn]] = field(default=list, repr=False)
     estimated_early: Callable[[], list[EstimatedEarly]] = field(default=list, repr=False)
     tensor_keys: Callable[[], list[TensorKey]] = field(default=list, repr=False)
+    wrapped_again: Callable[[], list[WrappedAgain]] = field(default=list, repr=False)
     passed_over: Callable[[], list[PassedOver]] = field(default=list, repr=False)
     unguarded: Callable[[], list[Unguarded]] = field(default=list, repr=False)
     unscaled: Callable[[], list[Unscaled]] = field(default=list, repr=False)
