@@ -22,6 +22,7 @@ from gradguard.static.discarded import discarded
 from gradguard.static.drawn import drawn
 from gradguard.static.estimated_early import estimated_early
 from gradguard.static.evaluated_again import evaluated_again
+from gradguard.static.exit_stacks import left_on_stacks
 from gradguard.static.forwards import judge_forwards
 from gradguard.static.goes_on import goes_on, through_iterations
 from gradguard.static.handed_functions import is_run_by_others
@@ -121,6 +122,7 @@ def judge(flow: Flow) -> None:
     flow.facts.estimated_early = lambda: list(estimated_early(flow))
     flow.facts.cancelled = lambda: list(cancelled(flow))
     flow.facts.wrapped_again = lambda: list(wrapped_again(flow))
+    flow.facts.left_on_stacks = lambda: list(left_on_stacks(flow))
     flow.facts.tensor_keys = lambda: [*tensor_keys(flow), *keys_given(flow)]
     if without := without_gradient(flow):
         flow.facts.missing_gradients = lambda: missing_gradients(flow, without)

@@ -470,3 +470,18 @@ class WrappedAgain:
     path: str
     kind: str
     kept: Site | None
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOnStack:
+    """In each iteration an ``ExitStack`` is left a tensor, which it has until its block ends.
+
+    Args:
+        site: the call.
+        stack: its variable.
+        tensor: what it is given.
+    """
+
+    site: Site
+    stack: str
+    tensor: Site

@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from gradguard.static import tree as t
+from gradguard.static.bound_paths import binds
 from gradguard.static.functions_called import functions_called
 from gradguard.static.guards import guards
 from gradguard.static.model import Loop
-from gradguard.static.paths import is_part
 
 if TYPE_CHECKING:
     from gradguard.static.flow import Flow
@@ -34,7 +34,7 @@ def loop_of_same(flow: Flow, node: t.Node, of: Iterable[str], levels: int = _LEV
             return None
         if names & loop.targets:
             names = _within_function(flow, (names - loop.targets) | _names(repeat.iterable))
-        elif any(is_part(name, path) for name in names for path in loop.assigned):
+        elif any(binds_anew(loop, name) for name in names):
             return None
         elif loop.trains and loop.is_long:
             return loop
@@ -76,16 +76,17 @@ def _within_function(flow: Flow, names: frozenset[str]) -> frozenset[str]:
     for name in names:
         bound = flow.ref.assigned.get(name, []) if name not in flow.params else []
         taken = [_names(value) for value in bound if _is_taken(value)]
-        if len(bound) == len(taken) == 1 and not _around_binding(flow, name):
+        if len(bound) == len(taken) == 1 and not any(binds_anew(loop, name) for loop in flow.facts.loops):
             found |= _within_function(flow, taken[0] - {name})
         else:
             found.add(name)
     return frozenset(found)
 
 
-def _around_binding(flow: Flow, name: str) -> bool:
-    """Whether a loop binds a variable anew."""
-    return any(name in loop.assigned for loop in flow.facts.loops)
+def binds_anew(loop: Loop, name: str) -> bool:
+    """Whether a loop binds a variable anew in its iterations."""
+    repeat = loop.site.node
+    return isinstance(repeat, t.Repeat) and any(binds(stmt, name) for stmt in t.walk_statements([repeat]))
 
 
 def _is_taken(value: t.Expr) -> bool:
