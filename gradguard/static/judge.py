@@ -41,6 +41,7 @@ from gradguard.static.never_unfrozen import never_unfrozen
 from gradguard.static.noted import judge_call, judge_construction
 from gradguard.static.objects import is_given
 from gradguard.static.other_libraries import judge_foreign
+from gradguard.static.packed import put_away
 from gradguard.static.passed_over import passed_over
 from gradguard.static.paths import is_within
 from gradguard.static.read_again import is_read_again, is_read_at_its_end
@@ -123,6 +124,7 @@ def judge(flow: Flow) -> None:
     flow.facts.cancelled = lambda: list(cancelled(flow))
     flow.facts.wrapped_again = lambda: list(wrapped_again(flow))
     flow.facts.left_on_stacks = lambda: list(left_on_stacks(flow))
+    flow.facts.put_away = lambda: list(put_away(flow))
     flow.facts.tensor_keys = lambda: [*tensor_keys(flow), *keys_given(flow)]
     if without := without_gradient(flow):
         flow.facts.missing_gradients = lambda: missing_gradients(flow, without)

@@ -485,3 +485,18 @@ class LeftOnStack:
     site: Site
     stack: str
     tensor: Site
+
+
+@dataclass(frozen=True, slots=True)
+class PutAway:
+    """A pack hook puts each tensor away under a new key, and nothing takes it out again.
+
+    Args:
+        site: the statement that does.
+        path: the collection.
+        installed: where the hooks are installed.
+    """
+
+    site: Site
+    path: str
+    installed: Site

@@ -47,6 +47,7 @@ from gradguard.static.mistakes import (
     NeverUnfrozen,
     NoGradient,
     PassedOver,
+    PutAway,
     Replacement,
     SpentIterator,
     StaleScheduler,
@@ -151,6 +152,7 @@ class Function:
         without_optimizer: the objects with parameters that it makes, and no optimizer is given (reads other files).
         tensor_keys: the dicts and sets of which it uses elements of tensors as keys.
         left_on_stacks: the tensors that it leaves with an ``ExitStack`` in each iteration (reads other files).
+        put_away: where the pack hooks that it installs keep every tensor (reads other files).
         wrapped_again: what it puts around itself in each iteration of a loop that trains (reads other files).
         assigns_gradients: its program sets ``x.grad`` to something.
         cached: the decorator that keeps its arguments and results (``functools.lru_cache``).
@@ -205,6 +207,7 @@ class Function:
     estimated_early: Callable[[], list[EstimatedEarly]] = field(default=list, repr=False)
     tensor_keys: Callable[[], list[TensorKey]] = field(default=list, repr=False)
     left_on_stacks: Callable[[], list[LeftOnStack]] = field(default=list, repr=False)
+    put_away: Callable[[], list[PutAway]] = field(default=list, repr=False)
     wrapped_again: Callable[[], list[WrappedAgain]] = field(default=list, repr=False)
     passed_over: Callable[[], list[PassedOver]] = field(default=list, repr=False)
     unguarded: Callable[[], list[Unguarded]] = field(default=list, repr=False)
