@@ -500,3 +500,18 @@ class PutAway:
     site: Site
     path: str
     installed: Site
+
+
+@dataclass(frozen=True, slots=True)
+class DefaultList:
+    """A list that is the default of a parameter gets longer by a tensor in each call that does not give one.
+
+    Args:
+        site: the statement that does so.
+        name: the parameter.
+        call: a call without it, in a loop that trains.
+    """
+
+    site: Site
+    name: str
+    call: Site

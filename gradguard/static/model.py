@@ -35,6 +35,7 @@ from gradguard.static.mistakes import (
     CachedCall,
     Cancelled,
     CountedTwice,
+    DefaultList,
     Drawn,
     EstimatedEarly,
     EvaluatedAgain,
@@ -152,6 +153,7 @@ class Function:
         without_optimizer: the objects with parameters that it makes, and no optimizer is given (reads other files).
         tensor_keys: the dicts and sets of which it uses elements of tensors as keys.
         left_on_stacks: the tensors that it leaves with an ``ExitStack`` in each iteration (reads other files).
+        default_lists: the lists that are defaults of its parameters, and that it makes longer (reads other files).
         put_away: where the pack hooks that it installs keep every tensor (reads other files).
         wrapped_again: what it puts around itself in each iteration of a loop that trains (reads other files).
         assigns_gradients: its program sets ``x.grad`` to something.
@@ -207,6 +209,7 @@ class Function:
     estimated_early: Callable[[], list[EstimatedEarly]] = field(default=list, repr=False)
     tensor_keys: Callable[[], list[TensorKey]] = field(default=list, repr=False)
     left_on_stacks: Callable[[], list[LeftOnStack]] = field(default=list, repr=False)
+    default_lists: Callable[[], list[DefaultList]] = field(default=list, repr=False)
     put_away: Callable[[], list[PutAway]] = field(default=list, repr=False)
     wrapped_again: Callable[[], list[WrappedAgain]] = field(default=list, repr=False)
     passed_over: Callable[[], list[PassedOver]] = field(default=list, repr=False)

@@ -14,6 +14,8 @@ from gradguard.static.model import Loop
 if TYPE_CHECKING:
     from gradguard.static.flow import Flow
 
+ALWAYS = "<always>"
+"""Stands for what is the same one whoever calls: what a function has by itself."""
 _LEVELS = 4
 """Functions between the loop and the expression."""
 _BY_KIND = frozenset(("isinstance", "type", "len", "next"))
@@ -43,7 +45,7 @@ def loop_of_same(flow: Flow, node: t.Node, of: Iterable[str], levels: int = _LEV
 
 def _in_callers(flow: Flow, names: frozenset[str], levels: int) -> Loop | None:
     """The same of a call of the function: of what it is given for these variables, and of its object."""
-    if not names or not names <= {*flow.params, *flow.module.outline.variables}:
+    if not names or not names <= {ALWAYS, *flow.params, *flow.module.outline.variables}:
         return None
     ref = flow.ref
     for caller in flow.project.calling(ref):
