@@ -81,7 +81,7 @@ def _loop_of(flow: Flow, node: t.Node, link: Link, of: t.Expr) -> Loop | None:
         return inner if is_only and holds_again(flow, node) else None
     names = {each.id for each in t.walk(of) if isinstance(each, t.Name)}
     loop = loop_of_same(flow, node, names)
-    return loop if loop is None or link.kind != "mask" or not loop.is_of_stages else None
+    return loop if loop is None or link.kind != "mask" or loop.is_step else None  # one for each round of pruning
 
 
 def _is_taken_off(flow: Flow, node: t.Node, link: Link) -> bool:

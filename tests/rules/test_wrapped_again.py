@@ -182,6 +182,10 @@ def train(net, optimizer, loader):
         optimizer.step()
         pruner.after_step(step)
 """
+OF_ROUNDS = PRUNER.replace(
+    "    for step, (x, y) in enumerate(loader):", "    for level in range(levels):\n      for step in range(90):"
+)
+OF_ROUNDS = OF_ROUNDS.replace("        pruner.after_step(step)", "      pruner.after_step(level)")
 OF_EPOCHS = PRUNER.replace("    for step", "    for epoch in range(90):\n      for step").replace(
     "        pruner.after_step(step)", "      pruner.after_step(epoch)"
 )
@@ -237,6 +241,7 @@ KEEPING_NONE = [
     twin(PRUNER, ("        pruner.after_step(step)", "    pruner.after_step(step)")),
     twin(PRUNER, ("if step % self.every:", "if step != self.every:")),
     twin(OF_EPOCHS),
+    twin(OF_ROUNDS),
     twin(GENERATIONS, ("teacher=self", "teacher=self.net")),
     twin(GENERATIONS, ("(teacher,)", "(copy.deepcopy(teacher),)")),
     twin(GENERATIONS, ("(teacher,)", "weakref.ref(teacher)")),
