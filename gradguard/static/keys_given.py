@@ -90,22 +90,26 @@ def _runs_often(caller: Flow, call: t.Call) -> bool:
     return in_loop or (caller.facts.is_module_method and caller.facts.name == "forward")
 
 
-def _is_made(flow: Flow, key: t.Expr) -> bool:
-    """Whether an expression surely is a tensor that is computed here: ``lengths.max() + 1``, ``y[i]``."""
+def _is_made(flow: Flow, key: t.Expr, asked: frozenset[str] = frozenset()) -> bool:
+    """Whether an expression surely is a tensor that is computed here: ``lengths.max() + 1``, ``y[i]``.
+
+    Args:
+        asked: the variables that are asked about already: what is made of itself is not told.
+    """
     if isinstance(key, t.Name):
-        bound = flow.ref.assigned.get(key.id, [])
-        return bool(bound) and key.id not in flow.params and all(_is_made(flow, value) for value in bound)
+        bound = flow.ref.assigned.get(key.id, []) if key.id not in asked and key.id not in flow.params else []
+        return bool(bound) and all(_is_made(flow, value, asked | {key.id}) for value in bound)
     if isinstance(key, t.Operation):
-        return key.operator in k.ARITHMETIC and any(_is_made(flow, operand) for operand in key.operands)
+        return key.operator in k.ARITHMETIC and any(_is_made(flow, operand, asked) for operand in key.operands)
     if isinstance(key, t.Subscript):
         is_word = isinstance(key.index, t.Constant) and not isinstance(key.index.value, int)
-        return not is_word and (_is_tensor(flow, key.value) or _is_made(flow, key.value))
+        return not is_word and (_is_tensor(flow, key.value) or _is_made(flow, key.value, asked))
     if not isinstance(key, t.Call) or key.name not in _COMPUTING:
         return False
     of_torch = _is_of_torch(flow, key)
     receivers = [arg.value for arg in key.args[:1]] if of_torch else []
     of = receivers[0] if receivers else key.func.value if isinstance(key.func, t.Attribute) and not of_torch else None
-    return of is not None and (_is_made(flow, of) or (key.name in _ANEW and _is_tensor(flow, of)))
+    return of is not None and (_is_made(flow, of, asked) or (key.name in _ANEW and _is_tensor(flow, of)))
 
 
 def _is_tensor(flow: Flow, expr: t.Expr) -> bool:

@@ -60,30 +60,32 @@ def _appended(stmt: t.Stmt) -> Iterator[tuple[t.Expr, t.Expr]]:
         yield call.func.value, call.args[0].value
 
 
-def _is_tensor(pack: FunctionRef, value: t.Expr) -> bool:
-    """Whether a value has what is packed in it, or a copy: ``t.detach().cpu()``, ``(t, t.device)``."""
+def _is_tensor(pack: FunctionRef, value: t.Expr, asked: frozenset[str] = frozenset()) -> bool:
+    """Whether a value has what is packed in it, or a copy: ``t.detach().cpu()``, ``(t, t.device)``.
+
+    Args:
+        asked: the variables that are asked about already.
+    """
     if isinstance(value, t.Display):
-        return any(_is_tensor(pack, item) for item in value.items)
+        return any(_is_tensor(pack, item, asked) for item in value.items)
     while isinstance(value, t.Call) and isinstance(value.func, t.Attribute) and value.func.name in _KEEPING:
         value = value.func.value
-    if not isinstance(value, t.Name):
+    if not isinstance(value, t.Name) or value.id in asked:
         return False
     bound = pack.assigned.get(value.id, [])
     if value.id == pack.define.params[-1].name:
         return not bound
-    return len(bound) == 1 and _is_tensor(pack, bound[0])
+    return len(bound) == 1 and _is_tensor(pack, bound[0], asked | {value.id})
 
 
 def _is_new(pack: FunctionRef, key: t.Expr) -> bool:
     """Whether a key is another one each time: ``next(self.ids)``, ``len(self.kept)``, ``self.count``, which counts."""
-    if isinstance(key, t.Call):
-        return key.name in _NEW
-    path = t.path_of(key)
-    counted = (stmt for stmt in pack.define.statements if isinstance(stmt, t.Augment) and stmt.operator == "+")
-    if path is None or any(t.path_of(stmt.target) == path for stmt in counted):
-        return path is not None
-    bound = pack.assigned.get(path, [])
-    return len(bound) == 1 and not isinstance(bound[0], t.Constant) and _is_new(pack, bound[0])
+    bound = pack.assigned.get(t.path_of(key) or "", [])
+    augments = (stmt for stmt in pack.define.statements if isinstance(stmt, t.Augment) and stmt.operator == "+")
+    paths = (t.path_of(stmt.target) or "" for stmt in augments)
+    counted = {path for path in paths if path.startswith("self.") or path in pack.names[1]}
+    given = bound if len(bound) == 1 else [key]
+    return any((isinstance(each, t.Call) and each.name in _NEW) or t.path_of(each) in counted for each in given)
 
 
 def _lasts(pack: Flow, path: str) -> bool:

@@ -70,16 +70,15 @@ def _around(flow: Flow, node: t.Node) -> list[Loop]:
 
 
 def _within_function(flow: Flow, names: frozenset[str]) -> frozenset[str]:
-    """Variables as what they were taken of: ``layers`` of ``layers = list(net.modules())``; none if one is made anew.
-
-    What is only called, or imported, is no object that a loop goes over.
-    """
-    found: set[str] = set()
-    for name in names:
+    """Variables as what they were taken of: ``net`` for ``layers`` of ``layers = list(net.modules())``."""
+    found, known, waiting = set[str](), set[str](), set(names)
+    while waiting:
+        name = waiting.pop()
+        known.add(name)
         bound = flow.ref.assigned.get(name, []) if name not in flow.params else []
-        taken = [_names(value) for value in bound if _is_taken(value)]
-        if len(bound) == len(taken) == 1 and not any(binds_anew(loop, name) for loop in flow.facts.loops):
-            found |= _within_function(flow, taken[0] - {name})
+        is_taken = len(bound) == 1 and _is_taken(bound[0])
+        if is_taken and not any(binds_anew(loop, name) for loop in flow.facts.loops):
+            waiting |= _names(bound[0]) - known
         else:
             found.add(name)
     return frozenset(found)

@@ -92,7 +92,19 @@ NUMBERED = twin(
     STASH, ("next(self.ids)", "len(self.kept)"), ('(tensor.detach().to("cpu", copy=True), tensor.device)', "tensor")
 )
 NUMBERED = NUMBERED.replace("self.kept[key] = tensor", "self.kept[key] = tensor  # !")
-FLAGGED = {"an object": STASH, "a module that counts": COUNTED, "a list of the file": LISTED, "by length": NUMBERED}
+BEFORE = twin(
+    COUNTED,
+    ("        self.count += 1\n", "        key = self.count\n        self.count += 1\n"),
+    ("[self.count]", "[key]"),
+)
+BEFORE = BEFORE.replace("= on_host", "= on_host  # !")
+FLAGGED = {
+    "counted afterwards": BEFORE,
+    "an object": STASH,
+    "a module that counts": COUNTED,
+    "a list of the file": LISTED,
+    "by length": NUMBERED,
+}
 
 EXIT = "        self.hooks.__exit__(*error)"
 CLEAN = {
@@ -133,6 +145,12 @@ CLEAN = {
         COUNTED, ("    for x, y in loader:", "    for x, y in loader:\n        model = Offloaded(nn.Linear(4, 4))")
     ),
     "one key": twin(COUNTED, ("        self.count += 1\n", "")),
+    "a number that each call begins anew": twin(
+        COUNTED, ("        self.count += 1\n", "        count = 0\n        count += 1\n"), ("[self.count]", "[count]")
+    ),
+    "names that go round": twin(
+        COUNTED, ("on_host = tensor.cpu()", "on_host = other.cpu()\n        other = on_host.cpu()")
+    ),
     "numbers only": twin(COUNTED, ("on_host = tensor.cpu()", "on_host = tensor.numel()")),
     "a list that is emptied": twin(LISTED, ("optimizer.step()", "optimizer.step()\n        PACKED.clear()")),
     "a list that is begun anew": twin(LISTED, ("optimizer.step()", "optimizer.step()\n        del PACKED[:]")),

@@ -204,6 +204,12 @@ GIVEN_NUMBERS = {
         ATTENTION, ("keep = torch.arange(x.shape[1]) < lengths[:, None]", "keep = self.mask(x)")
     ),
     "of an array": twin(ATTENTION, ("width = lengths.max()", "lengths = lengths.cpu().numpy(); width = lengths.max()")),
+    "made a number afterwards": twin(
+        ATTENTION, ("width = lengths.max()", "width = lengths.max()\n        width = width.item()")
+    ),
+    "names that go round": twin(
+        ATTENTION, ("width = lengths.max()", "width = other.max()\n        other = width.max()")
+    ),
     "what is given itself": twin(ATTENTION, ("self.table(width)", "self.table(lengths)")),
     "emptied": ATTENTION.replace("  # !", "") + """
     def reset(self):

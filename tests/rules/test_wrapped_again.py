@@ -123,6 +123,7 @@ CLEAN = {
     "of the class": program("model.forward = types.MethodType(timed(type(model).forward), model)"),
     "of what is made here": program("model = Holder(y)\nmodel.forward = timed(model.forward)"),
     "what is made for each": program("inner = nn.Linear(2, 2)\ninner = Holder(inner)"),
+    "names that go round": program(AGAIN, "net = other.net\nother = net.other\nnet.forward = timed(net.forward)"),
     "what keeps nothing of it": program("table = Sizes(table)"),
     "another one": program("table = Holder(model)"),
     "of an unknown function": program("model.forward = torch.compile(model.forward)"),
