@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from gradguard.static import tree as t
 from gradguard.static.bound_paths import binds
+from gradguard.static.clearing import AT_START
 from gradguard.static.functions_called import functions_called
 from gradguard.static.guards import guards
 from gradguard.static.model import Loop
@@ -35,6 +37,8 @@ def loop_of_same(flow: Flow, node: t.Node, of: Iterable[str], levels: int = _LEV
         if not isinstance(repeat, t.Repeat) or not names:
             return None
         if names & loop.targets:
+            if is_rebound(flow, repeat.iterable):
+                return None
             names = _within_function(flow, (names - loop.targets) | _names(repeat.iterable))
         elif any(binds_anew(loop, name) for name in names):
             return None
@@ -56,7 +60,7 @@ def _in_callers(flow: Flow, names: frozenset[str], levels: int) -> Loop | None:
             owner = call.func.value if isinstance(call.func, t.Attribute) and ref.owner is not None else None
             theirs = [owner if name == "self" else given.get(name) for name in names if name in flow.params]
             of = frozenset(name for expr in theirs for name in _names(expr)) | (names - set(flow.params))
-            is_known = all(expr is not None for expr in theirs)
+            is_known = all(expr is not None and not is_rebound(caller, expr) for expr in theirs)
             loop = loop_of_same(caller, call, of, levels) if is_known and of else None
             if loop is not None:
                 return loop
@@ -76,12 +80,25 @@ def _within_function(flow: Flow, names: frozenset[str]) -> frozenset[str]:
         name = waiting.pop()
         known.add(name)
         bound = flow.ref.assigned.get(name, []) if name not in flow.params else []
-        is_taken = len(bound) == 1 and _is_taken(bound[0])
+        is_taken = len(bound) == 1 and _is_taken(bound[0]) and not is_rebound(flow, bound[0])
         if is_taken and not any(binds_anew(loop, name) for loop in flow.facts.loops):
             waiting |= _names(bound[0]) - known
         else:
             found.add(name)
     return frozenset(found)
+
+
+def is_rebound(flow: Flow, expr: t.Expr | None) -> bool:
+    """Whether anything but a constructor binds an attribute in it to another thing, not to what it makes of it."""
+    nodes = list(t.walk(expr))
+    called = {node.func for node in nodes if isinstance(node, t.Call)}
+    names = {node.name for node in nodes if isinstance(node, t.Attribute) and node not in called}
+    return any(
+        flow.project.survey.acts(
+            name, re.compile(rf"\.{name}\s*=(?!=)(?![^\n]*\.{name}\b)"), flow.module, besides=AT_START
+        )
+        for name in names
+    )
 
 
 def binds_anew(loop: Loop, name: str) -> bool:

@@ -14,7 +14,7 @@ from gradguard.static.bound_paths import binds
 from gradguard.static.chained import Link, link_of
 from gradguard.static.mistakes import WrappedAgain
 from gradguard.static.model import Loop
-from gradguard.static.same_again import holds_again, loop_of_same
+from gradguard.static.same_again import holds_again, is_rebound, loop_of_same
 from gradguard.static.values import Kind
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def _loop_of(flow: Flow, node: t.Node, link: Link, of: t.Expr) -> Loop | None:
         is_only = inner is not None and [n for n in inner.nodes if isinstance(n, t.Stmt) and binds(n, of.id)] == [node]
         return inner if is_only and holds_again(flow, node) else None
     names = {each.id for each in t.walk(of) if isinstance(each, t.Name)}
-    loop = loop_of_same(flow, node, names)
+    loop = loop_of_same(flow, node, names) if not is_rebound(flow, of) else None
     return loop if loop is None or link.kind != "mask" or loop.is_step else None  # one for each round of pruning
 
 

@@ -123,6 +123,15 @@ CLEAN = {
     "of the class": program("model.forward = types.MethodType(timed(type(model).forward), model)"),
     "of what is made here": program("model = Holder(y)\nmodel.forward = timed(model.forward)"),
     "what is made for each": program("inner = nn.Linear(2, 2)\ninner = Holder(inner)"),
+    "a part that is made anew": program(
+        "model.head = nn.Linear(4, 4)\nmodel.head.forward = timed(model.head.forward)"
+    ),
+    "layers that are made anew": program(
+        "rebuild(model)\nfor m in model.layers:\n    m.forward = timed(m.forward)"
+    ) + "\ndef rebuild(model):\n    model.layers = nn.ModuleList(nn.Linear(4, 4) for _ in range(3))\n",
+    "a mask for what another function makes anew": program(
+        "rebuild(model)\nprune.custom_from_mask(model.fc, 'weight', mask)"
+    ) + "\ndef rebuild(model):\n    model.fc = nn.Linear(4, 4)\n",
     "names that go round": program(AGAIN, "net = other.net\nother = net.other\nnet.forward = timed(net.forward)"),
     "what keeps nothing of it": program("table = Sizes(table)"),
     "another one": program("table = Holder(model)"),
@@ -239,6 +248,9 @@ KEEPING_NONE = [
         ("        pruner.after", "        pruner = Pruner(make(), 10)\n        pruner.after"),
     ),
     twin(PRUNER, ("custom_from_mask", "l1_unstructured")),
+    twin(
+        PRUNER, ("        if step % self.every:", "        self.layers = self.choose()\n        if step % self.every:")
+    ),
     twin(PRUNER, ("        pruner.after_step(step)", "    pruner.after_step(step)")),
     twin(PRUNER, ("if step % self.every:", "if step != self.every:")),
     twin(OF_EPOCHS),
