@@ -17,6 +17,9 @@ for x, y in loader:
 A tensor that each step makes longer, `bank = torch.cat([bank, features])`, is the same, on a CPU as well: it is copied
 each time besides.
 
+So is, on a CPU as well, a collection of a metric that has a method to empty it (`reset`) which nothing calls: each
+evaluation adds to those before, and the score is one of all of them.
+
 So is a list that gets an output in each step and of which only the last few are read, `stack(self.seen[-window:])`, on
 a CPU as well: the older ones wait for nobody. (`deque(maxlen=window)` drops them.)
 
@@ -55,12 +58,12 @@ def collects(function: Function) -> Iterator[Finding]:
             yield _gets_longer(store)
         if trains and not function.uses_device and store.form is Form.APPEND and store.only_last_is_read():
             yield _reads_the_last(store)
-        if not function.uses_device or store.form is Form.CONCATENATE:
+        if store.form is Form.CONCATENATE:
             continue
         again = not trains and _is_of_evaluations(store)
         if trains or again:
-            yield _piles_up(store, "evaluation" if again else "step")
-        elif _is_of_evaluation(store):
+            yield from _piles_up(function, store, "evaluation" if again else "step")
+        elif function.uses_device and _is_of_evaluation(store):
             yield rule.finding(
                 store.site,
                 f"{store.place} keeps `{store.value_code}` of every batch on the device",
@@ -83,14 +86,24 @@ def _reads_the_last(store: Store) -> Finding:
     )
 
 
-def _piles_up(store: Store, each: str) -> Finding:
-    """What is added where nothing empties it, at the statement that does so, whoever calls for it."""
+def _piles_up(function: Function, store: Store, each: str) -> Iterator[Finding]:
+    """What is added where nothing empties it, at the statement that does so, whoever calls for it.
+
+    On a CPU only where an evaluation adds to what it is meant to empty: there is a method for it.
+    """
     written = store.source if isinstance(store.source, Store) else store
+    reset = store.never_reset() if store.mode is Mode.OFF and store.inner is not None else None
+    if reset is None and not function.uses_device:
+        return
     is_here = written.site.node is store.site.node
-    return rule.finding(
+    where = " on the device" if function.uses_device else f", as nothing calls `{reset}`"
+    then = f"empty it now and then, {_to_host(store)}, or reduce it first"
+    yield rule.finding(
         written.site,
-        f"{written.place} keeps `{store.written_code}` of every {each} on the device",
-        help=f"empty it now and then, {_to_host(store)}, or reduce it first",
+        f"{written.place} keeps `{store.written_code}` of every {each if reset is None else 'evaluation'}{where}",
+        help=then
+        if reset is None
+        else f"call `{reset}()` before each {'evaluation' if each == 'evaluation' else 'epoch'}",
         severity=Severity.WARNING,
         related=() if is_here else (store.site.related("it is called here"),),
     )

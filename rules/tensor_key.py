@@ -12,6 +12,17 @@ for x, y in loader:
         counts[label] = counts.get(label, 0) + 1      # one entry for each sample
 ```
 
+A function that keeps what it makes under its argument, and is given what a tensor of numbers computes, does the same:
+
+```python
+def table(self, width):
+    if width not in self.tables:
+        self.tables[width] = make(width)
+    return self.tables[width]
+
+self.table(lengths.max())                             # never found again: `lengths.max().item()`
+```
+
 **Instead**, use the numbers:
 
 ```python
@@ -21,7 +32,8 @@ for x, y in loader:
 
 **Not flagged.** Lists and tensors that are indexed so (`correct[label] += 1`): those take the number. Parameters as
 keys, of which each is one object; parts that a tuple holds (`parts = x.chunk(4)`), which gives the same objects each
-time; a key that may be no tensor; whole tensors.
+time; a key that may be no tensor; whole tensors, where nothing tells that they are computed for the call; dicts that
+something is taken out of.
 
 **References.** pytorch#7733, pytorch#10625 (to take the hash away from tensors, which code relied on),
 <https://docs.pytorch.org/docs/stable/generated/torch.Tensor.tolist.html>.
@@ -34,9 +46,10 @@ from collections.abc import Iterator
 from gradguard.catalogue import Rule
 from gradguard.findings import Finding, Fix, Severity
 from gradguard.signs import EVALUATES, LOOP, TRAINS, sign
-from gradguard.static.edits import with_call
+from gradguard.static.edits import one_line, with_call
 from gradguard.static.mistakes import TensorKey
 from gradguard.static.model import Function
+from gradguard.static.source import Site
 
 _KEYS = sign(
     "[", ".pop(", ".setdefault(", ".add(", ".get(",
@@ -46,17 +59,30 @@ _KEYS = sign(
 _ASKED = sign(".pop(", ".setdefault(", ".add(", pattern=r"\.(?:pop|setdefault|add)\(\s*[a-z]\w*\s*[,)]", own=True)
 _TENSOR = sign("Tensor", own=True)
 
+# What is looked for first, and put there if it is not: `if key not in made: made[key] = ...`.
+_KEPT_UNDER = sign(
+    "] =", "]=",
+    pattern=r"\bif\s+([^\n:]{1,40}?)\s+(?:not\s+)?in\s(?s:.*?)\[\1\]\s*=(?!=)|"
+    r"\.get\(\s*([^\n]{1,40}?)\s*[,)](?s:.*?)\[\2\]\s*=(?!=)|"
+    r"\[([^\]\n]{1,40})\]\s*except\b(?s:.*?)\[\3\]\s*=(?!=)",
+    own=True,
+    across=True,
+)  # fmt: skip
+
 rule = Rule(
     "GG412",
     "tensor-key",
     Severity.ERROR,
-    (*((*group, LOOP, _KEYS) for group in (*TRAINS, *EVALUATES)), (_TENSOR, LOOP, _ASKED)),
+    (*((*group, LOOP, _KEYS) for group in (*TRAINS, *EVALUATES)), (_TENSOR, LOOP, _ASKED), (_KEPT_UNDER,)),
 )
 
 
 @rule.in_source
 def is_new_each_time(function: Function) -> Iterator[Finding]:
     for each in function.tensor_keys():
+        if each.given is not None:
+            yield _as_argument(each, each.given)
+            continue
         consequence = "gets one more entry each time" if each.adds else "never has it"
         key = each.key.code
         yield rule.finding(
@@ -65,6 +91,17 @@ def is_new_each_time(function: Function) -> Iterator[Finding]:
             help=f"go over `{each.of}.tolist()`" if each.of else f"use the number: `{key}.item()`",
             fix=_fix(each),
         )
+
+
+def _as_argument(each: TensorKey, given: Site) -> Finding:
+    key = one_line(each.key.code)
+    return rule.finding(
+        each.site,
+        f"a caller gives the tensor `{key}` for this key, which is a new one each time: `{each.collection}` gets one "
+        "more entry, and nothing is ever found in it",
+        help=f"give it a number: `{key}.item()` where it has one element",
+        related=(given.related("it is given here"),),
+    )
 
 
 def _fix(each: TensorKey) -> Fix | None:

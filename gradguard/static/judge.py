@@ -20,15 +20,18 @@ from gradguard.static.changed_between import changed_between
 from gradguard.static.computed_parameters import computed_of_parameters, never_registered
 from gradguard.static.counted_twice import counted_twice
 from gradguard.static.cut_each_step import cut_each_step
+from gradguard.static.default_lists import default_lists
 from gradguard.static.detached_starts import detached_starts
 from gradguard.static.discarded import discarded
 from gradguard.static.drawn import drawn
 from gradguard.static.estimated_early import estimated_early
 from gradguard.static.evaluated_again import evaluated_again
+from gradguard.static.exit_stacks import left_on_stacks
 from gradguard.static.forwards import judge_forwards
 from gradguard.static.goes_on import goes_on, through_iterations
 from gradguard.static.handed_functions import is_run_by_others
 from gradguard.static.hooks import judge_hook
+from gradguard.static.keys_given import keys_given
 from gradguard.static.leaf_attributes import leaves_made, never_trained
 from gradguard.static.left_by_errors import left_by_errors
 from gradguard.static.live_advantages import live_advantages
@@ -42,6 +45,7 @@ from gradguard.static.never_unfrozen import never_unfrozen
 from gradguard.static.noted import judge_call, judge_construction
 from gradguard.static.objects import is_given
 from gradguard.static.other_libraries import judge_foreign
+from gradguard.static.packed import put_away
 from gradguard.static.partly_reset import partly_reset
 from gradguard.static.passed_over import passed_over
 from gradguard.static.paths import is_within
@@ -72,6 +76,7 @@ from gradguard.static.values import Kind, Root, Roots, Source, Value
 from gradguard.static.weak_keys import kept_keys
 from gradguard.static.wholes import note_wholes
 from gradguard.static.without_optimizer import made_with_parameters, without_optimizer
+from gradguard.static.wrapped_again import wrapped_again
 
 if TYPE_CHECKING:
     from gradguard.static.flow import Flow
@@ -127,7 +132,11 @@ def judge(flow: Flow) -> None:
     flow.facts.drawn = lambda: list(drawn(flow))
     flow.facts.estimated_early = lambda: list(estimated_early(flow))
     flow.facts.cancelled = lambda: list(cancelled(flow))
-    flow.facts.tensor_keys = lambda: tensor_keys(flow)
+    flow.facts.wrapped_again = lambda: list(wrapped_again(flow))
+    flow.facts.left_on_stacks = lambda: list(left_on_stacks(flow))
+    flow.facts.put_away = lambda: list(put_away(flow))
+    flow.facts.default_lists = lambda: list(default_lists(flow))
+    flow.facts.tensor_keys = lambda: [*tensor_keys(flow), *keys_given(flow)]
     if without := without_gradient(flow):
         flow.facts.missing_gradients = lambda: missing_gradients(flow, without)
     if kept := kept_in_collections(flow):

@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING
 from gradguard.static import knowledge as k
 from gradguard.static import places
 from gradguard.static import tree as t
+from gradguard.static.clearing import AT_START
 from gradguard.static.last_few import only_last_is_read
 from gradguard.static.model import Form, Loop, Scope, Store
 from gradguard.static.names import attributes_of
+from gradguard.static.own_methods import methods_of
 from gradguard.static.owners import Owner
 from gradguard.static.paths import collections_around
 from gradguard.static.state import Carry
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from gradguard.static.functions import FunctionRef
 
 _PINNING = (Held.VIEW, Held.PART, Held.MEMBER, Held.GIVEN, *NO_MEMORY)
+_DRAWS = re.compile(r"\b(?:random|sample|choice|randint|randperm)\w*\(|\brandom\.")
 COLLECTING = (Form.APPEND, Form.ITEM, Form.CONCATENATE)
 
 
@@ -39,6 +42,24 @@ def judge_memory(flow: Flow, store: Store) -> None:
         store.growth = cache(lambda: _growth(flow, store, before()))
     if store.inner is None and store.form is Form.APPEND:
         store.only_last_is_read = cache(lambda: only_last_is_read(flow, store))
+        store.never_reset = cache(lambda: _never_reset(flow, store))
+
+
+def _never_reset(flow: Flow, store: Store) -> str | None:
+    """The method of an object that is there to empty a collection of it, and that nothing calls: ``reset``.
+
+    What samples are drawn from, as from a replay memory, is to have all.
+    """
+    owner, survey = flow.ref.owner, flow.project.survey
+    if owner is None or store.path.partition(".")[0] != "self" or _DRAWS.search(owner.chunk.text) is not None:
+        return None
+    made_again = re.compile(rf"\.\w+\s*=(?!=)[^\n]*\b{owner.name}\(")
+    if survey.acts(owner.name, made_again, flow.module, besides=AT_START):
+        return None
+    emptying = survey.emptying(store.holder, flow.module, {flow.defined})
+    methods = (method.define for method in methods_of(owner) if method.define.name in emptying)
+    names = [define.name for define in methods if len(define.params) == 1 and not define.name.startswith("__")]
+    return next((name for name in names if not survey.is_called(name, flow.module)), None)
 
 
 def _growth(flow: Flow, store: Store, before: Growth) -> Growth:

@@ -306,6 +306,7 @@ class TensorKey:
         key: the element.
         of: the tensor, where a loop goes over it.
         adds: the collection gets longer by it.
+        given: the call that gives it as an argument; any tensor is a new key then, as it is computed for the call.
     """
 
     site: Site
@@ -313,6 +314,7 @@ class TensorKey:
     key: Site
     of: str | None
     adds: bool
+    given: Site | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -559,3 +561,65 @@ class CachedCall:
     function: str
     given: str
     kept_by: Site | None
+
+
+@dataclass(frozen=True, slots=True)
+class WrappedAgain:
+    """In each iteration something is put around what was put there in the one before.
+
+    Args:
+        site: the statement, or the call of torch.
+        path: the place, or the layer.
+        kind: ``wrapper``, ``object``, ``parametrization`` or ``mask``.
+        kept: the statement of a constructor that keeps the one before.
+    """
+
+    site: Site
+    path: str
+    kind: str
+    kept: Site | None
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOnStack:
+    """In each iteration an ``ExitStack`` is left a tensor, which it has until its block ends.
+
+    Args:
+        site: the call.
+        stack: its variable.
+        tensor: what it is given.
+    """
+
+    site: Site
+    stack: str
+    tensor: Site
+
+
+@dataclass(frozen=True, slots=True)
+class PutAway:
+    """A pack hook puts each tensor away under a new key, and nothing takes it out again.
+
+    Args:
+        site: the statement that does.
+        path: the collection.
+        installed: where the hooks are installed.
+    """
+
+    site: Site
+    path: str
+    installed: Site
+
+
+@dataclass(frozen=True, slots=True)
+class DefaultList:
+    """A list that is the default of a parameter gets longer by a tensor in each call that does not give one.
+
+    Args:
+        site: the statement that does so.
+        name: the parameter.
+        call: a call without it, in a loop that trains.
+    """
+
+    site: Site
+    name: str
+    call: Site

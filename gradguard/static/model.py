@@ -37,12 +37,14 @@ from gradguard.static.mistakes import (
     ChangedBetween,
     CountedTwice,
     CutEachStep,
+    DefaultList,
     DetachedStart,
     Drawn,
     EstimatedEarly,
     EvaluatedAgain,
     KeptKey,
     LeftByError,
+    LeftOnStack,
     LiveAdvantage,
     LiveState,
     MovingTarget,
@@ -50,6 +52,7 @@ from gradguard.static.mistakes import (
     NoGradient,
     PartlyReset,
     PassedOver,
+    PutAway,
     Replacement,
     ScheduleLength,
     SpentIterator,
@@ -62,6 +65,7 @@ from gradguard.static.mistakes import (
     Unregistered,
     Unscaled,
     WithoutOptimizer,
+    WrappedAgain,
 )
 from gradguard.static.source import Site
 from gradguard.static.stored import Form, Scope, Store
@@ -162,6 +166,10 @@ class Function:
             files).
         without_optimizer: the objects with parameters that it makes, and no optimizer is given (reads other files).
         tensor_keys: the dicts and sets of which it uses elements of tensors as keys.
+        left_on_stacks: the tensors that it leaves with an ``ExitStack`` in each iteration (reads other files).
+        default_lists: the lists that are defaults of its parameters, and that it makes longer (reads other files).
+        put_away: where the pack hooks that it installs keep every tensor (reads other files).
+        wrapped_again: what it puts around itself in each iteration of a loop that trains (reads other files).
         assigns_gradients: its program sets ``x.grad`` to something.
         cached: the decorator that keeps its arguments and results (``functools.lru_cache``).
         cached_by: the statement that does so, where the decorator is one of the program.
@@ -217,6 +225,10 @@ class Function:
     drawn: Callable[[], list[Drawn]] = field(default=list, repr=False)
     estimated_early: Callable[[], list[EstimatedEarly]] = field(default=list, repr=False)
     tensor_keys: Callable[[], list[TensorKey]] = field(default=list, repr=False)
+    left_on_stacks: Callable[[], list[LeftOnStack]] = field(default=list, repr=False)
+    default_lists: Callable[[], list[DefaultList]] = field(default=list, repr=False)
+    put_away: Callable[[], list[PutAway]] = field(default=list, repr=False)
+    wrapped_again: Callable[[], list[WrappedAgain]] = field(default=list, repr=False)
     passed_over: Callable[[], list[PassedOver]] = field(default=list, repr=False)
     changed_between: Callable[[], list[ChangedBetween]] = field(default=list, repr=False)
     detached_starts: Callable[[], list[DetachedStart]] = field(default=list, repr=False)

@@ -10,6 +10,7 @@ from gradguard.static import tree as t
 from gradguard.static.classes import Class
 from gradguard.static.functions import FunctionRef
 from gradguard.static.memo import memo_of
+from gradguard.static.model import Scope
 from gradguard.static.names import makes_anew, named_kind
 from gradguard.static.state import State
 from gradguard.static.values import (
@@ -195,6 +196,13 @@ def assigned_at(flow: Flow, path: str) -> list[t.Expr]:
     if path != f"self.{name}":
         return flow.ref.assigned.get(path, [])
     return [value for _, value in owner.assigned(name)] if owner is not None else []
+
+
+def assigned_anywhere(flow: Flow, path: str) -> list[t.Expr]:
+    """The same, and to a variable of the file: in its own statements, and in the function."""
+    assigned = assigned_at(flow, path)
+    is_global = path.isidentifier() and flow.scope(path) is Scope.GLOBAL
+    return [*flow.module.bound_to(path), *assigned] if is_global else assigned
 
 
 def owner_of(flow: Flow, path: str, state: State) -> Class | None:

@@ -252,6 +252,17 @@ class Module(Remembers):
         lost = any(self.project.imports.place(base, self.path) is None for base in others)
         return Value(kind=Kind.EXTERNAL, ref=dotted) if lost else None
 
+    def bound_to(self, name: str) -> list[t.Expr]:
+        """What its own statements bind a global to, one by one."""
+        extents = self.outline.variables.get(name, ())
+        try:
+            statements = [stmt for extent in extents for stmt in _statements(self.source.chunk(extent))]
+        except SourceError:
+            return []
+        assigned = (stmt for stmt in statements if isinstance(stmt, t.Assign))
+        pairs = (pair for stmt in assigned for pair in t.pairs(stmt.targets, stmt.value))
+        return [value for target, value in pairs if t.path_of(target) == name]
+
     def _variable(self, name: str) -> Value:
         from gradguard.static.handed import registered
         from gradguard.static.places import kind_of

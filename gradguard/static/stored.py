@@ -181,6 +181,7 @@ class Store(Event):
         is_buffer: it updates a registered buffer of a module.
         gets_graphs: whether the buffer's module may be given what has a graph (reads other files).
         only_last_is_read: whether nothing reads more than the newest of the list that it is added to (reads files).
+        never_reset: the method of the object that is to empty the list, where nothing calls it (reads other files).
         whole_is_kept: it is a view, and those beside it are kept as well, up to the whole of their tensor.
     """
 
@@ -230,6 +231,7 @@ class Store(Event):
     is_buffer: bool = False
     gets_graphs: Callable[[], bool] = field(default=surely, repr=False)
     only_last_is_read: Callable[[], bool] = field(default=lambda: False, repr=False)
+    never_reset: Callable[[], str | None] = field(default=lambda: None, repr=False)
     whole_is_kept: bool = False
 
     @property

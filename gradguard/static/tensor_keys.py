@@ -139,10 +139,11 @@ def _is_dict(flow: Flow, path: str) -> bool:
         made = [value for _, value in owner.assigned(name)]
     else:
         made = flow.ref.assigned.get(path, [])
-    return bool(made) and all(map(_makes_dict, made))
+    return bool(made) and all(map(makes_dict, made))
 
 
-def _makes_dict(value: t.Expr) -> bool:
+def makes_dict(value: t.Expr) -> bool:
+    """Whether an expression is a dict or a set that keeps its keys."""
     if isinstance(value, t.Call):
         return value.name in _DICTS
     is_written = isinstance(value, t.Comprehension | t.Display) and value.kind in ("dict", "set")

@@ -13,7 +13,8 @@ from gradguard.static import tree as t
 from gradguard.static.classes import Class
 from gradguard.static.mistakes import KeptKey
 from gradguard.static.names import in_method
-from gradguard.static.places import assigned_at
+from gradguard.static.never_emptied import is_never_emptied
+from gradguard.static.places import assigned_anywhere
 
 if TYPE_CHECKING:
     from gradguard.static.flow import Flow
@@ -31,13 +32,15 @@ def kept_keys(flow: Flow) -> Iterator[KeptKey]:
             key, path = target.index, t.path_of(target.value)
             if not isinstance(key, t.Name) or path is None or not _is_weak(flow, path):
                 continue
-            if _holds(flow, stmt.value, key.id) and flow.project.survey.mentions(_BACKWARD, flow.module):
+            if not _holds(flow, stmt.value, key.id) or not is_never_emptied(flow, path):
+                continue
+            if flow.project.survey.mentions(_BACKWARD, flow.module):
                 yield KeptKey(flow.site(stmt), in_method(path), key.id)
 
 
 def _is_weak(flow: Flow, path: str) -> bool:
     """Whether all that is made for a path is a dict that does not keep its keys."""
-    made = assigned_at(flow, path)
+    made = assigned_anywhere(flow, path)
     return bool(made) and all(isinstance(value, t.Call) and value.name == "WeakKeyDictionary" for value in made)
 
 
@@ -72,4 +75,5 @@ def _keeps(flow: Flow, call: t.Call, given: t.Arg) -> bool:
     name = given.keyword or (names[number] if number < len(names) else None)
     if constructor is None:
         return cls.is_record and name in names and name not in cls.replaced_fields
-    return any(ref.define is constructor.define and param == name for _, ref, param in cls.kept_names)
+    kept = (each for base in cls.lineage() for each in base.kept_names)
+    return any(ref.define is constructor.define and param == name for _, ref, param in kept)

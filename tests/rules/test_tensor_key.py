@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from tests.rules.snippets import assert_clean, assert_flagged
+from tests.rules.snippets import assert_clean, assert_flagged, lines_in_files, twin
 
 CODE = "GG412"
 
@@ -125,6 +127,128 @@ CLEAN = {
     "parts by their place": counting("rows = torch.unbind(x)", "for i in range(4):", "    counts[rows[i]] = i"),
     "keys of a dict": counting("for key in counts:", "    counts[key] = 0"),
 }
+
+
+ATTENTION = """
+class Attention(nn.Module):
+    def __init__(self, dim):
+        super().__init__()
+        self.proj = nn.Linear(dim, dim)
+        self.tables = {}
+
+    def table(self, width):
+        made = self.tables.get(width)
+        if made is None:
+            made = torch.arange(width).float()
+            self.tables[width] = made  # !
+        return made
+
+    def forward(self, x, lengths):
+        width = lengths.max()
+        keep = torch.arange(x.shape[1]) < lengths[:, None]
+        return self.proj(x * keep.unsqueeze(-1)) + self.table(width)[:, None]
+"""
+
+RAGGED = """
+MASKS = dict()
+
+def mask_for(longest, device):
+    key = (longest, device)
+    if key not in MASKS:
+        MASKS[key] = torch.ones(longest, longest, device=device).tril()  # !
+    return MASKS[key]
+
+def train(model, optimizer, loader):
+    for x, y, sizes in loader:
+        sizes = torch.tensor(sizes)
+        out = model(x, mask_for(torch.max(sizes) + 1, x.device))
+        optimizer.zero_grad()
+        F.cross_entropy(out, y).backward()
+        optimizer.step()
+"""
+
+TABLES = """
+class Positions(nn.Module):
+    def __init__(self, dim):
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(dim))
+        self.known = {}
+
+    def angles(self, n):
+        try:
+            return self.known[n]
+        except KeyError:
+            found = self.known[n] = torch.arange(n)[:, None] / 10  # !
+            return found
+
+    def forward(self, x, mask):
+        longest = mask.sum(1).max().long()
+        return x[:, :longest] + self.angles(longest) * self.scale.unsqueeze(0) + mask.unsqueeze(1)
+"""
+
+GIVEN = {"a method": ATTENTION, "a function with a dict of the file": RAGGED, "what raises where it has none": TABLES}
+
+GIVEN_NUMBERS = {
+    "a number": twin(ATTENTION, ("lengths.max()", "lengths.max().item()")),
+    "the length of a list": twin(ATTENTION, ("lengths.max()", "max(lengths.tolist())")),
+    "made a number where it is used": twin(
+        ATTENTION, ("made = self.tables.get", "width = int(width); made = self.tables.get")
+    ),
+    "by its value": twin(
+        ATTENTION,
+        ("self.tables.get(width)", "self.tables.get(int(width))"),
+        ("self.tables[width]", "self.tables[int(width)]"),
+    ),
+    "a shape": twin(ATTENTION, ("lengths.max()", "x.shape[1]")),
+    "what may be of numpy": twin(
+        ATTENTION, ("keep = torch.arange(x.shape[1]) < lengths[:, None]", "keep = self.mask(x)")
+    ),
+    "of an array": twin(ATTENTION, ("width = lengths.max()", "lengths = lengths.cpu().numpy(); width = lengths.max()")),
+    "made a number afterwards": twin(
+        ATTENTION, ("width = lengths.max()", "width = lengths.max()\n        width = width.item()")
+    ),
+    "names that go round": twin(
+        ATTENTION, ("width = lengths.max()", "width = other.max()\n        other = width.max()")
+    ),
+    "what is given itself": twin(ATTENTION, ("self.table(width)", "self.table(lengths)")),
+    "emptied": ATTENTION.replace("  # !", "") + """
+    def reset(self):
+        self.tables.clear()
+""",
+    "taken out": twin(ATTENTION, ("return made", "return self.tables.pop(width)")),
+    "weak keys": twin(ATTENTION, ("self.tables = {}", "self.tables = WeakKeyDictionary()")),
+    "a list": twin(ATTENTION, ("self.tables = {}", "self.tables = [None] * 512")),
+    "once, for a script": twin(RAGGED, ("    for x, y, sizes in loader:", "    if True:")),
+    "a dict for each call": twin(RAGGED, ("    key =", "    MASKS = {}; key =")),
+    "numbers of several": twin(RAGGED, ("torch.max(sizes) + 1", "int(torch.max(sizes)) + 1")),
+    "of the list": twin(RAGGED, ("        sizes = torch.tensor(sizes)", ""), ("torch.max(sizes)", "max(sizes)")),
+    "a place": twin(RAGGED, ("torch.max(sizes) + 1", "torch.device(x)")),
+    "nothing of the mask": twin(TABLES, (".max().long()", ".max().long().item()")),
+    "the parameter, one object": twin(TABLES, ("self.angles(longest)", "self.angles(self.scale)")),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("snippet", GIVEN.values(), ids=GIVEN)
+def test_given_as_an_argument(snippet: str) -> None:
+    assert_flagged(snippet, CODE)
+
+
+@pytest.mark.parametrize("snippet", GIVEN_NUMBERS.values(), ids=GIVEN_NUMBERS)
+def test_given_something_else(snippet: str) -> None:
+    assert_clean(snippet, CODE)
+
+
+def test_given_by_another_file(tmp_path: Path) -> None:
+    """The finding is in the file of what keeps them."""
+    kept, given = RAGGED.replace("  # !", "").split("def train")
+    files = {
+        "masks.py": f"import torch\n{kept}",
+        "main.py": "import torch\nimport torch.nn.functional as F\nfrom masks import mask_for\n\ndef train" + given,
+    }
+    assert lines_in_files(tmp_path, files, CODE) == [("masks.py", 8)]
+    (tmp_path / "twin").mkdir()
+    files["main.py"] = files["main.py"].replace("torch.max(sizes) + 1", "int(torch.max(sizes)) + 1")
+    assert lines_in_files(tmp_path / "twin", files, CODE) == []
 
 
 @pytest.mark.parametrize("snippet", FLAGGED.values(), ids=FLAGGED)

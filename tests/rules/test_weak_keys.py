@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.rules.snippets import assert_clean, assert_flagged
+from tests.rules.snippets import assert_clean, assert_flagged, twin
 
 CODE = "GG404"
 
@@ -89,4 +89,64 @@ def test_a_value_that_holds_its_weak_key(code: str) -> None:
     ],
 )
 def test_a_value_without_its_weak_key(code: str) -> None:
+    assert_clean(code, CODE)
+
+
+GLOBAL = """
+from weakref import WeakKeyDictionary
+
+_plans = WeakKeyDictionary()
+
+class Plan:
+    def __init__(self, graph, hops=2):
+        self.hops, self.graph = hops, graph
+        self.degree = torch.bincount(graph.edges[0])
+
+def plan_for(graph):
+    try:
+        return _plans[graph]
+    except KeyError:
+        plan = Plan(graph)
+        _plans[graph] = plan  # !
+        return plan
+
+def train(model, batches, optimizer):
+    for graph in batches:
+        optimizer.zero_grad()
+        model(graph.x, plan_for(graph).degree).mean().backward()
+        optimizer.step()
+"""
+DERIVED = GLOBAL.replace(
+    "def plan_for",
+    """class Both(Plan):
+    def forward(self, x):
+        return x[self.graph.edges[1]]
+
+def plan_for""",
+).replace("plan = Plan(graph)", "plan = Both(graph, hops=3)")
+CHECKED = GLOBAL.replace("try:", "if graph in _plans:").replace("except KeyError", "else")
+
+
+@pytest.mark.parametrize("code", [GLOBAL, DERIVED, CHECKED])
+def test_a_dict_of_the_file(code: str) -> None:
+    assert_flagged(code, CODE)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        twin(GLOBAL, ("self.hops, self.graph = hops, graph", "self.hops, self.size = hops, graph.size")),
+        twin(GLOBAL, ("self.hops, self.graph = hops, graph", "self.hops, self.graph = hops, weakref.ref(graph)")),
+        twin(GLOBAL, ("_plans = WeakKeyDictionary()", "_plans = {}")),
+        twin(GLOBAL, ("_plans = WeakKeyDictionary()", "_plans = plans_of(model)")),
+        twin(GLOBAL, ("Plan(graph)\n", "Plan(graph.copy())\n")),
+        twin(GLOBAL, ("_plans[graph] = plan", "_plans[graph] = plan.degree")),
+        twin(GLOBAL, ("def plan_for(graph):", "def plan_for(graph):\n    _plans = WeakKeyDictionary()")),
+        twin(GLOBAL, ("optimizer.step()", "optimizer.step()\n        _plans.clear()")),
+        twin(GLOBAL, ("return plan\n", "return _plans.pop(graph)\n")),
+        twin(GLOBAL, ("optimizer.step()", "optimizer.step()\n        del _plans[graph]")),
+        twin(DERIVED, ("return x[self", "return x[self.hops, self"), ("self.graph = hops, graph", "g = hops, 1")),
+    ],
+)
+def test_a_dict_of_the_file_without_its_keys(code: str) -> None:
     assert_clean(code, CODE)

@@ -1,0 +1,48 @@
+"""A list that is the default of a parameter gets a tensor in every call.
+
+**What happens.** A default is made once, when the function is defined. `frames.append(obs)` makes that one list longer,
+in each call that gives none, and the next call goes on with it: it has the tensors of all calls, with their graphs if
+they have some, and nobody else has it to empty it.
+
+```python
+def play(policy, env, frames=[]):
+    for _ in range(horizon):
+        frames.append(env.observe())                  # of all games so far
+    return torch.stack(frames[-horizon:])
+```
+
+**Instead**, `frames=None`, and in the function `frames = [] if frames is None else frames`.
+
+**Not flagged.** Functions that bind the name anew or empty the list; those that every call gives a list, or that no
+loop which trains calls; lists of numbers. Of tensors with graphs GG104 tells.
+
+**References.** <https://docs.python.org/3/faq/programming.html#why-are-default-values-shared-between-objects>,
+<https://docs.astral.sh/ruff/rules/mutable-argument-default/>.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gradguard.catalogue import Rule
+from gradguard.findings import Finding, Severity
+from gradguard.signs import sign
+from gradguard.static.model import Function
+
+_DEFAULT = sign(
+    "[]", "list()", pattern=r"\bdef\s+\w+\((?s:(?:[^()]|\(\))*?)=\s*(?:\[\]|list\(\))(?s:[^:]*)", own=True, across=True
+)
+_LONGER = sign(".append(", ".extend(", "+=", own=True)
+
+rule = Rule("GG416", "default-list", Severity.WARNING, ((_DEFAULT, _LONGER),))
+
+
+@rule.in_source
+def gets_longer(function: Function) -> Iterator[Finding]:
+    for each in function.default_lists():
+        yield rule.finding(
+            each.site,
+            f"`{each.name}` is one list for all calls that give none, and gets longer in each of them",
+            help=f"`{each.name}=None`, and `{each.name} = [] if {each.name} is None else {each.name}`",
+            related=(each.call.related("it is called here without one"),),
+        )

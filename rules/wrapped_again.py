@@ -1,0 +1,103 @@
+"""In each iteration something is put around what the last one has put there: a chain of all of them.
+
+**What happens.** A wrapper keeps what it wraps. `op.forward = timed(op.forward)` in a function that runs before every
+evaluation wraps the wrapper of the last time: after a hundred of them each call goes through a hundred functions, and
+what each of these keeps (a buffer, a batch that its closure has) is never freed. In the end Python says
+`maximum recursion depth exceeded`.
+
+```python
+for epoch in range(epochs):
+    for layer in model.layers:
+        layer.forward = timed(layer.forward)                     # one more, around the last one
+    train(model, loader)
+```
+
+An object that keeps the one it comes after does the same: `student = student.successor()` with `Student(teacher=self)`
+keeps all generations, with their parameters.
+
+So do some functions of torch, which add to what they did before: `parametrize.register_parametrization` (and
+`parametrizations.weight_norm`, `spectral_norm`) computes one parametrization of the other, and
+`prune.custom_from_mask` and `prune.global_unstructured` keep the mask of each call in a `PruningContainer`.
+
+**Instead**, do it once, before the loop; or put back what was there: `layer.forward = original`,
+`parametrize.remove_parametrizations(layer, "weight")`, `prune.remove(layer, "weight")`. Of the one before, keep what is
+needed (its outputs, its number), or let it go when its successor is trained: `student.teacher = None`.
+
+**Not flagged.** What is done once: before the loop, for each layer, under a condition (`if not hasattr(...)`); what is
+put around something that the iteration has made; functions that give back what they were given, or a wrapper that the
+program takes off again. Pruning by `l1_unstructured` and the like, which keeps no mask, and one mask for each epoch or
+round. The old `weight_norm` and `spectral_norm` raise when they are called twice.
+
+**References.** <https://docs.pytorch.org/tutorials/intermediate/parametrizations.html> (parametrizations are
+concatenated), <https://docs.pytorch.org/docs/stable/generated/torch.nn.utils.prune.PruningContainer.html>.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gradguard.catalogue import Rule
+from gradguard.findings import Finding, Severity
+from gradguard.signs import LOOP, TRAINS, sign
+from gradguard.static.model import Function
+
+_COMPOSED = sign(
+    "parametriz", "custom_from_mask", "global_unstructured",
+    pattern=r"\bregister_parametrization\(|\bparametrizations\.\w+\(|\bcustom_from_mask\(|\bglobal_unstructured\(",
+    own=True,
+)  # fmt: skip
+_WRAPPED = sign("(", pattern=r"(\b\w[\w.]*\.\w+)\s*=\s*[\w.]+\((?:[^\n]*[\s,=(])?\1\s*[,)]", own=True)
+_SET = sign("setattr(", pattern=r"\bsetattr\([^,\n]*,\s*['\"](\w+)['\"][^\n]*\.\1\b", own=True)
+_PATCHED = sign(
+    " = ",
+    pattern=r"\b\w+\s*=\s*([\w.]+\.\w+)[ \t]*\n(?s:.*?)\b\1\s*=\s*(?:lambda\b|\w+[ \t]*(?:[#\n]|$))",
+    own=True,
+    across=True,
+)
+_BOUND_AGAIN = sign(
+    "(", pattern=r"\b(\w+)\b[^=\n]*=(?!=)(?:[^\n]*,)?\s*(?:[\w.]+\((?:[^\n]*[\s,=(])?\1\s*[,)]|\1\.\w+\()", own=True
+)
+
+rule = Rule(
+    "GG413",
+    "wrapped-again",
+    Severity.WARNING,
+    (
+        (_COMPOSED,), (_WRAPPED,), (_SET,), (_PATCHED,),
+        *((*group, LOOP, _BOUND_AGAIN) for group in TRAINS),
+    ),
+)  # fmt: skip
+
+
+@rule.in_source
+def piles_up(function: Function) -> Iterator[Finding]:
+    for each in function.wrapped_again():
+        message, help = _SAID[each.kind]
+        yield rule.finding(
+            each.kept or each.site,
+            message.format(each.path),
+            help=help,
+            related=(each.site.related("the next one is made of it here"),) if each.kept is not None else (),
+        )
+
+
+_SAID = {
+    "wrapper": (
+        "`{}` is wrapped once more in every iteration, around the wrapper of the last one: each call goes through all "
+        "of them, and none is freed",
+        "wrap it once, before the loop, or put back what was there",
+    ),
+    "object": (
+        "each `{}` keeps the one before it: none of them is ever freed, with all that they hold",
+        "keep what is needed of it, or set it to None when the next one is made",
+    ),
+    "parametrization": (
+        "`{}` gets one more parametrization in every iteration, on top of the last one: all of them are computed each "
+        "time",
+        "register it once, before the loop, or take it off with `parametrize.remove_parametrizations`",
+    ),
+    "mask": (
+        "`{}` keeps one more mask in every iteration: pruning adds to what it did before",
+        "call `prune.remove(module, name)` before the next mask",
+    ),
+}

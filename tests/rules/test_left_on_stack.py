@@ -1,0 +1,107 @@
+from __future__ import annotations
+
+import pytest
+
+from tests.rules.snippets import assert_clean, assert_flagged, twin
+
+CODE = "GG414"
+
+PROGRAM = """
+import contextlib
+from contextlib import ExitStack
+from functools import partial
+
+def fit(model, batches, optimizer, writer, steps):
+    with ExitStack() as stack:
+        for step in range(steps):
+            x, y = next(batches)
+            out = model(x)
+            loss = F.cross_entropy(out, y)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            stack.callback(writer.write, step, out)  # !
+        print(loss.item())
+"""
+EPOCHS = """
+import contextlib
+
+def train_step(model, x, y, optimizer):
+    out = model(x)
+    loss = F.cross_entropy(out, y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    return loss.item(), out.detach()
+
+def fit(model, loader, optimizer, writer, epochs):
+    with open("log") as log, contextlib.ExitStack() as stack:
+        for epoch in range(epochs):
+            for x, y in loader:
+                loss, out = train_step(model, x, y, optimizer)
+                if epoch % 2 == 0:
+                    stack.push(partial(writer.write, out))  # !
+"""
+EPOCHS = EPOCHS.replace("import contextlib", "import contextlib\nfrom functools import partial")
+HANDED = """
+from contextlib import ExitStack
+
+def step(model, batch, optimizer, writer, stack: ExitStack):
+    x, y = batch
+    out = model(x)
+    optimizer.zero_grad()
+    F.cross_entropy(out, y).backward()
+    optimizer.step()
+    stack.callback(writer.write, out.detach().cpu())  # !
+
+def fit(model, batches, optimizer, writer, steps):
+    stack = ExitStack()
+    for number in range(steps):
+        step(model, next(batches), optimizer, writer, stack)
+    stack.close()
+"""
+FLAGGED = {"steps": PROGRAM, "epochs": EPOCHS, "handed to a function": HANDED}
+INNER = """
+        for step in range(steps):
+            with ExitStack() as stack:
+                x, y = next(batches)
+                out = model(x)
+                loss = F.cross_entropy(out, y)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+                stack.callback(writer.write, step, out)
+"""
+CLEAN = {
+    "opened in each step": PROGRAM[: PROGRAM.index("    with ExitStack")] + INNER.replace("\n    ", "\n"),
+    "opened in each epoch": twin(
+        EPOCHS,
+        ("    with open", "    for epoch in range(epochs):\n      with open"),
+        ("        for epoch in range(epochs):\n", ""),
+    ),
+    "closed in each step": twin(PROGRAM, ("step, out)", "step, out)\n            stack.close()")),
+    "handed on": twin(PROGRAM, ("step, out)", "step, out)\n            flush(stack)")),
+    "numbers": twin(PROGRAM, ("step, out)", "step, loss.item())")),
+    "a number that a function gives": twin(EPOCHS, ("writer.write, out", "writer.write, loss")),
+    "a lambda, which sees the last": twin(PROGRAM, ("writer.write, step, out", "lambda: writer.write(out)")),
+    "behind the loop": twin(PROGRAM, ("            stack.callback", "        stack.callback")),
+    "once": twin(PROGRAM, ("            stack.callback", "            if step == 9:\n                stack.callback")),
+    "what is no stack": twin(PROGRAM, ("with ExitStack() as", "with Callbacks() as")),
+    "nothing trains": twin(PROGRAM, ("loss.backward()", "loss.item()")),
+    "handed a stack for each step": twin(
+        HANDED,
+        ("    stack = ExitStack()\n", ""),
+        ("        step(", "        stack = ExitStack()\n        step("),
+    ),
+    "batches of an epoch": twin(PROGRAM, ("for step in range(steps):", "for step in train_loader:")),
+}
+
+
+@pytest.mark.parametrize("snippet", FLAGGED.values(), ids=FLAGGED)
+def test_flagged(snippet: str) -> None:
+    assert_flagged(snippet, CODE)
+
+
+@pytest.mark.parametrize("snippet", CLEAN.values(), ids=CLEAN)
+def test_clean(snippet: str) -> None:
+    assert_clean(snippet, CODE)

@@ -1,0 +1,315 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.rules.snippets import assert_clean, assert_flagged, lines_in_files, twin
+
+CODE = "GG413"
+
+PROGRAM = """
+import functools
+import types
+from functools import partial
+from torch.nn.utils import parametrizations, parametrize, prune
+
+def timed(fn, table=None):
+    @functools.wraps(fn)
+    def run(*args):
+        table.append(1)
+        return fn(*args)
+    return run
+
+def checked(fn):
+    if fn is None:
+        return None
+    def run(*args):
+        return fn(*args)
+    return run
+
+def as_it_is(fn):
+    print(fn)
+    return fn
+
+class Sym(nn.Module):
+    def forward(self, x):
+        return x.triu() + x.triu(1).T
+
+class Holder(nn.Module):
+    def __init__(self, inner, scale=1.0):
+        super().__init__()
+        self.inner, self.scale = inner, scale
+
+class Sizes:
+    def __init__(self, inner):
+        self.count = len(inner)
+
+def setup(model, table, step=0):
+    BEFORE
+
+def train(model, loader, optimizer, epochs, table):
+    STARTS
+    for step, (x, y) in enumerate(loader):
+        optimizer.zero_grad()
+        F.cross_entropy(model(x), y).backward()
+        optimizer.step()
+        EACH
+"""
+
+
+def program(each: str = "pass", before: str = "pass", starts: str = "pass") -> str:
+    indented = {"EACH": each.replace("\n", "\n        ")}
+    indented |= {"BEFORE": before.replace("\n", "\n    "), "STARTS": starts.replace("\n", "\n    ")}
+    code = PROGRAM
+    for word, lines in indented.items():
+        code = code.replace(word, lines)
+    return code
+
+
+AGAIN = "setup(model, table, step)"
+FLAGGED = {
+    "in the loop": program("model.forward = timed(model.forward, table)  # !"),
+    "by keyword": program("model.forward = timed(table=table, fn=model.forward)  # !"),
+    "each layer": program("for layer in model.layers:\n    layer.forward = timed(layer.forward)  # !"),
+    "by a helper": program(AGAIN, "for name, m in model.named_modules():\n    m.forward = timed(m.forward)  # !"),
+    "every so often": program(f"if step % 100 == 0:\n    {AGAIN}", "model.forward = timed(model.forward)  # !"),
+    "of a kind": program(
+        AGAIN, "for m in model.modules():\n    if isinstance(m, nn.Linear):\n        m.forward = timed(m.forward)  # !"
+    ),
+    "of some layers": program(
+        AGAIN, "layers = [m for m in model.modules()]\nfor m in layers:\n    m.forward = timed(m.forward)  # !"
+    ),
+    "a function of its own": program(
+        AGAIN, "old = model.forward\ndef run(x):\n    return old(x) * 2\nmodel.forward = run  # !"
+    ),
+    "a lambda": program("old = model.head.forward\nmodel.head.forward = lambda x: old(x).relu()  # !"),
+    "partial": program("model.encode = partial(timed, model.encode)  # !"),
+    "by name": program("setattr(model, 'forward', timed(model.forward))  # !"),
+    "a module": program("model.head = Holder(model.head)  # !"),
+    "a variable": program("table = Holder(table)  # !"),
+    "a function in a variable": program("fn = timed(fn)  # !\nfn(x)", starts="fn = model.forward"),
+    "a parametrization": program("parametrize.register_parametrization(model.fc, 'weight', Sym())  # !"),
+    "of each layer": program(
+        AGAIN,
+        "for m in model.modules():\n    if isinstance(m, nn.Linear):\n        parametrizations.weight_norm(m)  # !",
+    ),
+    "the spectral norm": program("model.fc = parametrizations.spectral_norm(model.fc)  # !"),
+    "a mask": program("prune.custom_from_mask(model.fc, 'weight', mask)  # !"),
+    "masks of all": program(
+        "if step % 10 == 0:\n    prune.global_unstructured([(model.fc, 'weight')], prune.L1Unstructured, amount=2)  # !"
+    ),
+}  # fmt: skip
+
+CLEAN = {
+    "before the loop": program(starts="model.forward = timed(model.forward, table)"),
+    "by a helper before the loop": program("pass", "model.forward = timed(model.forward)", "setup(model, table)"),
+    "once": program(f"if step == 0:\n    {AGAIN}", "model.forward = timed(model.forward)"),
+    "the first time": program(
+        AGAIN, "if not hasattr(model, 'is_timed'):\n    model.is_timed = True\n    model.forward = timed(model.forward)"
+    ),
+    "what is not wrapped yet": program(
+        AGAIN, "if not hasattr(model.forward, '__wrapped__'):\n    model.forward = timed(model.forward)"
+    ),
+    "of what is known": program(AGAIN, "if id(model) not in table:\n    model.forward = timed(model.forward)"),
+    "put back": program("old = model.forward\nmodel.forward = timed(model.forward)\nmodel(x)\nmodel.forward = old"),
+    "put back by another function": program(
+        "model.forward = timed(model.forward)\nrestore(model)"
+    ) + "\ndef restore(model):\n    model.forward = model.original\n",
+    "taken off": program("model.forward = timed(model.forward)\ndel model.forward"),
+    "as it is": program("model.forward = as_it_is(model.forward)"),
+    "what may give None": program("model.forward = checked(model.forward)"),
+    "of what stays": program("model.forward = timed(model.original, table)"),
+    "of the class": program("model.forward = types.MethodType(timed(type(model).forward), model)"),
+    "of what is made here": program("model = Holder(y)\nmodel.forward = timed(model.forward)"),
+    "what is made for each": program("inner = nn.Linear(2, 2)\ninner = Holder(inner)"),
+    "a part that is made anew": program(
+        "model.head = nn.Linear(4, 4)\nmodel.head.forward = timed(model.head.forward)"
+    ),
+    "layers that are made anew": program(
+        "rebuild(model)\nfor m in model.layers:\n    m.forward = timed(m.forward)"
+    ) + "\ndef rebuild(model):\n    model.layers = nn.ModuleList(nn.Linear(4, 4) for _ in range(3))\n",
+    "a mask for what another function makes anew": program(
+        "rebuild(model)\nprune.custom_from_mask(model.fc, 'weight', mask)"
+    ) + "\ndef rebuild(model):\n    model.fc = nn.Linear(4, 4)\n",
+    "names that go round": program(AGAIN, "net = other.net\nother = net.other\nnet.forward = timed(net.forward)"),
+    "what keeps nothing of it": program("table = Sizes(table)"),
+    "another one": program("table = Holder(model)"),
+    "of an unknown function": program("model.forward = torch.compile(model.forward)"),
+    "a helper that makes its layers": program(AGAIN, "net = nn.Linear(2, 2)\nnet.forward = timed(net.forward)"),
+    "of a copy": program("twin = copy.deepcopy(model)\nsetup(twin, table)", "model.forward = timed(model.forward)"),
+    "for the first layers": program(
+        before="for m in model.modules():\n    m.forward = timed(m.forward)",
+        starts="for _ in range(3):\n    setup(model, table)",
+    ),
+    "where nothing trains": program("model.forward = timed(model.forward)").replace(".backward()", ".item()"),
+    "each layer its own": program(starts="for m in model.modules():\n    parametrizations.weight_norm(m)"),
+    "removed": program(
+        "parametrize.register_parametrization(model.fc, 'weight', Sym())\n"
+        "parametrize.remove_parametrizations(model.fc, 'weight')"
+    ),
+    "where there is none": program(
+        "if not parametrize.is_parametrized(model.fc):\n    parametrizations.weight_norm(model.fc)"
+    ),
+    "the old norm, which raises": program("nn.utils.weight_norm(model.fc)"),
+    "pruned by its size": program("prune.l1_unstructured(model.fc, 'weight', 0.1)"),
+    "a mask that is made final": program(
+        "prune.custom_from_mask(model.fc, 'weight', mask)\nprune.remove(model.fc, 'weight')"
+    ),
+    "a new layer": program("fc = nn.Linear(2, 2)\nprune.custom_from_mask(fc, 'weight', mask)"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("snippet", FLAGGED.values(), ids=FLAGGED)
+def test_flagged(snippet: str) -> None:
+    assert_flagged(snippet, CODE)
+
+
+@pytest.mark.parametrize("snippet", CLEAN.values(), ids=CLEAN)
+def test_clean(snippet: str) -> None:
+    assert_clean(snippet, CODE)
+
+
+PRUNER = """
+from torch.nn.utils import prune
+
+class Pruner:
+    def __init__(self, net, every):
+        self.layers = [m for m in net.modules() if isinstance(m, nn.Linear)]
+        self.every = every
+
+    def after_step(self, step):
+        if step % self.every:
+            return
+        for layer in self.layers:
+            prune.custom_from_mask(layer, "weight", self.mask(layer))  # !
+
+def train(net, optimizer, loader):
+    pruner = Pruner(net, 10)
+    for step, (x, y) in enumerate(loader):
+        optimizer.zero_grad()
+        F.cross_entropy(net(x), y).backward()
+        optimizer.step()
+        pruner.after_step(step)
+"""
+OF_ROUNDS = PRUNER.replace(
+    "    for step, (x, y) in enumerate(loader):", "    for level in range(levels):\n      for step in range(90):"
+)
+OF_ROUNDS = OF_ROUNDS.replace("        pruner.after_step(step)", "      pruner.after_step(level)")
+OF_EPOCHS = PRUNER.replace("    for step", "    for epoch in range(90):\n      for step").replace(
+    "        pruner.after_step(step)", "      pruner.after_step(epoch)"
+)
+
+GENERATIONS = """
+class Student(nn.Module):
+    def __init__(self, dim, teacher=None):
+        super().__init__()
+        self.dim, self.net = dim, nn.Linear(dim, dim)
+        self._teacher = (teacher,)  # !
+
+    def forward(self, x):
+        return self.net(x)
+
+    def successor(self):
+        self.requires_grad_(False)
+        child = Student(self.dim, teacher=self)
+        return child
+
+def train(student, loader, optimizer):
+    for x, y in loader:
+        loss = F.cross_entropy(student(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+def main(loader, steps):
+    student, count = Student(8), 0
+    while count < steps:
+        train(student, loader, torch.optim.Adam(student.parameters()))
+        student, count = student.successor(), count + 1
+"""
+HANDED = GENERATIONS.replace(
+    "        child = Student(self.dim, teacher=self)\n        return child", "        return Student(self.dim, self)"
+)
+AS_A_PART = GENERATIONS.replace("(teacher,)  # !", "teacher  # !")
+
+
+@pytest.mark.parametrize("snippet", [PRUNER, GENERATIONS, HANDED, AS_A_PART])
+def test_objects(snippet: str) -> None:
+    assert_flagged(snippet, CODE)
+
+
+NEXT = "        student, count = student.successor()"
+KEEPING_NONE = [
+    twin(PRUNER, ("            prune.", "            prune.remove(layer, 'weight')\n            prune.")),
+    twin(
+        PRUNER,
+        ("    pruner = Pruner(net, 10)\n", ""),
+        ("        pruner.after", "        pruner = Pruner(make(), 10)\n        pruner.after"),
+    ),
+    twin(PRUNER, ("custom_from_mask", "l1_unstructured")),
+    twin(
+        PRUNER, ("        if step % self.every:", "        self.layers = self.choose()\n        if step % self.every:")
+    ),
+    twin(PRUNER, ("        pruner.after_step(step)", "    pruner.after_step(step)")),
+    twin(PRUNER, ("if step % self.every:", "if step != self.every:")),
+    twin(OF_EPOCHS),
+    twin(OF_ROUNDS),
+    twin(GENERATIONS, ("teacher=self", "teacher=self.net")),
+    twin(GENERATIONS, ("(teacher,)", "(copy.deepcopy(teacher),)")),
+    twin(GENERATIONS, ("(teacher,)", "weakref.ref(teacher)")),
+    twin(GENERATIONS, ("self._teacher = (teacher,)", "self.size = teacher.dim if teacher else 0")),
+    twin(GENERATIONS, (NEXT, f"        student._teacher = None\n{NEXT}")),
+    twin(GENERATIONS, (NEXT, "        student, count = first.successor()")),
+    twin(GENERATIONS, (NEXT, f"        student = Student(8)\n{NEXT}")),
+    twin(GENERATIONS, ("while count < steps:", "if True:")),
+    twin(GENERATIONS, ("loss.backward()", "loss.item()")),
+]
+
+
+@pytest.mark.parametrize("snippet", KEEPING_NONE)
+def test_objects_that_keep_none(snippet: str) -> None:
+    assert_clean(snippet, CODE)
+
+
+def test_several_files(tmp_path: Path) -> None:
+    """The helper that wraps is imported by the loop, and a helper of that wraps."""
+    files = {
+        "wrapping.py": """
+            def logged(fn, log):
+                def run(*args):
+                    log.append(len(args))
+                    return fn(*args)
+                return run
+        """,
+        "patches.py": """
+            from wrapping import logged
+
+            def instrument(net, log):
+                for block in net.blocks:
+                    for op in block.ops:
+                        op.forward = logged(op.forward, log)
+        """,
+        "main.py": """
+            import torch
+            from patches import instrument
+
+            def evaluate(net, log, x):
+                instrument(net, log)
+                with torch.no_grad():
+                    return net(x)
+
+            def main(net, loader, optimizer):
+                for step, (x, y) in enumerate(loader):
+                    loss = (net(x) - y).mean()
+                    optimizer.zero_grad()
+                    loss.backward()
+                    optimizer.step()
+                    if step % 50 == 0:
+                        evaluate(net, [], x)
+        """,
+    }
+    assert lines_in_files(tmp_path, files, CODE) == [("patches.py", 7)]
+    (tmp_path / "twin").mkdir()
+    files["main.py"] = files["main.py"].replace("if step % 50 == 0:", "if step == 50:")
+    assert lines_in_files(tmp_path / "twin", files, CODE) == []
