@@ -68,12 +68,14 @@ _KEPT_UNDER = sign(
     own=True,
     across=True,
 )  # fmt: skip
+# What is kept is made of tensors.
+_MAKES = sign("torch.", "F.", "nn.", own=True, pattern=r"\b(?:torch|F|nn)\.\w+")
 
 rule = Rule(
     "GG412",
     "tensor-key",
     Severity.ERROR,
-    (*((*group, LOOP, _KEYS) for group in (*TRAINS, *EVALUATES)), (_TENSOR, LOOP, _ASKED), (_KEPT_UNDER,)),
+    (*((*group, LOOP, _KEYS) for group in (*TRAINS, *EVALUATES)), (_TENSOR, LOOP, _ASKED), (_MAKES, _KEPT_UNDER)),
 )
 
 

@@ -46,7 +46,9 @@ _COMPOSED = sign(
     pattern=r"\bregister_parametrization\(|\bparametrizations\.\w+\(|\bcustom_from_mask\(|\bglobal_unstructured\(",
     own=True,
 )  # fmt: skip
-_WRAPPED = sign("(", pattern=r"(\b\w[\w.]*\.\w+)\s*=\s*[\w.]+\((?:[^\n]*[\s,=(])?\1\s*[,)]", own=True)
+# Not what makes a value of another kind, or reads a setting.
+_CONVERTS = r"(?!(?:str|int|float|bool|list|tuple|dict|set|max|min|len|sorted|Path|(?:\w+\.)*(?:pop|get|to|join))\()"
+_WRAPPED = sign("(", pattern=rf"(\b\w[\w.]*\.\w+)\s*=\s*{_CONVERTS}[\w.]+\((?:[^\n]*[\s,=(])?\1\s*[,)]", own=True)
 _SET = sign("setattr(", pattern=r"\bsetattr\([^,\n]*,\s*['\"](\w+)['\"][^\n]*\.\1\b", own=True)
 _PATCHED = sign(
     " = ",

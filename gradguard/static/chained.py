@@ -53,10 +53,12 @@ def link_of(flow: Flow, path: str, value: t.Expr) -> Link | None:
 
 def _calls_the_one_before(flow: Flow, path: str, value: t.Name | t.Lambda) -> bool:
     """``old = net.forward``, ``def forward(x): return old(x)``, ``net.forward = forward``."""
-    before = {name for name, bound in flow.ref.assigned.items() if [t.path_of(each) for each in bound] == [path]}
     inner: list[object] = [value.body] if isinstance(value, t.Lambda) else []
     if isinstance(value, t.Name):
         inner += [each.body for each in flow.ref.define.nodes if isinstance(each, t.Define) and each.name == value.id]
+    if not inner:
+        return False
+    before = {name for name, bound in flow.ref.assigned.items() if [t.path_of(each) for each in bound] == [path]}
     return any(isinstance(node, t.Name) and node.id in before for body in inner for node in t.walk(body))
 
 

@@ -30,6 +30,7 @@ _COMPOSED = {
     f"{_UTILS}prune.global_unstructured": "mask",
 }
 """What torch puts on top of the one before; other ways to prune keep no tensor, and the older norms raise."""
+_COMPOSING = frozenset(name.rpartition(".")[2] for name in _COMPOSED)
 _TAKEN_OFF = {
     "parametrization": re.compile(r"\bremove_parametrizations\b|\.parametrizations\b"),
     "mask": re.compile(r"\bprune\.remove\b|\bimport\b[^\n]*\bremove\b|_forward_pre_hooks\b"),
@@ -47,13 +48,16 @@ def wrapped_again(flow: Flow) -> Iterator[WrappedAgain]:
 
 def _links(flow: Flow) -> Iterator[tuple[t.Node, Link, t.Expr]]:
     """The statements that put something around what is at a path, and the calls of torch that do so; and of what."""
+    trained = [loop for loop in flow.facts.loops if loop.trains and loop.is_long]
     for stmt in flow.ref.define.statements:
+        is_in_loop = any(stmt in loop.nodes for loop in trained)
         for target, value in _bound(stmt):
             path = t.path_of(target)
-            link = link_of(flow, path, value) if path is not None and "[" not in path else None
+            may_last = path is not None and "[" not in path and (is_in_loop or "." in path)  # a variable ends with it
+            link = link_of(flow, path, value) if path is not None and may_last else None
             if link is not None:
                 yield stmt, link, target.value if isinstance(target, t.Attribute) else target
-    for call in flow.ref.calls:
+    for call in (call for call in flow.ref.calls if call.name in _COMPOSING):
         called = flow.module.value_of(call.func)
         kind = _COMPOSED.get(str(called.ref)) if called.kind is Kind.EXTERNAL else None
         if kind is not None and call.args and not call.args[0].star:
