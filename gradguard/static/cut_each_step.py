@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from gradguard.static import tree as t
-from gradguard.static.filled import began_at, goes_through
+from gradguard.static.filled import began_at, goes_through, may_be_stepped
 from gradguard.static.mistakes import CutEachStep
 from gradguard.static.model import Forward, Loop, Mode
 
@@ -65,7 +65,9 @@ def _cut_in(body: list[t.Stmt], path: str | None) -> t.Node | None:
 
 
 def _is_trained(flow: Flow, run: Forward) -> bool:
-    """Whether what a cell gives is backpropagated after the loop, or the caller gets it."""
+    """Whether what a cell gives is backpropagated after the loop, or the caller gets it, and it is trained by that."""
+    if not may_be_stepped(flow.facts, run):
+        return False  # a reservoir
     if any(goes_through(backward, run) for backward in flow.facts.backwards):
         return True
     is_returned = any(began_at(root.key, run) for root in flow.facts.returns.reach)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from gradguard.static import tree as t
-from gradguard.static.model import Backward, Event, Function
+from gradguard.static.model import Backward, Event, Forward, Function
+from gradguard.static.optimized import overlap
 
 
 def filled(function: Function, backward: Backward) -> frozenset[str]:
@@ -26,3 +27,12 @@ def began_at(key: object, event: Event) -> bool:
     if not isinstance(key, tuple):
         return key is event.site.node
     return key[0] is event.site.node and (event.inner is None or began_at(key[-1], event.inner))
+
+
+def may_be_stepped(function: Function, run: Forward) -> bool:
+    """Whether an optimizer that the function steps may have what a module has; where it steps none, somebody may."""
+    known = [step.modules for step in function.steps]
+    path = run.given_as or run.module
+    if not known or path is None or None in known:
+        return True
+    return any(overlap(frozenset((path,)), modules) for modules in known)

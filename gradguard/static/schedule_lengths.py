@@ -195,7 +195,36 @@ def _steps_of_call(ref: FunctionRef, call: t.Call, place: _Place, depth: int) ->
 
 def _trains(ref: FunctionRef, loop: t.Repeat) -> bool:
     """Whether each iteration of a loop trains on a batch; one over a few words is none: ``for phase in ["train"]``."""
-    return not isinstance(loop.iterable, t.Display) and _runs_backward(ref, loop.body, _DEPTH)
+    return not _is_of_one(ref, loop) and _runs_backward(ref, loop.body, _DEPTH)
+
+
+def _is_of_one(ref: FunctionRef, loop: t.Repeat) -> bool:
+    """Whether a loop goes over what is written out, or over one batch: all data in it, or the first one only."""
+    if t.leaves(loop.body) and not any(isinstance(stmt, t.Leave) and stmt.kind == "continue" for stmt in loop.body):
+        return True
+    made = loop.iterable
+    while isinstance(made, t.Call) and made.name in _WRAPPERS and made.args:
+        made = made.args[0].value
+    return made is not None and any(map(_is_one_batch, _bound(ref, made)))
+
+
+def _is_one_batch(made: t.Expr) -> bool:
+    """``[data]``, ``DataLoader([graph])``, ``DataLoader(data, batch_size=len(data))``."""
+    if isinstance(made, t.Display):
+        return True
+    data = made.argument("dataset", 0) if isinstance(made, t.Call) and made.name.endswith("Loader") else None
+    if data is None or not isinstance(made, t.Call):
+        return False
+    size = made.argument("batch_size", 1)
+    is_whole = size is not None and any(map(_is_length, t.walk(size)))
+    return is_whole or (isinstance(data, t.Display) and len(data.items) == 1)
+
+
+def _is_length(node: t.Node) -> bool:
+    """``len(data)``, ``x.size(0)``, ``x.shape[0]``."""
+    return (isinstance(node, t.Call) and node.name in ("len", "size")) or (
+        isinstance(node, t.Attribute) and node.name == "shape"
+    )
 
 
 def _runs_backward(ref: FunctionRef, body: Sequence[t.Stmt], depth: int) -> bool:

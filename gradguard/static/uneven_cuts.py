@@ -8,11 +8,12 @@ from itertools import product
 from typing import TYPE_CHECKING
 
 from gradguard.static import tree as t
+from gradguard.static.filled import may_be_stepped
 from gradguard.static.functions_called import functions_run
 from gradguard.static.mistakes import UnevenCut
 from gradguard.static.model import Mode
-from gradguard.static.moving_targets import cuts
-from gradguard.static.values import Kind
+from gradguard.static.moving_targets import cuts, runs_of
+from gradguard.static.values import Kind, Source
 
 if TYPE_CHECKING:
     from gradguard.static.flow import Flow
@@ -34,7 +35,9 @@ def uneven_cuts(flow: Flow) -> Iterator[UnevenCut]:
     live = [call for call in calls if _place_cut(call) is None] if cutting else []
     for (one, place), other in product(cutting, live):
         target = other.args[place].value
-        if _are_twins(one, other) and _has_graph(flow, target) and not _cuts_itself(flow, other):
+        if not _are_twins(one, other) or not _has_graph(flow, target) or _cuts_itself(flow, other):
+            continue
+        if _is_of_one_network(flow, target, other.args[1 - place].value):
             yield UnevenCut(flow.site(target), flow.site(one.args[place].value))
 
 
@@ -70,11 +73,32 @@ def _swapped(names: Sequence[str]) -> Iterator[list[str]]:
 def _has_graph(flow: Flow, expr: t.Expr) -> bool:
     """Whether something may have a graph: it is none of what was computed under ``no_grad``, or detached before."""
     path = t.path_of(expr)
-    bound = flow.ref.assigned.get(path or "", [])
-    if path is None or any(cuts(flow, node) for value in bound for node in t.walk(value)):
+    bound = _bound_to(flow, path)
+    frozen = {run.site.node for run in flow.facts.forwards if run.is_frozen or run.mode is Mode.OFF}
+    if path is None or any(node in frozen or cuts(flow, node) for value in bound for node in t.walk(value)):
         return False
     value = flow.read(flow.canonical(path), flow.final)
-    return value.kind in (Kind.UNKNOWN, Kind.TENSOR, Kind.OUTPUT) and bool(value.reach)
+    is_item = any(isinstance(each, t.Subscript) for each in bound)  # of a bank, as far as nothing shows its graph
+    reach = [root for root in value.reach if root.source is Source.GRAPH or not is_item]
+    return value.kind in (Kind.UNKNOWN, Kind.TENSOR, Kind.OUTPUT) and bool(reach)
+
+
+def _bound_to(flow: Flow, path: str | None) -> list[t.Expr]:
+    """What the assignments of a function bind to a path, each target with its own value."""
+    bound = (stmt for stmt in flow.ref.define.statements if isinstance(stmt, t.Assign))
+    pairs = (pair for stmt in bound for pair in t.pairs(stmt.targets, stmt.value))
+    return [value for target, value in pairs if any(t.path_of(name) == path for name in t.names_in(target))]
+
+
+def _is_of_one_network(flow: Flow, target: t.Expr, prediction: t.Expr) -> bool:
+    """Whether what gives a target is trained by the term: a network that gives the prediction, too, as far as is seen.
+
+    One that follows another, or is frozen, needs no detach.
+    """
+    runs = runs_of(flow, target)
+    modules = {run.given_as or run.module for run in runs}
+    others = {run.given_as or run.module for run in runs_of(flow, prediction)}
+    return not runs or (not modules.isdisjoint(others) and all(may_be_stepped(flow.facts, run) for run in runs))
 
 
 def _cuts_itself(flow: Flow, call: t.Call) -> bool:

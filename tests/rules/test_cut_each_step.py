@@ -97,6 +97,7 @@ def test_in_a_training_loop() -> None:
           "                    optimizer.step()"),
          ("torch.stack(losses).mean().backward()", "pass")],
         [("head(h), y", "head(h).detach(), y")],
+        [("[*cell.parameters(), *head.parameters()]", "head.parameters()")],  # a reservoir
         [("for t in range", "cell.eval()\n                for t in range"),
          ("torch.stack(losses).mean().backward()", "print(torch.stack(losses).mean().item())")],
     ],

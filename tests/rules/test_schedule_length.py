@@ -113,6 +113,26 @@ def test_look_alikes(made: str, in_batch: str, in_epoch: str) -> None:
     assert_clean(fit(made, in_batch, in_epoch), CODE)
 
 
+@pytest.mark.parametrize(
+    "loader",
+    [
+        "loader = [loader]",
+        "loader = torch.utils.data.DataLoader([net.graph], batch_size=1)",
+        "loader = torch.utils.data.DataLoader(net.data, batch_size=len(net.data))",
+        "loader = torch.utils.data.DataLoader(net.data, net.data.x.shape[0], shuffle=True)",
+    ],
+)
+def test_epochs_of_one_batch(loader: str) -> None:
+    snippet = fit(IN_EPOCHS[0], in_batch="scheduler.step()")
+    assert_clean(snippet.replace("total = len", f"{loader}\n        total = len"), CODE)
+
+
+def test_the_first_batch_of_each_epoch() -> None:
+    assert_clean(fit(IN_EPOCHS[0], in_batch="scheduler.step()\n                break"), CODE)
+    left = "scheduler.step()  # !\n                if i > 100: break"
+    assert_flagged(fit(IN_EPOCHS[0], in_batch=left), CODE)
+
+
 TRAINER = f"""
     {IMPORTS}
 

@@ -80,3 +80,37 @@ def test_a_generator_and_a_discriminator() -> None:
         """,
         CODE,
     )
+
+
+TRAINED = """
+    def fit(loader, {given}):
+        online = nn.Linear(8, 8)
+        optimizer = torch.optim.Adam(online.parameters())
+        {before}
+        for a, b in loader:
+            p1, p2 = online(a), online(b)
+            {targets}
+            loss = F.mse_loss(p1, z2.detach()) + F.mse_loss(p2, z1){mark}
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+"""
+
+
+def test_targets_of_the_network_that_is_trained() -> None:
+    snippet = TRAINED.format(given="i=0", before="pass", targets="z1, z2 = online(b), online(a)", mark="  # !")
+    assert_flagged(snippet, CODE)
+
+
+@pytest.mark.parametrize(
+    ("before", "targets"),
+    [
+        ("other = nn.Linear(8, 8)", "z1, z2 = other(a), other(b)"),  # in no optimizer
+        ("other = nn.Linear(8, 8).requires_grad_(False)", "z1, z2 = other(a), other(b)"),
+        ("other = nn.Linear(8, 8); other.requires_grad_(False)", "z1, z2 = other(a), other(b)"),
+        ("bank = torch.randn(8, 8)", "z1, z2 = bank[0], bank[1]"),
+        ("other = nn.Linear(8, 8)", "with torch.no_grad(): z1, z2 = other(a), other(b)"),
+    ],
+)
+def test_targets_that_nothing_trains(before: str, targets: str) -> None:
+    assert_clean(TRAINED.format(given="i=0", before=before, targets=targets, mark=""), CODE)
