@@ -79,8 +79,9 @@ def _has_graph(flow: Flow, expr: t.Expr) -> bool:
         return False
     value = flow.read(flow.canonical(path), flow.final)
     is_item = any(isinstance(each, t.Subscript) for each in bound)  # of a bank, as far as nothing shows its graph
-    reach = [root for root in value.reach if root.source is Source.GRAPH or not is_item]
-    return value.kind in (Kind.UNKNOWN, Kind.TENSOR, Kind.OUTPUT) and bool(reach)
+    asked = (Source.GRAPH,) if is_item else (Source.GRAPH, Source.PARAM, Source.PLACE)
+    is_tensor = value.kind in (Kind.UNKNOWN, Kind.TENSOR, Kind.OUTPUT)
+    return is_tensor and any(root.source in asked for root in value.reach)
 
 
 def _bound_to(flow: Flow, path: str | None) -> list[t.Expr]:
