@@ -60,11 +60,12 @@ _ASKED = sign(".pop(", ".setdefault(", ".add(", pattern=r"\.(?:pop|setdefault|ad
 _TENSOR = sign("Tensor", own=True)
 
 # What is looked for first, and put there if it is not: `if key not in made: made[key] = ...`.
+_VARIABLE = r"(\(?[A-Za-z_]\w*(?:,[^\]\n:]{1,30})?\)?)"
 _KEPT_UNDER = sign(
     "] =", "]=",
-    pattern=r"\bif\s+([^\n:]{1,40}?)\s+(?:not\s+)?in\s(?s:.*?)\[\1\]\s*=(?!=)|"
-    r"\.get\(\s*([^\n]{1,40}?)\s*[,)](?s:.*?)\[\2\]\s*=(?!=)|"
-    r"\[([^\]\n]{1,40})\]\s*except\b(?s:.*?)\[\3\]\s*=(?!=)",
+    pattern=rf"\bif\s+{_VARIABLE}\s+(?:not\s+)?in\s(?s:.*?)\[\1\]\s*=(?!=)|"
+    rf"\.get\(\s*{_VARIABLE}\s*[,)](?s:.*?)\[\2\]\s*=(?!=)|"
+    rf"\[{_VARIABLE}\]\s*except\b(?s:.*?)\[\3\]\s*=(?!=)",
     own=True,
     across=True,
 )  # fmt: skip
