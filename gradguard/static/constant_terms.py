@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 from gradguard.static import tree as t
 from gradguard.static.filled import began_at
 from gradguard.static.knowledge import COPYING_FUNCTIONS
+from gradguard.static.lost_slopes import is_trained, slopes
 from gradguard.static.model import Backward, Constant, GradCall
 from gradguard.static.source import Site
 from gradguard.static.unrecorded import Copied, Severed, Term, is_setting, recorded_in
-from gradguard.static.values import NUMBER, Held, Holding, Kind, Roots, Source, Value, node_within
+from gradguard.static.values import NUMBER, Held, Holding, Kind, Source, Value
 
 if TYPE_CHECKING:
     from gradguard.static.flow import Flow
@@ -49,7 +50,7 @@ def of_operation(flow: Flow, operator: str, terms: _Terms, result: Value) -> Val
     if operator not in _LINEAR or not any(value.holds or isinstance(value.ref, Copied) for _, value in terms):
         return result
     if operator in ("+", "-"):
-        result = result._replace(holds=result.holds.union(_slopes(flow, terms)))
+        result = result._replace(holds=result.holds.union(slopes(flow, terms)))
     if operator == "*" and any(t.is_zero(expr) for expr, _ in terms):  # it says that nothing is trained
         return result._replace(holds=result.holds - result.holding(Held.COPIED, Held.UNRECORDED))
     copied = [(expr, numbers) for expr, value in terms for numbers in _copied(value)]
@@ -126,22 +127,6 @@ def _begun(flow: Flow, terms: _Terms, copied: Sequence[tuple[t.Expr, Copied]]) -
                 yield Holding(Held.TERM, Term(flow.site(expr), numbers))
 
 
-def _slopes(flow: Flow, terms: _Terms) -> Iterator[Holding]:
-    """The second derivatives without a graph that a sum has beside others of the same network, with theirs.
-
-    Such a residual is squared, and nothing in it is a target then: ``u_t - 0.1 * u_xx``.
-    """
-    for expr, value in terms:
-        lost = [h.key for h in value.holding(Held.UNRECORDED) if isinstance(h.key, Copied) and h.key.is_second]
-        for copied in lost if is_setting(value) else ():
-            if any(_begun_at(other.roots) & _begun_at(copied.roots) for each, other in terms if each is not expr):
-                yield Holding(Held.SLOPE, Term(flow.site(expr), copied))
-
-
-def _begun_at(roots: Roots) -> set[object]:
-    return {node_within(root.key) for root in roots if root.source is Source.GRAPH} - {None}
-
-
 def _still(flow: Flow, terms: _Terms) -> Iterator[Holding]:
     """The terms of operands that are terms of the whole: ``s + (m - s.item())`` has none."""
     for place, (_, value) in enumerate(terms):
@@ -198,6 +183,7 @@ def constant_terms(flow: Flow, backward: Backward) -> list[Constant]:
     """The terms of what is backpropagated that are numbers of graphs which no other backward goes through."""
     found = [key for h in backward.value.holding(Held.TERM, Held.SLOPE) if isinstance(key := _within(h.key), Term)]
     found = [term for term in found if term.copied.how is not Severed.STATE or _is_of_trained(flow, term, backward)]
+    found = [term for term in found if is_trained(flow, term, backward)]
     others = [e for e in flow.facts.events if isinstance(e, Backward | GradCall) and e is not backward]
     others = [e for e in others if isinstance(e, Backward) or not _is_shown(e)]
     certain = [term for term in found if term.copied.is_certain and not _is_used(term, others)]

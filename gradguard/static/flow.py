@@ -22,6 +22,7 @@ from gradguard.static.classes import Class
 from gradguard.static.flow_notes import FlowNotes
 from gradguard.static.frozen_elsewhere import freezes_by_others
 from gradguard.static.functions import FunctionRef
+from gradguard.static.leftovers import REVERSES
 from gradguard.static.memo import cached_property
 from gradguard.static.mode_layers import needs_training_mode
 from gradguard.static.model import (
@@ -131,6 +132,7 @@ class Flow(FlowNotes):
         facts.unscales = lambda: project.survey.mentions(_UNSCALES, ref.module, "scale")
         facts.steps_by_scaler = lambda: project.survey.mentions(STEPS_BY_SCALER, ref.module, ".step(")
         facts.switches_gradients = lambda: freezes_by_others(project.survey, ref)
+        facts.may_reverse = lambda: project.survey.mentions(REVERSES, ref.module)
         facts.calling = lambda: (flow.facts for flow in project.calling(ref))
         facts.needs_training_mode = lambda path: needs_training_mode(project, ref, path)
 

@@ -7,7 +7,7 @@ where it is given what the generator makes with its graph.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from gradguard.static.filled import filled, goes_through
@@ -21,6 +21,11 @@ _JUDGE = re.compile(
     r"(?:^|[_.])(?:d|net_?d|\w*disc\d?|\w*discrim\w*|\w*critic\w*|\w*judge\w*|adversar\w*)(?:_|\d|$)", re.I
 )
 _MAY_DECODE = re.compile(r"(?:^|[_.])(?:net_?)?d(?:_|\d|$)", re.I)
+# What turns gradients round on their way, or may: a function of the program's own, a hook, a layer by its name.
+REVERSES = re.compile(
+    r"class\s+\w+\s*\([^)]*\bFunction\b|gradient_?revers|revers\w*(?:layer|grad|_?fn)|rev_?grad|\bgrl\b|register_hook",
+    re.I,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +91,11 @@ def _of_two(function: Function, found: Leftover) -> Leftover | None:
     """It, if the second loss is for one optimizer; for several, if one of two networks judges what the other makes.
 
     A loss of several parts, which share something, is no mistake: the optimizer of that is to have all of it. So is the
-    loss of a critic which is to train an encoder that the actor's optimizer has besides.
+    loss of a critic which is to train an encoder that the actor's optimizer has besides, or of a head of its own. What
+    is given with its graph is a mistake between opponents only, where both losses ask the one that judges.
     """
+    if not _is_made_first(function, found) and not _are_opponents(function, found):
+        return None
     others = [s for s in function.steps if s.target != found.used_by.target and _fills(function, found.added_to, s)]
     if not others:
         return found
@@ -101,6 +109,34 @@ def _of_two(function: Function, found: Leftover) -> Leftover | None:
     judged = [run for run in runs if any(is_part(_path(run), module) for module in modules)]
     may_decode = any(_MAY_DECODE.search(path) for path in modules) and len(judged) < 2
     return replace(found, judged=judged[-1]) if judged and not may_decode else None
+
+
+def _is_made_first(function: Function, found: Leftover) -> bool:
+    """Whether what the own step moves runs before what the other one does: ``D(G(z))`` for ``G``, not for ``D``."""
+    runs = [_path(run) for run in function.forwards if goes_through(found.left_by, run)]
+    own = _last(runs, found.own.modules or frozenset())
+    later = [_last(runs, {module}) for module in found.used_by.modules or ()]
+    return all(place > own for place in later if place >= 0)
+
+
+def _are_opponents(function: Function, found: Leftover) -> bool:
+    """Whether both losses ask the network that judges; no domain classifier, which is given reversed gradients."""
+    return _asks(function, found.added_to, found.own) and not function.may_reverse()
+
+
+def _last(runs: Sequence[str], modules: Collection[str]) -> int:
+    """Where the last run of some modules stands; -1 if none is run."""
+    return max((place for place, run in enumerate(runs) if _is_of(run, modules)), default=-1)
+
+
+def _is_of(run: str, modules: Collection[str]) -> bool:
+    return any(is_part(run, module) for module in modules)
+
+
+def _asks(function: Function, backward: Backward, step: Step) -> bool:
+    """Whether a backward goes through what an optimizer has, be it frozen: that is no part of its graph."""
+    runs = [run for run in function.forwards if _is_of(_path(run), step.modules or frozenset())]
+    return any(run.is_frozen or goes_through(backward, run) for run in runs)
 
 
 def _path(run: Forward) -> str:

@@ -117,6 +117,7 @@ class Function:
         is_left_to_others: whether nobody calls it but, perhaps, the base class of a package that cannot be read, in
             whatever mode (reads other files).
         callers_backpropagate: whether a caller of a function runs a backward over what it returns (reads other files).
+        may_reverse: whether something in its program may turn gradients round on their way (reads other files).
         calling: the functions of the program that may call it (reads other files).
         needs_training_mode: whether the module at a path is to train in training mode: it computes something else then,
             and its object has not put it into evaluation mode from the start (reads other files).
@@ -269,6 +270,7 @@ class Function:
     unscales: Callable[[], bool] = field(default=lambda: False, repr=False)
     steps_by_scaler: Callable[[], bool] = field(default=lambda: False, repr=False)
     switches_gradients: Callable[[], bool] = field(default=lambda: False, repr=False)
+    may_reverse: Callable[[], bool] = field(default=lambda: False, repr=False)
     calling: Callable[[], Iterable[Function]] = field(default=lambda: (), repr=False)
     needs_training_mode: Callable[[str], bool] = field(default=lambda _: False, repr=False)
 

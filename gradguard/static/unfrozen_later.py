@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, NamedTuple
 from gradguard.static import tree as t
 from gradguard.static.classes import Class
 from gradguard.static.functions import FunctionRef
+from gradguard.static.knowledge import OF_EVERY_MODULE
 from gradguard.static.local_objects import given_for
 from gradguard.static.mistakes import Replacement
 from gradguard.static.order import comes_before, following, has
+from gradguard.static.parameter_iterators import resolved, use_of
 from gradguard.static.replaced import is_used
 from gradguard.static.replacing import is_below
 from gradguard.static.source import Site
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
     from gradguard.static.flow import Flow
 
 _FREEZES = re.compile(r"\.requires_grad(?:_\(\s*(?:requires_grad\s*=\s*)?False|\s*=\s*False)")
+_GIVES_MORE = re.compile(r"add_param_group|param_groups\.(?:append|extend|insert)|[\"']params[\"']")
+_SEES_TO_OPTIMIZERS = re.compile(rf"optim|{_GIVES_MORE.pattern}")
 _PARAMETERS = ("parameters", "named_parameters")
 _DEPTH = 2
 
@@ -112,8 +116,8 @@ def _unfreezing(flow: Flow, known: _Known, stmt: t.Stmt, depth: int) -> Site | N
     call = stmt.value if isinstance(stmt, t.Evaluate | t.Assign) else None
     callees = _in_callees(flow, known, call) if isinstance(call, t.Call) and depth else ()
     for inside in callees:
-        statements = inside.ref.define.statements if inside.modules else ()
-        for each in statements:
+        is_concerned = bool(inside.modules) and not _gives_more(flow, inside.ref, _DEPTH)
+        for each in inside.ref.define.statements if is_concerned else ():
             if (found := _unfreezing(flow, inside, each, depth - 1)) is not None:
                 return found
     return None
@@ -184,12 +188,36 @@ def _of_callbacks(flow: Flow, known: _Known, call: t.Call) -> Iterator[FunctionR
     """
     for method in flow.project.survey.methods_named(call.name, flow.module):
         owner = method.owner
-        if owner is None or "optim" in owner.chunk.program:
+        if owner is None or any(_SEES_TO_OPTIMIZERS.search(cls.chunk.program) for cls in owner.lineage()):
             continue
         sites = ((name, Site(each.chunk, each.define)) for name, each in owner.methods.items())
         freezing = {name for name, site in sites if _FREEZES.search(site.text)}
         if freezing <= known.begun | {"__init__"}:
             yield method
+
+
+def _gives_more(flow: Flow, ref: FunctionRef, depth: int) -> bool:
+    """Whether a function, or what it calls, gives an optimizer parameters, or makes one, whatever that is called."""
+    calls = [node for node in ref.define.nodes if isinstance(node, t.Call)]
+    if _GIVES_MORE.search(Site(ref.chunk, ref.define).code) or any(_makes_optimizer(ref, call) for call in calls):
+        return True
+    callees = (each for call in calls if depth for each in _callees(flow, ref, call))
+    return any(_gives_more(flow, each, depth - 1) for each in callees)
+
+
+def _makes_optimizer(ref: FunctionRef, call: t.Call) -> bool:
+    return use_of(resolved(ref, call.func), call) == "optimizer"
+
+
+def _callees(flow: Flow, ref: FunctionRef, call: t.Call) -> Sequence[FunctionRef]:
+    """What a call may run of the program: of a method of an object, all that are called so."""
+    named = ref.module.value_of(call.func).ref
+    if isinstance(named, FunctionRef):
+        return (named,)
+    if not isinstance(call.func, t.Attribute) or call.name in OF_EVERY_MODULE:
+        return ()
+    own = ref.owner.method(call.name) if ref.owner is not None and t.path_of(call.func.value) == "self" else None
+    return (own,) if own is not None else flow.project.survey.methods_named(call.name, flow.module)
 
 
 def _renamed(heads: dict[str, str | None], modules: frozenset[str]) -> Iterator[str]:

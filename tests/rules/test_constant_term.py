@@ -1009,3 +1009,85 @@ def test_second_derivatives_without_their_graph(snippet: str) -> None:
 )
 def test_look_alikes_of_second_derivatives(snippet: str) -> None:
     assert_clean(snippet, CODE)
+
+
+# A second derivative without its graph that is a known source, or has a factor that is trained by the residual.
+SOURCE = """
+        from torch.autograd import grad
+
+        def bend(u, x, graph):
+            g = grad(u.sum(), x, create_graph=True)[0]
+            return grad(g.sum(), x, create_graph=graph, retain_graph=True)[0]
+
+        def train(net, exact, loader, {optimizer}):
+            opt = torch.optim.Adam({given})
+            for x in loader:
+                x = x.requires_grad_()
+                u = net(x)
+                {before}
+                loss = ({residual}).pow(2).mean(){mark}
+                opt.zero_grad()
+                loss.backward()
+                opt.step()
+"""
+
+
+def with_source(residual: str, *, before: str = "pass", given: str = "net.parameters()", mark: str = "") -> str:
+    return SOURCE.format(residual=residual, before=before, given=given, optimizer="nu, law", mark=mark)
+
+
+SLOPES = "u_x = grad(u.sum(), x, create_graph=True)[0]; u_xx = grad(u_x.sum(), x, retain_graph=True)[0]"
+
+
+@pytest.mark.parametrize(
+    "snippet",
+    [
+        with_source("u - 0.1 * u_xx", before=SLOPES, mark="  # !"),
+        with_source("u_x - nu * u_xx", before=SLOPES, mark="  # !"),
+        with_source("u_x - law.nu * u_xx", before=SLOPES, mark="  # !"),
+        with_source("u_x - torch.exp(nu) * u_xx", before=SLOPES, mark="  # !"),
+        with_source("u - bend(u, x, False)", mark="  # !"),
+        with_source("bend(u, x, True) + f", before="f = bend(net(x), x, False)", mark="  # !"),
+    ],
+)
+def test_slopes_of_the_network_that_is_trained(snippet: str) -> None:
+    assert_flagged(snippet, CODE)
+
+
+@pytest.mark.parametrize(
+    "snippet",
+    [
+        with_source("bend(u, x, True) + f", before="f = -bend(exact(x), x, False)"),
+        with_source("bend(u, x, True) - f", before="f = bend(exact(x), x, False)"),
+        with_source("bend(u, x, True) + bend(exact(x), x, graph=False)"),
+        with_source("bend(net(x), x, True) + f + u", before="v = exact(x); f = -bend(v, x, graph=False)"),
+        with_source("bend(u, x, True) + f", before="exact.eval(); f = -bend(exact(x), x, False)"),
+        with_source("u_x - nu * u_xx", before=SLOPES, given="[nu]"),
+        with_source("u_x - nu * u_xx", before=SLOPES, given="[*net.parameters(), nu]"),
+        with_source("u_x - nu * u_xx", before=SLOPES, given="list(net.parameters()) + [nu], lr=0.1"),
+        with_source("u_x - nu[0] * u_xx", before=SLOPES, given="[{'params': net.parameters()}, {'params': [nu]}]"),
+        with_source("u_x - torch.exp(nu) * u_xx", before=SLOPES, given="[nu]"),
+        with_source("u_x - a * u_xx", before=f"a = torch.exp(nu); {SLOPES}", given="[nu]"),
+        with_source("u_x - f", before=f"{SLOPES}; f = nu * u_xx", given="(nu,)"),
+        with_source("u_x - law.nu * u_xx", before=SLOPES, given="law.parameters()"),
+        with_source("u_x - law.nu * u_xx", before=SLOPES, given="[law.nu]"),
+        with_source("u_x - 0.1 * u_xx", before=SLOPES, given="law.parameters()"),  # the network is in no optimizer
+    ],
+)
+def test_look_alikes_of_slopes_of_the_network_that_is_trained(snippet: str) -> None:
+    assert_clean(snippet, CODE)
+
+
+@pytest.mark.parametrize(
+    "given", ["[problem.nu]", "[*net.parameters(), problem.nu]", "weights"], ids=["alone", "beside", "of a variable"]
+)
+def test_a_factor_that_another_function_gives_to_the_optimizer(given: str) -> None:
+    program = second("(u_t + u * u_x - self.nu * u_xx).pow(2).mean()")
+    main = f"""
+        def main(net, sample, nu):
+            problem = Problem(nu)
+            weights = [*net.parameters(), problem.nu]
+            fit(net, problem, torch.optim.Adam({given}), sample, None)
+    """
+    assert_clean(program + main, CODE)
+    assert_flagged(second("(u_t + u * u_x - self.nu * u_xx).pow(2).mean()  # !") + main.split("weights")[0], CODE)

@@ -745,3 +745,102 @@ def test_a_judge_that_is_given_the_graph(snippet: str) -> None:
 )
 def test_look_alikes_of_a_judge(snippet: str) -> None:
     assert_clean(snippet, CODE)
+
+
+# Two losses that the features are both to be trained by: the second one does not ask what the first one is computed by.
+TOGETHER = """
+    {defines}
+
+    def train(feat, {head}, clf, loader):
+        of = torch.optim.Adam([*feat.parameters(), *clf.parameters()])
+        oh = torch.optim.Adam({head}.parameters())
+        for x, y, r in loader:
+            of.zero_grad(); oh.zero_grad()
+            h = feat(x)
+            {first}.backward(retain_graph=True)
+            oh.step()
+            {second}.backward()
+            of.step()
+"""
+NO_CLASS = "print('two losses')"
+REVERSAL = """class Round(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x.view_as(x)
+
+        @staticmethod
+        def backward(ctx, g):
+            return -g
+
+    class Turned(nn.Module):
+        def forward(self, x):
+            return Round.apply(x)
+
+    turned = Turned()"""
+
+
+def together(
+    first: str, *, second: str = "F.cross_entropy(clf(h), y)", head: str = "D", defines: str = NO_CLASS
+) -> str:
+    return TOGETHER.format(first=first, second=second, head=head, defines=defines)
+
+
+@pytest.mark.parametrize(
+    "snippet",
+    [
+        together("F.cross_entropy(D(h), r)"),  # a head of its own
+        together("F.cross_entropy(disc(h), r)", head="disc"),
+        together("F.cross_entropy(rot(h), r)", head="rot"),
+        together("F.mse_loss(ar(feat(x)), x)", head="ar", second="F.cross_entropy(clf(feat(x)), y)"),
+        together("(-critic(h).mean() + critic(h.roll(1, 0)).exp().mean().log())", head="critic"),  # both maximize
+        together("F.cross_entropy(clf(prompt(h)), y)", head="prompt"),
+        together("F.softplus(D(Round.apply(h))).mean()", defines=REVERSAL),
+        together("F.softplus(D(turned(h))).mean()", defines=REVERSAL),
+        together(
+            "F.softplus(D(Round.apply(torch.cat([h, feat(r)])))).mean()",
+            second="(F.cross_entropy(clf(h), y) + F.softplus(D(turned(h))).mean())",
+            defines=REVERSAL,
+        ),
+        together("F.softplus(D(GradientReversal()(h))).mean()", defines="from turning import GradientReversal"),
+    ],
+)
+def test_losses_that_train_what_they_share(snippet: str) -> None:
+    assert_clean(snippet, CODE)
+
+
+@pytest.mark.parametrize("mine", ["enc(x).pow(2).mean() * 0.01", "F.mse_loss(enc(x), y)"])
+def test_a_bound_that_both_are_to_raise(mine: str) -> None:
+    assert_clean(
+        f"""
+        def train(enc, critic, loader):
+            oe, oc = torch.optim.Adam(enc.parameters()), torch.optim.Adam(critic.parameters())
+            for x, y in loader:
+                oe.zero_grad(); oc.zero_grad()
+                h = enc(x)
+                bound = critic(h).mean() - critic(h.roll(1, 0)).exp().mean().log()
+                (-bound).backward()
+                oc.step()
+                ({mine}).backward()
+                oe.step()
+    """,
+        CODE,
+    )
+
+
+@pytest.mark.parametrize("between", ["D.requires_grad_(True)", "D.requires_grad_(False)"])
+def test_a_judge_that_both_losses_ask(between: str) -> None:
+    assert_flagged(
+        gan(
+            "D.requires_grad_(True)",
+            "g_opt.zero_grad(); d_opt.zero_grad()",
+            "d_loss = F.softplus(D(G(torch.randn(len(x), 8)))).mean() + F.softplus(-D(x)).mean()",
+            "d_loss.backward(){mark}",
+            "d_opt.step()",
+            between,
+            *G_STEP[:1],
+            "g_loss.backward()",
+            "g_opt.step()",
+            mark=MARK,
+        ),
+        CODE,
+    )

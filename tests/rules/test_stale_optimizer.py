@@ -1438,3 +1438,141 @@ def test_callbacks_that_unfreeze(snippet: str) -> None:
 )
 def test_look_alikes_of_callbacks_that_unfreeze(snippet: str) -> None:
     assert_clean(snippet, CODE)
+
+
+# A callback that unfreezes, and gives the optimizer what it has unfrozen: by what it does, not by what that is called.
+GIVING = """
+    from torch.optim import Adam
+
+    class Callback:
+        def {method}(self, epoch, net, {name}):
+            pass
+
+    def extend({name}, module):
+        {helps}
+
+    class Thaw(Callback):
+        def {method}(self, epoch, net, {name}):
+            if epoch == 3:
+                net.encoder.requires_grad_(True)
+                {gives}
+
+        def give(self, {name}, module):
+            {helps}
+
+    class Log(Callback):
+        def {method}(self, epoch, net, {name}):
+            print(epoch)
+
+    def train(net, loader, callbacks, epochs=10):
+        net.encoder.requires_grad_(False)
+        {name} = Adam([p for p in net.parameters() if p.requires_grad])
+        for epoch in range(epochs):
+            for cb in callbacks:
+                cb.{method}({given}){mark}
+            for x, y in loader:
+                {name}.zero_grad()
+                F.cross_entropy(net(x), y).backward()
+                {name}.step()
+"""
+GROUP = "{'params': net.encoder.parameters()}"
+
+
+def giving(
+    gives: str = "pass",
+    name: str = "opt",
+    *,
+    helps: str = "pass",
+    method: str = "on_epoch_start",
+    given: str = "epoch, net, {name}",
+    mark: str = "",
+) -> str:
+    words = {"gives": gives.format(name=name), "helps": helps.format(name=name), "given": given.format(name=name)}
+    return GIVING.format(name=name, method=method, mark=mark, **words)
+
+
+@pytest.mark.parametrize("method", ["on_epoch_start", "before"])
+def test_a_callback_that_gives_the_optimizer_nothing(method: str) -> None:
+    assert_flagged(giving(method=method, mark="  # !"), CODE)
+    assert_flagged(giving("print({name}.param_groups[0]['lr'])", method=method, mark="  # !"), CODE)
+
+
+@pytest.mark.parametrize("name", ["opt", "o", "updater"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        {"gives": "{name}.add_param_group(" + GROUP.replace("{", "{{").replace("}", "}}") + ")"},
+        {
+            "gives": "{name}.add_param_group(dict(params=net.encoder.parameters()))",
+            "given": "epoch=epoch, net=net, {name}={name}",
+        },
+        {"gives": "extend({name}, net.encoder)", "helps": "{name}.add_param_group(dict(params=module.parameters()))"},
+        {
+            "gives": "self.give({name}, net.encoder)",
+            "helps": "{name}.add_param_group(dict(params=module.parameters()))",
+        },
+        {"gives": "extend({name}, net.encoder)", "helps": "{name}.param_groups[0]['params'] += module.parameters()"},
+        {"gives": "{name}.param_groups.append(dict(params=list(net.encoder.parameters())))"},
+        {"gives": "net.updater = Adam(net.parameters())"},
+        {"gives": "extend(net, net.encoder)", "helps": "module.updater = Adam(module.parameters())"},
+    ],
+)
+def test_a_callback_that_gives_the_optimizer_what_it_unfreezes(words: dict[str, str], name: str) -> None:
+    assert_clean(giving(name=name, **words), CODE)
+
+
+@pytest.mark.parametrize("gives", ["run.opt.add_param_group(group(run.net.encoder))", "run.remake()"])
+def test_a_callback_that_has_the_optimizer_by_the_trainer(gives: str) -> None:
+    snippet = """
+        class Schedule:
+            def after(self, run, epoch):
+                if epoch == 3:
+                    run.net.encoder.requires_grad_(True)
+                    {gives}
+
+        class Run:
+            def __init__(self, net, hooks):
+                self.net, self.hooks = net, hooks
+
+            def remake(self):
+                self.opt = torch.optim.Adam(self.net.parameters())
+
+            def fit(self, loader):
+                self.net.encoder.requires_grad_(False)
+                opt = self.opt = torch.optim.Adam([p for p in self.net.parameters() if p.requires_grad])
+                for epoch in range(9):
+                    for hook in self.hooks:
+                        hook.after(self, epoch){mark}
+                    for x, y in loader:
+                        opt.zero_grad()
+                        F.cross_entropy(self.net(x), y).backward()
+                        opt.step()
+    """
+    assert_clean(snippet.format(gives=gives, mark=""), CODE)
+    assert_flagged(snippet.format(gives="print(epoch)", mark="  # !"), CODE)
+
+
+@pytest.mark.parametrize("gives", ["o.add_param_group(dict(params=net.body.parameters()))", "more(o, net)"])
+def test_a_function_that_unfreezes_and_gives(gives: str) -> None:
+    snippet = """
+        def more(o, net):
+            o.add_param_group(dict(params=net.body.parameters()))
+
+        def thaw(net, o):
+            for p in net.body.parameters():
+                p.requires_grad = True
+            {gives}
+
+        def fit(net, loader):
+            net.body.requires_grad_(False)
+            opt = torch.optim.SGD([p for p in net.parameters() if p.requires_grad], lr=0.1)
+            for epoch in range(9):
+                if epoch == 3:
+                    thaw(net, opt){mark}
+                for x, y in loader:
+                    opt.zero_grad()
+                    F.cross_entropy(net(x), y).backward()
+                    opt.step()
+    """
+    assert_clean(snippet.format(gives=gives, mark=""), CODE)
+    assert_flagged(snippet.format(gives="print(o)", mark="  # !"), CODE)
