@@ -26,8 +26,9 @@ needed (its outputs, its number), or let it go when its successor is trained: `s
 **Not flagged.** What is done once: before the loop, for each layer, under a condition (`if not hasattr(...)`); what is
 put around something that the iteration has made; functions that give back what they were given, or a wrapper that the
 program takes off again. Chains that are the model, as each object computes what it gives with the one before it
-(boosting, progressive networks, flows), and objects that are all put into a list as well, a league. Pruning by `l1_unstructured` and the like, which keeps no mask, and one mask for each epoch or
-round. The old `weight_norm` and `spectral_norm` raise when they are called twice.
+(boosting, progressive networks, flows), and objects that a list has as well, all of them. Pruning by `l1_unstructured`
+and the like, which keeps no mask, and one mask for each epoch or round. The old `weight_norm` and `spectral_norm` raise
+when they are called twice.
 
 **References.** <https://docs.pytorch.org/tutorials/intermediate/parametrizations.html> (parametrizations are
 concatenated), <https://docs.pytorch.org/docs/stable/generated/torch.nn.utils.prune.PruningContainer.html>.
