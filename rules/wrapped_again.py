@@ -66,6 +66,7 @@ _PATCHED = sign(
     own=True,
     across=True,
 )
+_PUTS_FUNCTION = sign(" = ", pattern=r"\.\w+\s*=\s*(?:lambda\b|(?!True\b|False\b|None\b|\d)\w+[ \t]*(?:#|$))", own=True)
 _HAS_FUNCTION = sign("def ", "lambda", pattern=r"\bdef\b(?s:.*?)\b(?:def|lambda)\b", own=True, across=True)
 # Not what is computed of a tensor in each iteration: `x = x.view(-1)`, `h = self.cell(h)`, `x = F.relu(x)`.
 _OF_TENSORS = (
@@ -85,7 +86,7 @@ rule = Rule(
     "wrapped-again",
     Severity.WARNING,
     (
-        (_COMPOSED,), (_WRAPPED_FUNCTION,), (_SET,), (_PATCHED, _HAS_FUNCTION),
+        (_COMPOSED,), (_WRAPPED_FUNCTION,), (_SET,), (_PUTS_FUNCTION, _HAS_FUNCTION, _PATCHED),
         *((*group, _WRAPPED) for group in TRAINS),
         *((*group, LOOP, _BOUND_AGAIN) for group in TRAINS),
     ),
