@@ -57,6 +57,12 @@ _FUNCTION = r"(?i:forward|step|fn|func|method|call|hook|loss|criterion|encode|de
 _WRAPPER = r"(?i:wrap|partial|tim(?:e|ing)|watch|log|count|trac|profil|record|patch|check|guard|monitor|spy|observ)"
 _NAMED_AS_ONE = rf"(?m:^)(?=[^\n=]*\.\w*{_FUNCTION}\w*\s*=|[^\n=]*=\s*[\w.]*{_WRAPPER})[^\n=]*?"
 _WRAPPED_FUNCTION = sign("(", pattern=_NAMED_AS_ONE + _AGAIN, own=True)
+_PUT_INTO_OBJECT = sign(
+    "(",
+    pattern=r"(\b\w[\w.]*\.(?!\w*config)\w+)\s*=\s*(?:(?!nn\.|torch\.)\w+\.)?[A-Z]\w*[a-z]\w*"
+    r"\((?:[^\n]*[\s,=(])?\1\s*[,)]",
+    own=True,
+)
 _SET = sign("setattr(", pattern=r"\bsetattr\([^,\n]*,\s*['\"](\w+)['\"][^\n]*\.\1\b", own=True)
 # Not a setting that is put back, or switched off for a while.
 _PATCHED = sign(
@@ -86,7 +92,7 @@ rule = Rule(
     "wrapped-again",
     Severity.WARNING,
     (
-        (_COMPOSED,), (_WRAPPED_FUNCTION,), (_SET,), (_PUTS_FUNCTION, _HAS_FUNCTION, _PATCHED),
+        (_COMPOSED,), (_WRAPPED_FUNCTION,), (_PUT_INTO_OBJECT,), (_SET,), (_PUTS_FUNCTION, _HAS_FUNCTION, _PATCHED),
         *((*group, _WRAPPED) for group in TRAINS),
         *((*group, LOOP, _BOUND_AGAIN) for group in TRAINS),
     ),

@@ -411,6 +411,15 @@ def test_a_module_around_a_part_of_the_model(each: str) -> None:
     assert_flagged(WRAPPING + program(each, before if each is AGAIN else "pass"), CODE)
 
 
+def test_a_module_around_a_part_by_another_file(tmp_path: Path) -> None:
+    helper = "\ndef watch(net, log):\n    for m in net.layers:\n        m.act = Watched(m.act, log)\n"
+    training = program("watch(model, table)").replace("import functools", "from watching import watch")
+    head = "import torch\nimport torch.nn.functional as F\nfrom torch import nn\n"
+    files = {"watching.py": f"{head}{WRAPPING}{helper}", "main.py": head + training}
+    found = files["watching.py"].split("\n").index("        m.act = Watched(m.act, log)") + 1
+    assert lines_in_files(tmp_path, files, CODE) == [("watching.py", found)]
+
+
 def test_several_files(tmp_path: Path) -> None:
     """The helper that wraps is imported by the loop, and a helper of that wraps."""
     files = {
