@@ -25,8 +25,10 @@ needed (its outputs, its number), or let it go when its successor is trained: `s
 
 **Not flagged.** What is done once: before the loop, for each layer, under a condition (`if not hasattr(...)`); what is
 put around something that the iteration has made; functions that give back what they were given, or a wrapper that the
-program takes off again. Pruning by `l1_unstructured` and the like, which keeps no mask, and one mask for each epoch or
-round. The old `weight_norm` and `spectral_norm` raise when they are called twice.
+program takes off again. Chains that are the model, as each object computes what it gives with the one before it
+(boosting, progressive networks, flows), and objects that a list has as well, all of them. Pruning by `l1_unstructured`
+and the like, which keeps no mask, and one mask for each epoch or round. The old `weight_norm` and `spectral_norm` raise
+when they are called twice.
 
 **References.** <https://docs.pytorch.org/tutorials/intermediate/parametrizations.html> (parametrizations are
 concatenated), <https://docs.pytorch.org/docs/stable/generated/torch.nn.utils.prune.PruningContainer.html>.
@@ -48,16 +50,41 @@ _COMPOSED = sign(
 )  # fmt: skip
 # Not what makes a value of another kind, or reads a setting.
 _CONVERTS = r"(?!(?:str|int|float|bool|list|tuple|dict|set|max|min|len|sorted|Path|(?:\w+\.)*(?:pop|get|to|join))\()"
-_WRAPPED = sign("(", pattern=rf"(\b\w[\w.]*\.\w+)\s*=\s*{_CONVERTS}[\w.]+\((?:[^\n]*[\s,=(])?\1\s*[,)]", own=True)
+_AGAIN = rf"(\b\w[\w.]*\.\w+)\s*=\s*{_CONVERTS}[\w.]+\((?:[^\n]*[\s,=(])?\1\s*[,)]"
+_WRAPPED = sign("(", pattern=_AGAIN, own=True)
+# Where nothing in the file trains, what is named as a function, or what wraps one.
+_FUNCTION = r"(?i:forward|step|fn|func|method|call|hook|loss|criterion|encode|decode|sample|predict|run|apply|__)"
+_WRAPPER = r"(?i:wrap|partial|tim(?:e|ing)|watch|log|count|trac|profil|record|patch|check|guard|monitor|spy|observ)"
+_NAMED_AS_ONE = rf"(?m:^)(?=[^\n=]*\.\w*{_FUNCTION}\w*\s*=|[^\n=]*=\s*[\w.]*{_WRAPPER})[^\n=]*?"
+_WRAPPED_FUNCTION = sign("(", pattern=_NAMED_AS_ONE + _AGAIN, own=True)
+_PUT_INTO_OBJECT = sign(
+    "(",
+    pattern=r"(\b\w[\w.]*\.(?!\w*config)\w+)\s*=\s*(?:(?!nn\.|torch\.)\w+\.)?[A-Z]\w*[a-z]\w*"
+    r"\((?:[^\n]*[\s,=(])?\1\s*[,)]",
+    own=True,
+)
 _SET = sign("setattr(", pattern=r"\bsetattr\([^,\n]*,\s*['\"](\w+)['\"][^\n]*\.\1\b", own=True)
+# Not a setting that is put back, or switched off for a while.
 _PATCHED = sign(
     " = ",
-    pattern=r"\b\w+\s*=\s*([\w.]+\.\w+)[ \t]*\n(?s:.*?)\b\1\s*=\s*(?:lambda\b|\w+[ \t]*(?:[#\n]|$))",
+    pattern=r"\b(\w+)\s*=\s*([\w.]+\.\w+)[ \t]*\n(?s:.*?)"
+    r"\b\2\s*=\s*(?:lambda\b|(?!\1\b|True\b|False\b|None\b|\d)\w+[ \t]*(?:[#\n]|$))",
     own=True,
     across=True,
 )
+_PUTS_FUNCTION = sign(" = ", pattern=r"\.\w+\s*=\s*(?:lambda\b|(?!True\b|False\b|None\b|\d)\w+[ \t]*(?:#|$))", own=True)
+_HAS_FUNCTION = sign("def ", "lambda", pattern=r"\bdef\b(?s:.*?)\b(?:def|lambda)\b", own=True, across=True)
+# Not what is computed of a tensor in each iteration: `x = x.view(-1)`, `h = self.cell(h)`, `x = F.relu(x)`.
+_OF_TENSORS = (
+    r"view|reshape|transpose|permute|(?:un)?squeeze|to|contiguous|float|half|long|bool|cuda|cpu|detach|clone|expand|"
+    r"flatten|repeat|masked_fill|mean|sum|softmax|size|shape|type|split|strip|replace|lower|format|get|pop|copy"
+)
+_COMPUTES = r"(?!(?:self|F|torch|nn|np|tf|jnp|ops|math|(?:\w+_)?(?:layer|block|conv|norm))\w*[.(])"
 _BOUND_AGAIN = sign(
-    "(", pattern=r"\b(\w+)\b[^=\n]*=(?!=)(?:[^\n]*,)?\s*(?:[\w.]+\((?:[^\n]*[\s,=(])?\1\s*[,)]|\1\.\w+\()", own=True
+    "(",
+    pattern=rf"\b(\w+)\b[^=\n]*=(?!=)(?:[^\n]*,)?\s*(?:{_COMPUTES}[\w.]+\((?:[^\n]*[\s,=(])?\1\s*[,)]|"
+    rf"\1\.(?!(?:{_OF_TENSORS})\w*\()\w+\()",
+    own=True,
 )
 
 rule = Rule(
@@ -65,7 +92,8 @@ rule = Rule(
     "wrapped-again",
     Severity.WARNING,
     (
-        (_COMPOSED,), (_WRAPPED,), (_SET,), (_PATCHED,),
+        (_COMPOSED,), (_WRAPPED_FUNCTION,), (_PUT_INTO_OBJECT,), (_SET,), (_PUTS_FUNCTION, _HAS_FUNCTION, _PATCHED),
+        *((*group, _WRAPPED) for group in TRAINS),
         *((*group, LOOP, _BOUND_AGAIN) for group in TRAINS),
     ),
 )  # fmt: skip

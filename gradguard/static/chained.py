@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from gradguard.static import tree as t
+from gradguard.static.chain_kept import adds_something, is_part_of_result
 from gradguard.static.classes import Class
 from gradguard.static.functions import FunctionRef
 from gradguard.static.functions_called import functions_called
@@ -23,12 +24,14 @@ class Link(NamedTuple):
         kind: ``wrapper``, ``object``, or what torch puts on top: ``parametrization``, ``mask``.
         kept: the statement of a constructor that keeps the one before.
         attribute: the attribute that it is kept as.
+        is_model: the object computes what it gives with the one before it, and adds to that.
     """
 
     path: str
     kind: str
     kept: Site | None = None
     attribute: str | None = None
+    is_model: bool = False
 
 
 def link_of(flow: Flow, path: str, value: t.Expr) -> Link | None:
@@ -45,9 +48,8 @@ def link_of(flow: Flow, path: str, value: t.Expr) -> Link | None:
     if flow.module.value_of(value.func).ref == "functools.partial":
         return Link(path, "wrapper")
     if isinstance(cls := flow.module.value_of(value.func).ref, Class):
-        return (
-            Link(path, "object", attribute=kept.attribute) if (kept := _of_object(cls, value, given[0], path)) else None
-        )
+        kept = _of_object(cls, value, given[0], path)
+        return kept._replace(kept=None) if kept is not None else None
     return Link(path, "wrapper") if any(_wraps(ref, value, given[0]) for ref in functions_called(flow, value)) else None
 
 
@@ -95,7 +97,8 @@ def _of_object(cls: Class, call: t.Call, given: t.Expr, path: str) -> Link | Non
         return None
     names = [name for name, value in constructor.given_by(call).items() if value is given]
     for stmt, attribute in _kept(constructor, names[0]) if names else ():
-        return Link(path, "object", Site(constructor.chunk, stmt), attribute)
+        is_model = is_part_of_result(cls, attribute) and adds_something(cls, call, given, path)
+        return Link(path, "object", Site(constructor.chunk, stmt), attribute, is_model)
     return None
 
 

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 
 from gradguard.static import knowledge as k
 from gradguard.static import tree as t
+from gradguard.static.collated import is_collated
 from gradguard.static.model import TensorKey
+from gradguard.static.places import assigned_anywhere
 from gradguard.static.values import Kind, Source
 
 if TYPE_CHECKING:
@@ -15,6 +17,12 @@ if TYPE_CHECKING:
 
 _DICTS = frozenset("dict defaultdict OrderedDict Counter set".split())
 _OF_TENSORS = k.TENSOR_METHODS | k.SHAPING_METHODS | k.BREAKING_ATTRIBUTES - {"names", "data"} | {"long", "float"}
+_TAKING_LISTS = frozenset(
+    "tensor as_tensor asarray Tensor LongTensor FloatTensor IntTensor BoolTensor from_numpy stack cat concat hstack "
+    "vstack save is_tensor split split_with_sizes ctc_loss pack_padded_sequence pack_sequence pad_sequence "
+    "zeros ones full empty rand randn interpolate all_gather_object gather_object nested_tensor".split()
+)
+"""Functions of torch that are also given a list, or words, which say nothing of what they are given."""
 _BY_KEY = frozenset("setdefault pop get add discard remove".split())
 
 
@@ -95,6 +103,8 @@ def _is_element(flow: Flow, value: t.Subscript) -> bool:
 def _is_data(flow: Flow, path: str) -> bool:
     """Whether something surely is a tensor, and not what may be a parameter, of which each is one object."""
     found = flow.read(flow.canonical(path), flow.final)
+    if is_collated(flow, path):
+        return False
     if found.kind is not Kind.TENSOR or any(root.source is Source.LEAF for root in found.reach):
         return False
     if any(_holds_parts(stmt, path) for stmt in flow.ref.define.statements):
@@ -119,12 +129,23 @@ def _computes(flow: Flow, value: t.Expr) -> bool:
 
 
 def _shows_it(flow: Flow, node: t.Node, path: str) -> bool:
-    """Whether a part of a batch is used as a tensor is: ``y.to(device)``, ``criterion(output, y)``; names are not."""
+    """Whether a part of a batch is used as a tensor is: ``y.to(device)``, ``F.nll_loss(output, y)``; names are not.
+
+    A criterion that some caller gives may be one for captions.
+    """
     if isinstance(node, t.Attribute):
         return node.name in _OF_TENSORS and t.path_of(node.value) == path
     if not isinstance(node, t.Call) or all(t.path_of(arg.value) != path for arg in node.args):
         return False
-    return _is_of_torch(flow, node) or k.LOSS_CALLABLE.search(node.name) is not None
+    return node.name not in _TAKING_LISTS and (_is_of_torch(flow, node) or _is_criterion(flow, node))
+
+
+def _is_criterion(flow: Flow, call: t.Call) -> bool:
+    """Whether a call is one of a loss of torch: ``self.criterion(output, y)``, ``nn.CrossEntropyLoss()(output, y)``."""
+    path = t.path_of(call.func)
+    made = assigned_anywhere(flow, path) if path is not None else [call.func]
+    makers = [value for value in made if isinstance(value, t.Call)]
+    return any(maker.name != "CTCLoss" and _is_of_torch(flow, maker) for maker in makers)
 
 
 def _is_of_torch(flow: Flow, call: t.Call) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from gradguard.static import tree as t
@@ -24,6 +24,7 @@ _BY_OTHER_WAYS = re.compile(
     r"requires_grad\w*)\b|\bdef\s+(?:\w*parameters|add_module|modules|children|_apply|train|eval|to|cuda)\b"
 )
 _IMPORTS = re.compile(r"\s*(?:from|import)\b")
+_REGISTERS = re.compile(r"(?:ModuleList|ModuleDict|Sequential|ParameterList|ParameterDict)$")
 # What only goes through a collection.
 _GOES_THROUGH = frozenset("enumerate zip len reversed range iter sum next sorted list tuple print isinstance".split())
 
@@ -85,7 +86,7 @@ def _kept_as(ref: FunctionRef, collection: t.Expr) -> t.Expr:
     name = collection.id
     given = [arg.value for node in ref.define.nodes if isinstance(node, t.Call) for arg in node.args]
     inner = [each.value if isinstance(each, t.Starred) else each for each in given]
-    if any(isinstance(each, t.Name) and each.id == name for each in inner):
+    if any(isinstance(each, t.Name) and each.id == name for each in inner) or _is_registered(ref, name):
         return collection  # nn.Sequential(*layers)
     assigned = (stmt for stmt in ref.define.statements if isinstance(stmt, t.Assign) and len(stmt.targets) == 1)
     kept = [stmt.targets[0] for stmt in assigned if isinstance(stmt.value, t.Name) and stmt.value.id == name]
@@ -150,7 +151,7 @@ def _is_used(owner: Class, name: str) -> bool:
     path, used = f"self.{name}", False
     for method in (method for cls in owner.lineage() for method in cls.methods.values()):
         nodes, is_constructor = method.define.nodes, method.define.name == "__init__"
-        if any(_hands_on(node, path) for node in nodes):
+        if any(_hands_on(node, path) for node in nodes) or _is_registered(method, path):
             return False
         if is_constructor and any(_goes_through(node, path) for node in nodes) and not is_only_begun(nodes, path):
             return False  # what is taken out there may become an attribute
@@ -167,6 +168,34 @@ def _hands_on(node: t.Node, path: str) -> bool:
     if isinstance(node, t.Return):
         return node.value is not None and _is_at(node.value, path)
     return isinstance(node, t.Assign) and _is_of(node.value, path)
+
+
+def _is_registered(ref: FunctionRef, path: str) -> bool:
+    """Whether a module is made of the collection, however: ``nn.ModuleList(sorted(self.layers, key=len))``.
+
+    Also by way of variables: ``parts = list(self.parts.values())``, ``nn.Sequential(*parts)``.
+    """
+    registered = [arg.value for call in ref.calls if _REGISTERS.search(call.name) is not None for arg in call.args]
+    waiting, seen = [path] if registered else [], {path}
+    while waiting:
+        asked = waiting.pop()
+        if any(_has_parts_of(each, asked) for each in registered):
+            return True
+        made = [name for name, bound in ref.assigned.items() if any(_has_parts_of(each, asked) for each in bound)]
+        waiting += [name for name in made if name.isidentifier() and name not in seen]
+        seen.update(made)
+    return False
+
+
+def _has_parts_of(value: t.Expr, path: str) -> bool:
+    """Whether an expression is made of what is in a collection, and not only of how much that is."""
+    nodes = list(t.walk(value))
+    counts = [node for node in nodes if isinstance(node, t.Call) and node.name == "len"]
+    return _uses(nodes, path) > sum(_uses(t.walk(count), path) for count in counts)
+
+
+def _uses(nodes: Iterable[t.Node], path: str) -> int:
+    return sum(isinstance(node, t.Name | t.Attribute) and t.path_of(node) == path for node in nodes)
 
 
 def _goes_through(node: t.Node, path: str) -> bool:

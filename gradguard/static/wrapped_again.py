@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from gradguard.static import tree as t
 from gradguard.static.bound_paths import binds
+from gradguard.static.chain_kept import are_all_listed, is_gone_through
 from gradguard.static.chained import Link, link_of
 from gradguard.static.mistakes import WrappedAgain
 from gradguard.static.model import Loop
@@ -42,7 +43,7 @@ def wrapped_again(flow: Flow) -> Iterator[WrappedAgain]:
     """Where a function does so, whenever a loop that trains comes to it."""
     for node, link, of in _links(flow):
         loop = _loop_of(flow, node, link, of) if flow.project.survey.mentions(_BACKWARD, flow.module) else None
-        if loop is not None and not _is_taken_off(flow, node, link):
+        if loop is not None and not _is_taken_off(flow, node, link) and not _is_meant(flow, node, link, loop):
             yield WrappedAgain(flow.site(node), link.path, link.kind, link.kept)
 
 
@@ -86,6 +87,15 @@ def _loop_of(flow: Flow, node: t.Node, link: Link, of: t.Expr) -> Loop | None:
     names = {each.id for each in t.walk(of) if isinstance(each, t.Name)}
     loop = loop_of_same(flow, node, names) if not is_rebound(flow, of) else None
     return loop if loop is None or link.kind != "mask" or loop.is_step else None  # one for each round of pruning
+
+
+def _is_meant(flow: Flow, node: t.Node, link: Link, loop: Loop) -> bool:
+    """Whether the chain is the model, which gets one more for each stage, or the program keeps all of them anyway."""
+    if link.kind != "object" or link.attribute is None:
+        return False
+    if link.is_model and ("." not in link.path or not loop.is_step):
+        return True
+    return is_gone_through(flow, link.attribute) or are_all_listed(flow, node, link.path)
 
 
 def _is_taken_off(flow: Flow, node: t.Node, link: Link) -> bool:

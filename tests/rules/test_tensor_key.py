@@ -129,6 +129,110 @@ CLEAN = {
 }
 
 
+COLLATED = """
+from torch.utils.data import DataLoader
+
+def collate(rows):
+    xs, ys = zip(*rows)
+    return torch.stack(xs), torch.tensor(ys)
+
+def train(model, data, optimizer):
+    loader = DataLoader(data, 32, collate_fn=collate)
+    counts = {}
+    for x, y in loader:
+        out = model(x)
+        loss = F.cross_entropy(out, y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        for label in y:
+            counts[label] = counts.get(label, 0) + 1  # !
+    return counts
+"""
+GIVEN_LOSS = ("F.cross_entropy(out, y)", "criterion(out, y)")
+OWN_LOSS = twin(COLLATED, ("def train", "criterion = nn.NLLLoss()\n\ndef train"), GIVEN_LOSS).replace(
+    "label, 0) + 1", "label, 0) + 1  # !"
+)
+OF_OBJECT = """
+class Trainer:
+    def __init__(self, model):
+        self.model, self.counts = model, {}
+        self.criterion = nn.CrossEntropyLoss()
+        self.optimizer = torch.optim.Adam(model.parameters())
+
+    def fit(self, loader):
+        for x, y in loader:
+            loss = self.criterion(self.model(x), y)
+            self.optimizer.zero_grad()
+            loss.backward()
+            self.optimizer.step()
+            for label in y:
+                self.counts[label] = self.counts.get(label, 0) + 1  # !
+"""
+OF_CALLER = ("DataLoader(data, 32, collate_fn=collate)", "data")
+CALLERS_LOSS = (GIVEN_LOSS, ("optimizer):", "optimizer, criterion):"))
+NO_TENSORS = {
+    "a list": twin(COLLATED, ("torch.tensor(ys)", "list(ys)")),
+    "a tuple": twin(COLLATED, ("torch.tensor(ys)", "ys")),
+    "a comprehension": twin(COLLATED, ("torch.tensor(ys)", "[int(y) for y in ys]")),
+    "a list in a variable": twin(
+        COLLATED, ("    return", "    ys = sorted(ys)\n    return"), ("torch.tensor(ys)", "ys")
+    ),
+    "an array": twin(COLLATED, ("torch.tensor(ys)", "np.array(ys)"), ("counts = {}", "counts = {}; y.max()")),
+    "by a method": twin(
+        COLLATED,
+        ("def collate(rows):", "class Batches:\n  @staticmethod\n  def collate(rows):"),
+        ("torch.tensor(ys)", "list(ys)"),
+        ("collate_fn=collate", "collate_fn=Batches.collate"),
+    ),
+    "for the criterion of a caller": twin(COLLATED, ("torch.tensor(ys)", "list(ys)"), *CALLERS_LOSS),
+    "for a scorer of captions": twin(
+        COLLATED,
+        OF_CALLER,
+        CALLERS_LOSS[0],
+        CALLERS_LOSS[1],
+    ),
+    "for the loss of the model": twin(COLLATED, OF_CALLER, ("F.cross_entropy(out", "model.loss(out")),
+    "lengths to pack": twin(
+        COLLATED,
+        OF_CALLER,
+        ("F.cross_entropy(out, y)", "model(nn.utils.rnn.pack_padded_sequence(x, y)).mean()"),
+    ),
+    "made a tensor first": twin(
+        COLLATED,
+        OF_CALLER,
+        ("F.cross_entropy(out, y)", "F.cross_entropy(out, torch.tensor(y))"),
+    ),
+}
+
+
+@pytest.mark.parametrize("snippet", [COLLATED, OWN_LOSS, OF_OBJECT])
+def test_labels_of_a_loader(snippet: str) -> None:
+    assert_flagged(snippet, CODE)
+
+
+@pytest.mark.parametrize("snippet", NO_TENSORS.values(), ids=NO_TENSORS)
+def test_what_a_loader_gives_as_it_is(snippet: str) -> None:
+    assert_clean(snippet, CODE)
+
+
+def test_collated_in_another_file(tmp_path: Path) -> None:
+    """The function that makes the batches is imported, or that which makes the loader."""
+    collating, training = NO_TENSORS["a list"].split("def train")
+    head = "import torch\nimport torch.nn.functional as F\n"
+    imported = f"{head}from torch.utils.data import DataLoader\nfrom batches import collate\n\ndef train{training}"
+    given = training.replace(
+        "    loader = DataLoader(data, 32, collate_fn=collate)\n", "    loader = loader_of(data)\n"
+    )
+    making = "\ndef loader_of(data):\n    return DataLoader(data, 32, collate_fn=collate)\n"
+    for folder, main in (("one", imported), ("two", f"{head}from batches import loader_of\n\ndef train{given}")):
+        (tmp_path / folder).mkdir()
+        files = {"batches.py": f"{head}{collating}{making}", "main.py": main}
+        assert lines_in_files(tmp_path / folder, files, CODE) == []
+        files["batches.py"] = files["batches.py"].replace("list(ys)", "torch.tensor(ys)")
+        assert [name for name, _ in lines_in_files(tmp_path / folder, files, CODE)] == ["main.py"]
+
+
 ATTENTION = """
 class Attention(nn.Module):
     def __init__(self, dim):

@@ -131,11 +131,61 @@ FLAGGED = {
         "    layer.weight.data.mul_(0.5)",
         "    layer.apply(scale_down)",
     ),
+    "as many of something else": net(
+        "self.layers = [nn.Linear(dim, dim) for _ in range(depth)]  # !",
+        "self.norms = nn.ModuleList([nn.LayerNorm(dim) for _ in range(len(self.layers))])",
+    ),
+    "a module of what comes out": net(
+        "self.layers = [nn.Linear(dim, dim) for _ in range(depth)]  # !",
+        "self.out = nn.Sequential(nn.ReLU(), nn.Linear(dim, 1))",
+        forward="parts = [layer(x) for layer in self.layers]; x = self.out(sum(parts))",
+    ),
     "asked for their sizes": net(
         "self.layers = [nn.Linear(dim, dim) for _ in range(depth)]  # !",
         "self.out = nn.Linear(sum(layer.out_features for layer in self.layers), 1)",
     ),
 }
+
+REGISTERED = {
+    "a list of the values": "self.all = nn.ModuleList(list(self.layers.values()))",
+    "the values, unpacked": "self.all = nn.Sequential(*self.layers.values())",
+    "a list of the values, unpacked": "self.all = nn.Sequential(*list(self.layers.values()))",
+    "each by its name": "self.all = nn.ModuleList([self.layers[name] for name in depth])",
+    "those of some names": "self.all = nn.ModuleList(self.layers[name] for name in sorted(depth))",
+    "sorted": "self.all = nn.ModuleList(sorted(self.layers.values(), key=id))",
+    "sorted before": "found = sorted(self.layers.values(), key=id); self.all = nn.ModuleList(found)",
+    "by two variables": "found = self.layers; parts = list(found.values()); self.all = nn.Sequential(*parts)",
+    "a comprehension before": "found = [m for m in self.layers.values()]; self.all = nn.ModuleList(found)",
+    "a copy": "self.all = torch.nn.ModuleDict(dict(self.layers))",
+    "its entries": "self.all = nn.ModuleDict({f'to_{key}': self.layers[key] for key in self.layers})",
+    "its items": "self.all = nn.ModuleDict(list(self.layers.items()))",
+    "by map": "self.all = nn.ModuleList(map(self.layers.get, depth))",
+    "in two": "self.all = nn.Sequential(nn.Sequential(*tuple(self.layers.values())), nn.ReLU())",
+}
+OF_A_LIST = {
+    "a list of the list": "self.all = nn.ModuleList(list(self.layers))",
+    "reversed": "self.all = nn.ModuleList(reversed(self.layers))",
+    "a part": "self.all = nn.ModuleList(tuple(self.layers[:2]))",
+    "by position": "self.all = nn.ModuleList([self.layers[i] for i in range(depth)])",
+    "unpacked, the other way round": "self.all = nn.Sequential(*reversed(self.layers))",
+    "in a list that is written out": "self.all = nn.ModuleList([nn.ReLU(), *self.layers])",
+    "added": "self.all = nn.ModuleList([nn.ReLU()] + self.layers)",
+}
+
+
+@pytest.mark.parametrize("registering", REGISTERED.values(), ids=REGISTERED)
+def test_a_dict_of_which_a_module_is_made(registering: str) -> None:
+    made = "self.layers = {name: nn.Linear(dim, dim) for name in depth}"
+    use = "x = sum(layer(x) for layer in self.layers.values())"
+    assert_clean(net(made, registering, forward=use), CODE)
+
+
+@pytest.mark.parametrize("registering", OF_A_LIST.values(), ids=OF_A_LIST)
+def test_a_list_of_which_a_module_is_made(registering: str) -> None:
+    assert_clean(net("self.layers = [nn.Linear(dim, dim) for _ in range(depth)]", registering), CODE)
+    local = ["layers = [nn.Linear(dim, dim) for _ in range(depth)]", "self.layers = layers"]
+    assert_clean(net(*local, registering.replace("self.layers", "layers")), CODE)
+
 
 CLEAN = {
     "an attribute each, in a loop": net(

@@ -272,6 +272,154 @@ def test_objects_that_keep_none(snippet: str) -> None:
     assert_clean(snippet, CODE)
 
 
+CHAIN = """
+class Stage(nn.Module):
+    def __init__(self, dim, before=None, rate=0.1):
+        super().__init__()
+        self.net, self.rate = nn.Linear(dim, dim), rate
+        self.before = before
+
+    def loss(self, x, y):
+        aim = self.before(x) if self.before is not None else y
+        return F.mse_loss(self(x), aim)
+
+    def forward(self, x):
+        return self.net(x)
+
+def train(stage, loader):
+    optimizer = torch.optim.Adam(stage.net.parameters())
+    for x, y in loader:
+        optimizer.zero_grad()
+        stage.loss(x, y).backward()
+        optimizer.step()
+
+def main(loader, count):
+    stage, pool = Stage(8), []
+    for level in range(count):
+        train(stage, loader)
+        stage = Stage(8, stage)  # !
+    return stage
+"""
+
+
+def by(*forward: str, more: str = "") -> str:
+    """The chain in which ``forward`` does this, with another method."""
+    lines = [*(f"        {line}" for line in forward), "", *(f"    {line}" for line in more.split("\n"))]
+    return twin(CHAIN, ("        return self.net(x)", "\n".join(lines)))
+
+
+def put(*lines: str) -> str:
+    """The chain whose loop does this besides."""
+    return CHAIN.replace("        train(stage, loader)\n", "\n".join(f"        {line}" for line in lines) + "\n")
+
+
+STARTED = "train(stage, loader)"
+A_MODEL = {
+    "a sum": by("out = self.net(x)", "if self.before is not None:", "    out = out + self.before(x)", "return out"),
+    "in place": by("out = self.net(x)", "out += self.rate * self.before(x)", "return out"),
+    "one or the other": by("h = self.net(x)", "return h if self.before is None else h + self.before(x)"),
+    "without a graph": by("with torch.no_grad():", "    base = self.before(x)", "return base + self.net(x)"),
+    "its input": by("x = self.before(x)", "return x + torch.relu(self.net(x))"),
+    "a list of all": by("outs = [self.net(x)]", "outs.append(self.before(x))", "return torch.stack(outs).mean(0)"),
+    "by another name": by("before = self.before", "return before(x) + self.net(x) if before else self.net(x)"),
+    "by another method": by(
+        "return self.net(x) + self.base(x)", more="def base(self, x):\n    return self.before(x)"
+    ),
+    "by a method of all": by(
+        "return self.net(x)",
+        more="def log_prob(self, x):\n    z = self.net(x)\n    return self.before.log_prob(z) + z.sum()",
+    ),
+    "by a method of all, which adds up": by(
+        "return self.net(x)",
+        more="def predict(self, x):\n    y = self.before.predict(x)\n    return y + self.net(x)",
+    ),
+    "one is called": twin(by("return self.before(x) + self.net(x)"), ("forward", "__call__"), ("(nn.Module)", "")),
+    "one that is given layers": twin(
+        by("return self.before(x) + self.net(x)"),
+        ("(nn.Module)", ""),
+        ("nn.Linear(dim, dim)", "dim"),
+        ("        super().__init__()\n", ""),
+        ("Stage(8", "Stage(make()"),
+    ),
+    "of an object": twin(
+        by("return self.before(x) + self.net(x)"),
+        ("def main(loader, count):", "def main(self, loader, count):"),
+        ("stage, pool = Stage(8), []", "self.stage = Stage(8)"),
+        ("        train(stage, loader)\n        stage =", "        train(self.stage, loader)\n        self.stage ="),
+        ("(8, stage)", "(8, self.stage)"),
+    ),
+    "gone through": CHAIN.replace("  # !", "") + """
+def ensemble(stage, x):
+    out = 0
+    while stage is not None:
+        out = out + stage.net(x)
+        stage = stage.before
+    return out
+""",
+}  # fmt: skip
+A_LEAGUE = {
+    "a list": put("pool.append(stage)", STARTED),
+    "after it is trained": put(STARTED, "pool.append(stage.eval().requires_grad_(False))"),
+    "with its number": put("pool.append((level, stage))", STARTED),
+    "a dict": put("pool[level] = stage", STARTED),
+    "records": put("pool.append({'stage': stage, 'level': level})", STARTED),
+    "joined": put("pool += [stage]", STARTED),
+    "of an object": put("self.pool.append(stage)", STARTED),
+}
+ONLY_ASKED = {
+    "in the loss": CHAIN,
+    "some are listed": put("if level % 5 == 0:", "    pool.append(stage)", STARTED),
+    "the last ones are listed": put("pool.append(stage)", "if len(pool) > 3:", "    pool.pop(0)", STARTED),
+    "a list of each iteration": put("pool = []", "pool.append(stage)", STARTED),
+    "a bounded list": put("pool.append(stage)", STARTED).replace("[]", "deque(maxlen=3)"),
+    "what it has learnt is listed": put("pool.append(stage.state_dict())", STARTED),
+    "asked whether there is one": CHAIN.replace(
+        "return self.net(x)", "if self.before is None:\n            x = x * 2\n        return self.net(x)"
+    ),
+    "put into evaluation with it": CHAIN.replace(
+        "    def loss",
+        "    def train(self, mode):\n        self.before.train(False)\n"
+        "        return super().train(mode)\n\n    def loss",
+    ),
+}
+WRAPPING = """
+class Watched(nn.Module):
+    def __init__(self, inner, log):
+        super().__init__()
+        self.inner, self.log = inner, log
+
+    def forward(self, x):
+        self.log.append(x.shape)
+        return self.inner(x)
+"""
+
+
+@pytest.mark.parametrize("snippet", [*A_MODEL.values(), *(each.replace("  # !", "") for each in A_LEAGUE.values())])
+def test_chains_that_are_meant(snippet: str) -> None:
+    assert_clean(snippet, CODE)
+
+
+@pytest.mark.parametrize("snippet", ONLY_ASKED.values(), ids=ONLY_ASKED)
+def test_chains_of_which_only_the_last_is_needed(snippet: str) -> None:
+    assert_flagged(snippet, CODE)
+
+
+@pytest.mark.parametrize("each", ["model.act = Watched(model.act, table)  # !", AGAIN])
+def test_a_module_around_a_part_of_the_model(each: str) -> None:
+    """It computes with the one before it, as a model does, and adds nothing."""
+    before = "for m in model.layers:\n    m.act = Watched(m.act, table)" + "  # !" * (each is AGAIN)
+    assert_flagged(WRAPPING + program(each, before if each is AGAIN else "pass"), CODE)
+
+
+def test_a_module_around_a_part_by_another_file(tmp_path: Path) -> None:
+    helper = "\ndef watch(net, log):\n    for m in net.layers:\n        m.act = Watched(m.act, log)\n"
+    training = program("watch(model, table)").replace("import functools", "from watching import watch")
+    head = "import torch\nimport torch.nn.functional as F\nfrom torch import nn\n"
+    files = {"watching.py": f"{head}{WRAPPING}{helper}", "main.py": head + training}
+    found = files["watching.py"].split("\n").index("        m.act = Watched(m.act, log)") + 1
+    assert lines_in_files(tmp_path, files, CODE) == [("watching.py", found)]
+
+
 def test_several_files(tmp_path: Path) -> None:
     """The helper that wraps is imported by the loop, and a helper of that wraps."""
     files = {
