@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from gradguard.static import knowledge as k
 from gradguard.static import tree as t
 from gradguard.static.bound_paths import binds
-from gradguard.static.functions_called import functions_called
+from gradguard.static.functions_called import calls_of
 from gradguard.static.mistakes import DefaultList
 from gradguard.static.model import Form
 from gradguard.static.same_again import ALWAYS, loop_of_same
@@ -59,12 +59,8 @@ def _is_kept(flow: Flow, name: str) -> bool:
 
 def _call_without(flow: Flow, name: str) -> Site | None:
     """A call of the function that gives nothing for the list, and that a loop which trains comes to again and again."""
-    ref = flow.ref
-    for caller in flow.project.calling(ref):
-        for call in caller.ref.calls if caller.ref.define is not ref.define else ():
-            if call.name != ref.define.name or all(f.define is not ref.define for f in functions_called(caller, call)):
-                continue
-            is_without = name not in ref.given_by(call) and not any(arg.star for arg in call.args)
-            if is_without and loop_of_same(caller, call, (ALWAYS,)) is not None:
-                return caller.site(call)
+    for caller, call in calls_of(flow):
+        is_without = name not in flow.ref.given_by(call) and not any(arg.star for arg in call.args)
+        if is_without and loop_of_same(caller, call, (ALWAYS,)) is not None:
+            return caller.site(call)
     return None

@@ -1,4 +1,4 @@
-"""The functions of the program that a call names."""
+"""The functions of the program that a call names, and the calls that name a function."""
 
 from __future__ import annotations
 
@@ -36,3 +36,13 @@ def functions_run(flow: Flow, call: t.Call) -> Iterator[FunctionRef]:
     forward = cls.method("forward") if isinstance(cls, Class) else None
     if forward is not None:
         yield forward
+
+
+def calls_of(flow: Flow) -> Iterator[tuple[Flow, t.Call]]:
+    """The calls of a function in others of the program, each with the function that has it (reads other files)."""
+    ref = flow.ref
+    for caller in flow.project.calling(ref):
+        calls = (call for call in caller.ref.calls if call.name == ref.define.name)
+        for call in calls if caller.ref.define is not ref.define else ():
+            if any(each.define is ref.define for each in functions_called(caller, call)):
+                yield caller, call

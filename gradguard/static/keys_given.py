@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from gradguard.static import knowledge as k
 from gradguard.static import tree as t
 from gradguard.static.functions import FunctionRef
-from gradguard.static.functions_called import functions_called
+from gradguard.static.functions_called import calls_of
 from gradguard.static.mistakes import TensorKey
 from gradguard.static.model import Scope
 from gradguard.static.names import used_as_tensors
@@ -33,12 +33,11 @@ def keys_given(flow: Flow) -> Iterator[TensorKey]:
     for stmt, path, name in _kept_under(flow.ref):
         if flow.scope(path) in (Scope.LOCAL, Scope.PARAMETER) or not _lasts(flow, path):
             continue
-        for caller in flow.project.calling(flow.ref):
-            for call in caller.ref.calls:
-                key = _given(flow.ref, caller, call, name)
-                if key is not None and _runs_often(caller, call) and _is_made(caller, key):
-                    yield TensorKey(flow.site(stmt), path, caller.site(key), None, True, caller.site(call))
-                    return
+        for caller, call in calls_of(flow):
+            key = flow.ref.given_by(call).get(name)
+            if key is not None and _runs_often(caller, call) and _is_made(caller, key):
+                yield TensorKey(flow.site(stmt), path, caller.site(key), None, True, caller.site(call))
+                return
 
 
 def _kept_under(ref: FunctionRef) -> Iterator[tuple[t.Stmt, str, str]]:
@@ -75,12 +74,6 @@ def _lasts(flow: Flow, path: str) -> bool:
     """Whether a dict is never begun anew, nor anything taken out of it."""
     made = assigned_anywhere(flow, path)
     return bool(made) and all(map(makes_dict, made)) and is_never_emptied(flow, path)
-
-
-def _given(ref: FunctionRef, caller: Flow, call: t.Call, name: str) -> t.Expr | None:
-    """What a call of a function gives for one of its parameters."""
-    is_it = call.name == ref.define.name and any(each.define is ref.define for each in functions_called(caller, call))
-    return ref.given_by(call).get(name) if is_it else None
 
 
 def _runs_often(caller: Flow, call: t.Call) -> bool:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from gradguard.static import tree as t
 from gradguard.static.bound_paths import binds
 from gradguard.static.clearing import AT_START
-from gradguard.static.functions_called import functions_called
+from gradguard.static.functions_called import calls_of
 from gradguard.static.guards import guards
 from gradguard.static.model import Loop
 
@@ -52,18 +52,15 @@ def _in_callers(flow: Flow, names: frozenset[str], levels: int) -> Loop | None:
     if not names or not names <= {ALWAYS, *flow.params, *flow.module.outline.variables}:
         return None
     ref = flow.ref
-    for caller in flow.project.calling(ref):
-        for call in caller.ref.calls if caller.ref.define is not ref.define else ():
-            if call.name != ref.define.name or all(f.define is not ref.define for f in functions_called(caller, call)):
-                continue
-            given = ref.given_by(call)
-            owner = call.func.value if isinstance(call.func, t.Attribute) and ref.owner is not None else None
-            theirs = [owner if name == "self" else given.get(name) for name in names if name in flow.params]
-            of = frozenset(name for expr in theirs for name in _names(expr)) | (names - set(flow.params))
-            is_known = all(expr is not None and not is_rebound(caller, expr) for expr in theirs)
-            loop = loop_of_same(caller, call, of, levels) if is_known and of else None
-            if loop is not None:
-                return loop
+    for caller, call in calls_of(flow):
+        given = ref.given_by(call)
+        owner = call.func.value if isinstance(call.func, t.Attribute) and ref.owner is not None else None
+        theirs = [owner if name == "self" else given.get(name) for name in names if name in flow.params]
+        of = frozenset(name for expr in theirs for name in _names(expr)) | (names - set(flow.params))
+        is_known = all(expr is not None and not is_rebound(caller, expr) for expr in theirs)
+        loop = loop_of_same(caller, call, of, levels) if is_known and of else None
+        if loop is not None:
+            return loop
     return None
 
 
