@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from gradguard.static import tree as t
-from gradguard.static.draws import Draw, bound_to, computed_by, draws, is_of, names_of, path_in
+from gradguard.static.draws import Draw, computed_by, draws, is_of, names_of, path_in
 from gradguard.static.filled import began_at, goes_through
 from gradguard.static.mistakes import Drawn
 from gradguard.static.model import Forward, Mode
@@ -46,14 +46,8 @@ def drawn(flow: Flow) -> Iterator[Drawn]:
 def _is_given(flow: Flow, run: Forward, draw: Draw, names: frozenset[str]) -> bool:
     """Whether a module is run with a draw, after it; a sequence that is fed with its own samples comes round to it."""
     call = run.site.node
-    if not isinstance(call, t.Call) or not any(is_of(arg.value, draw, names) for arg in call.args):
-        return False
-    return any(node is draw.node for node in t.walk(call)) or _begin(flow, draw.node) < _begin(flow, call)
-
-
-def _begin(flow: Flow, node: t.Node) -> tuple[int, int]:
-    span = flow.site(node).span
-    return span.line, span.column
+    is_given = isinstance(call, t.Call) and any(is_of(arg.value, draw, names) for arg in call.args)
+    return is_given and flow.site(draw.node).line <= flow.site(call).line
 
 
 def _is_trained(flow: Flow, run: Forward, draw: Draw) -> bool:
@@ -75,7 +69,7 @@ def _decoded(flow: Flow, draw: Draw, names: frozenset[str]) -> Site | None:
     """A decoder without parameters that is returned beside the distribution: ``self.decode(z), q`` of ``z @ z.T``."""
     returned = [stmt.value for stmt in flow.ref.define.statements if isinstance(stmt, t.Return)]
     items = (item for value in returned if isinstance(value, t.Display) for item in value.items)
-    values = [value for item in items for value in bound_to(flow, item) if isinstance(value, t.Call)]
+    values = [value for item in items for value in flow.ref.bound_to(item) if isinstance(value, t.Call)]
     decoded = (call for call in values if _DECODES.search(call.name) is not None)
     found = next((call for call in decoded if any(is_of(arg.value, draw, names) for arg in call.args)), None)
     if found is None or not _has(flow, _given_away(flow), draw) or flow.facts.called_without_grad():

@@ -74,9 +74,9 @@ def _drawn_here(flow: Flow, call: t.Call) -> Iterator[Draw]:
     if func.name == "normal" and t.path_of(func) == "torch.normal":
         yield Draw(call, flow.site(call), tuple(arg.value for arg in call.args[:2]))
     elif func.name != "normal":
-        made = [made for value in bound_to(flow, func.value) for made in _made(flow, value)]
+        made = [made for value in flow.ref.bound_to(func.value) for made in _made(flow, value)]
         if made and all(isinstance(each, t.Call) and each.name in _REPARAMETRIZED for each in made):
-            yield Draw(call, flow.site(call), (func.value, *bound_to(flow, func.value)))
+            yield Draw(call, flow.site(call), (func.value, *flow.ref.bound_to(func.value)))
 
 
 def _is_for_evaluation(flow: Flow) -> bool:
@@ -85,18 +85,11 @@ def _is_for_evaluation(flow: Flow) -> bool:
     return any(node.name in ("rsample", "randn_like", "training") for node in ways)
 
 
-def bound_to(flow: Flow, expr: t.Expr) -> list[t.Expr]:
-    """What a name is bound to; another expression is itself."""
-    return flow.ref.assigned.get(t.path_of(expr) or "", [expr])
-
-
 def _made(flow: Flow, value: t.Expr) -> Iterator[t.Expr]:
     """What a call makes: of a function of the program, what that returns."""
     ways = list(functions_run(flow, value)) if isinstance(value, t.Call) else []
     for ref in ways:
-        returned = (stmt.value for stmt in ref.define.statements if isinstance(stmt, t.Return))
-        values = (value for value in returned if value is not None)
-        yield from (made for each in values for made in ref.assigned.get(t.path_of(each) or "", [each]))
+        yield from ref.given_back()
     if not ways:
         yield value
 

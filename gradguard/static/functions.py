@@ -120,6 +120,18 @@ class FunctionRef(Remembers):
                     found.setdefault(path, []).append(stmt.value)  # type: ignore[attr-defined]
         return found
 
+    def bound_to(self, expr: t.Expr) -> list[t.Expr]:
+        """What its assignments bind a path to; an expression that they bind to nothing is itself."""
+        path = t.path_of(expr)
+        return self.assigned.get(path, [expr]) if path is not None else [expr]
+
+    def given_back(self) -> Iterator[t.Expr]:
+        """What it returns; for a variable, all that this is bound to."""
+        for stmt in self.define.statements:
+            value = stmt.value if isinstance(stmt, t.Return) else None
+            if value is not None:
+                yield from self.bound_to(value) if isinstance(value, t.Name) else [value]
+
     @cached_property
     def keyed_by(self) -> Mapping[str, str]:
         """The collections that it fills under the elements of one other collection."""

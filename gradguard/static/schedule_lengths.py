@@ -112,13 +112,8 @@ def _length(ref: FunctionRef, value: t.Expr) -> t.Expr | None:
 
 def _counts_batches(ref: FunctionRef, length: t.Expr) -> bool:
     """Whether the length of a loader is in it: ``len(loader) * epochs``."""
-    nodes = [node for value in _bound(ref, length) for node in t.walk(value)]
+    nodes = [node for value in ref.bound_to(length) for node in t.walk(value)]
     return any(isinstance(node, t.Call) and node.name == "len" and isinstance(node.func, t.Name) for node in nodes)
-
-
-def _bound(ref: FunctionRef, expr: t.Expr) -> list[t.Expr]:
-    path = t.path_of(expr)
-    return ref.assigned.get(path, [expr]) if path is not None else [expr]
 
 
 def _miscounted(maker: FunctionRef, ref: FunctionRef, length: t.Expr, loop: t.Repeat, scheduler: str) -> _Taken | None:
@@ -205,7 +200,7 @@ def _is_of_one(ref: FunctionRef, loop: t.Repeat) -> bool:
     made = loop.iterable
     while isinstance(made, t.Call) and made.name in _WRAPPERS and made.args:
         made = made.args[0].value
-    return made is not None and any(map(_is_one_batch, _bound(ref, made)))
+    return made is not None and any(map(_is_one_batch, ref.bound_to(made)))
 
 
 def _is_one_batch(made: t.Expr) -> bool:

@@ -28,7 +28,7 @@ def scheduled(ref: FunctionRef, value: t.Expr, depth: int = _DEPTH) -> str | Non
     callee = called(ref, value) if depth else None
     if callee is None:
         return None
-    found = {scheduled(callee, each, depth - 1) for each in _given_back(callee)}
+    found = {scheduled(callee, each, depth - 1) for each in callee.given_back()}
     path = found.pop() if len(found) == 1 else None
     if path is None or (path.startswith("self.") and _is_own(value)):
         return path
@@ -60,7 +60,7 @@ def makes_optimizer(ref: FunctionRef, value: t.Expr, depth: int = _DEPTH) -> boo
     if _chosen_of(ref, value.func) == "torch.optim":
         return True
     callee = called(ref, value) if depth else None
-    made = list(_given_back(callee)) if callee is not None else []
+    made = list(callee.given_back()) if callee is not None else []
     return callee is not None and bool(made) and all(makes_optimizer(callee, each, depth - 1) for each in made)
 
 
@@ -82,14 +82,6 @@ def called(ref: FunctionRef, call: t.Call) -> FunctionRef | None:
 
 def _is_own(call: t.Call) -> bool:
     return isinstance(call.func, t.Attribute) and t.path_of(call.func.value) == "self"
-
-
-def _given_back(ref: FunctionRef) -> Iterator[t.Expr]:
-    """What a function returns; for a variable, all that this is bound to."""
-    for stmt in ref.define.statements:
-        value = stmt.value if isinstance(stmt, t.Return) else None
-        if value is not None:
-            yield from ref.assigned.get(value.id, [value]) if isinstance(value, t.Name) else [value]
 
 
 def is_stepped(ref: FunctionRef, nodes: Iterable[t.Node], path: str, depth: int = _DEPTH) -> bool:
