@@ -130,6 +130,12 @@ class Loop(Remembers):
         return bool(funcs) and all(isinstance(f, t.Attribute) and t.path_of(f.value) in self.targets for f in funcs)
 
     @property
+    def over_networks(self) -> bool:
+        """It runs each of some networks, and trains none: ``for net in nets: net(x).sum().backward()``."""
+        funcs = (node.func for node in self.nodes if isinstance(node, t.Call))
+        return not self.steps and any(isinstance(func, t.Name) and func.id in self.targets for func in funcs)
+
+    @property
     def turns_mode_on(self) -> bool:
         """Whether whatever runs in it does so where gradients are switched on: it says nothing of the mode around."""
         return bool(self.forwards) and all(forward.mode is Mode.ON for forward in self.forwards)

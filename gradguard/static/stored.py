@@ -274,8 +274,8 @@ class Store(Event):
             return self.in_step
         if self.value.holding(*kinds) <= self.grows.parameters:
             return False  # a copy of a list of what there was before the loop
-        if self.scope is Scope.LOCAL and self.grows.over_losses:
-            return False  # as many as the batch has losses, and no longer than this call
+        if self.scope is Scope.LOCAL and (self.grows.over_losses or self.grows.over_networks):
+            return False  # as many as the batch has losses, or an ensemble networks, and no longer than this call
         around = self.loop.around() if self.loop is not None else ()
         return self.grows.is_outermost and any(loop.is_step and loop.is_long for loop in around)
 

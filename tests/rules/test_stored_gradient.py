@@ -39,6 +39,17 @@ FLAGGED = {
                 optimizer.step()
             return grads
     """,
+    "of networks that are trained in turn": """
+    def fit(nets, optimizers, loader):
+        history = []
+        for x, y in loader:
+            for net, optimizer in zip(nets, optimizers):
+                optimizer.zero_grad()
+                F.mse_loss(net(x), y).backward()
+                optimizer.step()
+                history.append(net.fc.weight.grad)  # !
+        return history
+    """,
     "detached, in a trainer": """
         class Trainer:
             def __init__(self, net):
@@ -168,6 +179,15 @@ CLEAN = {
                 if step == 3:
                     break
             return grads
+    """,
+    "of each network of an ensemble": """
+    def sensitivity(nets, batch, grid):
+        found = []
+        for net in nets:
+            batch["sigma"] = batch["sigma"].clone().detach().requires_grad_(True)
+            net(torch.cat([batch["sigma"], grid], 1)).backward(torch.ones_like(grid))
+            found.append(batch["sigma"].grad)
+        return torch.cat(found, dim=1)
     """,
     "copied": """
         def train(model, loader, optimizer):
