@@ -6,7 +6,7 @@ import dataclasses
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -106,7 +106,12 @@ def _screen(rules: Sequence[Rule], catalogue: Catalogue) -> Screen:
     What one rule finds may lie in a file that only another one asks for, and should not depend on whether that is on.
     """
     usual = (rule for rule in catalogue if rule.source_check is not None and rule.confidence is Confidence.HIGH)
-    return Screen(dict.fromkeys((*rules, *usual)))
+    return _screen_of(tuple(dict.fromkeys((*rules, *usual))))
+
+
+@lru_cache(maxsize=8)  # an editor, and a test, ask for the same one again and again
+def _screen_of(rules: tuple[Rule, ...]) -> Screen:
+    return Screen(rules)
 
 
 def _may_be_reported(rule: Rule, settings: Settings) -> bool:

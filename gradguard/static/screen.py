@@ -141,7 +141,8 @@ class _Vocabulary:
 
     def __init__(self, signs: Iterable[Sign]) -> None:
         words = sorted({word for sign in signs for word in sign.words}, key=lambda word: (len(word), word))
-        self._words = [(word, {w for w in words if w in word and w != word}, word.split()[0]) for word in words]
+        within = ({shorter for shorter in words[:place] if shorter in word} for place, word in enumerate(words))
+        self._words = [(word, parts, word.split()[0]) for word, parts in zip(words, within, strict=True)]
 
     def of(self, text: bytes) -> set[bytes]:
         """Those that stand in a text.
