@@ -92,8 +92,10 @@ class Class(Remembers):
         """Whether a base's method comes to use what only this class has, or one between.
 
         That is a method that the base at most declares, or an object whose methods it calls: a mixin's
-        ``self.ema.update()``, where the class that is mixed binds ``self.ema``.
+        ``self.ema.update()``, where the class that is mixed binds ``self.ema``; or what only a module has: its
+        ``self.named_parameters()``, where that class is one.
         """
+        only_modules: frozenset[str] = k.MODULE_METHODS if self.is_module and not base.is_module else frozenset()
         written = {name: ref for cls in reversed(list(base.lineage())) for name, ref in cls.methods.items()}
         bound = {name for cls in base.lineage() for name in cls._assignments}
         between = list(takewhile(lambda cls: cls is not base, self.lineage()))
@@ -106,7 +108,7 @@ class Class(Remembers):
             if ref is not None and not ref.is_abstract:
                 waiting |= ref.own_calls - seen
                 objects |= ref.own_objects
-            elif any(name in cls.methods for cls in between):
+            elif name in only_modules or any(name in cls.methods for cls in between):
                 return True
         return any(name in cls._assignments for name in objects - bound for cls in between)
 
