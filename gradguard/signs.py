@@ -179,8 +179,13 @@ ACTS = sign(
 )  # fmt: skip
 TRAINS: tuple[Signs, ...] = ((TRAINING, ACTS), (MAY_TRAIN, ACTS))
 EVALUATES: tuple[Signs, ...] = ((EVALUATION_LOOP, ACTS), (EVALUATION, LOADER, ACTS))
+# A collection of the whole file, empty at first: a function beside the forward may put what it is given into it.
+COLLECTION_OF_FILE = sign(
+    "[]", "{}", "list(", "dict(", "deque(",
+    pattern=r"(?m:^)\w+(?:\s*:[^=\n]+)?\s*=\s*(?:\[\]|\{\}|list\(\)|dict\(\)|(?:collections\.)?(?:deque|defaultdict)\()",
+)  # fmt: skip
 # A store of a graph that outlives what made it.
-STORING: tuple[Signs, ...] = (*TRAINS, *EVALUATES, (FORWARD, KEEPS_MORE))
+STORING: tuple[Signs, ...] = (*TRAINS, *EVALUATES, (FORWARD, KEEPS_MORE), (FORWARD, COLLECTION_OF_FILE))
 GRAD_CALL = sign("grad(", pattern=r"\bgrad\(")
 # Written out, or in a method that a framework runs without gradients: `validation_step`.
 NO_GRAD = sign("no_grad", "inference_mode", "_step")

@@ -12,7 +12,10 @@ if TYPE_CHECKING:
 
 _OF_LAST = r"\[\s*(?:-\s*[\w.]+|1\s*-\s*[\w.]+)\s*:\s*\]"
 _LAST = r"\[\s*-\s*1\s*\]"
-_MADE = r"(?::[^=\n]*)?\s*=\s*(?:\[\s*\]|list\(\))"
+# Whether there is something in it: `if self.seen and ...`, but not `if self.seen[0]`, `for x in self.seen:`.
+_ASKED = r"\s*(?:\band\b|\bor\b|\)|:)"
+_NOT_ASKED = r"(?<!\bif )(?<!\band )(?<!\bor )(?<!\bnot )"
+_MADE = r"(?::[^=\n]*|,[^=(\n]*)?\s*=(?!=)\s*(?:[\w., ]*,\s*)?(?:\[\s*\]|list\(\))"  # self.size, self.seen = size, []
 
 
 def only_last_is_read(flow: Flow, store: Store) -> bool:
@@ -24,6 +27,8 @@ def only_last_is_read(flow: Flow, store: Store) -> bool:
     if store.form is not Form.APPEND or not store.holder.isidentifier():
         return False
     reads_end = re.compile(rf"\b{name}{_OF_LAST}")
-    other = re.compile(rf"(?<!len\()\b{name}\b(?!\.append\(|{_OF_LAST}|{_LAST}|{_MADE})|\blen\({name}\b(?!\))")
+    path = rf"(?<![\w.])(?:\w+\.)*{name}\b"
+    other_use = rf"(?<!len\(){path}(?!\.append\(|{_OF_LAST}|{_LAST}|{_MADE})"
+    other = re.compile(rf"{_NOT_ASKED}{other_use}|{other_use}(?!{_ASKED})|\blen\({path}(?!\))")
     survey = flow.project.survey
     return survey.acts(store.holder, reads_end, flow.module) and not survey.acts(store.holder, other, flow.module)

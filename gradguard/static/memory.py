@@ -169,9 +169,10 @@ def _outlives_call(flow: Flow, store: Store) -> bool:
 def cleared(flow: Flow, store: Store) -> bool:
     """Whether something empties what is stored into."""
     functions = store.through | {flow.defined}
-    if _is_global(store):  # those who use the module are to call what empties it
-        return flow.project.survey.empties(store.holder, flow.module, functions, bare=True)
     survey = flow.project.survey
+    if _is_global(store):  # those who use the module are to call what empties it
+        emptying = survey.emptying(store.holder, flow.module, functions, bare=True)
+        return not all(survey.is_left_over(name, flow.module) for name in emptying)
     *objects, holder = attributes_of(store.path)[1:] or [store.holder]
     made_anew = (
         survey.clears(each, flow.module, functions, anew=True) for each in objects

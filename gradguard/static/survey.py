@@ -239,9 +239,13 @@ class Survey(Remembers):
         """
         return any(True for _ in self._clearing(attribute, near, functions, bare))
 
-    def emptying(self, attribute: str, near: Module, functions: Functions) -> set[str]:
-        """The functions that empty what an attribute of this name has, besides those that were read."""
-        return set(self._clearing(attribute, near, functions))
+    def emptying(self, attribute: str, near: Module, functions: Functions, bare: bool = False) -> set[str]:
+        """The functions that empty what an attribute of this name has, besides those that were read.
+
+        Args:
+            bare: it is a global, written without an object before it.
+        """
+        return set(self._clearing(attribute, near, functions, bare))
 
     def cuts(self, attribute: str, near: Module, functions: Functions) -> bool:
         """Whether a function that runs detaches what an attribute of this name has, besides those that were read."""
@@ -300,7 +304,9 @@ class Survey(Remembers):
         key = (method, near.path)
         if key not in self._called:
             users = self._users(method, near) - {method, *AT_START}  # what a constructor calls, it does once
-            is_entry = bool(seen) and not users and not self._is_left_over(method, near)  # users of the project call it
+            is_entry = (
+                bool(seen) and not users and not self._is_of_a_script(method, near)
+            )  # users of the project call it
             is_entry |= self._is_registered(method, near)
             self._called[key] = is_entry or any(u not in seen and self._runs(u, near, seen | {method}) for u in users)
         return self._called[key]
@@ -315,8 +321,12 @@ class Survey(Remembers):
         texts = (text for text in self._with_word(name, near) if any(end in text for end in ends))
         return any(pattern.search(text) is not None for text in texts)
 
-    def _is_left_over(self, name: str, near: Module) -> bool:
-        """Whether it is a plain function that nothing calls, in a program that has a script of its own."""
+    def is_left_over(self, name: str, near: Module) -> bool:
+        """Whether it is a plain function that nothing mentions, in a program that has a script of its own."""
+        return not self._users(name, near) and self._is_of_a_script(name, near)
+
+    def _is_of_a_script(self, name: str, near: Module) -> bool:
+        """Whether it is a plain function of a program that has a script of its own."""
         if not self.mentions(_SCRIPT, near, "__main__") or self.mentions(_BY_NAME, near):
             return False
         defined = re.compile(rf"^(?P<before>.*\n)?def {re.escape(name)}\(", re.M)

@@ -1243,3 +1243,59 @@ def test_a_list_of_an_object_that_others_read_or_cut(more: str) -> None:
 def test_a_queue_of_the_last() -> None:
     code = LAST_FEW_OF_OBJECT.replace("READ", "tuple(self.outputs)")
     assert_clean(code.replace("self.outputs = []", "self.outputs = collections.deque(maxlen=size)"), CODE)
+
+
+MIXED_IN = """
+        class Pool:
+            def __init__(self, size):
+                self.size, self.rows = size, []
+
+            def add(self, out, y):
+                self.rows.append((out, y))  # !
+
+            def draw(self):
+                DRAW
+                return None
+
+        def train(loader):
+            net, pool = nn.Linear(8, 8), Pool(20)
+            optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+            for x, y in loader:
+                old = pool.draw()
+                out = net(x if old is None else x + old[0].mean())
+                optimizer.zero_grad()
+                F.cross_entropy(out, y).backward()
+                optimizer.step()
+                pool.add(out.detach(), y)
+"""
+DRAWN = "return random.choice(self.rows[-self.size:])"
+
+
+@pytest.mark.parametrize(
+    "draw",
+    [
+        f"if self.rows and random.random() < 0.5:\n                    {DRAWN}",
+        f"if self.rows:\n                    {DRAWN}",
+        f"if not self.rows:\n                    return None\n                {DRAWN}",
+        f"if random.random() < 0.5 and self.rows:\n                    {DRAWN}",
+        f"if len(self.rows) > 3:\n                    {DRAWN}",
+    ],
+)
+def test_a_list_of_which_the_end_is_read_if_there_is_any(draw: str) -> None:
+    assert_flagged(MIXED_IN.replace("DRAW", draw), CODE)
+
+
+@pytest.mark.parametrize(
+    "draw",
+    [
+        f"if self.rows[0]:\n                    {DRAWN}",
+        f"if self.rows[3:]:\n                    {DRAWN}",
+        f"for row in self.rows:\n                    {DRAWN}",
+        f"if random.random() in self.rows:\n                    {DRAWN}",
+        f"if sum(map(len, self.rows)):\n                    {DRAWN}",
+        "if self.rows:\n                    return random.choice(self.rows)",
+        "if self.rows and random.random() < 0.5:\n                    return self.rows.pop(0)",
+    ],
+)
+def test_a_list_of_which_more_is_read(draw: str) -> None:
+    assert_clean(MIXED_IN.replace("DRAW", draw).replace("  # !", ""), CODE)
