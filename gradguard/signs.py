@@ -210,6 +210,16 @@ CACHE_IN_FILE = sign(
 CACHE_GIVEN = sign(
     "cache(", pattern=r"(?<!@)\b(?:lru_)?cache\((?:(?:maxsize|typed|None)[^\n]*\)\(|[\w.]+\))", own=True, reaches=True
 )
+_KEY = r"(\(?[A-Za-z_]\w*(?:,[^\]\n:]{1,30})?\)?)"
+# What is looked for first, and put there if it is not: `if key not in made: made[key] = ...`.
+KEPT_UNDER = sign(
+    "] =", "]=",
+    pattern=rf"\bif\s+{_KEY}\s+(?:not\s+)?in\s(?s:.*?)\[\1\]\s*=(?!=)|"
+    rf"\.get\(\s*{_KEY}\s*[,)](?s:.*?)\[\2\]\s*=(?!=)|"
+    rf"\[{_KEY}\]\s*except\b(?s:.*?)\[\3\]\s*=(?!=)",
+    own=True,
+    across=True,
+)  # fmt: skip
 CYCLE = sign("cycle", "tee", pattern=r"\b(?:cycle|tee)\b", own=True, reaches=True)
 DISABLE = sign("disable", pattern=r"gc\.disable|\bdisable\(", own=True, reaches=True)
 # An exception that is handed on under its name; not what is only printed, or raised again.

@@ -45,7 +45,7 @@ from collections.abc import Iterator
 
 from gradguard.catalogue import Rule
 from gradguard.findings import Finding, Fix, Severity
-from gradguard.signs import EVALUATES, LOOP, TRAINS, sign
+from gradguard.signs import EVALUATES, KEPT_UNDER, LOOP, TRAINS, sign
 from gradguard.static.edits import one_line, with_call
 from gradguard.static.mistakes import TensorKey
 from gradguard.static.model import Function
@@ -59,16 +59,6 @@ _KEYS = sign(
 _ASKED = sign(".pop(", ".setdefault(", ".add(", pattern=r"\.(?:pop|setdefault|add)\(\s*[a-z]\w*\s*[,)]", own=True)
 _TENSOR = sign("Tensor", own=True)
 
-# What is looked for first, and put there if it is not: `if key not in made: made[key] = ...`.
-_VARIABLE = r"(\(?[A-Za-z_]\w*(?:,[^\]\n:]{1,30})?\)?)"
-_KEPT_UNDER = sign(
-    "] =", "]=",
-    pattern=rf"\bif\s+{_VARIABLE}\s+(?:not\s+)?in\s(?s:.*?)\[\1\]\s*=(?!=)|"
-    rf"\.get\(\s*{_VARIABLE}\s*[,)](?s:.*?)\[\2\]\s*=(?!=)|"
-    rf"\[{_VARIABLE}\]\s*except\b(?s:.*?)\[\3\]\s*=(?!=)",
-    own=True,
-    across=True,
-)  # fmt: skip
 # What is kept is made of tensors.
 _MAKES = sign("torch.", "F.", "nn.", own=True, pattern=r"\b(?:torch|F|nn)\.\w+")
 
@@ -76,7 +66,7 @@ rule = Rule(
     "GG412",
     "tensor-key",
     Severity.ERROR,
-    (*((*group, LOOP, _KEYS) for group in (*TRAINS, *EVALUATES)), (_TENSOR, LOOP, _ASKED), (_MAKES, _KEPT_UNDER)),
+    (*((*group, LOOP, _KEYS) for group in (*TRAINS, *EVALUATES)), (_TENSOR, LOOP, _ASKED), (_MAKES, KEPT_UNDER)),
 )
 
 

@@ -49,6 +49,7 @@ from gradguard.static.packed import put_away
 from gradguard.static.partly_reset import partly_reset
 from gradguard.static.passed_over import passed_over
 from gradguard.static.paths import is_within
+from gradguard.static.random_keys import random_keys
 from gradguard.static.read_again import is_read_again, is_read_at_its_end
 from gradguard.static.renewal import is_renewed
 from gradguard.static.replaced import replacements
@@ -137,6 +138,7 @@ def judge(flow: Flow) -> None:
     flow.facts.put_away = lambda: list(put_away(flow))
     flow.facts.default_lists = lambda: list(default_lists(flow))
     flow.facts.tensor_keys = lambda: [*tensor_keys(flow), *keys_given(flow)]
+    flow.facts.random_keys = lambda: list(random_keys(flow))
     if without := without_gradient(flow):
         flow.facts.missing_gradients = lambda: missing_gradients(flow, without)
     if kept := kept_in_collections(flow):

@@ -10,14 +10,10 @@ from typing import TYPE_CHECKING
 
 from gradguard.static import knowledge as k
 from gradguard.static import tree as t
-from gradguard.static.functions import FunctionRef
 from gradguard.static.functions_called import calls_of
+from gradguard.static.kept_under import KeptUnder, kept_under, parts_of
 from gradguard.static.mistakes import TensorKey
-from gradguard.static.model import Scope
 from gradguard.static.names import used_as_tensors
-from gradguard.static.never_emptied import is_never_emptied
-from gradguard.static.places import assigned_anywhere
-from gradguard.static.tensor_keys import makes_dict
 from gradguard.static.values import Kind
 
 if TYPE_CHECKING:
@@ -30,50 +26,19 @@ _ANEW = frozenset("max min sum mean prod amax amin argmax argmin median norm cou
 
 def keys_given(flow: Flow) -> Iterator[TensorKey]:
     """Where a function keeps what it makes under an argument, which a caller computes for the call."""
-    for stmt, path, name in _kept_under(flow.ref):
-        if flow.scope(path) in (Scope.LOCAL, Scope.PARAMETER) or not _lasts(flow, path):
-            continue
-        for caller, call in calls_of(flow):
-            key = flow.ref.given_by(call).get(name)
-            if key is not None and _runs_often(caller, call) and _is_made(caller, key):
-                yield TensorKey(flow.site(stmt), path, caller.site(key), None, True, caller.site(call))
-                return
+    names = {param.name for param in flow.ref.define.params[flow.ref.owner is not None :]} - flow.ref.names[0]
+    for kept in kept_under(flow):
+        parts = (part.id for part in parts_of(flow.ref, kept.key) if isinstance(part, t.Name))
+        given = (_given(flow, kept, name) for name in parts if name in names)
+        yield from filter(None, given)
 
 
-def _kept_under(ref: FunctionRef) -> Iterator[tuple[t.Stmt, str, str]]:
-    """The statements that put something into a dict under a parameter, where it was looked for before."""
-    names = {param.name for param in ref.define.params[ref.owner is not None :]} - ref.names[0]
-    for stmt in ref.define.statements:
-        for target in stmt.targets if isinstance(stmt, t.Assign) else ():
-            path = t.path_of(target.value) if isinstance(target, t.Subscript) else None
-            key = target.index if isinstance(target, t.Subscript) else None
-            parts = _parts(ref, key)
-            if path is not None and any(_looks_up(node, path) for node in ref.define.nodes):
-                yield from ((stmt, path, name) for name in parts if name in names)
-
-
-def _parts(ref: FunctionRef, key: t.Expr | None) -> list[str]:
-    """The variables that a key is, or consists of: ``key = (length, device)``."""
-    bound = ref.assigned.get(key.id, []) if isinstance(key, t.Name) else []
-    whole = bound[0] if len(bound) == 1 else key
-    items = whole.items if isinstance(whole, t.Display) else [whole]
-    return [item.id for item in items if isinstance(item, t.Name)]
-
-
-def _looks_up(node: t.Node, path: str) -> bool:
-    """``known.get(key)``, ``key in known``, ``known[key]`` in a ``try``."""
-    if isinstance(node, t.Call) and isinstance(node.func, t.Attribute) and node.func.name == "get":
-        return t.path_of(node.func.value) == path
-    if isinstance(node, t.Operation) and node.operator in ("in", "not in"):
-        return t.path_of(node.operands[-1]) == path
-    tried = t.walk(node.body) if isinstance(node, t.Try) else ()
-    return any(isinstance(each, t.Subscript) and t.path_of(each.value) == path for each in tried)
-
-
-def _lasts(flow: Flow, path: str) -> bool:
-    """Whether a dict is never begun anew, nor anything taken out of it."""
-    made = assigned_anywhere(flow, path)
-    return bool(made) and all(map(makes_dict, made)) and is_never_emptied(flow, path)
+def _given(flow: Flow, kept: KeptUnder, name: str) -> TensorKey | None:
+    for caller, call in calls_of(flow):
+        key = flow.ref.given_by(call).get(name)
+        if key is not None and _runs_often(caller, call) and _is_made(caller, key):
+            return TensorKey(flow.site(kept.stmt), kept.collection, caller.site(key), None, True, caller.site(call))
+    return None
 
 
 def _runs_often(caller: Flow, call: t.Call) -> bool:

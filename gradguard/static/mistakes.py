@@ -318,6 +318,23 @@ class TensorKey:
 
 
 @dataclass(frozen=True, slots=True)
+class RandomKey:
+    """What is made is kept in a dict under a random number.
+
+    Args:
+        site: the statement that keeps it.
+        collection: the path of the dict.
+        key: the key.
+        draw: what draws the number, or the call that gives it.
+    """
+
+    site: Site
+    collection: str
+    key: Site
+    draw: Site
+
+
+@dataclass(frozen=True, slots=True)
 class NeverUnfrozen:
     """Each step freezes a network, nothing makes it trainable again, and an optimizer is to train it.
 

@@ -1,0 +1,60 @@
+"""A cache keeps what it makes under a random number: it is hardly ever found again.
+
+**What happens.** `if key not in cache: cache[key] = load(key)` is bounded by the number of keys. With a random number
+in the key, as the start of a crop, that is the number of all crops: nearly each sample is a new one, is stored, and is
+not asked for again. The cache gets larger by a sample each time, in each worker of a loader for itself, until the
+host's memory is full. What is made is right, so nothing tells.
+
+```python
+def __getitem__(self, index):
+    start = random.randint(0, self.lengths[index] - self.size)
+    if (index, start) not in self.cache:
+        self.cache[index, start] = self.read(index, start)       # one more in nearly each call
+    return self.cache[index, start]
+```
+
+**Instead**, keep what the draw is made from, and cut the crop out of that:
+
+```python
+    if index not in self.cache:
+        self.cache[index] = self.read(index)
+    return self.cache[index][start : start + self.size]
+```
+
+**Not flagged.** Draws of few: one of the files (`randrange(len(self.files))`), a number below ten thousand; caches that
+ask for their own length, or that something is taken out of; `lru_cache`, which has a bound of its own (GG404 tells of
+those that have none).
+
+**References.** <https://docs.pytorch.org/docs/stable/data.html#multi-process-data-loading> (each worker has
+its own copy of the dataset),
+<https://docs.pytorch.org/vision/stable/generated/torchvision.transforms.RandomCrop.html>.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gradguard.catalogue import Rule
+from gradguard.findings import Finding, Severity
+from gradguard.signs import KEPT_UNDER, sign
+from gradguard.static.edits import one_line
+from gradguard.static.model import Function
+
+_DRAWS = sign(
+    "rand", "integers(", "uniform(", "normal(", "gauss(", "uuid", "time", "Crop",
+    pattern=r"rand\w*\(|\b(?:integers|uniform|\w*normal|gauss|uuid\d|time|time_ns|perf_counter|monotonic)\(|Crop",
+)  # fmt: skip
+
+rule = Rule("GG417", "random-key", Severity.WARNING, ((KEPT_UNDER, _DRAWS),))
+
+
+@rule.in_source
+def is_never_found_again(function: Function) -> Iterator[Finding]:
+    for each in function.random_keys():
+        key, draw = one_line(each.key.code), one_line(each.draw.code)
+        yield rule.finding(
+            each.site,
+            f"`{each.collection}` keeps one more nearly each time: the key `{key}` is new by `{draw}`",
+            help="keep what the draw is made from, under what is not drawn",
+            related=(each.draw.related("it is drawn here"),),
+        )

@@ -1,0 +1,131 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.rules.snippets import assert_clean, assert_flagged, lines_in_files
+
+CODE = "GG417"
+
+CROPS = """
+    import random, time, uuid
+    import numpy as np
+    from torchvision.transforms import RandomCrop
+    from torch.utils.data import Dataset
+
+    class Crops(Dataset):
+        def __init__(self, files, size):
+            self.files, self.size = files, size
+            self.rng = np.random.default_rng(0)
+            self.cache = {}
+
+        def __getitem__(self, index):
+            signal = np.load(self.files[index % len(self.files)])
+            START
+            key = KEY
+            if key not in self.cache:
+                self.cache[key] = torch.from_numpy(signal[:self.size])  # !
+            return self.cache[key]
+"""
+
+STARTS = [
+    "start = random.randint(0, len(signal) - self.size)",
+    "start = random.randrange(len(signal) - self.size + 1)",
+    "start = int(self.rng.integers(0, 20_000 - self.size))",
+    "start = int(self.rng.integers(low=0, high=20_000))",
+    "start = np.random.randint(2**31)",
+    "start = torch.randint(0, len(signal) - self.size, (1,)).item()",
+    "last = len(signal) - self.size\n            start = random.randint(0, max(1, last))",
+    "start = random.random()",
+    "start = np.random.uniform(0.8, 1.2)",
+    "start = time.time_ns()",
+    "start = uuid.uuid4()",
+    "start, *_ = RandomCrop.get_params(signal, (8, 8))",
+]
+KEYS = [
+    "(index, start)",
+    'f"{index}_{start}"',
+    '"%d-%s" % (index, start)',
+    '"{}-{}".format(index, start)',
+    'str(index) + "/" + str(start)',
+    "start",
+]
+
+
+@pytest.mark.parametrize("start", STARTS)
+def test_draws(start: str) -> None:
+    assert_flagged(CROPS.replace("START", start).replace("KEY", KEYS[0]), CODE)
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_keys(key: str) -> None:
+    assert_flagged(CROPS.replace("START", STARTS[0]).replace("KEY", key), CODE)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("start = random.randint(0, len(signal) - self.size)", "start = random.randrange(len(self.files))"),
+        ("start = random.randint(0, len(signal) - self.size)", "start = random.randint(0, len(self.files) - 1)"),
+        ("start = random.randint(0, len(signal) - self.size)", "start = random.randint(0, 9)"),
+        ("start = random.randint(0, len(signal) - self.size)", "start = random.choice([0, 8, 16])"),
+        ("start = random.randint(0, len(signal) - self.size)", "start = index * self.size"),
+        ("start = random.randint(0, len(signal) - self.size)", "start = 4 * random.randint(0, 3)"),
+        ("start = random.randint(0, len(signal) - self.size)", "start = random.randint(0, len(signal) - 8) // 4096"),
+        (
+            "start = random.randint(0, len(signal) - self.size)",
+            "start = random.randint(0, len(signal) - 8)\n            start = 0",
+        ),
+        ("key = (index, start)", "key = index"),
+        ("if key not in self.cache:", "if key not in self.cache and len(self.cache) < 500:"),
+        ("return self.cache[key]", "return self.cache.pop(key)"),
+        ("return self.cache[key]", "value = self.cache[key]\n            self.cache.clear()\n            return value"),
+        ("self.cache = {}", "self.cache = LRU(500)"),
+        ("if key not in self.cache:", "if True:"),
+        ("signal = np.load", "self.cache = {}\n            signal = np.load"),
+    ],
+)
+def test_what_is_found_again(old: str, new: str) -> None:
+    code = CROPS.replace("START", STARTS[0]).replace("KEY", KEYS[0]).replace("  # !", "")
+    assert old in code
+    assert_clean(code.replace(old, new), CODE)
+
+
+LOOKED_UP = """
+    import random
+    CACHE = dict()
+
+    def crop(path, start, size):
+        found = CACHE.get((path, start))
+        if found is None:
+            found = torch.load(path)[start:start + size]
+            CACHE[(path, start)] = found  # !
+        return found
+
+    def batches(paths, size, length):
+        while True:
+            path = random.choice(paths)
+            yield crop(path, DRAW, size)
+"""
+
+
+@pytest.mark.parametrize("draw", ["random.randint(0, length - size)", "place(length, size)"])
+def test_the_caller_draws(draw: str) -> None:
+    place = """
+    def place(length, size):
+        return random.randrange(length - size)
+"""
+    assert_flagged(LOOKED_UP.replace("DRAW", draw) + place, CODE)
+
+
+@pytest.mark.parametrize("draw", ["0", "size", "size * random.randrange(4)", "random.randrange(16)", "other(length)"])
+def test_the_caller_draws_of_few(draw: str) -> None:
+    assert_clean(LOOKED_UP.replace("DRAW", draw).replace("  # !", ""), CODE)
+
+
+def test_it_is_drawn_in_another_file(tmp_path: Path) -> None:
+    store, _, draws = LOOKED_UP.partition("    def batches")
+    draws = "    from store import crop\n    def batches" + draws.replace("DRAW", "random.randint(0, length - size)")
+    files = {"store.py": "    import torch\n" + store, "main.py": "    import random, torch\n" + draws}
+    assert lines_in_files(tmp_path, files, CODE) == [("store.py", 10)]
