@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import ast
+import sys
 import warnings
 from functools import lru_cache
 
 # Bounds of what LibCST and a recursive reading can take; ast accepts far more on some Python versions.
 MAX_DEPTH = 200
 MAX_WIDTH = 1000
+_READ_AS = f"read as Python {sys.version_info.major}.{sys.version_info.minor}, which runs GradGuard"
+"""What is written for a later Python is an error to an earlier one, and nothing in the message tells."""
 _SHORT = 64
 """An expression of so many bytes is not looked into; one that is too deep is found this much deeper."""
 
@@ -33,7 +36,7 @@ def parsed(text: str) -> ast.Module:
             warnings.simplefilter("ignore")
             return ast.parse(text)
     except SyntaxError as error:
-        raise SourceError(error.msg, error.lineno or 1) from None
+        raise SourceError(f"{error.msg} ({_READ_AS})", error.lineno or 1) from None
     except (RecursionError, MemoryError):
         raise SourceError("nested too deeply to be parsed") from None
     except ValueError as error:  # null bytes

@@ -34,3 +34,9 @@ def test_many_adjacent_strings_never_crash() -> None:
     if chunk is not None:
         with pytest.raises(SourceError):
             chunk.span(chunk.statements[0].origin)
+
+
+@pytest.mark.parametrize("text", ["x = = 1\n", "print 'no brackets'\n", "if True:\nx = 1\n"])
+def test_a_syntax_error_says_by_which_python_it_is_one(text: str) -> None:
+    with pytest.raises(SourceError, match=r"\(read as Python 3\.\d+, which runs GradGuard\)$"):
+        _ = Source("x.py", text).outline
