@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from gradguard.static import knowledge as k
@@ -18,6 +19,8 @@ _NEXT_BATCH = re.compile(
 )
 
 _TRAINING = ("backward", "step", "train")
+_ENVIRONMENT = re.compile(rf"^_*(?:{_EVALUATION}_?envs?|envs?_{_EVALUATION})$", re.I)
+_LEARNS = re.compile(r"backward|train|learn|optimi[sz]e|update|fit|improve", re.I)
 
 
 def takes_evaluation_batch(stmt: t.Repeat) -> bool:
@@ -38,6 +41,13 @@ def _is_for_evaluation(call: t.Call) -> bool:
         return True
     iterator = t.path_of(call.args[0].value) if path == "next" and call.args else owner if name == "next" else None
     return iterator is not None and k.EVALUATION_LOADER.search(iterator) is not None
+
+
+def plays_to_evaluate(stmt: t.Repeat) -> bool:
+    """Whether each iteration plays in an environment that is there to evaluate in: ``self.test_env.step(action)``."""
+    owners = [path.rpartition(".")[2] for path in _played_in(stmt.body)]
+    calls = (node for node in t.walk(stmt.body) if isinstance(node, t.Call))
+    return any(map(_ENVIRONMENT.search, owners)) and not any(_LEARNS.search(call.name) for call in calls)
 
 
 def begins_with_eval(stmt: t.Repeat) -> bool:
@@ -103,12 +113,17 @@ def _takes(value: t.Expr, number: str) -> bool:
 
 def _plays(stmt: t.Repeat) -> bool:
     """Whether it plays in an environment: ``state, reward, done, _ = env.step(action)``."""
-    for inner in t.walk_statements(stmt.body):
+    return any(True for _ in _played_in(stmt.body))
+
+
+def _played_in(body: list[t.Stmt]) -> Iterator[str]:
+    """The environments in which some statements play; one without a path is "_"."""
+    for inner in t.walk_statements(body):
         func = inner.value.func if isinstance(inner, t.Assign) and isinstance(inner.value, t.Call) else None
         target = inner.targets[0] if isinstance(inner, t.Assign) else None
-        if isinstance(func, t.Attribute) and func.name == "step" and isinstance(target, t.Display):
-            return len(target.items) >= 4
-    return False
+        is_told = isinstance(target, t.Display) and len(target.items) >= 4
+        if isinstance(func, t.Attribute) and func.name == "step" and is_told:
+            yield t.path_of(func.value) or "_"
 
 
 def is_evaluation(flow: Flow) -> bool:
