@@ -94,13 +94,14 @@ def _left_by_errors(function: Function) -> Iterator[Finding]:
 
 
 def _is_sure(function: Function, store: Store) -> bool:
-    """Whether it is collected where something is trained, or over batches; in an evaluation, over pairs of data.
+    """Whether it is collected where something is trained, or over batches; in an evaluation, over pairs or files.
 
     Elsewhere, in rollouts and samplers, 7 of 41 that were read in public code were wrong (docs/accuracy.md).
     """
     loop = store.outlives
     around = list(loop.around()) if loop is not None else []
     over_batches = any(each.over_loader or (each.evaluates and each.over_pairs) for each in around)
+    over_batches = over_batches or (loop is not None and loop.evaluates and loop.over_files())
     return loop is None or loop.trains or (over_batches and not function.is_among_tests)
 
 

@@ -20,6 +20,10 @@ _NEXT_BATCH = re.compile(
 
 _TRAINING = ("backward", "step", "train")
 _ENVIRONMENT = re.compile(rf"^_*(?:{_EVALUATION}_?envs?|envs?_{_EVALUATION})$", re.I)
+_READS = re.compile(
+    r"^(?:numpy|PIL|cv2|torchaudio|torchvision\.io|librosa|soundfile|imageio|skimage|scipy|matplotlib)\."
+    r"(?:\w+\.)*(?:load|open|imread|read|read_image|loadmat|loadtxt|decode_image)$"
+)
 _LEARNS = re.compile(r"backward|train|learn|optimi[sz]e|update|fit|improve", re.I)
 
 
@@ -48,6 +52,18 @@ def plays_to_evaluate(stmt: t.Repeat) -> bool:
     owners = [path.rpartition(".")[2] for path in _played_in(stmt.body)]
     calls = (node for node in t.walk(stmt.body) if isinstance(node, t.Call))
     return any(map(_ENVIRONMENT.search, owners)) and not any(_LEARNS.search(call.name) for call in calls)
+
+
+def reads_files(flow: Flow, stmt: t.Repeat) -> bool:
+    """Whether each iteration reads a file of its own: ``for path in paths: x = to_tensor(Image.open(path))``."""
+    names = set(map(t.path_of, t.names_in(stmt.target))) if stmt.target is not None else set()
+    calls = (node for node in t.walk(stmt.body) if names and isinstance(node, t.Call) and node.args)
+    reading = (c for c in calls if any(t.path_of(n) in names for n in _names(c.args[0].value)))
+    return any(_READS.match(str(flow.module.value_of(call.func).ref)) is not None for call in reading)
+
+
+def _names(expr: t.Expr) -> Iterator[t.Expr]:
+    return (node for node in t.walk(expr) if isinstance(node, t.Name))
 
 
 def begins_with_eval(stmt: t.Repeat) -> bool:

@@ -17,6 +17,7 @@ from gradguard.static.evaluation_loops import (
     evaluates_by_name,
     is_evaluation,
     plays_to_evaluate,
+    reads_files,
     takes_evaluation_batch,
 )
 from gradguard.static.model import Backward, Event, Form, Forward, Loop, Scope
@@ -265,7 +266,7 @@ def _new_loop(flow: Flow, stmt: t.Repeat, state: State, iterable: Value | None) 
         flow.site(stmt), flow.loop, over_loader, bool(state.evaluating) or evaluation, targets,
         stmt.assigned or assigned_paths(stmt), count=counts.written(stmt.iterable),
         over_parts=_goes_over_parts(flow, stmt.iterable), over_pairs=_takes_apart(stmt),
-        over_samples=_goes_over_samples(flow, stmt, iterable),
+        over_samples=_goes_over_samples(flow, stmt, iterable), over_files=lambda: reads_files(flow, stmt),
         evaluates_by_name=evaluates_by_name(flow, stmt),
         parameters=NOTHING_HELD.union(*(v.holding(Held.PARAMETER) for v in state.env.values() if v.holds)),
         may_be_volatile=lambda: volatile.may_be(flow),
