@@ -72,8 +72,10 @@ def _is_of_object(flow: Flow, base: str, name: str) -> bool:
         return False
     if _is_set_by_itself(flow, owner, name):
         values = [(define, value) for cls in owner.lineage() for define, value in cls.assigned(name)]
-        return all(_is_number(define, value) for define, value in values) or _is_bare(flow, owner, name, _MADE_HERE)
-    return _is_buffer(flow, owner, name)
+        if all(_is_number(define, value) for define, value in values):
+            return True
+        return not _is_written_into(flow, owner, name) and _is_bare(flow, owner, name, _MADE_HERE)
+    return not _is_written_into(flow, owner, name) and _is_buffer(flow, owner, name)
 
 
 def _is_set_by_itself(flow: Flow, owner: Class, name: str) -> bool:
@@ -96,15 +98,24 @@ def _strangers(owner: Class, modules: Iterable[Module]) -> Iterator[Class]:
     return (cls for cls in classes if cls not in kin)
 
 
+def _is_written_into(flow: Flow, owner: Class, name: str) -> bool:
+    """Whether something may be put into the tensor that an attribute is: ``self.h[:] = out``, ``net.h.copy_(out)``."""
+    item = r"(?:\[[^\]\n]*\])"
+    put = rf"{item}+\s*(?:[-+*/@%|&]|//|\*\*)?=(?!=)"
+    in_place = rf"{item}*(?!\.data\b)(?:\.\w+(?:\([^()\n]*\))?)*\.(?!requires_grad_)\w+_\("
+    writes = rf"\.{name}\b(?:{put}|{in_place})"
+    return any(re.search(writes, text) for text in _texts(flow, owner))
+
+
+def _texts(flow: Flow, owner: Class) -> set[str]:
+    return {module.source.text for module in (flow.module, *(cls.module for cls in owner.lineage()))}
+
+
 def _is_buffer(flow: Flow, owner: Class, name: str) -> bool:
-    """Whether an attribute is a buffer that is registered with data, and that nothing changes."""
+    """Whether an attribute is a buffer that is registered with data, and that nothing sets."""
     defining = [cls for cls in owner.lineage() if name in cls.buffers]
-    changes = re.compile(
-        rf"\.{name}\b(?:\.data\b)?(?:\[[^\]\n]*\])?\s*(?:[-+*/@%|&]|//|\*\*)?=(?!=)"
-        rf"|\.{name}\b[^\n=(]*,[^\n=(]*=(?!=)|\.{name}\b(?:\[[^\]\n]*\])?(?:\.\w+)*\.\w+_\("
-    )
-    modules = (flow.module, *(cls.module for cls in owner.lineage()))
-    if not defining or any(changes.search(module.source.text) for module in modules):
+    sets = re.compile(rf"\.{name}\b(?:[^\n=(]*,[^\n=(]*|\s*(?:[-+*/@%|&]|//|\*\*)?)=(?!=)")
+    if not defining or any(sets.search(text) for text in _texts(flow, owner)):
         return False
     given = [found for cls in defining for ref in cls.methods.values() for found in _registered(ref, name)]
     return bool(given) and all(_is_data(flow, ref, value) for ref, value in given)

@@ -454,8 +454,9 @@ LEAVES = (
 
 
 @pytest.mark.parametrize("setting", LEAVES)
-def test_a_leaf_or_a_buffer_brings_no_graph(setting: str) -> None:
-    assert_flagged(SCALED.format(default="", setting=setting, more="pass", mark="  # !"), CODE)
+@pytest.mark.parametrize("more", ["pass", "classifier.scale.data.fill_(2)", "print(classifier.scale[0])"])
+def test_a_leaf_or_a_buffer_brings_no_graph(setting: str, more: str) -> None:
+    assert_flagged(SCALED.format(default="", setting=setting, more=more, mark="  # !"), CODE)
 
 
 OTHER = """
@@ -488,6 +489,11 @@ def test_what_a_class_without_kinship_keeps_by_the_same_name(setting: str) -> No
         (LEAVES[4], "classifier.scale[0] = classifier.fc(x).sum()"),
         (LEAVES[4], "classifier.scale[:1].mul_(classifier.fc(x).sum())"),
         (LEAVES[0], "classifier.scale = classifier.fc(x)"),
+        (LEAVES[2], "classifier.scale[:] = classifier.fc(x)"),
+        (LEAVES[2], "classifier.scale[0, :2] += classifier.fc(x)[0, :2]"),
+        (LEAVES[2], "classifier.scale.copy_(classifier.fc(x))"),
+        (LEAVES[2], "classifier.scale[0].add_(classifier.fc(x)[0])"),
+        (LEAVES[2], "classifier.scale.view(-1).mul_(classifier.fc(x).sum())"),
         ("self.scale = width(torch.ones(1))", "pass"),
         ("self.scale = nn.Parameter(torch.ones(1)).exp()", "pass"),
         ("self.scale = nn.Parameter(torch.ones(1)) if classes > 2 else width", "pass"),
