@@ -41,10 +41,10 @@ cleared or rebound in the same iteration, that is made in the iteration, that is
 method clears. The list of layer outputs that a `forward` returns. Parts of a module, gone through once; agents or
 models, each of which has its optimizer step in its own iteration.
 
-**Waits at low confidence.** What a loop collects that neither trains nor goes over batches: rollouts, samplers. Unit
-tests. A loop that runs once unless somebody asks for more. What takes the place of the one before for each of some
-objects: `latest[update.client] = loss`, or `self.losses[i] = loss` where `self.graphs[i]` is used. An evaluation for
-torch 0.3, whose batches may be `volatile`.
+**Waits at low confidence.** What a loop collects that neither trains nor goes over batches, nor reads a file for each
+item of an evaluation: rollouts, samplers. Unit tests. A loop that runs once unless somebody asks for more. What takes
+the place of the one before for each of some objects: `latest[update.client] = loss`, or `self.losses[i] = loss` where
+`self.graphs[i]` is used. An evaluation for torch 0.3, whose batches may be `volatile`.
 
 **References.** <https://pytorch.org/docs/stable/notes/faq.html>, facebookresearch/fairseq#2255,
 Lightning-AI/pytorch-lightning#15514.
