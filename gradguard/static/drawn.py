@@ -136,14 +136,12 @@ def _are_terms(flow: Flow, logs: set[t.Node], draw: Draw, names: frozenset[str],
 def _made_of(flow: Flow, runs: set[t.Node]) -> set[t.Node]:
     """The expressions that have in them what some calls give, by whatever names."""
     bound = [stmt for stmt in flow.ref.define.statements if isinstance(stmt, t.Assign)]
-    names: set[str | None] = set()
+    names: set[str] = set()
     while True:
-        made = {node for node in flow.ref.define.nodes if node in runs or path_in(node) in names - {None}}
-        more = {
-            t.path_of(name)
-            for stmt in bound if not made.isdisjoint(t.walk(stmt.value))
-            for target in stmt.targets for name in t.names_in(target)
-        }  # fmt: skip
+        made = {node for node in flow.ref.define.nodes if node in runs or path_in(node) in names}
+        having = [stmt for stmt in bound if not made.isdisjoint(t.walk(stmt.value))]
+        paths = [t.path_of(name) for stmt in having for target in stmt.targets for name in t.names_in(target)]
+        more = {path for path in paths if path is not None}
         if more <= names:
             return made
         names |= more
