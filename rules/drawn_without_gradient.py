@@ -21,7 +21,8 @@ z = Normal(mu, (0.5 * logvar).exp()).rsample()      # or mu + std * torch.randn_
 **Not flagged.** The score function: a sample whose `log_prob` is multiplied by a return or an advantage (REINFORCE,
 PPO), as that is its gradient; distributions without `rsample` (`Categorical`, `Bernoulli`); what is drawn under
 `no_grad`, or of constants; a draw beside `rsample()`, for an evaluation; a critic that is trained with samples of a
-policy that is not, as by conservative Q-learning; an environment that is given the sample.
+policy that is not, as by conservative Q-learning; an environment that is given the sample. Where a caller does the
+backward, a log-probability must be a term of its loss: alone, the caller may multiply it.
 
 **References.** <https://docs.pytorch.org/docs/stable/distributions.html#pathwise-derivative>; Kingma and Welling,
 "Auto-Encoding Variational Bayes" (2013); Haarnoja et al., "Soft Actor-Critic" (2018).

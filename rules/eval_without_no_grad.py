@@ -27,8 +27,9 @@ call that evaluates is flagged: make it under `torch.no_grad()`, or begin the lo
 So is the model in a loop over phases (`for phase in ("train", "val")`) of which only the training's goes on to
 `backward()`.
 
-So is the loop that takes its batches from the data to evaluate on (`x, y = data.next_valid_batch()`), and what runs, in
-whatever function, a model that the file's own statements put into evaluation mode.
+So is the loop that takes its batches from the data to evaluate on (`x, y = data.next_valid_batch()`), or plays in the
+environment to evaluate in (`eval_env.step(action)`), and what runs, in whatever function, a model that the file's own
+statements put into evaluation mode, or that a helper gives so (`net, data = load(path)`).
 
 A function that is named as an evaluation (`predict`, `test`) is one too where it goes over slices of its data or takes
 its samples by number (`image = dataset.pull_item(i)`), or plays in an environment, and the graph stays in it, or

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from gradguard.static import filled_later, item_stores, places, stores
 from gradguard.static import knowledge as k
 from gradguard.static import tree as t
+from gradguard.static.given_evaluated import gives_evaluated
 from gradguard.static.lengthened import lengthened
 from gradguard.static.model import Call, ZeroGrad
 from gradguard.static.names import breaks_graph, collections_of, is_of_gradient, named_kind, put_into_evaluation
@@ -96,7 +97,8 @@ def bind(
     state.env.update((f"{path}.{name}", field) for name, field in stores.fields_kept(path, value))
     if value.kind is Kind.MODULE and is_frozen_copy(source):
         flow.freeze(path, state, True)
-    if value.kind in (Kind.MODULE, Kind.UNKNOWN) and put_into_evaluation(source):
+    may_be_module = value.kind in (Kind.MODULE, Kind.UNKNOWN)
+    if may_be_module and (put_into_evaluation(source) or gives_evaluated(flow, source, None)):
         state.evaluating |= {path}
 
 
@@ -187,6 +189,9 @@ def _take_apart(
         if (path := t.path_of(item)) is not None:
             part = _as_used(flow, flow.canonical(path), part, source)  # model, tokenizer = load(name)
         bind(flow, item, part, state, stmt, source.items[index] if whole else None, plain=plain)  # type: ignore[union-attr]
+        is_given = path is not None and part.kind in (Kind.MODULE, Kind.UNKNOWN)
+        if is_given and not plain and gives_evaluated(flow, source, index):
+            state.evaluating |= {flow.canonical(str(path))}
 
 
 def forget_frames(flow: Flow, path: str, state: State) -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from gradguard.static import tree as t
 from gradguard.static.draws import Draw, computed_by, draws, is_of, names_of, path_in
 from gradguard.static.filled import began_at, goes_through
+from gradguard.static.functions_called import calls_of
 from gradguard.static.mistakes import Drawn
 from gradguard.static.model import Forward, Mode
 from gradguard.static.roots import node_of
@@ -93,11 +94,65 @@ def _is_scored(flow: Flow, draw: Draw, names: frozenset[str]) -> bool:
     logs = [node for node in flow.ref.define.nodes if _is_log_probability(node)]
     if any(_is_of_observed(node, draw, names) for node in logs):
         return True
-    if not flow.facts.backwards:
-        return any(_is_of_draw(node, draw, names) for node in logs)
     hidden = set(cut(flow.ref.define))
+    if not flow.facts.backwards:
+        of_draw = {node for node in logs if _is_of_draw(node, draw, names)}
+        if of_draw and not (_are_terms(flow, of_draw - hidden, draw, names, hidden) and _is_backpropagated(flow)):
+            return True
     nodes = (node for node in flow.ref.define.nodes if isinstance(node, t.Operation | t.Call))
     return any(_weighs(node) for node in nodes if node not in hidden)
+
+
+def _is_backpropagated(flow: Flow) -> bool:
+    """Whether a caller does a backward of what a function returns, and of no other graph: it is no target."""
+    for caller, call in calls_of(flow):
+        for backward in caller.facts.backwards:
+            begun = [node_of(root.key) for root in backward.value.reach if root.source is Source.GRAPH]
+            if begun and all(node is call for node in begun):
+                return True
+    return False
+
+
+def _are_terms(flow: Flow, logs: set[t.Node], draw: Draw, names: frozenset[str], hidden: set[t.Node]) -> bool:
+    """Whether how probable a draw is leaves the function as a term only, beside what networks make of the draw.
+
+    ``return (alpha * log_prob - critic(state, action)).mean()``: no caller can weigh it with a return. A network that
+    is given something else, too, is what such a loss may be meant for: ``(q - alpha * log_prob - value(state)) ** 2``.
+    """
+    roots = computed_by(flow, draw)
+    runs = [run for run in flow.facts.forwards if run.mode is not Mode.OFF]
+    given = [run for run in runs if _is_given(flow, run, draw, names)]
+    drawing = {node_of(root.key) for root in roots}
+    if any(run not in given and run.site.node not in drawing for run in runs):
+        return False
+    made = _made_of(flow, {run.site.node for run in given})
+    sums = (node for node in flow.ref.define.nodes if isinstance(node, t.Operation) and node.operator in ("+", "-"))
+    terms = {part for node in sums if node not in hidden for part in _terms_beside(node, made - hidden)}
+    bound = [value for value in flow.ref.define.statements if isinstance(value, t.Assign)]
+    told = {node for stmt in bound if all(map(_is_log_probability, stmt.targets)) for node in t.walk(stmt)}
+    return bool(logs) and all(node in terms or node in told for node in logs)
+
+
+def _made_of(flow: Flow, runs: set[t.Node]) -> set[t.Node]:
+    """The expressions that have in them what some calls give, by whatever names."""
+    bound = [stmt for stmt in flow.ref.define.statements if isinstance(stmt, t.Assign)]
+    names: set[str] = set()
+    while True:
+        made = {node for node in flow.ref.define.nodes if node in runs or path_in(node) in names}
+        having = [stmt for stmt in bound if not made.isdisjoint(t.walk(stmt.value))]
+        paths = [t.path_of(name) for stmt in having for target in stmt.targets for name in t.names_in(target)]
+        more = {path for path in paths if path is not None}
+        if more <= names:
+            return made
+        names |= more
+
+
+def _terms_beside(node: t.Operation, made: set[t.Node]) -> Iterator[t.Node]:
+    """The operands of a sum, if another one has something of what is made in it."""
+    for place, operand in enumerate(node.operands):
+        others = (other for at, other in enumerate(node.operands) if at != place)
+        if any(not made.isdisjoint(t.walk(other)) for other in others):
+            yield from t.walk(operand)
 
 
 def _is_of_draw(node: t.Node, draw: Draw, names: frozenset[str]) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from gradguard.static import knowledge as k
@@ -18,6 +19,12 @@ _NEXT_BATCH = re.compile(
 )
 
 _TRAINING = ("backward", "step", "train")
+_ENVIRONMENT = re.compile(rf"^_*(?:{_EVALUATION}_?envs?|envs?_{_EVALUATION})$", re.I)
+_READS = re.compile(
+    r"^(?:numpy|PIL|cv2|torchaudio|torchvision\.io|librosa|soundfile|imageio|skimage|scipy|matplotlib)\."
+    r"(?:\w+\.)*(?:load|open|imread|read|read_image|loadmat|loadtxt|decode_image)$"
+)
+_LEARNS = re.compile(r"backward|train|learn|optimi[sz]e|update|fit|improve", re.I)
 
 
 def takes_evaluation_batch(stmt: t.Repeat) -> bool:
@@ -38,6 +45,25 @@ def _is_for_evaluation(call: t.Call) -> bool:
         return True
     iterator = t.path_of(call.args[0].value) if path == "next" and call.args else owner if name == "next" else None
     return iterator is not None and k.EVALUATION_LOADER.search(iterator) is not None
+
+
+def plays_to_evaluate(stmt: t.Repeat) -> bool:
+    """Whether each iteration plays in an environment that is there to evaluate in: ``self.test_env.step(action)``."""
+    owners = [path.rpartition(".")[2] for path in _played_in(stmt.body)]
+    calls = (node for node in t.walk(stmt.body) if isinstance(node, t.Call))
+    return any(map(_ENVIRONMENT.search, owners)) and not any(_LEARNS.search(call.name) for call in calls)
+
+
+def reads_files(flow: Flow, stmt: t.Repeat) -> bool:
+    """Whether each iteration reads a file of its own: ``for path in paths: x = to_tensor(Image.open(path))``."""
+    names = set(map(t.path_of, t.names_in(stmt.target))) if stmt.target is not None else set()
+    calls = (node for node in t.walk(stmt.body) if names and isinstance(node, t.Call) and node.args)
+    reading = (c for c in calls if any(t.path_of(n) in names for n in _names(c.args[0].value)))
+    return any(_READS.match(str(flow.module.value_of(call.func).ref)) is not None for call in reading)
+
+
+def _names(expr: t.Expr) -> Iterator[t.Expr]:
+    return (node for node in t.walk(expr) if isinstance(node, t.Name))
 
 
 def begins_with_eval(stmt: t.Repeat) -> bool:
@@ -103,12 +129,17 @@ def _takes(value: t.Expr, number: str) -> bool:
 
 def _plays(stmt: t.Repeat) -> bool:
     """Whether it plays in an environment: ``state, reward, done, _ = env.step(action)``."""
-    for inner in t.walk_statements(stmt.body):
+    return any(True for _ in _played_in(stmt.body))
+
+
+def _played_in(body: list[t.Stmt]) -> Iterator[str]:
+    """The environments in which some statements play; one without a path is "_"."""
+    for inner in t.walk_statements(body):
         func = inner.value.func if isinstance(inner, t.Assign) and isinstance(inner.value, t.Call) else None
         target = inner.targets[0] if isinstance(inner, t.Assign) else None
-        if isinstance(func, t.Attribute) and func.name == "step" and isinstance(target, t.Display):
-            return len(target.items) >= 4
-    return False
+        is_told = isinstance(target, t.Display) and len(target.items) >= 4
+        if isinstance(func, t.Attribute) and func.name == "step" and is_told:
+            yield t.path_of(func.value) or "_"
 
 
 def is_evaluation(flow: Flow) -> bool:

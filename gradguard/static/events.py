@@ -55,6 +55,7 @@ class Loop(Remembers):
         turns_grad_off: a part of its body is under ``no_grad``.
         parameters: those that there are before it.
         may_be_volatile: whether what it goes over may record no graph by itself, as in torch 0.3 (reads other files).
+        over_files: whether each iteration reads a file of its own.
         recorded_in_vain: a module call, where a loop around has it train for some words, and only evaluate for others.
     """
 
@@ -81,6 +82,7 @@ class Loop(Remembers):
     turns_grad_off: bool = False
     parameters: Holdings = NOTHING_HELD
     may_be_volatile: Callable[[], bool] = field(default=lambda: False)
+    over_files: Callable[[], bool] = field(default=lambda: False)
     recorded_in_vain: Forward | None = None
 
     @property

@@ -17,7 +17,7 @@ from gradguard.static.own_methods import methods_of, reached
 from gradguard.static.paths import is_part
 from gradguard.static.shallow_copies import copied_of, shallow_copies
 from gradguard.static.source import Site
-from gradguard.static.state_dicts import collected, states_in, taken
+from gradguard.static.state_dicts import collected, is_written_by, states_in, taken
 from gradguard.static.values import Kind
 
 if TYPE_CHECKING:
@@ -126,12 +126,21 @@ def _is_made_by_method(flow: Flow, loop: Loop, model: str) -> bool:
 
 
 def _learns(flow: Flow, model: str) -> bool:
-    """Whether a model may be trained here: an optimizer may have it, and a backward goes through it where it is run."""
+    """Whether a model may be trained here: an optimizer may have it, and a backward goes through it where it is run.
+
+    Or a helper runs it that does a backward, ``train_epoch(model, loader)``, and it is only evaluated here.
+    """
     trained = [step.modules for step in flow.facts.steps]
     if trained and not any(overlap(modules, frozenset((model,))) for modules in trained):
         return False
     runs = [forward for forward in flow.facts.forwards if forward.module == model]
-    return not runs or any(map(flow.facts.backpropagates, runs))
+    helped = (backward.site.node for backward in flow.facts.backwards if backward.inner is not None)
+    is_given = any(isinstance(call, t.Call) and _takes(call, model) for call in helped)
+    return not runs or is_given or any(map(flow.facts.backpropagates, runs))
+
+
+def _takes(call: t.Call, model: str) -> bool:
+    return any(t.path_of(arg.value) == model for arg in call.args)
 
 
 def _called(ref: FunctionRef) -> set[str | None]:
@@ -199,7 +208,7 @@ def _used_after_training(flow: Flow, stmt: t.Stmt, kept: str, model: str) -> Sit
         is_best = _keeps_the_best(loop, stmt, kept)
         is_start = comes_before(ref.define.body, stmt, loop.site.node)
         for other in ref.define.statements if is_best or is_start else ():
-            is_loaded, is_saved = _uses(other, kept, model)
+            is_loaded, is_saved = _uses(ref, other, kept, model)
             later = comes_before(ref.define.body, loop.site.node, other)
             again = is_start and is_loaded and (later or other in loop.nodes)
             if again or (is_best and later and (is_loaded or is_saved)):
@@ -214,7 +223,7 @@ def _used_elsewhere(flow: Flow, stmt: t.Stmt, kept: str, model: str) -> Site | N
     at_once = _called_beside(flow, stmt)
     for method in _methods_besides(flow, stmt, kept):
         for other in method.define.statements:
-            is_loaded, is_saved = _uses(other, kept, _last(model), by_last=True)
+            is_loaded, is_saved = _uses(method, other, kept, _last(model), by_last=True)
             if is_loaded or (is_saved and method.define.name not in at_once):
                 return Site(method.chunk, other)
     return None
@@ -252,15 +261,16 @@ def _methods_besides(flow: Flow, stmt: t.Stmt, kept: str) -> Iterator[FunctionRe
 def _is_kept_as_it_is(ref: FunctionRef, kept: str) -> bool:
     """Whether a function binds a name to nothing else but what is empty, and changes no entry of what it is."""
     return all(map(_is_state_or_empty, _bound(ref, kept))) and not any(
-        _changes(node, kept) or _hands_over(node, kept) for node in ref.define.nodes
+        _changes(node, kept) or _hands_over(ref, node, kept) for node in ref.define.nodes
     )
 
 
-def _hands_over(node: object, kept: str) -> bool:
+def _hands_over(ref: FunctionRef, node: object, kept: str) -> bool:
     """Whether a helper gets it that may change what is in it: ``accumulate(average, model)``."""
     if not isinstance(node, t.Call) or not isinstance(node.func, t.Name) or node.name in _KEEPING:
         return False
-    return _LOADS.search(node.name) is None and any(t.path_of(arg.value) == kept for arg in node.args)
+    is_given = _LOADS.search(node.name) is None and any(t.path_of(arg.value) == kept for arg in node.args)
+    return is_given and not is_written_by(ref, node, kept)
 
 
 def _is_state_or_empty(value: t.Expr) -> bool:
@@ -303,15 +313,15 @@ def _made_before(ref: FunctionRef, model: str, stmt: t.Stmt) -> int:
     return sum(comes_before(ref.define.body, each, stmt) for each in bindings)
 
 
-def _uses(stmt: t.Stmt, kept: str, model: str, by_last: bool = False) -> tuple[bool, bool]:
-    """Whether a statement loads a state into the model that it was taken of, or saves it."""
+def _uses(ref: FunctionRef, stmt: t.Stmt, kept: str, model: str, by_last: bool = False) -> tuple[bool, bool]:
+    """Whether a statement of a function loads a state into the model that it was taken of, or saves it."""
     if isinstance(stmt, t.Return):
         returned = stmt.value.items if isinstance(stmt.value, t.Display) else [stmt.value]
         return False, any(each is not None and _has(each, kept) and not _is_note(each) for each in returned)
     call = stmt.value if isinstance(stmt, t.Evaluate | t.Assign) else None
     func = call.func if isinstance(call, t.Call) else None
     if not isinstance(call, t.Call) or not call.args or not isinstance(func, t.Attribute):
-        return False, False
+        return False, isinstance(call, t.Call) and is_written_by(ref, call, kept)
     given = call.args[0].value
     if func.name == "save":
         named = (given, *(item for _, item in given.entries)) if isinstance(given, t.DictDisplay) else (given,)

@@ -12,7 +12,14 @@ from gradguard.static import counts, filled_later, iterators, volatile
 from gradguard.static import knowledge as k
 from gradguard.static import tree as t
 from gradguard.static.binding import bind_element
-from gradguard.static.evaluation_loops import begins_with_eval, evaluates_by_name, is_evaluation, takes_evaluation_batch
+from gradguard.static.evaluation_loops import (
+    begins_with_eval,
+    evaluates_by_name,
+    is_evaluation,
+    plays_to_evaluate,
+    reads_files,
+    takes_evaluation_batch,
+)
 from gradguard.static.model import Backward, Event, Form, Forward, Loop, Scope
 from gradguard.static.names import PARAMETERS, assigned_paths, collections_of, iterable_path, replaced_element
 from gradguard.static.paths import collections_around
@@ -250,7 +257,7 @@ def _new_loop(flow: Flow, stmt: t.Repeat, state: State, iterable: Value | None) 
     # What a network does with a list, `aug_test` of a detector, its caller runs as it wants.
     goes_over_data = over_loader or (named != "" and not flow.facts.is_module_method)
     evaluation = bool(k.EVALUATION_LOADER.search(named)) or (goes_over_data and is_evaluation(flow))
-    evaluation = evaluation or begins_with_eval(stmt) or takes_evaluation_batch(stmt)
+    evaluation = evaluation or begins_with_eval(stmt) or takes_evaluation_batch(stmt) or plays_to_evaluate(stmt)
     targets = frozenset(
         p for target in ([stmt.target] if stmt.target is not None else []) for e in t.names_in(target)
         if (p := t.path_of(e)) is not None
@@ -259,7 +266,7 @@ def _new_loop(flow: Flow, stmt: t.Repeat, state: State, iterable: Value | None) 
         flow.site(stmt), flow.loop, over_loader, bool(state.evaluating) or evaluation, targets,
         stmt.assigned or assigned_paths(stmt), count=counts.written(stmt.iterable),
         over_parts=_goes_over_parts(flow, stmt.iterable), over_pairs=_takes_apart(stmt),
-        over_samples=_goes_over_samples(flow, stmt, iterable),
+        over_samples=_goes_over_samples(flow, stmt, iterable), over_files=lambda: reads_files(flow, stmt),
         evaluates_by_name=evaluates_by_name(flow, stmt),
         parameters=NOTHING_HELD.union(*(v.holding(Held.PARAMETER) for v in state.env.values() if v.holds)),
         may_be_volatile=lambda: volatile.may_be(flow),

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gradguard.static import tree as t
+from gradguard.static.functions import FunctionRef
 from gradguard.static.names import named_kind
 from gradguard.static.values import Kind
 
 _SHALLOW = frozenset("dict OrderedDict copy".split())
+_WRITING = frozenset("save save_file".split())
 
 
 def taken(stmt: t.Stmt) -> Iterator[tuple[str, str]]:
@@ -28,6 +30,29 @@ def collected(stmt: t.Stmt) -> Iterator[tuple[str, str]]:
         for model in _models_in(value):
             if kept is not None and "[" not in model:
                 yield kept, model
+
+
+def is_written_by(ref: FunctionRef, call: t.Call, kept: str) -> bool:
+    """Whether a function of the program is given a state, which writes it to a file and does nothing else with it."""
+    helper = ref.module.value_of(call.func).ref if isinstance(call.func, t.Name) else None
+    if not isinstance(helper, FunctionRef):
+        return False
+    names = [param.name for param in helper.define.params if not param.star]
+    taking = [name for place, name in enumerate(names) if _is_at(call.argument(name, place), kept)]
+    as_often = len(taking) == sum(_is_at(arg.value, kept) for arg in call.args)
+    return bool(taking) and as_often and all(_is_only_written(helper, name) for name in taking)
+
+
+def _is_at(expr: t.Expr | None, path: str) -> bool:
+    return expr is not None and t.path_of(expr) == path
+
+
+def _is_only_written(helper: FunctionRef, param: str) -> bool:
+    written = {
+        node for call in helper.calls if call.name in _WRITING for arg in call.args for node in t.walk(arg.value)
+    }
+    uses = [node for node in helper.define.nodes if isinstance(node, t.Name) and node.id == param]
+    return bool(uses) and all(node in written for node in uses)
 
 
 def _put(stmt: t.Stmt) -> Iterator[tuple[t.Expr, t.Expr]]:

@@ -367,3 +367,96 @@ def fit(series, cell, head, opt):
 
 def test_a_sequence_that_goes_on_from_its_samples() -> None:
     assert_clean(FED_BACK, CODE)
+
+
+LOSSES = """
+from torch.distributions import Normal
+
+class Actor(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.mean, self.log_std = nn.Linear(4, 2), nn.Linear(4, 2)
+
+    def forward(self, obs):
+        return Normal(self.mean(obs), self.log_std(obs).clamp(-5, 2).exp())
+
+class Learner:
+    def __init__(self):
+        self.actor, self.q1, self.q2 = Actor(), nn.Linear(6, 1), nn.Linear(6, 1)
+        self.value = nn.Linear(4, 1)
+        self.actor_opt = torch.optim.Adam(self.actor.parameters())
+
+    def squashed(self, dist, raw):
+        return (dist.log_prob(raw) - torch.log(1 - torch.tanh(raw) ** 2 + 1e-6)).sum(-1, keepdim=True)
+
+    def actor_loss(self, batch, alpha):
+        loss = torch.zeros(1)
+        for obs in batch:
+            dist = self.actor(obs)
+            raw = dist.sample()  # !
+            log_prob = self.squashed(dist, raw)
+            action = torch.tanh(raw)
+            both = torch.cat([obs, action], -1)
+            q = torch.min(self.q1(both), self.q2(both))
+            loss = loss + (alpha * log_prob - q).mean()
+        return loss / len(batch)
+
+    def improve(self, batch):
+        loss = self.actor_loss(batch, 0.2)
+        self.actor_opt.zero_grad()
+        loss.backward()
+        self.actor_opt.step()
+"""
+
+
+@pytest.mark.parametrize(
+    "edits",
+    [
+        [("log_prob", "log_prob")],
+        [
+            ("log_prob = self.squashed(dist, raw)", "logp = dist.log_prob(raw).sum(-1)"),
+            ("alpha * log_prob", "alpha * logp"),
+        ],
+        [("(alpha * log_prob - q).mean()", "(alpha * dist.log_prob(raw).sum(-1) - q).mean()")],
+        [("(alpha * log_prob - q).mean()", "-(q - alpha * log_prob).mean()")],
+        [
+            ("return loss / len(batch)", "return loss / len(batch), log_prob.detach()"),
+            ("loss = self.a", "loss, _ = self.a"),
+        ],
+    ],
+)
+def test_a_loss_that_a_caller_backpropagates(edits: list[tuple[str, str]]) -> None:
+    snippet = LOSSES
+    for old, new in edits:
+        assert old in snippet
+        snippet = snippet.replace(old, new)
+    assert_flagged(snippet, CODE)
+
+
+@pytest.mark.parametrize(
+    "edits",
+    [
+        [("dist.sample()", "dist.rsample()")],
+        [("(alpha * log_prob - q).mean()", "(log_prob * (alpha * log_prob - q).detach()).mean()")],
+        [("(alpha * log_prob - q).mean()", "(-log_prob * q).mean()")],
+        [("(alpha * log_prob - q).mean()", "(alpha * log_prob - q.detach()).mean()")],
+        [("return loss / len(batch)", "return loss / len(batch), log_prob"), ("loss = self.a", "loss, _ = self.a")],
+        # a target for something else: the state value, the critic
+        [("(alpha * log_prob - q).mean()", "(self.value(obs) - (q - alpha * log_prob)).pow(2).mean()")],
+        [
+            (
+                "loss = self.actor_loss(batch, 0.2)",
+                "loss = (self.value(batch) - self.actor_loss(batch, 0.2).detach()).mean()",
+            )
+        ],
+        [("loss = self.actor_loss(batch, 0.2)", "loss = (self.value(batch) - self.actor_loss(batch, 0.2)).mean()")],
+        [("loss = self.actor_loss(batch, 0.2)", "loss = self.value(batch).mean(); print(self.actor_loss(batch, 0.2))")],
+        [
+            ("        loss = self.actor", "        with torch.no_grad(): target = self.actor"),
+            ("loss.b", "self.value(target).b"),
+        ],
+        [("raw = dist.sample()", "raw = obs[:2]")],
+    ],
+)
+def test_look_alikes_of_a_loss_of_callers(edits: list[tuple[str, str]]) -> None:
+    assert_clean(twin(LOSSES, *edits), CODE)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.rules.snippets import lines_in_files
+from tests.rules.snippets import assert_clean, assert_flagged, lines_in_files
 
 AGENT = """
 import torch
@@ -145,3 +145,63 @@ def test_only_a_name_says_what_a_file_without_torch_runs(tmp_path: Path, imports
     files = {"agent.py": AGENT, "script.py": PAGE.format(imports=imports)}
     at = [] if imports == "import streamlit" else [("script.py", 8)]
     assert lines_in_files(tmp_path, files, "GG301") == at
+
+
+MEASURED = """
+    class Measure:
+        def __init__(self, policy, {env}, rate):
+            self.policy, self.{env} = policy, {env}
+            self.opt = torch.optim.Adam(policy.parameters(), rate)
+
+        def measure(self, games):
+            mean = 0
+            for game in range(1, games + 1):
+                total, reward_sum, state = 0, 0, self.{env}.reset()
+                while True:
+                    dist = self.policy(state)
+                    state, reward, done, _ = self.{env}.step(dist.sample())
+                    reward_sum += reward
+                    total = total + dist.entropy()  # !
+                    if done:
+                        break
+                mean = mean + (total - mean) / game
+            return mean, reward_sum
+
+        def report(self):
+            entropy, reward = self.measure(10)
+            print(entropy.item(), reward)
+
+    def fit(policy, loader, opt):
+        for x, y in loader:
+            opt.zero_grad()
+            F.mse_loss(policy(x).mean, y).backward()
+            opt.step()
+"""
+ENVIRONMENTS = ("test_env", "eval_env", "env_test", "validation_envs", "evaluation_env")
+
+
+@pytest.mark.parametrize("env", ENVIRONMENTS)
+def test_a_sum_of_games_in_an_environment_for_evaluation(env: str) -> None:
+    assert_flagged(MEASURED.format(env=env), "GG103")
+    gymnasium = MEASURED.replace("state, reward, done, _ =", "state, reward, done, cut, info =")
+    assert_flagged(gymnasium.format(env=env), "GG103")
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        ("{env}", "env"),
+        ("{env}", "latest_env"),
+        ("        def measure", "        @torch.no_grad()\n        def measure"),
+        ("dist.entropy()", "dist.entropy().item()"),
+        ("dist.entropy()", "dist.entropy().detach()"),
+        # it is trained there
+        ("print(entropy.item(), reward)", "(-0.01 * entropy).backward(); self.opt.step()"),
+        ("return mean, reward_sum", "self.opt.zero_grad(); mean.backward(); self.opt.step(); return mean, reward_sum"),
+        ("if done:", "self.learn(state, reward)\n                    if done:"),
+        ("if done:", "self.policy.update(state, reward)\n                    if done:"),
+    ],
+)
+def test_look_alikes_of_games_for_evaluation(edit: tuple[str, str]) -> None:
+    for env in ENVIRONMENTS[:2]:
+        assert_clean(MEASURED.replace("  # !", "").replace(*edit).format(env=env), "GG103")

@@ -1018,3 +1018,97 @@ def test_states_beside_something_else(snippet: str) -> None:
 )
 def test_look_alikes_beside_something_else(snippet: str) -> None:
     assert_clean(snippet, CODE)
+
+
+HELPED = """
+    def train_epoch(net, optimizer, loader):
+        for x, y in loader:
+            optimizer.zero_grad()
+            F.mse_loss({trained}(x), y).backward()
+            optimizer.step()
+
+    def evaluate(net, loader):
+        with torch.no_grad():
+            return sum(F.mse_loss(net(x), y).item() for x, y in loader)
+
+    def write(state, path):
+        {write}
+
+    def fit(model, teacher, optimizer, loader, val_loader):
+        best, best_state = None, None
+        for epoch in range(9):
+            train_epoch({given}, optimizer, loader)
+            with torch.no_grad():
+                loss = sum(F.mse_loss(model(x), y).item() for x, y in val_loader)
+            if best is None or loss < best:
+                best = loss
+                best_state = model.state_dict(){mark}
+        write(best_state, "best.pt")
+"""
+WRITTEN = {"trained": "net", "given": "model", "write": "torch.save(state, path)", "mark": "  # !"}
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {},
+        {"write": "print(path); torch.save(state, path)"},
+        {"write": "torch.save({'state': state, 'when': 3}, path)"},
+        {"write": "torch.save(obj=state, f=path)"},
+    ],
+)
+def test_a_helper_trains_and_another_one_writes(changed: dict[str, str]) -> None:
+    assert_flagged(HELPED.format(**{**WRITTEN, **changed}), CODE)
+    by_keyword = HELPED.replace('write(best_state, "best.pt")', 'write(path="best.pt", state=best_state)')
+    assert_flagged(by_keyword.format(**{**WRITTEN, **changed}), CODE)
+
+
+def test_a_method_that_is_helped() -> None:
+    assert_flagged(
+        """
+        def store(weights, name):
+            torch.save(weights, name)
+
+        class Learner:
+            def __init__(self, net):
+                self.net, self.optimizer = net, torch.optim.SGD(net.parameters(), 0.1)
+
+            def run_epoch(self, loader):
+                for x, y in loader:
+                    self.optimizer.zero_grad()
+                    F.mse_loss(self.net(x), y).backward()
+                    self.optimizer.step()
+
+            def fit(self, loader, validate):
+                best, best_weights = 0.0, None
+                for epoch in range(9):
+                    self.run_epoch(loader)
+                    score = validate(self.net)
+                    if score > best:
+                        best, best_weights = score, self.net.state_dict()  # !
+                store(best_weights, "best.pt")
+        """,
+        CODE,
+    )
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"given": "teacher"},
+        {"write": "state['fc.weight'] = state['fc.weight'].clone(); torch.save(state, path)"},
+        {"write": "average(state); torch.save(state, path)"},
+        {"write": "print(path, len(state))"},
+        {"write": "[value.zero_() for value in state.values()]; torch.save(state, path)"},
+        {"write": "state = {k: v.half() for k, v in state.items()}; torch.save(state, path)"},
+    ],
+)
+def test_look_alikes_of_states_that_a_helper_writes(changed: dict[str, str]) -> None:
+    assert_clean(HELPED.format(**{**WRITTEN, "mark": "", **changed}), CODE)
+    copied = HELPED.replace("best_state = model.state_dict()", "best_state = copy.deepcopy(model.state_dict())")
+    assert_clean(copied.format(**{**WRITTEN, "mark": "", **changed}), CODE)
+
+
+def test_a_state_that_is_written_at_once() -> None:
+    at_once = HELPED.replace("\n        write(best_state", "\n                write(best_state").replace("{mark}", "")
+    assert_clean(at_once.format(**WRITTEN), CODE)

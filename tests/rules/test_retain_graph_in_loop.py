@@ -444,6 +444,102 @@ def test_what_a_module_keeps_may_bring_a_graph(default: str, setting: str, more:
     assert_clean(SCALED.format(default=default, setting=setting, more=more, mark=""), CODE)
 
 
+LEAVES = (
+    "self.scale = nn.Parameter(torch.ones(1))",
+    "self.scale = nn.Parameter(torch.ones(1)) if classes > 2 else None",
+    "self.scale = torch.ones(1, classes)",
+    "self.register_buffer('scale', torch.tensor(2.0))",
+    "self.register_buffer('scale', torch.ones(classes), persistent=False)",
+)
+
+
+@pytest.mark.parametrize("setting", LEAVES)
+@pytest.mark.parametrize("more", ["pass", "classifier.scale.data.fill_(2)", "print(classifier.scale[0])"])
+def test_a_leaf_or_a_buffer_brings_no_graph(setting: str, more: str) -> None:
+    assert_flagged(SCALED.format(default="", setting=setting, more=more, mark="  # !"), CODE)
+
+
+OTHER = """
+    class Other({base}):
+        def __init__(self, net, x):
+            super().__init__()
+            self.scale = net(x)
+"""
+
+
+@pytest.mark.parametrize("setting", ["self.scale = 2", LEAVES[0], LEAVES[2]])
+def test_what_a_class_without_kinship_keeps_by_the_same_name(setting: str) -> None:
+    snippet = SCALED.format(default="", setting=setting, more="pass", mark="  # !")
+    assert_flagged(snippet + OTHER.format(base="nn.Module"), CODE)
+    heir = snippet.replace("  # !", "") + OTHER.format(base="Cosine")
+    assert_clean(heir, CODE)
+    mixed = snippet.replace("  # !", "") + OTHER.format(base="nn.Module")
+    assert_clean(mixed + "\n    class Both(Other, Cosine):\n        pass\n", CODE)
+
+
+@pytest.mark.parametrize(
+    ("setting", "more"),
+    [
+        ("self.register_buffer('scale', width(torch.ones(1)))", "pass"),
+        ("self.register_buffer('scale', width)", "pass"),
+        (LEAVES[3], "classifier.scale = classifier.fc(x)"),
+        (LEAVES[3], "classifier.scale += classifier.fc(x).sum()"),
+        (LEAVES[3], "classifier.scale, _ = classifier(x), 1"),
+        (LEAVES[3], "classifier.scale.copy_(classifier.fc(x).sum())"),
+        (LEAVES[4], "classifier.scale[0] = classifier.fc(x).sum()"),
+        (LEAVES[4], "classifier.scale[:1].mul_(classifier.fc(x).sum())"),
+        (LEAVES[0], "classifier.scale = classifier.fc(x)"),
+        (LEAVES[2], "classifier.scale[:] = classifier.fc(x)"),
+        (LEAVES[2], "classifier.scale[0, :2] += classifier.fc(x)[0, :2]"),
+        (LEAVES[2], "classifier.scale.copy_(classifier.fc(x))"),
+        (LEAVES[2], "classifier.scale[0].add_(classifier.fc(x)[0])"),
+        (LEAVES[2], "classifier.scale.view(-1).mul_(classifier.fc(x).sum())"),
+        ("self.scale = width(torch.ones(1))", "pass"),
+        ("self.scale = nn.Parameter(torch.ones(1)).exp()", "pass"),
+        ("self.scale = nn.Parameter(torch.ones(1)) if classes > 2 else width", "pass"),
+    ],
+)
+def test_a_buffer_that_takes_on_a_graph(setting: str, more: str) -> None:
+    assert_clean(SCALED.format(default="", setting=setting, more=more, mark=""), CODE)
+
+
+CONFIGURED = """
+    def losses(net, cfg):
+        x = torch.rand(8, 1, requires_grad=True)
+        slope = torch.autograd.grad(net(x).sum(), x, create_graph=True)[0]
+        inside = ((slope + cfg{beta} * net(x)) ** 2).mean()
+        edge = (net(torch.zeros(1, 1)) ** 2).mean()
+        return inside + edge, inside, edge
+
+    def balance(net, cfg, opt):
+        for epoch in range(100):
+            if epoch % 10 == 0:
+                net.zero_grad()
+                _, inside, edge = losses(net, cfg)
+                inside.backward(retain_graph=True){mark}
+                a = sum(p.grad.norm().item() for p in net.parameters())
+                net.zero_grad()
+                edge.backward()
+                b = sum(p.grad.norm().item() for p in net.parameters())
+            opt.zero_grad()
+            total, _, _ = losses(net, cfg)
+            total.backward()
+            opt.step()
+"""
+
+
+@pytest.mark.parametrize("name", ["cfg", "config", "hparams"])
+@pytest.mark.parametrize("beta", ["['beta']", "['pde']['beta']"])
+def test_what_a_configuration_says_brings_no_graph(name: str, beta: str) -> None:
+    assert_flagged(CONFIGURED.format(beta=beta, mark="  # !").replace("cfg", name), CODE)
+
+
+@pytest.mark.parametrize("name", ["shared", "args", "features"])
+def test_what_a_parameter_brings_may_have_a_graph(name: str) -> None:
+    beta = "[0]" if name == "args" else "['beta']"
+    assert_clean(CONFIGURED.format(beta=beta, mark="").replace("cfg", name), CODE)
+
+
 GAN = """
     class Gan:
         def fit(self, loader):

@@ -1835,6 +1835,62 @@ def test_an_evaluation_that_decodes_or_goes_over_scales(given: str, loop: str) -
     assert_clean(EVALUATED.format(given=given, loop=loop, kept="{'loss': logits.max()}"), CODE)
 
 
+FILES = """
+        import numpy as np
+        import cv2
+        from PIL import Image
+
+        def describe(net, paths, to_tensor, other):
+            net.eval()
+            found = []
+            for {loop}:
+                x = {read}
+                found.append({kept})
+            return torch.cat(found).detach().numpy()
+"""
+READ = {"loop": "path in paths", "read": "torch.Tensor(np.load(path))", "kept": "net(x[None])"}
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {},
+        {"read": "to_tensor(Image.open(path)).unsqueeze(0)"},
+        {"read": "to_tensor(Image.open(path + '.png').convert('RGB'))"},
+        {"read": "torch.from_numpy(cv2.imread(str(path)))"},
+        {"loop": "i, path in enumerate(paths)"},
+        {"loop": "i in range(len(paths))", "read": "to_tensor(Image.open(paths[i]))"},
+        {"kept": "(path, net(x))"},
+    ],
+)
+def test_an_evaluation_that_reads_a_file_each_time(changed: dict[str, str]) -> None:
+    given = {**READ, **changed}
+    assert_flagged(FILES.format(**{**given, "kept": f"{given['kept']})  # !"}).replace("!)", "!"), CODE)
+    assert_clean(FILES.format(**{**given, "kept": "net(x).detach()"}), CODE)
+    assert_clean(FILES.format(**{**given, "kept": "net(x).argmax(-1)"}), CODE)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"read": "to_tensor(path)"},
+        {"read": "torch.ones(path)"},
+        {"read": "other.load(path)"},
+        {"read": "torch.load(path)"},  # checkpoints, of which there are few
+        {"read": "torch.Tensor(np.load('mean.npy')) * path"},
+    ],
+)
+def test_an_evaluation_that_reads_no_file_of_its_own(changed: dict[str, str]) -> None:
+    assert_clean(FILES.format(**{**READ, **changed}), CODE)
+
+
+def test_files_where_nothing_evaluates() -> None:
+    training = FILES.replace("net.eval()", "net.train()").format(**READ)
+    assert_clean(training, CODE)
+    wanted = FILES.replace("return torch.cat(found).detach().numpy()", "torch.cat(found).sum().backward()")
+    assert_clean(wanted.format(**READ), CODE)
+
+
 PUT_BACK = """
         class Probe:
             def __init__(self, net):
