@@ -41,6 +41,7 @@ from gradguard.static.missing_gradients import missing_gradients, without_gradie
 from gradguard.static.model import Backward, Event, Form, GradCall, Loop, Mode, Scope, Site, Store
 from gradguard.static.module_inputs import may_get_graphs
 from gradguard.static.moving_targets import moving_targets
+from gradguard.static.never_recorded import never_recorded
 from gradguard.static.never_unfrozen import never_unfrozen
 from gradguard.static.noted import judge_call, judge_construction
 from gradguard.static.objects import is_given
@@ -115,6 +116,7 @@ def judge(flow: Flow) -> None:
     flow.facts.stale_schedulers = lambda: [*stale_schedulers(flow), *stale_by_methods(flow)]
     flow.facts.schedule_lengths = lambda: list(schedule_lengths(flow))
     flow.facts.broken_ties = lambda: broken_ties(flow)
+    flow.facts.never_recorded = lambda: list(never_recorded(flow))
     flow.facts.moving_targets = lambda: list(moving_targets(flow))
     flow.facts.trained_averages = lambda: list(trained_averages(flow))
     if flow.ref.define.is_generator and flow.ref.define.decorators:

@@ -337,6 +337,27 @@ class NeverUnfrozen:
 
 
 @dataclass(frozen=True, slots=True)
+class NeverRecorded:
+    """A loss calls a method under ``no_grad`` that is the only one to run a part with parameters.
+
+    Args:
+        site: the call.
+        method: the name of the method.
+        part: the attribute of its object that it runs.
+        decorated: the method.
+        made: where the part is made.
+        is_sure: nothing in the program loads weights, which may be those of this part.
+    """
+
+    site: Site
+    method: str
+    part: str
+    decorated: Site
+    made: Site
+    is_sure: bool
+
+
+@dataclass(frozen=True, slots=True)
 class WithoutOptimizer:
     """An object with parameters takes part in a loss, and no optimizer is given them.
 
