@@ -65,6 +65,7 @@ from gradguard.static.stale_schedulers import stale_schedulers
 from gradguard.static.straight_through import cancelled
 from gradguard.static.tensor_keys import tensor_keys
 from gradguard.static.trained_averages import trained_averages
+from gradguard.static.trained_teachers import trained_teachers
 from gradguard.static.uncalled import uncalled
 from gradguard.static.uneven_cuts import uneven_cuts
 from gradguard.static.unfrozen_later import unfrozen_later
@@ -159,6 +160,7 @@ def judge(flow: Flow) -> None:
         flow.facts.unguarded = lambda: list(unguarded(flow))
         flow.facts.unscaled = lambda: list(unscaled(flow))
         flow.facts.passed_over = lambda: list(passed_over(flow))
+        flow.facts.trained_teachers = lambda: list(trained_teachers(flow))
         flow.facts.unreached = lambda: list(unreached(flow))
     if candidates := made_with_parameters(flow):
         flow.facts.without_optimizer = lambda: without_optimizer(flow, candidates)

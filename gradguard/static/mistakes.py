@@ -210,6 +210,27 @@ class Unreached:
 
 
 @dataclass(frozen=True, slots=True)
+class TrainedTeacher:
+    """The optimizer of a student has its teacher as well, and the loss has the graph of both.
+
+    Args:
+        site: where the teacher is run.
+        teacher: its name.
+        optimizer: the path of the optimizer.
+        backward: what computes its gradients.
+        step: the step of the optimizer.
+        is_sure: it is kept in evaluation mode.
+    """
+
+    site: Site
+    teacher: str
+    optimizer: str
+    backward: Site
+    step: Site
+    is_sure: bool
+
+
+@dataclass(frozen=True, slots=True)
 class TrainedAverage:
     """A network follows another one, by an average of the weights, and gradients of the same loss move both.
 

@@ -60,6 +60,7 @@ from gradguard.static.mistakes import (
     StaleScheduler,
     TensorKey,
     TrainedAverage,
+    TrainedTeacher,
     UnevenCut,
     Unguarded,
     Unreached,
@@ -144,6 +145,7 @@ class Function:
         live_advantages: the factors of a policy's loss that have the graph of a value.
         moving_targets: the targets that the network which is trained computes itself, with their graph.
         trained_averages: the networks that follow another one, and are trained as well (reads other files).
+        trained_teachers: the teachers that it trains with their students (reads other files).
         unreached: the backwards after which an optimizer steps whose parameters they do not reach.
         uncalled: where methods that train are named, and not called: ``optimizer.step``.
         discarded: the statements that call what only gives a new tensor: ``hidden.detach()``.
@@ -217,6 +219,7 @@ class Function:
     live_advantages: Callable[[], list[LiveAdvantage]] = field(default=list, repr=False)
     moving_targets: Callable[[], list[MovingTarget]] = field(default=list, repr=False)
     trained_averages: Callable[[], list[TrainedAverage]] = field(default=list, repr=False)
+    trained_teachers: Callable[[], list[TrainedTeacher]] = field(default=list, repr=False)
     unreached: Callable[[], list[Unreached]] = field(default=list, repr=False)
     uncalled: Callable[[], list[Site]] = field(default=list, repr=False)
     discarded: Callable[[], list[Site]] = field(default=list, repr=False)
