@@ -28,6 +28,7 @@ from gradguard.static.estimated_early import estimated_early
 from gradguard.static.evaluated_again import evaluated_again
 from gradguard.static.exit_stacks import left_on_stacks
 from gradguard.static.forwards import judge_forwards
+from gradguard.static.frozen_in_training import frozen_in_training
 from gradguard.static.goes_on import goes_on, through_iterations
 from gradguard.static.handed_functions import is_run_by_others
 from gradguard.static.hooks import judge_hook
@@ -117,6 +118,7 @@ def judge(flow: Flow) -> None:
     flow.facts.stale_schedulers = lambda: [*stale_schedulers(flow), *stale_by_methods(flow)]
     flow.facts.schedule_lengths = lambda: list(schedule_lengths(flow))
     flow.facts.broken_ties = lambda: broken_ties(flow)
+    flow.facts.frozen_in_training = lambda: list(frozen_in_training(flow))
     flow.facts.never_recorded = lambda: list(never_recorded(flow))
     flow.facts.moving_targets = lambda: list(moving_targets(flow))
     flow.facts.trained_averages = lambda: list(trained_averages(flow))

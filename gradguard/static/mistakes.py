@@ -339,6 +339,23 @@ class TensorKey:
 
 
 @dataclass(frozen=True, slots=True)
+class FrozenInTraining:
+    """A module is put into training mode, with a part that its constructor froze in evaluation mode.
+
+    Args:
+        site: the call of ``train``.
+        module: its path.
+        part: the path of the part.
+        put: what put the part into evaluation mode.
+    """
+
+    site: Site
+    module: str
+    part: str
+    put: Site
+
+
+@dataclass(frozen=True, slots=True)
 class NeverUnfrozen:
     """Each step freezes a network, nothing makes it trainable again, and an optimizer is to train it.
 

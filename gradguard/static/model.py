@@ -42,6 +42,7 @@ from gradguard.static.mistakes import (
     Drawn,
     EstimatedEarly,
     EvaluatedAgain,
+    FrozenInTraining,
     KeptKey,
     LeftByError,
     LeftOnStack,
@@ -168,6 +169,7 @@ class Function:
         evaluated_again: the closures without a reset that it gives to an optimizer which runs them several times.
         never_unfrozen: the networks that it freezes in each step, which nothing makes trainable again (reads other
             files).
+        frozen_in_training: what takes a part out of evaluation mode that was frozen in it (reads other files).
         never_recorded: the calls of methods under ``no_grad`` that alone run what is to be trained (reads other files).
         without_optimizer: the objects with parameters that it makes, and no optimizer is given (reads other files).
         tensor_keys: the dicts and sets of which it uses elements of tensors as keys.
@@ -247,6 +249,7 @@ class Function:
     unregistered_results: Callable[[], list[tuple[str, Site]]] = field(default=list, repr=False)
     evaluated_again: Callable[[], list[EvaluatedAgain]] = field(default=list, repr=False)
     never_unfrozen: Callable[[], list[NeverUnfrozen]] = field(default=list, repr=False)
+    frozen_in_training: Callable[[], list[FrozenInTraining]] = field(default=list, repr=False)
     never_recorded: Callable[[], list[NeverRecorded]] = field(default=list, repr=False)
     without_optimizer: Callable[[], list[WithoutOptimizer]] = field(default=list, repr=False)
     kept_outputs: Callable[[], list[Site]] = field(default=list, repr=False)
