@@ -11,9 +11,11 @@ from gradguard.static.classes import Class
 from gradguard.static.functions import FunctionRef
 from gradguard.static.mistakes import FrozenInTraining
 from gradguard.static.mode_layers import has_mode_layers
+from gradguard.static.model import TrainingMode
 from gradguard.static.names import put_into_evaluation
 from gradguard.static.own_methods import methods_of
-from gradguard.static.parameters import chosen, flags_given, frozen_by
+from gradguard.static.parameters import chosen, flags_given, frozen_by, making
+from gradguard.static.paths import is_part, is_within
 from gradguard.static.source import Site
 
 if TYPE_CHECKING:
@@ -25,6 +27,9 @@ _ONE_BY_ONE = re.compile(
     r"(?:bn|norm)_?eval|freeze_?(?:bn|norm|batch)|def train\(self,\s*mode",
     re.I,
 )
+
+
+_GOING_OVER = ("modules", "named_modules", "children", "apply")
 
 
 class _Part(NamedTuple):
@@ -45,14 +50,64 @@ def frozen_in_training(flow: Flow) -> Iterator[FrozenInTraining]:
     """The calls of ``train`` in a function that trains which such parts follow (reads other files)."""
     if flow.facts.is_test or not flow.facts.backwards:
         return
+    yield from _of_function(flow)
     for mode in flow.facts.training_modes:
-        cls = _class_at(flow, mode.target) if mode.on is True and mode.inner is None else None
+        cls = _class_at(flow, mode.target) if _is_put(mode) and mode.inner is None else None
         if cls is None or mode.target is None or not cls.is_module or cls.method("train") is not None:
             continue
         part = next((each for each in _parts(cls) if _follows(flow, cls, each)), None)
         if part is not None:
             name = part.path.removeprefix("self.")
             yield FrozenInTraining(mode.site, mode.target, f"{mode.target}.{name}", part.put)
+
+
+def _of_function(flow: Flow) -> Iterator[FrozenInTraining]:
+    """The same where a function freezes the part itself: ``body.eval()``, then ``model.train()`` in each epoch."""
+    modes = flow.facts.training_modes
+    frozen = {path for stmt in t.walk_statements(flow.ref.define.body) for path in frozen_by(stmt)}
+    for place, put in enumerate(modes if frozen else ()):
+        part = put.target
+        if part is None or part not in frozen or put.on is not False or put.inner is not None or put.loop is not None:
+            continue
+        later = modes[place + 1 :]
+        taken = next((mode for mode in later if _is_put(mode) and _has_part(flow, mode.target, part)), None)
+        is_set = any(is_part(mode.target or "", part) for mode in later)
+        if taken is not None and not is_set and _is_for_training(flow, part):
+            yield FrozenInTraining(taken.source.site, taken.target or "", part, put.site)
+
+
+def _is_put(mode: TrainingMode) -> bool:
+    """Whether a module itself is put into training mode; not one that may have it."""
+    source, call = mode.source, mode.source.site.node
+    func = call.func if isinstance(call, t.Call) else None
+    if mode.on is not True or not isinstance(func, t.Attribute) or not isinstance(source, TrainingMode):
+        return False
+    return t.path_of(func.value) == source.target
+
+
+def _has_part(flow: Flow, whole: str | None, part: str) -> bool:
+    """Whether a module has another one: ``model.body``, or ``body`` of ``model = nn.Sequential(body, head)``."""
+    if whole is None or is_within(part, whole):
+        return whole is not None
+    made = [making(value) for value in flow.ref.assigned.get(whole, ())]
+    given = [[t.path_of(arg.value) for arg in call.args] for call in made if call is not None]
+    return len(given) == len(made) == 1 and part in given[0]
+
+
+def _is_for_training(flow: Flow, part: str) -> bool:
+    """Whether a part that a function has computes something else in training, and nothing sets its mode besides."""
+    name, survey = part.rpartition(".")[2], flow.project.survey
+    values = flow.ref.assigned.get(part) or flow.ref.assigned.get(part.partition(".")[0]) or [t.Name(None, name)]
+    if survey.mentions(_ONE_BY_ONE, flow.module) or not all(has_mode_layers(flow.module, value) for value in values):
+        return False
+    methods = (call.func for call in flow.ref.calls if isinstance(call.func, t.Attribute))
+    over = [t.path_of(func.value) for func in methods if func.name in _GOING_OVER]
+    return part not in over and not survey.acts(name, _setting(name), flow.module, (flow.facts.name,))
+
+
+def _setting(name: str) -> re.Pattern[str]:
+    """What sets the mode of what has a name, or goes over its layers."""
+    return re.compile(rf"\b{re.escape(name)}\b(?:\.\w+)*\.(?:eval|train|modules|named_modules|children|apply)\(")
 
 
 def _class_at(flow: Flow, path: str | None) -> Class | None:
@@ -122,8 +177,7 @@ def _follows(flow: Flow, cls: Class, part: _Part) -> bool:
     survey, near = flow.project.survey, flow.module
     if survey.mentions(_ONE_BY_ONE, near) or not _has_layers(cls, part.path):
         return False
-    sets = re.compile(rf"\b{re.escape(name)}\b(?:\.\w+)*\.(?:eval|train|modules|named_modules|children|apply)\(")
-    return not survey.acts(name, sets, near, part.by) and not _is_called_again(flow, part.by)
+    return not survey.acts(name, _setting(name), near, part.by) and not _is_called_again(flow, part.by)
 
 
 def _is_called_again(flow: Flow, methods: Collection[str]) -> bool:

@@ -110,6 +110,80 @@ def test_the_whole_is_put_into_training_mode(snippet: str) -> None:
     assert_flagged(snippet, CODE)
 
 
+SCRIPT = """
+from torchvision.models import resnet50
+
+def run(loader, epochs, head):
+    body = resnet50(weights="DEFAULT")
+    for p in body.parameters():
+        p.requires_grad = False
+    body.eval()
+    model = nn.Sequential(body, head)
+    optimizer = torch.optim.Adam(head.parameters())
+    for epoch in range(epochs):
+        model.train()  # !
+        for x, y in loader:
+            loss = F.cross_entropy(model(x), y)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        model.eval()
+"""
+PART = """
+def epoch(model, loader, optimizer):
+    model.train()  # !
+    for x, y in loader:
+        loss = F.cross_entropy(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+def run(loader, model_name):
+    model = torchvision.models.get_model(model_name)
+    model.layer1.requires_grad_(False)
+    model.layer1.eval()
+    optimizer = torch.optim.Adam(model.parameters())
+    for _ in range(5):
+        epoch(model, loader, optimizer)
+
+import torchvision
+"""
+
+
+@pytest.mark.parametrize("snippet", [SCRIPT, PART])
+def test_a_function_freezes_it(snippet: str) -> None:
+    assert_flagged(snippet, CODE)
+
+
+@pytest.mark.parametrize(
+    "edits",
+    [
+        [("        model.train()\n", "        model.train()\n        body.eval()\n")],
+        [("        model.train()\n", "        model.train()\n        model[0].eval()\n        body.apply(still)\n")],
+        [("        model.train()\n", "        head.train()\n")],
+        [("    body.eval()\n", "")],
+        [("        p.requires_grad = False\n", "        p.requires_grad = True\n")],
+        [('resnet50(weights="DEFAULT")', "nn.Linear(8, 8)")],
+        [("nn.Sequential(body, head)", "nn.Sequential(nn.Flatten(), head)")],
+    ],
+)
+def test_look_alikes_in_a_function(edits: list[tuple[str, str]]) -> None:
+    assert_clean(twin(SCRIPT, *edits), CODE)
+
+
+@pytest.mark.parametrize(
+    "edits",
+    [
+        [("    model.train()\n", "    model.train()\n    model.layer1.eval()\n")],
+        [("    model.train()\n", "    model.fc.train()\n")],
+        [("    model.layer1.eval()\n", "")],
+        [("    model.layer1.requires_grad_(False)\n", "")],
+    ],
+)
+def test_look_alikes_of_a_part(edits: list[tuple[str, str]]) -> None:
+    assert_clean(twin(PART, *edits), CODE)
+
+
 HEAD = "import torch\nimport torch.nn as nn\nimport torch.nn.functional as F\n"
 
 
