@@ -119,6 +119,7 @@ def judge(flow: Flow) -> None:
     flow.facts.schedule_lengths = lambda: list(schedule_lengths(flow))
     flow.facts.broken_ties = lambda: broken_ties(flow)
     flow.facts.frozen_in_training = lambda: list(frozen_in_training(flow))
+    flow.facts.trained_teachers = lambda: list(trained_teachers(flow))
     flow.facts.never_recorded = lambda: list(never_recorded(flow))
     flow.facts.moving_targets = lambda: list(moving_targets(flow))
     flow.facts.trained_averages = lambda: list(trained_averages(flow))
@@ -162,7 +163,6 @@ def judge(flow: Flow) -> None:
         flow.facts.unguarded = lambda: list(unguarded(flow))
         flow.facts.unscaled = lambda: list(unscaled(flow))
         flow.facts.passed_over = lambda: list(passed_over(flow))
-        flow.facts.trained_teachers = lambda: list(trained_teachers(flow))
         flow.facts.unreached = lambda: list(unreached(flow))
     if candidates := made_with_parameters(flow):
         flow.facts.without_optimizer = lambda: without_optimizer(flow, candidates)

@@ -6,10 +6,12 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from gradguard.static.filled import goes_through
+from gradguard.static.filled import began_at
 from gradguard.static.mistakes import TrainedTeacher
 from gradguard.static.model import Backward, Forward, Mode, Step
 from gradguard.static.paths import is_part, is_within
+from gradguard.static.source import Site
+from gradguard.static.values import Roots
 
 if TYPE_CHECKING:
     from gradguard.static.flow import Flow
@@ -36,29 +38,56 @@ def trained_teachers(flow: Flow) -> Iterator[TrainedTeacher]:
     told: set[str] = set()
     for run in runs:
         path = _path(run)
-        backward = next((each for each in flow.facts.backwards if _is_reached(each, run)), None)
-        step = _step_of_both(flow, backward, path) if backward is not None else None
-        if backward is None or step is None or path in told:
-            continue
-        told.add(path)
-        name = path.rpartition(".")[2]
-        yield TrainedTeacher(
-            run.source.site, name, step.target or "", backward.source.site, step.source.site, _stays(flow, name)
-        )
+        found = _in_steps(flow, run, path) or _for_framework(flow, run, path) if path not in told else None
+        if found is not None:
+            told.add(path)
+            yield found
+
+
+def _in_steps(flow: Flow, run: Forward, path: str) -> TrainedTeacher | None:
+    """What a function trains itself: backward and step."""
+    backward = next((each for each in flow.facts.backwards if _is_reached(each.value.roots, run)), None)
+    step = _step_of_both(flow, backward, path) if backward is not None else None
+    if backward is None or step is None:
+        return None
+    name = path.rpartition(".")[2]
+    places = (backward.source.site, step.source.site)
+    return TrainedTeacher(run.source.site, name, step.target or "", *places, _stays(flow, name))
+
+
+def _for_framework(flow: Flow, run: Forward, path: str) -> TrainedTeacher | None:
+    """What a framework trains: the loss that ``training_step`` returns, with what ``configure_optimizers`` makes."""
+    owner, returns = flow.ref.owner, flow.facts.returns
+    making = owner.method("configure_optimizers") if owner is not None else None
+    made = flow.project.flow(making) if making is not None and flow.facts.name == "training_step" else None
+    modules = made.facts.returns.ref if made is not None else None
+    if making is None or not isinstance(modules, frozenset) or not _is_reached(returns.roots, run):
+        return None
+    if not _has_both(sorted(modules), path, _others(flow, returns.roots, path)) or flow.facts.site is None:
+        return None
+    name = path.rpartition(".")[2]
+    optimizer = Site(making.chunk, making.define)
+    return TrainedTeacher(run.source.site, name, making.define.name, flow.facts.site, optimizer, _stays(flow, name))
 
 
 def _path(run: Forward) -> str:
     return run.given_as or run.module or ""
 
 
-def _is_reached(backward: Backward, run: Forward) -> bool:
-    return not run.is_frozen and run.mode is not Mode.OFF and goes_through(backward, run)
+def _is_reached(loss: Roots, run: Forward) -> bool:
+    """Whether a loss surely has the graph of a run."""
+    return not run.is_frozen and run.mode is not Mode.OFF and any(began_at(root.key, run) for root in loss)
+
+
+def _others(flow: Flow, loss: Roots, teacher: str) -> list[str]:
+    """The modules besides that a loss is for."""
+    reached = [_path(run) for run in flow.facts.forwards if _is_reached(loss, run)]
+    return [path for path in reached if not is_part(path, teacher) and not is_part(teacher, path)]
 
 
 def _step_of_both(flow: Flow, backward: Backward, teacher: str) -> Step | None:
     """The step of an optimizer that has the module in which a teacher is, with the student that the loss is for."""
-    students = [_path(run) for run in flow.facts.forwards if _is_reached(backward, run)]
-    others = [path for path in students if not is_part(path, teacher) and not is_part(teacher, path)]
+    others = _others(flow, backward.value.roots, teacher)
     later = flow.facts.events[flow.facts.events.index(backward) :]
     steps = (event for event in later if isinstance(event, Step) and event.target is not None)
     return next((step for step in steps if _has_both(sorted(step.modules or ()), teacher, others)), None)

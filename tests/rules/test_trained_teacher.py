@@ -88,7 +88,40 @@ def main(loader, teacher):
 """
 
 
-@pytest.mark.parametrize("snippet", [DISTILLER + TRAINER, IN_ONE, OF_OBJECT])
+BY_FRAMEWORK = """
+import lightning.pytorch as pl
+
+class Lit(pl.LightningModule):
+    def __init__(self, teacher):
+        super().__init__()
+        self.teacher = teacher
+        self.teacher.eval()
+        self.net = nn.Linear(8, 4)
+
+    def training_step(self, batch, _):
+        x, y = batch
+        out, soft = self.net(x), self.teacher(x)  # !
+        return F.cross_entropy(out, y) + F.mse_loss(out, soft)
+
+    def configure_optimizers(self):
+        return torch.optim.AdamW(self.parameters(), lr=1e-3)
+"""
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        ("self.teacher(x)", "self.teacher(x).detach()"),
+        ("        x, y = batch", "        x, y = batch\n        self.teacher.requires_grad_(False)"),
+        ("self.parameters()", "self.net.parameters()"),
+        ("+ F.mse_loss(out, soft)", "+ 0 * F.mse_loss(out, out).item()"),
+    ],
+)
+def test_look_alikes_of_a_framework(edit: tuple[str, str]) -> None:
+    assert_clean(twin(BY_FRAMEWORK, edit), CODE)
+
+
+@pytest.mark.parametrize("snippet", [DISTILLER + TRAINER, IN_ONE, OF_OBJECT, BY_FRAMEWORK])
 def test_one_optimizer_has_both(snippet: str) -> None:
     assert_flagged(snippet, CODE)
 
