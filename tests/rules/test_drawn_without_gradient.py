@@ -467,3 +467,73 @@ def test_the_sequence_of_a_script() -> None:
 )  # fmt: skip
 def test_look_alikes_of_a_sequence(edits: list[tuple[str, str]]) -> None:
     assert_clean(twin(IN_SEQUENCE, *edits), CODE)
+
+
+PARTS = """
+from dataclasses import dataclass
+from torch.distributions import Categorical, Normal, kl_divergence
+
+@dataclass
+class Encoded:
+    mean: torch.Tensor
+    posterior: Normal
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.encoder, self.decoder = nn.Linear(8, 8), nn.Linear(4, 8)
+
+    def encode(self, x):
+        mean, log_std = self.encoder(x).chunk(2, -1)
+        {made}
+
+    def loss(self, x):
+        {taken}
+        code = {q}.sample()  # !
+        return F.mse_loss(self.decoder(code), x) + kl_divergence({q}, Normal(0.0, 1.0)).mean()
+
+def fit(loader):
+    model = Model()
+    optimizer = torch.optim.Adam(model.parameters())
+    for x in loader:
+        optimizer.zero_grad()
+        model.loss(x).backward()
+        optimizer.step()
+"""
+WAYS = {
+    "one of several": ("return mean, Normal(mean, log_std.exp())", "mean, q = self.encode(x)", "q"),
+    "under a word": ('return {"q": Normal(mean, log_std.exp()), "mean": mean}', "out = self.encode(x)", 'out["q"]'),
+    "a field": ("return Encoded(mean, Normal(mean, log_std.exp()))", "out = self.encode(x)", "out.posterior"),
+    "a field by its name": (
+        "q = Normal(mean, log_std.exp()); return Encoded(posterior=q, mean=mean)",
+        "q = self.encode(x).posterior",
+        "q",
+    ),
+    "an attribute": ("self.q = Normal(mean, log_std.exp())", "self.encode(x)", "self.q"),
+}
+
+
+def in_parts(way: str) -> str:
+    made, taken, q = WAYS[way]
+    return PARTS.replace("{made}", made).replace("{taken}", taken).replace("{q}", q)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_the_distribution_is_a_part_of_what_a_method_gives(way: str) -> None:
+    assert_flagged(in_parts(way), CODE)
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(
+    "edits",
+    [
+        [(".sample()", ".rsample()")],
+        [("Normal(mean, log_std.exp())", "Categorical(logits=mean)")],
+        [("Normal(mean, log_std.exp())", "make(mean, log_std)")],  # of whatever kind
+        [("self.decoder(code)", "self.decoder(x[:, :4])")],
+        [("    def loss", "    @torch.no_grad()\n    def loss")],
+        [("F.mse_loss(self.decoder(code), x)", "F.mse_loss(self.decoder(code), x).item()")],
+    ],
+)
+def test_look_alikes_of_parts(way: str, edits: list[tuple[str, str]]) -> None:
+    assert_clean(twin(in_parts(way), *edits), CODE)
