@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from gradguard.static import tree as t
 from gradguard.static.classes import Class
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 _DEEPEST = 6
 
 
-class Origin(NamedTuple):
+class Origin:
     """An expression, in the function that it stands in."""
 
-    flow: Flow
-    expr: t.Expr
+    def __init__(self, flow: Flow, expr: t.Expr) -> None:
+        self.flow, self.expr = flow, expr
 
 
 def origins(flow: Flow, expr: t.Expr, depth: int = 0) -> Iterator[Origin]:
