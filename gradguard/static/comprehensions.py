@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from gradguard.static import loops
 from gradguard.static import tree as t
 from gradguard.static.binding import bind_element
-from gradguard.static.values import Held, Kind, Value, Word, holding, iterated, structure
+from gradguard.static.values import Held, Kind, Value, Word, entries_of, holding, is_record, iterated, structure
 
 if TYPE_CHECKING:
     from gradguard.static.flow import Flow
@@ -47,7 +47,12 @@ def _collection(flow: Flow, expr: t.Comprehension, state: State, *, trains: bool
             _bind(flow, clause, expr, state)
         if expr.key is not None:
             flow.value(expr.key, state)
-        elements = _elements(flow, expr, _words(expr, batches), state)
+        entries = _entries(flow, expr, state)
+        elements = (
+            _of_each(flow, expr, entries, state)
+            if entries is not None
+            else _elements(flow, expr, _words(expr, batches), state)
+        )
         collected.append(elements[0][1] if len(elements) == 1 else structure(elements))
     flow.generating -= one_by_one
     for name, before in hidden.items():
@@ -77,6 +82,50 @@ def _words(expr: t.Comprehension, iterable: Value | None) -> list[tuple[str, Val
     parts = [part for _, part in iterable.parts] if iterable is not None and is_plain else []
     words = [(part.ref.text, part) for part in parts if isinstance(part.ref, Word)]
     return words if len(words) == len(parts) <= _MANY_WORDS else []
+
+
+class _Entries(NamedTuple):
+    """What ``{k: make(m) for k, m in nets.items()}`` goes over.
+
+    Args:
+        name: the variable that each entry is bound to.
+        path: the dict.
+        known: the modules in it by their keys.
+    """
+
+    name: str
+    path: str
+    known: tuple[tuple[str, Value], ...]
+
+
+def _entries(flow: Flow, expr: t.Comprehension, state: State) -> _Entries | None:
+    """The modules in a dict whose keys are all known, where a comprehension makes another one with the same keys."""
+    clause, *others = expr.clauses
+    call, names = clause.iterable, [t.path_of(name) for name in t.names_in(clause.target)]
+    is_same = expr.key is not None and len(names) == 2 and names[0] == t.path_of(expr.key)
+    func = call.func if isinstance(call, t.Call) and is_same and not others and not clause.conditions else None
+    path = t.path_of(func.value) if isinstance(func, t.Attribute) and func.name == "items" else None
+    if path is None or names[1] is None:
+        return None
+    path = flow.canonical(path)
+    whole = flow.read(path, state)
+    entries = whole.parts if path.startswith("self.") and is_record(whole) else entries_of(whole)
+    known = tuple((key, value) for key, value in entries if isinstance(key, str) and value.kind is Kind.MODULE)
+    return _Entries(names[1], path, known) if len(known) == len(entries) <= _MANY_WORDS and known else None
+
+
+def _of_each(flow: Flow, expr: t.Comprehension, entries: _Entries, state: State) -> list[tuple[object, Value]]:
+    """The entries of a dict that is made of another one's: each is known by the path of the one it is made of."""
+    found: list[tuple[object, Value]] = []
+    name, known = flow.canonical(entries.name), loops.marks(flow)
+    before = flow.elements.get(name)
+    for key, value in entries.known:
+        loops.forget(flow, known)  # what happens in it is written once
+        state.env[name] = value
+        flow.elements[name] = (f'{entries.path}["{key}"]',)
+        found.append((key, flow.value(expr.element, state)))
+    flow.elements[name] = before or ()
+    return found
 
 
 def _elements(

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from gradguard.static import tree as t
-from gradguard.static.functions_called import functions_called, functions_run
+from gradguard.static.functions_called import functions_called
+from gradguard.static.origins import origins
 from gradguard.static.route import handing_on
 from gradguard.static.source import Site
 from gradguard.static.trained_apart import cut
@@ -74,7 +75,7 @@ def _drawn_here(flow: Flow, call: t.Call) -> Iterator[Draw]:
     if func.name == "normal" and t.path_of(func) == "torch.normal":
         yield Draw(call, flow.site(call), tuple(arg.value for arg in call.args[:2]))
     elif func.name != "normal":
-        made = [made for value in flow.ref.bound_to(func.value) for made in _made(flow, value)]
+        made = [each.expr for each in origins(flow, func.value)]
         if made and all(isinstance(each, t.Call) and each.name in _REPARAMETRIZED for each in made):
             yield Draw(call, flow.site(call), (func.value, *flow.ref.bound_to(func.value)))
 
@@ -83,15 +84,6 @@ def _is_for_evaluation(flow: Flow) -> bool:
     """Whether a function knows another way to draw, or does not do so in training."""
     ways = (node for node in flow.ref.define.nodes if isinstance(node, t.Attribute))
     return any(node.name in ("rsample", "randn_like", "training") for node in ways)
-
-
-def _made(flow: Flow, value: t.Expr) -> Iterator[t.Expr]:
-    """What a call makes: of a function of the program, what that returns."""
-    ways = list(functions_run(flow, value)) if isinstance(value, t.Call) else []
-    for ref in ways:
-        yield from ref.given_back()
-    if not ways:
-        yield value
 
 
 def _drawn_by_callees(flow: Flow, call: t.Call) -> Iterator[Draw]:

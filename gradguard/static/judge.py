@@ -28,6 +28,7 @@ from gradguard.static.estimated_early import estimated_early
 from gradguard.static.evaluated_again import evaluated_again
 from gradguard.static.exit_stacks import left_on_stacks
 from gradguard.static.forwards import judge_forwards
+from gradguard.static.frozen_in_training import frozen_in_training
 from gradguard.static.goes_on import goes_on, through_iterations
 from gradguard.static.handed_functions import is_run_by_others
 from gradguard.static.hooks import judge_hook
@@ -41,6 +42,7 @@ from gradguard.static.missing_gradients import missing_gradients, without_gradie
 from gradguard.static.model import Backward, Event, Form, GradCall, Loop, Mode, Scope, Site, Store
 from gradguard.static.module_inputs import may_get_graphs
 from gradguard.static.moving_targets import moving_targets
+from gradguard.static.never_recorded import never_recorded
 from gradguard.static.never_unfrozen import never_unfrozen
 from gradguard.static.noted import judge_call, judge_construction
 from gradguard.static.objects import is_given
@@ -65,6 +67,7 @@ from gradguard.static.stale_schedulers import stale_schedulers
 from gradguard.static.straight_through import cancelled
 from gradguard.static.tensor_keys import tensor_keys
 from gradguard.static.trained_averages import trained_averages
+from gradguard.static.trained_teachers import trained_teachers
 from gradguard.static.uncalled import uncalled
 from gradguard.static.uneven_cuts import uneven_cuts
 from gradguard.static.unfrozen_later import unfrozen_later
@@ -116,6 +119,9 @@ def judge(flow: Flow) -> None:
     flow.facts.stale_schedulers = lambda: [*stale_schedulers(flow), *stale_by_methods(flow)]
     flow.facts.schedule_lengths = lambda: list(schedule_lengths(flow))
     flow.facts.broken_ties = lambda: broken_ties(flow)
+    flow.facts.frozen_in_training = lambda: list(frozen_in_training(flow))
+    flow.facts.trained_teachers = lambda: list(trained_teachers(flow))
+    flow.facts.never_recorded = lambda: list(never_recorded(flow))
     flow.facts.moving_targets = lambda: list(moving_targets(flow))
     flow.facts.trained_averages = lambda: list(trained_averages(flow))
     if flow.ref.define.is_generator and flow.ref.define.decorators:

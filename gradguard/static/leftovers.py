@@ -100,15 +100,24 @@ def _of_two(function: Function, found: Leftover) -> Leftover | None:
     if not others:
         return found
     modules = found.own.modules or frozenset()
-    is_judge = all(_JUDGE.search(path) for path in modules) and not any(map(_JUDGE.search, found.used_by.modules or ()))
+    is_judge = all(map(_judges, modules)) and not any(map(_judges, found.used_by.modules or ()))
     if not is_judge or any(other.target != found.own.target for other in others):
         return None
     if not _fills_all(function, found.left_by, found.used_by):
         return None
     runs = [run for run in function.forwards if goes_through(found.left_by, run)]
     judged = [run for run in runs if any(is_part(_path(run), module) for module in modules)]
-    may_decode = any(_MAY_DECODE.search(path) for path in modules) and len(judged) < 2
+    may_decode = any(_MAY_DECODE.search(_words(path)) for path in modules) and len(judged) < 2
     return replace(found, judged=judged[-1]) if judged and not may_decode else None
+
+
+def _judges(path: str) -> bool:
+    return _JUDGE.search(_words(path)) is not None
+
+
+def _words(path: str) -> str:
+    """A path with the keys on it as names: ``nets.d`` of ``nets["d"]``."""
+    return path.replace('["', ".").replace('"]', "")
 
 
 def _is_made_first(function: Function, found: Leftover) -> bool:

@@ -210,6 +210,27 @@ class Unreached:
 
 
 @dataclass(frozen=True, slots=True)
+class TrainedTeacher:
+    """The optimizer of a student has its teacher as well, and the loss has the graph of both.
+
+    Args:
+        site: where the teacher is run.
+        teacher: its name.
+        optimizer: the path of the optimizer.
+        backward: what computes its gradients.
+        step: the step of the optimizer.
+        is_sure: it is kept in evaluation mode.
+    """
+
+    site: Site
+    teacher: str
+    optimizer: str
+    backward: Site
+    step: Site
+    is_sure: bool
+
+
+@dataclass(frozen=True, slots=True)
 class TrainedAverage:
     """A network follows another one, by an average of the weights, and gradients of the same loss move both.
 
@@ -335,6 +356,23 @@ class RandomKey:
 
 
 @dataclass(frozen=True, slots=True)
+class FrozenInTraining:
+    """A module is put into training mode, with a part that its constructor froze in evaluation mode.
+
+    Args:
+        site: the call of ``train``.
+        module: its path.
+        part: the path of the part.
+        put: what put the part into evaluation mode.
+    """
+
+    site: Site
+    module: str
+    part: str
+    put: Site
+
+
+@dataclass(frozen=True, slots=True)
 class NeverUnfrozen:
     """Each step freezes a network, nothing makes it trainable again, and an optimizer is to train it.
 
@@ -351,6 +389,27 @@ class NeverUnfrozen:
     optimizer: str
     step: Site
     is_whole: bool
+
+
+@dataclass(frozen=True, slots=True)
+class NeverRecorded:
+    """A loss calls a method under ``no_grad`` that is the only one to run a part with parameters.
+
+    Args:
+        site: the call.
+        method: the name of the method.
+        part: the attribute of its object that it runs.
+        decorated: the method.
+        made: where the part is made.
+        is_sure: nothing in the program loads weights, which may be those of this part.
+    """
+
+    site: Site
+    method: str
+    part: str
+    decorated: Site
+    made: Site
+    is_sure: bool
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from gradguard.static.values import Kind
 
 if TYPE_CHECKING:
     from gradguard.static.flow import Flow
-    from gradguard.static.project import Project
+    from gradguard.static.project import Module, Project
 
 # ``F.dropout(x)`` is no such thing: it drops whatever the mode, unless it is told ``training=self.training``.
 _LAYERS = re.compile(
@@ -47,6 +47,21 @@ def needs_training_mode(project: Project, ref: FunctionRef, path: str) -> bool:
     return project.survey.mentions(_LAYERS, ref.module)
 
 
+def has_mode_layers(module: Module, value: t.Expr) -> bool:
+    """Whether an expression makes what has such layers, by the classes and functions that it names.
+
+    What a caller gives may be whatever the program has.
+    """
+    if not isinstance(value, t.Call):
+        return module.project.survey.mentions(_LAYERS, module)
+    for named in (node for node in t.walk(value) if isinstance(node, t.Name | t.Attribute)):
+        made = module.value_of(named)
+        texts = _texts(made.ref) if isinstance(made.ref, Class | FunctionRef) else (f"{made.ref}(",)
+        if made.ref is not None and any(_LAYERS.search(text) is not None for text in texts):
+            return True
+    return False
+
+
 def _is_evaluating_from_the_start(flow: Flow, path: str) -> bool:
     """Whether the constructor of the object that has a module puts it into evaluation mode: it is only probed."""
     holder, _, name = path.rpartition(".")
@@ -58,7 +73,7 @@ def _is_evaluating_from_the_start(flow: Flow, path: str) -> bool:
     return any(isinstance(f, t.Attribute) and f.name == "eval" and t.path_of(f.value) == f"self.{name}" for f in calls)
 
 
-def _texts(cls: Class) -> Iterator[str]:
+def _texts(cls: Class | FunctionRef) -> Iterator[str]:
     """The sources of a class, of what it inherits, and of the functions and classes of the program that it calls."""
     waiting: list[Class | FunctionRef] = [cls]
     seen: set[object] = set()

@@ -42,12 +42,14 @@ from gradguard.static.mistakes import (
     Drawn,
     EstimatedEarly,
     EvaluatedAgain,
+    FrozenInTraining,
     KeptKey,
     LeftByError,
     LeftOnStack,
     LiveAdvantage,
     LiveState,
     MovingTarget,
+    NeverRecorded,
     NeverUnfrozen,
     NoGradient,
     PartlyReset,
@@ -60,6 +62,7 @@ from gradguard.static.mistakes import (
     StaleScheduler,
     TensorKey,
     TrainedAverage,
+    TrainedTeacher,
     UnevenCut,
     Unguarded,
     Unreached,
@@ -144,6 +147,7 @@ class Function:
         live_advantages: the factors of a policy's loss that have the graph of a value.
         moving_targets: the targets that the network which is trained computes itself, with their graph.
         trained_averages: the networks that follow another one, and are trained as well (reads other files).
+        trained_teachers: the teachers that it trains with their students (reads other files).
         unreached: the backwards after which an optimizer steps whose parameters they do not reach.
         uncalled: where methods that train are named, and not called: ``optimizer.step``.
         discarded: the statements that call what only gives a new tensor: ``hidden.detach()``.
@@ -166,6 +170,8 @@ class Function:
         evaluated_again: the closures without a reset that it gives to an optimizer which runs them several times.
         never_unfrozen: the networks that it freezes in each step, which nothing makes trainable again (reads other
             files).
+        frozen_in_training: what takes a part out of evaluation mode that was frozen in it (reads other files).
+        never_recorded: the calls of methods under ``no_grad`` that alone run what is to be trained (reads other files).
         without_optimizer: the objects with parameters that it makes, and no optimizer is given (reads other files).
         tensor_keys: the dicts and sets of which it uses elements of tensors as keys.
         random_keys: the dicts in which it keeps things under what is drawn (reads other files).
@@ -217,6 +223,7 @@ class Function:
     live_advantages: Callable[[], list[LiveAdvantage]] = field(default=list, repr=False)
     moving_targets: Callable[[], list[MovingTarget]] = field(default=list, repr=False)
     trained_averages: Callable[[], list[TrainedAverage]] = field(default=list, repr=False)
+    trained_teachers: Callable[[], list[TrainedTeacher]] = field(default=list, repr=False)
     unreached: Callable[[], list[Unreached]] = field(default=list, repr=False)
     uncalled: Callable[[], list[Site]] = field(default=list, repr=False)
     discarded: Callable[[], list[Site]] = field(default=list, repr=False)
@@ -245,6 +252,8 @@ class Function:
     unregistered_results: Callable[[], list[tuple[str, Site]]] = field(default=list, repr=False)
     evaluated_again: Callable[[], list[EvaluatedAgain]] = field(default=list, repr=False)
     never_unfrozen: Callable[[], list[NeverUnfrozen]] = field(default=list, repr=False)
+    frozen_in_training: Callable[[], list[FrozenInTraining]] = field(default=list, repr=False)
+    never_recorded: Callable[[], list[NeverRecorded]] = field(default=list, repr=False)
     without_optimizer: Callable[[], list[WithoutOptimizer]] = field(default=list, repr=False)
     kept_outputs: Callable[[], list[Site]] = field(default=list, repr=False)
     opaque_calls: list[OpaqueCall] = field(default_factory=list)

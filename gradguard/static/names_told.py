@@ -7,7 +7,14 @@ import re
 _OWNER = re.compile(r"\b(\w+)\.(?:\w+_)?(?:model|net|network)\b")
 _MOVED = r"(?:\.(?:to|cuda|cpu|float|half|double)\([^()\n]*\))*"
 _OF_MODULES = re.compile(r"\.(?:eval|(?:named_)?parameters)\(\)")
-_MODULE_BEFORE = re.compile(rf"(?<![\w.])(\w+){_MOVED}\Z")
+_ENTRY = r"(?:\[(?:\w+|'\w+'|\"\w+\")\])?"
+_MODULE_BEFORE = re.compile(rf"(?<![\w.])(\w+){_ENTRY}{_MOVED}\Z")
+_TAKEN = r"\bfor\s+(?:\w+,\s*)?"
+# [m.parameters() for m in nets.values()], and a loop over them that does so first
+_OF_EACH = re.compile(
+    rf"(?<![\w.])(\w+)\.(?:eval|(?:named_)?parameters)\(\)[^\n]*{_TAKEN}\1\s+in\s+(\w+)\.(?:items|values)\(\)|"
+    rf"{_TAKEN}(\w+)\s+in\s+(\w+)\.(?:items|values)\(\):\s+\3\.eval\(\)"
+)
 _EVALUATED = re.compile(rf"^(\w+)(?:\s*=[^\n=]*|{_MOVED})\.eval\(\)", re.M)
 _TRAINED = re.compile(r"(?<![\w.])(\w+)\.train\((?!\s*(?:mode\s*=\s*)?False)")
 _FROZEN = re.compile(
@@ -22,9 +29,10 @@ def owners(text: str) -> frozenset[str]:
 
 
 def modules(text: str) -> frozenset[str]:
-    """The variables that are used as only modules are used: ``enc.parameters()``."""
+    """The variables that are used as only modules are used, ``enc.parameters()``, or whose entries are."""
     before = (text[text.rfind("\n", 0, use.start()) + 1 : use.start()] for use in _OF_MODULES.finditer(text))
-    return frozenset(found[1] for found in map(_MODULE_BEFORE.search, before) if found is not None)
+    found = frozenset(found[1] for found in map(_MODULE_BEFORE.search, before) if found is not None)
+    return found.union(*_OF_EACH.findall(text)) - {""} if found else found
 
 
 def evaluated(text: str) -> frozenset[str]:

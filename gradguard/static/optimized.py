@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from gradguard.static import tree as t
 from gradguard.static.functions import FunctionRef
+from gradguard.static.paths import is_part
 
 if TYPE_CHECKING:
     from gradguard.static.called import Called
@@ -117,7 +118,11 @@ def _makes_leaf(call: t.Call) -> bool:
 
 
 def _as_kept(c: Called, path: str | None) -> str | None:
-    """The path by which the object's methods have what its constructor was given: ``self.model.head``."""
+    """The path by which the object's methods have what its constructor was given: ``self.model.head``.
+
+    What a comprehension takes from a dict whose keys are known has its path there: ``nets["g"]``.
+    """
+    path = entry if path is not None and (entry := c.flow.element_path(path)).endswith('"]') else path
     head, dot, rest = (path or "").partition(".")
     kept = c.flow.ref.kept_as(head) if head in c.flow.params else None
     return path if kept is None else kept + dot + rest
@@ -127,7 +132,7 @@ def overlap(some: frozenset[str] | None, others: frozenset[str] | None) -> bool:
     """Whether two optimizers may have parameters in common: ``net`` has those of ``net.head``."""
     if some is None or others is None:
         return True
-    return any(f"{a}.".startswith(f"{b}.") or f"{b}.".startswith(f"{a}.") for a in some for b in others)
+    return any(is_part(a, b) or is_part(b, a) for a in some for b in others)
 
 
 def _is_of_module(call: t.Call) -> bool:

@@ -120,7 +120,8 @@ def _modules_of(here: Translation, optimizer: str | None) -> frozenset[str] | No
     """The modules whose parameters an optimizer has that the caller, or its object, made and hands over."""
     is_own = optimizer is not None and optimizer.startswith("self.")
     known = here.state.env.get(optimizer) if optimizer is not None else None
-    made = here.flow.read(str(optimizer), here.state) if is_own and known is None else known
+    is_entry = optimizer is not None and optimizer.endswith('"]')  # opts["d"], of a dict that is handed over
+    made = here.flow.read(str(optimizer), here.state) if (is_own or is_entry) and known is None else known
     return made.ref if made is not None and made.kind is Kind.OPTIMIZER and isinstance(made.ref, frozenset) else None
 
 

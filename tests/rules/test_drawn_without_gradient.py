@@ -369,6 +369,176 @@ def test_a_sequence_that_goes_on_from_its_samples() -> None:
     assert_clean(FED_BACK, CODE)
 
 
+IN_SEQUENCE = """
+from torch.distributions import Categorical, Independent, Normal, kl_divergence
+
+class GaussianHead(nn.Module):
+    def __init__(self, size, codes):
+        super().__init__()
+        self.loc, self.raw = nn.Linear(size, codes), nn.Linear(size, codes)
+
+    def forward(self, hidden):
+        return Independent(Normal(self.loc(hidden), F.softplus(self.raw(hidden))), 1)
+
+def inference(size, codes):
+    trunk = nn.Sequential(nn.Linear(size, 32), nn.ELU())
+    return nn.Sequential(trunk, GaussianHead(32, codes))
+
+class Autoencoder(nn.Module):
+    def __init__(self, size=12, codes=2):
+        super().__init__()
+        self.codes = codes
+        self.encoder = nn.Sequential(nn.Linear(size, 32), nn.ELU(), GaussianHead(32, codes))
+        self.decoder = nn.Sequential(nn.Linear(codes, 32), nn.ELU(), nn.Linear(32, size))
+
+    @property
+    def prior(self):
+        return Independent(Normal(torch.zeros(self.codes), torch.ones(self.codes)), 1)
+
+    def elbo(self, x, beta=1.0):
+        posterior = self.encoder(x)
+        z = posterior.sample()  # !
+        rec = Independent(Normal(self.decoder(z), 1.0), 1).log_prob(x)
+        return (rec - beta * kl_divergence(posterior, self.prior)).mean()
+"""
+TRAINS_IT = """
+class Trainer:
+    def __init__(self, model):
+        self.model = Autoencoder()
+        self.opt = torch.optim.Adam(self.model.parameters())
+
+    def step(self, x):
+        q = self.model.encoder(x)
+        code = q.sample()  # !
+        loss = F.mse_loss(self.model.decoder(code), x) + kl_divergence(q, self.model.prior).mean()
+        self.opt.zero_grad()
+        loss.backward()
+        self.opt.step()
+"""
+ENCODER = "nn.Sequential(nn.Linear(size, 32), nn.ELU(), GaussianHead(32, codes))"
+
+
+@pytest.mark.parametrize(
+    "encoder",
+    [
+        ENCODER,
+        "nn.Sequential(nn.Linear(size, 32), nn.Sequential(nn.ELU(), GaussianHead(32, codes))).to('cpu')",
+        "nn.Sequential(*[nn.Linear(size, 32), nn.ELU()], GaussianHead(32, codes))",
+        "inference(size, codes)",
+    ],
+)
+def test_what_the_last_of_a_sequence_gives(encoder: str) -> None:
+    assert_flagged(IN_SEQUENCE.replace(ENCODER, encoder), CODE)
+
+
+def test_the_sequence_is_of_another_object() -> None:
+    assert_flagged(twin(IN_SEQUENCE, ("posterior.sample()", "posterior.rsample()")) + TRAINS_IT, CODE)
+
+
+IN_SCRIPT = """
+encoder = nn.Sequential(nn.Linear(12, 32), GaussianHead(32, 2))
+decoder = nn.Linear(2, 12)
+opt = torch.optim.Adam([*encoder.parameters(), *decoder.parameters()])
+unit = Independent(Normal(torch.zeros(2), torch.ones(2)), 1)
+for x in torch.randn(100, 8, 12):
+    q = encoder(x)
+    loss = F.mse_loss(decoder(q.sample()), x) + kl_divergence(q, unit).mean()  # !
+    opt.zero_grad()
+    loss.backward()
+    opt.step()
+"""
+
+
+def test_the_sequence_of_a_script() -> None:
+    assert_flagged(twin(IN_SEQUENCE, ("posterior.sample()", "posterior.rsample()")) + IN_SCRIPT, CODE)
+
+
+@pytest.mark.parametrize(
+    "edits",
+    [
+        [("posterior.sample()", "posterior.rsample()")],
+        [("posterior.sample()", "posterior.mean")],
+        [("Independent(Normal(self.loc(hidden), F.softplus(self.raw(hidden))), 1)", "Categorical(self.loc(hidden))")],
+        [("        posterior = ", "        with torch.no_grad(): posterior = ")],
+        [("ELU(), GaussianHead(32, codes))\n", "ELU(), nn.Linear(32, codes))\n")],
+        [("    def elbo", "    @torch.no_grad()\n    def elbo")],
+        [(" - beta * kl_divergence(posterior, self.prior)", "")],
+    ],
+)  # fmt: skip
+def test_look_alikes_of_a_sequence(edits: list[tuple[str, str]]) -> None:
+    assert_clean(twin(IN_SEQUENCE, *edits), CODE)
+
+
+PARTS = """
+from dataclasses import dataclass
+from torch.distributions import Categorical, Normal, kl_divergence
+
+@dataclass
+class Encoded:
+    mean: torch.Tensor
+    posterior: Normal
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.encoder, self.decoder = nn.Linear(8, 8), nn.Linear(4, 8)
+
+    def encode(self, x):
+        mean, log_std = self.encoder(x).chunk(2, -1)
+        {made}
+
+    def loss(self, x):
+        {taken}
+        code = {q}.sample()  # !
+        return F.mse_loss(self.decoder(code), x) + kl_divergence({q}, Normal(0.0, 1.0)).mean()
+
+def fit(loader):
+    model = Model()
+    optimizer = torch.optim.Adam(model.parameters())
+    for x in loader:
+        optimizer.zero_grad()
+        model.loss(x).backward()
+        optimizer.step()
+"""
+WAYS = {
+    "one of several": ("return mean, Normal(mean, log_std.exp())", "mean, q = self.encode(x)", "q"),
+    "under a word": ('return {"q": Normal(mean, log_std.exp()), "mean": mean}', "out = self.encode(x)", 'out["q"]'),
+    "a field": ("return Encoded(mean, Normal(mean, log_std.exp()))", "out = self.encode(x)", "out.posterior"),
+    "a field by its name": (
+        "q = Normal(mean, log_std.exp()); return Encoded(posterior=q, mean=mean)",
+        "q = self.encode(x).posterior",
+        "q",
+    ),
+    "an attribute": ("self.q = Normal(mean, log_std.exp())", "self.encode(x)", "self.q"),
+}
+
+
+def in_parts(way: str) -> str:
+    made, taken, q = WAYS[way]
+    return PARTS.replace("{made}", made).replace("{taken}", taken).replace("{q}", q)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_the_distribution_is_a_part_of_what_a_method_gives(way: str) -> None:
+    assert_flagged(in_parts(way), CODE)
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(
+    "edits",
+    [
+        [(".sample()", ".rsample()")],
+        [("Normal(mean, log_std.exp())", "Categorical(logits=mean)")],
+        [("Normal(mean, log_std.exp())", "make(mean, log_std)")],  # of whatever kind
+        [("self.decoder(code)", "self.decoder(x[:, :4])")],
+        [("    def loss", "    @torch.no_grad()\n    def loss")],
+        [("F.mse_loss(self.decoder(code), x)", "F.mse_loss(self.decoder(code), x).item()")],
+    ],
+)
+def test_look_alikes_of_parts(way: str, edits: list[tuple[str, str]]) -> None:
+    assert_clean(twin(in_parts(way), *edits), CODE)
+
+
 LOSSES = """
 from torch.distributions import Normal
 

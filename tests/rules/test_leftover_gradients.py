@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+from textwrap import dedent
+
 import pytest
 
-from tests.rules.snippets import assert_clean, assert_flagged, findings
+from tests.rules.snippets import assert_clean, assert_flagged, findings, twin
 
 CODE = "GG214"
 
@@ -844,3 +846,91 @@ def test_a_judge_that_both_losses_ask(between: str) -> None:
         ),
         CODE,
     )
+
+
+NETS = """
+    def dense(*sizes):
+        return nn.Sequential(*(nn.Linear(a, b) for a, b in zip(sizes, sizes[1:])))
+
+    def judge_loss(nets, real, z):
+        fake = nets["g"](z)
+        return F.softplus(-nets["d"](real)).mean() + F.softplus(nets["d"](fake)).mean()
+
+    def maker_loss(nets, z):
+        return F.softplus(-nets["d"](nets["g"](z))).mean()
+
+    def make():
+        nets = {"g": dense(8, 32, 2), "d": dense(2, 32, 1)}
+        return nets, {k: torch.optim.Adam(m.parameters(), lr=1e-3) for k, m in nets.items()}
+"""
+IN_DICTS = {
+    "in one function": """
+    def main(data):
+        nets = {"g": dense(8, 32, 2), "d": dense(2, 32, 1)}
+        opts = {k: torch.optim.Adam(m.parameters(), lr=1e-3) for k, m in nets.items()}
+        for real in data:
+            for o in opts.values():
+                o.zero_grad()
+            fake = nets["g"](torch.randn(64, 8))
+            d_loss = F.softplus(-nets["d"](real)).mean() + F.softplus(nets["d"](fake)).mean()
+            d_loss.backward()  # !
+            opts["d"].step()
+            maker_loss(nets, torch.randn(64, 8)).backward()
+            opts["g"].step()
+    """,
+    "in a helper that is given both": """
+    def step(nets, opts, real):
+        for o in opts.values():
+            o.zero_grad()
+        judge_loss(nets, real, torch.randn(64, 8)).backward()  # !
+        opts["d"].step()
+        maker_loss(nets, torch.randn(64, 8)).backward()
+        opts["g"].step()
+
+    def main(data):
+        nets = {"g": dense(8, 32, 2), "d": dense(2, 32, 1)}
+        opts = {"g": torch.optim.Adam(nets["g"].parameters()), "d": torch.optim.Adam(nets["d"].parameters())}
+        for real in data:
+            step(nets, opts, real)
+        nets["g"].eval()
+    """,
+    "of an object": """
+    class Trainer:
+        def __init__(self):
+            self.nets = {"g": dense(8, 32, 2), "disc": dense(2, 32, 1)}
+            self.opts = {name: torch.optim.Adam(net.parameters()) for name, net in self.nets.items()}
+
+        def step(self, real):
+            for o in self.opts.values():
+                o.zero_grad()
+            fake = self.nets["g"](torch.randn(64, 8))
+            loss = F.softplus(-self.nets["disc"](real)).mean() + F.softplus(self.nets["disc"](fake)).mean()
+            loss.backward()  # !
+            self.opts["disc"].step()
+            F.softplus(-self.nets["disc"](self.nets["g"](torch.randn(64, 8)))).mean().backward()
+            self.opts["g"].step()
+    """,
+}
+
+
+@pytest.mark.parametrize("name", IN_DICTS)
+def test_networks_and_optimizers_in_dicts(name: str) -> None:
+    assert_flagged(dedent(NETS) + dedent(IN_DICTS[name]), CODE)
+
+
+@pytest.mark.parametrize("name", IN_DICTS)
+@pytest.mark.parametrize(
+    "edits",
+    [
+        [("(fake)", "(fake.detach())")],
+        [("fake = ", "with torch.no_grad(): fake = ")],
+        [('opts["d"].step()', 'opts["d"].step(); opts["g"].zero_grad()'),
+         ('opts["disc"].step()', 'opts["disc"].step(); self.opts["g"].zero_grad()')],
+        [('opts["d"].step()', 'opts["d"].step(); [o.zero_grad() for o in opts.values()]'),
+         ('opts["disc"].step()', 'opts["disc"].step(); [o.zero_grad() for o in self.opts.values()]')],
+        [('["d"]', '["b"]'), ('["disc"]', '["b"]'), ('"d":', '"b":'), ('"disc":', '"b":')],  # nobody is a judge
+    ],
+)  # fmt: skip
+def test_look_alikes_in_dicts(name: str, edits: list[tuple[str, str]]) -> None:
+    snippet = dedent(NETS) + dedent(IN_DICTS[name])
+    assert_clean(twin(snippet, *[(old, new) for old, new in edits if old in snippet]), CODE)

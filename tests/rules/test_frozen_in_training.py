@@ -1,0 +1,231 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.rules.snippets import assert_clean, assert_flagged, lines_in_files, twin
+
+CODE = "GG304"
+
+TUNED = """
+def conv(cin, cout):
+    return nn.Sequential(nn.Conv2d(cin, cout, 3, bias=False), nn.BatchNorm2d(cout), nn.ReLU())
+
+class Body(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.stages = nn.Sequential(conv(1, 8), conv(8, 16))
+
+    def forward(self, x):
+        return self.stages(x).mean((2, 3))
+
+class Tuned(nn.Module):
+    def __init__(self, classes=3, freeze=True):
+        super().__init__()
+        self.backbone = Body()
+        self.head = nn.Linear(16, classes)
+        if freeze:
+            self.lock()
+
+    def lock(self):
+        for p in self.backbone.parameters():
+            p.requires_grad_(False)
+        self.backbone.eval()
+
+    def forward(self, x):
+        return self.head(self.backbone(x))
+"""
+LOOP = """
+def train_epoch(model, loader, optimizer):
+    model.train()  # !
+    for x, y in loader:
+        loss = F.cross_entropy(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+def main(loader):
+    model = Tuned()
+    optimizer = torch.optim.Adam([p for p in model.parameters() if p.requires_grad])
+    for epoch in range(10):
+        train_epoch(model, loader, optimizer)
+        model.eval()
+"""
+OBJECT = """
+from torchvision.models import resnet18
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        encoder = resnet18(weights="DEFAULT")
+        encoder.requires_grad_(False)
+        encoder.eval()
+        self.encoder = encoder
+        self.head = nn.Linear(1000, 5)
+
+    def forward(self, x):
+        return self.head(self.encoder(x))
+
+class Trainer:
+    def __init__(self, lr):
+        self.net = Net()
+        self.optimizer = torch.optim.SGD(self.net.head.parameters(), lr=lr)
+
+    def fit(self, loader, epochs):
+        for epoch in range(epochs):
+            self.net.train(True)  # !
+            for x, y in loader:
+                self.optimizer.zero_grad()
+                F.cross_entropy(self.net(x), y).backward()
+                self.optimizer.step()
+"""
+IN_ROW = """
+class Flow(nn.Module):
+    def __init__(self, size):
+        super().__init__()
+        self.features = nn.Sequential(nn.Linear(size, 32), nn.BatchNorm1d(32)).eval().requires_grad_(False)
+        self.out = nn.Linear(32, 1)
+
+    def forward(self, x):
+        return self.out(self.features(x))
+
+    def fit(self, batches):
+        self.train()  # !
+        optimizer = torch.optim.Adam(self.out.parameters())
+        for x, y in batches:
+            loss = F.mse_loss(self(x), y)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+"""
+
+
+GIVEN = TUNED.replace("classes=3, freeze=True", "backbone, classes=3, freeze=True").replace("Body()", "backbone")
+GIVEN_LOOP = LOOP.replace("Tuned()", "Tuned(Body())")
+
+
+@pytest.mark.parametrize("snippet", [TUNED + LOOP, OBJECT, IN_ROW, GIVEN + GIVEN_LOOP])
+def test_the_whole_is_put_into_training_mode(snippet: str) -> None:
+    assert_flagged(snippet, CODE)
+
+
+SCRIPT = """
+from torchvision.models import resnet50
+
+def run(loader, epochs, head):
+    body = resnet50(weights="DEFAULT")
+    for p in body.parameters():
+        p.requires_grad = False
+    body.eval()
+    model = nn.Sequential(body, head)
+    optimizer = torch.optim.Adam(head.parameters())
+    for epoch in range(epochs):
+        model.train()  # !
+        for x, y in loader:
+            loss = F.cross_entropy(model(x), y)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        model.eval()
+"""
+PART = """
+def epoch(model, loader, optimizer):
+    model.train()  # !
+    for x, y in loader:
+        loss = F.cross_entropy(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+def run(loader, model_name):
+    model = torchvision.models.get_model(model_name)
+    model.layer1.requires_grad_(False)
+    model.layer1.eval()
+    optimizer = torch.optim.Adam(model.parameters())
+    for _ in range(5):
+        epoch(model, loader, optimizer)
+
+import torchvision
+"""
+
+
+@pytest.mark.parametrize("snippet", [SCRIPT, PART])
+def test_a_function_freezes_it(snippet: str) -> None:
+    assert_flagged(snippet, CODE)
+
+
+@pytest.mark.parametrize(
+    "edits",
+    [
+        [("        model.train()\n", "        model.train()\n        body.eval()\n")],
+        [("        model.train()\n", "        model.train()\n        model[0].eval()\n        body.apply(still)\n")],
+        [("        model.train()\n", "        head.train()\n")],
+        [("    body.eval()\n", "")],
+        [("        p.requires_grad = False\n", "        p.requires_grad = True\n")],
+        [('resnet50(weights="DEFAULT")', "nn.Linear(8, 8)")],
+        [("nn.Sequential(body, head)", "nn.Sequential(nn.Flatten(), head)")],
+    ],
+)
+def test_look_alikes_in_a_function(edits: list[tuple[str, str]]) -> None:
+    assert_clean(twin(SCRIPT, *edits), CODE)
+
+
+@pytest.mark.parametrize(
+    "edits",
+    [
+        [("    model.train()\n", "    model.train()\n    model.layer1.eval()\n")],
+        [("    model.train()\n", "    model.fc.train()\n")],
+        [("    model.layer1.eval()\n", "")],
+        [("    model.layer1.requires_grad_(False)\n", "")],
+    ],
+)
+def test_look_alikes_of_a_part(edits: list[tuple[str, str]]) -> None:
+    assert_clean(twin(PART, *edits), CODE)
+
+
+HEAD = "import torch\nimport torch.nn as nn\nimport torch.nn.functional as F\n"
+
+
+def test_the_model_is_in_another_file(tmp_path: Path) -> None:
+    files = {"model.py": HEAD + TUNED, "main.py": HEAD + "from model import Tuned\n" + LOOP}
+    line = next(n for n, text in enumerate(files["main.py"].splitlines(), 1) if "# !" in text)
+    assert lines_in_files(tmp_path, files, CODE) == [("main.py", line)]
+
+
+@pytest.mark.parametrize(
+    "edits",
+    [
+        [("    model.train()\n", "    model.train()\n    model.backbone.eval()\n")],
+        [("    model.train()\n", "    model.train()\n    model.lock()\n")],
+        [("    model.train()\n", "    model.train()\n    for m in model.backbone.modules():\n        m.eval()\n")],
+        [("    model.train()\n", "    model.head.train()\n")],
+        [("    model.train()\n", "")],
+        [("    model.train()\n", "    model.train(False)\n")],
+        [("    def lock", "    def train(self, mode=True):\n        return self.head.train(mode)\n\n    def lock")],
+        [("        self.backbone.eval()\n", "")],  # only frozen
+        [("        for p in self.backbone.parameters():\n            p.requires_grad_(False)\n", "")],  # it is trained
+        [("nn.BatchNorm2d(cout)", "nn.GroupNorm(4, cout)")],
+        [("freeze=True", "freeze=False")],
+        [("    model.train()\n", "    model.train()\n    for m in model.modules():\n"
+          "        if isinstance(m, nn.BatchNorm2d):\n            m.eval()\n")],
+        [("nn.BatchNorm2d(cout)", "nn.BatchNorm2d(cout, track_running_stats=False)")],
+        [("        loss.backward()\n        optimizer.step()\n", "        print(loss.item())\n")],  # nothing trains
+    ],
+)  # fmt: skip
+def test_look_alikes(edits: list[tuple[str, str]]) -> None:
+    assert_clean(twin(TUNED + LOOP, *edits), CODE)
+
+
+@pytest.mark.parametrize(
+    "edits",
+    [
+        [("self.net.train(True)", "self.net.train(epoch < 5); self.net.encoder.eval()")],
+        [("self.net.train(True)", "self.net.head.train(True)")],
+        [("        encoder.eval()\n", "")],
+        [("        self.encoder = encoder\n", "        self.encoder = nn.Linear(8, 1000)\n")],
+        [('resnet18(weights="DEFAULT")', "nn.Linear(8, 1000)")],
+    ],
+)
+def test_look_alikes_of_an_object(edits: list[tuple[str, str]]) -> None:
+    assert_clean(twin(OBJECT, *edits), CODE)
