@@ -40,11 +40,17 @@ from gradguard.findings import Confidence, Finding, Severity
 from gradguard.signs import sign
 from gradguard.static.model import Function
 
-_DECORATED = sign("no_grad", "inference_mode", pattern=r"@(?:\w+\.)*(?:no_grad|inference_mode)\b")
+# A method, which is none to begin with weights, or to generate.
+_DECORATED = sign(
+    "no_grad", "inference_mode",
+    pattern=r"@(?:\w+\.)*(?:no_grad|inference_mode)\b[^\n]*\n(?:[ \t]*@[^\n]*\n)*[ \t]*def (?!_*init|generate|reset)\w+\(\s*self\b",
+    across=True,
+)  # fmt: skip
 _MODULE = sign("Module")
 _CALLS = sign("self.", ".", pattern=r"=[^\n=]*\b\w+\.\w+\(", own=True)
+_MEASURES = sign("loss", "Loss", "entropy", "criterion", "backward", "mse", "nll", own=True)
 
-rule = Rule("GG237", "never-recorded", Severity.ERROR, ((_DECORATED, _MODULE, _CALLS),))
+rule = Rule("GG237", "never-recorded", Severity.ERROR, ((_DECORATED, _MODULE, _CALLS, _MEASURES),))
 
 
 @rule.in_source
