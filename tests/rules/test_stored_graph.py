@@ -2352,3 +2352,80 @@ def test_what_map_gives_for_each(kept: str) -> None:
 )
 def test_what_map_gives_without_a_graph(returned: str, kept: str) -> None:
     assert_clean(MAPPED.format(returned=returned, kept=kept), CODE)
+
+
+LISTED = """
+    class Trainer:
+        def __init__(self, nets, encoder, loader):
+            self.nets, self.loader = nets, loader
+            self.encoder, self.head = encoder, nn.Linear(4, 1)
+            self.chosen, self.all_of_them = [], True
+
+        def choose(self):
+            if self.all_of_them:
+                self.chosen = []
+                # listed
+                self.optimizer = torch.optim.Adam(self.chosen)
+                self.all_of_them = False
+
+        def run(self, epochs):
+            for epoch in range(epochs):
+                for x in self.loader:
+                    loss = self.head(self.nets["body"](self.encoder(x))).mean()
+                    self.optimizer.zero_grad()
+                    loss.backward()
+                    self.optimizer.step()
+                    if epoch == 3:
+                        self.choose()
+"""
+
+
+@pytest.mark.parametrize(
+    "listed",
+    [
+        'self.chosen += list(self.nets["body"].parameters())',
+        "self.chosen += list(self.head.parameters())",
+        "self.chosen += self.encoder.parameters()",
+        "self.chosen += [*self.head.parameters()]",
+        "self.chosen += [p for p in self.head.parameters() if p.requires_grad]",
+        "self.chosen = self.chosen + list(self.head.parameters())",
+        'self.chosen.extend(self.nets["body"].parameters())',
+        "self.chosen += list(self.encoder.parameters()) + list(self.head.parameters())",
+    ],
+)
+def test_parameters_in_a_list_have_no_graph(listed: str) -> None:
+    assert_clean(LISTED.replace("# listed", listed), CODE)
+
+
+@pytest.mark.parametrize("kept", ["list(net(x))", "[net(x)]", "[p * 2 for p in net(x)]"])
+def test_outputs_in_a_list_have_one(kept: str) -> None:
+    assert_flagged(
+        f"""
+        def train(net: nn.Module, loader, optimizer):
+            kept = []
+            for x in loader:
+                loss = net(x).mean()
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+                kept += {kept}  # !
+        """,
+        CODE,
+    )
+
+
+def test_a_sum_of_parameters_has_one() -> None:
+    assert_flagged(
+        """
+        def train(net: nn.Module, loader, optimizer):
+            weight = 0
+            for x in loader:
+                loss = net(x).mean()
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+                for p in net.parameters():
+                    weight += p.abs().sum()  # !
+        """,
+        "GG103",
+    )
