@@ -332,10 +332,12 @@ class Function:
 
         Without those of an evaluation that only runs where no graph is recorded, and what it returns to one who
         backpropagates it: words that a generator in evaluation mode draws, for its critic. Nor those of a module that
-        only ever gets data.
+        only ever gets data, and what is only kept where a call without a graph asks for it.
         """
         for store in self.stores:
             if not store.leaks or not store.gets_graphs() or (store.needs_mode and self.called_without_grad()):
+                continue
+            if store.is_asked_for():
                 continue
             if not (store.is_returned and self.callers_backpropagate(self)):
                 yield store
