@@ -301,11 +301,11 @@ class Survey(Remembers):
         if key not in self._called:
             users = self._users(method, near) - {method, *AT_START}  # what a constructor calls, it does once
             is_entry = bool(seen) and not users and not self._is_left_over(method, near)  # users of the project call it
-            is_entry |= self._is_registered(method, near)
+            is_entry |= self.is_registered(method, near)
             self._called[key] = is_entry or any(u not in seen and self._runs(u, near, seen | {method}) for u in users)
         return self._called[key]
 
-    def _is_registered(self, name: str, near: Module) -> bool:
+    def is_registered(self, name: str, near: Module) -> bool:
         """Whether a decorator may hand it to somebody who calls it: ``@engine.on("epoch")``."""
         pattern = registered(name)
         ends = (
