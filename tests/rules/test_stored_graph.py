@@ -2429,3 +2429,49 @@ def test_a_sum_of_parameters_has_one() -> None:
         """,
         "GG103",
     )
+
+
+UNREAD = """
+    IMPORT
+
+    model = MADE
+    optimizer = torch.optim.Adam(model.parameters())
+    model.optimizer = optimizer  # it does optimizer.zero_grad() and the rest
+    for epoch in range(10):
+        model.train()
+        kept = []
+        for x, y in loader:
+            out = model(x, y)
+            kept.append(out)MARK
+"""
+
+
+def _unread(imported: str, made: str, mark: str = "") -> str:
+    return UNREAD.replace("IMPORT", imported).replace("MADE", made).replace("MARK", mark)
+
+
+@pytest.mark.parametrize(
+    ("imported", "made"),
+    [
+        ("from settling import Settler", "Settler(sizes=[3, 32, 2])"),
+        ("from settling import Settler as SN", "SN(sizes=[3, 32, 2])"),
+        ("from settling.nets import SettlingNet as SN", "SN(3, optimizer=None)"),
+        ("import settling as S", "S.SettlingNet(3)"),
+    ],
+)
+def test_a_class_that_cannot_be_read_is_known_by_its_own_name(imported: str, made: str) -> None:
+    assert_clean(_unread(imported, made), CODE, Confidence.LOW)
+
+
+@pytest.mark.parametrize(
+    ("imported", "made"),
+    [
+        ("from zoo import GCN", "GCN(3, 32)"),
+        ("from zoo import GCN as Graphs", "Graphs(3, 32)"),
+        ("from zoo import build as make", "make(3, 32)"),
+        ("from torch import nn as layers", "layers.Linear(3, 32)"),
+        ("from torch.nn import Linear as L", "L(3, 32)"),
+    ],
+)
+def test_a_network_that_is_made_under_another_name(imported: str, made: str) -> None:
+    assert_flagged(_unread(imported, made, "  # !"), CODE)
